@@ -1,0 +1,1 @@
+"""The wire API: kinds, names, quantities, configuration."""

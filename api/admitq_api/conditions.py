@@ -1,0 +1,250 @@
+"""Status conditions: their types and reasons, and pure functions on lists of them.
+
+A condition is the raw object of the API: `type`, `status`, `reason`, `message`,
+`lastTransitionTime` and, where known, `observedGeneration`. Functions never change their input.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+MAX_MESSAGE = 32768
+"""The most characters that the API server takes as the message of a condition."""
+
+SECOND = 1_000_000_000
+"""One second in nanoseconds."""
+
+
+class ConditionType(StrEnum):
+    """The types of conditions that admitq writes."""
+
+    ACTIVE = "Active"
+    """ClusterQueue, LocalQueue, AdmissionCheck, MultiKueueCluster: fit for use."""
+
+    QUOTA_RESERVED = "QuotaReserved"
+    ADMITTED = "Admitted"
+    PODS_READY = "PodsReady"
+    EVICTED = "Evicted"
+    PREEMPTED = "Preempted"
+    REQUEUED = "Requeued"
+    FINISHED = "Finished"
+    DEACTIVATION_TARGET = "DeactivationTarget"
+    WAITING_FOR_REPLACEMENT_PODS = "WaitingForReplacementPods"
+    BLOCKED_ON_PREEMPTION_GATES = "BlockedOnPreemptionGates"
+    MULTIKUEUE_QUOTA_AUTOMATION = "MultiKueueManagerQuotaAutomation"
+
+
+class Reason(StrEnum):
+    """The reasons of conditions that admitq writes, by the condition that first uses them."""
+
+    # ClusterQueue and LocalQueue: Active
+    READY = "Ready"
+    TERMINATING = "Terminating"
+    STOPPED = "Stopped"
+    FLAVOR_NOT_FOUND = "FlavorNotFound"
+    ADMISSION_CHECK_NOT_FOUND = "AdmissionCheckNotFound"
+    ADMISSION_CHECK_INACTIVE = "AdmissionCheckInactive"
+    MULTIPLE_MULTIKUEUE_CHECKS = "MultipleMultiKueueAdmissionChecks"
+    MULTIKUEUE_CHECK_PER_FLAVOR = "MultiKueueAdmissionCheckAppliedPerFlavor"
+    MULTIKUEUE_WITH_PROVISIONING_REQUEST = "MultiKueueWithProvisioningRequest"
+    TOPOLOGY_NOT_FOUND = "TopologyNotFound"
+    UNKNOWN = "Unknown"
+    CLUSTER_QUEUE_DOES_NOT_EXIST = "ClusterQueueDoesNotExist"
+    CLUSTER_QUEUE_IS_INACTIVE = "ClusterQueueIsInactive"
+
+    # the condition QuotaReserved of a Workload
+    QUOTA_RESERVED = "QuotaReserved"
+    NO_MATCHING_FLAVOR = "NoMatchingFlavor"
+    WAITING_FOR_QUOTA = "WaitingForQuota"
+    EXCEEDS_MAX_QUOTA = "ExceedsMaxQuota"
+    TOPOLOGY_PLACEMENT_FAILED = "TopologyPlacementFailed"
+    WAITING_FOR_PREEMPTED_WORKLOADS = "WaitingForPreemptedWorkloads"
+    WAITING_FOR_PODS_READY = "WaitingForPodsReady"
+    MISCONFIGURED = "Misconfigured"
+    SUSPENDED = "Suspended"
+    PENDING_EVALUATION = "PendingEvaluation"
+    ADMISSION_GATED = "AdmissionGated"
+    ON_HOLD = "OnHold"
+    DEACTIVATED = "Deactivated"
+    PENDING = "Pending"
+    INADMISSIBLE = "Inadmissible"
+    WAITING = "Waiting"
+    IMPORTED = "Imported"
+
+    # the condition Admitted of a Workload
+    ADMITTED = "Admitted"
+    NO_RESERVATION = "NoReservation"
+    UNSATISFIED_ADMISSION_CHECKS = "UnsatisfiedAdmissionChecks"
+    UNSATISFIED_CHECKS = "UnsatisfiedChecks"
+    NO_RESERVATION_UNSATISFIED_CHECKS = "NoReservationUnsatisfiedChecks"
+    PENDING_DELAYED_TOPOLOGY_REQUESTS = "PendingDelayedTopologyRequests"
+
+    # the condition PodsReady of a Workload
+    STARTED = "Started"
+    RECOVERED = "Recovered"
+    WAIT_FOR_START = "WaitForStart"
+    WAIT_FOR_RECOVERY = "WaitForRecovery"
+
+    # the condition Evicted of a Workload; see `deactivated_due_to` for deactivations with a cause
+    PREEMPTED = "Preempted"
+    PODS_READY_TIMEOUT = "PodsReadyTimeout"
+    ADMISSION_CHECK = "AdmissionCheck"
+    CLUSTER_QUEUE_STOPPED = "ClusterQueueStopped"
+    LOCAL_QUEUE_STOPPED = "LocalQueueStopped"
+    NODE_FAILURES = "NodeFailures"
+    FLAVOR_MIGRATION = "FlavorMigration"
+    VARIANT_EVICTED = "VariantEvicted"
+    CONCURRENT_ADMISSION = "ConcurrentAdmission"
+
+    # the condition DeactivationTarget, and the cause of a deactivation of a Workload
+    REQUEUING_LIMIT_EXCEEDED = "RequeuingLimitExceeded"
+    MAXIMUM_EXECUTION_TIME_EXCEEDED = "MaximumExecutionTimeExceeded"
+    EVICTED_ON_MANAGER_CLUSTER = "EvictedOnManagerCluster"
+
+    # the condition Preempted of a Workload
+    IN_CLUSTER_QUEUE = "InClusterQueue"
+    IN_COHORT_RECLAMATION = "InCohortReclamation"
+    IN_COHORT_FAIR_SHARING = "InCohortFairSharing"
+    IN_COHORT_RECLAIM_WHILE_BORROWING = "InCohortReclaimWhileBorrowing"
+
+    # the condition Requeued of a Workload
+    REACTIVATED = "Reactivated"
+    BACKOFF_FINISHED = "BackoffFinished"
+    CLUSTER_QUEUE_RESTARTED = "ClusterQueueRestarted"
+    LOCAL_QUEUE_RESTARTED = "LocalQueueRestarted"
+
+    # the condition Finished of a Workload
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    OUT_OF_SYNC = "OutOfSync"
+    OWNER_NOT_FOUND = "OwnerNotFound"
+    WORKLOAD_SLICE_REPLACED = "WorkloadSliceReplaced"
+    FAILED_TO_START = "FailedToStart"
+
+    # the condition WaitingForReplacementPods, BlockedOnPreemptionGates of a Workload
+    PODS_FAILED = "PodsFailed"
+    PODS_READY = "PodsReady"
+    PREEMPTION_GATED = "PreemptionGated"
+
+    # AdmissionCheck, MultiKueueCluster: Active
+    ACTIVE = "Active"
+    BAD_PARAMETERS_REF = "BadParametersRef"
+    BAD_CONFIG = "BadConfig"
+    SOME_ACTIVE_CLUSTERS = "SomeActiveClusters"
+    NO_USABLE_CLUSTERS = "NoUsableClusters"
+
+    # the condition MultiKueueManagerQuotaAutomation of a ClusterQueue
+    UNSUPPORTED_CONFIGURATION = "UnsupportedConfiguration"
+    NOT_REQUESTED = "NotRequested"
+    QUOTA_AUTOMATED = "QuotaAutomated"
+
+
+def deactivated_due_to(cause: str) -> str:
+    """The reason of Evicted when a Workload was deactivated for a cause."""
+    return f"{Reason.DEACTIVATED}DueTo{cause}" if cause else str(Reason.DEACTIVATED)
+
+
+Condition = Mapping[str, Any]
+"""One condition as the API carries it."""
+
+
+def find(conditions: Sequence[Condition] | None, type: str) -> Condition | None:  # noqa: A002 the API's name
+    """The condition of a type, or None; a malformed list has none."""
+    for condition in conditions or ():
+        if condition.get("type") == type:
+            return condition
+    return None
+
+
+def is_true(conditions: Sequence[Condition] | None, type: str) -> bool:  # noqa: A002 the API's name
+    """Whether the condition of a type is there and True."""
+    condition = find(conditions, type)
+    return condition is not None and condition.get("status") == "True"
+
+
+def is_false(conditions: Sequence[Condition] | None, type: str) -> bool:  # noqa: A002 the API's name
+    """Whether the condition of a type is there and False; an absent one is neither."""
+    condition = find(conditions, type)
+    return condition is not None and condition.get("status") == "False"
+
+
+def with_condition(
+    conditions: Sequence[Condition] | None,
+    *,
+    type: str,  # noqa: A002 the API's name
+    status: str | bool,
+    reason: str,
+    message: str,
+    now: int,
+    observed_generation: int | None = None,
+) -> list[dict[str, Any]]:
+    """The conditions with one set, in its old place or at the end.
+
+    Args:
+        conditions: the list to start from, which is left as it is.
+        type: which condition to set.
+        status: "True", "False" or "Unknown", or a bool for the first two.
+        reason: one word in CamelCase.
+        message: for people; cut to what the API server takes.
+        now: Unix time in nanoseconds, which becomes lastTransitionTime if the status changes.
+        observed_generation: metadata.generation that the decision was made for, if known.
+
+    Returns:
+        A new list. Setting what is already there gives an equal one, so that
+        comparing tells whether anything is to be written.
+    """
+    value = ("True" if status else "False") if isinstance(status, bool) else str(status)
+    result = [dict(condition) for condition in conditions or ()]
+    old = next((condition for condition in result if condition.get("type") == type), None)
+    transition = old.get("lastTransitionTime") if old is not None and old.get("status") == value else None
+    new: dict[str, Any] = {
+        "type": str(type),
+        "status": value,
+        "reason": str(reason),
+        "message": cut(message),
+        "lastTransitionTime": transition or format_time(now),
+    }
+    if observed_generation is not None:
+        new["observedGeneration"] = observed_generation
+    if old is None:
+        result.append(new)
+    else:
+        old.clear()
+        old.update(new)
+    return result
+
+
+def without_condition(conditions: Sequence[Condition] | None, type: str) -> list[dict[str, Any]]:  # noqa: A002
+    """The conditions without the one of a type."""
+    return [dict(condition) for condition in conditions or () if condition.get("type") != type]
+
+
+def cut(message: str, limit: int = MAX_MESSAGE) -> str:
+    """The message, ending in " ..." where it had to be cut to `limit` characters."""
+    return message if len(message) <= limit else message[: limit - 4] + " ..."
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_TIME = re.compile(r"(\d{4}-\d\d-\d\d)[Tt](\d\d:\d\d:\d\d)(?:\.(\d{1,9})\d*)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
+
+
+def format_time(ns: int) -> str:
+    """Unix time in nanoseconds as the API writes it: UTC, whole seconds, rounded down."""
+    return (_EPOCH + timedelta(seconds=ns // SECOND)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def parse_time(text: str) -> int:
+    """The RFC 3339 time of the API, with or without fraction, as Unix time in nanoseconds.
+
+    Raises:
+        ValueError: the text is no such time.
+    """
+    match = _TIME.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} is not a time like 2026-01-31T12:00:00Z")
+    date, clock, fraction, zone = match.groups()
+    moment = datetime.fromisoformat(f"{date}T{clock}{'+00:00' if zone in 'Zz' else zone}")
+    seconds = (moment - _EPOCH) // timedelta(seconds=1)
+    return seconds * SECOND + int((fraction or "").ljust(9, "0"))

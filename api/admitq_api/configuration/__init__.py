@@ -1,0 +1,25 @@
+"""The configuration file: its fields, their defaults, and what is refused.
+
+Reading is strict: an unknown field or an impossible value stops the start with the field's path
+and what to write instead.
+"""
+
+from admitq_api.configuration.fields import Section, parse_address, sections_of, wire_name
+from admitq_api.configuration.loading import load_configuration
+from admitq_api.configuration.root import KIND, Configuration, ConfigurationError
+from admitq_api.configuration.sections import CIPHER_SUITES, CURVES, FRAMEWORKS, LeaderElection
+
+__all__ = [
+    "CIPHER_SUITES",
+    "CURVES",
+    "FRAMEWORKS",
+    "KIND",
+    "Configuration",
+    "ConfigurationError",
+    "LeaderElection",
+    "Section",
+    "load_configuration",
+    "parse_address",
+    "sections_of",
+    "wire_name",
+]

@@ -1,0 +1,157 @@
+"""What the fields of the configuration are made of: their types, and the checks of their values."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
+from pydantic.alias_generators import to_camel
+from pydantic.fields import FieldInfo
+
+from admitq_api import quantity, selectors
+from admitq_api.durations import REMEDY, format_duration, parse_duration
+from admitq_api.syntax import dns_label, dns_subdomain, label_value, qualified_name
+
+
+def checked(check: Callable[[str], str | None]) -> AfterValidator:
+    """The validator that refuses a text which a check finds something wrong with."""
+
+    def validate(value: str) -> str:
+        if (wrong := check(value)) is not None:
+            raise ValueError(f"{value!r} {wrong}")
+        return value
+
+    return AfterValidator(validate)
+
+
+def _duration(value: Any) -> timedelta:
+    if isinstance(value, timedelta):
+        return value
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is not a duration: {REMEDY}")  # noqa: TRY004 pydantic reports ValueErrors
+    return parse_duration(value)
+
+
+_ADDRESS = re.compile(r"(?P<host>\[[0-9a-fA-F:.%]+\]|[^:\[\]]*):(?P<port>[0-9]{1,5})")
+
+
+def parse_address(text: str) -> tuple[str, int] | None:
+    """The host (empty: all) and port of a bind address; None for "" and "0", which switch it off.
+
+    Raises:
+        ValueError: the text is no such address.
+    """
+    if text in ("", "0"):
+        return None
+    match = _ADDRESS.fullmatch(text)
+    if match is None or int(match["port"]) > 65535:
+        raise ValueError(f'{text!r} is not an address: write ":8443" or "127.0.0.1:8443", or "0" for none')
+    return match["host"].strip("[]"), int(match["port"])
+
+
+def _address(value: str) -> str:
+    parse_address(value)
+    return value
+
+
+def unique(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The values, if none is listed twice.
+
+    Raises:
+        ValueError: one is.
+    """
+    twice = [value for value, count in Counter(values).items() if count > 1]
+    if twice:
+        raise ValueError(f"{twice[0]!r} is listed twice: remove one")
+    return values
+
+
+def _quantity(value: Any) -> str:
+    try:
+        quantity.parse(value)
+    except quantity.QuantityError as error:
+        raise ValueError(str(error)) from None
+    return str(value)
+
+
+Duration = Annotated[
+    timedelta, BeforeValidator(_duration), PlainSerializer(format_duration, return_type=str, when_used="json")
+]
+NonNegativeDuration = Annotated[Duration, Field(ge=timedelta(0))]
+PositiveDuration = Annotated[Duration, Field(gt=timedelta(0))]
+Address = Annotated[str, AfterValidator(_address)]
+Port = Annotated[int, Field(ge=1, le=65535)]
+Subdomain = Annotated[str, checked(dns_subdomain)]
+DnsLabel = Annotated[str, checked(dns_label)]
+LabelKey = Annotated[str, checked(qualified_name)]
+LabelValue = Annotated[str, checked(label_value)]
+Count = Annotated[int, Field(ge=0)]
+Selector = dict[str, Any]
+QuantityText = Annotated[str, BeforeValidator(_quantity)]
+
+
+class Section(BaseModel):
+    """A part of the configuration: immutable, camelCase in the file, nothing unknown in it."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        validate_by_name=True,
+        validate_by_alias=True,
+        extra="forbid",
+        frozen=True,
+        strict=True,
+        use_attribute_docstrings=True,
+    )
+
+
+def wire_name(name: str, field: FieldInfo) -> str:
+    """What a field is called in the file."""
+    return field.serialization_alias or field.alias or name
+
+
+def sections_of(model: type[BaseModel]) -> Iterator[type[Section]]:
+    """The section itself and every section below it, outermost first."""
+    if issubclass(model, Section):
+        yield model
+    for field in model.model_fields.values():
+        for inner in _sections_in(field.annotation):
+            yield from sections_of(inner)
+
+
+def _sections_in(annotation: Any) -> Iterator[type[Section]]:
+    if isinstance(annotation, type) and issubclass(annotation, Section):
+        yield annotation
+    for argument in getattr(annotation, "__args__", ()):
+        yield from _sections_in(argument)
+
+
+def kind_version_group(name: str) -> str:
+    """The name, if it is a kind written as `Kind.version.group`.
+
+    Raises:
+        ValueError: it is not.
+    """
+    kind, _, rest = name.partition(".")
+    version, _, group = rest.partition(".")
+    if (
+        not re.fullmatch(r"[A-Z][A-Za-z0-9]*", kind)
+        or not version
+        or not group
+        or dns_subdomain(f"{version}.{group}")
+    ):
+        raise ValueError(f'{name!r} is no kind: write Kind.version.group, like "MyJob.v1.example.com"')
+    return name
+
+
+def well_formed_selector(value: Selector | None, where: str = "") -> Selector | None:
+    """The label selector, if it is one.
+
+    Raises:
+        ValueError: it is not; the message begins with `where`.
+    """
+    problems = selectors.validate_selector(value)
+    if problems:
+        raise ValueError(f"{where}{problems[0]}")
+    return value

@@ -1,0 +1,152 @@
+"""Reading the configuration file, strictly: what is wrong is told with its path and a remedy."""
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any, cast
+
+import orjson
+import yaml
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from admitq_api.configuration.fields import sections_of, wire_name
+from admitq_api.configuration.root import KIND, Configuration, ConfigurationError, all_namespaces_but
+from admitq_api.labels import DEFAULT_GROUP, GROUPS, Names, names_for
+
+
+def load_configuration(text: str, *, service_account_namespace: str = "") -> Configuration:
+    """Read a configuration file.
+
+    Args:
+        text: the file as YAML or JSON; empty: the defaults.
+        service_account_namespace: the namespace of the service account that the process runs as,
+            if it has one; it is the default of `namespace`.
+
+    Raises:
+        ConfigurationError: with the path of each field that is wrong, and what to write instead.
+    """
+    given = _parse(text)
+    group = given.get("apiGroup", DEFAULT_GROUP)
+    if given:
+        missing = [
+            f"{field}: is required: write {value}"
+            for field, value in (
+                ("apiVersion", names_for(group if group in GROUPS else DEFAULT_GROUP).config_api_version),
+                ("kind", KIND),
+            )
+            if field not in given
+        ]
+        if missing:
+            raise ConfigurationError(missing)
+    names = names_for(group if group in GROUPS else DEFAULT_GROUP)
+    document = _merged(_defaults(names, service_account_namespace, given), given)
+    try:
+        return Configuration.model_validate_json(orjson.dumps(document))
+    except ValidationError as error:
+        raise ConfigurationError(_problem(details) for details in error.errors()) from None
+
+
+def _defaults(names: Names, service_account_namespace: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The defaults that follow from the API group and the namespace."""
+    chosen = given.get("namespace")
+    namespace = chosen if isinstance(chosen, str) else service_account_namespace or names.default_namespace
+    defaults: dict[str, Any] = {
+        "apiVersion": names.config_api_version,
+        "namespace": namespace,
+        "leaderElection": {"resourceName": names.lease_name, "resourceNamespace": namespace},
+        "internalCertManagement": {
+            "webhookServiceName": names.webhook_service_name,
+            "webhookSecretName": names.webhook_secret_name,
+            "mutatingWebhookConfigurationName": names.mutating_webhook_configuration_name,
+            "validatingWebhookConfigurationName": names.validating_webhook_configuration_name,
+        },
+        "multiKueue": {"dispatcherName": names.dispatcher_all_at_once},
+    }
+    if "managedJobsNamespaceSelector" not in given:
+        defaults["managedJobsNamespaceSelector"] = all_namespaces_but(namespace)
+    return defaults
+
+
+def _merged(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    result = {**defaults, **given}
+    for key, value in defaults.items():
+        if isinstance(value, Mapping) and isinstance(given.get(key), Mapping):
+            result[key] = _merged(cast("Mapping[str, Any]", value), given[key])
+    return result
+
+
+class _StrictLoader(yaml.CSafeLoader):
+    """Refuses a key that is given twice, of which YAML would silently keep the last."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        keys = [key.value for key, _ in node.value]
+        for key, _ in node.value:
+            if keys.count(key.value) > 1:
+                raise yaml.MarkedYAMLError(
+                    problem=f"{key.value}: is given twice; remove one", problem_mark=key.start_mark
+                )
+        return super().construct_mapping(node, deep)
+
+
+def _parse(text: str) -> dict[str, Any]:
+    try:
+        documents = [one for one in yaml.load_all(text, Loader=_StrictLoader) if one is not None]
+        plain = orjson.loads(orjson.dumps(documents))
+    except yaml.YAMLError as error:
+        raise ConfigurationError([f"the file is not YAML: {' '.join(str(error).split())}"]) from None
+    except TypeError as error:
+        raise ConfigurationError([f"the file has something in it that JSON cannot hold: {error}"]) from None
+    if len(plain) > 1:
+        raise ConfigurationError(["the file has several documents: keep one"])
+    if plain and not isinstance(plain[0], dict):
+        raise ConfigurationError(["the file is not an object with fields like apiVersion and kind"])
+    return _without_nulls(plain[0]) if plain else {}
+
+
+def _without_nulls(value: Any) -> Any:
+    """A value without the fields that are null, which in Kubernetes are absent."""
+    if isinstance(value, dict):
+        return {
+            key: _without_nulls(inner)
+            for key, inner in cast("dict[str, Any]", value).items()
+            if inner is not None
+        }
+    if isinstance(value, list):
+        return [_without_nulls(inner) for inner in cast("list[Any]", value)]
+    return value
+
+
+def _problem(details: ErrorDetails) -> str:
+    path = _path(details["loc"])
+    match details["type"]:
+        case "extra_forbidden":
+            alike = get_close_matches(str(details["loc"][-1]), _field_names(Configuration), n=1)
+            hint = f"did you mean {alike[0]}?" if alike else "remove it"
+            return f"{path}: unknown field: {hint}"
+        case "missing":
+            return f"{path}: is required"
+        case "value_error":
+            text = details["msg"].removeprefix("Value error, ")
+            return f"{path}: {text}" if path else text
+        case _:
+            text = details["msg"].replace("Input should be", "must be")
+            shown = orjson.dumps(details["input"], default=str).decode()
+            return f"{path}: {shown}: {text}"
+
+
+def _path(location: Sequence[str | int]) -> str:
+    path = ""
+    for part in location:
+        if isinstance(part, int):
+            path += f"[{part}]"
+        else:
+            path += f".{part}" if path else part
+    return path
+
+
+def _field_names(model: type[BaseModel]) -> list[str]:
+    return sorted({name for section in sections_of(model) for name in _aliases(section)})
+
+
+def _aliases(model: type[BaseModel]) -> Iterator[str]:
+    return (wire_name(name, field) for name, field in model.model_fields.items())

@@ -1,0 +1,173 @@
+"""The configuration file as a whole: its sections, and the rules that span several of them."""
+
+from collections.abc import Iterable
+from typing import Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from admitq_api.configuration.fields import (
+    Address,
+    DnsLabel,
+    Section,
+    Selector,
+    well_formed_selector,
+)
+from admitq_api.configuration.sections import (
+    AdmissionFairSharing,
+    ClientConnection,
+    Controller,
+    FairSharing,
+    Health,
+    Integrations,
+    InternalCertManagement,
+    LeaderElection,
+    MetricsServer,
+    MultiKueue,
+    Resources,
+    RetentionPolicies,
+    Tls,
+    VisibilityServer,
+    WaitForPodsReady,
+    Webhook,
+)
+from admitq_api.feature_gates import FeatureGateError, FeatureGates
+from admitq_api.labels import DEFAULT_GROUP, GROUPS, ApiGroup, Names, names_for
+
+KIND = "Configuration"
+
+NAMESPACE_NAME = "kubernetes.io/metadata.name"
+"""The label by which every namespace carries its own name."""
+
+
+class ConfigurationError(ValueError):
+    """The configuration file cannot be used. `problems` has one line for each field that is wrong."""
+
+    def __init__(self, problems: Iterable[str]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(self.problems))
+
+
+def all_namespaces_but(namespace: str) -> Selector:
+    """The selector of all namespaces but kube-system and the one that admitq runs in."""
+    return {
+        "matchExpressions": [
+            {"key": NAMESPACE_NAME, "operator": "NotIn", "values": ["kube-system", namespace]}
+        ]
+    }
+
+
+class Configuration(Section):
+    """The whole file. Frozen: what is configured is read once, at start."""
+
+    api_version: str = names_for().config_api_version
+    """`config.<apiGroup>/v1beta2`."""
+
+    kind: Literal["Configuration"] = KIND
+    """`Configuration`."""
+
+    api_group: ApiGroup = DEFAULT_GROUP
+    """The API group that everything is served under."""
+
+    namespace: DnsLabel = names_for().default_namespace
+    """The namespace that admitq runs in; absent: that of its service account."""
+
+    webhook: Webhook = Webhook()
+    """The HTTPS server of the admission webhooks."""
+
+    metrics: MetricsServer = MetricsServer()
+    """The Prometheus endpoint."""
+
+    health: Health = Health()
+    """The endpoint that tells whether a process is alive and ready."""
+
+    leader_election: LeaderElection = LeaderElection()
+    """How managers agree on the one that acts."""
+
+    controller: Controller = Controller()
+    """The controllers of objects."""
+
+    internal_cert_management: InternalCertManagement = InternalCertManagement()
+    """Serving certificates made and renewed by admitq itself."""
+
+    client_connection: ClientConnection = ClientConnection()
+    """The connection to the API server."""
+
+    wait_for_pods_ready: WaitForPodsReady = WaitForPodsReady()
+    """What happens to admitted workloads whose pods do not become ready."""
+
+    manage_jobs_without_queue_name: bool = False
+    """Whether jobs that name no queue are held, too."""
+
+    managed_jobs_namespace_selector: Selector = Field(
+        default_factory=lambda: all_namespaces_but(names_for().default_namespace)
+    )
+    """The namespaces whose jobs are queued; absent: all but kube-system and `namespace`."""
+
+    integrations: Integrations = Integrations()
+    """Which kinds of jobs are queued."""
+
+    multi_kueue: MultiKueue = MultiKueue()
+    """Dispatching workloads to other clusters."""
+
+    fair_sharing: FairSharing | None = None
+    """Order and preemption by how much of a cohort each queue borrows; absent: classical."""
+
+    admission_fair_sharing: AdmissionFairSharing | None = None
+    """Order by how much each LocalQueue used in the past; absent: off."""
+
+    resources: Resources = Resources()
+    """How the requests of pods become the amounts that quota is checked for."""
+
+    feature_gates: dict[str, bool] = Field(default_factory=dict)
+    """Feature gates to switch, by name; not together with the flag `--feature-gates`."""
+
+    object_retention_policies: RetentionPolicies = RetentionPolicies()
+    """When objects that are done are deleted."""
+
+    visibility_server: VisibilityServer = VisibilityServer()
+    """The aggregated API that shows pending workloads."""
+
+    tls: Tls = Tls()
+    """What the HTTPS servers accept."""
+
+    pprof_bind_address: Address = "0"
+    """Accepted and without effect: there is no profiling endpoint."""
+
+    @property
+    def names(self) -> Names:
+        """All names under the configured API group."""
+        return names_for(self.api_group)
+
+    def gates(self, flag: str = "") -> FeatureGates:
+        """The feature gates of the file, or of the flag `--feature-gates`.
+
+        Raises:
+            ConfigurationError: both are given, or a gate is wrong.
+        """
+        if flag and self.feature_gates:
+            raise ConfigurationError(["featureGates: also given as --feature-gates; use one of the two"])
+        try:
+            return FeatureGates.parse(flag) if flag else FeatureGates.of(self.feature_gates)
+        except FeatureGateError as error:
+            raise ConfigurationError([f"{'--feature-gates' if flag else 'featureGates'}: {error}"]) from None
+
+    @field_validator("feature_gates")
+    @classmethod
+    def _gates_known(cls, value: dict[str, bool]) -> dict[str, bool]:
+        FeatureGates.of(value)
+        return value
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        expected = self.names.config_api_version
+        if self.api_version != expected:
+            others = " or ".join(f"apiGroup: {group}" for group in GROUPS if group != self.api_group)
+            raise ValueError(f"apiVersion: {self.api_version!r}: write {expected}, or set {others}")
+        incremental = self.names.dispatcher_incremental
+        if self.multi_kueue.incremental_dispatcher_config and self.multi_kueue.dispatcher_name != incremental:
+            raise ValueError(
+                "multiKueue.incrementalDispatcherConfig: needs "
+                f"multiKueue.dispatcherName: {incremental}; remove one"
+            )
+        well_formed_selector(self.managed_jobs_namespace_selector, "managedJobsNamespaceSelector: ")
+        return self

@@ -1,0 +1,583 @@
+"""The sections of the configuration file. Their docstrings are its reference."""
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from datetime import timedelta
+from ipaddress import ip_address
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, AliasChoices, Field, field_validator, model_validator
+
+from admitq_api.configuration.fields import (
+    Address,
+    Count,
+    DnsLabel,
+    LabelKey,
+    LabelValue,
+    NonNegativeDuration,
+    Port,
+    PositiveDuration,
+    QuantityText,
+    Section,
+    Selector,
+    Subdomain,
+    kind_version_group,
+    unique,
+    well_formed_selector,
+)
+from admitq_api.labels import names_for
+from admitq_api.syntax import dns_subdomain
+
+FRAMEWORKS = (
+    "batch/job",
+    "kubeflow.org/mpijob",
+    "kubeflow.org/paddlejob",
+    "kubeflow.org/pytorchjob",
+    "kubeflow.org/tfjob",
+    "kubeflow.org/xgboostjob",
+    "kubeflow.org/jaxjob",
+    "ray.io/rayjob",
+    "ray.io/raycluster",
+    "ray.io/rayservice",
+    "jobset.x-k8s.io/jobset",
+    "trainer.kubeflow.org/trainjob",
+    "workload.codeflare.dev/appwrapper",
+    "sparkoperator.k8s.io/sparkapplication",
+    "pod",
+    "deployment",
+    "statefulset",
+    "leaderworkerset.x-k8s.io/leaderworkerset",
+)
+"""The job kinds that `integrations.frameworks` may name."""
+
+CIPHER_SUITES: Mapping[str, str] = {
+    "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256": "ECDHE-ECDSA-AES128-GCM-SHA256",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384": "ECDHE-ECDSA-AES256-GCM-SHA384",
+    "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-ECDSA-CHACHA20-POLY1305",
+    "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256": "ECDHE-RSA-AES128-GCM-SHA256",
+    "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384": "ECDHE-RSA-AES256-GCM-SHA384",
+    "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-RSA-CHACHA20-POLY1305",
+}
+"""The cipher suites of TLS 1.2 that can be asked for, and what OpenSSL calls them."""
+
+CURVES: Mapping[str, str] = {
+    "X25519": "X25519",
+    "CurveP256": "prime256v1",
+    "CurveP384": "secp384r1",
+    "CurveP521": "secp521r1",
+}
+"""The curves that can be asked for, and what OpenSSL calls them."""
+
+
+class Webhook(Section):
+    """The HTTPS server of the admission webhooks."""
+
+    port: Port = 9443
+    """The port to listen on."""
+
+    host: str = ""
+    """The address to listen on; empty: all."""
+
+    cert_dir: str = "/tmp/k8s-webhook-server/serving-certs"  # noqa: S108 the path where certificates are mounted
+    """Where tls.crt, tls.key and ca.crt are, when they are not managed by admitq itself."""
+
+
+class LocalQueueMetrics(Section):
+    """Metrics for each LocalQueue."""
+
+    enable: bool = True
+    """Whether to expose them."""
+
+    local_queue_selector: Selector | None = None
+    """Which LocalQueues, by label; absent: all."""
+
+    @field_validator("local_queue_selector")
+    @classmethod
+    def _well_formed(cls, value: Selector | None) -> Selector | None:
+        return well_formed_selector(value)
+
+
+class CustomLabel(Section):
+    """A metric label whose value is taken from a label or annotation of an object."""
+
+    name: Annotated[str, Field(pattern=r"^[a-zA-Z][a-zA-Z0-9_]*$")]
+    """What the metric label is called."""
+
+    source_kind: Literal["ClusterQueue", "Cohort", "LocalQueue", "Workload"] = "ClusterQueue"
+    """Which object carries the value."""
+
+    source_label_key: LabelKey | None = None
+    """The label that carries the value; absent, together with the annotation: `name`."""
+
+    source_annotation_key: LabelKey | None = None
+    """The annotation that carries the value, instead of a label."""
+
+    tracked_values: Annotated[tuple[str, ...], AfterValidator(unique)] = ()
+    """The values to tell apart (at most 16, for Workloads 1 to 12); all others count as one. Empty: all."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.source_label_key is not None and self.source_annotation_key is not None:
+            raise ValueError("sourceLabelKey and sourceAnnotationKey are both set: remove one")
+        most = 12 if self.source_kind == "Workload" else 16
+        if len(self.tracked_values) > most:
+            raise ValueError(f"trackedValues has more than {most} values: remove some")
+        if self.source_kind == "Workload" and not self.tracked_values:
+            raise ValueError(
+                "trackedValues is required for sourceKind Workload: list the values to tell apart"
+            )
+        return self
+
+
+class MetricsServer(Section):
+    """The Prometheus endpoint."""
+
+    bind_address: Address = ":8443"
+    """Where to listen; "0": nowhere."""
+
+    enable_cluster_queue_resources: bool = False
+    """Whether to expose quota and usage of each ClusterQueue by flavor and resource."""
+
+    local_queue_metrics: LocalQueueMetrics = LocalQueueMetrics()
+    """Metrics for each LocalQueue."""
+
+    custom_labels: tuple[CustomLabel, ...] = ()
+    """Further metric labels: at most 20, of them 6 from each kind (2 from Workloads)."""
+
+    @field_validator("custom_labels")
+    @classmethod
+    def _bounded(cls, value: tuple[CustomLabel, ...]) -> tuple[CustomLabel, ...]:
+        if len(value) > 20:
+            raise ValueError("has more than 20 labels: remove some")
+        for kind, count in Counter(label.source_kind for label in value).items():
+            most = 2 if kind == "Workload" else 6
+            if count > most:
+                raise ValueError(f"has more than {most} labels from {kind}: remove some")
+        unique(tuple((label.source_kind, label.name) for label in value))
+        return value
+
+
+class Health(Section):
+    """The endpoint that tells whether a process is alive and ready."""
+
+    health_probe_bind_address: Address = ":8081"
+    """Where to listen; "0": nowhere."""
+
+    readiness_endpoint_name: str = "readyz"
+    """The path that tells whether the process can do its work."""
+
+    liveness_endpoint_name: str = "healthz"
+    """The path that tells whether the process should go on living."""
+
+
+class LeaderElection(Section):
+    """How managers agree on the one that acts."""
+
+    leader_elect: bool = True
+    """Whether to agree at all; switch off only where a single manager ever runs."""
+
+    lease_duration: PositiveDuration = timedelta(seconds=15)
+    """How long others wait, after the last sign of the leader, before they take over."""
+
+    renew_deadline: PositiveDuration = timedelta(seconds=10)
+    """How long the leader tries to renew before it stops acting."""
+
+    retry_period: PositiveDuration = timedelta(seconds=2)
+    """How long to wait between tries."""
+
+    resource_lock: Literal["leases"] = "leases"
+    """What to agree on: a Lease."""
+
+    resource_name: Subdomain = names_for().lease_name
+    """The name of the Lease."""
+
+    resource_namespace: DnsLabel | Literal[""] = ""
+    """The namespace of the Lease; empty: `namespace`."""
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if self.lease_duration <= self.renew_deadline:
+            raise ValueError("leaseDuration must be longer than renewDeadline")
+        if self.renew_deadline <= self.retry_period * 1.2:
+            raise ValueError("renewDeadline must be longer than 1.2 times retryPeriod")
+        return self
+
+
+class Controller(Section):
+    """The controllers of objects."""
+
+    group_kind_concurrency: dict[str, Annotated[int, Field(ge=1)]] = Field(default_factory=dict)
+    """How many objects of a kind are worked on at a time, by `Kind.group`, like `Job.batch`."""
+
+    cache_sync_timeout: PositiveDuration = timedelta(minutes=2)
+    """How long to wait for the first list of every kind before the start counts as failed."""
+
+    @field_validator("group_kind_concurrency")
+    @classmethod
+    def _kinds(cls, value: dict[str, int]) -> dict[str, int]:
+        for name in value:
+            kind, _, group = name.partition(".")
+            if not re.fullmatch(r"[A-Z][A-Za-z0-9]*", kind) or (group and dns_subdomain(group)):
+                raise ValueError(f'{name!r} is no kind: write Kind.group, like "Job.batch" or "Pod"')
+        return value
+
+
+class InternalCertManagement(Section):
+    """Serving certificates made and renewed by admitq itself."""
+
+    enable: bool = True
+    """Whether to; otherwise they are read from `webhook.certDir`."""
+
+    webhook_service_name: DnsLabel = names_for().webhook_service_name
+    """The Service of the webhooks, whose name the certificate carries."""
+
+    webhook_secret_name: Subdomain = names_for().webhook_secret_name
+    """The Secret through which replicas share the certificate."""
+
+    mutating_webhook_configuration_name: Subdomain = names_for().mutating_webhook_configuration_name
+    """The MutatingWebhookConfiguration that the CA is written into."""
+
+    validating_webhook_configuration_name: Subdomain = names_for().validating_webhook_configuration_name
+    """The ValidatingWebhookConfiguration that the CA is written into."""
+
+
+class ClientConnection(Section):
+    """The connection to the API server."""
+
+    qps: float = 300
+    """Requests per second; negative: no limit."""
+
+    burst: Count = 500
+    """Requests at once."""
+
+
+class RequeuingStrategy(Section):
+    """When a workload whose pods did not become ready comes back."""
+
+    timestamp: Literal["Eviction", "Creation"] = "Eviction"
+    """Its place in the queue: by when it was evicted, or by when it was created."""
+
+    backoff_limit_count: Count | None = None
+    """How often it comes back before it is deactivated; absent: without end."""
+
+    backoff_base_seconds: Count = 60
+    """How long it waits the first time; each further time twice as long."""
+
+    backoff_max_seconds: Count = 3600
+    """The longest that it waits."""
+
+
+class WaitForPodsReady(Section):
+    """What happens to admitted workloads whose pods do not become ready."""
+
+    timeout: NonNegativeDuration = timedelta(minutes=30)
+    """How long pods may take to become ready after admission; then the workload is evicted."""
+
+    recovery_timeout: NonNegativeDuration | None = None
+    """How long pods may take to be ready again after one failed; absent: `timeout`."""
+
+    block_admission: bool = False
+    """Whether nothing is admitted while an admitted workload's pods are not ready."""
+
+    requeuing_strategy: RequeuingStrategy = RequeuingStrategy()
+    """When an evicted workload comes back."""
+
+    @property
+    def effective_recovery_timeout(self) -> timedelta:
+        """The recovery timeout that applies."""
+        return self.timeout if self.recovery_timeout is None else self.recovery_timeout
+
+
+class Integrations(Section):
+    """Which kinds of jobs are queued."""
+
+    frameworks: Annotated[tuple[str, ...], AfterValidator(unique)] = ("batch/job",)
+    """The kinds, by framework name."""
+
+    external_frameworks: Annotated[tuple[str, ...], AfterValidator(unique)] = ()
+    """Kinds that another controller queues here, as `Kind.version.group`."""
+
+    label_keys_to_copy: Annotated[tuple[LabelKey, ...], AfterValidator(unique)] = ()
+    """Labels that are copied from jobs to their Workloads."""
+
+    @field_validator("frameworks")
+    @classmethod
+    def _known(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for name in value:
+            if name not in FRAMEWORKS:
+                raise ValueError(f"{name!r} is not supported: use one of {', '.join(FRAMEWORKS)}")
+        return value
+
+    @field_validator("external_frameworks")
+    @classmethod
+    def _kinds(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for name in value:
+            kind_version_group(name)
+        return value
+
+
+class IncrementalDispatcher(Section):
+    """The dispatcher that offers a workload to a few more clusters each round."""
+
+    step_size: Annotated[int, Field(ge=1)] = 3
+    """How many clusters are added each round."""
+
+
+class ExternalFramework(Section):
+    """A kind of job of another controller."""
+
+    name: str
+    """The kind, as `Kind.version.group`."""
+
+    @field_validator("name")
+    @classmethod
+    def _kind(cls, value: str) -> str:
+        return kind_version_group(value)
+
+
+class AccessProvider(Section):
+    """A way to get credentials for a cluster profile."""
+
+    name: Annotated[str, Field(min_length=1)]
+    """The name by which cluster profiles ask for it."""
+
+    exec_config: dict[str, Any] | None = None
+    """The exec plugin, as in a kubeconfig."""
+
+
+class ClusterProfiles(Section):
+    """Worker clusters described by cluster profiles."""
+
+    access_providers: Annotated[
+        tuple[AccessProvider, ...],
+        Field(validation_alias=AliasChoices("accessProviders", "credentialsProviders")),
+    ] = ()
+    """How to get credentials. `credentialsProviders` is another name for it."""
+
+
+class MultiKueue(Section):
+    """Dispatching workloads to other clusters."""
+
+    gc_interval: NonNegativeDuration = timedelta(minutes=1)
+    """How often left-over remote objects are looked for; 0: never."""
+
+    origin: LabelValue = "multikueue"
+    """How this cluster marks the objects that it makes elsewhere."""
+
+    worker_lost_timeout: NonNegativeDuration = timedelta(minutes=15)
+    """How long a workload waits for a worker cluster that cannot be reached."""
+
+    dispatcher_name: str = names_for().dispatcher_all_at_once
+    """Which dispatcher nominates clusters."""
+
+    incremental_dispatcher_config: IncrementalDispatcher | None = None
+    """Settings of the incremental dispatcher."""
+
+    external_frameworks: tuple[ExternalFramework, ...] = ()
+    """Kinds of jobs that are dispatched without an adapter of their own."""
+
+    cluster_profile: ClusterProfiles = ClusterProfiles()
+    """Worker clusters described by cluster profiles."""
+
+    @field_validator("external_frameworks")
+    @classmethod
+    def _once(cls, value: tuple[ExternalFramework, ...]) -> tuple[ExternalFramework, ...]:
+        unique(tuple(framework.name for framework in value))
+        return value
+
+
+class FairSharing(Section):
+    """Order and preemption by how much of a cohort each queue borrows."""
+
+    preemption_strategies: tuple[Literal["LessThanOrEqualToFinalShare", "LessThanInitialShare"], ...]
+    """Which preemptions are fair, tried in order."""
+
+    @field_validator("preemption_strategies")
+    @classmethod
+    def _in_order(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        final, initial = "LessThanOrEqualToFinalShare", "LessThanInitialShare"
+        if value not in ((final,), (initial,), (final, initial)):
+            raise ValueError(f"use [{final}], [{initial}] or [{final}, {initial}]")
+        return value
+
+
+class AdmissionFairSharing(Section):
+    """Order by how much each LocalQueue used in the past."""
+
+    usage_half_life_time: NonNegativeDuration
+    """After how long half of a use is forgotten; 0: at once."""
+
+    usage_sampling_interval: PositiveDuration = timedelta(minutes=5)
+    """How often use is sampled."""
+
+    resource_weights: dict[str, Annotated[float, Field(ge=0)]] = Field(default_factory=dict)
+    """How much each resource counts; one that is not listed counts 1."""
+
+
+class Transformation(Section):
+    """A rule that counts one resource as others."""
+
+    input: LabelKey
+    """The resource that pods ask for."""
+
+    strategy: Literal["Retain", "Replace"] = "Retain"
+    """Whether the input itself still counts."""
+
+    multiply_by: LabelKey | None = None
+    """A resource whose quantity in the same pod set multiplies the result."""
+
+    outputs: dict[LabelKey, QuantityText] = Field(default_factory=dict)
+    """What one unit of the input counts as."""
+
+
+class DeviceSelector(Section):
+    """Which devices are meant."""
+
+    cel: dict[str, str]
+    """An expression over a device: {expression: …}."""
+
+
+class DeviceCounter(Section):
+    """A counter that devices draw from."""
+
+    name: Annotated[str, Field(min_length=1)]
+    """The name of the counter."""
+
+    driver: Subdomain
+    """The driver of the devices."""
+
+    device_selector: DeviceSelector | None = None
+    """Which devices are meant; absent: all."""
+
+
+class DeviceSource(Section):
+    """What of a device counts: exactly one of a counter and a capacity."""
+
+    counter: DeviceCounter | None = None
+    """A counter that devices draw from."""
+
+    capacity: DeviceCounter | None = None
+    """A capacity of devices."""
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> Self:
+        if (self.counter is None) == (self.capacity is None):
+            raise ValueError("set exactly one of counter and capacity")
+        return self
+
+
+class DeviceClassMapping(Section):
+    """Device classes that count as one resource."""
+
+    name: LabelKey
+    """The resource."""
+
+    device_class_names: Annotated[
+        tuple[Subdomain, ...], Field(min_length=1, max_length=8), AfterValidator(unique)
+    ]
+    """The device classes."""
+
+    sources: Annotated[tuple[DeviceSource, ...], Field(max_length=8)] = ()
+    """What of the devices counts; empty: their number."""
+
+
+class Resources(Section):
+    """How the requests of pods become the amounts that quota is checked for."""
+
+    quota_check_strategy: Literal["BlockUndeclared", "IgnoreUndeclared"] = "BlockUndeclared"
+    """Whether a resource that the ClusterQueue does not cover blocks a workload, or is not counted."""
+
+    exclude_resource_prefixes: Annotated[
+        tuple[Annotated[str, Field(min_length=1)], ...], AfterValidator(unique)
+    ] = ()
+    """Resources whose name starts so are not counted."""
+
+    transformations: tuple[Transformation, ...] = ()
+    """Rules that count one resource as others."""
+
+    device_class_mappings: Annotated[tuple[DeviceClassMapping, ...], Field(max_length=16)] = ()
+    """Device classes that count as resources."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.exclude_resource_prefixes and self.quota_check_strategy == "IgnoreUndeclared":
+            raise ValueError(
+                "excludeResourcePrefixes has no use with quotaCheckStrategy IgnoreUndeclared: remove one"
+            )
+        for field, values in (
+            ("transformations", tuple(rule.input for rule in self.transformations)),
+            ("deviceClassMappings", tuple(mapping.name for mapping in self.device_class_mappings)),
+            (
+                "deviceClassMappings",
+                tuple(n for m in self.device_class_mappings for n in m.device_class_names),
+            ),
+        ):
+            try:
+                unique(values)
+            except ValueError as error:
+                raise ValueError(f"{field}: {error}") from None
+        return self
+
+
+class WorkloadRetention(Section):
+    """When Workloads that are done are deleted."""
+
+    after_finished: NonNegativeDuration | None = None
+    """How long after a Workload finished it is deleted; absent: never."""
+
+    after_deactivated_by_kueue: NonNegativeDuration | None = None
+    """How long after a Workload was deactivated its job is deleted; absent: never."""
+
+
+class RetentionPolicies(Section):
+    """When objects that are done are deleted."""
+
+    workloads: WorkloadRetention = WorkloadRetention()
+    """Workloads and their jobs."""
+
+
+class VisibilityServer(Section):
+    """The aggregated API that shows pending workloads."""
+
+    bind_address: str = ""
+    """The IP address to listen on; empty: all."""
+
+    bind_port: Port = 8082
+    """The port to listen on."""
+
+    @field_validator("bind_address")
+    @classmethod
+    def _ip(cls, value: str) -> str:
+        if value:
+            try:
+                ip_address(value)
+            except ValueError:
+                raise ValueError(f'{value!r} is not an IP address: write one, or "" for all') from None
+        return value
+
+
+class Tls(Section):
+    """What the HTTPS servers accept."""
+
+    min_version: Literal["VersionTLS12", "VersionTLS13"] | None = None
+    """The oldest version of TLS."""
+
+    cipher_suites: Annotated[tuple[str, ...], AfterValidator(unique)] = ()
+    """The cipher suites of TLS 1.2; those of TLS 1.3 cannot be chosen."""
+
+    curve_preferences: Annotated[tuple[str, ...], AfterValidator(unique)] = ()
+    """The curves, best first."""
+
+    @model_validator(mode="after")
+    def _known(self) -> Self:
+        if self.cipher_suites and self.min_version == "VersionTLS13":
+            raise ValueError("cipherSuites cannot be chosen with minVersion VersionTLS13: remove them")
+        for field, values, known in (
+            ("cipherSuites", self.cipher_suites, CIPHER_SUITES),
+            ("curvePreferences", self.curve_preferences, CURVES),
+        ):
+            for value in values:
+                if value not in known:
+                    raise ValueError(f"{field}: {value!r} is not supported: use {', '.join(known)}")
+        return self

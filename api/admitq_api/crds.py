@@ -1,0 +1,60 @@
+"""The CustomResourceDefinitions, made from the declarations of the kinds."""
+
+from typing import Any
+
+from admitq_api.kinds import KINDS
+from admitq_api.labels import DEFAULT_GROUP, Names, names_for
+from admitq_api.schema import Kind, filled, schema_of
+
+CATEGORY = "admitq"
+"""What `kubectl get` lists all kinds by."""
+
+
+def crds(group: str = DEFAULT_GROUP) -> list[dict[str, Any]]:
+    """The CustomResourceDefinitions of all kinds under an API group.
+
+    Install them by create or server-side apply: client-side apply would copy them into an
+    annotation that is too small for them.
+
+    Raises:
+        ValueError: the group is none that admitq can serve.
+    """
+    names = names_for(group)
+    return [_crd(kind, names) for kind in KINDS]
+
+
+def _crd(kind: type[Kind], names: Names) -> dict[str, Any]:
+    version: dict[str, Any] = {
+        "name": names.version,
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": filled(schema_of(kind), names.group)},
+    }
+    if kind.columns:
+        version["additionalPrinterColumns"] = [column.to_schema() for column in kind.columns]
+    if kind.selectable:
+        version["selectableFields"] = [{"jsonPath": path} for path in kind.selectable]
+    if kind.has_status():
+        version["subresources"] = {"status": {}}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {
+            "name": names.crd_name(kind.plural),
+            "labels": {"app.kubernetes.io/name": "admitq"},
+        },
+        "spec": {
+            "group": names.group,
+            "names": {
+                "kind": kind.__name__,
+                "listKind": f"{kind.__name__}List",
+                "plural": kind.plural,
+                "singular": kind.__name__.lower(),
+                "shortNames": list(kind.short_names),
+                "categories": [CATEGORY],
+            },
+            "scope": "Namespaced" if kind.namespaced else "Cluster",
+            "conversion": {"strategy": "None"},
+            "versions": [version],
+        },
+    }

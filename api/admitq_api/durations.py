@@ -1,0 +1,56 @@
+"""Durations as Kubernetes writes them: "5m", "1h30m", "300ms"."""
+
+import re
+from datetime import timedelta
+from fractions import Fraction
+
+_MICROSECONDS = {
+    "ns": Fraction(1, 1000),
+    "us": Fraction(1),
+    "µs": Fraction(1),  # the micro sign
+    "μs": Fraction(1),  # the Greek letter
+    "ms": Fraction(1000),
+    "s": Fraction(1_000_000),
+    "m": Fraction(60_000_000),
+    "h": Fraction(3_600_000_000),
+}
+_PART = r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:ns|us|µs|μs|ms|s|m|h)"
+_DURATION = re.compile(rf"(?P<sign>[+-]?)(?P<parts>(?:{_PART})+|0)")
+_EACH = re.compile(r"([0-9.]+)(ns|us|µs|μs|ms|s|m|h)")
+_LONGEST = timedelta(microseconds=(2**63 - 1) // 1000)
+
+REMEDY = 'write numbers with units, like "5m", "1h30m" or "300ms"'
+
+
+def parse_duration(text: str) -> timedelta:
+    """The duration of a text, to the microsecond.
+
+    Raises:
+        ValueError: the text is no duration, or one of more than 292 years.
+    """
+    match = _DURATION.fullmatch(text) if len(text) <= 128 else None
+    if match is None:
+        raise ValueError(f"{text[:64]!r} is not a duration: {REMEDY}")
+    microseconds = sum(
+        (_number(number) * _MICROSECONDS[unit] for number, unit in _EACH.findall(match["parts"])), Fraction(0)
+    )
+    if microseconds > _LONGEST // timedelta(microseconds=1):
+        raise ValueError(f"{text!r} is too long for a duration")
+    return timedelta(microseconds=int(-microseconds if match["sign"] == "-" else microseconds))
+
+
+def _number(text: str) -> Fraction:
+    whole, _, part = text.partition(".")
+    return Fraction(int((whole or "0") + part), 10 ** len(part))
+
+
+def format_duration(duration: timedelta) -> str:
+    """A duration in hours, minutes and seconds: "1h30m0s", "5m0s", "0.3s", "0s"."""
+    sign = "-" if duration < timedelta(0) else ""
+    microseconds = abs(duration) // timedelta(microseconds=1)
+    seconds, fraction = divmod(microseconds, 1_000_000)
+    hours, rest = divmod(seconds, 3600)
+    minutes, rest = divmod(rest, 60)
+    tail = f"{rest}.{fraction:06d}".rstrip("0") if fraction else str(rest)
+    parts = (f"{hours}h" if hours else "", f"{minutes}m" if hours or minutes else "", f"{tail}s")
+    return sign + "".join(parts)

@@ -1,0 +1,155 @@
+"""Errors about a field of an object, as values, worded as the API server words its own.
+
+An error names the field by its path, says what is wrong with the value, and how to put it right.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+import orjson
+
+_SHOWN_VALUE_LENGTH: Final = 256
+
+
+class ErrorType(StrEnum):
+    """What is wrong with a field; the values are the reasons of causes in the API's Status."""
+
+    REQUIRED = "FieldValueRequired"
+    INVALID = "FieldValueInvalid"
+    NOT_SUPPORTED = "FieldValueNotSupported"
+    FORBIDDEN = "FieldValueForbidden"
+    DUPLICATE = "FieldValueDuplicate"
+    NOT_FOUND = "FieldValueNotFound"
+    TOO_LONG = "FieldValueTooLong"
+    TOO_MANY = "FieldValueTooMany"
+    INTERNAL = "InternalError"
+
+
+_WORDS: Final[Mapping[ErrorType, str]] = {
+    ErrorType.REQUIRED: "Required value",
+    ErrorType.INVALID: "Invalid value",
+    ErrorType.NOT_SUPPORTED: "Unsupported value",
+    ErrorType.FORBIDDEN: "Forbidden",
+    ErrorType.DUPLICATE: "Duplicate value",
+    ErrorType.NOT_FOUND: "Not found",
+    ErrorType.TOO_LONG: "Too long",
+    ErrorType.TOO_MANY: "Too many",
+    ErrorType.INTERNAL: "Internal error",
+}
+_WITHOUT_VALUE: Final = frozenset(
+    {ErrorType.REQUIRED, ErrorType.FORBIDDEN, ErrorType.TOO_LONG, ErrorType.INTERNAL}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FieldError:
+    """One thing wrong with one field.
+
+    Attributes:
+        path: the field, as ``spec.podSets[0].count`` or ``metadata.labels[example.com/key]``.
+        type: the kind of error.
+        value: what the field holds; not shown for errors where it says nothing.
+        detail: what is wrong with it.
+        remedy: what to do about it; empty where the detail says so already.
+    """
+
+    path: str
+    type: ErrorType
+    value: object = None
+    detail: str = ""
+    remedy: str = ""
+
+    @classmethod
+    def required(cls, path: "Path | str", detail: str = "", remedy: str = "") -> "FieldError":
+        """Say that the field must be set."""
+        return cls(str(path), ErrorType.REQUIRED, None, detail, remedy)
+
+    @classmethod
+    def invalid(cls, path: "Path | str", value: object, detail: str, remedy: str = "") -> "FieldError":
+        """Say that the value breaks a rule."""
+        return cls(str(path), ErrorType.INVALID, value, detail, remedy)
+
+    @classmethod
+    def not_supported(cls, path: "Path | str", value: object, supported: Iterable[str]) -> "FieldError":
+        """Say that the value is none of those that exist."""
+        known = ", ".join(orjson.dumps(name).decode() for name in supported)
+        return cls(str(path), ErrorType.NOT_SUPPORTED, value, f"supported values: {known}")
+
+    @classmethod
+    def forbidden(cls, path: "Path | str", detail: str, remedy: str = "") -> "FieldError":
+        """Say that the field may not be set, or not be changed, here and now."""
+        return cls(str(path), ErrorType.FORBIDDEN, None, detail, remedy)
+
+    @classmethod
+    def duplicate(cls, path: "Path | str", value: object, remedy: str = "") -> "FieldError":
+        """Say that the value is there twice where it may be once."""
+        return cls(str(path), ErrorType.DUPLICATE, value, "", remedy)
+
+    @classmethod
+    def not_found(cls, path: "Path | str", value: object, remedy: str = "") -> "FieldError":
+        """Say that the value names something that does not exist."""
+        return cls(str(path), ErrorType.NOT_FOUND, value, "", remedy)
+
+    @classmethod
+    def too_long(cls, path: "Path | str", limit: int) -> "FieldError":
+        """Say that a text exceeds its limit of bytes."""
+        return cls(str(path), ErrorType.TOO_LONG, None, f"may not be more than {limit} bytes")
+
+    @classmethod
+    def too_many(cls, path: "Path | str", count: int, limit: int) -> "FieldError":
+        """Say that a list exceeds its limit of items."""
+        return cls(str(path), ErrorType.TOO_MANY, count, f"must have at most {limit} items")
+
+    @property
+    def message(self) -> str:
+        """Everything but the path."""
+        parts = [_WORDS[self.type]]
+        if self.type not in _WITHOUT_VALUE:
+            parts.append(_shown(self.value))
+        explanation = "; ".join(part for part in (self.detail, self.remedy) if part)
+        if explanation:
+            parts.append(explanation)
+        return ": ".join(parts)
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}" if self.path else self.message
+
+
+def _shown(value: object) -> str:
+    try:
+        text = orjson.dumps(value).decode()
+    except TypeError:
+        text = repr(value)
+    return text if len(text) <= _SHOWN_VALUE_LENGTH else text[: _SHOWN_VALUE_LENGTH - 1] + "…"
+
+
+def aggregate(errors: Iterable[FieldError]) -> str:
+    """Say several errors in one text: one alone, more in brackets, repeated ones once."""
+    texts = list(dict.fromkeys(str(error) for error in errors))
+    return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """Where a field is, built step by step: ``Path("spec").at("podSets", 0, "count")``."""
+
+    text: str = ""
+
+    def at(self, *steps: str | int) -> "Path":
+        """Return the path of a field below; a number is a place in a list."""
+        text = self.text
+        for step in steps:
+            if isinstance(step, int):
+                text += f"[{step}]"
+            else:
+                text += f".{step}" if text else step
+        return Path(text)
+
+    def key(self, key: str) -> "Path":
+        """Return the path of an entry of a map with free keys, such as labels."""
+        return Path(f"{self.text}[{key}]")
+
+    def __str__(self) -> str:
+        return self.text

@@ -1,0 +1,408 @@
+"""Every name that carries the API group: labels, annotations, gates, finalizers, field managers.
+
+This is the only module that knows a group name. Everything else takes a `Names`, built once at
+start from the setting `apiGroup`, so that one setting turns all of admitq into another group.
+
+The rows below are also the source of the reference page of labels and annotations.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, Self, overload
+
+ApiGroup = Literal["admitq.dev", "kueue.x-k8s.io"]
+
+DEFAULT_GROUP: ApiGroup = "admitq.dev"
+"""The API group of admitq itself."""
+
+COMPAT_GROUP: ApiGroup = "kueue.x-k8s.io"
+"""The API group in compatibility mode, for those who come from there."""
+
+GROUPS: tuple[ApiGroup, ...] = (DEFAULT_GROUP, COMPAT_GROUP)
+"""The groups that admitq can serve."""
+
+DEFAULT_QUEUE = "default"
+"""The LocalQueue that, where it exists, takes the jobs of its namespace that name no queue."""
+
+DEFAULT_PRIORITY_CLASS = "default"
+"""The WorkloadPriorityClass that, where it exists, applies to jobs that name none."""
+
+KeyKind = Literal[
+    "label", "annotation", "label or annotation", "finalizer", "scheduling gate", "preemption gate"
+]
+
+
+class Row(NamedTuple):
+    """One line of the reference of names."""
+
+    attribute: str
+    key: str
+    kind: KeyKind
+    on: str
+    meaning: str
+
+
+class Key:
+    """A name `<group>/<suffix>`, with what it is, what carries it and what it means."""
+
+    __slots__ = ("attribute", "kind", "meaning", "on", "suffix")
+
+    def __init__(self, suffix: str, kind: KeyKind, on: str, meaning: str) -> None:
+        self.suffix = suffix
+        self.kind: KeyKind = kind
+        self.on = on
+        self.meaning = meaning
+        self.attribute = ""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.attribute = name
+
+    @overload
+    def __get__(self, names: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, names: "Names", owner: type) -> str: ...
+    def __get__(self, names: "Names | None", owner: type) -> Self | str:
+        return self if names is None else f"{names.group}/{self.suffix}"
+
+
+@dataclass(frozen=True)
+class Names:
+    """All names under one API group. Build it with `names_for`."""
+
+    group: str
+
+    version = "v1beta2"
+
+    # What users set on their jobs.
+    queue_name = Key("queue-name", "label", "jobs", "The LocalQueue that the job waits in.")
+    priority_class = Key("priority-class", "label", "jobs", "The WorkloadPriorityClass of the job.")
+    max_exec_time = Key(
+        "max-exec-time-seconds",
+        "label",
+        "jobs",
+        "How long the job may run, in seconds; then it is deactivated.",
+    )
+    prebuilt_workload_name = Key(
+        "prebuilt-workload-name",
+        "label or annotation",
+        "jobs",
+        "The existing Workload that the job adopts, instead of getting one made.",
+    )
+    elastic_job = Key(
+        "elastic-job", "annotation", "jobs, Workloads", '"true": the job may grow and shrink while it runs.'
+    )
+    admission_gated_by = Key(
+        "admission-gated-by",
+        "annotation",
+        "jobs, Workloads",
+        "Comma-separated gates; while one is left, the job is not considered for admission.",
+    )
+    job_min_parallelism = Key(
+        "job-min-parallelism",
+        "annotation",
+        "Jobs",
+        "The fewest pods that the Job can start with (partial admission).",
+    )
+    job_completions_equal_parallelism = Key(
+        "job-completions-equal-parallelism",
+        "annotation",
+        "Jobs",
+        '"true": completions follow parallelism when the Job is admitted with fewer pods.',
+    )
+
+    # What admitq sets on Workloads.
+    job_uid = Key("job-uid", "label", "Workloads", "The UID of the job that the Workload stands for.")
+    job_owner_gvk = Key(
+        "job-owner-gvk",
+        "annotation",
+        "Workloads",
+        "Group, version and kind of the StatefulSet or LeaderWorkerSet.",
+    )
+    job_owner_name = Key("job-owner-name", "annotation", "Workloads", "The name of that owner.")
+    component_workload_index = Key(
+        "component-workload-index",
+        "annotation",
+        "Workloads",
+        "Which of several Workloads of that owner it is.",
+    )
+    priority_boost = Key(
+        "priority-boost",
+        "annotation",
+        "Workloads",
+        "A signed integer that is added to the Workload's priority.",
+    )
+    workload_slice_name = Key(
+        "workload-slice-name",
+        "annotation",
+        "Workloads, pods",
+        "The first Workload of an elastic job's chain.",
+    )
+    workload_slice_replacement_for = Key(
+        "workload-slice-replacement-for",
+        "annotation",
+        "Workloads",
+        "namespace/name of the Workload that this one replaces when an elastic job grows.",
+    )
+    workload_allowed_resource_flavors = Key(
+        "workload-allowed-resource-flavors", "annotation", "Workloads", "The flavors that a variant may use."
+    )
+    concurrent_admission_parent = Key(
+        "concurrent-admission-parent",
+        "label",
+        "Workloads",
+        '"true": the Workload is queued through its variants.',
+    )
+    is_group_workload = Key(
+        "is-group-workload", "annotation", "Workloads", '"true": the Workload stands for a group of pods.'
+    )
+
+    # What admitq sets on pod templates and pods.
+    managed = Key("managed", "label", "pods", '"true": the pod is queued by itself or with its group.')
+    podset = Key(
+        "podset", "label", "pod templates", "The pod set that the pods belong to; set while admitted."
+    )
+    local_queue_name = Key(
+        "local-queue-name", "label", "pod templates", "The LocalQueue of the job; set while admitted."
+    )
+    cluster_queue_name = Key(
+        "cluster-queue-name",
+        "label",
+        "pod templates",
+        "The ClusterQueue that admitted the job; set while admitted.",
+    )
+    workload = Key("workload", "annotation", "pod templates", "The Workload that the pods belong to.")
+    stopping = Key("stopping", "annotation", "Jobs", '"true" while a Job is being stopped and restored.')
+    pod_group_name = Key(
+        "pod-group-name", "label or annotation", "pods", "The group that the pod is queued with."
+    )
+    pod_group_total_count = Key("pod-group-total-count", "annotation", "pods", "How many pods the group has.")
+    pod_group_fast_admission = Key(
+        "pod-group-fast-admission",
+        "annotation",
+        "pods",
+        '"true": the group is queued before all its pods exist.',
+    )
+    pod_group_serving = Key(
+        "pod-group-serving", "annotation", "pods", '"true": the group never finishes by itself.'
+    )
+    pod_group_pod_index = Key("pod-group-pod-index", "label", "pods", "The index of the pod in its group.")
+    pod_group_pod_index_label = Key(
+        "pod-group-pod-index-label", "annotation", "pods", "The label of the pod that carries its index."
+    )
+    pod_suspending_parent = Key(
+        "pod-suspending-parent", "annotation", "pods", "The kind of owner that holds the pods back."
+    )
+    role_hash = Key(
+        "role-hash", "annotation", "pods", "Tells pods of one group that differ in their requests."
+    )
+    retriable_in_group = Key(
+        "retriable-in-group", "annotation", "pods", '"false": the group is finished when this pod has failed.'
+    )
+    safe_to_forcefully_delete = Key(
+        "safe-to-forcefully-delete",
+        "annotation",
+        "pods",
+        '"true": the pod may be force-deleted on a dead node.',
+    )
+
+    # Topology.
+    podset_required_topology = Key(
+        "podset-required-topology", "annotation", "pod templates", "All pods within one domain of this level."
+    )
+    podset_preferred_topology = Key(
+        "podset-preferred-topology",
+        "annotation",
+        "pod templates",
+        "Pods within one domain of this level if possible, else of the level above.",
+    )
+    podset_unconstrained_topology = Key(
+        "podset-unconstrained-topology",
+        "annotation",
+        "pod templates",
+        '"true": pods anywhere, but counted exactly.',
+    )
+    podset_slice_required_topology = Key(
+        "podset-slice-required-topology",
+        "annotation",
+        "pod templates",
+        "Each slice within one domain of this level.",
+    )
+    podset_slice_size = Key("podset-slice-size", "annotation", "pod templates", "How many pods make a slice.")
+    podset_slice_required_topology_constraints = Key(
+        "podset-slice-required-topology-constraints",
+        "annotation",
+        "pod templates",
+        "JSON list of levels and slice sizes, outermost first.",
+    )
+    podset_group_name = Key(
+        "podset-group-name", "annotation", "pod templates", "Pod sets of the same group are placed together."
+    )
+    pod_index_offset = Key(
+        "pod-index-offset", "annotation", "pod templates", "What to subtract from the pods' index."
+    )
+
+    # Several clusters.
+    multikueue_origin = Key(
+        "multikueue-origin", "label", "remote objects", "The cluster that dispatched the object to this one."
+    )
+    multikueue_origin_uid = Key(
+        "multikueue-origin-uid",
+        "annotation",
+        "remote objects",
+        "The UID of the object in the cluster it came from.",
+    )
+    multikueue_worker_workload_pod = Key(
+        "multikueue-worker-workload-pod",
+        "label",
+        "pod templates",
+        '"true": the pods run for another cluster.',
+    )
+
+    # Gates and finalizers.
+    finalizer = Key(
+        "resource-in-use",
+        "finalizer",
+        "Workloads, ClusterQueues, ResourceFlavors, AdmissionChecks, Topologies",
+        "Holds the object back from deletion while it is in use.",
+    )
+    managed_finalizer = Key("managed", "finalizer", "pods", "Holds a pod until its end is accounted for.")
+    admission_gate = Key(
+        "admission", "scheduling gate", "pods", "Lifted when the pod, or its group, is admitted."
+    )
+    topology_gate = Key("topology", "scheduling gate", "pods", "Lifted when the pod has its place.")
+    elastic_gate = Key(
+        "elastic-job", "scheduling gate", "pods", "Lifted when the pod's Workload is admitted."
+    )
+    multikueue_preemption_gate = Key(
+        "multikueue", "preemption gate", "Workloads", "Opened in one worker cluster at a time."
+    )
+    concurrent_admission_preemption_gate = Key(
+        "concurrent-admission", "preemption gate", "Workloads", "Opened for one variant at a time."
+    )
+
+    @classmethod
+    def table(cls) -> Iterator[Key]:
+        """Every row of the table above, in order."""
+        return (value for value in vars(cls).values() if isinstance(value, Key))
+
+    def rows(self) -> Iterator[Row]:
+        """The table above with full names, for reference pages."""
+        return (Row(k.attribute, f"{self.group}/{k.suffix}", k.kind, k.on, k.meaning) for k in Names.table())
+
+    @property
+    def api_version(self) -> str:
+        """What objects of our kinds carry as apiVersion."""
+        return f"{self.group}/{self.version}"
+
+    @property
+    def product(self) -> str:
+        """The name that messages use for the queue manager."""
+        return "Kueue" if self.group == COMPAT_GROUP else "admitq"
+
+    @property
+    def metric_prefix(self) -> str:
+        """What metric names start with, without the underscore."""
+        return self.product.lower()
+
+    @property
+    def default_namespace(self) -> str:
+        """Where the processes run unless told otherwise."""
+        return f"{self.metric_prefix}-system"
+
+    @property
+    def config_api_version(self) -> str:
+        """What the configuration file carries as apiVersion."""
+        return f"config.{self.api_version}"
+
+    @property
+    def visibility_group(self) -> str:
+        """The group of the aggregated API that shows pending workloads."""
+        return f"visibility.{self.group}"
+
+    @property
+    def lease_name(self) -> str:
+        """The default name of the Lease that managers compete for."""
+        return f"c1f6bfd2.{self.group}" if self.group == COMPAT_GROUP else f"manager.{self.group}"
+
+    @property
+    def webhook_service_name(self) -> str:
+        """The default name of the Service of the webhooks."""
+        return f"{self.metric_prefix}-webhook-service"
+
+    @property
+    def webhook_secret_name(self) -> str:
+        """The default name of the Secret with the webhooks' serving certificate."""
+        return f"{self.metric_prefix}-webhook-server-cert"
+
+    @property
+    def mutating_webhook_configuration_name(self) -> str:
+        """The default name of the MutatingWebhookConfiguration."""
+        return f"{self.metric_prefix}-mutating-webhook-configuration"
+
+    @property
+    def validating_webhook_configuration_name(self) -> str:
+        """The default name of the ValidatingWebhookConfiguration."""
+        return f"{self.metric_prefix}-validating-webhook-configuration"
+
+    @property
+    def provisioning_annotation_prefix(self) -> str:
+        """Annotations of jobs that become parameters of a ProvisioningRequest."""
+        return f"provreq.{self.group}/"
+
+    @property
+    def rbac_prefix(self) -> str:
+        """The prefix of the labels by which ClusterRoles are aggregated."""
+        return f"rbac.{self.group}/"
+
+    @property
+    def provisioning_controller(self) -> str:
+        """The controllerName of AdmissionChecks that ask an autoscaler for nodes."""
+        return f"{self.group}/provisioning-request"
+
+    @property
+    def multikueue_controller(self) -> str:
+        """The controllerName of AdmissionChecks, and managedBy of jobs, that are dispatched elsewhere."""
+        return f"{self.group}/multikueue"
+
+    @property
+    def dispatcher_all_at_once(self) -> str:
+        """The dispatcher that offers a Workload to every worker cluster."""
+        return f"{self.group}/multikueue-dispatcher-all-at-once"
+
+    @property
+    def dispatcher_incremental(self) -> str:
+        """The dispatcher that offers a Workload to a few more worker clusters each round."""
+        return f"{self.group}/multikueue-dispatcher-incremental"
+
+    @property
+    def trainjob_manager(self) -> str:
+        """The manager of the RuntimePatch that starts a TrainJob."""
+        return f"{self.group}/manager"
+
+    @property
+    def untracked_label_value(self) -> str:
+        """What a custom metric label reads for values that are not tracked."""
+        return f"{self.group}/_UNTRACKED_VALUE_"
+
+    def crd_name(self, plural: str) -> str:
+        """The name of the CustomResourceDefinition of one of our kinds."""
+        return f"{plural}.{self.group}"
+
+    def field_manager(self, concern: str) -> str:
+        """The field manager under which one concern writes, so that concerns do not undo each other."""
+        return f"{self.metric_prefix}-{concern}"
+
+    def webhook_path(self, verb: Literal["mutate", "validate"], group: str, version: str, kind: str) -> str:
+        """The URL path of the webhook for one kind; the core group is the empty string."""
+        return f"/{verb}-{group.replace('.', '-')}-{version}-{kind.lower()}"
+
+
+def names_for(group: str = DEFAULT_GROUP) -> Names:
+    """The names under an API group.
+
+    Raises:
+        ValueError: the group is none of `GROUPS`.
+    """
+    if group not in GROUPS:
+        raise ValueError(f"unknown API group {group!r}: use {' or '.join(GROUPS)}")
+    return Names(group)

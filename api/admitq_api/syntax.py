@@ -1,0 +1,71 @@
+"""The syntax of names, labels and annotations in Kubernetes.
+
+Each check takes a text and returns what is wrong with it, with a remedy, or None.
+"""
+
+import re
+
+_LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_DNS_LABEL = re.compile(_LABEL)
+_DNS_SUBDOMAIN = re.compile(rf"{_LABEL}(\.{_LABEL})*")
+_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
+
+SUBDOMAIN_PATTERN = rf"^{_LABEL}(\.{_LABEL})*$"
+"""The pattern of a DNS subdomain, for schemas."""
+
+LABEL_PATTERN = rf"^{_LABEL}$"
+"""The pattern of a DNS label, for schemas."""
+
+QUALIFIED_NAME_PATTERN = rf"^({_LABEL}(\.{_LABEL})*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$"
+"""The pattern of a label key, for schemas."""
+
+
+def dns_label(text: str) -> str | None:
+    """What is wrong with a DNS label (63 characters), the name of a pod set or namespace."""
+    if len(text) > 63:
+        return "must be no more than 63 characters"
+    if _DNS_LABEL.fullmatch(text) is None:
+        return (
+            "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', "
+            "and must start and end with an alphanumeric character, like 'my-name' or '123-abc'"
+        )
+    return None
+
+
+def dns_subdomain(text: str) -> str | None:
+    """What is wrong with a DNS subdomain (253 characters), the name of most objects."""
+    if len(text) > 253:
+        return "must be no more than 253 characters"
+    if _DNS_SUBDOMAIN.fullmatch(text) is None:
+        return (
+            "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', "
+            "and must start and end with an alphanumeric character, like 'example.com'"
+        )
+    return None
+
+
+def qualified_name(text: str) -> str | None:
+    """What is wrong with a label or annotation key: `name` or `prefix.example/name`."""
+    prefix, slash, name = text.rpartition("/")
+    if slash and (wrong := dns_subdomain(prefix)) is not None:
+        return f"prefix part {wrong}"
+    if len(name) > 63:
+        return "name part must be no more than 63 characters"
+    if _NAME.fullmatch(name) is None:
+        return (
+            "name part must consist of alphanumeric characters, '-', '_' or '.', "
+            "and must start and end with an alphanumeric character, like 'MyName' or 'example.com/my.name'"
+        )
+    return None
+
+
+def label_value(text: str) -> str | None:
+    """What is wrong with the value of a label; the empty text is a value."""
+    if len(text) > 63:
+        return "must be no more than 63 characters"
+    if text and _NAME.fullmatch(text) is None:
+        return (
+            "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', "
+            "and must start and end with an alphanumeric character, like 'MyValue' or '12345'"
+        )
+    return None
