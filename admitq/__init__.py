@@ -1,0 +1,1 @@
+"""admitq: a job queue manager for Kubernetes."""

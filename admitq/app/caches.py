@@ -1,0 +1,27 @@
+"""Whether what a process reads from watches is complete."""
+
+import asyncio
+from collections.abc import Sequence
+
+from admitq.health import Check
+from admitq.runtime.watcher import Watcher
+
+
+async def all_synced(watchers: Sequence[Watcher], seconds: float) -> None:
+    """Wait until every watcher's first list is complete.
+
+    Raises:
+        TimeoutError: not within so many seconds.
+    """
+    async with asyncio.timeout(seconds):
+        await asyncio.gather(*(watcher.synced.wait() for watcher in watchers))
+
+
+def caches_ready(watchers: Sequence[Watcher]) -> Check:
+    """The readiness check that names what has not been read yet."""
+
+    async def check() -> str | None:
+        waiting = [str(watcher.resource) for watcher in watchers if not watcher.synced.is_set()]
+        return f"not read yet: {', '.join(waiting)}" if waiting else None
+
+    return check

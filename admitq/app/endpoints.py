@@ -1,0 +1,95 @@
+"""What every process listens on: health probes, and metrics for those who may read them."""
+
+import asyncio
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from admitq.app.settings import Settings
+from admitq.health import Check, Health
+from admitq.metrics import Metrics
+from admitq.serving import certificates
+from admitq.serving.authorization import Authorizer, Reviews, protected
+from admitq.serving.http import Handler, Request, Response, by_path
+from admitq.serving.rotation import FromFiles
+from admitq.serving.server import Limits, Server, is_loopback
+from admitq.serving.tls import LiveCertificate
+from admitq_api.configuration import parse_address
+
+EXPOSITION = "text/plain; version=0.0.4; charset=utf-8"
+METRICS_PATH = "/metrics"
+CERTIFICATE_PERIOD = 60.0
+"""Seconds between two looks at whether the certificate of the metrics endpoint is due."""
+
+
+async def serve_health(settings: Settings, checks: Mapping[str, Check]) -> Server | None:
+    """Start the probes; None where the configuration switches them off.
+
+    Raises:
+        OSError: the address is taken or not ours.
+    """
+    health = settings.configuration.health
+    address = parse_address(health.health_probe_bind_address)
+    if address is None:
+        return None
+    server = Health(health.readiness_endpoint_name, health.liveness_endpoint_name, checks).server()
+    await server.start(*address)
+    return server
+
+
+async def serve_metrics(
+    settings: Settings, metrics: Metrics, reviews: Reviews, tasks: asyncio.TaskGroup
+) -> Server | None:
+    """Start the metrics endpoint: plain on loopback, elsewhere over TLS and only for those who may read.
+
+    Raises:
+        OSError: the address is taken or not ours.
+    """
+    address = parse_address(settings.configuration.metrics.bind_address)
+    if address is None:
+        return None
+    host, port = address
+    handler = by_path({METRICS_PATH: _exposition(metrics)})
+    limits = Limits(body_bytes=1024, connections=100, connections_per_peer=50, answer_seconds=30.0)
+    if is_loopback(host):
+        server = Server(handler, tls=None, limits=limits)
+    else:
+        live = LiveCertificate(settings.tls)
+        await _keep_certificate(settings, live, tasks)
+        server = Server(protected(handler, Authorizer(reviews)), tls=live.context, limits=limits)
+    await server.start(host, port)
+    return server
+
+
+def _exposition(metrics: Metrics) -> Handler:
+    async def handle(_: Request) -> Response:
+        # A large exposition takes a while to write, and admission must go on meanwhile.
+        return Response(200, await asyncio.to_thread(metrics.exposition), EXPOSITION)
+
+    return handle
+
+
+async def _keep_certificate(settings: Settings, live: LiveCertificate, tasks: asyncio.TaskGroup) -> None:
+    """Show a certificate from files where they are managed elsewhere, else one made for this process alone.
+
+    Scrapers that want to verify it use certificates from files; the one made here ends with the process.
+    """
+    if not settings.configuration.internal_cert_management.enable:
+        files = FromFiles(Path(settings.configuration.webhook.cert_dir), live)
+        tasks.create_task(files.run(), name="metrics certificate files")
+        return
+    names = (f"{settings.names.product.lower()}-metrics.{settings.configuration.namespace}.svc",)
+
+    def renew() -> None:
+        now = time.time_ns()
+        if live.certificate is None or certificates.validity(live.certificate).is_renewal_due(now):
+            authority = certificates.make_authority(now, name="admitq metrics")
+            live.use(certificates.make_leaf(authority, now, names=names, name="metrics"))
+
+    async def keep() -> None:
+        while True:
+            await asyncio.sleep(CERTIFICATE_PERIOD)
+            renew()
+
+    renew()
+    tasks.create_task(keep(), name="metrics certificate")

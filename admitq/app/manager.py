@@ -1,0 +1,328 @@
+"""The manager of a process: watches, the core, the controllers, and the lease that says who acts."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AsyncExitStack
+
+import orjson
+
+from admitq import translate
+from admitq.app.caches import all_synced, caches_ready
+from admitq.app.settings import Settings
+from admitq.controllers import registry
+from admitq.controllers.context import Context
+from admitq.controllers.queues import cohort_path
+from admitq.controllers.settings import settings_of
+from admitq.core.model import LabelSelector, ObjectKey
+from admitq.core.selectors import matches
+from admitq.core.settings import Settings as CoreSettings
+from admitq.core.state import AdmissionState
+from admitq.health import Check
+from admitq.logs import logger
+from admitq.manager import Manager
+from admitq.measures import Measures
+from admitq.metrics import Metrics
+from admitq.runtime.client import Call, Client
+from admitq.runtime.controller import Controller, Reconciled
+from admitq.runtime.credentials import Credentials
+from admitq.runtime.events import EventRecorder
+from admitq.runtime.kinds import kinds_of
+from admitq.runtime.leases import Elector, LeaseTiming, unique_identity
+from admitq.runtime.resources import NAMESPACES, Object, Resource
+from admitq.runtime.store import Change, Key, Store
+from admitq.runtime.watcher import Outcome, Watcher
+from admitq_api.configuration import Configuration, LeaderElection
+from admitq_api.feature_gates import Gate
+
+log = logger(__name__)
+
+
+class LiveStores:
+    """The stores that watches fill, one a resource."""
+
+    def __init__(self, stores: Iterable[Store]) -> None:
+        self._stores = {store.resource: store for store in stores}
+
+    def of(self, resource: Resource) -> Store:
+        """The store of a resource.
+
+        Raises:
+            KeyError: the resource is not watched.
+        """
+        return self._stores[resource]
+
+    def __iter__(self) -> Iterator[Store]:
+        return iter(self._stores.values())
+
+
+class ManagerPart:
+    """Everything that a manager is made of; nothing runs before ``start``.
+
+    Args:
+        settings: what the process was started with.
+        credentials: how to reach the cluster.
+        metrics: the registry of the process.
+        user_agent: how the API server sees us.
+        observe: told of each request.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        credentials: Credentials,
+        metrics: Metrics,
+        user_agent: str,
+        observe: Callable[[Call], None],
+    ) -> None:
+        self._settings = settings
+        self._metrics = metrics
+        configuration, names = settings.configuration, settings.names
+        self._kinds = kinds_of(names)
+        identity = unique_identity()
+        self._elector = (
+            _elector(configuration, credentials, identity, user_agent)
+            if configuration.leader_election.leader_elect
+            else None
+        )
+        self._synced = False
+        self._open = AsyncExitStack()
+        self._client = Client(
+            credentials,
+            user_agent=user_agent,
+            qps=configuration.client_connection.qps,
+            burst=configuration.client_connection.burst,
+            observe=observe,
+            # A manager that may have lost its lease must not write, whatever it was about to do.
+            fence=self._elector.assert_leading if self._elector is not None else None,
+        )
+        self._stores = LiveStores(
+            Store(resource, indexes=indexes, on_quarantine=self._on_quarantined_object)
+            for resource, indexes in registry.stores_needed(names, settings.integrations).items()
+        )
+        self._recorder = EventRecorder(
+            self._client,
+            f"{names.group}/manager",
+            identity,
+            on_drop=lambda cause: log.debug("event dropped", cause=cause),
+        )
+        self._state = AdmissionState(
+            CoreSettings(
+                multikueue_controller=names.multikueue_controller,
+                provisioning_controller=names.provisioning_controller,
+            )
+        )
+        self._measures = self._make_measures(configuration)
+        self._controllers: dict[str, Controller[Key]] = {}
+        ctx = Context(
+            client=self._client,
+            names=names,
+            settings=settings_of(configuration, settings.gates, settings.integrations),
+            recorder=self._recorder,
+            clock=time.time_ns,
+            stores=self._stores,
+            metrics=self._measures,
+            observed=self._observed,
+        )
+        table = registry.controllers(ctx, self._state)
+        self.manager = Manager(
+            state=self._state,
+            client=self._client,
+            workload_resource=self._kinds.workloads,
+            workloads=self._stores.of(self._kinds.workloads),
+            names=names,
+            recorder=self._recorder,
+            metrics=metrics,
+            measures=self._measures,
+            clock=time.time_ns,
+            observed=self._observed,
+            start=table.start,
+            refresh=self,
+            leading=self._is_leading,
+            eviction_moves_to_back=configuration.wait_for_pods_ready.requeuing_strategy.timestamp
+            == "Eviction",
+            tracks_pods_ready=not settings.gates[Gate.DISABLE_WAIT_FOR_PODS_READY],
+            tell_reasons=settings.gates[Gate.UNADMITTED_WORKLOADS_OBSERVABILITY],
+        )
+        self._wire(table)
+        self._watchers = [
+            Watcher(self._client, store.resource, store, observe=self._on_watch) for store in self._stores
+        ]
+        self.checks: dict[str, Check] = {"caches": caches_ready(self._watchers)}
+
+    # --- wiring -----------------------------------------------------------------------------------
+
+    def _wire(self, table: registry.Controllers) -> None:
+        kinds = self._kinds
+        decisive = (
+            kinds.resource_flavors,
+            kinds.admission_checks,
+            kinds.topologies,
+            kinds.cohorts,
+            kinds.cluster_queues,
+            NAMESPACES,
+            kinds.local_queues,
+            kinds.workloads,
+        )
+        for resource in decisive:
+            self._stores.of(resource).subscribe(self._core_handler(resource))
+        for spec in table.specs:
+            controller: Controller[Key] = Controller(
+                spec.name,
+                spec.reconcile,
+                workers=spec.workers,
+                observe=self._on_reconciled,
+                on_quarantine=self._on_quarantined_key,
+            )
+            self._controllers[spec.name] = controller
+            for watch in spec.watches:
+                self._stores.of(watch.resource).subscribe(_key_handler(controller, watch.keys))
+
+    def _core_handler(self, resource: Resource) -> Callable[[Change], None]:
+        return lambda change: self.manager.observe(resource, change)
+
+    def _observed(self, resource: Resource, obj: Object) -> None:
+        """Take in the answer to a write of ours, ahead of the watch."""
+        metadata = obj.get("metadata") or {}
+        if obj.get("kind") == "Status":
+            return
+        store = self._stores.of(resource)
+        if "deletionTimestamp" in metadata and not metadata.get("finalizers"):
+            store.remove(obj)
+        else:
+            store.upsert(obj)
+
+    def _make_measures(self, configuration: Configuration) -> Measures:
+        queues = configuration.metrics.local_queue_metrics
+        selector = translate.label_selector(queues.local_queue_selector)
+        enabled = queues.enable and self._settings.gates[Gate.LOCAL_QUEUE_METRICS]
+
+        def of_local_queues(key: ObjectKey) -> bool:
+            if not enabled or selector is None:
+                return enabled
+            queue = self._stores.of(self._kinds.local_queues).get(key.namespace, key.name)
+            return queue is not None and _selects(selector, queue)
+
+        def cluster_queue_of(key: ObjectKey) -> str | None:
+            queue = self._stores.of(self._kinds.local_queues).get(key.namespace, key.name)
+            return None if queue is None else (queue.get("spec") or {}).get("clusterQueue")
+
+        def cohorts_of(name: str) -> list[str]:
+            queue = self._stores.of(self._kinds.cluster_queues).get("", name)
+            cohort = "" if queue is None else (queue.get("spec") or {}).get("cohortName", "")
+            return cohort_path(self._stores.of(self._kinds.cohorts), cohort) if cohort else []
+
+        return Measures(
+            self._metrics,
+            cluster_queue_of,
+            cohorts_of=cohorts_of,
+            of_local_queues=of_local_queues,
+            with_resources=configuration.metrics.enable_cluster_queue_resources,
+            of_cohorts=self._settings.gates[Gate.METRICS_FOR_COHORTS],
+        )
+
+    # --- what the core says has changed -----------------------------------------------------------
+
+    def cluster_queue(self, name: str) -> None:
+        """Look at a ClusterQueue's status."""
+        self._controllers[registry.CLUSTER_QUEUE].add(Key("", name))
+
+    def local_queue(self, key: ObjectKey) -> None:
+        """Look at a LocalQueue's status."""
+        self._controllers[registry.LOCAL_QUEUE].add(Key(*key))
+
+    def cohort(self, name: str) -> None:
+        """Look at a cohort's status."""
+        self._controllers[registry.COHORT].add(Key("", name))
+
+    # --- running ----------------------------------------------------------------------------------
+
+    async def start(self, tasks: asyncio.TaskGroup) -> None:
+        """Fill the stores; then stand for leader, and act as one once elected.
+
+        Raises:
+            TimeoutError: the stores were not complete in time.
+        """
+        await self._open.enter_async_context(self._client)
+        for watcher in self._watchers:
+            tasks.create_task(watcher.run(), name=f"watch {watcher.resource}")
+        patience = self._settings.configuration.controller.cache_sync_timeout.total_seconds()
+        await all_synced(self._watchers, patience)
+        self._synced = True
+        tasks.create_task(self.manager.run(), name="manager")
+        tasks.create_task(self._lead(tasks), name="lead")
+
+    async def _lead(self, tasks: asyncio.TaskGroup) -> None:
+        if self._elector is not None:
+            self._elector.start()
+            await self._elector.leading()
+            self._metrics.become("leader")
+        log.info("leading")
+        tasks.create_task(self._recorder.run(), name="events")
+        for name, controller in self._controllers.items():
+            tasks.create_task(controller.run(), name=name)
+        self.manager.lead()
+
+    async def stop(self) -> None:
+        """Write what is still to be told, let go of the lease, and close all connections."""
+        if self._elector is None or self._elector.is_leader():
+            await self._recorder.flush()
+        if self._elector is not None:
+            await self._elector.stop()
+        await self._open.aclose()
+
+    def dump(self) -> None:
+        """Write the whole state of the core to the log; it can be replayed."""
+        log.info("state", state=orjson.dumps(self._state.to_dict(), option=orjson.OPT_NON_STR_KEYS).decode())
+
+    def _is_leading(self) -> bool:
+        return self._synced and (self._elector is None or self._elector.is_leader())
+
+    # --- telling ----------------------------------------------------------------------------------
+
+    def _on_watch(self, resource: Resource, outcome: Outcome) -> None:
+        if outcome not in {Outcome.LISTED, Outcome.ENDED}:
+            self._metrics.increment("watch_restarts_total", resource=str(resource), reason=outcome)
+
+    def _on_reconciled(self, done: Reconciled) -> None:
+        self._metrics.increment("reconciliations_total", controller=done.controller, result=done.result)
+
+    def _on_quarantined_key(self, controller: str, key: Key, error: Exception) -> None:
+        del key, error  # the runtime logs both
+        count = len(self._controllers[controller].quarantined)
+        self._metrics.set("quarantined_keys", count, controller=controller)
+
+    def _on_quarantined_object(self, resource: Resource, key: Key, reason: str) -> None:
+        del key, reason  # the store logs both
+        count = len(self._stores.of(resource).quarantined)
+        self._metrics.set("malformed_objects", count, resource=resource.plural)
+
+
+def _selects(selector: LabelSelector, obj: Object) -> bool:
+    return matches(selector, (obj.get("metadata") or {}).get("labels") or {})
+
+
+def _key_handler(controller: Controller[Key], keys: registry.Keys) -> Callable[[Change], None]:
+    def handle(change: Change) -> None:
+        for key in keys(change):
+            controller.add(key)
+
+    return handle
+
+
+def _elector(
+    configuration: Configuration, credentials: Credentials, identity: str, user_agent: str
+) -> Elector:
+    election: LeaderElection = configuration.leader_election
+    return Elector(
+        credentials,
+        namespace=election.resource_namespace or configuration.namespace,
+        name=election.resource_name,
+        identity=identity,
+        user_agent=user_agent,
+        timing=LeaseTiming(
+            duration=election.lease_duration.total_seconds(),
+            renew_deadline=election.renew_deadline.total_seconds(),
+            retry=election.retry_period.total_seconds(),
+        ),
+    )

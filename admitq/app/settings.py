@@ -1,0 +1,89 @@
+"""What a process is started with: the configuration file and the flags, checked as a whole."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from admitq import translate
+from admitq.core.selectors import selects_namespace
+from admitq.integrations.base import Integration
+from admitq.integrations.registry import enabled, framework_names
+from admitq.serving.tls import TlsSettings
+from admitq_api.configuration import Configuration, ConfigurationError, load_configuration
+from admitq_api.configuration.root import NAMESPACE_NAME
+from admitq_api.feature_gates import FeatureGates
+from admitq_api.labels import Names
+from admitq_webhooks.policy import SYSTEM_NAMESPACE
+
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+"""Where Kubernetes puts what a pod is told about its own account."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Frozen choices of one process."""
+
+    configuration: Configuration
+    names: Names
+    gates: FeatureGates
+    integrations: tuple[Integration, ...]
+    tls: TlsSettings
+
+
+def load_settings(file: Path | None, feature_gates: str = "") -> Settings:
+    """Read the configuration file, or take the defaults, and set the gates.
+
+    Args:
+        file: the configuration file; None for the defaults.
+        feature_gates: the flag's value, as Name=true,Other=false.
+
+    Raises:
+        ConfigurationError: a field or a gate is unknown or impossible, or gates are given twice.
+        OSError: the file cannot be read.
+    """
+    configuration = load_configuration(
+        "" if file is None else file.read_text(), service_account_namespace=_own_namespace()
+    )
+    _spare_the_system(configuration)
+    gates = configuration.gates(feature_gates)
+    missing = set(configuration.integrations.frameworks).difference(framework_names())
+    if missing:
+        raise ConfigurationError(
+            [
+                f"integrations.frameworks: {name!r} is not built in yet: "
+                f"use one of {', '.join(framework_names())}"
+                for name in sorted(missing)
+            ]
+        )
+    return Settings(
+        configuration,
+        configuration.names,
+        gates,
+        enabled(configuration.integrations.frameworks),
+        _tls(configuration),
+    )
+
+
+def _spare_the_system(configuration: Configuration) -> None:
+    selector = translate.label_selector(configuration.managed_jobs_namespace_selector)
+    for namespace in (SYSTEM_NAMESPACE, configuration.namespace):
+        if selects_namespace(selector, {NAMESPACE_NAME: namespace}):
+            remedy = f"operator: NotIn, values: [{SYSTEM_NAMESPACE}, {configuration.namespace}]"
+            problem = f"matches namespace {namespace}, which must never wait"
+            raise ConfigurationError(
+                [f"managedJobsNamespaceSelector: {problem}; add {{key: {NAMESPACE_NAME}, {remedy}}}"]
+            )
+
+
+def _tls(configuration: Configuration) -> TlsSettings:
+    """What all HTTPS servers of a process accept; TLS 1.3 unless the configuration says 1.2."""
+    tls = configuration.tls
+    version = tls.min_version or ("VersionTLS12" if tls.cipher_suites else "VersionTLS13")
+    try:
+        return TlsSettings(version, tls.cipher_suites, tls.curve_preferences)
+    except ValueError as error:
+        raise ConfigurationError([str(error)]) from error
+
+
+def _own_namespace() -> str:
+    file = SERVICE_ACCOUNT / "namespace"
+    return file.read_text().strip() if file.exists() else ""

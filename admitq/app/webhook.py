@@ -1,0 +1,137 @@
+"""The webhook process: answers the API server, with certificates that the API server trusts."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from admitq import translate
+from admitq.app.caches import all_synced, caches_ready
+from admitq.app.settings import Settings
+from admitq.core.model import LabelSelector
+from admitq.health import Check
+from admitq.integrations.base import OwnerKind
+from admitq.integrations.registry import registered
+from admitq.metrics import Metrics
+from admitq.runtime.client import Client
+from admitq.serving.http import by_path
+from admitq.serving.rotation import FromFiles, OwnAuthority, Target
+from admitq.serving.server import Server
+from admitq.serving.tls import LiveCertificate
+from admitq_webhooks.live import ServingCalls, watched_world
+from admitq_webhooks.policy import Policy
+from admitq_webhooks.readiness import answers
+from admitq_webhooks.routes import routes
+
+
+@dataclass(frozen=True)
+class WebhookPart:
+    """The webhooks of a process, ready to run in its task group."""
+
+    checks: dict[str, Check]
+    start: Callable[[asyncio.TaskGroup], Awaitable[None]]
+    stop: Callable[[], Awaitable[None]]
+
+
+def policy(settings: Settings) -> Policy:
+    """What the webhooks hold and refuse, from the configuration."""
+    configuration = settings.configuration
+    selector = translate.label_selector(
+        configuration.managed_jobs_namespace_selector, "managedJobsNamespaceSelector"
+    )
+    return Policy(
+        names=settings.names,
+        gates=settings.gates,
+        integrations=settings.integrations,
+        own_namespace=configuration.namespace,
+        namespace_selector=selector or LabelSelector(),
+        manage_jobs_without_queue_name=configuration.manage_jobs_without_queue_name,
+        external_frameworks=tuple(
+            _owner_kind(text) for text in configuration.integrations.external_frameworks
+        ),
+    )
+
+
+def hosts(settings: Settings) -> tuple[str, ...]:
+    """The names by which an API server may call the webhooks, the Service's first."""
+    configuration = settings.configuration
+    service = configuration.internal_cert_management.webhook_service_name
+    inside = f"{service}.{configuration.namespace}.svc"
+    names = (inside, f"{service}.{configuration.namespace}", f"{inside}.cluster.local", service)
+    return (*names, configuration.webhook.host) if configuration.webhook.host else names
+
+
+def webhook_part(settings: Settings, client: Client, metrics: Metrics) -> WebhookPart:
+    """Put the webhooks together; nothing listens before ``start``."""
+    configuration, names = settings.configuration, settings.names
+    world, watchers = watched_world(client, names, settings.integrations)
+    live = LiveCertificate(settings.tls)
+    certificates = _certificates(settings, client, live, metrics)
+    handler = by_path(routes(policy(settings), world, registered(), observe=_review_observer(metrics)))
+    server = Server(handler, tls=live.context)
+
+    async def certificates_ready() -> str | None:
+        return None if certificates.first.is_set() else "no certificate that the API server trusts yet"
+
+    async def serving() -> str | None:
+        return "stopping" if server.is_draining else None
+
+    async def start(tasks: asyncio.TaskGroup) -> None:
+        for watcher in watchers:
+            tasks.create_task(watcher.run(), name=f"watch {watcher.resource}")
+        tasks.create_task(certificates.run(), name="certificates")
+        await all_synced(watchers, configuration.controller.cache_sync_timeout.total_seconds())
+        await server.start(configuration.webhook.host, configuration.webhook.port)
+
+    return WebhookPart(
+        checks={
+            "certificates": certificates_ready,
+            "caches": caches_ready(watchers),
+            "serving": serving,
+            "webhook": answers(
+                names,
+                port=configuration.webhook.port,
+                host=configuration.webhook.host,
+                server_name=hosts(settings)[0],
+                trust=lambda: certificates.trust,
+            ),
+        },
+        start=start,
+        stop=server.stop,
+    )
+
+
+def _certificates(
+    settings: Settings, client: Client, live: LiveCertificate, metrics: Metrics
+) -> OwnAuthority | FromFiles:
+    def on_expiry(certificate: str, at: int) -> None:
+        metrics.set("certificate_expiry_timestamp_seconds", at / 1e9, certificate=certificate)
+
+    management = settings.configuration.internal_cert_management
+    if not management.enable:
+        return FromFiles(Path(settings.configuration.webhook.cert_dir), live, on_expiry=on_expiry)
+    return OwnAuthority(
+        ServingCalls(client),
+        live,
+        secret=(settings.configuration.namespace, management.webhook_secret_name),
+        targets=(
+            Target("mutatingwebhookconfigurations", management.mutating_webhook_configuration_name),
+            Target("validatingwebhookconfigurations", management.validating_webhook_configuration_name),
+        ),
+        hosts=hosts(settings),
+        name="admitq webhook",
+        on_expiry=on_expiry,
+    )
+
+
+def _review_observer(metrics: Metrics) -> Callable[[str, bool, float], None]:
+    def observe(path: str, allowed: bool, seconds: float) -> None:
+        metrics.increment("webhook_reviews_total", path=path, result="allowed" if allowed else "refused")
+        metrics.observe("webhook_review_duration_seconds", seconds, path=path)
+
+    return observe
+
+
+def _owner_kind(text: str) -> OwnerKind:
+    kind, version, group = text.split(".", 2)
+    return OwnerKind(group, version, kind)

@@ -1,0 +1,152 @@
+"""The commands. Heavy imports happen inside a command, so that completion and help stay quick."""
+
+import json
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from admitq_api.labels import DEFAULT_GROUP, GROUPS, names_for
+from admitq_api.version import VERSION
+
+CONFIGURATION_ERROR = 2
+"""Exit code when what the user gave cannot be used; nothing was started."""
+
+application = typer.Typer(
+    name="admitq",
+    help="A job queue manager for Kubernetes.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+class LogFormat(StrEnum):
+    """How log lines look."""
+
+    JSON = "json"
+    CONSOLE = "console"
+
+
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option("--config", help="Configuration file; without one the defaults apply.", metavar="FILE"),
+]
+KubeconfigOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--kubeconfig",
+        help="How to reach the cluster; without it the pod's service account, then KUBECONFIG.",
+        metavar="FILE",
+    ),
+]
+GatesOption = Annotated[
+    str, typer.Option("--feature-gates", help="Gates to set, as Name=true,Other=false.", metavar="LIST")
+]
+LevelOption = Annotated[str, typer.Option("--log-level", help="debug, info, warning or error.")]
+FormatOption = Annotated[LogFormat, typer.Option("--log-format", help="JSON lines, or text for people.")]
+
+
+def _run(
+    component: str,
+    config: Path | None,
+    kubeconfig: Path | None,
+    feature_gates: str,
+    log_level: str,
+    log_format: LogFormat,
+) -> None:
+    from admitq import app, logs
+    from admitq_api.configuration import ConfigurationError
+
+    try:
+        logs.configure(level=log_level, output=log_format.value, component=component)
+        settings = app.load_settings(config, feature_gates)
+    except (ConfigurationError, OSError, ValueError) as error:
+        typer.echo(f"admitq {component}: {error}", err=True)
+        raise typer.Exit(CONFIGURATION_ERROR) from error
+    raise typer.Exit(app.run(component, settings, kubeconfig))
+
+
+PROCESSES = {
+    "manager": "Run the controllers and the admission cycles (one leads, others stand by).",
+    "webhook": "Run the admission webhooks.",
+    "all-in-one": "Run manager and webhooks in one process, for small clusters and for trying out.",
+}
+"""The commands that run until they are told to stop, and what each does."""
+
+
+def _add_process(component: str, summary: str) -> None:
+    @application.command(name=component, help=summary)
+    def start(  # pyright: ignore[reportUnusedFunction] the command line calls it
+        config: ConfigOption = None,
+        kubeconfig: KubeconfigOption = None,
+        feature_gates: GatesOption = "",
+        log_level: LevelOption = "info",
+        log_format: FormatOption = LogFormat.JSON,
+    ) -> None:
+        _run(component, config, kubeconfig, feature_gates, log_level, log_format)
+
+
+for _component, _summary in PROCESSES.items():
+    _add_process(_component, _summary)
+
+
+@application.command()
+def crds(
+    api_group: Annotated[
+        str, typer.Option("--api-group", help=f"One of {', '.join(GROUPS)}.", metavar="GROUP")
+    ] = DEFAULT_GROUP,
+) -> None:
+    """Print the CustomResourceDefinitions as YAML (install with server-side apply or create)."""
+    import yaml
+
+    from admitq_api.crds import crds as definitions
+
+    if api_group not in GROUPS:
+        typer.echo(f"--api-group: {api_group!r} is not one of {', '.join(GROUPS)}", err=True)
+        raise typer.Exit(CONFIGURATION_ERROR)
+    yaml.dump_all(definitions(api_group), sys.stdout, Dumper=yaml.CSafeDumper, sort_keys=False)
+
+
+@application.command()
+def kinds(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Print the job kinds that admitq knows and what each can do."""
+    from admitq.integrations.registry import registered
+
+    rows = [
+        {
+            "framework": one.framework,
+            "apiVersion": one.api_version,
+            "kind": one.kind,
+            "partialAdmission": one.with_counts is not None,
+            "prebuiltWorkload": one.adopts_prebuilt_workload,
+            "elastic": one.can_be_elastic,
+        }
+        for one in registered()
+    ]
+    if as_json:
+        typer.echo(json.dumps(rows, indent=2))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("Framework", "API version", "Kind", "Can do", box=None)
+    for row in rows:
+        abilities = [name for name in ("partialAdmission", "prebuiltWorkload", "elastic") if row[name]]
+        table.add_row(str(row["framework"]), str(row["apiVersion"]), str(row["kind"]), ", ".join(abilities))
+    Console().print(table)
+
+
+@application.command()
+def version() -> None:
+    """Print the version and the API it serves."""
+    typer.echo(f"admitq {VERSION} ({names_for(DEFAULT_GROUP).api_version})")
+
+
+def main() -> None:
+    """Entry point of the ``admitq`` command."""
+    application()

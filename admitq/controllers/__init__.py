@@ -1,0 +1,1 @@
+"""Controllers: one for each status that admitq owns."""

@@ -1,0 +1,164 @@
+"""What controllers are given: where to read, where to write, whom to tell.
+
+Protocols stand for what other parts implement, so that a controller can be tried on plain stand-ins.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from admitq.controllers.settings import Settings
+from admitq.core.model import Instant, ObjectKey
+from admitq.core.refusals import Refusal
+from admitq.core.statuses import ClusterQueueStatus, CohortStatus, LocalQueueStatus
+from admitq.integrations.paths import Object
+from admitq.runtime.client import Client
+from admitq.runtime.kinds import Kinds, kinds_of
+from admitq.runtime.resources import Object as RawObject
+from admitq.runtime.resources import Resource
+from admitq.runtime.store import Store
+from admitq_api.labels import Names
+
+Clock = Callable[[], Instant]
+"""Wall time in nanoseconds since the Unix epoch."""
+
+
+class Stores(Protocol):
+    """Where objects are read: the stores that watches fill, one a resource."""
+
+    def of(self, resource: Resource) -> Store:
+        """The store of a resource."""
+        ...
+
+
+class Recorder(Protocol):
+    """Where Kubernetes events go. Never raises, never waits."""
+
+    def event(
+        self,
+        regarding: RawObject,
+        kind: Literal["Normal", "Warning"],
+        reason: str,
+        note: str,
+        action: str | None = None,
+        related: RawObject | None = None,
+    ) -> None:
+        """Record that something happened to an object."""
+        ...
+
+
+class Metrics(Protocol):
+    """Where it is counted what happened. Durations are seconds; Workloads are given as they were written."""
+
+    def workload_created(self, job_kind: str, seconds: float) -> None:
+        """A Workload was created so long after its job (of generation 1)."""
+        ...
+
+    def admitted(
+        self, workload: Object, cluster_queue: str, since_queued: float, since_reserved: float
+    ) -> None:
+        """The last admission check became ready."""
+        ...
+
+    def pods_became_ready(self, workload: Object, since_queued: float, since_admitted: float) -> None:
+        """All pods of an admitted workload were ready for the first time since its admission."""
+        ...
+
+    def evicted(self, workload: Object, reason: str, cause: str, *, first: bool) -> None:
+        """An eviction began; ``first`` if it is the workload's first for this reason and cause."""
+        ...
+
+    def quota_released(self, workload: Object, reason: str, since_evicted: float) -> None:
+        """The job of an evicted workload has stopped."""
+        ...
+
+    def finished(self, workload: Object, ran: float | None) -> None:
+        """A workload finished; ``ran`` since its admission, None if it was not admitted."""
+        ...
+
+    def cluster_queue_reported(self, name: str, status: ClusterQueueStatus) -> None:
+        """The core's numbers of a ClusterQueue were looked at."""
+        ...
+
+    def pending_shapes_reported(self, name: str, active: int, inadmissible: int) -> None:
+        """So many distinct shapes of workloads wait in a ClusterQueue: to be tried, and parked."""
+        ...
+
+    def local_queue_reported(self, key: ObjectKey, status: LocalQueueStatus) -> None:
+        """The core's numbers of a LocalQueue were looked at."""
+        ...
+
+    def cohort_reported(self, name: str, parent: str, root: str, status: CohortStatus) -> None:
+        """The core's numbers of a cohort were looked at."""
+        ...
+
+    def forget_cluster_queue(self, name: str) -> None:
+        """A ClusterQueue is gone."""
+        ...
+
+    def forget_local_queue(self, namespace: str, name: str) -> None:
+        """A LocalQueue is gone."""
+        ...
+
+    def forget_cohort(self, name: str) -> None:
+        """A cohort is gone, and nothing names it any more."""
+        ...
+
+
+class CoreView(Protocol):
+    """What controllers may ask of the admission core."""
+
+    def cluster_queue_status(self, name: str) -> ClusterQueueStatus | None:
+        """The numbers of a ClusterQueue; None if the core does not know it."""
+        ...
+
+    def local_queue_status(self, key: ObjectKey) -> LocalQueueStatus | None:
+        """The numbers of a LocalQueue; None if the core does not know it."""
+        ...
+
+    def cluster_queue_has_reservations(self, name: str) -> bool:
+        """Whether any workload holds quota of the ClusterQueue."""
+        ...
+
+    def cohort_status(self, name: str) -> CohortStatus | None:
+        """The numbers of a cohort, with or without an object; None if nothing speaks of it."""
+        ...
+
+    def parked_refusal(self, key: ObjectKey) -> Refusal | None:
+        """Why a waiting workload was last refused, itself or in the person of an equal one."""
+        ...
+
+    def pending_shapes(self, cluster_queue: str) -> tuple[int, int]:
+        """How many distinct shapes of workloads wait: to be tried, and parked."""
+        ...
+
+    def is_bypassed(self, key: ObjectKey) -> bool:
+        """Whether a waiting workload is parked because an equal one was refused, untried itself."""
+        ...
+
+    def admissibility(self, key: ObjectKey) -> Refusal | None:
+        """Why a workload would be refused whatever quota there is; None if nothing is known."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """All that controllers share.
+
+    ``observed`` takes the answer to a write of ours into the store, and so to everybody who watches it,
+    without waiting for the watch.
+    """
+
+    client: Client
+    names: Names
+    settings: Settings
+    recorder: Recorder
+    clock: Clock
+    stores: Stores
+    metrics: Metrics
+    observed: Callable[[Resource, RawObject], None]
+
+    @property
+    def kinds(self) -> Kinds:
+        """The resources of our own kinds."""
+        return kinds_of(self.names)

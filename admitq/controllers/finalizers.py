@@ -1,0 +1,43 @@
+"""Objects that may not go while others use them: our finalizer, put on and taken off."""
+
+from collections.abc import Callable
+
+from admitq.controllers.context import Context
+from admitq.controllers.plan import Patch, Plan, RemoveFinalizer, act, has_finalizer, plan
+from admitq.integrations.base import Step
+from admitq.integrations.paths import Object, value_at
+from admitq.runtime.resources import Resource
+from admitq.runtime.store import Key
+
+
+def hold_while_in_use(resource: Resource, obj: Object, finalizer: str, *, in_use: bool) -> Plan | None:
+    """Put the finalizer on what lacks it, take it off what is to go and is not used; None if it is right.
+
+    The webhook puts it on when the object is created; this is for objects that were there before.
+    """
+    held = has_finalizer(obj, finalizer)
+    if "deletionTimestamp" in obj["metadata"]:
+        return plan(RemoveFinalizer(resource, obj)) if held and not in_use else None
+    if held:
+        return None
+    finalizers = [*value_at(obj, ("metadata", "finalizers"), []), finalizer]
+    return plan(Patch(resource, obj, (Step({"metadata": {"finalizers": finalizers}}),), "finalizer"))
+
+
+class InUseController:
+    """Keeps objects of one cluster-scoped kind from going while they are used."""
+
+    def __init__(self, ctx: Context, resource: Resource, is_in_use: Callable[[str], bool]) -> None:
+        self._ctx = ctx
+        self._resource = resource
+        self._is_in_use = is_in_use
+
+    async def reconcile(self, key: Key) -> float | None:
+        """Look at one object."""
+        obj = self._ctx.stores.of(self._resource).get("", key.name)
+        if obj is None:
+            return None
+        decided = hold_while_in_use(
+            self._resource, obj, self._ctx.names.finalizer, in_use=self._is_in_use(key.name)
+        )
+        return None if decided is None else await act(self._ctx, decided)

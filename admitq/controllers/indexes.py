@@ -1,0 +1,128 @@
+"""By what objects are found: indexes of the stores, so that no event makes anybody look through all."""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from admitq.integrations.base import Integration
+from admitq.integrations.ownership import controller_of
+from admitq.integrations.paths import Object, value_at
+from admitq.runtime.kinds import kinds_of
+from admitq.runtime.resources import Resource
+from admitq.runtime.store import Index
+from admitq_api.labels import Names
+
+BY_OWNER: Final = "owner"
+BY_QUEUE: Final = "queue"
+BY_CLUSTER_QUEUE: Final = "cluster-queue"
+BY_PRIORITY_CLASS: Final = "priority-class"
+BY_PREBUILT_WORKLOAD: Final = "prebuilt-workload"
+BY_FLAVOR: Final = "flavor"
+BY_CHECK: Final = "check"
+BY_TOPOLOGY: Final = "topology"
+
+
+def resource_of(integration: Integration) -> Resource:
+    """A kind of job as a resource."""
+    one = integration
+    return Resource(one.group, one.version, one.plural, one.kind, namespaced=True)
+
+
+def owner_value(group: str, kind: str, namespace: str, name: str) -> str:
+    """How an owner is called in indexes: by kind and name, for those of a deleted one are looked for too."""
+    return f"{kind}.{group}/{namespace}/{name}"
+
+
+def in_namespace(namespace: str, name: str) -> str:
+    """How a namespaced object is called in indexes."""
+    return f"{namespace}/{name}"
+
+
+def _namespace(obj: Object) -> str:
+    return value_at(obj, ("metadata", "namespace"), "")
+
+
+def _owner(obj: Object) -> Iterator[str]:
+    reference = controller_of(obj)
+    if reference is not None:
+        group = reference.get("apiVersion", "").rpartition("/")[0]
+        yield owner_value(group, reference.get("kind", ""), _namespace(obj), reference.get("name", ""))
+
+
+def _queue(workload: Object) -> Iterator[str]:
+    if queue := value_at(workload, ("spec", "queueName")):
+        yield in_namespace(_namespace(workload), queue)
+
+
+def _reserved_in(workload: Object) -> Iterator[str]:
+    if cluster_queue := value_at(workload, ("status", "admission", "clusterQueue")):
+        yield cluster_queue
+
+
+def _priority_class(workload: Object) -> Iterator[str]:
+    reference = value_at(workload, ("spec", "priorityClassRef"), {})
+    if reference.get("kind") == "WorkloadPriorityClass":
+        yield reference.get("name", "")
+
+
+def _spec_cluster_queue(local_queue: Object) -> Iterator[str]:
+    if cluster_queue := value_at(local_queue, ("spec", "clusterQueue")):
+        yield cluster_queue
+
+
+def flavors_of(cluster_queue: Object) -> Iterator[str]:
+    """Flavors that a ClusterQueue names."""
+    for group in value_at(cluster_queue, ("spec", "resourceGroups"), []):
+        for flavor in group.get("flavors") or ():
+            yield flavor["name"]
+
+
+def checks_of(cluster_queue: Object) -> Iterator[str]:
+    """Admission checks that a ClusterQueue names."""
+    for rule in value_at(cluster_queue, ("spec", "admissionChecksStrategy", "admissionChecks"), []):
+        yield rule["name"]
+
+
+def topologies_of(flavor: Object) -> Iterator[str]:
+    """The Topology that a ResourceFlavor names."""
+    if topology := value_at(flavor, ("spec", "topologyName")):
+        yield topology
+
+
+def priority_class_value(kind: str, name: str) -> str:
+    """How a priority class of either kind is called in the index of jobs."""
+    return f"{kind}/{name}"
+
+
+def _indexes_of_jobs(integration: Integration, names: Names) -> Mapping[str, Index]:
+    def priority_classes(job: Object) -> Iterator[str]:
+        if label := value_at(job, ("metadata", "labels", names.priority_class)):
+            yield priority_class_value("WorkloadPriorityClass", label)
+        if own := integration.priority_class(job):
+            yield priority_class_value("PriorityClass", own)
+        for pod_set in integration.pod_sets(job, names):
+            if named := value_at(job, (*pod_set.template_path, "spec", "priorityClassName")):
+                yield priority_class_value("PriorityClass", named)
+
+    def prebuilt(job: Object) -> Iterator[str]:
+        for place in ("labels", "annotations"):
+            if name := value_at(job, ("metadata", place, names.prebuilt_workload_name)):
+                yield in_namespace(_namespace(job), name)
+
+    return {BY_OWNER: _owner, BY_PRIORITY_CLASS: priority_classes, BY_PREBUILT_WORKLOAD: prebuilt}
+
+
+def indexes(names: Names, integrations: tuple[Integration, ...]) -> Mapping[Resource, Mapping[str, Index]]:
+    """The indexes that the controllers need of each store."""
+    kinds = kinds_of(names)
+    return {
+        kinds.workloads: {
+            BY_OWNER: _owner,
+            BY_QUEUE: _queue,
+            BY_CLUSTER_QUEUE: _reserved_in,
+            BY_PRIORITY_CLASS: _priority_class,
+        },
+        kinds.local_queues: {BY_CLUSTER_QUEUE: _spec_cluster_queue},
+        kinds.cluster_queues: {BY_FLAVOR: flavors_of, BY_CHECK: checks_of},
+        kinds.resource_flavors: {BY_TOPOLOGY: topologies_of},
+        **{resource_of(one): _indexes_of_jobs(one, names) for one in integrations},
+    }

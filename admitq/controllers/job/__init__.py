@@ -1,0 +1,1 @@
+"""Jobs and their Workloads: made, matched, started, stopped, finished, for every kind alike."""

@@ -1,0 +1,131 @@
+"""A job, its Workloads and what surrounds them: all that a decision about the job is made from."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+from admitq.controllers.plan import Count, Plan, Tell, plan, status_patch
+from admitq.controllers.settings import Settings
+from admitq.core.model import Instant
+from admitq.integrations.base import Integration
+from admitq.integrations.ownership import is_controlled_by, queue_name
+from admitq.integrations.paths import Object, value_at
+from admitq.runtime.kinds import Kinds
+from admitq.runtime.resources import Resource
+from admitq.transitions import Transition
+from admitq_api.conditions import SECOND, ConditionType
+from admitq_api.labels import Names
+
+CONCERN: Final = "job-controller"
+
+
+@dataclass(frozen=True, slots=True)
+class Ancestor:
+    """The job that is queued in this one's stead."""
+
+    job: Object
+    admitted: bool
+    """Whether its latest unfinished Workload is admitted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lookups:
+    """Where a decision may look things up; all answer from memory."""
+
+    flavor: Callable[[str], Object | None]
+    workload_priority_class: Callable[[str], Object | None]
+    priority_class: Callable[[str], Object | None]
+    priority_classes: Callable[[], Iterable[Object]]
+    workload: Callable[[str], Object | None]
+    """A Workload of the job's namespace."""
+
+
+@dataclass(frozen=True)
+class JobCase:
+    """What is known of one job.
+
+    ``workloads`` are all whose controller has the job's kind and name, whatever its UID: an earlier job
+    may have had the same name. ``job`` is None if there is none.
+    """
+
+    integration: Integration
+    names: Names
+    kinds: Kinds
+    settings: Settings
+    now: Instant
+    job: Object | None
+    workloads: tuple[Object, ...]
+    lookups: Lookups
+    namespace_matches: bool = True
+    namespace_ends: bool = False
+    """Nothing can be created in the namespace any more."""
+    ancestor: Ancestor | None = None
+
+    @property
+    def resource(self) -> Resource:
+        """The job's resource."""
+        one = self.integration
+        return Resource(one.group, one.version, one.plural, one.kind, namespaced=True)
+
+    @cached_property
+    def owned(self) -> list[Object]:
+        """Workloads of this very job, oldest first."""
+        job = self.job
+        if job is None:
+            return []
+        mine = [workload for workload in self.workloads if is_controlled_by(workload, job)]
+        return sorted(
+            mine, key=lambda one: (one["metadata"].get("creationTimestamp", ""), one["metadata"]["name"])
+        )
+
+    @cached_property
+    def orphaned(self) -> list[Object]:
+        """Workloads of a job that is no more."""
+        mine = {workload["metadata"]["name"] for workload in self.owned}
+        return [workload for workload in self.workloads if workload["metadata"]["name"] not in mine]
+
+    @property
+    def queue_name(self) -> str:
+        """The LocalQueue that the job names."""
+        return "" if self.job is None else queue_name(self.job, self.names)
+
+    def annotation(self, key: str) -> str | None:
+        """An annotation of the job."""
+        return value_at(self.job, ("metadata", "annotations", key))
+
+    def label(self, key: str) -> str | None:
+        """A label of the job."""
+        return value_at(self.job, ("metadata", "labels", key))
+
+    def begin(self, workload: Object) -> Transition:
+        """A change of a Workload's status."""
+        return Transition(workload, self.now)
+
+    def end(
+        self, workload: Object, transition: Transition, *after: Tell | Count | None, concern: str = CONCERN
+    ) -> Plan | None:
+        """The plan that writes the change and then tells of it; None if there is nothing to write."""
+        write = status_patch(self.kinds.workloads, workload, transition.patch(), concern)
+        return None if write is None else plan(write, *after)
+
+    def tell(self, reason: str, note: str, *, warning: bool = False) -> Tell:
+        """An event about the job."""
+        assert self.job is not None  # noqa: S101 only steps that have a job tell of it
+        return Tell(self.job, "Warning" if warning else "Normal", reason, note)
+
+
+def name_of(obj: Object) -> str:
+    """Namespace and name, as events show them."""
+    metadata: Mapping[str, str] = obj["metadata"]
+    return f"{metadata['namespace']}/{metadata['name']}"
+
+
+def seconds(start: Instant | None, end: Instant) -> float:
+    """The seconds between two instants; none if the first is not known or the clock went backwards."""
+    return 0.0 if start is None else max(0, end - start) / SECOND
+
+
+def concern_of(condition: ConditionType) -> str:
+    """The field manager's concern for a condition that the job's controller alone writes."""
+    return f"{CONCERN}-{condition}"

@@ -1,0 +1,181 @@
+"""The Workload that stands for a job: its podsets, queue, priority and limits."""
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from admitq.controllers.job.case import JobCase
+from admitq.integrations.names import workload_name
+from admitq.integrations.paths import Object, merge_patch, value_at
+from admitq.podsets import sanitised
+from admitq_api.syntax import label_value
+
+PRIORITY_GROUP: Final = "scheduling.k8s.io"
+
+_OWNED_BY_JOB: Final = (
+    "podSets",
+    "queueName",
+    "priority",
+    "priorityClassRef",
+    "maximumExecutionTimeSeconds",
+)
+"""What of a Workload's spec follows from its job; the rest is its own."""
+
+_LONGEST_EXECUTION: Final = 2**31 - 1
+
+
+class PriorityClassMissing(LookupError):
+    """The class that decides over the job's priority does not exist."""
+
+    def __init__(self, kind: str, name: str) -> None:
+        super().__init__(f'{kind} "{name}" not found')
+        self.reason = f"{kind}NotFound"
+
+
+class Priority(NamedTuple):
+    """A priority, and the class that it comes from."""
+
+    value: int
+    reference: Mapping[str, str] | None
+
+
+def priority_of(case: JobCase) -> Priority:
+    """The job's priority: by label, by the job's own class, by its pods' class, by default.
+
+    Raises:
+        PriorityClassMissing: the class that decides is not there.
+    """
+    if label := case.label(case.names.priority_class):
+        found = case.lookups.workload_priority_class(label)
+        if found is None:
+            raise PriorityClassMissing("WorkloadPriorityClass", label)
+        return _priority(case.names.group, "WorkloadPriorityClass", found)
+    job: Object = case.job or {}
+    if own := case.integration.priority_class(job) or _pods_class(case, job):
+        found = case.lookups.priority_class(own)
+        if found is None:
+            raise PriorityClassMissing("PriorityClass", own)
+        return _priority(PRIORITY_GROUP, "PriorityClass", found)
+    defaults = [one for one in case.lookups.priority_classes() if one.get("globalDefault") is True]
+    if defaults:
+        lowest = min(defaults, key=lambda one: (one.get("value") or 0, one["metadata"]["name"]))
+        return _priority(PRIORITY_GROUP, "PriorityClass", lowest)
+    return Priority(0, None)
+
+
+def _priority(group: str, kind: str, priority_class: Object) -> Priority:
+    reference = {"group": group, "kind": kind, "name": priority_class["metadata"]["name"]}
+    return Priority(priority_class.get("value") or 0, reference)
+
+
+def _pods_class(case: JobCase, job: Object) -> str | None:
+    for pod_set in case.integration.pod_sets(job, case.names)[:1]:
+        return value_at(job, (*pod_set.template_path, "spec", "priorityClassName"))
+    return None
+
+
+def pod_sets_of(case: JobCase) -> list[dict[str, Any]]:
+    """The job's podsets as its Workload lists them."""
+    job: Object = case.job or {}
+    listed: list[dict[str, Any]] = []
+    for pod_set in case.integration.pod_sets(job, case.names):
+        template = sanitised(value_at(job, pod_set.template_path, {}), case.integration.platform_labels)
+        described: dict[str, Any] = {"name": pod_set.name, "count": pod_set.count, "template": template}
+        if pod_set.min_count is not None and case.settings.partial_admission:
+            described["minCount"] = pod_set.min_count
+        listed.append(described)
+    return listed
+
+
+def longest_execution(case: JobCase) -> int | None:
+    """How many seconds the job may run; None without a limit that can be read."""
+    text = case.label(case.names.max_exec_time)
+    if not isinstance(text, str) or not text.isascii() or not text.isdigit() or len(text) > 10:
+        return None
+    limit = int(text)
+    return limit if 0 < limit <= _LONGEST_EXECUTION else None
+
+
+def _spec(case: JobCase) -> dict[str, Any]:
+    priority = priority_of(case)
+    spec = {
+        "podSets": pod_sets_of(case),
+        "queueName": case.queue_name,
+        "priority": priority.value,
+        "priorityClassRef": priority.reference,
+        "maximumExecutionTimeSeconds": longest_execution(case),
+    }
+    return {field: value for field, value in spec.items() if value not in (None, "")}
+
+
+def workload_for(case: JobCase) -> dict[str, Any]:
+    """The Workload to create for the job.
+
+    Raises:
+        PriorityClassMissing: its priority cannot be told.
+    """
+    job, integration, names = case.job or {}, case.integration, case.names
+    metadata = job["metadata"]
+    name = workload_name(
+        integration.kind,
+        integration.group,
+        metadata["name"],
+        metadata["uid"],
+        longest=case.settings.longest_workload_name,
+    )
+    annotations = {
+        key: value
+        for key, value in value_at(metadata, ("annotations",), {}).items()
+        if key.startswith(names.provisioning_annotation_prefix) or key == names.admission_gated_by
+    }
+    labels = {
+        key: value
+        for key, value in value_at(metadata, ("labels",), {}).items()
+        if key in case.settings.label_keys_to_copy
+    }
+    workload_metadata: dict[str, Any] = {
+        "name": name,
+        "namespace": metadata["namespace"],
+        "labels": labels | job_uid_label(case),
+        "finalizers": [names.finalizer],
+        "ownerReferences": [owner_reference(case)],
+    }
+    if annotations:
+        workload_metadata["annotations"] = annotations
+    return {
+        "apiVersion": names.api_version,
+        "kind": case.kinds.workloads.kind,
+        "metadata": workload_metadata,
+        "spec": _spec(case),
+    }
+
+
+def job_uid_label(case: JobCase) -> dict[str, str]:
+    """The label that tells the job's UID, where that can be the value of a label."""
+    uid = value_at(case.job, ("metadata", "uid"), "")
+    return {case.names.job_uid: uid} if uid and label_value(uid) is None else {}
+
+
+def owner_reference(case: JobCase) -> dict[str, Any]:
+    """The reference that makes the job the controller of its Workload.
+
+    It does not block the job's deletion: that would need a permission on every kind of job, for nothing.
+    """
+    metadata = (case.job or {})["metadata"]
+    return {
+        "apiVersion": case.integration.api_version,
+        "kind": case.integration.kind,
+        "name": metadata["name"],
+        "uid": metadata["uid"],
+        "controller": True,
+    }
+
+
+def spec_update(case: JobCase, workload: Object) -> dict[str, Any]:
+    """The merge patch that makes the Workload's spec that of the job as it is now; empty if it is.
+
+    Raises:
+        PriorityClassMissing: the priority cannot be told.
+    """
+    present = value_at(workload, ("spec",), {})
+    changed = merge_patch({field: present.get(field) for field in _OWNED_BY_JOB}, _spec(case))
+    return {"spec": changed} if changed else {}

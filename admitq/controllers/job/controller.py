@@ -1,0 +1,249 @@
+"""The shell around the decisions about jobs: gathers what is known, carries out what is decided."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from admitq.controllers.context import Context
+from admitq.controllers.indexes import BY_OWNER, owner_value, resource_of
+from admitq.controllers.job.case import CONCERN, Ancestor, JobCase, Lookups
+from admitq.controllers.job.steps import decide
+from admitq.controllers.plan import Create, Patch, Plan, act, has_finalizer, plan, status_patch
+from admitq.core.selectors import selects_namespace
+from admitq.integrations.base import Integration, OwnerKind
+from admitq.integrations.ownership import (
+    NestedTooDeep,
+    OwnerMissing,
+    controller_of,
+    is_controlled_by,
+    managed_ancestor,
+)
+from admitq.integrations.paths import Object, value_at
+from admitq.runtime.errors import ApiError
+from admitq.runtime.resources import NAMESPACES, PRIORITY_CLASSES, Resource
+from admitq.runtime.store import Key
+from admitq.transitions import Transition, holds
+from admitq_api.conditions import ConditionType, Reason
+
+BEHIND_RETRY_SECONDS: Final = 1.0
+"""When to look again where what we know is behind what others know."""
+
+ORPHAN_RETRY_SECONDS: Final = 5.0
+
+
+class JobController:
+    """Works on the jobs of one kind.
+
+    ``reconcile`` is what the queue of keys calls; ``start`` is the same, called right after an admission was
+    written, without a detour through the queue. A job is never worked on by both at once.
+    """
+
+    def __init__(self, ctx: Context, integration: Integration) -> None:
+        self.integration = integration
+        self.resource = resource_of(integration)
+        self._ctx = ctx
+        self._resources: Mapping[OwnerKind, Resource] = {
+            OwnerKind(one.group, one.version, one.kind): resource_of(one) for one in ctx.settings.integrations
+        }
+        self._busy: set[Key] = set()
+
+    async def reconcile(self, key: Key) -> float | None:
+        """Bring one job forward; returns in how many seconds to look again."""
+        if key in self._busy:
+            # It is being started; what is written then brings the key back. This is for when nothing is.
+            return BEHIND_RETRY_SECONDS
+        return await self._work_on(key)
+
+    async def start(self, workload: Object) -> None:
+        """Bring the job of a just admitted Workload forward, which starts it.
+
+        Raises:
+            ApiError: a write failed; the queue of keys will try again.
+        """
+        reference = controller_of(workload)
+        if reference is None:
+            return
+        key = Key(workload["metadata"]["namespace"], reference["name"])
+        if key not in self._busy:
+            await self._work_on(key)
+
+    async def _work_on(self, key: Key) -> float | None:
+        self._busy.add(key)
+        try:
+            return await self._bring_forward(key)
+        finally:
+            self._busy.discard(key)
+
+    async def _bring_forward(self, key: Key) -> float | None:
+        store = self._ctx.stores.of(self.resource)
+        job = store.get(key.namespace, key.name)
+        workloads = self._workloads_of(key)
+        if job is None:
+            if not any(map(self._is_unsettled, workloads)):
+                return None
+            if not await self._is_gone(key):
+                return BEHIND_RETRY_SECONDS
+        ancestor: Ancestor | None = None
+        namespace = self._ctx.stores.of(NAMESPACES).get("", key.namespace)
+        if job is not None:
+            if namespace is None:
+                return BEHIND_RETRY_SECONDS
+            try:
+                ancestor = self._ancestor_of(job)
+            except OwnerMissing:
+                return ORPHAN_RETRY_SECONDS
+            except NestedTooDeep as error:
+                self._ctx.recorder.event(dict(job), "Warning", "JobNestingTooDeep", str(error))
+                return None
+        case = JobCase(
+            integration=self.integration,
+            names=self._ctx.names,
+            kinds=self._ctx.kinds,
+            settings=self._ctx.settings,
+            now=self._ctx.clock(),
+            job=job,
+            workloads=workloads,
+            lookups=self._lookups(key),
+            namespace_matches=self._is_selected(namespace),
+            namespace_ends=value_at(namespace, ("metadata", "deletionTimestamp")) is not None,
+            ancestor=ancestor,
+        )
+        return await self._act(case, decide(case))
+
+    # --- gathering --------------------------------------------------------------------------------
+
+    def _workloads_of(self, key: Key) -> tuple[Object, ...]:
+        owner = owner_value(self.integration.group, self.integration.kind, key.namespace, key.name)
+        return self._ctx.stores.of(self._ctx.kinds.workloads).by_index(BY_OWNER, owner)
+
+    def _is_unsettled(self, workload: Object) -> bool:
+        """Whether something is left to do with a Workload whose job is not there."""
+        return not holds(workload, ConditionType.FINISHED) or has_finalizer(
+            workload, self._ctx.names.finalizer
+        )
+
+    async def _is_gone(self, key: Key) -> bool:
+        """Whether a job that is not in the store does not exist either.
+
+        After a start the store of jobs may be older than that of Workloads. Finishing a Workload cannot be
+        undone, so before it is done for want of a job, the API server is asked.
+        """
+        try:
+            await self._ctx.client.get(self.resource, key.name, namespace=key.namespace)
+        except ApiError as error:
+            if error.is_not_found:
+                return True
+            raise
+        return False
+
+    def _is_selected(self, namespace: Object | None) -> bool:
+        labels = value_at(namespace, ("metadata", "labels"), {})
+        return selects_namespace(self._ctx.settings.namespace_selector, labels)
+
+    def _ancestor_of(self, job: Object) -> Ancestor | None:
+        if controller_of(job) is None:
+            return None
+        found = managed_ancestor(
+            job,
+            self._owner,
+            self._ctx.settings.integrations,
+            self._ctx.names,
+            without_queue_name=self._ctx.settings.without_queue_name,
+        )
+        return None if found is None else Ancestor(found, self._is_admitted(found))
+
+    def _owner(self, kind: OwnerKind, namespace: str, name: str) -> Object | None:
+        resource = self._resources.get(kind)
+        return None if resource is None else self._ctx.stores.of(resource).get(namespace, name)
+
+    def _is_admitted(self, ancestor: Object) -> bool:
+        metadata = ancestor["metadata"]
+        group, _, _ = str(ancestor.get("apiVersion", "")).rpartition("/")
+        owner = owner_value(group, ancestor.get("kind", ""), metadata["namespace"], metadata["name"])
+        unfinished = [
+            one
+            for one in self._ctx.stores.of(self._ctx.kinds.workloads).by_index(BY_OWNER, owner)
+            if is_controlled_by(one, ancestor) and not holds(one, ConditionType.FINISHED)
+        ]
+        if not unfinished:
+            return False
+        latest = max(unfinished, key=lambda one: one["metadata"].get("creationTimestamp", ""))
+        return holds(latest, ConditionType.ADMITTED)
+
+    def _lookups(self, key: Key) -> Lookups:
+        stores, kinds = self._ctx.stores, self._ctx.kinds
+        return Lookups(
+            flavor=lambda name: stores.of(kinds.resource_flavors).get("", name),
+            workload_priority_class=lambda name: stores.of(kinds.workload_priority_classes).get("", name),
+            priority_class=lambda name: stores.of(PRIORITY_CLASSES).get("", name),
+            priority_classes=lambda: stores.of(PRIORITY_CLASSES).list(),
+            workload=lambda name: stores.of(kinds.workloads).get(key.namespace, name),
+        )
+
+    # --- acting -----------------------------------------------------------------------------------
+
+    async def _act(self, case: JobCase, decided: Plan) -> float | None:
+        try:
+            return await act(self._ctx, decided)
+        except ApiError as error:
+            if error.is_already_exists:
+                return await self._take_existing(case, decided)
+            if not (error.is_invalid or error.is_forbidden) or case.job is None:
+                raise
+            if any(isinstance(action, Create) for action in decided.actions):
+                if _namespace_ends(error):
+                    return None
+                # What the API refuses once it refuses again; the job's owner is the one who can mend it.
+                self._ctx.recorder.event(dict(case.job), "Warning", "ErrWorkloadCompose", error.message)
+            elif error.is_invalid and (workload := self._to_be_started(case, decided)):
+                return await act(self._ctx, self._failed_to_start(case, workload, error))
+            raise
+
+    async def _take_existing(self, case: JobCase, decided: Plan) -> float | None:
+        """Our name is taken: by our own earlier write, which we had not seen, or by a stranger."""
+        for action in decided.actions:
+            if isinstance(action, Create) and case.job is not None:
+                metadata = action.obj["metadata"]
+                found = await self._ctx.client.get(
+                    action.resource, metadata["name"], namespace=metadata["namespace"]
+                )
+                if is_controlled_by(found, case.job):
+                    self._ctx.observed(action.resource, found)
+                    return BEHIND_RETRY_SECONDS
+                note = f"Workload {metadata['name']} exists already and belongs to something else"
+                self._ctx.recorder.event(dict(case.job), "Warning", "ErrWorkloadCompose", note)
+        return ORPHAN_RETRY_SECONDS
+
+    def _to_be_started(self, case: JobCase, decided: Plan) -> Object | None:
+        """The Workload whose job the plan was to start; None for any other plan."""
+        for action in decided.actions:
+            if isinstance(action, Patch) and action.resource == self.resource:
+                for step in action.steps:
+                    if value_at(step.patch, self.integration.suspend_path) is False:
+                        return next((one for one in case.owned if holds(one, ConditionType.ADMITTED)), None)
+        return None
+
+    def _failed_to_start(self, case: JobCase, workload: Object, error: ApiError) -> Plan:
+        """A start that the API server refuses for what it says would be refused for ever, and hold quota."""
+        transition = Transition(workload, case.now)
+        transition.finish(Reason.FAILED_TO_START, error.message)
+        return plan(status_patch(self._ctx.kinds.workloads, workload, transition.patch(), CONCERN))
+
+
+def _namespace_ends(error: ApiError) -> bool:
+    causes = value_at(error.body, ("details", "causes"), [])
+    return any(cause.get("reason") == "NamespaceTerminating" for cause in causes)
+
+
+async def start_admitted(controllers: Mapping[OwnerKind, JobController], workload: Object) -> None:
+    """Start the job of a Workload whose admission was just written; the same code as reconciling the job.
+
+    Raises:
+        ApiError: a write failed; the job's controller sees an admitted Workload and tries again.
+    """
+    reference = controller_of(workload)
+    if reference is None:
+        return
+    group, _, version = str(reference.get("apiVersion", "")).rpartition("/")
+    controller = controllers.get(OwnerKind(group, version, str(reference.get("kind", ""))))
+    if controller is not None:
+        await controller.start(workload)

@@ -1,0 +1,95 @@
+"""Which of its Workloads stands for a job as it is now."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from admitq.controllers.job.case import JobCase
+from admitq.controllers.job.construction import longest_execution, pod_sets_of
+from admitq.integrations.ownership import controller_of
+from admitq.integrations.paths import Object, value_at
+from admitq.podsets import same_pods, sanitised
+from admitq.transitions import holds, is_reserved
+from admitq_api.conditions import ConditionType
+
+
+class Match(NamedTuple):
+    """The Workload that stands for the job, if any, and those of the job that do not."""
+
+    workload: Object | None
+    others: list[Object]
+
+
+def prebuilt_name(case: JobCase) -> str:
+    """Name of the Workload that the job is to adopt; empty if it gets one made."""
+    if not case.integration.adopts_prebuilt_workload:
+        return ""
+    key = case.names.prebuilt_workload_name
+    return case.label(key) or case.annotation(key) or ""
+
+
+def prebuilt_workload(case: JobCase) -> Object | None:
+    """The Workload that the job is to adopt: there, and not controlled by anybody else."""
+    found = case.lookups.workload(prebuilt_name(case))
+    if found is None:
+        return None
+    controller = controller_of(found)
+    mine = controller is None or controller.get("uid") == value_at(case.job, ("metadata", "uid"))
+    return found if mine else None
+
+
+def match_of(case: JobCase) -> Match:
+    """Find the Workload that stands for the job.
+
+    A prebuilt one is taken as it is; whether it is equivalent is another question. A job that has ended is
+    not compared any more: its first Workload is the one that ended with it.
+    """
+    if prebuilt_name(case):
+        prebuilt = prebuilt_workload(case)
+        name = None if prebuilt is None else prebuilt["metadata"]["name"]
+        return Match(prebuilt, [one for one in case.owned if one["metadata"]["name"] != name])
+    found = next((one for one in case.owned if is_equivalent(case, one)), None)
+    if found is None and case.owned and case.job is not None and case.integration.finished(case.job):
+        found = case.owned[0]
+    return Match(found, [one for one in case.owned if one is not found])
+
+
+def is_equivalent(case: JobCase, workload: Object) -> bool:
+    """Whether the Workload asks for what the job asks for.
+
+    While quota is reserved a job that runs has the counts that were assigned and tolerations that were
+    injected; one that is suspended may have its own ones still, or again.
+    """
+    spec = value_at(workload, ("spec",), {})
+    if spec.get("maximumExecutionTimeSeconds") != longest_execution(case):
+        return False
+    wanted, listed = pod_sets_of(case), spec.get("podSets") or []
+    if len(wanted) != len(listed):
+        return False
+    job: Object = case.job or {}
+    if not is_reserved(workload):
+        return _equal(case, wanted, listed, running=False)
+    running = [_as_assigned(workload, pod_set) for pod_set in listed]
+    return _equal(case, wanted, running, running=True) or (
+        case.integration.is_suspended(job, case.names)
+        and _equal(case, wanted, listed, running=holds(workload, ConditionType.ADMITTED))
+    )
+
+
+def _as_assigned(workload: Object, pod_set: Object) -> Object:
+    for assignment in value_at(workload, ("status", "admission", "podSetAssignments"), []):
+        if assignment.get("name", "main") == pod_set.get("name", "main"):
+            return {**pod_set, "count": assignment.get("count", pod_set.get("count"))}
+    return pod_set
+
+
+def _equal(case: JobCase, wanted: Sequence[Object], listed: Sequence[Object], *, running: bool) -> bool:
+    return all(
+        one.get("count") == other.get("count", 1)
+        and (running or one.get("minCount") == other.get("minCount"))
+        and same_pods(
+            one["template"],
+            sanitised(other.get("template") or {}, case.integration.platform_labels),
+            tolerations=not running,
+        )
+        for one, other in zip(wanted, listed, strict=True)
+    )

@@ -1,0 +1,91 @@
+"""A job started and stopped: what its object becomes."""
+
+from admitq.controllers.job.case import CONCERN, JobCase
+from admitq.controllers.plan import NOTHING, Patch, Plan, plan
+from admitq.integrations.base import Step
+from admitq.integrations.paths import Object, merge_patch, value_at, with_value
+from admitq.podsets import infos_of, inject, restore
+
+
+def started(case: JobCase, workload: Object) -> Object:
+    """The job with all that the admission gives its podsets, running.
+
+    Raises:
+        Conflict: the admission contradicts the job; no retry will mend it.
+        FlavorMissing: an assigned flavor is not known.
+    """
+    result: Object = case.job or {}
+    infos = {
+        info.name: info for info in infos_of(workload, case.lookups.flavor, case.names, case.settings.marks)
+    }
+    counts: dict[str, int] = {}
+    for pod_set in case.integration.pod_sets(result, case.names):
+        info = infos.get(pod_set.name)
+        if info is None:
+            continue
+        template = value_at(result, pod_set.template_path, {})
+        result = with_value(result, pod_set.template_path, inject(template, info))
+        if info.count != pod_set.count:
+            counts[pod_set.name] = info.count
+    if counts and case.integration.with_counts is not None:
+        result = case.integration.with_counts(result, counts, case.names)
+    return case.integration.with_suspend(result, False)
+
+
+def stopped(case: JobCase, workload: Object | None) -> Object:
+    """The job suspended, with the pod templates and counts that its Workload remembers."""
+    result: Object = case.job or {}
+    counts: dict[str, int] = {}
+    listed = value_at(workload, ("spec", "podSets"), [])
+    for pod_set, original in zip(case.integration.pod_sets(result, case.names), listed, strict=False):
+        template = value_at(result, pod_set.template_path, {})
+        restored = restore(template, original.get("template") or {}, case.integration.platform_labels)
+        result = with_value(result, pod_set.template_path, restored)
+        # Only a partial admission changes counts; any other count is what the job's owner wants now.
+        if original.get("minCount") is not None and original.get("count") != pod_set.count:
+            counts[pod_set.name] = original["count"]
+    if counts and case.integration.with_counts is not None:
+        result = case.integration.with_counts(result, counts, case.names)
+    return case.integration.with_suspend(result, True)
+
+
+def is_marked(case: JobCase) -> bool:
+    """Whether the job's templates carry marks of an admission."""
+    job: Object = case.job or {}
+    return any(
+        value_at(job, (*pod_set.template_path, "metadata", "labels", case.names.podset)) is not None
+        for pod_set in case.integration.pod_sets(job, case.names)
+    )
+
+
+def stop(case: JobCase, workload: Object | None, message: str) -> Plan | None:
+    """Stop the job and restore its templates; None if it is stopped and holds nothing of an admission.
+
+    A stop that waits for the job's pods is a plan with nothing to do.
+    """
+    job: Object = case.job or {}
+    target = stopped(case, workload)
+    if case.integration.is_suspended(job, case.names) and not (is_marked(case) and merge_patch(job, target)):
+        return None
+    steps = case.integration.stop(job, target, case.names)
+    if not steps:
+        return NOTHING
+    begun = case.integration.is_half_stopped(job, case.names)
+    told = None if begun or not message else case.tell("Stopped", message)
+    return plan(Patch(case.resource, job, steps, CONCERN), told)
+
+
+def start(case: JobCase, workload: Object) -> Plan:
+    """Start an admitted job.
+
+    Raises:
+        Conflict: the admission contradicts the job; no retry will mend it.
+        FlavorMissing: an assigned flavor is not known.
+    """
+    job: Object = case.job or {}
+    patch = merge_patch(job, started(case, workload))
+    queue = value_at(workload, ("status", "admission", "clusterQueue"), "")
+    return plan(
+        Patch(case.resource, job, (Step(patch),), CONCERN),
+        case.tell("Started", f"Admitted by clusterQueue {queue}"),
+    )

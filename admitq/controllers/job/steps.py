@@ -1,0 +1,471 @@
+"""What is to be done about a job now: a chain of steps, of which the first with something to do decides.
+
+Whatever a step writes leads to the next decision, so that a step need not think of those behind it. The
+order is that of the reference: who is not ours, what has ended, what must stop, what may start.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from admitq.controllers.job import running
+from admitq.controllers.job.case import CONCERN, JobCase, concern_of, name_of, seconds
+from admitq.controllers.job.construction import (
+    PriorityClassMissing,
+    job_uid_label,
+    owner_reference,
+    priority_of,
+    spec_update,
+    workload_for,
+)
+from admitq.controllers.job.matching import Match, is_equivalent, match_of, prebuilt_name
+from admitq.controllers.plan import (
+    NOTHING,
+    Action,
+    Count,
+    Create,
+    Delete,
+    Patch,
+    Plan,
+    RemoveFinalizer,
+    has_finalizer,
+    plan,
+    status_patch,
+)
+from admitq.controllers.workload import told
+from admitq.integrations.base import Step
+from admitq.integrations.ownership import controller_of
+from admitq.integrations.paths import Object, value_at
+from admitq.podsets import Conflict, FlavorMissing
+from admitq.reservation import queued_since
+from admitq.transitions import condition, holds, is_reserved, since
+from admitq_api.conditions import SECOND, ConditionType, Reason, parse_time
+
+MISSING_FLAVOR_RETRY_SECONDS: Final = 1.0
+RECLAIMABLE_CONCERN: Final = "reclaimable-pods"
+
+
+def decide(case: JobCase) -> Plan:
+    """What is to be done about a job now."""
+    for step in BEFORE_MATCHING:
+        decided = step(case)
+        if decided is not None:
+            return decided
+    match = match_of(case)
+    if match.workload is None:
+        return _without_workload(case, match)
+    if match.others and (decided := _delete_others(case, match.others)):
+        return decided
+    for step in AFTER_MATCHING:
+        decided = step(case, match.workload)
+        if decided is not None:
+            return decided
+    return NOTHING
+
+
+# --- whose job it is ------------------------------------------------------------------------------
+
+
+def _release(case: JobCase, workload: Object) -> Action | None:
+    """The next thing to do with a Workload whose job is no more."""
+    if case.settings.finish_orphaned and not holds(workload, ConditionType.FINISHED):
+        transition = case.begin(workload)
+        transition.finish(Reason.OWNER_NOT_FOUND, "The workload's owner no longer exists")
+        return status_patch(case.kinds.workloads, workload, transition.patch(), CONCERN)
+    if has_finalizer(workload, case.names.finalizer):
+        return RemoveFinalizer(case.kinds.workloads, workload)
+    return None
+
+
+def _gone(case: JobCase) -> Plan | None:
+    """Workloads of jobs that are gone, or going, are finished and freed."""
+    is_going = case.job is None or "deletionTimestamp" in case.job["metadata"]
+    released = plan(*(_release(case, one) for one in (case.workloads if is_going else case.orphaned)))
+    return released if is_going or released.actions else None
+
+
+def _elsewhere(case: JobCase) -> Plan | None:
+    """Namespaces that are not selected are left alone altogether."""
+    return None if case.namespace_matches else NOTHING
+
+
+def _nested(case: JobCase) -> Plan | None:
+    """A job inside a queued job runs when that one is admitted, and is not queued itself."""
+    if case.ancestor is None:
+        return None
+    if case.ancestor.admitted or case.job is None:
+        return NOTHING
+    begun = case.integration.is_half_stopped(case.job, case.names)
+    stopping = running.stop(case, None, "")
+    if stopping is None or begun:
+        return stopping or NOTHING
+    note = f"{case.names.product} managed child job suspended"
+    return plan(*stopping.actions, case.tell("Suspended", note))
+
+
+def _unmanaged(case: JobCase) -> Plan | None:
+    """Without a queue name a job is left alone, unless quota is already reserved for it.
+
+    What waits for it would hold quota for nothing, and goes.
+    """
+    if case.queue_name or case.settings.without_queue_name:
+        return None
+    if any(is_reserved(one) and not holds(one, ConditionType.FINISHED) for one in case.owned):
+        return None
+    waiting = [one for one in case.owned if not holds(one, ConditionType.FINISHED)]
+    return plan(*(action for one in waiting for action in _deletion(case, one)))
+
+
+def _adopt_prebuilt(case: JobCase) -> Plan | None:
+    """A prebuilt Workload that nobody controls becomes the job's."""
+    name = prebuilt_name(case)
+    workload = case.lookups.workload(name) if name else None
+    if workload is None or controller_of(workload) is not None or _is_over(workload):
+        return None
+    references = [*value_at(workload, ("metadata", "ownerReferences"), []), owner_reference(case)]
+    metadata = {"ownerReferences": references, "labels": job_uid_label(case)}
+    return plan(Patch(case.kinds.workloads, workload, (Step({"metadata": metadata}),), CONCERN))
+
+
+def _is_over(workload: Object) -> bool:
+    return "deletionTimestamp" in workload["metadata"] or holds(workload, ConditionType.FINISHED)
+
+
+# --- a Workload for each job ----------------------------------------------------------------------
+
+
+def _deletion(case: JobCase, workload: Object) -> tuple[Action, ...]:
+    workloads = case.kinds.workloads
+    if "deletionTimestamp" in workload["metadata"]:
+        has = has_finalizer(workload, case.names.finalizer)
+        return (RemoveFinalizer(workloads, workload),) if has else ()
+    note = f"Deleted not matching Workload: {name_of(workload)}"
+    return (
+        RemoveFinalizer(workloads, workload),
+        Delete(workloads, workload),
+        case.tell("DeletedWorkload", note),
+    )
+
+
+def _delete_others(case: JobCase, others: list[Object]) -> Plan | None:
+    decided = plan(*(action for one in others for action in _deletion(case, one)))
+    return decided if decided.actions else None
+
+
+def _without_workload(case: JobCase, match: Match) -> Plan:
+    """No Workload stands for the job as it is: stop it, or bring one about."""
+    job: Object = case.job or {}
+    if case.integration.finished(job) is not None:
+        return NOTHING
+    if prebuilt_name(case):
+        others = _delete_others(case, match.others)
+        return others or running.stop(case, None, "missing workload") or NOTHING
+    if not case.integration.is_suspended(job, case.names):
+        return _stop_unmatched(case, match.others) or NOTHING
+    if match.others:
+        return _replace(case, match.others)
+    if case.namespace_ends or case.integration.is_active(job):
+        return NOTHING
+    return _create(case)
+
+
+def _stop_unmatched(case: JobCase, others: list[Object]) -> Plan | None:
+    if len(others) == 1:
+        message = "No matching Workload; restoring pod templates according to existent Workload"
+        return running.stop(case, others[0], message)
+    return running.stop(case, None, "Missing Workload; unable to restore pod templates")
+
+
+def _replace(case: JobCase, others: list[Object]) -> Plan:
+    """A Workload that does not match is made to, where it holds no quota; else it goes with its quota."""
+    first, *rest = others
+    if not is_reserved(first) and not _is_over(first):
+        return _delete_others(case, rest) or _update(case, first)
+    if case.integration.is_active(case.job or {}):
+        return NOTHING
+    return _delete_others(case, others) or NOTHING
+
+
+def _update(case: JobCase, workload: Object) -> Plan:
+    try:
+        patch = spec_update(case, workload)
+    except PriorityClassMissing as missing:
+        return plan(case.tell(missing.reason, str(missing), warning=True))
+    note = f"Updated not matching Workload for suspended job: {name_of(workload)}"
+    return plan(
+        Patch(case.kinds.workloads, workload, (Step(patch),), CONCERN), case.tell("UpdatedWorkload", note)
+    )
+
+
+def _create(case: JobCase) -> Plan:
+    try:
+        workload = workload_for(case)
+    except PriorityClassMissing as missing:
+        return plan(case.tell(missing.reason, str(missing), warning=True))
+    metadata = (case.job or {})["metadata"]
+    counted = case.settings.creation_latency and metadata.get("generation", 1) == 1
+    since_creation = seconds(parse_time(metadata["creationTimestamp"]), case.now)
+    kind = f"{case.integration.kind}.{case.integration.group}"
+    return plan(
+        Create(case.kinds.workloads, workload, CONCERN),
+        case.tell("CreatedWorkload", f"Created Workload: {name_of(workload)}"),
+        Count(lambda metrics, _: metrics.workload_created(kind, since_creation)) if counted else None,
+    )
+
+
+# --- ends -----------------------------------------------------------------------------------------
+
+
+def _out_of_sync(case: JobCase, workload: Object) -> Plan | None:
+    """A prebuilt Workload that asks for something else than its job ends."""
+    if not prebuilt_name(case) or _is_over(workload) or case.integration.finished(case.job or {}):
+        return None
+    if is_equivalent(case, workload):
+        return None
+    return _finish(
+        case, workload, Reason.OUT_OF_SYNC, "The prebuilt workload is out of sync with its user job"
+    )
+
+
+def _finish(case: JobCase, workload: Object, reason: Reason, message: str) -> Plan | None:
+    transition = case.begin(workload)
+    transition.finish(reason, message)
+    admitted = holds(workload, ConditionType.ADMITTED)
+    ran = seconds(since(workload, ConditionType.ADMITTED), case.now) if admitted else None
+    return case.end(workload, transition, Count(lambda metrics, written: metrics.finished(written, ran)))
+
+
+def _workload_finished(case: JobCase, workload: Object) -> Plan | None:
+    """A finished Workload is told of once, and freed."""
+    if not holds(workload, ConditionType.FINISHED):
+        return None
+    if case.integration.finished(case.job or {}) is None and (
+        stopping := running.stop(case, workload, "Workload is finished")
+    ):
+        return stopping
+    if not has_finalizer(workload, case.names.finalizer):
+        return NOTHING
+    note = f"Workload '{name_of(workload)}' is declared finished"
+    return plan(RemoveFinalizer(case.kinds.workloads, workload), case.tell("FinishedWorkload", note))
+
+
+def _workload_deleted(case: JobCase, workload: Object) -> Plan | None:
+    """Who deletes the Workload stops the job; it goes when the job holds nothing any more."""
+    if "deletionTimestamp" not in workload["metadata"]:
+        return None
+    job: Object = case.job or {}
+    if case.integration.finished(job) is None:
+        if stopping := running.stop(case, workload, "Workload is deleted"):
+            return stopping
+        if case.integration.is_active(job):
+            return NOTHING
+    if not has_finalizer(workload, case.names.finalizer):
+        return NOTHING
+    return plan(RemoveFinalizer(case.kinds.workloads, workload))
+
+
+def _on_hold(case: JobCase, workload: Object) -> Plan | None:
+    """A job on hold keeps its Workload and no quota; afterwards it waits again."""
+    quota = condition(workload, ConditionType.QUOTA_RESERVED) or {}
+    held = quota.get("reason") == Reason.ON_HOLD
+    on_hold = case.integration.is_on_hold(case.job or {})
+    if on_hold == held:
+        return None
+    transition = case.begin(workload)
+    if on_hold:
+        transition.release(Reason.ON_HOLD, "Job is on hold")
+    else:
+        transition.release(
+            told(Reason.PENDING_EVALUATION, case.settings),
+            "Workload no longer on hold; waiting for quota reservation",
+        )
+    return case.end(workload, transition)
+
+
+def _job_finished(case: JobCase, workload: Object) -> Plan | None:
+    """The Workload ends as its job did."""
+    ended = case.integration.finished(case.job or {})
+    if ended is None:
+        return None
+    reason = Reason.SUCCEEDED if ended.success else Reason.FAILED
+    return _finish(case, workload, reason, ended.message) or NOTHING
+
+
+# --- while it lives -------------------------------------------------------------------------------
+
+
+def _priority_changed(case: JobCase, workload: Object) -> Plan | None:
+    """The Workload follows the label of the job's WorkloadPriorityClass, where the API lets it."""
+    label = case.label(case.names.priority_class)
+    reference = value_at(workload, ("spec", "priorityClassRef"))
+    if not label or (reference is None and is_reserved(workload)):
+        return None
+    if reference is not None and (
+        reference.get("kind") != "WorkloadPriorityClass" or reference.get("name") == label
+    ):
+        return None
+    try:
+        priority = priority_of(case)
+    except PriorityClassMissing as missing:
+        return plan(case.tell(missing.reason, str(missing), warning=True))
+    spec = {"priority": priority.value, "priorityClassRef": dict(priority.reference or {})}
+    return plan(
+        Patch(case.kinds.workloads, workload, (Step({"spec": spec}),), CONCERN),
+        case.tell("UpdatedWorkload", f"Updated workload priority class: {name_of(workload)}"),
+    )
+
+
+def _reclaim(case: JobCase, workload: Object) -> Plan | None:
+    """Pods that need no successor give their quota back; what was given back under a reservation stays so."""
+    reclaimable = case.integration.reclaimable(case.job or {}) if case.settings.reclaimable_pods else None
+    if reclaimable is None:
+        return None
+    before = {item["name"]: item["count"] for item in value_at(workload, ("status", "reclaimablePods"), [])}
+    reserved = is_reserved(workload)
+    counts: dict[str, int] = {}
+    for pod_set in value_at(workload, ("spec", "podSets"), []):
+        name = pod_set.get("name", "main")
+        count = min(reclaimable.get(name, 0), pod_set.get("count", 1))
+        counts[name] = max(count, before.get(name, 0)) if reserved else count
+    transition = case.begin(workload)
+    listed = [{"name": name, "count": count} for name, count in counts.items() if count or name in before]
+    transition.status["reclaimablePods"] = listed or None
+    return case.end(workload, transition, concern=RECLAIMABLE_CONCERN)
+
+
+def _pods_ready(case: JobCase, workload: Object) -> Plan | None:
+    """Tell whether the pods of an admission are ready; of an eviction nobody needs to hear it."""
+    if case.settings.pods_ready is None:
+        return None
+    if holds(workload, ConditionType.EVICTED) and is_reserved(workload):
+        return None
+    job: Object = case.job or {}
+    ready = not case.integration.is_suspended(job, case.names) and case.integration.pods_ready(job)
+    before = condition(workload, ConditionType.PODS_READY) or {}
+    transition = case.begin(workload)
+    transition.pods_ready(admitted=holds(workload, ConditionType.ADMITTED), ready=ready)
+    after = transition.find(ConditionType.PODS_READY) or {}
+    first = after.get("reason") == Reason.STARTED and before.get("status") != "True"
+    queued = seconds(queued_since(workload), case.now)
+    admitted = seconds(since(workload, ConditionType.ADMITTED), case.now)
+    return case.end(
+        workload,
+        transition,
+        Count(lambda metrics, written: metrics.pods_became_ready(written, queued, admitted))
+        if first
+        else None,
+        concern=concern_of(ConditionType.PODS_READY),
+    )
+
+
+def _evicted(case: JobCase, workload: Object) -> Plan | None:
+    """An eviction stops the job; when nothing runs any more its quota is free."""
+    evicted = condition(workload, ConditionType.EVICTED)
+    if evicted is None or evicted.get("status") != "True":
+        return None
+    if stopping := running.stop(case, workload, evicted.get("message", "")):
+        return stopping
+    if is_reserved(workload):
+        if case.integration.is_active(case.job or {}):
+            return NOTHING
+        return _requeue(case, workload, evicted.get("reason", ""))
+    return _retention_over(case, workload, evicted.get("reason", ""))
+
+
+def _half_stopped(case: JobCase, workload: Object) -> Plan | None:
+    """A stop that was begun is ended, whatever has been decided since."""
+    if not case.integration.is_half_stopped(case.job or {}, case.names):
+        return None
+    return running.stop(case, workload, "")
+
+
+def _requeue(case: JobCase, workload: Object, reason: str) -> Plan | None:
+    transition = case.begin(workload)
+    transition.requeue(told(Reason.PENDING_EVALUATION, case.settings))
+    latency = seconds(since(workload, ConditionType.EVICTED), case.now)
+    return case.end(
+        workload, transition, Count(lambda metrics, _: metrics.quota_released(workload, reason, latency))
+    )
+
+
+def _retention_over(case: JobCase, workload: Object, reason: str) -> Plan | None:
+    """A job that was deactivated for a cause, not by hand, is deleted after a while, if so configured."""
+    retention = case.settings.retention_of_deactivated
+    evicted_at = since(workload, ConditionType.EVICTED)
+    if retention is None or evicted_at is None or not reason.startswith("DeactivatedDueTo"):
+        return None
+    if value_at(workload, ("spec", "active"), True) is not False:
+        return None
+    if evicted_at + retention > case.now:
+        return Plan(again=(evicted_at + retention - case.now) / SECOND)
+    note = "Deleted job: deactivation retention period expired"
+    return plan(Delete(case.resource, case.job or {}), case.tell("Deleted", note))
+
+
+def _suspended(case: JobCase, workload: Object) -> Plan | None:
+    """A suspended job is started once it is admitted; until then its Workload follows its queue."""
+    if not case.integration.is_suspended(case.job or {}, case.names):
+        return None
+    if holds(workload, ConditionType.ADMITTED):
+        if value_at(workload, ("spec", "active"), True) is False or case.integration.is_active(
+            case.job or {}
+        ):
+            return NOTHING
+        return _start(case, workload)
+    if is_reserved(workload):
+        return _tell_pending_checks(case, workload)
+    if stopping := running.stop(case, workload, "Not admitted by cluster queue"):
+        return stopping
+    if case.queue_name and case.queue_name != value_at(workload, ("spec", "queueName"), ""):
+        patch = {"spec": {"queueName": case.queue_name}}
+        return plan(Patch(case.kinds.workloads, workload, (Step(patch),), CONCERN))
+    return NOTHING
+
+
+def _start(case: JobCase, workload: Object) -> Plan | None:
+    try:
+        return running.start(case, workload)
+    except Conflict as conflict:
+        return _finish(case, workload, Reason.FAILED_TO_START, str(conflict))
+    except FlavorMissing:
+        return Plan(again=MISSING_FLAVOR_RETRY_SECONDS)
+
+
+def _tell_pending_checks(case: JobCase, workload: Object) -> Plan:
+    pending = [
+        f"{check['name']}: {check['message']}"
+        for check in value_at(workload, ("status", "admissionChecks"), [])
+        if check.get("state") == "Pending" and check.get("message")
+    ]
+    return plan(case.tell("UpdatedAdmissionCheck", "; ".join(pending))) if pending else NOTHING
+
+
+def _running(case: JobCase, workload: Object) -> Plan | None:
+    """Nothing runs that is not admitted."""
+    if holds(workload, ConditionType.ADMITTED):
+        return None
+    return running.stop(case, workload, "Not admitted by cluster queue")
+
+
+BEFORE_MATCHING: Final[tuple[Callable[[JobCase], Plan | None], ...]] = (
+    _gone,
+    _elsewhere,
+    _nested,
+    _unmanaged,
+    _adopt_prebuilt,
+)
+
+AFTER_MATCHING: Final[tuple[Callable[[JobCase, Object], Plan | None], ...]] = (
+    _out_of_sync,
+    _workload_finished,
+    _workload_deleted,
+    _on_hold,
+    _job_finished,
+    _half_stopped,
+    _priority_changed,
+    _reclaim,
+    _pods_ready,
+    _evicted,
+    _suspended,
+    _running,
+)
+"""In the order in which they are asked."""

@@ -1,0 +1,209 @@
+"""What a controller decided, as values, and the one place that carries it out.
+
+Deciding is pure; a plan can be looked at in a test without any API server. Acting is the same for all:
+writes in order, each on the version that the decision was made from, each answer taken into the store;
+then what is told about them. A write that fails ends the plan, so that nothing is told that did not happen.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from admitq.controllers.context import Context, Metrics
+from admitq.integrations.base import Step
+from admitq.integrations.paths import Object, value_at
+from admitq.runtime.errors import ApiError
+from admitq.runtime.resources import Resource
+
+EventType = Literal["Normal", "Warning"]
+
+GONE_RETRY_SECONDS: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Create an object."""
+
+    resource: Resource
+    obj: Mapping[str, Any]
+    concern: str
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """Merge patches of one object, each upon the answer of the last, the first upon ``obj`` as it is."""
+
+    resource: Resource
+    obj: Object
+    steps: tuple[Step, ...]
+    concern: str
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveFinalizer:
+    """Take our finalizer away, and nothing else."""
+
+    resource: Resource
+    obj: Object
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Delete this very object, not one that came after it under its name."""
+
+    resource: Resource
+    obj: Object
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """A Kubernetes event about an object."""
+
+    regarding: Object
+    type: EventType
+    reason: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """What metrics are told, with the object as the last write left it."""
+
+    what: Callable[[Metrics, Object], None]
+
+
+Action = Create | Patch | RemoveFinalizer | Delete | Tell | Count
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Actions in order, and in how many seconds to decide again even if nothing changes until then."""
+
+    actions: tuple[Action, ...] = ()
+    again: float | None = None
+
+
+NOTHING = Plan()
+
+
+def plan(*actions: Action | None, again: float | None = None) -> Plan:
+    """A plan of these actions; absent ones are left out."""
+    return Plan(tuple(action for action in actions if action is not None), again)
+
+
+def status_patch(
+    resource: Resource, obj: Object, patch: Mapping[str, Any] | None, concern: str
+) -> Patch | None:
+    """The patch of an object's status; None if there is nothing to write."""
+    return None if patch is None else Patch(resource, obj, (Step(dict(patch), "status"),), concern)
+
+
+async def act(ctx: Context, what: Plan) -> float | None:
+    """Carry out a plan; returns in how many seconds to decide again.
+
+    What is gone in the meantime needs nothing any more; the watch will tell.
+
+    Raises:
+        ApiError: a write failed otherwise.
+    """
+    written: Object = {}
+    for action in what.actions:
+        match action:
+            case Create(resource, obj, concern):
+                written = await ctx.client.create(
+                    resource, dict(obj), field_manager=ctx.names.field_manager(concern)
+                )
+                ctx.observed(resource, written)
+            case Patch():
+                try:
+                    written = await _patch(ctx, action)
+                except ApiError as error:
+                    if error.is_not_found:
+                        return GONE_RETRY_SECONDS
+                    raise
+            case RemoveFinalizer(resource, obj):
+                await remove_finalizer(ctx, resource, obj)
+            case Delete(resource, obj):
+                await _delete(ctx, resource, obj)
+            case Tell(regarding, type_, reason, note):
+                ctx.recorder.event(dict(regarding), type_, reason, note)
+            case Count(tell):
+                tell(ctx.metrics, written)
+    return what.again
+
+
+async def _patch(ctx: Context, action: Patch) -> Object:
+    answer: Object = action.obj
+    metadata = action.obj["metadata"]
+    version = metadata["resourceVersion"]
+    for step in action.steps:
+        body = {**step.patch, "metadata": {**(step.patch.get("metadata") or {}), "resourceVersion": version}}
+        answer = await ctx.client.merge_patch(
+            action.resource,
+            metadata["name"],
+            body,
+            namespace=metadata.get("namespace"),
+            subresource=step.subresource,
+            field_manager=ctx.names.field_manager(action.concern),
+        )
+        ctx.observed(action.resource, answer)
+        version = answer["metadata"]["resourceVersion"]
+    return answer
+
+
+def has_finalizer(obj: Object, finalizer: str) -> bool:
+    """Whether the object carries the finalizer."""
+    return finalizer in value_at(obj, ("metadata", "finalizers"), [])
+
+
+def finalizer_removal(obj: Object, finalizer: str) -> Sequence[Mapping[str, Any]]:
+    """The JSON patch that removes one finalizer of this very object and leaves those of others alone."""
+    place = value_at(obj, ("metadata", "finalizers"), []).index(finalizer)
+    path = f"/metadata/finalizers/{place}"
+    return (
+        {"op": "test", "path": "/metadata/uid", "value": obj["metadata"]["uid"]},
+        {"op": "test", "path": path, "value": finalizer},
+        {"op": "remove", "path": path},
+    )
+
+
+async def remove_finalizer(ctx: Context, resource: Resource, obj: Object) -> None:
+    """Remove our finalizer if the object carries it; nothing is to be done if the object is gone.
+
+    Raises:
+        ApiError: a conflict, where the finalizers are no longer those that were looked at.
+    """
+    if not has_finalizer(obj, ctx.names.finalizer):
+        return
+    metadata = obj["metadata"]
+    try:
+        answer = await ctx.client.json_patch(
+            resource,
+            metadata["name"],
+            finalizer_removal(obj, ctx.names.finalizer),
+            namespace=metadata.get("namespace"),
+            field_manager=ctx.names.field_manager("finalizer"),
+        )
+    except ApiError as error:
+        if error.is_not_found:
+            return
+        if error.is_invalid:
+            # A test in the patch failed: the object is not the one that was decided on.
+            raise ApiError(409, "Conflict", error.message) from error
+        raise
+    ctx.observed(resource, answer)
+
+
+async def _delete(ctx: Context, resource: Resource, obj: Object) -> None:
+    metadata = obj["metadata"]
+    try:
+        await ctx.client.delete(
+            resource,
+            metadata["name"],
+            namespace=metadata.get("namespace"),
+            uid=metadata["uid"],
+            propagation="Background",
+        )
+    except ApiError as error:
+        if not error.is_not_found and not error.is_conflict:
+            raise

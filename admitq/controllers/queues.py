@@ -1,0 +1,224 @@
+"""The statuses of ClusterQueues and LocalQueues, and the metrics of these and of cohorts.
+
+Numbers and conditions are the core's. They change with every admission, so that an object's status is
+written at most once a second; what is not different is not written.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from admitq.controllers.context import Clock, Context, CoreView
+from admitq.controllers.finalizers import hold_while_in_use
+from admitq.controllers.plan import act, plan, status_patch
+from admitq.core.model import SECOND, Instant, ObjectKey
+from admitq.core.statuses import ClusterQueueStatus, FlavorTotals, LocalQueueStatus
+from admitq.explain import ActiveCondition, cluster_queue_active, local_queue_active
+from admitq.integrations.paths import Object, merge_patch, value_at
+from admitq.runtime.resources import Resource
+from admitq.runtime.store import Key, Store
+from admitq_api.conditions import ConditionType, with_condition
+from admitq_api.quantity import format_amount
+
+WRITE_INTERVAL: Final = SECOND
+"""Nanoseconds between two writes of one object's status."""
+
+
+class Pace:
+    """When each object may be written again."""
+
+    def __init__(self, clock: Clock, interval: Instant = WRITE_INTERVAL) -> None:
+        self._clock = clock
+        self._interval = interval
+        self._written: dict[Key, Instant] = {}
+
+    def wait(self, key: Key) -> float:
+        """Seconds until the object may be written; 0 if now. A clock set back makes nobody wait long."""
+        now = self._clock()
+        written = self._written.get(key, now - self._interval)
+        return min(max(0, written + self._interval - now), self._interval) / SECOND
+
+    def wrote(self, key: Key) -> None:
+        """Note that the object was written."""
+        self._written[key] = self._clock()
+
+    def forget(self, key: Key) -> None:
+        """Note that the object is gone."""
+        self._written.pop(key, None)
+
+
+# --- what a status says ---------------------------------------------------------------------------
+
+
+def _conditions(obj: Object, active: ActiveCondition, now: Instant) -> list[dict[str, Any]]:
+    return with_condition(
+        value_at(obj, ("status", "conditions"), []),
+        type=ConditionType.ACTIVE,
+        status=active.status,
+        reason=active.reason,
+        message=active.message,
+        now=now,
+        observed_generation=value_at(obj, ("metadata", "generation")),
+    )
+
+
+def _totals(flavors: Iterable[FlavorTotals], *, borrowed: bool) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": flavor.flavor,
+            "resources": [
+                {
+                    "name": of.resource,
+                    "total": format_amount(of.resource, of.total),
+                    **({"borrowed": format_amount(of.resource, of.borrowed)} if borrowed else {}),
+                }
+                for of in flavor.resources
+            ],
+        }
+        for flavor in flavors
+    ]
+
+
+def cluster_queue_patch(obj: Object, status: ClusterQueueStatus, now: Instant) -> Mapping[str, Any] | None:
+    """The patch that makes a ClusterQueue's status tell the core's; None if it does."""
+    return _patch(
+        obj,
+        {
+            "conditions": _conditions(obj, cluster_queue_active(status), now),
+            "flavorsReservation": _totals(status.flavors_reservation, borrowed=True),
+            "flavorsUsage": _totals(status.flavors_usage, borrowed=True),
+            "pendingWorkloads": status.pending,
+            "reservingWorkloads": status.reserving,
+            "admittedWorkloads": status.admitted,
+        },
+    )
+
+
+def local_queue_patch(obj: Object, status: LocalQueueStatus, now: Instant) -> Mapping[str, Any] | None:
+    """The patch that makes a LocalQueue's status tell the core's; None if it does."""
+    return _patch(
+        obj,
+        {
+            "conditions": _conditions(obj, local_queue_active(status), now),
+            "flavorsReservation": _totals(status.flavors_reservation, borrowed=False),
+            "flavorsUsage": _totals(status.flavors_usage, borrowed=False),
+            "pendingWorkloads": status.pending,
+            "reservingWorkloads": status.reserving,
+            "admittedWorkloads": status.admitted,
+        },
+    )
+
+
+def _patch(obj: Object, told: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    before = value_at(obj, ("status",), {})
+    changed = merge_patch(before, {**before, **told})
+    return {"status": changed} if changed else None
+
+
+# --- controllers ----------------------------------------------------------------------------------
+
+
+class _Writer:
+    """Writes statuses of one resource at their pace."""
+
+    def __init__(self, ctx: Context, resource: Resource, concern: str) -> None:
+        self._ctx = ctx
+        self._resource = resource
+        self._concern = concern
+        self._pace = Pace(ctx.clock)
+
+    async def write(self, key: Key, obj: Object, patch: Mapping[str, Any] | None) -> float | None:
+        """Write a patch unless that is too early; returns in how many seconds it is not."""
+        if patch is None:
+            return None
+        if (wait := self._pace.wait(key)) > 0:
+            return wait
+        self._pace.wrote(key)
+        return await act(self._ctx, plan(status_patch(self._resource, obj, patch, self._concern)))
+
+    def forget(self, key: Key) -> None:
+        """Note that an object is gone."""
+        self._pace.forget(key)
+
+
+class ClusterQueueController:
+    """Keeps ClusterQueues' statuses, and holds a queue that is to go until nothing holds its quota."""
+
+    def __init__(self, ctx: Context, core: CoreView) -> None:
+        self._ctx = ctx
+        self._core = core
+        self._resource = ctx.kinds.cluster_queues
+        self._writer = _Writer(ctx, self._resource, "clusterqueue-controller")
+
+    async def reconcile(self, key: Key) -> float | None:
+        """Look at one ClusterQueue; returns in how many seconds to look again."""
+        obj = self._ctx.stores.of(self._resource).get("", key.name)
+        if obj is None:
+            self._writer.forget(key)
+            self._ctx.metrics.forget_cluster_queue(key.name)
+            return None
+        held = hold_while_in_use(
+            self._resource,
+            obj,
+            self._ctx.names.finalizer,
+            in_use=self._core.cluster_queue_has_reservations(key.name),
+        )
+        if held is not None:
+            return await act(self._ctx, held)
+        status = self._core.cluster_queue_status(key.name)
+        if status is None:
+            return None
+        self._ctx.metrics.cluster_queue_reported(key.name, status)
+        self._ctx.metrics.pending_shapes_reported(key.name, *self._core.pending_shapes(key.name))
+        return await self._writer.write(key, obj, cluster_queue_patch(obj, status, self._ctx.clock()))
+
+
+class LocalQueueController:
+    """Keeps LocalQueues' statuses."""
+
+    def __init__(self, ctx: Context, core: CoreView) -> None:
+        self._ctx = ctx
+        self._core = core
+        self._resource = ctx.kinds.local_queues
+        self._writer = _Writer(ctx, self._resource, "localqueue-controller")
+
+    async def reconcile(self, key: Key) -> float | None:
+        """Look at one LocalQueue; returns in how many seconds to look again."""
+        obj = self._ctx.stores.of(self._resource).get(key.namespace, key.name)
+        if obj is None:
+            self._writer.forget(key)
+            self._ctx.metrics.forget_local_queue(key.namespace, key.name)
+            return None
+        queue = ObjectKey(key.namespace, key.name)
+        status = self._core.local_queue_status(queue)
+        if status is None:
+            return None
+        self._ctx.metrics.local_queue_reported(queue, status)
+        return await self._writer.write(key, obj, local_queue_patch(obj, status, self._ctx.clock()))
+
+
+class CohortController:
+    """Keeps the metrics of cohorts. Their status tells weighted shares only, which come with fair sharing."""
+
+    def __init__(self, ctx: Context, core: CoreView) -> None:
+        self._ctx = ctx
+        self._core = core
+
+    async def reconcile(self, key: Key) -> None:
+        """Look at one cohort, which may be named without there being an object."""
+        status = self._core.cohort_status(key.name)
+        if status is None:
+            self._ctx.metrics.forget_cohort(key.name)
+            return
+        path = cohort_path(self._ctx.stores.of(self._ctx.kinds.cohorts), key.name)
+        parent = path[1] if len(path) > 1 else ""
+        self._ctx.metrics.cohort_reported(key.name, parent, path[-1], status)
+
+
+def cohort_path(cohorts: Store, name: str) -> list[str]:
+    """A cohort and those above it, from what is stored; one that closes a circle ends it."""
+    path = [name]
+    while True:
+        parent = value_at(cohorts.get("", path[-1]), ("spec", "parentName"), "")
+        if not parent or parent in path:
+            return path
+        path.append(parent)

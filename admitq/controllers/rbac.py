@@ -1,0 +1,86 @@
+"""What each controller does to the API: the source of the manager's role.
+
+A permission stands here because a line of a controller uses it, and for no other reason.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from admitq.controllers.indexes import resource_of
+from admitq.controllers.registry import CLUSTER_QUEUE, COHORT, LOCAL_QUEUE, PRIORITY_CLASS, WORKLOAD
+from admitq.integrations.base import Integration
+from admitq.runtime.kinds import Kinds, kinds_of
+from admitq.runtime.resources import NAMESPACES, PRIORITY_CLASSES, Resource
+from admitq_api.labels import Names
+
+
+@dataclass(frozen=True, slots=True)
+class Permission:
+    """Verbs that are used on a resource, or on a subresource such as ``jobs/status``."""
+
+    group: str
+    resource: str
+    verbs: tuple[str, ...]
+
+
+_WATCH: Final = ("list", "watch")
+
+
+def _watched(*resources: Resource) -> tuple[Permission, ...]:
+    return tuple(Permission(one.group, one.plural, _WATCH) for one in resources)
+
+
+def _may(resource: Resource, *verbs: str, subresource: str = "") -> Permission:
+    name = f"{resource.plural}/{subresource}" if subresource else resource.plural
+    return Permission(resource.group, name, verbs)
+
+
+def _of_jobs(kinds: Kinds, integration: Integration) -> tuple[Permission, ...]:
+    jobs = resource_of(integration)
+    return (
+        # Read one by one: a job that the watch does not show, before its Workload is given up.
+        _may(jobs, *_WATCH, "get", "patch"),
+        # Only after the retention of deactivated jobs, which is off by default.
+        _may(jobs, "delete"),
+        *((_may(jobs, "patch", subresource="status"),) if integration.patches_status else ()),
+        # Read one by one: a Workload whose name turned out to be taken.
+        _may(kinds.workloads, *_WATCH, "get", "create", "patch", "delete"),
+        _may(kinds.workloads, "patch", subresource="status"),
+        *_watched(NAMESPACES, PRIORITY_CLASSES, kinds.workload_priority_classes, kinds.resource_flavors),
+    )
+
+
+def rbac(names: Names, integrations: Iterable[Integration]) -> Mapping[str, tuple[Permission, ...]]:
+    """The permissions of every controller, by its name."""
+    kinds = kinds_of(names)
+    workloads, cluster_queues, flavors = kinds.workloads, kinds.cluster_queues, kinds.resource_flavors
+    return {
+        WORKLOAD: (
+            _may(workloads, *_WATCH, "patch", "delete"),
+            _may(workloads, "patch", subresource="status"),
+            *_watched(kinds.local_queues, cluster_queues),
+        ),
+        **{one.framework: _of_jobs(kinds, one) for one in integrations},
+        CLUSTER_QUEUE: (
+            _may(cluster_queues, *_WATCH, "patch"),
+            _may(cluster_queues, "patch", subresource="status"),
+        ),
+        LOCAL_QUEUE: (
+            *_watched(kinds.local_queues),
+            _may(kinds.local_queues, "patch", subresource="status"),
+        ),
+        COHORT: _watched(kinds.cohorts),
+        PRIORITY_CLASS: (*_watched(kinds.workload_priority_classes), _may(workloads, "patch")),
+        "resourceflavor": (_may(flavors, *_WATCH, "patch"), *_watched(cluster_queues)),
+        "admissioncheck": (_may(kinds.admission_checks, *_WATCH, "patch"), *_watched(cluster_queues)),
+        "topology": (_may(kinds.topologies, *_WATCH, "patch"), *_watched(flavors)),
+    }
+
+
+def merged(of: Iterable[Permission]) -> tuple[Permission, ...]:
+    """The same permissions, each resource once, sorted."""
+    verbs: dict[tuple[str, str], set[str]] = {}
+    for permission in of:
+        verbs.setdefault((permission.group, permission.resource), set()).update(permission.verbs)
+    return tuple(Permission(*key, tuple(sorted(found))) for key, found in sorted(verbs.items()))

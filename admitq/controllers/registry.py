@@ -1,0 +1,311 @@
+"""All controllers: what each watches, and what a change of it makes it look at.
+
+Whoever runs them needs to know nothing of kinds: fill a store for each resource in ``stores_needed``, call
+``keys`` of each watch with every change of its resource, and put what it gives into the controller's queue.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from admitq.controllers import priority_class
+from admitq.controllers.context import Context, CoreView
+from admitq.controllers.finalizers import InUseController
+from admitq.controllers.indexes import (
+    BY_CHECK,
+    BY_CLUSTER_QUEUE,
+    BY_FLAVOR,
+    BY_OWNER,
+    BY_PREBUILT_WORKLOAD,
+    BY_PRIORITY_CLASS,
+    BY_QUEUE,
+    BY_TOPOLOGY,
+    checks_of,
+    flavors_of,
+    in_namespace,
+    indexes,
+    owner_value,
+    priority_class_value,
+    topologies_of,
+)
+from admitq.controllers.job.controller import JobController, start_admitted
+from admitq.controllers.queues import ClusterQueueController, CohortController, LocalQueueController
+from admitq.controllers.workload import WorkloadController
+from admitq.integrations.base import Integration, OwnerKind
+from admitq.integrations.ownership import controller_of
+from admitq.integrations.paths import Object, value_at
+from admitq.runtime.kinds import kinds_of
+from admitq.runtime.resources import NAMESPACES, PRIORITY_CLASSES, Resource
+from admitq.runtime.store import Change, Index, Key
+from admitq_api.conditions import ConditionType, find
+from admitq_api.labels import Names
+
+Keys = Callable[[Change], Iterable[Key]]
+Reconcile = Callable[[Key], Awaitable[float | None]]
+
+CLUSTER_QUEUE: Final = "clusterqueue"
+LOCAL_QUEUE: Final = "localqueue"
+COHORT: Final = "cohort"
+WORKLOAD: Final = "workload"
+"""Names of controllers that others put keys into: those whose numbers the core says have changed."""
+
+PRIORITY_CLASS: Final = "workloadpriorityclass"
+
+WORKERS_OF_JOBS: Final = 16
+WORKERS_OF_WORKLOADS: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """A resource, and the keys that a change of one of its objects makes a controller look at."""
+
+    resource: Resource
+    keys: Keys
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerSpec:
+    """One controller: its reconcile function, its watches, its number of workers."""
+
+    name: str
+    reconcile: Reconcile
+    watches: tuple[Watch, ...]
+    workers: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Controllers:
+    """All controllers of a process."""
+
+    specs: tuple[ControllerSpec, ...]
+    jobs: Mapping[OwnerKind, JobController]
+
+    async def start(self, workload: Object) -> None:
+        """Start the job of a Workload whose admission was just written.
+
+        Raises:
+            ApiError: a write failed; the job's controller will try again.
+        """
+        await start_admitted(self.jobs, workload)
+
+
+def stores_needed(
+    names: Names, integrations: tuple[Integration, ...]
+) -> Mapping[Resource, Mapping[str, Index]]:
+    """Every resource that must be watched, with the indexes that its store needs."""
+    kinds = kinds_of(names)
+    unindexed: tuple[Resource, ...] = (
+        NAMESPACES,
+        PRIORITY_CLASSES,
+        kinds.cohorts,
+        kinds.admission_checks,
+        kinds.topologies,
+        kinds.workload_priority_classes,
+    )
+    return {**{resource: {} for resource in unindexed}, **indexes(names, integrations)}
+
+
+# --- from changes to keys -------------------------------------------------------------------------
+
+
+def _itself(change: Change) -> tuple[Key, ...]:
+    return (change.key,)
+
+
+def _both(change: Change) -> Iterator[Object]:
+    for obj in (change.old, change.new):
+        if obj is not None:
+            yield obj
+
+
+def _named_by(of: Callable[[Object], Iterable[str]]) -> Keys:
+    """Cluster-scoped objects that the changed one came to name, or ceased to."""
+
+    def keys(change: Change) -> Iterable[Key]:
+        named = [set(of(obj)) for obj in _both(change)]
+        changed = named[0] ^ named[1] if len(named) > 1 else named[0]
+        return {Key("", name) for name in changed}
+
+    return keys
+
+
+def _differs(change: Change, *paths: tuple[str, ...]) -> bool:
+    """Whether the object came, went, or differs in one of these places."""
+    if change.old is None or change.new is None:
+        return True
+    return any(value_at(change.old, path) != value_at(change.new, path) for path in paths)
+
+
+_SPEC: Final = ("spec",)
+_DELETION: Final = ("metadata", "deletionTimestamp")
+_LABELS: Final = ("metadata", "labels")
+
+
+def _activity(cluster_queue: Object | None) -> str | None:
+    active = find(value_at(cluster_queue, ("status", "conditions"), []), ConditionType.ACTIVE)
+    return None if active is None else active.get("status")
+
+
+class _WorkloadKeys:
+    """Workloads that something else's change concerns."""
+
+    def __init__(self, ctx: Context) -> None:
+        self._ctx = ctx
+        self._kinds = ctx.kinds
+
+    def in_local_queue(self, change: Change) -> Iterable[Key]:
+        """Those that wait in a LocalQueue which came, went or was stopped."""
+        return self._queued_in(change.key) if _differs(change, _SPEC, _DELETION) else ()
+
+    def in_cluster_queue(self, change: Change) -> Iterator[Key]:
+        """Those of a ClusterQueue whose checks, stop or activity changed; its numbers concern nobody."""
+        if not _differs(change, _SPEC, _DELETION) and _activity(change.old) == _activity(change.new):
+            return
+        stores, name = self._ctx.stores, change.key.name
+        yield from stores.of(self._kinds.workloads).keys_by_index(BY_CLUSTER_QUEUE, name)
+        for queue in stores.of(self._kinds.local_queues).keys_by_index(BY_CLUSTER_QUEUE, name):
+            yield from self._queued_in(queue)
+
+    def _queued_in(self, queue: Key) -> tuple[Key, ...]:
+        workloads = self._ctx.stores.of(self._kinds.workloads)
+        return workloads.keys_by_index(BY_QUEUE, in_namespace(queue.namespace, queue.name))
+
+
+class _JobKeys:
+    """Jobs of one kind that something else's change concerns."""
+
+    def __init__(self, ctx: Context, integration: Integration, resource: Resource) -> None:
+        self._ctx = ctx
+        self._integration = integration
+        self._resource = resource
+
+    def of_workload(self, change: Change) -> Iterator[Key]:
+        """Its owner, jobs inside that one, and jobs that name it as prebuilt."""
+        store = self._ctx.stores.of(self._resource)
+        for obj in _both(change):
+            reference = controller_of(obj)
+            if reference is None:
+                continue
+            group, kind = str(reference.get("apiVersion", "")).rpartition("/")[0], reference.get("kind", "")
+            if (group, kind) == (self._integration.group, self._integration.kind):
+                yield Key(change.key.namespace, reference.get("name", ""))
+            owner = owner_value(group, kind, change.key.namespace, reference.get("name", ""))
+            yield from store.keys_by_index(BY_OWNER, owner)
+        yield from store.keys_by_index(BY_PREBUILT_WORKLOAD, in_namespace(*change.key))
+
+    def with_class(self, kind: str) -> Keys:
+        """Jobs that name a priority class which came or has another value."""
+
+        def keys(change: Change) -> Iterable[Key]:
+            if not priority_class.value_changed(change):
+                return ()
+            value = priority_class_value(kind, change.key.name)
+            return self._ctx.stores.of(self._resource).keys_by_index(BY_PRIORITY_CLASS, value)
+
+        return keys
+
+    def in_namespace(self, change: Change) -> Iterator[Key]:
+        """Jobs of a namespace whose labels changed: it may be selected now, or no longer."""
+        if not _differs(change, _LABELS):
+            return
+        jobs = self._ctx.stores.of(self._resource)
+        yield from (key for key in jobs.keys() if key.namespace == change.key.name)  # noqa: SIM118 no mapping
+
+
+# --- the table ------------------------------------------------------------------------------------
+
+
+def _job_spec(ctx: Context, controller: JobController) -> ControllerSpec:
+    integration, kinds = controller.integration, ctx.kinds
+    keys = _JobKeys(ctx, integration, controller.resource)
+    kind = f"{integration.kind}.{integration.group}"
+    return ControllerSpec(
+        name=integration.framework,
+        reconcile=controller.reconcile,
+        watches=(
+            Watch(controller.resource, _itself),
+            Watch(kinds.workloads, keys.of_workload),
+            Watch(kinds.workload_priority_classes, keys.with_class("WorkloadPriorityClass")),
+            Watch(PRIORITY_CLASSES, keys.with_class("PriorityClass")),
+            Watch(NAMESPACES, keys.in_namespace),
+        ),
+        workers=ctx.settings.concurrency.get(kind, WORKERS_OF_JOBS),
+    )
+
+
+def _held(ctx: Context, resource: Resource, users: Resource, index: str, used: Keys) -> ControllerSpec:
+    """A kind whose objects are held while objects of another kind name them."""
+
+    def is_in_use(name: str) -> bool:
+        return bool(ctx.stores.of(users).keys_by_index(index, name))
+
+    return ControllerSpec(
+        name=resource.kind.lower(),
+        reconcile=InUseController(ctx, resource, is_in_use).reconcile,
+        watches=(Watch(resource, _itself), Watch(users, used)),
+    )
+
+
+def _queue_specs(ctx: Context, core: CoreView) -> tuple[ControllerSpec, ...]:
+    kinds = ctx.kinds
+    cluster_queues, local_queues = kinds.cluster_queues, kinds.local_queues
+    return (
+        ControllerSpec(
+            name=CLUSTER_QUEUE,
+            reconcile=ClusterQueueController(ctx, core).reconcile,
+            watches=(Watch(cluster_queues, _itself),),
+        ),
+        ControllerSpec(
+            name=LOCAL_QUEUE,
+            reconcile=LocalQueueController(ctx, core).reconcile,
+            watches=(Watch(local_queues, _itself),),
+        ),
+        ControllerSpec(
+            name=COHORT,
+            reconcile=CohortController(ctx, core).reconcile,
+            watches=(Watch(kinds.cohorts, _itself),),
+        ),
+    )
+
+
+def controllers(ctx: Context, core: CoreView) -> Controllers:
+    """All controllers, for the integrations of the settings."""
+    kinds, settings = ctx.kinds, ctx.settings
+    jobs = [JobController(ctx, integration) for integration in settings.integrations]
+    concerned = _WorkloadKeys(ctx)
+    workload = ControllerSpec(
+        name=WORKLOAD,
+        reconcile=WorkloadController(ctx, core).reconcile,
+        watches=(
+            Watch(kinds.workloads, _itself),
+            Watch(kinds.local_queues, concerned.in_local_queue),
+            Watch(kinds.cluster_queues, concerned.in_cluster_queue),
+        ),
+        workers=settings.concurrency.get(f"Workload.{kinds.workloads.group}", WORKERS_OF_WORKLOADS),
+    )
+    priorities = ControllerSpec(
+        name=PRIORITY_CLASS,
+        reconcile=priority_class.PriorityClassController(ctx).reconcile,
+        watches=(
+            Watch(
+                kinds.workload_priority_classes,
+                lambda change: (change.key,) if priority_class.value_changed(change) else (),
+            ),
+        ),
+    )
+    flavors, checks = kinds.resource_flavors, kinds.admission_checks
+    return Controllers(
+        specs=(
+            workload,
+            *(_job_spec(ctx, job) for job in jobs),
+            *_queue_specs(ctx, core),
+            priorities,
+            _held(ctx, flavors, kinds.cluster_queues, BY_FLAVOR, _named_by(flavors_of)),
+            _held(ctx, checks, kinds.cluster_queues, BY_CHECK, _named_by(checks_of)),
+            _held(ctx, kinds.topologies, flavors, BY_TOPOLOGY, _named_by(topologies_of)),
+        ),
+        jobs={
+            OwnerKind(job.integration.group, job.integration.version, job.integration.kind): job
+            for job in jobs
+        },
+    )

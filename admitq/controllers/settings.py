@@ -1,0 +1,112 @@
+"""What controllers take from the configuration and the feature gates: read once, at the start."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from admitq.core.model import LabelSelector
+from admitq.integrations.base import Integration
+from admitq.integrations.names import LONGEST, LONGEST_LABEL
+from admitq.podsets import Marks
+from admitq.translate import label_selector
+from admitq_api.configuration import Configuration
+from admitq_api.feature_gates import FeatureGates, Gate
+
+Nanoseconds = int
+
+
+@dataclass(frozen=True, slots=True)
+class PodsReadyPolicy:
+    """What happens when the pods of an admitted workload are not ready in time; times in nanoseconds."""
+
+    timeout: Nanoseconds
+    recovery_timeout: Nanoseconds
+    backoff_limit: int | None
+    backoff_base_seconds: int
+    backoff_most_seconds: int
+
+    def backoff_seconds(self, count: int) -> int:
+        """How long the workload waits before its ``count``-th return, which is at least the first."""
+        # Beyond 2^40 every base has passed the longest wait; the exponent itself must not grow for ever.
+        return min(self.backoff_base_seconds * 2 ** min(count - 1, 40), self.backoff_most_seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The frozen choices of the controllers."""
+
+    integrations: tuple[Integration, ...]
+    namespace_selector: LabelSelector | None = None
+    """The namespaces whose jobs are managed; None selects none."""
+    without_queue_name: bool = False
+    """Jobs without a queue name are managed too: they wait until they get one."""
+    label_keys_to_copy: tuple[str, ...] = ()
+    longest_workload_name: int = LONGEST
+    marks: Marks = field(default_factory=Marks)
+    pods_ready: PodsReadyPolicy | None = None
+    """Absent where readiness of pods is not looked at."""
+    retention_of_finished: Nanoseconds | None = None
+    retention_of_deactivated: Nanoseconds | None = None
+    concurrency: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Workers by ``Kind.group``."""
+
+    admission_gated_by: bool = True
+    creation_latency: bool = True
+    explicit_pending: bool = False
+    """Workloads state that they wait from the first moment on."""
+    finish_orphaned: bool = True
+    partial_admission: bool = True
+    reclaimable_pods: bool = True
+    tell_reasons: bool = True
+    """Why a workload waits is told by reasons of its own; otherwise by the three old ones."""
+
+
+def settings_of(
+    configuration: Configuration, gates: FeatureGates, integrations: Iterable[Integration]
+) -> Settings:
+    """Take from configuration and gates what the controllers need.
+
+    ``integrations`` are those of the configured frameworks.
+    """
+    wait = configuration.wait_for_pods_ready
+    requeuing = wait.requeuing_strategy
+    retention = configuration.object_retention_policies.workloads
+    policy = PodsReadyPolicy(
+        timeout=_nanoseconds(wait.timeout),
+        recovery_timeout=_nanoseconds(wait.effective_recovery_timeout),
+        backoff_limit=requeuing.backoff_limit_count,
+        backoff_base_seconds=requeuing.backoff_base_seconds,
+        backoff_most_seconds=requeuing.backoff_max_seconds,
+    )
+    return Settings(
+        integrations=tuple(integrations),
+        namespace_selector=label_selector(
+            configuration.managed_jobs_namespace_selector, "managedJobsNamespaceSelector"
+        ),
+        without_queue_name=configuration.manage_jobs_without_queue_name,
+        label_keys_to_copy=configuration.integrations.label_keys_to_copy,
+        longest_workload_name=LONGEST_LABEL if gates[Gate.SHORT_WORKLOAD_NAMES] else LONGEST,
+        marks=Marks(
+            queue_labels=gates[Gate.ASSIGN_QUEUE_LABELS_FOR_PODS],
+            workload_annotation=gates[Gate.TOPOLOGY_AWARE_SCHEDULING],
+        ),
+        pods_ready=None if gates[Gate.DISABLE_WAIT_FOR_PODS_READY] else policy,
+        retention_of_finished=_optional(retention.after_finished),
+        retention_of_deactivated=_optional(retention.after_deactivated_by_kueue),
+        concurrency=configuration.controller.group_kind_concurrency,
+        admission_gated_by=gates[Gate.ADMISSION_GATED_BY],
+        creation_latency=gates[Gate.METRIC_FOR_WORKLOAD_CREATION_LATENCY],
+        explicit_pending=gates[Gate.UNADMITTED_WORKLOADS_EXPLICIT_STATUS],
+        finish_orphaned=gates[Gate.FINISH_ORPHANED_WORKLOADS],
+        partial_admission=gates[Gate.PARTIAL_ADMISSION],
+        reclaimable_pods=gates[Gate.RECLAIMABLE_PODS],
+        tell_reasons=gates[Gate.UNADMITTED_WORKLOADS_OBSERVABILITY],
+    )
+
+
+def _nanoseconds(duration: timedelta) -> Nanoseconds:
+    return duration // timedelta(microseconds=1) * 1000
+
+
+def _optional(duration: timedelta | None) -> Nanoseconds | None:
+    return None if duration is None else _nanoseconds(duration)

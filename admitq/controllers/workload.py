@@ -1,0 +1,689 @@
+"""The life of one Workload besides its admission: eviction, requeuing, checks, limits of time, retention.
+
+The decision is a chain of steps on the Workload and what surrounds it. The first step that has something to
+write ends the chain; its write leads to the next decision. When none has, the earliest deadline says when to
+look again. Quota is reserved by the manager, and the job is started and stopped by the job's controller.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from admitq.controllers.context import Context, CoreView
+from admitq.controllers.plan import (
+    NOTHING,
+    Count,
+    Delete,
+    Plan,
+    RemoveFinalizer,
+    Tell,
+    act,
+    has_finalizer,
+    plan,
+    status_patch,
+)
+from admitq.controllers.plan import Patch as Write
+from admitq.controllers.settings import Settings
+from admitq.core.model import Instant, ObjectKey
+from admitq.explain import Explanation, bypassed_condition, pending_condition
+from admitq.integrations.base import Step
+from admitq.integrations.paths import Object, value_at
+from admitq.reservation import queued_since
+from admitq.runtime.kinds import Kinds
+from admitq.runtime.store import Key
+from admitq.transitions import (
+    CHECKS_OUTSTANDING,
+    NO_RESERVATION,
+    WORKLOAD_ADMITTED,
+    Transition,
+    condition,
+    evictions_of,
+    holds,
+    is_reserved,
+    since,
+)
+from admitq_api.conditions import SECOND, ConditionType, Reason, format_time, parse_time
+from admitq_api.labels import Names
+
+CONCERN: Final = "workload-controller"
+
+FIRST_EVALUATION: Final = 2 * SECOND
+"""Within which a new workload is evaluated, or passed over; nanoseconds."""
+
+DEACTIVATED: Final = "The workload is deactivated"
+PENDING: Final = "Workload is pending evaluation in the scheduling queue"
+GATES_CLEARED: Final = "AdmissionGatedBy cleared, waiting for quota reservation"
+
+OLD_REASONS: Final[Mapping[str, str]] = {
+    Reason.PENDING_EVALUATION: Reason.PENDING,
+    Reason.MISCONFIGURED: Reason.INADMISSIBLE,
+    Reason.SUSPENDED: Reason.INADMISSIBLE,
+    Reason.DEACTIVATED: Reason.INADMISSIBLE,
+}
+"""What a reason is called where reasons are not told in detail."""
+
+_REFRESHED: Final = frozenset(
+    {Reason.PENDING_EVALUATION, Reason.DEACTIVATED, Reason.SUSPENDED, Reason.PENDING, Reason.INADMISSIBLE}
+)
+"""Reasons why a workload waits that hold only as long as they are seen to hold. The others are results of an
+evaluation and stay until the next one."""
+
+_QUEUE_PROBLEMS: Final = ("LocalQueue ", "ClusterQueue ")
+"""How the messages begin that a missing or stopped queue explains, whatever their reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What surrounds a Workload."""
+
+    names: Names
+    kinds: Kinds
+    settings: Settings
+    local_queue: Object | None = None
+    cluster_queue: Object | None = None
+    cluster_queue_name: str = ""
+    cluster_queue_active: bool | None = False
+    """None where the core has not taken the ClusterQueue in yet: nothing can be said."""
+    inadmissible: Explanation | None = None
+    """Why the Workload can never be admitted as things are configured."""
+    bypassed: Explanation | None = None
+    """Why an equal Workload was refused, so that this one was not tried."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A Workload, what surrounds it, and the time."""
+
+    workload: Object
+    world: World
+    now: Instant
+
+    @property
+    def settings(self) -> Settings:
+        """The frozen choices."""
+        return self.world.settings
+
+    @property
+    def active(self) -> bool:
+        """Whether the Workload may be queued."""
+        return value_at(self.workload, ("spec", "active"), True) is not False
+
+    @property
+    def queue_name(self) -> str:
+        """The LocalQueue's name."""
+        return value_at(self.workload, ("spec", "queueName"), "")
+
+    def begin(self) -> Transition:
+        """A change of the Workload's status."""
+        return Transition(self.workload, self.now)
+
+    def end(self, transition: Transition, *after: Tell | Count | None) -> Plan | None:
+        """The plan that writes the change and then tells of it; None if there is nothing to write."""
+        write = status_patch(self.world.kinds.workloads, self.workload, transition.patch(), CONCERN)
+        return None if write is None else plan(write, *after)
+
+    def is_true(self, type: ConditionType) -> bool:  # noqa: A002 the API's name
+        """Whether a condition of the Workload holds."""
+        return holds(self.workload, type)
+
+    def told(self, reason: str) -> str:
+        """The reason as the feature gates have it told."""
+        return told(reason, self.settings)
+
+
+def told(reason: str, settings: Settings) -> str:
+    """The reason of QuotaReserved=False as the feature gates have it told."""
+    return str(reason if settings.tell_reasons else OLD_REASONS.get(reason, reason))
+
+
+def decide(workload: Object, world: World, now: Instant) -> Plan:
+    """What is to be done about a Workload now."""
+    case = Case(workload, world, now)
+    for step in STEPS:
+        decided = step(case)
+        if decided is not None:
+            return decided
+    return Plan(again=_seconds_until(case, *(deadline(case) for deadline in DEADLINES)))
+
+
+def _seconds_until(case: Case, *deadlines: Instant | None) -> float | None:
+    ahead = [deadline for deadline in deadlines if deadline is not None and deadline > case.now]
+    return (min(ahead) - case.now) / SECOND if ahead else None
+
+
+# --- the end --------------------------------------------------------------------------------------
+
+
+def _orphan(case: Case) -> Plan | None:
+    """A Workload that nobody owns any more is finished, and freed for deletion."""
+    metadata = case.workload["metadata"]
+    deleting = "deletionTimestamp" in metadata
+    had_owner = bool(value_at(metadata, ("labels", case.world.names.job_uid)))
+    if metadata.get("ownerReferences") or not (deleting or (case.settings.finish_orphaned and had_owner)):
+        return None
+    if case.settings.finish_orphaned and not case.is_true(ConditionType.FINISHED):
+        transition = case.begin()
+        transition.finish(Reason.OWNER_NOT_FOUND, "The workload's owner no longer exists")
+        return case.end(transition, Count(lambda metrics, written: metrics.finished(written, _ran(case))))
+    if has_finalizer(case.workload, case.world.names.finalizer):
+        return plan(RemoveFinalizer(case.world.kinds.workloads, case.workload))
+    return NOTHING if deleting else None
+
+
+def _finished(case: Case) -> Plan | None:
+    """What is finished stays as it is until its retention is over."""
+    if not case.is_true(ConditionType.FINISHED):
+        return None
+    due = _retention_over(case)
+    if due is None or due > case.now or "deletionTimestamp" in case.workload["metadata"]:
+        return Plan(again=_seconds_until(case, due))
+    workloads = case.world.kinds.workloads
+    return plan(
+        RemoveFinalizer(workloads, case.workload),
+        Delete(workloads, case.workload),
+        Tell(case.workload, "Normal", "Deleted", "Deleted finished workload due to elapsed retention"),
+    )
+
+
+def _retention_over(case: Case) -> Instant | None:
+    finished_at = since(case.workload, ConditionType.FINISHED)
+    retention = case.settings.retention_of_finished
+    return None if finished_at is None or retention is None else finished_at + retention
+
+
+def _ran(case: Case) -> float | None:
+    admitted_at = since(case.workload, ConditionType.ADMITTED)
+    if admitted_at is None or not case.is_true(ConditionType.ADMITTED):
+        return None
+    return (case.now - admitted_at) / SECOND
+
+
+# --- activity and requeuing -----------------------------------------------------------------------
+
+
+def _requeue_at(case: Case) -> Instant | None:
+    text = value_at(case.workload, ("status", "requeueState", "requeueAt"))
+    return None if text is None else parse_time(text)
+
+
+def _checks(case: Case, state: str) -> list[Object]:
+    found = value_at(case.workload, ("status", "admissionChecks"), [])
+    return sorted((check for check in found if check.get("state") == state), key=lambda check: check["name"])
+
+
+def _delay_of_retry(case: Case) -> Plan | None:
+    """A check that asks to be retried later sets the time before which nothing is tried."""
+    asked = [
+        parse_time(check["lastTransitionTime"]) + check["requeueAfterSeconds"] * SECOND
+        for check in _checks(case, "Retry")
+        if check.get("requeueAfterSeconds") is not None
+    ]
+    latest = max(asked, default=0)
+    if latest <= case.now or latest <= (_requeue_at(case) or 0):
+        return None
+    transition = case.begin()
+    state = dict(transition.status.get("requeueState") or {})
+    transition.status["requeueState"] = {**state, "requeueAt": _whole_seconds(latest)}
+    return case.end(transition)
+
+
+def _whole_seconds(at: Instant) -> str:
+    """The time as the API writes it, rounded up: nobody comes back early."""
+    return format_time(-(-at // SECOND) * SECOND)
+
+
+def _deactivate(case: Case) -> Plan | None:
+    """What is to be deactivated is taken out of the queue by its spec, where its owner can put it back."""
+    if not case.active or not case.is_true(ConditionType.DEACTIVATION_TARGET):
+        return None
+    step = Step({"spec": {"active": False}})
+    return plan(Write(case.world.kinds.workloads, case.workload, (step,), CONCERN))
+
+
+def _inactive(case: Case) -> Plan | None:
+    """A deactivated workload is evicted once; what was counted about its returns is forgotten."""
+    if case.active:
+        return None
+    target = condition(case.workload, ConditionType.DEACTIVATION_TARGET)
+    transition = case.begin()
+    transition.status.pop("requeueState", None)
+    if target is not None:
+        transition.drop(ConditionType.DEACTIVATION_TARGET)
+    if case.is_true(ConditionType.EVICTED):
+        return case.end(transition)
+    if target is None or target.get("status") != "True":
+        return _evict(case, transition, Reason.DEACTIVATED, DEACTIVATED)
+    return _evict(
+        case,
+        transition,
+        Reason.DEACTIVATED,
+        f"{DEACTIVATED} due to {target.get('message', '')}",
+        target.get("reason", ""),
+    )
+
+
+def _evict(case: Case, transition: Transition, reason: Reason, message: str, cause: str = "") -> Plan | None:
+    transition.evict(reason, message, cause)
+    word = f"EvictedDueTo{reason}" + (f"DueTo{cause}" if cause else "")
+    first = evictions_of(case.workload, reason, cause) == 0
+    return case.end(
+        transition,
+        Tell(case.workload, "Normal", word, message),
+        Count(lambda metrics, written: metrics.evicted(written, reason, cause, first=first)),
+    )
+
+
+def _backoff_over(case: Case) -> Plan | None:
+    """An active workload that need not wait any longer is put back."""
+    if not case.active or is_reserved(case.workload):
+        return None
+    requeue_at = _requeue_at(case)
+    transition = case.begin()
+    if requeue_at is not None and requeue_at <= case.now:
+        kept = {key: value for key, value in transition.status["requeueState"].items() if key != "requeueAt"}
+        transition.status["requeueState"] = kept or None
+    reason = _parked_for(case)
+    if reason.startswith(Reason.DEACTIVATED):
+        transition.set(ConditionType.REQUEUED, True, Reason.REACTIVATED, "The workload was reactivated")
+    elif reason in {Reason.PODS_READY_TIMEOUT, Reason.ADMISSION_CHECK} and (requeue_at or 0) <= case.now:
+        transition.set(
+            ConditionType.REQUEUED, True, Reason.BACKOFF_FINISHED, "The workload backoff was finished"
+        )
+    return case.end(transition)
+
+
+def _parked_for(case: Case) -> str:
+    """The reason for which the workload may not be queued; empty if it may."""
+    requeued = condition(case.workload, ConditionType.REQUEUED)
+    return requeued.get("reason", "") if requeued is not None and requeued.get("status") == "False" else ""
+
+
+def _stop_policy(queue: Object) -> str:
+    return value_at(queue, ("spec", "stopPolicy"), "None")
+
+
+def _is_usable(queue: Object | None) -> bool:
+    return queue is not None and "deletionTimestamp" not in queue["metadata"]
+
+
+def _queue_restarted(case: Case) -> Plan | None:
+    """What a stopped queue evicted comes back when the queue goes on."""
+    restarted = {
+        Reason.LOCAL_QUEUE_STOPPED: (case.world.local_queue, Reason.LOCAL_QUEUE_RESTARTED, "LocalQueue"),
+        Reason.CLUSTER_QUEUE_STOPPED: (
+            case.world.cluster_queue,
+            Reason.CLUSTER_QUEUE_RESTARTED,
+            "ClusterQueue",
+        ),
+    }
+    for parked_for, (queue, reason, kind) in restarted.items():
+        if _parked_for(case) == parked_for and queue is not None and _stop_policy(queue) == "None":
+            transition = case.begin()
+            message = f"The {kind} was restarted after being stopped"
+            transition.set(ConditionType.REQUEUED, True, reason, message)
+            return case.end(transition)
+    return None
+
+
+# --- why it waits ---------------------------------------------------------------------------------
+
+
+def _gates(case: Case) -> list[str]:
+    if not case.settings.admission_gated_by:
+        return []
+    text = value_at(case.workload, ("metadata", "annotations", case.world.names.admission_gated_by), "")
+    return [gate for gate in text.split(",") if gate]
+
+
+def _admission_gates(case: Case) -> Plan | None:
+    """A gated workload says by whom, and says when it no longer is."""
+    if is_reserved(case.workload):
+        return None
+    quota = condition(case.workload, ConditionType.QUOTA_RESERVED) or {}
+    was_gated = quota.get("reason") == Reason.ADMISSION_GATED
+    gates = ",".join(_gates(case))
+    transition = case.begin()
+    if gates and not was_gated:
+        transition.release(Reason.ADMISSION_GATED, f"Admission is gated by: {gates}")
+        note = f"Workload admission is gated by: {gates}"
+        return case.end(transition, Tell(case.workload, "Normal", "AdmissionGated", note))
+    if was_gated and not gates and not _has_closed_gate(case):
+        transition.release(case.told(Reason.PENDING_EVALUATION), GATES_CLEARED)
+        note = "Admission gate cleared, workload is now admissible"
+        return case.end(transition, Tell(case.workload, "Normal", "AdmissionGateCleared", note))
+    return None
+
+
+def _has_closed_gate(case: Case) -> bool:
+    """Whether a preemption gate, which gives the same reason, keeps the workload back."""
+    gates = value_at(case.workload, ("status", "preemptionGates"), [])
+    return any(gate.get("position") == "Closed" for gate in gates)
+
+
+def _why_it_waits(case: Case) -> Explanation | None:
+    """Reason and message of QuotaReserved=False; None to leave what stands there."""
+    queue, cluster_queue = case.queue_name, case.world.cluster_queue_name
+    quota = condition(case.workload, ConditionType.QUOTA_RESERVED)
+    reason = None if quota is None else quota.get("reason")
+    if not case.active:
+        return Explanation(Reason.DEACTIVATED, DEACTIVATED)
+    if reason == Reason.ON_HOLD:
+        return None
+    if case.world.local_queue is None:
+        return Explanation(Reason.MISCONFIGURED, f"LocalQueue {queue} doesn't exist")
+    if _stop_policy(case.world.local_queue) != "None":
+        return Explanation(Reason.SUSPENDED, f"LocalQueue {queue} is inactive")
+    if case.world.cluster_queue is None:
+        return Explanation(Reason.MISCONFIGURED, f"ClusterQueue {cluster_queue} doesn't exist")
+    if case.world.cluster_queue_active is None:
+        return None
+    if not case.world.cluster_queue_active:
+        return Explanation(Reason.SUSPENDED, f"ClusterQueue {cluster_queue} is inactive")
+    if case.world.inadmissible is not None:
+        return case.world.inadmissible
+    if _gates(case):
+        return Explanation(Reason.ADMISSION_GATED, f"Admission is gated by: {','.join(_gates(case))}")
+    if quota is None:
+        # Who is never tried because of an equal one would else never learn why.
+        if not case.settings.explicit_pending and case.world.bypassed is None:
+            return None
+    elif reason not in _REFRESHED and not _explained_by_queue(quota):
+        return None
+    return case.world.bypassed or Explanation(Reason.PENDING_EVALUATION, PENDING)
+
+
+def _explained_by_queue(quota: Object) -> bool:
+    """Whether a queue that was missing is what the condition speaks of; queues that exist now refute it."""
+    return quota.get("reason") == Reason.MISCONFIGURED and quota.get("message", "").startswith(
+        _QUEUE_PROBLEMS
+    )
+
+
+def _pending(case: Case) -> Plan | None:
+    """Keep the conditions of a workload without reservation up to date."""
+    if is_reserved(case.workload):
+        return None
+    transition = case.begin()
+    why = _why_it_waits(case)
+    if why is not None and _is_told(case, why.reason):
+        transition.set(ConditionType.QUOTA_RESERVED, False, case.told(why.reason), why.message)
+    if transition.find(ConditionType.QUOTA_RESERVED) is not None:
+        transition.set(ConditionType.ADMITTED, False, Reason.NO_RESERVATION, NO_RESERVATION)
+    return case.end(transition)
+
+
+def _is_told(case: Case, reason: str) -> bool:
+    """Without detailed reasons only the problems of queues are written."""
+    return case.settings.tell_reasons or reason in {Reason.MISCONFIGURED, Reason.SUSPENDED}
+
+
+# --- admission checks -----------------------------------------------------------------------------
+
+
+def _rules(case: Case) -> Iterator[str]:
+    """The checks that apply: before the flavors are known those for every flavor, then those for ours."""
+    cluster_queue = case.world.cluster_queue
+    groups = value_at(cluster_queue, ("spec", "resourceGroups"), [])
+    every = {flavor["name"] for group in groups for flavor in group.get("flavors") or ()}
+    assigned: set[str] = set()
+    for assignment in value_at(case.workload, ("status", "admission", "podSetAssignments"), []):
+        assigned |= set((assignment.get("flavors") or {}).values())
+    reserved = is_reserved(case.workload)
+    for rule in value_at(cluster_queue, ("spec", "admissionChecksStrategy", "admissionChecks"), []):
+        flavors = set(rule.get("onFlavors") or ())
+        if not flavors or (flavors & assigned if reserved else flavors >= every):
+            yield rule["name"]
+
+
+def _sync_checks(case: Case) -> Plan | None:
+    """List exactly the checks that apply; new ones are pending."""
+    if case.world.cluster_queue is None or not case.active:
+        return None
+    transition = case.begin()
+    listed = {check["name"]: check for check in transition.status.get("admissionChecks") or ()}
+    wanted = [
+        listed.get(name)
+        or {"name": name, "state": "Pending", "lastTransitionTime": format_time(case.now), "message": ""}
+        for name in sorted(set(_rules(case)))
+    ]
+    transition.status["admissionChecks"] = wanted or None
+    return case.end(transition)
+
+
+def _admit(case: Case) -> Plan | None:
+    """Reserved quota becomes an admission when every check is ready."""
+    if (
+        not is_reserved(case.workload)
+        or case.world.cluster_queue is None
+        or not case.active
+        or case.is_true(ConditionType.ADMITTED)
+        or case.is_true(ConditionType.EVICTED)
+    ):
+        return None
+    transition = case.begin()
+    status = transition.status
+    if any(check.get("state") != "Ready" for check in status.get("admissionChecks") or ()):
+        transition.set(ConditionType.ADMITTED, False, Reason.UNSATISFIED_ADMISSION_CHECKS, CHECKS_OUTSTANDING)
+        return case.end(transition)
+    assignments = value_at(status, ("admission", "podSetAssignments"), [])
+    if any(assignment.get("delayedTopologyRequest") == "Pending" for assignment in assignments):
+        transition.set(
+            ConditionType.ADMITTED,
+            False,
+            Reason.PENDING_DELAYED_TOPOLOGY_REQUESTS,
+            "There are pending delayed topology requests",
+        )
+        return case.end(transition)
+    transition.set(ConditionType.ADMITTED, True, Reason.ADMITTED, WORKLOAD_ADMITTED)
+    status.pop("resourceRequests", None)
+    cluster_queue = status["admission"]["clusterQueue"]
+    reserved_at = since(case.workload, ConditionType.QUOTA_RESERVED) or case.now
+    waited = max(0, case.now - reserved_at) / SECOND
+    queued = max(0, case.now - queued_since(case.workload)) / SECOND
+    note = f"Admitted by ClusterQueue {cluster_queue}, wait time since reservation was {waited:.0f}s"
+    return case.end(
+        transition,
+        Tell(case.workload, "Normal", "Admitted", note),
+        Count(lambda metrics, written: metrics.admitted(written, cluster_queue, queued, waited)),
+    )
+
+
+def _check_verdicts(case: Case) -> Plan | None:
+    """A rejected check deactivates, one that asks for a retry evicts; a rejection goes first."""
+    if not is_reserved(case.workload) or case.is_true(ConditionType.EVICTED) or not case.active:
+        return None
+    transition = case.begin()
+    rejected, retried = _checks(case, "Rejected"), _checks(case, "Retry")
+    if rejected:
+        message = _listed(rejected, "Rejected")
+        transition.set(ConditionType.DEACTIVATION_TARGET, True, Reason.ADMISSION_CHECK, message)
+        note = f"Deactivated due to {message}"
+        return case.end(transition, Tell(case.workload, "Warning", "AdmissionCheckRejected", note))
+    if retried:
+        message = f"Evicted due to {_listed(retried, 'Retry')}"
+        return _evict(case, transition, Reason.ADMISSION_CHECK, message)
+    return None
+
+
+def _listed(checks: list[Object], state: str) -> str:
+    named = "; ".join(f'"{check["name"]}" ({check.get("message", "")})' for check in checks)
+    return f"AdmissionCheck{'s' if len(checks) > 1 else ''} in {state} state: {named}"
+
+
+# --- queues that stop -----------------------------------------------------------------------------
+
+
+def _stopped(case: Case) -> Plan | None:
+    """A queue that stops takes back reservations, and where it drains, admissions too."""
+    if not is_reserved(case.workload) or case.is_true(ConditionType.EVICTED):
+        return None
+    world = case.world
+    for kind, name, queue, reason in (
+        ("LocalQueue", case.queue_name, world.local_queue, Reason.LOCAL_QUEUE_STOPPED),
+        ("ClusterQueue", world.cluster_queue_name, world.cluster_queue, Reason.CLUSTER_QUEUE_STOPPED),
+    ):
+        transition = case.begin()
+        if case.is_true(ConditionType.ADMITTED):
+            if queue is not None and _stop_policy(queue) == "HoldAndDrain":
+                return _evict(case, transition, reason, f"The {kind} is stopped")
+        elif queue is None or not _is_usable(queue):
+            transition.release(case.told(Reason.MISCONFIGURED), f"{kind} {name} is terminating or missing")
+            return case.end(transition)
+        elif _stop_policy(queue) != "None":
+            transition.release(case.told(Reason.SUSPENDED), f"{kind} {name} is stopped")
+            return case.end(transition)
+    return None
+
+
+# --- limits of time -------------------------------------------------------------------------------
+
+
+def _is_running(case: Case) -> bool:
+    return case.active and case.is_true(ConditionType.ADMITTED) and not case.is_true(ConditionType.EVICTED)
+
+
+def _pods_ready_deadline(case: Case) -> Instant | None:
+    policy = case.settings.pods_ready
+    if policy is None or not _is_running(case):
+        return None
+    ready = condition(case.workload, ConditionType.PODS_READY) or {}
+    if ready.get("status") == "True":
+        return None
+    if ready.get("reason") == Reason.WAIT_FOR_RECOVERY:
+        start, timeout = since(case.workload, ConditionType.PODS_READY), policy.recovery_timeout
+    else:
+        start, timeout = since(case.workload, ConditionType.ADMITTED), policy.timeout
+    return None if start is None else start + timeout
+
+
+def _pods_ready_timeout(case: Case) -> Plan | None:
+    """Pods that are not ready in time cost the admission; too often, and the workload is deactivated."""
+    policy, deadline = case.settings.pods_ready, _pods_ready_deadline(case)
+    if policy is None or deadline is None or deadline > case.now:
+        return None
+    transition = case.begin()
+    count = (value_at(case.workload, ("status", "requeueState", "count")) or 0) + 1
+    if policy.backoff_limit is not None and count > policy.backoff_limit:
+        transition.set(
+            ConditionType.DEACTIVATION_TARGET,
+            True,
+            Reason.REQUEUING_LIMIT_EXCEEDED,
+            "exceeding the maximum number of re-queuing retries",
+        )
+        return case.end(transition)
+    requeue_at = _whole_seconds(case.now + policy.backoff_seconds(count) * SECOND)
+    transition.status["requeueState"] = {"count": count, "requeueAt": requeue_at}
+    ready = condition(case.workload, ConditionType.PODS_READY) or {}
+    recovering = ready.get("reason") == Reason.WAIT_FOR_RECOVERY
+    metadata = case.workload["metadata"]
+    return _evict(
+        case,
+        transition,
+        Reason.PODS_READY_TIMEOUT,
+        f"Exceeded the PodsReady timeout {metadata['namespace']}/{metadata['name']}",
+        Reason.WAIT_FOR_RECOVERY if recovering else Reason.WAIT_FOR_START,
+    )
+
+
+def _execution_deadline(case: Case) -> Instant | None:
+    limit = value_at(case.workload, ("spec", "maximumExecutionTimeSeconds"))
+    admitted_at = since(case.workload, ConditionType.ADMITTED)
+    if not limit or admitted_at is None or not _is_running(case):
+        return None
+    past = value_at(case.workload, ("status", "accumulatedPastExecutionTimeSeconds"), 0)
+    return admitted_at + (limit - past) * SECOND
+
+
+def _execution_over(case: Case) -> Plan | None:
+    """A workload that has run for as long as it may is deactivated."""
+    deadline = _execution_deadline(case)
+    if deadline is None or deadline > case.now:
+        return None
+    if case.is_true(ConditionType.DEACTIVATION_TARGET):
+        return None
+    transition = case.begin()
+    transition.set(
+        ConditionType.DEACTIVATION_TARGET,
+        True,
+        Reason.MAXIMUM_EXECUTION_TIME_EXCEEDED,
+        "exceeding the maximum execution time",
+    )
+    transition.status.pop("accumulatedPastExecutionTimeSeconds", None)
+    limit = case.workload["spec"]["maximumExecutionTimeSeconds"]
+    note = f"The maximum execution time ({limit}s) exceeded"
+    return case.end(transition, Tell(case.workload, "Warning", "MaximumExecutionTimeExceeded", note))
+
+
+STEPS: Final[tuple[Callable[[Case], Plan | None], ...]] = (
+    _orphan,
+    _finished,
+    _delay_of_retry,
+    _deactivate,
+    _backoff_over,
+    _inactive,
+    _queue_restarted,
+    _admission_gates,
+    _sync_checks,
+    _pending,
+    _admit,
+    _check_verdicts,
+    _stopped,
+    _pods_ready_timeout,
+    _execution_over,
+)
+"""In the order in which they are asked."""
+
+
+def _first_evaluation(case: Case) -> Instant | None:
+    """When to look again at a workload that nothing was said of: it may have been passed over by then."""
+    if is_reserved(case.workload) or condition(case.workload, ConditionType.QUOTA_RESERVED) is not None:
+        return None
+    return parse_time(case.workload["metadata"]["creationTimestamp"]) + FIRST_EVALUATION
+
+
+DEADLINES: Final[tuple[Callable[[Case], Instant | None], ...]] = (
+    _requeue_at,
+    _pods_ready_deadline,
+    _execution_deadline,
+    _first_evaluation,
+)
+
+
+# --- the shell ------------------------------------------------------------------------------------
+
+
+class WorkloadController:
+    """Looks at one Workload at a time and does what is decided."""
+
+    def __init__(self, ctx: Context, core: CoreView) -> None:
+        self._ctx = ctx
+        self._core = core
+
+    async def reconcile(self, key: Key) -> float | None:
+        """Bring one Workload forward; returns in how many seconds to look again."""
+        workload = self._ctx.stores.of(self._ctx.kinds.workloads).get(key.namespace, key.name)
+        if workload is None:
+            return None
+        return await act(self._ctx, decide(workload, self._world(key, workload), self._ctx.clock()))
+
+    def _world(self, key: Key, workload: Object) -> World:
+        ctx, kinds = self._ctx, self._ctx.kinds
+        queue_name: Any = value_at(workload, ("spec", "queueName"), "")
+        local_queue = ctx.stores.of(kinds.local_queues).get(key.namespace, queue_name)
+        reserved_in = value_at(workload, ("status", "admission", "clusterQueue"))
+        name = reserved_in or value_at(local_queue, ("spec", "clusterQueue"), "")
+        status = self._core.cluster_queue_status(name)
+        object_key = ObjectKey(key.namespace, key.name)
+        parked = self._core.parked_refusal(object_key) if self._core.is_bypassed(object_key) else None
+        inadmissible = self._core.admissibility(object_key)
+        return World(
+            names=ctx.names,
+            kinds=kinds,
+            settings=ctx.settings,
+            local_queue=local_queue,
+            cluster_queue=ctx.stores.of(kinds.cluster_queues).get("", name),
+            cluster_queue_name=name,
+            cluster_queue_active=None if status is None else status.active,
+            inadmissible=inadmissible and pending_condition(inadmissible, product=ctx.names.product),
+            bypassed=parked and bypassed_condition(parked),
+        )

@@ -1,0 +1,141 @@
+"""Whether a ClusterQueue can admit, and all that keeps it from it, in the order in which it is told."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from admitq.core.model import AdmissionCheck, ClusterQueue, ResourceFlavor, StopPolicy
+from admitq.core.settings import Settings
+
+
+class ActiveReason(StrEnum):
+    """Reasons of a ClusterQueue's Active condition."""
+
+    READY = "Ready"
+    TERMINATING = "Terminating"
+    STOPPED = "Stopped"
+    FLAVOR_NOT_FOUND = "FlavorNotFound"
+    ADMISSION_CHECK_NOT_FOUND = "AdmissionCheckNotFound"
+    ADMISSION_CHECK_INACTIVE = "AdmissionCheckInactive"
+    MULTIPLE_MULTIKUEUE = "MultipleMultiKueueAdmissionChecks"
+    MULTIKUEUE_PER_FLAVOR = "MultiKueueAdmissionCheckAppliedPerFlavor"
+    MULTIKUEUE_WITH_PROVISIONING = "MultiKueueWithProvisioningRequest"
+    TOPOLOGY_NOT_FOUND = "TopologyNotFound"
+
+
+class InactiveCause(NamedTuple):
+    """One thing that keeps a ClusterQueue inactive, and the names of what is at fault."""
+
+    reason: ActiveReason
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a ClusterQueue refers to, as it exists now."""
+
+    flavors: Mapping[str, ResourceFlavor]
+    checks: Mapping[str, AdmissionCheck]
+    topologies: Mapping[str, None]
+    settings: Settings
+
+
+def flavor_names(cluster_queue: ClusterQueue) -> tuple[str, ...]:
+    """Flavors that a ClusterQueue refers to, in its own order."""
+    return tuple(
+        dict.fromkeys(flavor.name for group in cluster_queue.resource_groups for flavor in group.flavors)
+    )
+
+
+def check_names(cluster_queue: ClusterQueue) -> tuple[str, ...]:
+    """AdmissionChecks that a ClusterQueue refers to, sorted."""
+    return tuple(sorted({rule.name for rule in cluster_queue.admission_checks}))
+
+
+def _terminating(queue: ClusterQueue, _around: Surroundings) -> tuple[str, ...] | None:
+    return () if queue.terminating else None
+
+
+def _stopped(queue: ClusterQueue, _around: Surroundings) -> tuple[str, ...] | None:
+    return () if queue.stop_policy is not StopPolicy.NONE else None
+
+
+def _missing_flavors(queue: ClusterQueue, around: Surroundings) -> tuple[str, ...] | None:
+    return tuple(name for name in flavor_names(queue) if name not in around.flavors) or None
+
+
+def _missing_checks(queue: ClusterQueue, around: Surroundings) -> tuple[str, ...] | None:
+    return tuple(name for name in check_names(queue) if name not in around.checks) or None
+
+
+def _inactive_checks(queue: ClusterQueue, around: Surroundings) -> tuple[str, ...] | None:
+    known = (around.checks.get(name) for name in check_names(queue))
+    return tuple(check.name for check in known if check is not None and not check.active) or None
+
+
+def _checks_of(controller: str, queue: ClusterQueue, around: Surroundings) -> tuple[str, ...]:
+    if not controller:
+        return ()
+    known = (around.checks.get(name) for name in check_names(queue))
+    return tuple(check.name for check in known if check is not None and check.controller_name == controller)
+
+
+def _several_multikueue(queue: ClusterQueue, around: Surroundings) -> tuple[str, ...] | None:
+    names = _checks_of(around.settings.multikueue_controller, queue, around)
+    return names if len(names) > 1 else None
+
+
+def _multikueue_per_flavor(queue: ClusterQueue, around: Surroundings) -> tuple[str, ...] | None:
+    names = _checks_of(around.settings.multikueue_controller, queue, around)
+    restricted = {rule.name for rule in queue.admission_checks if rule.on_flavors}
+    return tuple(name for name in names if name in restricted) or None
+
+
+def _multikueue_with_provisioning(queue: ClusterQueue, around: Surroundings) -> tuple[str, ...] | None:
+    multikueue = _checks_of(around.settings.multikueue_controller, queue, around)
+    provisioning = _checks_of(around.settings.provisioning_controller, queue, around)
+    return (multikueue[0], provisioning[0]) if multikueue and provisioning else None
+
+
+def _missing_topologies(queue: ClusterQueue, around: Surroundings) -> tuple[str, ...] | None:
+    """Pairs of topology and flavor, flattened. Another cluster's topology is not looked for here."""
+    if _checks_of(around.settings.multikueue_controller, queue, around):
+        return None
+    flavors = (around.flavors.get(name) for name in flavor_names(queue))
+    return (
+        tuple(
+            name
+            for flavor in flavors
+            if flavor is not None and flavor.topology_name and flavor.topology_name not in around.topologies
+            for name in (flavor.topology_name, flavor.name)
+        )
+        or None
+    )
+
+
+_RULES: Final[
+    tuple[tuple[ActiveReason, Callable[[ClusterQueue, Surroundings], tuple[str, ...] | None]], ...]
+] = (
+    (ActiveReason.TERMINATING, _terminating),
+    (ActiveReason.STOPPED, _stopped),
+    (ActiveReason.FLAVOR_NOT_FOUND, _missing_flavors),
+    (ActiveReason.ADMISSION_CHECK_NOT_FOUND, _missing_checks),
+    (ActiveReason.ADMISSION_CHECK_INACTIVE, _inactive_checks),
+    (ActiveReason.MULTIPLE_MULTIKUEUE, _several_multikueue),
+    (ActiveReason.MULTIKUEUE_PER_FLAVOR, _multikueue_per_flavor),
+    (ActiveReason.MULTIKUEUE_WITH_PROVISIONING, _multikueue_with_provisioning),
+    (ActiveReason.TOPOLOGY_NOT_FOUND, _missing_topologies),
+)
+
+
+def _causes(queue: ClusterQueue, around: Surroundings) -> Iterator[InactiveCause]:
+    for reason, holds in _RULES:
+        names = holds(queue, around)
+        if names is not None:
+            yield InactiveCause(reason, names)
+
+
+def inactive_causes(queue: ClusterQueue, around: Surroundings) -> tuple[InactiveCause, ...]:
+    """All that keeps the ClusterQueue from admitting; empty if it is active."""
+    return tuple(_causes(queue, around))

@@ -1,0 +1,317 @@
+"""The forest of cohorts: ClusterQueues as leaves, cohorts above them, quota cells linked along the edges.
+
+Rules of this file
+- A cohort exists while an object says so, or while anything names it as its parent (then it is implicit,
+  with no quota of its own).
+- Parents may be declared in a circle. All edges of a circle are kept aside, whichever came last: each of
+  its cohorts is the root of what hangs below, and these trees are *cyclic*: no ClusterQueue in them may
+  admit. Whenever an edge goes, the edges kept aside are tried again.
+- An edit costs in proportion to the subtree that moves and its path to the root.
+- Each root counts the changes of its tree (``generation``) and knows which ClusterQueues below have
+  parked workloads (``asleep``), so that waking costs what is asleep, not what exists.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from admitq.core import quota
+from admitq.core.amounts import FlavorResource
+from admitq.core.model import ResourceGroup, ResourceQuota
+from admitq.core.quota import Cell, Height
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    """A ClusterQueue or cohort in the forest."""
+
+    name: str
+    is_cohort: bool
+    declared_parent: str | None = None
+    parent: "Node | None" = None
+    """The parent, unless none is declared or the edge is kept aside."""
+    has_object: bool = False
+    cells: dict[FlavorResource, Cell] = field(default_factory=dict[FlavorResource, Cell])
+    cluster_queues: dict[str, "Node"] = field(default_factory=dict[str, "Node"])
+    cohorts: dict[str, "Node"] = field(default_factory=dict[str, "Node"])
+    claims: int = 0
+    """How many nodes declare this one as their parent, linked or kept aside."""
+    height: Height = field(default_factory=Height)
+    generation: int = 0
+    """Meaningful at a root: differs after any change of quota or usage in the tree."""
+    asleep: dict[str, None] = field(default_factory=dict[str, None])
+    """Meaningful at a root: ClusterQueues below that have workloads to wake."""
+
+    @property
+    def root(self) -> "Node":
+        """The root of the node's tree."""
+        node = self
+        while node.parent is not None:
+            node = node.parent
+        return node
+
+    @property
+    def ancestors(self) -> Iterator["Node"]:
+        """The cohorts above, nearest first."""
+        node = self.parent
+        while node is not None:
+            yield node
+            node = node.parent
+
+    @property
+    def is_cyclic(self) -> bool:
+        """Whether the tree's parents are declared in a circle."""
+        root = self.root
+        return root.declared_parent is not None and root.parent is None
+
+    def cohorts_below(self) -> Iterator["Node"]:
+        """All cohorts of the subtree, this one included if it is one."""
+        waiting: list[Node] = [self]
+        while waiting:
+            node = waiting.pop()
+            if node.is_cohort:
+                yield node
+            waiting.extend(node.cohorts.values())
+
+    def cluster_queues_below(self) -> Iterator["Node"]:
+        """All ClusterQueues of the subtree, this one included if it is one."""
+        if not self.is_cohort:
+            yield self
+        for cohort in self.cohorts_below():
+            yield from cohort.cluster_queues.values()
+
+
+def declared_quotas(groups: Iterable[ResourceGroup]) -> dict[FlavorResource, ResourceQuota]:
+    """The quota of every (flavor, resource) that resource groups cover; none where none is stated."""
+    quotas: dict[FlavorResource, ResourceQuota] = {}
+    for group in groups:
+        for flavor in group.flavors:
+            for resource in group.covered_resources:
+                quotas.setdefault(FlavorResource(flavor.name, resource), quota.NO_QUOTA)
+            for resource, amount in flavor.resources:
+                quotas[FlavorResource(flavor.name, resource)] = amount
+    return quotas
+
+
+class Forest:
+    """All cohort trees. Nodes are handed out for reading; only the methods here change them."""
+
+    def __init__(self) -> None:
+        self.cluster_queues: dict[str, Node] = {}
+        self.cohorts: dict[str, Node] = {}
+        self.changed_cohorts: set[str] = set()
+        """Cohorts whose numbers may differ since somebody last cleared this."""
+        self._aside: dict[str, Node] = {}
+        self._changes = 0
+
+    # --- objects ----------------------------------------------------------------------------------
+
+    def put_cluster_queue(
+        self, name: str, cohort: str | None, quotas: Mapping[FlavorResource, ResourceQuota]
+    ) -> Node:
+        """Create a ClusterQueue, or change its cohort and quotas; its usage stays."""
+        node = self.cluster_queues.get(name)
+        if node is None:
+            node = self.cluster_queues[name] = Node(name, is_cohort=False, has_object=True)
+        self._declare_parent(node, cohort)
+        self._declare_quotas(node, quotas)
+        return node
+
+    def drop_cluster_queue(self, name: str) -> None:
+        """Remove a ClusterQueue with its quota and usage."""
+        node = self.cluster_queues.pop(name)
+        self._declare_parent(node, None)
+
+    def put_cohort(
+        self, name: str, parent: str | None, quotas: Mapping[FlavorResource, ResourceQuota]
+    ) -> Node:
+        """Create a cohort or give it its object's parent and quotas."""
+        node = self._cohort(name)
+        node.has_object = True
+        self._declare_parent(node, parent)
+        self._declare_quotas(node, quotas)
+        return node
+
+    def drop_cohort(self, name: str) -> None:
+        """Take a cohort's object away: it goes on, without quota, only while something names it."""
+        node = self.cohorts[name]
+        node.has_object = False
+        self._declare_quotas(node, {})
+        self._declare_parent(node, None)
+        self._forget_if_unnamed(node)
+
+    # --- usage ------------------------------------------------------------------------------------
+
+    def add_usage(self, node: Node, usage: Iterable[tuple[FlavorResource, int]]) -> None:
+        """Count usage at a ClusterQueue."""
+        for pair, amount in usage:
+            quota.add_usage(self.cell(node, pair), amount)
+        self.touch(node)
+
+    def remove_usage(self, node: Node, usage: Iterable[tuple[FlavorResource, int]]) -> None:
+        """Take usage off a ClusterQueue."""
+        for pair, amount in usage:
+            cell = self.cell(node, pair)
+            quota.remove_usage(cell, amount)
+            if cell.idle:
+                self._drop_idle_cell(node, pair)
+        self.touch(node)
+
+    def touch(self, node: Node) -> None:
+        """Note that quota or usage changed at the node, and so above it."""
+        self._changes += 1
+        at = node
+        while True:
+            if at.is_cohort:
+                self.changed_cohorts.add(at.name)
+            if at.parent is None:
+                break
+            at = at.parent
+        at.generation = self._changes
+
+    def cell(self, node: Node, pair: FlavorResource) -> Cell:
+        """The node's cell for a (flavor, resource), made with those of its ancestors where missing."""
+        found = node.cells.get(pair)
+        if found is not None:
+            return found
+        lowest: Cell | None = None
+        child: Cell | None = None
+        at: Node | None = node
+        while at is not None:
+            existing = at.cells.get(pair)
+            cell = existing if existing is not None else Cell(at.height)
+            at.cells[pair] = cell
+            if child is not None:
+                quota.attach(child, cell)
+            if existing is not None:
+                break
+            if lowest is None:
+                lowest = cell
+            child, at = cell, at.parent
+        assert lowest is not None, "the node had no such cell"  # noqa: S101 narrows the type
+        return lowest
+
+    # --- sleep ------------------------------------------------------------------------------------
+
+    def fall_asleep(self, node: Node) -> None:
+        """Note that the ClusterQueue has workloads that a change in the tree must wake."""
+        node.root.asleep[node.name] = None
+
+    def wake(self, node: Node) -> list[str]:
+        """The ClusterQueues of the node's tree that have workloads to wake, which is noted as done."""
+        root = node.root
+        names = sorted(root.asleep)
+        root.asleep.clear()
+        return names
+
+    def restore_generation(self, node: Node, generation: int) -> None:
+        """Set the count of changes as a dump had it."""
+        node.root.generation = generation
+        self._changes = max(self._changes, generation)
+
+    # --- edges ------------------------------------------------------------------------------------
+
+    def _cohort(self, name: str) -> Node:
+        node = self.cohorts.get(name)
+        if node is None:
+            node = self.cohorts[name] = Node(name, is_cohort=True)
+        return node
+
+    def _forget_if_unnamed(self, node: Node) -> None:
+        if not node.has_object and not node.claims:
+            self.cohorts.pop(node.name, None)
+
+    def _declare_parent(self, node: Node, parent: str | None) -> None:
+        if node.declared_parent == parent:
+            return
+        former = node.declared_parent
+        self._unlink(node)
+        if node.is_cohort:
+            self._aside.pop(node.name, None)
+        node.declared_parent = parent
+        if parent is not None:
+            claimed = self._cohort(parent)
+            claimed.claims += 1
+            self._link(node, claimed)
+        if former is not None:
+            relinquished = self.cohorts[former]
+            relinquished.claims -= 1
+            self._forget_if_unnamed(relinquished)
+            self._try_again()
+
+    def _try_again(self) -> None:
+        for node in list(self._aside.values()):
+            if node.declared_parent is not None and not self._circle(node):
+                self._link(node, self.cohorts[node.declared_parent])
+
+    def _circle(self, node: Node) -> list[Node]:
+        """The cohorts of the circle of declared parents that the node is on; empty if it is on none."""
+        passed: dict[str, Node] = {}
+        at: Node | None = node
+        while at is not None and at.name not in passed:
+            passed[at.name] = at
+            above = at.declared_parent
+            at = None if above is None else self.cohorts[above]
+        return list(passed.values()) if at is node else []
+
+    def _link(self, node: Node, parent: Node) -> None:
+        if node.is_cohort:
+            circle = self._circle(node)
+            for each in circle:
+                self._unlink(each)
+                self._aside[each.name] = each
+            if circle:
+                return
+            self._aside.pop(node.name, None)
+            parent.cohorts[node.name] = node
+        else:
+            parent.cluster_queues[node.name] = node
+        node.parent = parent
+        for pair, cell in node.cells.items():
+            quota.attach(cell, self.cell(parent, pair))
+        self._raise_heights(parent)
+        parent.root.asleep.update(node.asleep)
+        node.asleep.clear()
+        self.touch(node)
+
+    def _unlink(self, node: Node) -> None:
+        parent = node.parent
+        if parent is None:
+            return
+        self.touch(node)
+        del (parent.cohorts if node.is_cohort else parent.cluster_queues)[node.name]
+        asleep = parent.root.asleep
+        node.parent = None
+        for pair, cell in node.cells.items():
+            quota.detach(cell)
+            self._drop_idle_cell(parent, pair)
+        self._raise_heights(parent)
+        for queue in node.cluster_queues_below():
+            if queue.name in asleep:
+                del asleep[queue.name]
+                node.asleep[queue.name] = None
+        self.touch(node)
+
+    def _raise_heights(self, node: Node | None) -> None:
+        while node is not None:
+            tallest = max((child.height.value for child in node.cohorts.values()), default=0)
+            height = 1 + tallest if node.cohorts or node.cluster_queues else 0
+            if height == node.height.value:
+                return
+            node.height.value = height
+            node = node.parent
+
+    # --- quotas -----------------------------------------------------------------------------------
+
+    def _declare_quotas(self, node: Node, quotas: Mapping[FlavorResource, ResourceQuota]) -> None:
+        for pair in [pair for pair, cell in node.cells.items() if cell.declared and pair not in quotas]:
+            quota.set_quota(node.cells[pair], quota.NO_QUOTA, declared=False)
+            self._drop_idle_cell(node, pair)
+        for pair, amount in quotas.items():
+            quota.set_quota(self.cell(node, pair), amount, declared=True)
+        self.touch(node)
+
+    def _drop_idle_cell(self, node: Node | None, pair: FlavorResource) -> None:
+        while node is not None and (cell := node.cells.get(pair)) is not None and cell.idle:
+            quota.detach(cell)
+            del node.cells[pair]
+            node = node.parent

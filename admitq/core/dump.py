@@ -1,0 +1,231 @@
+"""The state as plain values: taken, written as JSON, read back, and put in place again.
+
+A dump holds what was observed, and what the core decided or found out since and could not observe again:
+assumptions, parking, scan progress, counts of cycles and changes. Values are frozen dataclasses, named
+tuples and enums; each is written with its name, so that one rule serves all.
+"""
+
+import heapq
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from enum import Enum
+from typing import Any, Final, cast
+
+from admitq.core import amounts, events, flavors, instructions, model, ordering, queues, refusals
+from admitq.core.events import Event
+from admitq.core.model import ObjectKey
+from admitq.core.queues import Aside, ScanProgress, Shape
+from admitq.core.refusals import Refusal
+from admitq.core.settings import Settings
+from admitq.core.world import Assumption, Timer, World
+
+_NAME: Final = "is"
+
+
+class DumpError(ValueError):
+    """A dump cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class DumpedPending:
+    """A pending workload: where it is kept and what was found out about it."""
+
+    key: ObjectKey
+    aside: Aside | None
+    progress: ScanProgress | None
+    refusal: Refusal | None
+
+
+@dataclass(frozen=True, slots=True)
+class DumpedQueue:
+    """What a ClusterQueue's queue knows beyond its members."""
+
+    name: str
+    generation: int
+    blocked: ObjectKey | None
+    parked: tuple[tuple[Shape, Refusal], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Dump:
+    """All of a state."""
+
+    settings: Settings
+    cycle: int
+    flavors: tuple[model.ResourceFlavor, ...]
+    checks: tuple[model.AdmissionCheck, ...]
+    topologies: tuple[str, ...]
+    namespaces: tuple[tuple[str, model.Labels], ...]
+    cohorts: tuple[model.Cohort, ...]
+    cluster_queues: tuple[model.ClusterQueue, ...]
+    local_queues: tuple[model.LocalQueue, ...]
+    workloads: tuple[model.Workload, ...]
+    assumptions: tuple[tuple[ObjectKey, Assumption], ...]
+    pending: tuple[DumpedPending, ...]
+    queues: tuple[DumpedQueue, ...]
+
+
+# --- taking and restoring -------------------------------------------------------------------------------
+
+
+def take(world: World) -> Dump:
+    """Take a dump."""
+    entries = [world.workloads[key] for key in sorted(world.workloads)]
+    return Dump(
+        settings=world.settings,
+        cycle=world.cycle,
+        flavors=tuple(world.flavors[name] for name in sorted(world.flavors)),
+        checks=tuple(world.checks[name] for name in sorted(world.checks)),
+        topologies=tuple(sorted(world.topologies)),
+        namespaces=tuple(
+            (name, tuple(sorted(world.namespaces[name].items()))) for name in sorted(world.namespaces)
+        ),
+        cohorts=tuple(world.cohorts[name] for name in sorted(world.cohorts)),
+        cluster_queues=tuple(world.cluster_queues[name].spec for name in sorted(world.cluster_queues)),
+        local_queues=tuple(world.local_queues[key].spec for key in sorted(world.local_queues)),
+        workloads=tuple(entry.workload for entry in entries),
+        assumptions=tuple(
+            (entry.workload.key, entry.assumed) for entry in entries if entry.assumed is not None
+        ),
+        pending=tuple(
+            DumpedPending(
+                entry.workload.key, entry.pending.aside, entry.pending.progress, entry.pending.refusal
+            )
+            for entry in entries
+            if entry.pending is not None
+        ),
+        queues=tuple(_take_queue(world, name) for name in sorted(world.cluster_queues)),
+    )
+
+
+def _take_queue(world: World, name: str) -> DumpedQueue:
+    entry = world.cluster_queues[name]
+    blocked = entry.queue.blocked
+    return DumpedQueue(
+        name,
+        entry.node.root.generation,
+        None if blocked is None else blocked.key,
+        tuple(
+            sorted(
+                (
+                    (lane.shape, lane.refusal)
+                    for lane in entry.queue.lanes.values()
+                    if lane.refusal is not None
+                ),
+                key=repr,
+            )
+        ),
+    )
+
+
+def observations(dump: Dump) -> Iterator[Event]:
+    """The events that show what was observed, again."""
+    yield from (events.TopologyChanged(name) for name in dump.topologies)
+    yield from (events.AdmissionCheckChanged(check) for check in dump.checks)
+    yield from (events.ResourceFlavorChanged(flavor) for flavor in dump.flavors)
+    yield from (events.NamespaceChanged(name, labels) for name, labels in dump.namespaces)
+    yield from (events.CohortChanged(cohort) for cohort in dump.cohorts)
+    yield from (events.ClusterQueueChanged(queue) for queue in dump.cluster_queues)
+    yield from (events.LocalQueueChanged(queue) for queue in dump.local_queues)
+    yield from (events.WorkloadChanged(workload) for workload in dump.workloads)
+
+
+def restore_volatile(world: World, dump: Dump) -> None:
+    """Put in place what observations do not show. Every workload must have been observed."""
+    world.cycle = dump.cycle
+    for key, assumption in dump.assumptions:
+        entry = world.workloads[key]
+        entry.assumed = assumption
+        world.settle(entry, 0)
+    for each in dump.pending:
+        _restore_pending(world, each)
+    for each in dump.queues:
+        entry = world.cluster_queues[each.name]
+        for shape, refusal in each.parked:
+            entry.queue.restore_parked(shape, refusal)
+        if each.blocked is not None:
+            entry.queue.restore_blocked(each.blocked)
+        world.forest.restore_generation(entry.node, each.generation)
+        world.sleep_if_parked(entry)
+        world.with_empty_lanes.add(each.name)
+
+
+def _restore_pending(world: World, each: DumpedPending) -> None:
+    entry = world.workloads[each.key]
+    pending = entry.pending
+    if pending is None:
+        raise DumpError(f"{each.key} is not pending")
+    queue = world.cluster_queues[entry.queued_in or ""]
+    pending.progress, pending.refusal = each.progress, each.refusal
+    if each.aside is not None:
+        world.set_aside(queue, pending, each.aside)
+    elif pending.aside is not None:
+        queue.queue.enter(pending)
+    due = entry.workload.requeue_at
+    if each.aside is Aside.BACKOFF and due is not None:
+        heapq.heappush(world.timers, Timer(due, each.key))
+
+
+# --- writing and reading --------------------------------------------------------------------------------
+
+
+def _is_value(kind: object) -> bool:
+    return isinstance(kind, type) and (
+        is_dataclass(kind) or hasattr(kind, "_fields") or issubclass(kind, Enum)
+    )
+
+
+_KINDS: Final[Mapping[str, type]] = {
+    name: kind
+    for module in (amounts, model, refusals, instructions, ordering, queues, flavors)
+    for name, kind in vars(module).items()
+    if _is_value(kind)
+} | {kind.__name__: kind for kind in (Assumption, Settings, Dump, DumpedPending, DumpedQueue)}
+
+
+def encode(value: object) -> object:
+    """Write a value as JSON values.
+
+    Raises:
+        DumpError: the value is of a kind that dumps do not hold.
+    """
+    if isinstance(value, Enum):
+        return {_NAME: type(value).__name__, "value": value.value}
+    if value is None or isinstance(value, (str, int, bool)):
+        return value
+    if is_dataclass(value) and not isinstance(value, type):
+        content = {each.name: encode(getattr(value, each.name)) for each in fields(value)}
+        return {_NAME: type(value).__name__, **content}
+    if isinstance(value, tuple):
+        items = cast("tuple[object, ...]", value)
+        names = getattr(items, "_fields", None)
+        if names is None:
+            return [encode(item) for item in items]
+        return {
+            _NAME: type(items).__name__,
+            **{name: encode(item) for name, item in zip(names, items, strict=True)},
+        }
+    raise DumpError(f"{type(value).__name__} is not a value that dumps hold")
+
+
+def decode(raw: object) -> object:
+    """Read what ``encode`` wrote.
+
+    Raises:
+        DumpError: a kind or field is not known.
+    """
+    if isinstance(raw, list):
+        return tuple(decode(item) for item in cast("list[object]", raw))
+    if not isinstance(raw, Mapping):
+        return raw
+    content = dict(cast("Mapping[str, Any]", raw))
+    name = content.pop(_NAME, None)
+    kind = _KINDS.get(str(name))
+    if kind is None:
+        raise DumpError(f"unknown kind {name!r}")
+    try:
+        if issubclass(kind, Enum):
+            return kind(content["value"])
+        return kind(**{field: decode(value) for field, value in content.items()})
+    except (TypeError, ValueError, KeyError) as error:
+        raise DumpError(f"{name} cannot be read: {error}") from error

@@ -1,0 +1,168 @@
+"""What must always hold, checked by recomputation from what was observed.
+
+``check`` shares with the incremental bookkeeping only the reading of values: it sums up from scratch what
+the forest, the ledger and the queues keep up to date step by step.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from admitq.core import quota
+from admitq.core.amounts import FlavorResource
+from admitq.core.cohorts import Node, declared_quotas
+from admitq.core.ledger import Usage, usage_of
+from admitq.core.lifecycle import Phase
+from admitq.core.model import ObjectKey
+from admitq.core.quota import Cell
+from admitq.core.world import World
+
+
+class InvariantViolated(AssertionError):
+    """The core's books do not agree with what was observed."""
+
+
+def _expect(what: str, actual: Any, expected: Any) -> None:
+    if actual != expected:
+        raise InvariantViolated(f"{what}: is {actual!r}, should be {expected!r}")
+
+
+def check(world: World) -> None:
+    """Check everything.
+
+    Raises:
+        InvariantViolated: with what does not hold.
+    """
+    _check_ledger(world)
+    _check_forest(world)
+    _check_places(world)
+    _check_local_queues(world)
+    _check_nothing_left_undone(world)
+
+
+def _usage(world: World) -> dict[str, Usage]:
+    by_queue: dict[str, Counter[FlavorResource]] = {}
+    for entry in world.workloads.values():
+        admission = entry.admission
+        if admission is not None and not entry.workload.finished:
+            total = by_queue.setdefault(admission.cluster_queue, Counter())
+            for pair, amount in usage_of(entry.workload, admission):
+                total[pair] += amount
+    return {
+        name: tuple(sorted((pair, amount) for pair, amount in total.items() if amount))
+        for name, total in by_queue.items()
+    }
+
+
+def _check_ledger(world: World) -> None:
+    usage = _usage(world)
+    _expect("ClusterQueues with reservations", set(world.ledger.cluster_queues), set(usage))
+    for name, account in world.ledger.cluster_queues.items():
+        _expect(f"usage reserved in {name}", tuple(sorted(account.reserved_usage.items())), usage[name])
+    for name, entry in world.cluster_queues.items():
+        phases = [
+            each
+            for each in world.workloads.values()
+            if each.admission is not None
+            and each.admission.cluster_queue == name
+            and not each.workload.finished
+        ]
+        account = world.ledger.of_cluster_queue(name)
+        _expect(f"workloads reserving in {name}", account.reserving, len(phases))
+        _expect(f"workloads admitted in {name}", account.admitted, sum(each.is_admitted for each in phases))
+        own = {pair: cell.usage for pair, cell in entry.node.cells.items() if cell.usage}
+        _expect(f"usage at the node of {name}", tuple(sorted(own.items())), usage.get(name, ()))
+
+
+def _check_forest(world: World) -> None:
+    forest = world.forest
+    for node in (*forest.cluster_queues.values(), *forest.cohorts.values()):
+        if node.parent is None and node.declared_parent is not None and not node.is_cohort:
+            raise InvariantViolated(f"ClusterQueue {node.name} has no place under its cohort")
+        for pair, cell in node.cells.items():
+            _check_cell(node, pair, cell)
+        children = (*node.cohorts.values(), *node.cluster_queues.values())
+        tallest = max((child.height.value for child in node.cohorts.values()), default=0)
+        _expect(f"height of {node.name}", node.height.value, 1 + tallest if children else 0)
+    for name, spec in world.cohorts.items():
+        _check_declared(forest.cohorts[name], declared_quotas(spec.resource_groups))
+    for name, entry in world.cluster_queues.items():
+        _check_declared(entry.node, declared_quotas(entry.spec.resource_groups))
+        if entry.queue.is_asleep and name not in entry.node.root.asleep:
+            raise InvariantViolated(f"{name} has parked workloads that nothing would wake")
+
+
+def _check_declared(node: Node, quotas: Any) -> None:
+    declared = {pair for pair, cell in node.cells.items() if cell.declared}
+    _expect(f"declared quotas of {node.name}", declared, set(quotas))
+
+
+def _children(node: Node, pair: FlavorResource) -> Iterable[Cell]:
+    for child in (*node.cohorts.values(), *node.cluster_queues.values()):
+        cell = child.cells.get(pair)
+        if cell is not None:
+            yield cell
+
+
+def _check_cell(node: Node, pair: FlavorResource, cell: Cell) -> None:
+    where = f"{node.name} {pair.flavor}/{pair.resource}"
+    children = list(_children(node, pair))
+    _expect(f"links of {where}", cell.links, len(children))
+    received = sum(child.subtree - child.local for child in children)
+    _expect(f"subtree quota of {where}", cell.subtree, cell.nominal + received)
+    if node.is_cohort:
+        spilled = sum(max(0, child.usage - child.local) for child in children)
+        _expect(f"usage of {where}", cell.usage, spilled)
+        _expect(f"reservations of {where}", cell.reserved, sum(child.reserved for child in children))
+    local = 0 if cell.lending_limit is None else max(0, cell.subtree - cell.lending_limit)
+    _expect(f"local quota of {where}", cell.local, local)
+    above = None if node.parent is None else node.parent.cells.get(pair)
+    _expect(f"parent of {where}", cell.parent, above)
+    if cell.idle:
+        raise InvariantViolated(f"{where} is kept although nothing speaks of it")
+    quota.available(cell)
+
+
+def _check_places(world: World) -> None:
+    """Every workload is in exactly one place, the one that follows from its phase."""
+    for key, entry in world.workloads.items():
+        local_queue = world.local_queues.get(entry.local_queue)
+        target = (
+            local_queue.spec.cluster_queue
+            if entry.phase is Phase.PENDING and local_queue is not None and local_queue.is_open
+            else None
+        )
+        expected = target if target in world.cluster_queues else None
+        _expect(f"queue of {key}", entry.queued_in, expected)
+        _expect(f"whether {key} waits", entry.pending is not None, expected is not None)
+        if entry.workload.finished and entry.held is not None:
+            raise InvariantViolated(f"{key} is finished and holds quota")
+    for name, queue in world.cluster_queues.items():
+        members = queue.queue.members
+        waiting = {key for key, entry in world.workloads.items() if entry.queued_in == name}
+        _expect(f"members of {name}", set(members), waiting)
+        for key, pending in members.items():
+            _expect(f"the record of {key}", pending, world.workloads[key].pending)
+            _expect(f"whether {key} is in one place", (pending.lane is None), (pending.aside is not None))
+            if pending.in_flight:
+                raise InvariantViolated(f"{key} is in flight although no cycle runs")
+        queue.queue.check()
+
+
+def _check_local_queues(world: World) -> None:
+    listed = Counter(entry.listed_in for entry in world.workloads.values())
+    for key, entry in world.local_queues.items():
+        _expect(f"pending in {key}", entry.pending, listed[key])
+    expected: dict[ObjectKey, set[ObjectKey]] = {}
+    for key, entry in world.workloads.items():
+        if not entry.workload.finished:
+            expected.setdefault(entry.local_queue, set()).add(key)
+    _expect("workloads by queue", {key: set(of) for key, of in world.workloads_of.items()}, expected)
+
+
+def _check_nothing_left_undone(world: World) -> None:
+    for name, entry in world.cluster_queues.items():
+        if entry.is_active and entry.queue.first() is not None and name not in world.candidates:
+            raise InvariantViolated(f"{name} has a head that no cycle would take")
+    if world.reservations or world.reports or world.touched_cluster_queues or world.touched_local_queues:
+        raise InvariantViolated("instructions were decided and not handed out")

@@ -1,0 +1,124 @@
+"""Who holds how much: reservations counted by ClusterQueue and by LocalQueue.
+
+The books are kept by name, also for queues that do not exist now: what is reserved in a ClusterQueue that
+was deleted, or has not been seen yet, counts from the moment it appears.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeVar
+
+from admitq.core.amounts import FlavorResource
+from admitq.core.model import Admission, ObjectKey, Workload
+
+_Key = TypeVar("_Key", str, ObjectKey)
+
+Usage = tuple[tuple[FlavorResource, int], ...]
+
+
+class Reservation(NamedTuple):
+    """What a workload holds, where, and whether it is admitted."""
+
+    cluster_queue: str
+    local_queue: ObjectKey
+    usage: Usage
+    admitted: bool
+
+
+def usage_of(workload: Workload, admission: Admission) -> Usage:
+    """What the workload uses now: what it was assigned, less where fewer pods remain to run."""
+    counts = {pod_set.name: pod_set.count for pod_set in workload.pod_sets}
+    reclaimable = dict(workload.reclaimable_pods)
+    total: dict[FlavorResource, int] = {}
+    for assignment in admission.pod_set_assignments:
+        flavors = dict(assignment.flavors)
+        remaining = assignment.count
+        if reclaimable:
+            count = counts.get(assignment.name, assignment.count)
+            remaining = min(remaining, count - min(reclaimable.get(assignment.name, 0), count))
+        for resource, amount in assignment.resource_usage:
+            flavor = flavors.get(resource)
+            if flavor is None:
+                continue
+            if remaining < assignment.count:
+                # Rounded up, should an assignment ever not divide by its pods: never too little.
+                amount = -(-amount * remaining // assignment.count)  # noqa: PLW2901
+            if amount:
+                pair = FlavorResource(flavor, resource)
+                total[pair] = total.get(pair, 0) + amount
+    return tuple(sorted(total.items()))
+
+
+@dataclass(slots=True, eq=False)
+class Account:
+    """Sums over the reservations of one queue."""
+
+    reserving: int = 0
+    admitted: int = 0
+    reserved_usage: dict[FlavorResource, int] = field(default_factory=dict[FlavorResource, int])
+    admitted_usage: dict[FlavorResource, int] = field(default_factory=dict[FlavorResource, int])
+
+    def count(self, reservation: Reservation, sign: int) -> None:
+        """Add (+1) or take off (-1) a reservation."""
+        self.reserving += sign
+        _count(self.reserved_usage, reservation.usage, sign)
+        if reservation.admitted:
+            self.admitted += sign
+            _count(self.admitted_usage, reservation.usage, sign)
+
+
+def _count(into: dict[FlavorResource, int], usage: Iterable[tuple[FlavorResource, int]], sign: int) -> None:
+    for pair, amount in usage:
+        result = into.get(pair, 0) + sign * amount
+        if result:
+            into[pair] = result
+        else:
+            into.pop(pair, None)
+
+
+_NOTHING = Account()
+
+
+class Ledger:
+    """The accounts of all queues."""
+
+    def __init__(self) -> None:
+        self._by_cluster_queue: dict[str, Account] = {}
+        self._by_local_queue: dict[ObjectKey, Account] = {}
+
+    def add(self, reservation: Reservation) -> None:
+        """Count a reservation."""
+        _add(self._by_cluster_queue, reservation.cluster_queue, reservation)
+        _add(self._by_local_queue, reservation.local_queue, reservation)
+
+    def remove(self, reservation: Reservation) -> None:
+        """Take a reservation off."""
+        _remove(self._by_cluster_queue, reservation.cluster_queue, reservation)
+        _remove(self._by_local_queue, reservation.local_queue, reservation)
+
+    def of_cluster_queue(self, name: str) -> Account:
+        """The account of a ClusterQueue, whether it exists or not. To be read only."""
+        return self._by_cluster_queue.get(name, _NOTHING)
+
+    def of_local_queue(self, key: ObjectKey) -> Account:
+        """The account of a LocalQueue, whether it exists or not. To be read only."""
+        return self._by_local_queue.get(key, _NOTHING)
+
+    @property
+    def cluster_queues(self) -> Mapping[str, Account]:
+        """All accounts with reservations, by ClusterQueue."""
+        return self._by_cluster_queue
+
+
+def _add(accounts: dict[_Key, Account], key: _Key, reservation: Reservation) -> None:
+    account = accounts.get(key)
+    if account is None:
+        account = accounts[key] = Account()
+    account.count(reservation, 1)
+
+
+def _remove(accounts: dict[_Key, Account], key: _Key, reservation: Reservation) -> None:
+    account = accounts[key]
+    account.count(reservation, -1)
+    if not account.reserving:
+        del accounts[key]

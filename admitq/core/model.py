@@ -1,0 +1,292 @@
+"""The values that decisions are made of: what admitq knows of queues, quotas and workloads.
+
+All are frozen. Names are the wire API's; a field that an object may lack is ``None`` here.
+Times are integers, nanoseconds since the Unix epoch: the core never reads a clock and never rounds.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from admitq.core.amounts import Amounts
+
+Instant = int
+"""Nanoseconds since the Unix epoch."""
+
+SECOND = 1_000_000_000
+"""Nanoseconds in a second."""
+
+
+class ObjectKey(NamedTuple):
+    """Identity of a namespaced object by name; two namespaces may hold equal names."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+class QueueingStrategy(StrEnum):
+    """What a head that does not fit does to those behind it."""
+
+    STRICT_FIFO = "StrictFIFO"
+    BEST_EFFORT_FIFO = "BestEffortFIFO"
+
+
+class StopPolicy(StrEnum):
+    """Whether a queue admits, and what becomes of what it admitted."""
+
+    NONE = "None"
+    HOLD = "Hold"
+    HOLD_AND_DRAIN = "HoldAndDrain"
+
+
+class SelectorOperator(StrEnum):
+    """Operators of label selectors and of node selector terms."""
+
+    IN = "In"
+    NOT_IN = "NotIn"
+    EXISTS = "Exists"
+    DOES_NOT_EXIST = "DoesNotExist"
+    GREATER_THAN = "Gt"
+    LESS_THAN = "Lt"
+
+
+@dataclass(frozen=True, slots=True)
+class SelectorRequirement:
+    """One condition on one label key."""
+
+    key: str
+    operator: SelectorOperator
+    values: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LabelSelector:
+    """All requirements must hold; no requirement selects everything."""
+
+    requirements: tuple[SelectorRequirement, ...] = ()
+
+
+Labels = tuple[tuple[str, str], ...]
+"""Labels sorted by key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    """A mark on nodes that repels pods which do not tolerate it."""
+
+    key: str
+    value: str
+    effect: str
+
+
+@dataclass(frozen=True, slots=True)
+class Toleration:
+    """What lets a pod onto tainted nodes. An empty operator means Equal, an empty effect every effect."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+    toleration_seconds: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSelectorTerm:
+    """Requirements that must all hold of a node's labels (matchFields are not part of flavor choice)."""
+
+    requirements: tuple[SelectorRequirement, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceQuota:
+    """Quota of one resource in one flavor; an absent limit does not limit."""
+
+    nominal: int
+    borrowing_limit: int | None = None
+    lending_limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FlavorQuotas:
+    """What one flavor gives, by resource."""
+
+    name: str
+    resources: tuple[tuple[str, ResourceQuota], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceGroup:
+    """Resources that take their quota from the same flavor, and those flavors in order of preference."""
+
+    covered_resources: tuple[str, ...]
+    flavors: tuple[FlavorQuotas, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionCheckRule:
+    """An admission check of a ClusterQueue; no flavors named means every flavor."""
+
+    name: str
+    on_flavors: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionCheck:
+    """What the core knows of an AdmissionCheck object."""
+
+    name: str
+    controller_name: str
+    active: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FlavorFungibility:
+    """Whether to look on for a better flavor (values as in the API)."""
+
+    when_can_borrow: str = "MayStopSearch"
+    when_can_preempt: str = "TryNextFlavor"
+    preference: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BorrowWithinCohort:
+    """Whether a workload that must borrow may preempt in other ClusterQueues."""
+
+    policy: str = "Never"
+    max_priority_threshold: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PreemptionPolicy:
+    """Who may be preempted for a workload of the ClusterQueue (values as in the API)."""
+
+    reclaim_within_cohort: str = "Never"
+    within_cluster_queue: str = "Never"
+    borrow_within_cohort: BorrowWithinCohort = BorrowWithinCohort()
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterQueue:
+    """A pool of quota with its rules of admission. A selector of ``None`` selects no namespace."""
+
+    name: str
+    uid: str = ""
+    cohort: str | None = None
+    resource_groups: tuple[ResourceGroup, ...] = ()
+    queueing_strategy: QueueingStrategy = QueueingStrategy.BEST_EFFORT_FIFO
+    namespace_selector: LabelSelector | None = None
+    stop_policy: StopPolicy = StopPolicy.NONE
+    admission_checks: tuple[AdmissionCheckRule, ...] = ()
+    flavor_fungibility: FlavorFungibility = FlavorFungibility()
+    preemption: PreemptionPolicy = PreemptionPolicy()
+    terminating: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Cohort:
+    """A group of ClusterQueues and cohorts that lend each other what they do not use."""
+
+    name: str
+    parent: str | None = None
+    resource_groups: tuple[ResourceGroup, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LocalQueue:
+    """A namespace's way into a ClusterQueue."""
+
+    key: ObjectKey
+    cluster_queue: str
+    uid: str = ""
+    stop_policy: StopPolicy = StopPolicy.NONE
+    terminating: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceFlavor:
+    """A kind of nodes: its labels, the taints workloads must tolerate, the tolerations it lends them."""
+
+    name: str
+    node_labels: Labels = ()
+    node_taints: tuple[Taint, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    topology_name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PodSet:
+    """Pods of one shape. ``requests`` is what one pod asks for, resolved as Kubernetes resolves it."""
+
+    name: str
+    count: int
+    requests: Amounts = ()
+    min_count: int | None = None
+    node_selector: Labels = ()
+    required_node_affinity: tuple[NodeSelectorTerm, ...] | None = None
+    tolerations: tuple[Toleration, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PodSetAssignment:
+    """The flavors that a podset was given, by resource, and the whole podset's usage of each resource."""
+
+    name: str
+    flavors: tuple[tuple[str, str], ...]
+    resource_usage: Amounts
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """A reservation of quota in a ClusterQueue."""
+
+    cluster_queue: str
+    pod_set_assignments: tuple[PodSetAssignment, ...]
+
+
+class ResourceProblem(NamedTuple):
+    """A request that can never be right: found where the pod template was read.
+
+    ``rule`` is ``"limits"`` (a request above its limit) or ``"malformed"`` (unreadable, negative, too
+    large); ``field`` names the place and ``detail`` says what is wrong with it.
+    """
+
+    rule: str
+    field: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """All that decides over one workload.
+
+    ``queued_at`` is the queue-order timestamp (semantics, Ordering). ``requeue_at`` forbids an attempt
+    before that instant; ``requeue_blocked`` is condition Requeued=False. ``admission`` is set while quota
+    is reserved; ``admitted`` is condition Admitted.
+    """
+
+    key: ObjectKey
+    uid: str
+    queue_name: str
+    queued_at: Instant
+    pod_sets: tuple[PodSet, ...]
+    priority: int = 0
+    generation: int = 1
+    active: bool = True
+    finished: bool = False
+    deleting: bool = False
+    admission: Admission | None = None
+    admitted: bool = False
+    evicted: bool = False
+    requeue_at: Instant | None = None
+    requeue_blocked: bool = False
+    on_hold: bool = False
+    waiting_for_replacement_pods: bool = False
+    admission_gates: tuple[str, ...] = ()
+    reclaimable_pods: tuple[tuple[str, int], ...] = ()
+    admission_checks: tuple[tuple[str, str], ...] = ()
+    has_closed_preemption_gate: bool = False
+    resource_problems: tuple[ResourceProblem, ...] = ()

@@ -1,0 +1,126 @@
+"""Why a workload was not admitted, as values: each names what binds it.
+
+``admitq.explain`` turns them into condition reasons and messages; nothing else writes prose.
+"""
+
+from dataclasses import dataclass
+
+from admitq.core.model import ResourceProblem
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterQueueInactive:
+    """The ClusterQueue does not admit now."""
+
+    cluster_queue: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterQueueNotFound:
+    """The ClusterQueue exists, but is not part of this cycle (its cohort tree has a cycle)."""
+
+    cluster_queue: str
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceMismatch:
+    """The workload's namespace is unknown or not selected by the ClusterQueue."""
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionChecksFailed:
+    """A check of the workload is in state Retry or Rejected."""
+
+
+@dataclass(frozen=True, slots=True)
+class InvalidResources:
+    """The pod templates ask for what can never be given."""
+
+    problems: tuple[ResourceProblem, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceNotCovered:
+    """The ClusterQueue has no quota for a requested resource in any flavor."""
+
+    resource: str
+
+
+@dataclass(frozen=True, slots=True)
+class FlavorNotFound:
+    """The ClusterQueue names a flavor that does not exist."""
+
+    flavor: str
+
+
+@dataclass(frozen=True, slots=True)
+class UntoleratedTaint:
+    """The first taint of the flavor that neither the pods nor the flavor tolerate."""
+
+    flavor: str
+    key: str
+    value: str
+    effect: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAffinityMismatch:
+    """Node selector or required affinity exclude the flavor."""
+
+    flavor: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExceedsMaxQuota:
+    """More than this ClusterQueue could ever have of the flavor, borrowing included."""
+
+    flavor: str
+    resource: str
+    previously: int
+    requested: int
+    maximum: int
+
+
+@dataclass(frozen=True, slots=True)
+class InsufficientQuota:
+    """Not enough unused quota now: ``missing`` more is needed."""
+
+    flavor: str
+    resource: str
+    missing: int
+
+
+FlavorRefusal = (
+    ResourceNotCovered
+    | FlavorNotFound
+    | UntoleratedTaint
+    | NodeAffinityMismatch
+    | ExceedsMaxQuota
+    | InsufficientQuota
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NoFlavorFits:
+    """For the named podset no flavor could be assigned; one refusal for each thing that was tried."""
+
+    pod_set: str
+    refusals: tuple[FlavorRefusal, ...]
+    reason: str
+    """The aggregated why-not of semantics 4.5.6: NoMatchingFlavor, ExceedsMaxQuota or WaitingForQuota."""
+
+
+@dataclass(frozen=True, slots=True)
+class TakenInThisCycle:
+    """It would have fitted, but another workload of the same cycle took the quota first."""
+
+
+Refusal = (
+    ClusterQueueInactive
+    | ClusterQueueNotFound
+    | NamespaceMismatch
+    | AdmissionChecksFailed
+    | InvalidResources
+    | NoFlavorFits
+    | TakenInThisCycle
+)

@@ -1,0 +1,96 @@
+"""Label selectors and node selector terms: what they mean, as a table of operators."""
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Final
+
+from admitq.core.model import (
+    LabelSelector,
+    NodeSelectorTerm,
+    PodSet,
+    SelectorOperator,
+    SelectorRequirement,
+    Taint,
+    Toleration,
+)
+
+_NO_SCHEDULE: Final = ("NoSchedule", "NoExecute")
+
+
+def _integer(text: str | None) -> int | None:
+    if text is None:
+        return None
+    digits = text[1:] if text[:1] in ("-", "+") else text
+    return int(text) if digits.isascii() and digits.isdecimal() else None
+
+
+def _compares(value: str | None, values: tuple[str, ...], holds: Callable[[int, int], bool]) -> bool:
+    left, right = _integer(value), _integer(values[0] if values else None)
+    return left is not None and right is not None and holds(left, right)
+
+
+_HOLDS: Final[Mapping[SelectorOperator, Callable[[str | None, tuple[str, ...]], bool]]] = {
+    SelectorOperator.IN: lambda value, values: value is not None and value in values,
+    SelectorOperator.NOT_IN: lambda value, values: value is None or value not in values,
+    SelectorOperator.EXISTS: lambda value, _: value is not None,
+    SelectorOperator.DOES_NOT_EXIST: lambda value, _: value is None,
+    SelectorOperator.GREATER_THAN: lambda value, values: _compares(value, values, int.__gt__),
+    SelectorOperator.LESS_THAN: lambda value, values: _compares(value, values, int.__lt__),
+}
+
+
+def requirement_holds(requirement: SelectorRequirement, labels: Mapping[str, str]) -> bool:
+    """Whether one requirement holds of the labels."""
+    return _HOLDS[requirement.operator](labels.get(requirement.key), requirement.values)
+
+
+def matches(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
+    """Whether the selector selects an object with these labels; without requirements it selects all."""
+    return all(requirement_holds(requirement, labels) for requirement in selector.requirements)
+
+
+def selects_namespace(selector: LabelSelector | None, labels: Mapping[str, str] | None) -> bool:
+    """Whether a namespace is selected. An absent selector selects none; an unknown namespace is not."""
+    return selector is not None and labels is not None and matches(selector, labels)
+
+
+def tolerates(toleration: Toleration, taint: Taint) -> bool:
+    """Whether the toleration lets a pod onto nodes with the taint."""
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.operator == "Exists":
+        return not toleration.key or toleration.key == taint.key
+    return (
+        toleration.operator in ("Equal", "")
+        and toleration.key == taint.key
+        and toleration.value == taint.value
+    )
+
+
+def untolerated(taints: Collection[Taint], *tolerations: Collection[Toleration]) -> Taint | None:
+    """The first taint that keeps pods away and that none of the tolerations tolerates."""
+    for taint in taints:
+        if taint.effect in _NO_SCHEDULE and not any(
+            tolerates(toleration, taint) for some in tolerations for toleration in some
+        ):
+            return taint
+    return None
+
+
+def _term_holds(term: NodeSelectorTerm, labels: Mapping[str, str]) -> bool:
+    return all(
+        requirement_holds(requirement, labels)
+        for requirement in term.requirements
+        if requirement.key in labels
+    )
+
+
+def accepts_nodes(pod_set: PodSet, labels: Mapping[str, str]) -> bool:
+    """Whether node selector and required affinity accept the nodes that a flavor stands for.
+
+    Only keys that the flavor itself labels its nodes with are looked at; about others nothing is known.
+    A term left without requirements so accepts every node, and with it the whole affinity does.
+    """
+    if any(labels.get(key, value) != value for key, value in pod_set.node_selector):
+        return False
+    terms = pod_set.required_node_affinity
+    return not terms or any(_term_holds(term, labels) for term in terms)

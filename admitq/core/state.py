@@ -1,0 +1,541 @@
+"""The decision core as one object: events in, instructions out.
+
+``AdmissionState`` is driven by a shell, be it the manager on a cluster, the simulator, or a what-if. It
+reads no clock and draws no chance: the same events with the same instants give the same instructions.
+Between two calls everything is settled; a cycle runs only when it is asked for.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+from admitq.core import dump, invariants
+from admitq.core import events as happened
+from admitq.core.cohorts import declared_quotas
+from admitq.core.cycle import heads, inadmissibility, run_cycle
+from admitq.core.events import Event
+from admitq.core.flavors import Offer
+from admitq.core.instructions import (
+    Instruction,
+    RefreshClusterQueue,
+    RefreshCohort,
+    RefreshLocalQueue,
+)
+from admitq.core.invariants import InvariantViolated
+from admitq.core.lifecycle import Phase
+from admitq.core.model import FlavorFungibility, Instant, ObjectKey
+from admitq.core.queues import PendingQueue
+from admitq.core.refusals import Refusal
+from admitq.core.selectors import selects_namespace
+from admitq.core.settings import Settings
+from admitq.core.statuses import (
+    ClusterQueueStatus,
+    CohortStatus,
+    LocalQueueStatus,
+    cluster_queue_status,
+    cohort_status,
+    local_queue_reason,
+    local_queue_status,
+)
+from admitq.core.world import ClusterQueueEntry, LocalQueueEntry, WorkloadEntry, World
+
+__all__ = ["AdmissionState", "InvariantViolated"]
+
+_NOTHING_OFFERED = Offer({}, FlavorFungibility())
+
+
+class AdmissionState:
+    """All queues, quotas and workloads, and the decisions over them.
+
+    Args:
+        settings: what the configuration decides.
+    """
+
+    def __init__(self, settings: Settings | None = None) -> None:
+        self._world = World(settings if settings is not None else Settings())
+        self._handlers: Mapping[type[Event], Callable[[Any, Instant], None]] = {
+            happened.ClusterQueueChanged: self._cluster_queue_changed,
+            happened.ClusterQueueDeleted: self._cluster_queue_deleted,
+            happened.CohortChanged: self._cohort_changed,
+            happened.CohortDeleted: self._cohort_deleted,
+            happened.LocalQueueChanged: self._local_queue_changed,
+            happened.LocalQueueDeleted: self._local_queue_deleted,
+            happened.ResourceFlavorChanged: self._flavor_changed,
+            happened.ResourceFlavorDeleted: self._flavor_deleted,
+            happened.AdmissionCheckChanged: self._check_changed,
+            happened.AdmissionCheckDeleted: self._check_deleted,
+            happened.TopologyChanged: self._topology_changed,
+            happened.TopologyDeleted: self._topology_deleted,
+            happened.NamespaceChanged: self._namespace_changed,
+            happened.NamespaceDeleted: self._namespace_deleted,
+            happened.WorkloadChanged: self._workload_changed,
+            happened.WorkloadDeleted: self._workload_deleted,
+            happened.ReservationFailed: self._reservation_failed,
+            happened.CyclesRequested: self._cycles_requested,
+        }
+
+    # --- the one way in ---------------------------------------------------------------------------
+
+    def handle(self, event: Event, *, now: Instant) -> list[Instruction]:
+        """Take in what happened; decide if cycles were asked for.
+
+        Args:
+            event: what happened.
+            now: the present instant, in nanoseconds since the Unix epoch.
+
+        Returns:
+            What is to be done: reservations in the order of decision, then refusals to report (at most one
+            a workload), then statuses to refresh.
+        """
+        self._handlers[type(event)](event, now)
+        return self._instructions()
+
+    def next_wakeup(self, now: Instant) -> Instant | None:
+        """The earliest instant at which a cycle would have something to do; None if it takes an event."""
+        world = self._world
+        for name in list(world.candidates):
+            entry = world.cluster_queues.get(name)
+            if entry is not None and entry.is_active and entry.queue.first() is not None:
+                return now
+            world.candidates.discard(name)
+        timer = world.next_timer()
+        return None if timer is None else max(now, timer.at)
+
+    def retry_everything(self) -> None:
+        """Forget that anybody was found not to fit, so that the next cycles try all who wait again.
+
+        Never needed: every change wakes whom it concerns. It is there so that this can be checked, in tests
+        and as a safeguard of a running system, where it must not find anything to admit.
+        """
+        for entry in self._world.cluster_queues.values():
+            self._world.wake(entry)
+            for namespace in entry.queue.namespaces_aside():
+                entry.queue.wake_namespace(namespace)
+
+    # --- queries ----------------------------------------------------------------------------------
+
+    def cluster_queue_status(self, name: str) -> ClusterQueueStatus | None:
+        """Numbers and conditions of a ClusterQueue; None if there is none of the name."""
+        entry = self._world.cluster_queues.get(name)
+        return None if entry is None else self._cluster_queue_status(entry)
+
+    def local_queue_status(self, key: ObjectKey) -> LocalQueueStatus | None:
+        """Numbers and conditions of a LocalQueue; None if there is none of the name."""
+        entry = self._world.local_queues.get(key)
+        return None if entry is None else self._local_queue_status(entry)
+
+    def cohort_status(self, name: str) -> CohortStatus | None:
+        """Numbers of a cohort, implicit ones too; None if nothing speaks of it."""
+        node = self._world.forest.cohorts.get(name)
+        return None if node is None else cohort_status(node)
+
+    def workload_phase(self, key: ObjectKey) -> Phase | None:
+        """The phase of a workload, reservations that are being written included; None if unknown."""
+        entry = self._world.workloads.get(key)
+        return None if entry is None else entry.phase
+
+    def is_flavor_in_use(self, name: str) -> bool:
+        """Whether a ClusterQueue refers to the flavor."""
+        return name in self._world.users_of_flavor
+
+    def is_admission_check_in_use(self, name: str) -> bool:
+        """Whether a ClusterQueue refers to the admission check."""
+        return name in self._world.users_of_check
+
+    def is_topology_in_use(self, name: str) -> bool:
+        """Whether a flavor refers to the topology."""
+        return any(flavor.topology_name == name for flavor in self._world.flavors.values())
+
+    def cluster_queue_has_reservations(self, name: str) -> bool:
+        """Whether workloads hold quota in the ClusterQueue, existing or not."""
+        return self._world.ledger.of_cluster_queue(name).reserving > 0
+
+    def parked_refusal(self, key: ObjectKey) -> Refusal | None:
+        """Why a pending workload was last refused, itself or in the person of an equal one."""
+        queue = self._queue_of(key)
+        return None if queue is None else queue.refusal_of(key)
+
+    def pending_shapes(self, cluster_queue: str) -> tuple[int, int]:
+        """How many distinct shapes of workloads wait in a ClusterQueue: to be tried, and parked."""
+        entry = self._world.cluster_queues.get(cluster_queue)
+        return (0, 0) if entry is None else entry.queue.shapes
+
+    def is_bypassed(self, key: ObjectKey) -> bool:
+        """Whether a pending workload is parked because an equal one was refused, untried itself."""
+        queue = self._queue_of(key)
+        return queue is not None and queue.is_bypassed(key)
+
+    def admissibility(self, key: ObjectKey) -> Refusal | None:
+        """Why a queued workload would be refused whatever quota there is; None if nothing is known."""
+        entry = self._world.workloads.get(key)
+        queue = None if entry is None else self._world.cluster_queues.get(entry.queued_in or "")
+        return None if entry is None or queue is None else inadmissibility(self._world, queue, entry.workload)
+
+    def _queue_of(self, key: ObjectKey) -> PendingQueue | None:
+        entry = self._world.workloads.get(key)
+        queue = None if entry is None else self._world.cluster_queues.get(entry.queued_in or "")
+        return None if queue is None else queue.queue
+
+    # --- dump, restore, check ---------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of the state as JSON values; ``from_dict`` makes an equal state of it."""
+        return cast("dict[str, Any]", dump.encode(dump.take(self._world)))
+
+    @classmethod
+    def from_dict(cls, raw: Mapping[str, Any]) -> "AdmissionState":
+        """A state that decides from here on as the dumped one would.
+
+        Raises:
+            dump.DumpError: the dump is not one of this version.
+        """
+        return cls._restored(dump.decode(raw))
+
+    def fork(self) -> "AdmissionState":
+        """An independent copy, for hypothetical events."""
+        return self._restored(dump.take(self._world))
+
+    @classmethod
+    def _restored(cls, taken: object) -> "AdmissionState":
+        if not isinstance(taken, dump.Dump):
+            raise dump.DumpError("not the dump of an AdmissionState")
+        state = cls(taken.settings)
+        for event in dump.observations(taken):
+            state._handlers[type(event)](event, 0)
+        dump.restore_volatile(state._world, taken)
+        state._world.reservations.clear()
+        state._instructions()
+        return state
+
+    def validate(self) -> None:
+        """Check every invariant against a recomputation from scratch. Slow.
+
+        Raises:
+            InvariantViolated: something does not hold, which is a defect of the core.
+        """
+        invariants.check(self._world)
+
+    # --- ClusterQueues and cohorts ----------------------------------------------------------------
+
+    def _cluster_queue_changed(self, event: happened.ClusterQueueChanged, now: Instant) -> None:
+        world, spec = self._world, event.cluster_queue
+        entry = world.cluster_queues.get(spec.name)
+        if entry is not None and entry.spec == spec:
+            return
+        if entry is not None:
+            world.wake_tree(entry.node)
+            world.unindex_cluster_queue(entry.spec)
+        node = world.forest.put_cluster_queue(spec.name, spec.cohort, declared_quotas(spec.resource_groups))
+        world.index_cluster_queue(spec)
+        if entry is None:
+            entry = ClusterQueueEntry(spec, node, PendingQueue(spec.queueing_strategy), _NOTHING_OFFERED)
+            world.cluster_queues[spec.name] = entry
+            world.forest.add_usage(node, world.ledger.of_cluster_queue(spec.name).reserved_usage.items())
+            self._settle_workloads_of(spec.name, now)
+        entry.spec = spec
+        entry.queue.change_strategy(spec.queueing_strategy)
+        world.lay_out_offer(entry)
+        world.touch_local_queues_of(spec.name)
+        world.settle_activity(entry)
+        for namespace in entry.queue.namespaces_aside():
+            self._let_in_namespace(entry, namespace)
+        world.wake(entry)
+        world.wake_tree(node)
+
+    def _cluster_queue_deleted(self, event: happened.ClusterQueueDeleted, now: Instant) -> None:
+        world = self._world
+        entry = world.cluster_queues.get(event.name)
+        if entry is None:
+            return
+        world.wake_tree(entry.node)
+        world.unindex_cluster_queue(entry.spec)
+        del world.cluster_queues[event.name]
+        world.forest.drop_cluster_queue(event.name)
+        self._settle_workloads_of(event.name, now)
+        world.touch_local_queues_of(event.name)
+
+    def _settle_workloads_of(self, cluster_queue: str, now: Instant) -> None:
+        world = self._world
+        for key in world.local_queues_of.get(cluster_queue, ()):
+            self._settle_workloads_in(key, now)
+
+    def _cohort_changed(self, event: happened.CohortChanged, _now: Instant) -> None:
+        world, cohort = self._world, event.cohort
+        if world.cohorts.get(cohort.name) == cohort:
+            return
+        world.cohorts[cohort.name] = cohort
+        self._wake_tree_of(cohort.name)
+        world.forest.put_cohort(cohort.name, cohort.parent, declared_quotas(cohort.resource_groups))
+        self._wake_tree_of(cohort.name)
+
+    def _cohort_deleted(self, event: happened.CohortDeleted, _now: Instant) -> None:
+        world = self._world
+        if world.cohorts.pop(event.name, None) is not None:
+            self._wake_tree_of(event.name)
+            world.forest.drop_cohort(event.name)
+            self._wake_tree_of(event.name)
+
+    def _wake_tree_of(self, cohort: str) -> None:
+        """Whoever waits in a cohort's tree, before or after a change to it, has reason to try again."""
+        node = self._world.forest.cohorts.get(cohort)
+        if node is not None:
+            self._world.wake_tree(node)
+
+    # --- LocalQueues ------------------------------------------------------------------------------
+
+    def _local_queue_changed(self, event: happened.LocalQueueChanged, now: Instant) -> None:
+        world, spec = self._world, event.local_queue
+        entry = world.local_queues.get(spec.key)
+        if entry is None:
+            entry = world.local_queues[spec.key] = LocalQueueEntry(spec)
+        elif entry.spec == spec:
+            return
+        else:
+            self._unindex_local_queue(entry)
+            entry.spec = spec
+        world.local_queues_of.setdefault(spec.cluster_queue, {})[spec.key] = None
+        world.touched_local_queues.add(spec.key)
+        self._settle_workloads_in(spec.key, now)
+
+    def _local_queue_deleted(self, event: happened.LocalQueueDeleted, now: Instant) -> None:
+        entry = self._world.local_queues.pop(event.key, None)
+        if entry is not None:
+            self._unindex_local_queue(entry)
+            self._settle_workloads_in(event.key, now)
+
+    def _unindex_local_queue(self, entry: LocalQueueEntry) -> None:
+        index = self._world.local_queues_of
+        keys = index[entry.spec.cluster_queue]
+        del keys[entry.spec.key]
+        if not keys:
+            del index[entry.spec.cluster_queue]
+
+    def _settle_workloads_in(self, key: ObjectKey, now: Instant) -> None:
+        for entry in self._world.workloads_of.get(key, {}).values():
+            self._world.settle_place(entry, now)
+
+    # --- what ClusterQueues refer to --------------------------------------------------------------
+
+    def _flavor_changed(self, event: happened.ResourceFlavorChanged, _now: Instant) -> None:
+        flavor = event.flavor
+        if self._world.flavors.get(flavor.name) != flavor:
+            self._world.flavors[flavor.name] = flavor
+            self._reconsider(self._world.users_of_flavor.get(flavor.name, ()))
+
+    def _flavor_deleted(self, event: happened.ResourceFlavorDeleted, _now: Instant) -> None:
+        if self._world.flavors.pop(event.name, None) is not None:
+            self._reconsider(self._world.users_of_flavor.get(event.name, ()))
+
+    def _check_changed(self, event: happened.AdmissionCheckChanged, _now: Instant) -> None:
+        check = event.admission_check
+        if self._world.checks.get(check.name) != check:
+            self._world.checks[check.name] = check
+            self._settle_activity_of(self._world.users_of_check.get(check.name, ()))
+
+    def _check_deleted(self, event: happened.AdmissionCheckDeleted, _now: Instant) -> None:
+        if self._world.checks.pop(event.name, None) is not None:
+            self._settle_activity_of(self._world.users_of_check.get(event.name, ()))
+
+    def _topology_changed(self, event: happened.TopologyChanged, _now: Instant) -> None:
+        if event.name not in self._world.topologies:
+            self._world.topologies[event.name] = None
+            self._reconsider(self._users_of_topology(event.name))
+
+    def _topology_deleted(self, event: happened.TopologyDeleted, _now: Instant) -> None:
+        if event.name in self._world.topologies:
+            del self._world.topologies[event.name]
+            self._reconsider(self._users_of_topology(event.name))
+
+    def _users_of_topology(self, name: str) -> list[str]:
+        world = self._world
+        return [
+            user
+            for flavor in world.flavors.values()
+            if flavor.topology_name == name
+            for user in world.users_of_flavor.get(flavor.name, ())
+        ]
+
+    def _settle_activity_of(self, names: "Mapping[str, None] | list[str] | tuple[()]") -> None:
+        for name in list(names):
+            self._world.settle_activity(self._world.cluster_queues[name])
+
+    def _reconsider(self, names: "Mapping[str, None] | list[str] | tuple[()]") -> None:
+        self._settle_activity_of(names)
+        for name in list(names):
+            self._world.wake(self._world.cluster_queues[name])
+
+    # --- namespaces -------------------------------------------------------------------------------
+
+    def _namespace_changed(self, event: happened.NamespaceChanged, _now: Instant) -> None:
+        world = self._world
+        labels = dict(event.labels)
+        if world.namespaces.get(event.name) == labels:
+            return
+        world.namespaces[event.name] = labels
+        self._reconsider_namespace(event.name)
+
+    def _namespace_deleted(self, event: happened.NamespaceDeleted, _now: Instant) -> None:
+        if self._world.namespaces.pop(event.name, None) is not None:
+            self._reconsider_namespace(event.name)
+
+    def _reconsider_namespace(self, namespace: str) -> None:
+        world = self._world
+        for name in sorted(world.attentive_to_namespace.pop(namespace, ())):
+            entry = world.cluster_queues.get(name)
+            if entry is None:
+                continue
+            blocked = entry.queue.blocked
+            if blocked is not None and blocked.key.namespace == namespace:
+                entry.queue.unblock()
+                world.touch(entry)
+            if not self._let_in_namespace(entry, namespace):
+                world.attend_to_namespace(namespace, entry)
+
+    def _let_in_namespace(self, entry: ClusterQueueEntry, namespace: str) -> bool:
+        world = self._world
+        if not selects_namespace(entry.spec.namespace_selector, world.namespaces.get(namespace)):
+            return False
+        entry.queue.wake_namespace(namespace)
+        world.touch(entry)
+        return True
+
+    # --- workloads --------------------------------------------------------------------------------
+
+    def _workload_changed(self, event: happened.WorkloadChanged, now: Instant) -> None:
+        world, workload = self._world, event.workload
+        entry = world.workloads.get(workload.key)
+        if entry is not None and entry.workload.uid != workload.uid:
+            self._forget(entry)
+            entry = None
+        if entry is None:
+            entry = world.workloads[workload.key] = WorkloadEntry(workload)
+        elif entry.workload == workload:
+            return
+        else:
+            self._unindex_workload(entry)
+            entry.workload = workload
+        if not workload.finished:
+            world.workloads_of.setdefault(entry.local_queue, {})[workload.key] = entry
+        world.settle(entry, now)
+
+    def _workload_deleted(self, event: happened.WorkloadDeleted, _now: Instant) -> None:
+        entry = self._world.workloads.get(event.key)
+        if entry is not None and entry.workload.uid == event.uid:
+            self._forget(entry)
+
+    def _forget(self, entry: WorkloadEntry) -> None:
+        """A workload that is gone is one that holds nothing and waits nowhere."""
+        world = self._world
+        self._unindex_workload(entry)
+        del world.workloads[entry.workload.key]
+        world.dequeue(entry)
+        world.list_pending(entry, None)
+        world.release(entry)
+
+    def _unindex_workload(self, entry: WorkloadEntry) -> None:
+        index = self._world.workloads_of
+        keys = index.get(entry.local_queue)
+        if keys is not None:
+            keys.pop(entry.workload.key, None)
+            if not keys:
+                del index[entry.local_queue]
+
+    def _reservation_failed(self, event: happened.ReservationFailed, now: Instant) -> None:
+        entry = self._world.workloads.get(event.key)
+        if entry is not None and entry.workload.uid == event.uid and entry.assumed is not None:
+            entry.assumed = None
+            self._world.settle(entry, now)
+
+    # --- cycles -----------------------------------------------------------------------------------
+
+    def _cycles_requested(self, event: happened.CyclesRequested, now: Instant) -> None:
+        world = self._world
+        world.let_in_due(now)
+        for name in world.with_empty_lanes:
+            entry = world.cluster_queues.get(name)
+            if entry is not None:
+                entry.queue.drop_empty_lanes()
+        world.with_empty_lanes.clear()
+        cycles = 0
+        while (event.limit is None or cycles < event.limit) and (of := heads(world)):
+            run_cycle(world, of)
+            cycles += 1
+
+    # --- instructions -----------------------------------------------------------------------------
+
+    def _instructions(self) -> list[Instruction]:
+        world = self._world
+        result: list[Instruction] = [*world.reservations, *world.reports.values()]
+        world.reservations.clear()
+        world.reports.clear()
+        result.extend(self._refreshed_cluster_queues())
+        result.extend(self._refreshed_local_queues())
+        result.extend(self._refreshed_cohorts())
+        return result
+
+    def _refreshed_cluster_queues(self) -> list[Instruction]:
+        world = self._world
+        result: list[Instruction] = []
+        for name in sorted(world.touched_cluster_queues):
+            entry = world.cluster_queues.get(name)
+            if entry is None:
+                continue
+            status = self._cluster_queue_status(entry)
+            if status != entry.shown:
+                entry.shown = status
+                result.append(RefreshClusterQueue(name))
+        world.touched_cluster_queues.clear()
+        return result
+
+    def _refreshed_local_queues(self) -> list[Instruction]:
+        world = self._world
+        result: list[Instruction] = []
+        for key in sorted(world.touched_local_queues):
+            entry = world.local_queues.get(key)
+            if entry is None:
+                continue
+            status = self._local_queue_status(entry)
+            if status != entry.shown:
+                entry.shown = status
+                result.append(RefreshLocalQueue(key))
+        world.touched_local_queues.clear()
+        return result
+
+    def _refreshed_cohorts(self) -> list[Instruction]:
+        world = self._world
+        result: list[Instruction] = []
+        for name in sorted(world.forest.changed_cohorts):
+            node = world.forest.cohorts.get(name)
+            if node is None:
+                world.cohorts_shown.pop(name, None)
+                continue
+            status = cohort_status(node)
+            if status != world.cohorts_shown.get(name):
+                world.cohorts_shown[name] = status
+                result.append(RefreshCohort(name))
+        world.forest.changed_cohorts.clear()
+        return result
+
+    def _cluster_queue_status(self, entry: ClusterQueueEntry) -> ClusterQueueStatus:
+        return cluster_queue_status(
+            entry.spec,
+            entry.node,
+            entry.causes,
+            self._world.ledger.of_cluster_queue(entry.spec.name),
+            len(entry.queue.members),
+            entry.queue.inadmissible,
+        )
+
+    def _local_queue_status(self, entry: LocalQueueEntry) -> LocalQueueStatus:
+        world = self._world
+        queue = world.cluster_queues.get(entry.spec.cluster_queue)
+        reason = local_queue_reason(
+            entry.spec,
+            cluster_queue_exists=queue is not None,
+            cluster_queue_active=queue is not None and queue.is_active,
+        )
+        return local_queue_status(
+            reason,
+            None if queue is None else queue.spec,
+            world.ledger.of_local_queue(entry.spec.key),
+            entry.pending,
+        )

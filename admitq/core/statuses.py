@@ -1,0 +1,154 @@
+"""What queues and cohorts show of themselves: numbers and conditions as values, and how they are reckoned."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import NamedTuple
+
+from admitq.core import quota
+from admitq.core.activity import ActiveReason, InactiveCause
+from admitq.core.amounts import FlavorResource
+from admitq.core.cohorts import Node
+from admitq.core.ledger import Account
+from admitq.core.model import ClusterQueue, LocalQueue, StopPolicy
+
+
+class ResourceTotal(NamedTuple):
+    """How much of a resource is in use, and what of it is beyond the nominal quota."""
+
+    resource: str
+    total: int
+    borrowed: int
+
+
+class FlavorTotals(NamedTuple):
+    """What is in use of one flavor, by resource."""
+
+    flavor: str
+    resources: tuple[ResourceTotal, ...]
+
+
+class ClusterQueueStatus(NamedTuple):
+    """A ClusterQueue as its status tells it.
+
+    ``reason`` is that of condition Active. ``pending`` counts all who wait, ``inadmissible`` those of them
+    who are parked (all of them, while the queue is not active).
+    """
+
+    active: bool
+    reason: ActiveReason
+    causes: tuple[InactiveCause, ...]
+    pending: int
+    inadmissible: int
+    reserving: int
+    admitted: int
+    flavors_reservation: tuple[FlavorTotals, ...]
+    flavors_usage: tuple[FlavorTotals, ...]
+
+
+class LocalQueueReason(StrEnum):
+    """Reasons of a LocalQueue's Active condition."""
+
+    READY = "Ready"
+    STOPPED = "Stopped"
+    CLUSTER_QUEUE_DOES_NOT_EXIST = "ClusterQueueDoesNotExist"
+    CLUSTER_QUEUE_IS_INACTIVE = "ClusterQueueIsInactive"
+
+
+class LocalQueueStatus(NamedTuple):
+    """A LocalQueue as its status tells it; ``borrowed`` of its totals means nothing and is 0."""
+
+    active: bool
+    reason: LocalQueueReason
+    pending: int
+    reserving: int
+    admitted: int
+    flavors_reservation: tuple[FlavorTotals, ...]
+    flavors_usage: tuple[FlavorTotals, ...]
+
+
+class CohortStatus(NamedTuple):
+    """Quota of a cohort's subtree and what is reserved of it, by flavor and resource."""
+
+    subtree_quota: tuple[tuple[FlavorResource, int], ...]
+    subtree_reservations: tuple[tuple[FlavorResource, int], ...]
+
+
+def _nominal(node: Node, pair: FlavorResource) -> int | None:
+    """The nominal quota beyond which use is borrowing: None without a cohort to borrow from."""
+    return node.cells[pair].nominal if node.declared_parent is not None and pair in node.cells else None
+
+
+def _totals(
+    spec: ClusterQueue, usage: Mapping[FlavorResource, int], node: Node | None
+) -> tuple[FlavorTotals, ...]:
+    result: list[FlavorTotals] = []
+    for group in spec.resource_groups:
+        for flavor in group.flavors:
+            resources: list[ResourceTotal] = []
+            for resource in group.covered_resources:
+                pair = FlavorResource(flavor.name, resource)
+                total = usage.get(pair, 0)
+                nominal = None if node is None else _nominal(node, pair)
+                borrowed = 0 if nominal is None else max(0, total - nominal)
+                resources.append(ResourceTotal(resource, quota.bounded(total), quota.bounded(borrowed)))
+            result.append(FlavorTotals(flavor.name, tuple(resources)))
+    return tuple(result)
+
+
+def cluster_queue_status(
+    spec: ClusterQueue,
+    node: Node,
+    causes: tuple[InactiveCause, ...],
+    account: Account,
+    pending: int,
+    inadmissible: int,
+) -> ClusterQueueStatus:
+    """Put together a ClusterQueue's status."""
+    return ClusterQueueStatus(
+        active=not causes,
+        reason=causes[0].reason if causes else ActiveReason.READY,
+        causes=causes,
+        pending=pending,
+        inadmissible=pending if causes else inadmissible,
+        reserving=account.reserving,
+        admitted=account.admitted,
+        flavors_reservation=_totals(spec, account.reserved_usage, node),
+        flavors_usage=_totals(spec, account.admitted_usage, node),
+    )
+
+
+def local_queue_reason(
+    spec: LocalQueue, *, cluster_queue_exists: bool, cluster_queue_active: bool
+) -> LocalQueueReason:
+    """The reason of a LocalQueue's Active condition: its own stop comes first."""
+    if spec.stop_policy is not StopPolicy.NONE:
+        return LocalQueueReason.STOPPED
+    if not cluster_queue_exists:
+        return LocalQueueReason.CLUSTER_QUEUE_DOES_NOT_EXIST
+    return LocalQueueReason.READY if cluster_queue_active else LocalQueueReason.CLUSTER_QUEUE_IS_INACTIVE
+
+
+def local_queue_status(
+    reason: LocalQueueReason, cluster_queue: ClusterQueue | None, account: Account, pending: int
+) -> LocalQueueStatus:
+    """Put together a LocalQueue's status."""
+    return LocalQueueStatus(
+        active=reason is LocalQueueReason.READY,
+        reason=reason,
+        pending=pending,
+        reserving=account.reserving,
+        admitted=account.admitted,
+        flavors_reservation=(
+            () if cluster_queue is None else _totals(cluster_queue, account.reserved_usage, None)
+        ),
+        flavors_usage=() if cluster_queue is None else _totals(cluster_queue, account.admitted_usage, None),
+    )
+
+
+def cohort_status(node: Node) -> CohortStatus:
+    """Reckon a cohort's numbers."""
+    cells = sorted(node.cells.items())
+    return CohortStatus(
+        tuple((pair, quota.bounded(cell.subtree)) for pair, cell in cells),
+        tuple((pair, quota.bounded(cell.reserved)) for pair, cell in cells),
+    )

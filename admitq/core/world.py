@@ -1,0 +1,408 @@
+"""All that decisions are made from, and the steps by which it is kept consistent.
+
+Handlers of events change what was observed and then *settle* what follows from it: what a workload holds
+(``settle_reservation``) and where it waits (``settle_place``) are recomputed from its value and compared
+with what is on the books, so that there is one rule for each and none for every transition.
+"""
+
+import heapq
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from admitq.core.activity import InactiveCause, Surroundings, check_names, flavor_names, inactive_causes
+from admitq.core.cohorts import Forest, Node
+from admitq.core.flavors import Offer, offer_of
+from admitq.core.instructions import ReportPending, ReserveQuota
+from admitq.core.ledger import Ledger, Reservation, usage_of
+from admitq.core.lifecycle import Phase, phase_of
+from admitq.core.model import (
+    Admission,
+    AdmissionCheck,
+    ClusterQueue,
+    Cohort,
+    Instant,
+    LocalQueue,
+    ObjectKey,
+    ResourceFlavor,
+    StopPolicy,
+    Workload,
+)
+from admitq.core.queues import Aside, Pending, PendingQueue, new_pending
+from admitq.core.settings import Settings
+from admitq.core.statuses import ClusterQueueStatus, CohortStatus, LocalQueueStatus
+
+
+@dataclass(slots=True, eq=False)
+class ClusterQueueEntry:
+    """A ClusterQueue with all that belongs to it."""
+
+    spec: ClusterQueue
+    node: Node
+    queue: PendingQueue
+    offer: Offer
+    causes: tuple[InactiveCause, ...] = ()
+    shown: ClusterQueueStatus | None = None
+    """The status that a refresh was last asked for."""
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it admits."""
+        return not self.causes
+
+
+@dataclass(slots=True, eq=False)
+class LocalQueueEntry:
+    """A LocalQueue, and how many workloads wait in it."""
+
+    spec: LocalQueue
+    pending: int = 0
+    shown: LocalQueueStatus | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether its workloads are queued."""
+        return self.spec.stop_policy is StopPolicy.NONE and not self.spec.terminating
+
+
+class Assumption(NamedTuple):
+    """A reservation that was decided and has not been observed yet."""
+
+    admission: Admission
+    admit: bool
+
+
+@dataclass(slots=True, eq=False)
+class WorkloadEntry:
+    """A workload as observed, and what follows from it."""
+
+    workload: Workload
+    assumed: Assumption | None = None
+    held: Reservation | None = None
+    """What is on the books for it."""
+    listed_in: ObjectKey | None = None
+    """The LocalQueue that counts it as pending."""
+    queued_in: str | None = None
+    """The ClusterQueue it waits in."""
+    pending: Pending | None = None
+
+    @property
+    def local_queue(self) -> ObjectKey:
+        """The LocalQueue that it names."""
+        return ObjectKey(self.workload.key.namespace, self.workload.queue_name)
+
+    @property
+    def admission(self) -> Admission | None:
+        """The reservation that it has or is about to have."""
+        if self.workload.admission is not None:
+            return self.workload.admission
+        return None if self.assumed is None else self.assumed.admission
+
+    @property
+    def is_admitted(self) -> bool:
+        """Whether it is admitted or about to be."""
+        if self.workload.admission is not None:
+            return self.workload.admitted
+        return self.assumed is not None and self.assumed.admit
+
+    @property
+    def phase(self) -> Phase:
+        """Its phase."""
+        return phase_of(self.workload, reserved=self.admission is not None, admitted=self.is_admitted)
+
+
+class Timer(NamedTuple):
+    """The instant before which a workload may not be tried."""
+
+    at: Instant
+    key: ObjectKey
+
+
+@dataclass(eq=False)
+class World:
+    """The state of all queues. Everything here is changed by event handlers and cycles alone."""
+
+    settings: Settings = field(default_factory=Settings)
+    flavors: dict[str, ResourceFlavor] = field(default_factory=dict[str, ResourceFlavor])
+    checks: dict[str, AdmissionCheck] = field(default_factory=dict[str, AdmissionCheck])
+    topologies: dict[str, None] = field(default_factory=dict[str, None])
+    namespaces: dict[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
+    cohorts: dict[str, Cohort] = field(default_factory=dict[str, Cohort])
+    cluster_queues: dict[str, ClusterQueueEntry] = field(default_factory=dict[str, ClusterQueueEntry])
+    local_queues: dict[ObjectKey, LocalQueueEntry] = field(default_factory=dict[ObjectKey, LocalQueueEntry])
+    workloads: dict[ObjectKey, WorkloadEntry] = field(default_factory=dict[ObjectKey, WorkloadEntry])
+    forest: Forest = field(default_factory=Forest)
+    ledger: Ledger = field(default_factory=Ledger)
+    cycle: int = 0
+    """How many cycles have run."""
+    cohorts_shown: dict[str, CohortStatus] = field(default_factory=dict[str, CohortStatus])
+
+    # Indexes: who must be looked at when something changes.
+    local_queues_of: dict[str, dict[ObjectKey, None]] = field(
+        default_factory=dict[str, dict[ObjectKey, None]]
+    )
+    workloads_of: dict[ObjectKey, dict[ObjectKey, WorkloadEntry]] = field(
+        default_factory=dict[ObjectKey, dict[ObjectKey, WorkloadEntry]]
+    )
+    users_of_flavor: dict[str, dict[str, None]] = field(default_factory=dict[str, dict[str, None]])
+    users_of_check: dict[str, dict[str, None]] = field(default_factory=dict[str, dict[str, None]])
+    attentive_to_namespace: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
+    """ClusterQueues that may have somebody to try once a namespace is selected, or is not any more."""
+
+    # What is to be done.
+    candidates: set[str] = field(default_factory=set[str])
+    """ClusterQueues that may have somebody to try; a superset."""
+    with_empty_lanes: set[str] = field(default_factory=set[str])
+    timers: list[Timer] = field(default_factory=list[Timer])
+    reservations: list[ReserveQuota] = field(default_factory=list[ReserveQuota])
+    reports: dict[ObjectKey, ReportPending] = field(default_factory=dict[ObjectKey, ReportPending])
+    touched_cluster_queues: set[str] = field(default_factory=set[str])
+    touched_local_queues: set[ObjectKey] = field(default_factory=set[ObjectKey])
+
+    # --- noting what changed ----------------------------------------------------------------------
+
+    def touch(self, entry: ClusterQueueEntry) -> None:
+        """Note that a ClusterQueue's numbers may differ and that somebody may be to be tried."""
+        self.touched_cluster_queues.add(entry.spec.name)
+        self.candidates.add(entry.spec.name)
+
+    def touch_local_queues_of(self, cluster_queue: str) -> None:
+        """Note that what LocalQueues show of their ClusterQueue may differ."""
+        self.touched_local_queues.update(self.local_queues_of.get(cluster_queue, ()))
+
+    # --- waking -----------------------------------------------------------------------------------
+
+    def wake_tree(self, node: Node) -> None:
+        """Quota may have become free somewhere in the node's tree."""
+        for name in self.forest.wake(node):
+            entry = self.cluster_queues.get(name)
+            if entry is not None:
+                self.wake(entry)
+
+    def wake(self, entry: ClusterQueueEntry) -> None:
+        """Something that decides over one ClusterQueue's workloads changed."""
+        entry.queue.wake()
+        self.touch(entry)
+
+    def sleep_if_parked(self, entry: ClusterQueueEntry) -> None:
+        """Have the tree wake this ClusterQueue at its next change.
+
+        A StrictFIFO queue that is stopped by a workload also goes on once that workload's namespace is no
+        longer selected.
+        """
+        if entry.queue.is_asleep:
+            self.forest.fall_asleep(entry.node)
+        blocked = entry.queue.blocked
+        if blocked is not None:
+            self.attend_to_namespace(blocked.key.namespace, entry)
+
+    def attend_to_namespace(self, namespace: str, entry: ClusterQueueEntry) -> None:
+        """Have a change of the namespace looked at by this ClusterQueue."""
+        self.attentive_to_namespace.setdefault(namespace, set()).add(entry.spec.name)
+
+    # --- ClusterQueues ----------------------------------------------------------------------------
+
+    @property
+    def surroundings(self) -> Surroundings:
+        """What ClusterQueues may refer to."""
+        return Surroundings(self.flavors, self.checks, self.topologies, self.settings)
+
+    def index_cluster_queue(self, spec: ClusterQueue) -> None:
+        """Know whom to look at when a flavor or check changes."""
+        for name in flavor_names(spec):
+            self.users_of_flavor.setdefault(name, {})[spec.name] = None
+        for name in check_names(spec):
+            self.users_of_check.setdefault(name, {})[spec.name] = None
+
+    def unindex_cluster_queue(self, spec: ClusterQueue) -> None:
+        """Undo ``index_cluster_queue``."""
+        for index, names in (
+            (self.users_of_flavor, flavor_names(spec)),
+            (self.users_of_check, check_names(spec)),
+        ):
+            for name in names:
+                users = index[name]
+                del users[spec.name]
+                if not users:
+                    del index[name]
+
+    def lay_out_offer(self, entry: ClusterQueueEntry) -> None:
+        """Lay out anew what a ClusterQueue gives."""
+        entry.offer = offer_of(entry.spec, self.forest, entry.node)
+
+    def settle_activity(self, entry: ClusterQueueEntry) -> None:
+        """Recompute whether a ClusterQueue admits, after it or what it refers to changed."""
+        causes = inactive_causes(entry.spec, self.surroundings)
+        if causes == entry.causes:
+            return
+        was_active, entry.causes = entry.is_active, causes
+        self.touch(entry)
+        if was_active == entry.is_active:
+            return
+        self.touch_local_queues_of(entry.spec.name)
+        if entry.is_active:
+            self.wake(entry)
+        else:
+            entry.queue.forget_refusals()
+
+    # --- workloads --------------------------------------------------------------------------------
+
+    def settle(self, entry: WorkloadEntry, now: Instant) -> None:
+        """Bring the books in line with the workload as it is now."""
+        self.settle_reservation(entry)
+        self.settle_place(entry, now)
+
+    def settle_reservation(self, entry: WorkloadEntry) -> None:
+        """Count what the workload holds, and wake who may have what it gave back."""
+        workload = entry.workload
+        if entry.assumed is not None and (workload.admission is not None or workload.finished):
+            entry.assumed = None
+        self._hold(entry, self._reservation_of(entry))
+
+    def release(self, entry: WorkloadEntry) -> None:
+        """Take what a workload that is gone has held."""
+        self._hold(entry, None)
+
+    def _hold(self, entry: WorkloadEntry, reservation: Reservation | None) -> None:
+        held = entry.held
+        if reservation == held:
+            return
+        entry.held = reservation
+        if held is not None:
+            self.ledger.remove(held)
+        if reservation is not None:
+            self.ledger.add(reservation)
+        moved = (
+            held is None
+            or reservation is None
+            or held.cluster_queue != reservation.cluster_queue
+            or held.usage != reservation.usage
+        )
+        if held is not None:
+            self._book(held, add=False, count_usage=moved)
+        if reservation is not None:
+            self._book(reservation, add=True, count_usage=moved)
+        if held is not None and moved:
+            queue = self.cluster_queues.get(held.cluster_queue)
+            if queue is not None:
+                self.wake_tree(queue.node)
+
+    def _reservation_of(self, entry: WorkloadEntry) -> Reservation | None:
+        admission = entry.admission
+        if admission is None or entry.workload.finished:
+            return None
+        return Reservation(
+            admission.cluster_queue,
+            entry.local_queue,
+            usage_of(entry.workload, admission),
+            entry.is_admitted,
+        )
+
+    def _book(self, reservation: Reservation, *, add: bool, count_usage: bool) -> None:
+        self.touched_local_queues.add(reservation.local_queue)
+        queue = self.cluster_queues.get(reservation.cluster_queue)
+        if queue is None:
+            return
+        self.touched_cluster_queues.add(reservation.cluster_queue)
+        if count_usage:
+            change = self.forest.add_usage if add else self.forest.remove_usage
+            change(queue.node, reservation.usage)
+
+    def settle_place(self, entry: WorkloadEntry, now: Instant) -> None:
+        """Queue the workload where it belongs, or take it out of where it does not."""
+        local_queue = self.local_queues.get(entry.local_queue)
+        listed = entry.phase is Phase.PENDING and local_queue is not None and local_queue.is_open
+        came_from = entry.listed_in
+        self.list_pending(entry, entry.local_queue if listed else None)
+        target = (
+            self.cluster_queues.get(local_queue.spec.cluster_queue)
+            if listed and local_queue is not None
+            else None
+        )
+        if entry.pending is not None and (
+            target is None or entry.queued_in != target.spec.name or came_from != entry.listed_in
+        ):
+            # Also on the way from one LocalQueue to another of the same ClusterQueue: what is remembered of
+            # a workload in its queue must not depend on whether the LocalQueue it left was closed meanwhile.
+            self.dequeue(entry)
+        if target is not None:
+            self._enqueue(entry, target, now)
+
+    def list_pending(self, entry: WorkloadEntry, key: ObjectKey | None) -> None:
+        """Count the workload as pending in this LocalQueue, and in no other."""
+        if entry.listed_in == key:
+            return
+        for queue, change in ((entry.listed_in, -1), (key, 1)):
+            if queue is not None:
+                self.touched_local_queues.add(queue)
+                local_queue = self.local_queues.get(queue)
+                if local_queue is not None:
+                    local_queue.pending += change
+        entry.listed_in = key
+
+    def dequeue(self, entry: WorkloadEntry) -> None:
+        """Take a workload out of the queue it waits in."""
+        name, pending = entry.queued_in, entry.pending
+        entry.queued_in = entry.pending = None
+        queue = None if name is None else self.cluster_queues.get(name)
+        if queue is not None and pending is not None:
+            queue.queue.remove(pending.workload.key)
+            self.with_empty_lanes.add(queue.spec.name)
+            self.touch(queue)
+
+    def _enqueue(self, entry: WorkloadEntry, target: ClusterQueueEntry, now: Instant) -> None:
+        workload, pending = entry.workload, entry.pending
+        self.touch(target)
+        if pending is None:
+            pending = entry.pending = new_pending(workload)
+            entry.queued_in = target.spec.name
+            if not self._keep_back(target, pending, now):
+                target.queue.enter(pending)
+        elif pending.workload is not workload:
+            self.with_empty_lanes.add(target.spec.name)
+            target.queue.update(pending, workload)
+            self._keep_back(target, pending, now)
+
+    def set_aside(self, queue: ClusterQueueEntry, pending: Pending, reason: Aside) -> None:
+        """Keep a single workload out of the lanes of its ClusterQueue."""
+        queue.queue.set_aside(pending, reason)
+        if reason is Aside.NAMESPACE:
+            self.attend_to_namespace(pending.workload.key.namespace, queue)
+
+    def _keep_back(self, target: ClusterQueueEntry, pending: Pending, now: Instant) -> bool:
+        workload = pending.workload
+        due = workload.requeue_at
+        if not workload.requeue_blocked and (due is None or due <= now):
+            return False
+        self.set_aside(target, pending, Aside.BACKOFF)
+        if due is not None and not workload.requeue_blocked:
+            heapq.heappush(self.timers, Timer(due, workload.key))
+        return True
+
+    # --- time -------------------------------------------------------------------------------------
+
+    def next_timer(self) -> Timer | None:
+        """The earliest instant at which a workload that is kept back may be tried."""
+        while self.timers:
+            timer = self.timers[0]
+            entry = self.workloads.get(timer.key)
+            pending = None if entry is None else entry.pending
+            if (
+                pending is not None
+                and pending.aside is Aside.BACKOFF
+                and not pending.workload.requeue_blocked
+                and pending.workload.requeue_at == timer.at
+            ):
+                return timer
+            heapq.heappop(self.timers)
+        return None
+
+    def let_in_due(self, now: Instant) -> None:
+        """Queue those whose time has come."""
+        while (timer := self.next_timer()) is not None and timer.at <= now:
+            heapq.heappop(self.timers)
+            entry = self.workloads[timer.key]
+            queue = self.cluster_queues[entry.queued_in or ""]
+            if entry.pending is not None:
+                queue.queue.enter(entry.pending)
+                self.touch(queue)

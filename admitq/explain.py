@@ -1,0 +1,209 @@
+"""The values of decisions in words: condition reasons and messages, and what events tell.
+
+Nothing else writes prose about decisions. The texts are part of the API: people and tools match on them.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from admitq.core.activity import ActiveReason, InactiveCause
+from admitq.core.instructions import FlavorAttempt
+from admitq.core.model import ResourceProblem
+from admitq.core.refusals import (
+    AdmissionChecksFailed,
+    ClusterQueueInactive,
+    ClusterQueueNotFound,
+    ExceedsMaxQuota,
+    FlavorNotFound,
+    FlavorRefusal,
+    InsufficientQuota,
+    InvalidResources,
+    NamespaceMismatch,
+    NodeAffinityMismatch,
+    NoFlavorFits,
+    Refusal,
+    ResourceNotCovered,
+    TakenInThisCycle,
+    UntoleratedTaint,
+)
+from admitq.core.statuses import ClusterQueueStatus, LocalQueueReason, LocalQueueStatus
+from admitq_api.conditions import Reason
+from admitq_api.quantity import format_amount
+
+
+class Explanation(NamedTuple):
+    """Reason and message of a condition."""
+
+    reason: str
+    message: str
+
+
+class ActiveCondition(NamedTuple):
+    """An Active condition: whether it is true, its reason and its message."""
+
+    status: bool
+    reason: str
+    message: str
+
+
+# --- why a flavor was not taken -------------------------------------------------------------------------
+
+_FLAVOR_TEXTS: Final[Mapping[type[FlavorRefusal], Callable[[Any], str]]] = {
+    ResourceNotCovered: lambda of: f"resource {of.resource} unavailable in ClusterQueue",
+    FlavorNotFound: lambda of: f"flavor {of.flavor} not found",
+    UntoleratedTaint: lambda of: (
+        f"untolerated taint {{{of.key} {of.value} {of.effect} <nil>}} in flavor {of.flavor}"
+    ),
+    NodeAffinityMismatch: lambda of: f"flavor {of.flavor} doesn't match node affinity",
+    ExceedsMaxQuota: lambda of: (
+        f"insufficient quota for {of.resource} in flavor {of.flavor}, "
+        f"previously considered podsets requests ({format_amount(of.resource, of.previously)})"
+        f" + current podset request ({format_amount(of.resource, of.requested)})"
+        f" > maximum capacity ({format_amount(of.resource, of.maximum)})"
+    ),
+    InsufficientQuota: lambda of: (
+        f"insufficient unused quota for {of.resource} in flavor {of.flavor}, "
+        f"{format_amount(of.resource, of.missing)} more needed"
+    ),
+}
+
+
+def flavor_refusal(refusal: FlavorRefusal) -> str:
+    """Why one flavor, or any, could not be taken."""
+    return _FLAVOR_TEXTS[type(refusal)](refusal)
+
+
+def flavors_considered(attempts: Iterable[FlavorAttempt]) -> str:
+    """The flavors that were looked at and were not simply taken; empty if there are none.
+
+    For each podset ``name: flavor(mode[;borrow=level][;reason…]), …``, podsets divided by `` | ``.
+    """
+    by_pod_set: dict[str, list[str]] = {}
+    for attempt in attempts:
+        if attempt.mode == "Fit" and not attempt.borrow_level:
+            continue
+        details = [attempt.mode]
+        if attempt.borrow_level:
+            details.append(f"borrow={attempt.borrow_level}")
+        details.extend(flavor_refusal(reason) for reason in attempt.reasons)
+        by_pod_set.setdefault(attempt.pod_set, []).append(f"{attempt.flavor}({';'.join(details)})")
+    return " | ".join(f"{name}: {', '.join(flavors)}" for name, flavors in by_pod_set.items())
+
+
+# --- why a workload waits -------------------------------------------------------------------------------
+
+
+def _problem(problem: ResourceProblem) -> str:
+    if problem.rule == "limits":
+        return f"{problem.field}: Invalid value: {problem.detail}: requests must not exceed its limits"
+    return f"{problem.field}: Invalid value: {problem.detail}"
+
+
+def _aggregated(problems: Iterable[ResourceProblem]) -> str:
+    texts = list(dict.fromkeys(map(_problem, problems)))
+    return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+
+
+def _no_flavor_fits(refusal: NoFlavorFits) -> str:
+    reasons = sorted({flavor_refusal(each) for each in refusal.refusals})
+    return f"couldn't assign flavors to pod set {refusal.pod_set}: {', '.join(reasons)}"
+
+
+_PENDING_TEXTS: Final[Mapping[type[Refusal], Callable[[Any], Explanation]]] = {
+    ClusterQueueInactive: lambda of: Explanation(
+        Reason.SUSPENDED, f"ClusterQueue {of.cluster_queue} is inactive"
+    ),
+    ClusterQueueNotFound: lambda of: Explanation(
+        Reason.MISCONFIGURED, f"ClusterQueue {of.cluster_queue} not found"
+    ),
+    NamespaceMismatch: lambda _: Explanation(
+        Reason.MISCONFIGURED, "workload namespace doesn't match ClusterQueue selector"
+    ),
+    AdmissionChecksFailed: lambda _: Explanation(
+        Reason.PENDING_EVALUATION, "The workload has failed admission checks"
+    ),
+    InvalidResources: lambda of: Explanation(
+        Reason.MISCONFIGURED, f"resources validation failed: {_aggregated(of.problems)}"
+    ),
+    NoFlavorFits: lambda of: Explanation(of.reason, _no_flavor_fits(of)),
+    TakenInThisCycle: lambda _: Explanation(
+        Reason.WAITING_FOR_QUOTA, "Workload no longer fits after processing another workload"
+    ),
+}
+
+
+def pending_condition(refusal: Refusal, *, product: str) -> Explanation:  # noqa: ARG001
+    """Reason and message of QuotaReserved=False for a refusal.
+
+    Args:
+        refusal: why the workload was not admitted.
+        product: what the product is called in texts that name it (so far none of these does).
+    """
+    return _PENDING_TEXTS[type(refusal)](refusal)
+
+
+def bypassed_condition(refusal: Refusal) -> Explanation:
+    """The same for a workload that is parked because an equal one met the refusal."""
+    return Explanation(
+        _PENDING_TEXTS[type(refusal)](refusal).reason,
+        "Bypassed scheduling evaluation because an equivalent workload recently failed",
+    )
+
+
+# --- whether queues admit -------------------------------------------------------------------------------
+
+
+def _listed(text: str) -> Callable[[InactiveCause], str]:
+    return lambda cause: text.format(",".join(cause.names))
+
+
+def _topologies(cause: InactiveCause) -> str:
+    pairs = zip(cause.names[::2], cause.names[1::2], strict=True)
+    return ", ".join(
+        f'there is no Topology "{topology}" for TAS flavor "{flavor}"' for topology, flavor in pairs
+    )
+
+
+_ACTIVE_TEXTS: Final[Mapping[ActiveReason, Callable[[InactiveCause], str]]] = {
+    ActiveReason.TERMINATING: lambda _: "is terminating",
+    ActiveReason.STOPPED: lambda _: "is stopped",
+    ActiveReason.FLAVOR_NOT_FOUND: _listed("references missing ResourceFlavor(s): {}"),
+    ActiveReason.ADMISSION_CHECK_NOT_FOUND: _listed("references missing AdmissionCheck(s): {}"),
+    ActiveReason.ADMISSION_CHECK_INACTIVE: _listed("references inactive AdmissionCheck(s): {}"),
+    ActiveReason.MULTIPLE_MULTIKUEUE: _listed(
+        "Cannot use multiple MultiKueue AdmissionChecks on the same ClusterQueue, found: {}"
+    ),
+    ActiveReason.MULTIKUEUE_PER_FLAVOR: _listed(
+        "Cannot specify MultiKueue AdmissionCheck per flavor, found: {}"
+    ),
+    ActiveReason.MULTIKUEUE_WITH_PROVISIONING: lambda cause: (
+        "Cannot use both MultiKueue and ProvisioningRequest AdmissionChecks together, "
+        f"found: {', '.join(cause.names)}"
+    ),
+    ActiveReason.TOPOLOGY_NOT_FOUND: _topologies,
+}
+
+
+def cluster_queue_active(status: ClusterQueueStatus) -> ActiveCondition:
+    """The Active condition of a ClusterQueue."""
+    if status.active:
+        return ActiveCondition(status=True, reason=status.reason, message="Can admit new workloads")
+    if status.reason is ActiveReason.TERMINATING:
+        message = "Can't admit new workloads; clusterQueue is terminating"
+    else:
+        parts = ", ".join(_ACTIVE_TEXTS[cause.reason](cause) for cause in status.causes)
+        message = f"Can't admit new workloads: {parts}."
+    return ActiveCondition(status=False, reason=status.reason, message=message)
+
+
+_LOCAL_QUEUE_TEXTS: Final[Mapping[LocalQueueReason, str]] = {
+    LocalQueueReason.READY: "Can submit new workloads to localQueue",
+    LocalQueueReason.STOPPED: "LocalQueue is stopped",
+    LocalQueueReason.CLUSTER_QUEUE_DOES_NOT_EXIST: "Can't submit new workloads to clusterQueue",
+    LocalQueueReason.CLUSTER_QUEUE_IS_INACTIVE: "Can't submit new workloads to clusterQueue",
+}
+
+
+def local_queue_active(status: LocalQueueStatus) -> ActiveCondition:
+    """The Active condition of a LocalQueue."""
+    return ActiveCondition(status.active, status.reason, _LOCAL_QUEUE_TEXTS[status.reason])

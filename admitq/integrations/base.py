@@ -1,0 +1,153 @@
+"""What a kind of job declares of itself. Everything else that admitq does with jobs follows from it.
+
+A kind is a frozen record of paths and small pure functions on the raw object. An ability that not every kind
+has is a field with a default. From the record follow: the watch, the index of owners, suspending and
+unsuspending, injecting into and restoring pod templates, the Workload's name, rules of webhooks and of RBAC.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from admitq.integrations.paths import Object, Path, merge_patch, value_at, with_value
+from admitq_api.field_errors import FieldError
+from admitq_api.labels import Names
+
+
+class OwnerKind(NamedTuple):
+    """Kind of an object that may control a job; a group is empty for the core API."""
+
+    group: str
+    version: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class PodSetTemplate:
+    """Pods of one shape in a job: how many, and where in the job their template stands.
+
+    ``min_count`` is the fewest pods the job can run with, where its owner allows fewer than ``count``.
+    """
+
+    name: str
+    count: int
+    template_path: Path
+    min_count: int | None = None
+
+
+class Finished(NamedTuple):
+    """How a job ended."""
+
+    success: bool
+    message: str
+
+
+class Step(NamedTuple):
+    """One merge patch of a job, to its main resource or to a subresource."""
+
+    patch: dict[str, Any]
+    subresource: str | None = None
+
+
+def never(_job: Object) -> None:
+    """Answer of kinds that lack an ability: nothing."""
+
+
+def no_errors(*_: object) -> tuple[FieldError, ...]:
+    """Answer of kinds without validation of their own."""
+    return ()
+
+
+def unchanged(job: Object, _names: Names) -> Object:
+    """Answer of kinds without defaults of their own."""
+    return job
+
+
+def stop_at_once(job: Object, stopped: Object, _names: Names) -> tuple[Step, ...]:
+    """Stop by one patch: most kinds accept suspension and restored templates together."""
+    patch = merge_patch(job, stopped)
+    return (Step(patch),) if patch else ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Integration:
+    """A kind of job.
+
+    Required are the identity and the functions that tell what the job asks for and how it stands; all take
+    the raw object, tolerate any shape of it and never change it.
+    """
+
+    framework: str
+    """Name in the configuration's ``integrations.frameworks``."""
+    group: str
+    version: str
+    kind: str
+    plural: str
+
+    pod_sets: Callable[[Object, Names], Sequence[PodSetTemplate]]
+    """The podsets, in the order in which the Workload lists them."""
+    finished: Callable[[Object], Finished | None]
+    is_active: Callable[[Object], bool]
+    """Whether pods of the job may still hold resources."""
+    pods_ready: Callable[[Object], bool]
+
+    suspend_path: Path = ("spec", "suspend")
+    is_half_stopped: Callable[[Object, Names], bool] = lambda _job, _names: False
+    """Whether a stop was begun and not ended; such a job does not count as suspended."""
+    stop: Callable[[Object, Object, Names], tuple[Step, ...]] = stop_at_once
+    """Steps from the job to the stopped job that is given, each a patch upon the answer of the last.
+
+    Fewer steps than it takes, or none, mean that the job must change first: it is asked again when it has."""
+    with_counts: Callable[[Object, Mapping[str, int], Names], Object] | None = None
+    """The job with these pod counts by podset: what makes partial admission possible for the kind."""
+    reclaimable: Callable[[Object], Mapping[str, int] | None] = never
+    """Pods by podset that ended and need no replacement."""
+    is_on_hold: Callable[[Object], bool] = lambda _job: False
+    """Whether the job wants no quota for now; its Workload is kept, and not queued."""
+    priority_class: Callable[[Object], str | None] = never
+    """PriorityClass that the job names outside its pod templates."""
+    platform_labels: frozenset[str] = frozenset()
+    """Labels that Kubernetes itself puts on the job's templates; left out of Workloads, kept in jobs."""
+
+    known_owners: tuple[OwnerKind, ...] = ()
+    """Kinds that are no jobs of ours but stand between a job and the job that controls it."""
+    creates: frozenset[tuple[str, str]] | None = None
+    """Group and kind of what the kind's own controller creates; None if that is open. An object of another
+    kind that claims to be controlled by a job of this kind lies."""
+    adopts_prebuilt_workload: bool = False
+    can_be_elastic: bool = False
+
+    mutate: Callable[[Object, Names], Object] = unchanged
+    """Defaults of the kind on creation, beyond the queue, the priority class and the suspension."""
+    validate_create: Callable[[Object, Names], Sequence[FieldError]] = no_errors
+    """Rules of the kind beyond those of all jobs; not asked on updates."""
+    validate_update: Callable[[Object, Object, Names], Sequence[FieldError]] = no_errors
+    """Takes the old object, then the new; covers what ``validate_create`` asks of the new one."""
+
+    patches_status: bool = False
+    """Whether ``stop`` writes the status subresource (for RBAC)."""
+
+    @property
+    def api_version(self) -> str:
+        """Value of ``apiVersion`` in objects of the kind."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def gvk(self) -> tuple[str, str, str]:
+        """Group, version and kind."""
+        return (self.group, self.version, self.kind)
+
+    def may_create(self, child: Object) -> bool:
+        """Whether objects of the child's kind are made by this kind's controller at all."""
+        if self.creates is None:
+            return True
+        group, _, _ = str(child.get("apiVersion", "")).rpartition("/")
+        return (group, child.get("kind")) in self.creates
+
+    def is_suspended(self, job: Object, names: Names) -> bool:
+        """Whether the job is suspended, and no stop of it is under way."""
+        return value_at(job, self.suspend_path) is True and not self.is_half_stopped(job, names)
+
+    def with_suspend(self, job: Object, suspend: bool) -> Object:
+        """The job with its suspension set or lifted."""
+        return with_value(job, self.suspend_path, suspend)

@@ -1,0 +1,146 @@
+"""Who controls an object, and which of its ancestors is queued in its stead."""
+
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from admitq.integrations.base import Integration, OwnerKind
+from admitq.integrations.paths import Object, value_at
+from admitq_api.labels import Names
+
+DEEPEST = 10
+"""Most owners between an object and the ancestor that manages it."""
+
+Lookup = Callable[[OwnerKind, str, str], Object | None]
+"""Finds an object by kind, namespace and name."""
+
+
+AsyncLookup = Callable[[OwnerKind, str, str], Awaitable[Object | None]]
+"""The same, for those who have to ask the API server."""
+
+
+class OwnerMissing(LookupError):
+    """An owner of a known kind does not exist (yet); its controller reference may be ahead of our watch."""
+
+
+class NestedTooDeep(ValueError):
+    """The chain of owners is longer than ``DEEPEST``, or closes to a cycle."""
+
+
+def controller_of(obj: Object) -> Object | None:
+    """Owner reference of the object's controller."""
+    references = value_at(obj, ("metadata", "ownerReferences"), [])
+    for reference in references if isinstance(references, list) else ():
+        if isinstance(reference, Mapping) and reference.get("controller") is True:
+            return reference
+    return None
+
+
+def is_controlled_by(obj: Object, owner: Object) -> bool:
+    """Whether the object's controller is this very owner, and not a former one of the same name."""
+    reference = controller_of(obj)
+    return reference is not None and reference.get("uid") == value_at(owner, ("metadata", "uid"))
+
+
+def queue_name(obj: Object, names: Names) -> str:
+    """LocalQueue that the object's label names; empty without one."""
+    name: Any = value_at(obj, ("metadata", "labels", names.queue_name), "")
+    return name if isinstance(name, str) else ""
+
+
+def _owner_kind(reference: Object) -> OwnerKind:
+    group, _, version = str(reference.get("apiVersion", "")).rpartition("/")
+    return OwnerKind(group, version, str(reference.get("kind", "")))
+
+
+class _Question(NamedTuple):
+    """An owner that the walk has to see next."""
+
+    kind: OwnerKind
+    namespace: str
+    name: str
+
+
+def managed_ancestor(
+    obj: Object,
+    lookup: Lookup,
+    integrations: Iterable[Integration],
+    names: Names,
+    *,
+    without_queue_name: bool = False,
+    external: Iterable[OwnerKind] = (),
+) -> Object | None:
+    """The top-most ancestor that is queued itself, so that the object follows it and is not queued.
+
+    Only kinds of enabled integrations, external ones, and those that integrations know as owners are
+    followed, and only while the reference's UID is that of the object found and the owner's kind makes
+    objects of this kind at all: a forged reference frees nobody from the queue.
+
+    Args:
+        obj: where the walk starts; not itself an answer.
+        lookup: finds owners.
+        integrations: the enabled ones.
+        names: names of labels.
+        without_queue_name: jobs without a queue name are managed too.
+        external: kinds that a third party queues.
+
+    Raises:
+        OwnerMissing: an owner of a known kind is not found.
+        NestedTooDeep: the chain is too long.
+    """
+    walk = _walk(obj, integrations, names, without_queue_name=without_queue_name, external=external)
+    try:
+        question = next(walk)
+        while True:
+            question = walk.send(lookup(*question))
+    except StopIteration as end:
+        return end.value
+
+
+async def managed_ancestor_async(
+    obj: Object,
+    lookup: AsyncLookup,
+    integrations: Iterable[Integration],
+    names: Names,
+    *,
+    without_queue_name: bool = False,
+    external: Iterable[OwnerKind] = (),
+) -> Object | None:
+    """As ``managed_ancestor``, with a lookup that has to be awaited."""
+    walk = _walk(obj, integrations, names, without_queue_name=without_queue_name, external=external)
+    try:
+        question = next(walk)
+        while True:
+            question = walk.send(await lookup(*question))
+    except StopIteration as end:
+        return end.value
+
+
+def _walk(
+    obj: Object,
+    integrations: Iterable[Integration],
+    names: Names,
+    *,
+    without_queue_name: bool,
+    external: Iterable[OwnerKind],
+) -> Generator[_Question, Object | None, Object | None]:
+    enabled = {OwnerKind(*one.gvk): one for one in integrations}
+    managed = set(enabled) | set(external)
+    known = managed | {kind for one in enabled.values() for kind in one.known_owners}
+    namespace = value_at(obj, ("metadata", "namespace"), "")
+    ancestor: Object | None = None
+    current = obj
+    for _ in range(DEEPEST + 1):
+        reference = controller_of(current)
+        if reference is None or (kind := _owner_kind(reference)) not in known:
+            return ancestor
+        if kind in enabled and not enabled[kind].may_create(current):
+            return ancestor
+        owner = yield _Question(kind, namespace, str(reference.get("name", "")))
+        if owner is None:
+            raise OwnerMissing(f"{kind.kind} {reference.get('name')} is not known")
+        if value_at(owner, ("metadata", "uid")) != reference.get("uid"):
+            return ancestor
+        if kind in managed and (without_queue_name or queue_name(owner, names)):
+            ancestor = owner
+        current = owner
+    raise NestedTooDeep(f"more than {DEEPEST} owners")

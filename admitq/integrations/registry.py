@@ -1,0 +1,63 @@
+"""The kinds of jobs that admitq knows: its own, one line each, and those of installed packages."""
+
+from collections.abc import Iterable
+from functools import cache
+from importlib.metadata import entry_points
+
+from admitq.integrations.base import Integration
+from admitq.integrations.kinds.job import JOB
+
+ENTRY_POINT_GROUP = "admitq.integrations"
+"""Packages add a kind by an entry point of this group that names an ``Integration``."""
+
+REGISTRY: tuple[Integration, ...] = (JOB,)
+"""The kinds that come with admitq."""
+
+
+class UnusableIntegration(Exception):
+    """An installed package offers an integration that cannot be loaded, or clashes with another."""
+
+
+@cache
+def registered() -> tuple[Integration, ...]:
+    """All kinds: admitq's own first, then those of packages in the order of their entry points' names.
+
+    Raises:
+        UnusableIntegration: a package's entry point is broken, or takes a framework name or a kind that is
+            taken already.
+    """
+    found = list(REGISTRY)
+    for entry_point in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda entry: entry.name):
+        try:
+            integration = entry_point.load()
+        except Exception as error:  # code of a stranger: whatever it raises, the name must be told
+            raise UnusableIntegration(f"{entry_point.value}: {error}") from error
+        if not isinstance(integration, Integration):
+            raise UnusableIntegration(f"{entry_point.value} is not an Integration")
+        for other in found:
+            if integration.framework == other.framework or integration.gvk == other.gvk:
+                raise UnusableIntegration(f"{entry_point.value}: {integration.framework} exists already")
+        found.append(integration)
+    return tuple(found)
+
+
+def framework_names() -> tuple[str, ...]:
+    """Names that ``integrations.frameworks`` of the configuration may hold."""
+    return tuple(integration.framework for integration in registered())
+
+
+def enabled(frameworks: Iterable[str]) -> tuple[Integration, ...]:
+    """The integrations of these frameworks, in the registry's order.
+
+    Raises:
+        KeyError: a framework is not known.
+    """
+    wanted = set(frameworks)
+    if unknown := wanted.difference(framework_names()):
+        raise KeyError(", ".join(sorted(unknown)))
+    return tuple(integration for integration in registered() if integration.framework in wanted)
+
+
+def by_gvk(group: str, version: str, kind: str) -> Integration | None:
+    """The integration of a group, version and kind."""
+    return next((one for one in registered() if one.gvk == (group, version, kind)), None)

@@ -1,0 +1,120 @@
+"""Stored objects that cannot be read: kept in mind, counted, and told of on themselves."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from admitq import translate
+from admitq.admission_writer import CONCERN, AdmissionWriter
+from admitq.core.model import Instant, ObjectKey
+from admitq.logs import logger
+from admitq.metrics import Metrics
+from admitq.runtime.errors import ApiError
+from admitq.runtime.resources import Object, Resource
+from admitq_api import conditions
+from admitq_api.conditions import ConditionType, Reason
+
+log = logger(__name__)
+
+UNREADABLE: Final = (translate.Malformed, KeyError, TypeError, ValueError, AttributeError)
+"""What reading an object raises that does not have the shape it should."""
+
+WITH_ACTIVE_CONDITION: Final = ("clusterqueues", "localqueues")
+
+
+@dataclass(frozen=True, slots=True)
+class Malformation:
+    """A stored object that cannot be read, and why."""
+
+    resource: Resource
+    obj: Object
+    problem: str
+
+
+@dataclass
+class Malformed:
+    """The stored objects that cannot be read now.
+
+    Args:
+        writer: writes the statuses of Workloads, and has what other writes need.
+        metrics: where they are counted.
+        clock: wall time in nanoseconds.
+        leading: whether this process may write.
+        spawn: runs a write behind the caller.
+    """
+
+    writer: AdmissionWriter
+    metrics: Metrics
+    clock: Callable[[], Instant]
+    leading: Callable[[], bool]
+    spawn: Callable[[Awaitable[None]], None]
+    known: dict[tuple[str, ObjectKey], Malformation] = field(
+        default_factory=dict[tuple[str, ObjectKey], Malformation]
+    )
+
+    def found(self, resource: Resource, obj: Object, error: Exception) -> bool:
+        """Note that an object cannot be read, and tell so on it; returns whether that is news."""
+        key = translate.key_of(obj)
+        problem = str(error) if isinstance(error, translate.Malformed) else f"unreadable: {error!r}"
+        before = self.known.get((resource.plural, key))
+        now = self.known[resource.plural, key] = Malformation(resource, obj, problem)
+        if before is not None and before.problem == problem:
+            return False
+        self._count(resource)
+        log.warning("object cannot be read", resource=resource.plural, object=str(key), problem=problem)
+        self.spawn(self._report(now))
+        return True
+
+    def mended(self, resource: Resource, key: ObjectKey) -> None:
+        """Note that an object can be read, or is gone."""
+        if self.known.pop((resource.plural, key), None) is not None:
+            self._count(resource)
+
+    def report_all(self) -> None:
+        """Tell of all: this process may write now."""
+        for one in self.known.values():
+            self.spawn(self._report(one))
+
+    def _count(self, resource: Resource) -> None:
+        count = sum(plural == resource.plural for plural, _ in self.known)
+        self.metrics.set("malformed_objects", count, resource=resource.plural)
+
+    async def _report(self, one: Malformation) -> None:
+        if not self.leading():
+            return
+        key = translate.key_of(one.obj)
+        self.writer.recorder.event(one.obj, "Warning", "Malformed", one.problem)
+        try:
+            if one.resource == self.writer.resource:
+                uid = one.obj["metadata"]["uid"]
+                await self.writer.report(key, uid, Reason.MISCONFIGURED, one.problem, ())
+            elif one.resource.plural in WITH_ACTIVE_CONDITION:
+                await self._report_inactive(one)
+        except (ApiError, *UNREADABLE) as error:
+            # The event and the metric tell it already; the status of such an object may not be writable.
+            log.info("status of a malformed object was not written", object=str(key), error=repr(error))
+
+    async def _report_inactive(self, one: Malformation) -> None:
+        metadata = one.obj["metadata"]
+        before = (one.obj.get("status") or {}).get("conditions") or []
+        state = conditions.with_condition(
+            before,
+            type=ConditionType.ACTIVE,
+            status=False,
+            reason=Reason.UNKNOWN,
+            message=one.problem,
+            now=self.clock(),
+            observed_generation=metadata.get("generation"),
+        )
+        if state == before:
+            return
+        guard = {"resourceVersion": metadata["resourceVersion"]}
+        written = await self.writer.client.merge_patch(
+            one.resource,
+            metadata["name"],
+            {"metadata": guard, "status": {"conditions": state}},
+            namespace=metadata.get("namespace"),
+            subresource="status",
+            field_manager=self.writer.names.field_manager(CONCERN),
+        )
+        self.writer.observed(one.resource, written)

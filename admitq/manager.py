@@ -1,0 +1,268 @@
+"""The shell around the core on a cluster: observations in, instructions carried out.
+
+Everything happens in one event loop: what is observed goes to the ``AdmissionState`` at once, so that it
+is never older than the stores; cycles run in a task of their own while the process leads; instructions go
+to writers. No decision waits for a write: the core assumes its reservations, and a reservation that could
+not be written comes back as an event.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from admitq import translate
+from admitq.admission_writer import AdmissionWriter, backoff
+from admitq.core import events as happened
+from admitq.core.instructions import (
+    Instruction,
+    RefreshClusterQueue,
+    RefreshCohort,
+    RefreshLocalQueue,
+    ReportPending,
+    ReserveQuota,
+)
+from admitq.core.model import SECOND, Instant, ObjectKey
+from admitq.core.state import AdmissionState
+from admitq.logs import logger
+from admitq.malformed import UNREADABLE, Malformed
+from admitq.measures import Measures
+from admitq.metrics import Metrics
+from admitq.observations import observations
+from admitq.runtime.client import Client
+from admitq.runtime.errors import ApiError
+from admitq.runtime.events import EventRecorder
+from admitq.runtime.resources import Object, Resource
+from admitq.runtime.store import Change, Store
+from admitq_api.labels import Names
+
+log = logger(__name__)
+
+
+class Refresh(Protocol):
+    """Where statuses are kept up to date: the controllers of queues and cohorts."""
+
+    def cluster_queue(self, name: str) -> None:
+        """Look at a ClusterQueue's status."""
+        ...
+
+    def local_queue(self, key: ObjectKey) -> None:
+        """Look at a LocalQueue's status."""
+        ...
+
+    def cohort(self, name: str) -> None:
+        """Look at a cohort's status."""
+        ...
+
+
+@dataclass
+class Manager:
+    """Drives one ``AdmissionState`` on a cluster.
+
+    Args:
+        state: the core.
+        client: for the writes of reservations and refusals.
+        workload_resource: Workloads.
+        workloads: the store of Workloads.
+        names: the names of the API group.
+        recorder: where Kubernetes events go.
+        metrics: where cycles are counted.
+        measures: where it is counted what happened to workloads.
+        clock: wall time in nanoseconds.
+        observed: takes the answer to one of our own writes into the stores.
+        start: starts the job of an admitted Workload; the same code as the job controller's.
+        refresh: whose statuses the core's numbers appear in.
+        leading: whether this process may decide now.
+        eviction_moves_to_back: requeuingStrategy.timestamp is Eviction.
+        tracks_pods_ready: whether Workloads tell if their pods are ready.
+        tell_reasons: whether each cause of waiting has a reason of its own.
+    """
+
+    state: AdmissionState
+    client: Client
+    workload_resource: Resource
+    workloads: Store
+    names: Names
+    recorder: EventRecorder
+    metrics: Metrics
+    measures: Measures
+    clock: Callable[[], Instant]
+    observed: Callable[[Resource, Object], None]
+    start: Callable[[Object], Awaitable[None]]
+    refresh: Refresh
+    leading: Callable[[], bool]
+    eviction_moves_to_back: bool = True
+    tracks_pods_ready: bool = True
+    tell_reasons: bool = True
+
+    _wake: asyncio.Event = field(default_factory=asyncio.Event)
+    _failures: dict[ObjectKey, int] = field(default_factory=dict[ObjectKey, int])
+    _tasks: "set[asyncio.Future[None]]" = field(default_factory=set["asyncio.Future[None]"])
+
+    def __post_init__(self) -> None:
+        self._observations = observations(self.names, eviction_moves_to_back=self.eviction_moves_to_back)
+        self._writer = AdmissionWriter(
+            client=self.client,
+            resource=self.workload_resource,
+            workloads=self.workloads,
+            names=self.names,
+            recorder=self.recorder,
+            measures=self.measures,
+            clock=self.clock,
+            observed=self.observed,
+            decides_alike=self._decides_alike,
+            tracks_pods_ready=self.tracks_pods_ready,
+            tell_reasons=self.tell_reasons,
+        )
+        self._malformed = Malformed(self._writer, self.metrics, self.clock, self.leading, self._spawn)
+
+    # --- observations in --------------------------------------------------------------------------
+
+    def observe(self, resource: Resource, change: Change) -> None:
+        """Take in what a watch, or the answer to a write of ours, showed. Never raises."""
+        obj, key = change.object, ObjectKey(*change.key)
+        observation = self._observations[resource.plural]
+        if change.new is None:
+            self._malformed.mended(resource, key)
+            if resource == self.workload_resource:
+                self.measures.workload_gone(key)
+                self._writer.forget(key)
+            gone = observation.deleted(obj)
+            if isinstance(gone, happened.CohortDeleted):
+                self.measures.cohorts_changed()
+            self._put(gone)
+            return
+        try:
+            event = observation.changed(obj)
+        except UNREADABLE as error:
+            if self._malformed.found(resource, obj, error):
+                self._put(self._what_is_left(resource, obj))
+            return
+        self._malformed.mended(resource, key)
+        match event:
+            case happened.WorkloadChanged(workload):
+                self.measures.workload_observed(workload, obj)
+            case happened.ClusterQueueChanged(cluster_queue):
+                self.measures.cluster_queue_observed(cluster_queue)
+            case happened.CohortChanged():
+                self.measures.cohorts_changed()
+            case _:
+                pass
+        self._put(event)
+
+    def _what_is_left(self, resource: Resource, obj: Object) -> happened.Event:
+        """Go on as if the object were not there; but what a Workload holds goes on being counted."""
+        if resource == self.workload_resource:
+            with suppress(*UNREADABLE):
+                return happened.WorkloadChanged(translate.holder(obj))
+        return self._observations[resource.plural].deleted(obj)
+
+    def _decides_alike(self, decided: Object, current: Object) -> bool:
+        changed = self._observations[self.workload_resource.plural].changed
+        with suppress(*UNREADABLE):
+            return changed(decided) == changed(current)
+        return False
+
+    def _put(self, event: happened.Event) -> None:
+        try:
+            self._carry_out(self.state.handle(event, now=self.clock()))
+        except Exception:
+            # One observation that the core cannot digest must not stop the others.
+            log.exception("event was not taken in", core_event=type(event).__name__)
+        self._wake.set()
+
+    # --- the loop ---------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Run cycles, while this process leads, until cancelled."""
+        self._spawn(self._writer.run())
+        try:
+            while True:
+                self._wake.clear()
+                now = self.clock()
+                due = self.state.next_wakeup(now) if self.leading() else None
+                if due is not None and due <= now:
+                    self._cycle(now)
+                    # Watches, writes and renewals get their turn between two cycles.
+                    await asyncio.sleep(0)
+                    continue
+                await self._idle(None if due is None else (due - now) / SECOND)
+        finally:
+            for task in self._tasks:
+                task.cancel()
+
+    def lead(self) -> None:
+        """Begin to act: this process leads, and what it saw as a follower may now be told."""
+        self._malformed.report_all()
+        self._wake.set()
+
+    async def _idle(self, seconds: float | None) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._wake.wait()
+
+    def _cycle(self, now: Instant) -> None:
+        started = time.perf_counter()
+        instructions = self.state.handle(happened.CyclesRequested(limit=1), now=now)
+        admits = any(isinstance(item, ReserveQuota) for item in instructions)
+        result = "success" if admits else "inadmissible"
+        took = time.perf_counter() - started
+        self.metrics.increment("admission_attempts_total", result=result)
+        self.metrics.observe("admission_attempt_duration_seconds", took, result=result)
+        self._carry_out(instructions)
+
+    def _carry_out(self, instructions: list[Instruction]) -> None:
+        for instruction in instructions:
+            match instruction:
+                case ReserveQuota():
+                    self._spawn(self._reserve(instruction))
+                case ReportPending():
+                    self._writer.schedule_report(instruction)
+                case RefreshClusterQueue(name):
+                    self.refresh.cluster_queue(name)
+                case RefreshLocalQueue(key):
+                    self.refresh.local_queue(key)
+                case RefreshCohort(name):
+                    self.refresh.cohort(name)
+
+    # --- reservations -----------------------------------------------------------------------------
+
+    async def _reserve(self, instruction: ReserveQuota) -> None:
+        """Have a reservation written; then start the job in the next statement."""
+        try:
+            written = await self._writer.reserve(instruction)
+        except Exception:
+            log.exception("reservation was not written", workload=str(instruction.key))
+            written = None
+        if written is None:
+            await self._give_back(instruction)
+            return
+        self._failures.pop(instruction.key, None)
+        if instruction.admit:
+            try:
+                await self.start(written)
+            except ApiError as error:
+                # The job controller sees an admitted Workload with a suspended job and starts it.
+                log.info("job is left to its controller", workload=str(instruction.key), error=str(error))
+
+    async def _give_back(self, instruction: ReserveQuota) -> None:
+        """Let the core forget an unwritten reservation, later each time the same workload fails."""
+        attempt = self._failures[instruction.key] = self._failures.get(instruction.key, 0) + 1
+        await asyncio.sleep(backoff(attempt))
+        if self.workloads.get(*instruction.key) is None:
+            self._failures.pop(instruction.key, None)
+        self._put(happened.ReservationFailed(instruction.key, instruction.uid))
+
+    # --- behind the loop --------------------------------------------------------------------------
+
+    def _spawn(self, work: Awaitable[None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: "asyncio.Future[None]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("a write failed unexpectedly", error=repr(error))

@@ -1,0 +1,406 @@
+"""What happened, told to the metrics: the one place that knows which series an occurrence moves."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from admitq.core.amounts import UNLIMITED
+from admitq.core.model import ClusterQueue, ObjectKey, Workload
+from admitq.core.statuses import ClusterQueueStatus, CohortStatus, FlavorTotals, LocalQueueStatus
+from admitq.metrics import Metrics
+from admitq_api import conditions
+from admitq_api.conditions import ConditionType, Reason
+
+RawObject = Mapping[str, Any]
+MILLI = 1000
+INFINITE = float("inf")
+
+
+def in_units(resource: str, amount: int) -> float:
+    """An amount as metrics carry it: CPU in cores, everything else in its unit, no limit as infinite."""
+    if amount >= UNLIMITED:
+        return INFINITE
+    return amount / MILLI if resource == "cpu" else float(amount)
+
+
+def _priority_class(workload: RawObject) -> str:
+    return ((workload.get("spec") or {}).get("priorityClassRef") or {}).get("name", "")
+
+
+@dataclass
+class Measures:
+    """Tells the metrics what happened to queues and workloads. Durations are seconds.
+
+    Args:
+        metrics: the registry.
+        cluster_queue_of: the ClusterQueue that a LocalQueue leads to; None if there is no such LocalQueue.
+        cohorts_of: the cohorts that a ClusterQueue is in, the nearest first.
+        of_local_queues: whether LocalQueues have series of their own, and which.
+        with_resources: whether quota and usage of ClusterQueues are exposed by flavor and resource.
+        of_cohorts: whether cohorts have series.
+    """
+
+    metrics: Metrics
+    cluster_queue_of: Callable[[ObjectKey], str | None]
+    cohorts_of: Callable[[str], Sequence[str]] = lambda _: ()
+    of_local_queues: Callable[[ObjectKey], bool] = lambda _: True
+    with_resources: bool = False
+    of_cohorts: bool = True
+    _census: "_Census" = field(init=False)
+    _places: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """The cohorts above each ClusterQueue that was looked at, the nearest first."""
+    _admitted: Counter[str] = field(default_factory=Counter[str])
+    """How many workloads each of these ClusterQueues has admitted."""
+    _subtrees: Counter[str] = field(default_factory=Counter[str])
+    """The same, summed up by cohort."""
+
+    def __post_init__(self) -> None:
+        self._census = _Census(self)
+
+    # --- workloads --------------------------------------------------------------------------------
+
+    def workload_created(self, job_kind: str, seconds: float) -> None:
+        """A Workload was created so long after its job (of generation 1)."""
+        self.metrics.observe("workload_creation_latency_seconds", seconds, job_kind=job_kind)
+
+    def quota_reserved(self, workload: RawObject, cluster_queue: str, since_queued: float) -> None:
+        """A workload got quota so long after it began to wait."""
+        self._happened("quota_reserved_workloads_total", workload, cluster_queue)
+        self._lasted("quota_reserved_wait_time_seconds", since_queued, workload, cluster_queue)
+
+    def admitted(
+        self, workload: RawObject, cluster_queue: str, since_queued: float, since_reserved: float
+    ) -> None:
+        """A workload was admitted: nothing is outstanding any more."""
+        self._happened("admitted_workloads_total", workload, cluster_queue)
+        if self.of_cohorts:
+            for cohort in self.cohorts_of(cluster_queue):
+                self.metrics.increment(
+                    "cohort_subtree_admitted_workloads_total",
+                    cohort=cohort,
+                    priority_class=_priority_class(workload),
+                )
+        self._lasted("admission_wait_time_seconds", since_queued, workload, cluster_queue)
+        self._lasted("admission_checks_wait_time_seconds", since_reserved, workload, cluster_queue)
+
+    def pods_became_ready(self, workload: RawObject, since_queued: float, since_admitted: float) -> None:
+        """All pods of an admitted workload were ready for the first time since its admission."""
+        queue = self._cluster_queue(workload)
+        self._lasted("ready_wait_time_seconds", since_queued, workload, queue)
+        self._lasted("admitted_until_ready_wait_time_seconds", since_admitted, workload, queue)
+
+    def evicted(self, workload: RawObject, reason: str, cause: str, *, first: bool) -> None:
+        """An eviction began; ``first`` if it is the workload's first for this reason and cause."""
+        queue = self._cluster_queue(workload)
+        labels = {
+            "reason": reason,
+            "underlying_cause": cause,
+            "priority_class": _priority_class(workload),
+        }
+        self.metrics.increment("evicted_workloads_total", cluster_queue=queue, **labels)
+        if first:
+            self.metrics.increment("evicted_workloads_once_total", cluster_queue=queue, **labels)
+        key = _local_queue(workload)
+        if self.of_local_queues(key):
+            self.metrics.increment(
+                "local_queue_evicted_workloads_total", name=key.name, namespace=key.namespace, **labels
+            )
+        ready = conditions.find(_state(workload), ConditionType.PODS_READY)
+        evicted = conditions.find(_state(workload), ConditionType.EVICTED)
+        if ready is not None and evicted is not None and ready.get("status") == "True":
+            lasted = _seconds_between(ready, evicted)
+            self.metrics.observe(
+                "pods_ready_to_evicted_time_seconds",
+                lasted,
+                cluster_queue=queue,
+                reason=reason,
+                underlying_cause=cause,
+            )
+
+    def quota_released(self, workload: RawObject, reason: str, since_evicted: float) -> None:
+        """The job of an evicted workload has stopped."""
+        self.metrics.observe(
+            "workload_eviction_latency_seconds",
+            since_evicted,
+            cluster_queue=self._cluster_queue(workload),
+            reason=reason,
+        )
+
+    def finished(self, workload: RawObject, ran: float | None) -> None:
+        """A workload finished; ``ran`` since its admission, None if it was not admitted."""
+        queue = self._cluster_queue(workload)
+        self._happened("finished_workloads_total", workload, queue)
+        if ran is not None:
+            self._lasted("execution_time_seconds", ran, workload, queue)
+
+    def workload_observed(self, value: Workload, obj: RawObject) -> None:
+        """A Workload is now as given: how many there are of each kind may have changed."""
+        self._census.take(value, obj)
+
+    def workload_gone(self, key: ObjectKey) -> None:
+        """A Workload does not exist any more."""
+        self._census.leave(key)
+
+    # --- queues -----------------------------------------------------------------------------------
+
+    def cluster_queue_observed(self, queue: ClusterQueue) -> None:
+        """A ClusterQueue's quota is now as given."""
+        if not self.with_resources:
+            return
+        labels = {"cohort": queue.cohort or "", "cluster_queue": queue.name}
+        quotas = ("nominal_quota", "borrowing_limit", "lending_limit")
+        self.metrics.forget((f"cluster_queue_{name}" for name in quotas), cluster_queue=queue.name)
+        for group in queue.resource_groups:
+            for flavor in group.flavors:
+                for resource, quota in flavor.resources:
+                    amounts = (quota.nominal, quota.borrowing_limit, quota.lending_limit)
+                    for name, amount in zip(quotas, amounts, strict=True):
+                        self.metrics.set(
+                            f"cluster_queue_{name}",
+                            in_units(resource, UNLIMITED if amount is None else amount),
+                            flavor=flavor.name,
+                            resource=resource,
+                            **labels,
+                        )
+
+    def cohorts_changed(self) -> None:
+        """A cohort came, went, or has another parent: ClusterQueues may have another place."""
+        for name in self._places:
+            self._place(name)
+
+    def _place(self, name: str) -> None:
+        cohorts = tuple(self.cohorts_of(name))
+        former = self._places.get(name)
+        if former == cohorts:
+            return
+        self._places[name] = cohorts
+        if former is not None:
+            self._count_admitted(former, -self._admitted[name])
+            self._count_admitted(cohorts, self._admitted[name])
+        self.metrics.forget(("cluster_queue_info",), cluster_queue=name)
+        parent, root = (cohorts[0], cohorts[-1]) if cohorts else ("", "")
+        self.metrics.set("cluster_queue_info", 1, cluster_queue=name, parent_cohort=parent, root_cohort=root)
+
+    def _count_admitted(self, cohorts: Iterable[str], by: int) -> None:
+        for cohort in cohorts if self.of_cohorts else ():
+            self._subtrees[cohort] += by
+            self.metrics.set(
+                "cohort_subtree_admitted_active_workloads", self._subtrees[cohort], cohort=cohort
+            )
+
+    def cluster_queue_reported(self, name: str, status: ClusterQueueStatus) -> None:
+        """The core's numbers of a ClusterQueue were looked at."""
+        self._place(name)
+        self._count_admitted(self._places[name], status.admitted - self._admitted[name])
+        self._admitted[name] = status.admitted
+        gauges = self.metrics
+        active = status.pending - status.inadmissible
+        gauges.set("pending_workloads", active, cluster_queue=name, status="active")
+        gauges.set("pending_workloads", status.inadmissible, cluster_queue=name, status="inadmissible")
+        gauges.set("reserving_active_workloads", status.reserving, cluster_queue=name)
+        gauges.set("admitted_active_workloads", status.admitted, cluster_queue=name)
+        current = "active" if status.active else "pending"
+        if status.reason == Reason.TERMINATING:
+            current = "terminating"
+        for state in ("pending", "active", "terminating"):
+            gauges.set("cluster_queue_status", float(state == current), cluster_queue=name, status=state)
+        if self.with_resources:
+            self._totals("cluster_queue_resource_reservation", status.flavors_reservation, name)
+            self._totals("cluster_queue_resource_usage", status.flavors_usage, name)
+
+    def pending_shapes_reported(self, name: str, active: int, inadmissible: int) -> None:
+        """So many distinct shapes of workloads wait in a ClusterQueue: to be tried, and parked."""
+        for status, count in (("active", active), ("inadmissible", inadmissible)):
+            self.metrics.set("pending_scheduling_hashes", count, cluster_queue=name, status=status)
+
+    def local_queue_reported(self, key: ObjectKey, status: LocalQueueStatus) -> None:
+        """The core's numbers of a LocalQueue were looked at."""
+        if not self.of_local_queues(key):
+            return
+        gauges, labels = self.metrics, {"name": key.name, "namespace": key.namespace}
+        gauges.set("local_queue_pending_workloads", status.pending, status="active", **labels)
+        gauges.set("local_queue_reserving_active_workloads", status.reserving, **labels)
+        gauges.set("local_queue_admitted_active_workloads", status.admitted, **labels)
+        for state in ("True", "False", "Unknown"):
+            gauges.set("local_queue_status", float(state == str(status.active)), active=state, **labels)
+        for series, totals in (
+            ("local_queue_resource_reservation", status.flavors_reservation),
+            ("local_queue_resource_usage", status.flavors_usage),
+        ):
+            for flavor in totals:
+                for resource, total, _ in flavor.resources:
+                    gauges.set(
+                        series, in_units(resource, total), flavor=flavor.flavor, resource=resource, **labels
+                    )
+
+    def cohort_reported(self, name: str, parent: str, root: str, status: CohortStatus) -> None:
+        """The core's numbers of a cohort were looked at."""
+        if not self.of_cohorts:
+            return
+        self.metrics.forget(("cohort_info",), cohort=name)
+        self.metrics.set("cohort_info", 1, cohort=name, parent_cohort=parent, root_cohort=root)
+        for series, amounts in (
+            ("cohort_subtree_quota", status.subtree_quota),
+            ("cohort_subtree_resource_reservations", status.subtree_reservations),
+        ):
+            for (flavor, resource), amount in amounts:
+                self.metrics.set(
+                    series, in_units(resource, amount), cohort=name, flavor=flavor, resource=resource
+                )
+
+    def forget_cluster_queue(self, name: str) -> None:
+        """A ClusterQueue is gone."""
+        self._count_admitted(self._places.pop(name, ()), -self._admitted.pop(name, 0))
+        self.metrics.forget_cluster_queue(name)
+
+    def forget_local_queue(self, namespace: str, name: str) -> None:
+        """A LocalQueue is gone."""
+        self.metrics.forget_local_queue(namespace, name)
+
+    def forget_cohort(self, name: str) -> None:
+        """A cohort is gone."""
+        self._subtrees.pop(name, None)
+        self.metrics.forget_cohort(name)
+
+    # --- how --------------------------------------------------------------------------------------
+
+    def _cluster_queue(self, workload: RawObject) -> str:
+        admission = (workload.get("status") or {}).get("admission") or {}
+        return admission.get("clusterQueue") or self.cluster_queue_of(_local_queue(workload)) or ""
+
+    def _happened(self, series: str, workload: RawObject, cluster_queue: str) -> None:
+        labels = {"priority_class": _priority_class(workload)}
+        self.metrics.increment(series, cluster_queue=cluster_queue, **labels)
+        key = _local_queue(workload)
+        if self.of_local_queues(key):
+            self.metrics.increment(f"local_queue_{series}", name=key.name, namespace=key.namespace, **labels)
+
+    def _lasted(self, series: str, seconds: float, workload: RawObject, cluster_queue: str) -> None:
+        labels = {"priority_class": _priority_class(workload)}
+        self.metrics.observe(series, seconds, cluster_queue=cluster_queue, **labels)
+        key = _local_queue(workload)
+        if self.of_local_queues(key):
+            self.metrics.observe(
+                f"local_queue_{series}", seconds, name=key.name, namespace=key.namespace, **labels
+            )
+
+    def _totals(self, series: str, totals: tuple[FlavorTotals, ...], name: str) -> None:
+        self.metrics.forget((series,), cluster_queue=name)
+        cohort = next(iter(self._places.get(name, ())), "")
+        for flavor in totals:
+            for resource, total, _ in flavor.resources:
+                self.metrics.set(
+                    series,
+                    in_units(resource, total),
+                    cohort=cohort,
+                    cluster_queue=name,
+                    flavor=flavor.flavor,
+                    resource=resource,
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """What one workload counts as."""
+
+    queue: ObjectKey
+    cluster_queue: str
+    finished: bool
+    unadmitted: tuple[str, str] | None
+    requests: tuple[tuple[str, int], ...]
+
+
+class _Census:
+    """How many workloads are finished or not admitted, kept up to date by what changes."""
+
+    def __init__(self, measures: Measures) -> None:
+        self._measures = measures
+        self._places: dict[ObjectKey, _Place] = {}
+        self._counts: Counter[tuple[str, tuple[tuple[str, str], ...]]] = Counter()
+
+    def take(self, value: Workload, obj: RawObject) -> None:
+        """Count a workload as it is now."""
+        queue = ObjectKey(value.key.namespace, value.queue_name)
+        cluster_queue = self._measures.cluster_queue_of(queue) or ""
+        waits = not value.finished and not value.admitted and value.active
+        place = _Place(
+            queue=queue,
+            cluster_queue=cluster_queue,
+            finished=value.finished,
+            unadmitted=_why_unadmitted(obj) if not value.finished and not value.admitted else None,
+            requests=_requests(value) if waits and value.admission is None else (),
+        )
+        former = self._places.get(value.key)
+        if former == place:
+            return
+        if former is not None:
+            self._move(former, -1)
+        self._places[value.key] = place
+        self._move(place, 1)
+
+    def leave(self, key: ObjectKey) -> None:
+        """Count a workload no more."""
+        place = self._places.pop(key, None)
+        if place is not None:
+            self._move(place, -1)
+
+    def _move(self, place: _Place, by: int) -> None:
+        of_queue = {"name": place.queue.name, "namespace": place.queue.namespace}
+        local = self._measures.of_local_queues(place.queue)
+        if place.finished:
+            self._add("finished_workloads", by, cluster_queue=place.cluster_queue)
+            if local:
+                self._add("local_queue_finished_workloads", by, **of_queue)
+        if place.unadmitted is not None:
+            reason, cause = place.unadmitted
+            labels = {"cluster_queue": place.cluster_queue, "reason": reason, "underlying_cause": cause}
+            self._add("unadmitted_workloads", by, **labels)
+            if local:
+                self._add("local_queue_unadmitted_workloads", by, **of_queue, **labels)
+        for resource, amount in place.requests:
+            self._add(
+                "cluster_queue_resource_pending",
+                by * amount,
+                cluster_queue=place.cluster_queue,
+                resource=resource,
+            )
+
+    def _add(self, series: str, by: int, **labels: str) -> None:
+        key = (series, tuple(sorted(labels.items())))
+        self._counts[key] += by
+        count = self._counts[key]
+        if count == 0:
+            del self._counts[key]
+            self._measures.metrics.forget((series,), **labels)
+            return
+        amount = in_units(labels["resource"], count) if "resource" in labels else count
+        self._measures.metrics.set(series, amount, **labels)
+
+
+def _requests(value: Workload) -> tuple[tuple[str, int], ...]:
+    total: Counter[str] = Counter()
+    for pod_set in value.pod_sets:
+        for resource, amount in pod_set.requests:
+            total[resource] += amount * pod_set.count
+    return tuple(sorted(total.items()))
+
+
+def _state(workload: RawObject) -> list[conditions.Condition]:
+    return (workload.get("status") or {}).get("conditions") or []
+
+
+def _why_unadmitted(obj: RawObject) -> tuple[str, str]:
+    admitted = conditions.find(_state(obj), ConditionType.ADMITTED) or {}
+    reserved = conditions.find(_state(obj), ConditionType.QUOTA_RESERVED) or {}
+    return admitted.get("reason") or Reason.NO_RESERVATION, reserved.get("reason") or ""
+
+
+def _local_queue(workload: RawObject) -> ObjectKey:
+    metadata = workload["metadata"]
+    return ObjectKey(metadata.get("namespace", ""), (workload.get("spec") or {}).get("queueName", ""))
+
+
+def _seconds_between(earlier: conditions.Condition, later: conditions.Condition) -> float:
+    start = conditions.parse_time(earlier["lastTransitionTime"])
+    return (conditions.parse_time(later["lastTransitionTime"]) - start) / 1e9

@@ -1,0 +1,296 @@
+"""What an admission does to pod templates, and how it is undone. Pure functions on raw templates.
+
+Injected are a selector of the assigned flavors' nodes, their tolerations, labels and annotations that tell
+whose pods they are, and what admission checks add. Whatever the job says itself is never overwritten: two
+values for one key are a conflict, which no retry can mend.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any
+
+from admitq.integrations.paths import Object, value_at, with_value
+from admitq_api.labels import Names
+from admitq_api.quantity import QuantityError, parse
+from admitq_api.syntax import dns_label
+
+Flavors = Callable[[str], Object | None]
+"""Finds a ResourceFlavor by name."""
+
+_LABELS = ("metadata", "labels")
+_ANNOTATIONS = ("metadata", "annotations")
+_NODE_SELECTOR = ("spec", "nodeSelector")
+_TOLERATIONS = ("spec", "tolerations")
+_SCHEDULING_GATES = ("spec", "schedulingGates")
+
+_RESTORED = (_LABELS, _ANNOTATIONS, _NODE_SELECTOR, _TOLERATIONS, _SCHEDULING_GATES)
+"""All that an injection may change in a template."""
+
+_CONTAINER_LISTS = ("containers", "initContainers", "ephemeralContainers")
+
+_MERGE_KEYS_OF_CONTAINERS = {"env": ("name",), "ports": ("containerPort", "protocol")}
+_MERGE_KEYS_OF_PODS = {"hostAliases": ("ip",), "imagePullSecrets": ("name",)}
+"""Lists that Kubernetes stores with equal keys but that a Workload, a custom resource, may not repeat."""
+
+
+class Conflict(ValueError):
+    """An admission would overwrite what the job, or another part of the admission, says."""
+
+
+class FlavorMissing(LookupError):
+    """An assigned flavor is not known (any more)."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodSetInfo:
+    """What an admission gives one podset."""
+
+    name: str
+    count: int
+    node_selector: Mapping[str, str] = field(default_factory=dict[str, str])
+    tolerations: tuple[Object, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict[str, str])
+    annotations: Mapping[str, str] = field(default_factory=dict[str, str])
+    scheduling_gates: tuple[str, ...] = ()
+
+    def merged(self, other: "PodSetInfo") -> "PodSetInfo":
+        """Both together; name and count are this one's.
+
+        Raises:
+            Conflict: they give one key two values.
+        """
+        return replace(
+            self,
+            node_selector=_union(self.node_selector, other.node_selector, f"nodeSelector of {self.name}"),
+            labels=_union(self.labels, other.labels, f"labels of {self.name}"),
+            annotations=_union(self.annotations, other.annotations, f"annotations of {self.name}"),
+            tolerations=tuple(_with_tolerations(self.tolerations, other.tolerations)),
+            scheduling_gates=tuple(dict.fromkeys((*self.scheduling_gates, *other.scheduling_gates))),
+        )
+
+
+# --- what an admission gives -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """Which marks of the admission pods carry, by feature gates read at the start."""
+
+    queue_labels: bool = True
+    workload_annotation: bool = True
+
+
+def infos_of(workload: Object, flavors: Flavors, names: Names, marks: Marks) -> list[PodSetInfo]:
+    """What the Workload's admission, and then its admission checks in their order, give each podset.
+
+    Raises:
+        Conflict: two parts of the admission contradict each other.
+        FlavorMissing: an assigned flavor is not known.
+    """
+    assignments = value_at(workload, ("status", "admission", "podSetAssignments"), [])
+    infos = [_assigned(workload, assignment, flavors, names, marks) for assignment in assignments]
+    for check in value_at(workload, ("status", "admissionChecks"), []):
+        for update in check.get("podSetUpdates") or ():
+            infos = [
+                info.merged(_from_update(update)) if info.name == update.get("name") else info
+                for info in infos
+            ]
+    return infos
+
+
+def _assigned(
+    workload: Object, assignment: Object, flavors: Flavors, names: Names, marks: Marks
+) -> PodSetInfo:
+    name, count = assignment.get("name", "main"), assignment.get("count", 0)
+    info = PodSetInfo(name, count, labels=_queue_labels(workload, name, names, marks))
+    if marks.workload_annotation:
+        info = replace(info, annotations={names.workload: workload["metadata"]["name"]})
+    for flavor_name in dict.fromkeys((assignment.get("flavors") or {}).values()):
+        flavor = flavors(flavor_name)
+        if flavor is None:
+            raise FlavorMissing(f"ResourceFlavor {flavor_name} is not known")
+        spec = flavor.get("spec") or {}
+        info = info.merged(
+            PodSetInfo(
+                name,
+                count,
+                node_selector=spec.get("nodeLabels") or {},
+                tolerations=tuple(spec.get("tolerations") or ()),
+            )
+        )
+    return info
+
+
+def _queue_labels(workload: Object, pod_set: str, names: Names, marks: Marks) -> dict[str, str]:
+    labels = {names.podset: pod_set}
+    if marks.queue_labels:
+        queues = {
+            names.local_queue_name: value_at(workload, ("spec", "queueName"), ""),
+            names.cluster_queue_name: value_at(workload, ("status", "admission", "clusterQueue"), ""),
+        }
+        # A queue's name may be longer than a label's value.
+        labels |= {key: queue for key, queue in queues.items() if dns_label(queue) is None}
+    return labels
+
+
+def _from_update(update: Object) -> PodSetInfo:
+    return PodSetInfo(
+        update.get("name", ""),
+        0,
+        node_selector=update.get("nodeSelector") or {},
+        tolerations=tuple(update.get("tolerations") or ()),
+        labels=update.get("labels") or {},
+        annotations=update.get("annotations") or {},
+    )
+
+
+# --- into templates and back -------------------------------------------------------------------------
+
+
+def inject(template: Object, info: PodSetInfo) -> Object:
+    """The template with what the admission gives it.
+
+    Raises:
+        Conflict: the template has another value for a label, an annotation or a node selector.
+    """
+    result = template
+    for path, added in (
+        (_LABELS, info.labels),
+        (_ANNOTATIONS, info.annotations),
+        (_NODE_SELECTOR, info.node_selector),
+    ):
+        if added:
+            own = value_at(result, path, {})
+            result = with_value(result, path, _union(own, added, f"{path[-1]} of {info.name}"))
+    if info.tolerations:
+        own = value_at(result, _TOLERATIONS, [])
+        result = with_value(result, _TOLERATIONS, _with_tolerations(own, info.tolerations))
+    if info.scheduling_gates:
+        own = value_at(result, _SCHEDULING_GATES, [])
+        present = {gate.get("name") for gate in own}
+        added = [{"name": gate} for gate in info.scheduling_gates if gate not in present]
+        result = with_value(result, _SCHEDULING_GATES, [*own, *added])
+    return result
+
+
+def restore(template: Object, original: Object, keep_labels: Iterable[str] = ()) -> Object:
+    """The template with all that injections change taken from the original.
+
+    ``keep_labels`` are labels that Kubernetes put on the template and that the original may lack.
+    """
+    result = template
+    for path in _RESTORED:
+        wanted = value_at(original, path)
+        if path == _LABELS:
+            own = value_at(template, path, {})
+            kept = {key: own[key] for key in keep_labels if key in own}
+            wanted = ({**(wanted or {}), **kept}) or None
+        if value_at(result, path) != wanted:
+            result = with_value(result, path, wanted)
+    return result
+
+
+def _union(own: Mapping[str, str], added: Mapping[str, str], what: str) -> dict[str, str]:
+    for key, value in added.items():
+        if own.get(key, value) != value:
+            raise Conflict(f"{what}: {key} is {own[key]!r} already and cannot become {value!r}")
+    return {**own, **added}
+
+
+def _toleration_key(toleration: Object) -> tuple[Any, ...]:
+    """What makes two tolerations one: an absent operator means Equal, an absent value the empty one."""
+    return (
+        toleration.get("key") or "",
+        toleration.get("operator") or "Equal",
+        toleration.get("value") or "",
+        toleration.get("effect") or "",
+        toleration.get("tolerationSeconds"),
+    )
+
+
+def _with_tolerations(own: Sequence[Object], added: Iterable[Object]) -> list[Object]:
+    present = {_toleration_key(toleration) for toleration in own}
+    return [*own, *(toleration for toleration in added if _toleration_key(toleration) not in present)]
+
+
+# --- templates of Workloads --------------------------------------------------------------------------
+
+
+def sanitised(template: Object, drop_labels: Iterable[str] = ()) -> Object:
+    """The template as a Workload keeps it.
+
+    Of its metadata only labels and annotations stay. Where Kubernetes accepts entries that repeat a merge
+    key, the last one counts, as it does when the pod starts.
+    """
+    dropped = set(drop_labels)
+    labels = {key: value for key, value in value_at(template, _LABELS, {}).items() if key not in dropped}
+    metadata = {"labels": labels, "annotations": dict(value_at(template, _ANNOTATIONS, {}))}
+    spec: dict[str, Any] = dict(template.get("spec") or {})
+    for name in _CONTAINER_LISTS:
+        if spec.get(name):
+            spec[name] = [_without_repetition(one, _MERGE_KEYS_OF_CONTAINERS) for one in spec[name]]
+    kept = {key: value for key, value in metadata.items() if value}
+    return {
+        **({"metadata": kept} if kept else {}),
+        "spec": _without_repetition(spec, _MERGE_KEYS_OF_PODS),
+    }
+
+
+def _without_repetition(owner: Object, merge_keys: Mapping[str, tuple[str, ...]]) -> Object:
+    result = owner
+    for name, keys in merge_keys.items():
+        items = owner.get(name) or []
+        last = {tuple(item.get(key) for key in keys): item for item in items}
+        if len(last) < len(items):
+            result = with_value(result, (name,), [item for item in items if item is _last(last, item, keys)])
+    return result
+
+
+def _last(last: Mapping[tuple[Any, ...], Any], item: Object, keys: tuple[str, ...]) -> Any:
+    return last[tuple(item.get(key) for key in keys)]
+
+
+# --- comparing ---------------------------------------------------------------------------------------
+
+
+def same_pods(left: Object, right: Object, *, tolerations: bool = True) -> bool:
+    """Whether two templates ask for the same: containers, init containers and, if wanted, tolerations.
+
+    Quantities are compared by value and tolerations as a set, so that another notation of the same is
+    the same. Node selectors, affinity, labels and annotations are not compared.
+    """
+    one, other = left.get("spec") or {}, right.get("spec") or {}
+    if any(
+        not _same_containers(one.get(name) or [], other.get(name) or [])
+        for name in ("initContainers", "containers")
+    ):
+        return False
+    return not tolerations or {*map(_toleration_key, one.get("tolerations") or ())} == {
+        *map(_toleration_key, other.get("tolerations") or ())
+    }
+
+
+def _same_containers(left: Sequence[Object], right: Sequence[Object]) -> bool:
+    return left == right or [_canonical(one) for one in left] == [_canonical(one) for one in right]
+
+
+def _canonical(container: Object) -> Object:
+    resources = container.get("resources") or {}
+    return {
+        **container,
+        "resources": {
+            name: {resource: _exact(quantity) for resource, quantity in value.items()}
+            if name in {"limits", "requests"} and isinstance(value, Mapping)
+            else value
+            for name, value in resources.items()
+            if value
+        },
+    }
+
+
+def _exact(quantity: Any) -> Fraction | Any:
+    try:
+        return parse(quantity)
+    except QuantityError:
+        return quantity

@@ -1,0 +1,142 @@
+"""What the manager writes on a Workload's status: the reservation, or why there is none (pure).
+
+A patch is a merge patch that carries the resourceVersion it was made from, so that it is refused if
+anybody wrote in between; lists in it are whole, so nothing of others is lost.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from admitq.core.amounts import Amounts
+from admitq.core.model import Admission, Instant
+from admitq.translate import admission_status, quantities
+from admitq_api import conditions
+from admitq_api.conditions import ConditionType, Reason
+
+RawObject = Mapping[str, Any]
+Patch = dict[str, Any]
+
+NO_RESERVATION: Final = "The workload has no reservation"
+CHECKS_PENDING: Final = "The workload has not all checks ready"
+ADMITTED: Final = "The workload is admitted"
+NOT_ALL_PODS_READY: Final = "Not all pods are ready or succeeded"
+
+
+def _guarded(obj: RawObject, status: dict[str, Any]) -> Patch:
+    return {"metadata": {"resourceVersion": obj["metadata"]["resourceVersion"]}, "status": status}
+
+
+def _state(obj: RawObject) -> list[conditions.Condition]:
+    return (obj.get("status") or {}).get("conditions") or []
+
+
+def _generation(obj: RawObject) -> int:
+    return obj["metadata"].get("generation", 1)
+
+
+def _with_pods_awaited(
+    obj: RawObject, state: list[dict[str, Any]], now: Instant, *, tracks_pods_ready: bool
+) -> list[dict[str, Any]]:
+    """State that no pod is ready yet, in a write that is made anyway, where nothing was said of pods."""
+    if not tracks_pods_ready or conditions.find(state, ConditionType.PODS_READY) is not None:
+        return state
+    return conditions.with_condition(
+        state,
+        type=ConditionType.PODS_READY,
+        status=False,
+        reason=Reason.WAIT_FOR_START,
+        message=NOT_ALL_PODS_READY,
+        now=now,
+        observed_generation=_generation(obj),
+    )
+
+
+def reservation_patch(
+    obj: RawObject, admission: Admission, *, admit: bool, now: Instant, tracks_pods_ready: bool = True
+) -> Patch:
+    """Reserve quota, and admit in the same write when no check is outstanding.
+
+    What an earlier eviction left behind is answered: Evicted and Preempted become False and tell what
+    they said before.
+    """
+    generation = _generation(obj)
+    state = conditions.with_condition(
+        _state(obj),
+        type=ConditionType.QUOTA_RESERVED,
+        status=True,
+        reason=Reason.QUOTA_RESERVED,
+        message=f"Quota reserved in ClusterQueue {admission.cluster_queue}",
+        now=now,
+        observed_generation=generation,
+    )
+    for former in (ConditionType.EVICTED, ConditionType.PREEMPTED):
+        condition = conditions.find(state, former)
+        if condition is not None and condition.get("status") == "True":
+            state = conditions.with_condition(
+                state,
+                type=former,
+                status=False,
+                reason=Reason.QUOTA_RESERVED,
+                message=f"Previously: {condition.get('message', '')}",
+                now=now,
+                observed_generation=generation,
+            )
+    state = conditions.with_condition(
+        state,
+        type=ConditionType.ADMITTED,
+        status=admit,
+        reason=Reason.ADMITTED if admit else Reason.UNSATISFIED_ADMISSION_CHECKS,
+        message=ADMITTED if admit else CHECKS_PENDING,
+        now=now,
+        observed_generation=generation,
+    )
+    state = _with_pods_awaited(obj, state, now, tracks_pods_ready=tracks_pods_ready)
+    status: dict[str, Any] = {"conditions": state, "admission": admission_status(admission)}
+    if admit and (obj.get("status") or {}).get("resourceRequests"):
+        status["resourceRequests"] = None
+    return _guarded(obj, status)
+
+
+def pending_patch(
+    obj: RawObject,
+    *,
+    reason: str,
+    message: str,
+    resource_requests: Sequence[tuple[str, Amounts]],
+    now: Instant,
+    tracks_pods_ready: bool = True,
+) -> Patch | None:
+    """State why the workload waits and what it asks for; None if its status says so already."""
+    generation = _generation(obj)
+    before = obj.get("status") or {}
+    state = conditions.with_condition(
+        _state(obj),
+        type=ConditionType.QUOTA_RESERVED,
+        status=False,
+        reason=reason,
+        message=message,
+        now=now,
+        observed_generation=generation,
+    )
+    state = conditions.with_condition(
+        state,
+        type=ConditionType.ADMITTED,
+        status=False,
+        reason=Reason.NO_RESERVATION,
+        message=NO_RESERVATION,
+        now=now,
+        observed_generation=generation,
+    )
+    state = _with_pods_awaited(obj, state, now, tracks_pods_ready=tracks_pods_ready)
+    requests = [{"name": name, "resources": quantities(of)} for name, of in resource_requests]
+    if state == list(before.get("conditions") or []) and requests == (before.get("resourceRequests") or []):
+        return None
+    return _guarded(obj, {"conditions": state, "resourceRequests": requests or None})
+
+
+def queued_since(obj: RawObject) -> Instant:
+    """When the wait that ends now began: creation, or the last time it became requeueable."""
+    requeued = conditions.find(_state(obj), ConditionType.REQUEUED)
+    if requeued is not None and requeued.get("status") == "True":
+        return conditions.parse_time(requeued["lastTransitionTime"])
+    return conditions.parse_time(obj["metadata"]["creationTimestamp"])

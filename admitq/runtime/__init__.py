@@ -1,0 +1,1 @@
+"""A small controller runtime: client, watches, stores, work queues, leases, events."""

@@ -1,0 +1,453 @@
+"""The client of the Kubernetes API: raw JSON objects over aiohttp.
+
+What every call keeps to: it has a deadline, it waits its turn at the rate limit, it carries our own
+User-Agent, it refreshes a refused token once, it honours Retry-After for as long as the deadline allows,
+and whatever goes wrong is an :class:`~admitq.runtime.errors.ApiError`.
+"""
+
+import platform
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from importlib.metadata import version
+from types import TracebackType
+from typing import Any, Final, Literal, NamedTuple, Self, TypeAlias
+
+import orjson
+
+from admitq.runtime.credentials import Credentials
+from admitq.runtime.errors import ApiError
+from admitq.runtime.lines import LineTooLongError, split_lines
+from admitq.runtime.resources import Object, Resource
+from admitq.runtime.transport import (
+    JSON,
+    Call,
+    Request,
+    TokenBucket,
+    Transport,
+    as_api_error,
+    excerpt,
+    from_status,
+)
+
+JSON_PATCH: Final = "application/json-patch+json"
+MERGE_PATCH: Final = "application/merge-patch+json"
+APPLY: Final = "application/apply-patch+yaml"  # JSON is YAML
+
+PAGE_SIZE = 500
+MAX_LINE_BYTES = 8 * 1024 * 1024
+MAX_LIST_RESTARTS = 3
+LIST_PATIENCE = 3
+"""A page of large objects may take so many times as long as another call."""
+
+Objects: TypeAlias = list[Object]
+Propagation = Literal["Background", "Foreground", "Orphan"]
+Operation = Mapping[str, Any]
+"""One step of a JSON patch: ``op``, ``path``, and what the operation needs."""
+
+
+class WatchEvent(NamedTuple):
+    """One event of a watch; ``type`` is ADDED, MODIFIED, DELETED or BOOKMARK."""
+
+    type: str
+    object: Object
+
+
+class Page(NamedTuple):
+    """One page of a list. ``first`` tells that the list begins here, also after a 410 made it begin again."""
+
+    items: list[Object]
+    resource_version: str
+    first: bool
+
+
+def user_agent(component: str) -> str:
+    """Name ourselves as the API server's audit log and its fairness rules see us."""
+    return f"admitq/{version('admitq')} ({platform.system().lower()}/{platform.machine()}) {component}"
+
+
+class Client:
+    """A client for one API server, to be used as an async context manager, in one event loop.
+
+    ``timeout`` (seconds) is the deadline of a call with all its retries, unless the call names its own.
+    ``fence`` is called right before each write is sent and refuses it by raising; ``observe`` is told of
+    every finished request. ``compress`` asks for gzip: it saves bytes and costs both sides CPU, so it is
+    for clients far from the server.
+
+    Objects that are returned belong to the caller.
+    """
+
+    def __init__(
+        self,
+        credentials: Credentials,
+        *,
+        user_agent: str,
+        qps: float = 300,
+        burst: int = 500,
+        timeout: float = 10.0,
+        observe: Callable[[Call], None] | None = None,
+        fence: Callable[[], None] | None = None,
+        field_validation: Literal["Ignore", "Warn", "Strict"] | None = None,
+        compress: bool = False,
+        connections: int = 100,
+    ) -> None:
+        self._transport = Transport(
+            credentials,
+            user_agent=user_agent,
+            bucket=TokenBucket(qps, burst),
+            timeout=timeout,
+            observe=observe,
+            fence=fence,
+            compress=compress,
+            connections=connections,
+        )
+        self._field_validation = field_validation
+
+    async def __aenter__(self) -> Self:
+        self._transport.open()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._transport.close()
+
+    # Reading
+
+    async def get(
+        self, resource: Resource, name: str, namespace: str | None = None, subresource: str | None = None
+    ) -> Object:
+        """Read one object."""
+        return await self._call("get", resource, "GET", resource.path(namespace, name, subresource))
+
+    async def list(
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        label_selector: str | None = None,
+        field_selector: str | None = None,
+    ) -> tuple[Objects, str]:
+        """Read all objects as of one resource version, which is returned with them."""
+        items: list[Object] = []
+        resource_version = ""
+        async for page in self.pages(resource, namespace, label_selector, field_selector):
+            items = page.items if page.first else items + page.items
+            resource_version = page.resource_version
+        return items, resource_version
+
+    async def pages(
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        label_selector: str | None = None,
+        field_selector: str | None = None,
+        *,
+        page_size: int = PAGE_SIZE,
+    ) -> AsyncGenerator[Page]:
+        """Read all objects page by page, so that a large list is never in memory as a whole.
+
+        Where the list expires between two pages it begins again, with larger pages so that it gets there.
+        """
+        path = resource.path(namespace)
+        query = _selectors(label_selector, field_selector)
+        token = ""
+        first = True
+        restarts = 0
+        while True:
+            asked = {**query, "limit": str(page_size)}
+            if token:
+                asked["continue"] = token
+            try:
+                body = await self._call(
+                    "list",
+                    resource,
+                    "GET",
+                    path,
+                    query=asked,
+                    timeout=LIST_PATIENCE * self._transport.timeout,
+                )
+            except ApiError as error:
+                if not (error.is_gone and token) or restarts == MAX_LIST_RESTARTS:
+                    raise
+                token, first = "", True
+                restarts += 1
+                page_size *= 4
+                continue
+            metadata = body.get("metadata")
+            items = body.get("items")
+            if not isinstance(metadata, dict) or not isinstance(items, list | None):
+                raise ApiError(0, "MalformedResponse", f"{path}: the answer is not a list of objects")
+            for item in items or ():
+                # Lists of built-in kinds leave these out.
+                if isinstance(item, dict):
+                    item.setdefault("apiVersion", resource.api_version)
+                    item.setdefault("kind", resource.kind)
+            token = metadata.get("continue") or ""
+            yield Page(items or [], str(metadata.get("resourceVersion") or ""), first)
+            first = False
+            if not token:
+                return
+
+    async def watch(
+        self,
+        resource: Resource,
+        resource_version: str,
+        *,
+        namespace: str | None = None,
+        label_selector: str | None = None,
+        field_selector: str | None = None,
+        timeout_seconds: int = 300,
+        inactivity: float = 75.0,
+        max_line_bytes: int = MAX_LINE_BYTES,
+    ) -> AsyncGenerator[WatchEvent]:
+        """Follow what happens after the given resource version.
+
+        Returns when the server ends the watch in good order. ``inactivity`` (seconds) is how long the
+        server may be silent; it sends a bookmark about once a minute.
+
+        Raises:
+            ApiError: Refused, ended by an ERROR event (410 above all), silent (``Timeout``), cut
+                (``ConnectionFailed``, or ``Truncated`` within a line), or not a watch at all.
+        """
+        query = _selectors(label_selector, field_selector) | {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(timeout_seconds),
+            "resourceVersion": resource_version,
+        }
+        request = Request("watch", str(resource), "GET", resource.path(namespace), query)
+        what = f"watch {request.path}"
+        response = await self._transport.stream(request, inactivity)
+        try:
+            with as_api_error(what, f"silent for {inactivity:g} s"):
+                async for line in split_lines(response.content.iter_any(), max_line_bytes):
+                    yield _event(line, request.path)
+        except LineTooLongError as error:
+            raise ApiError(0, "LineTooLong", f"{what}: {error}") from error
+        except EOFError as error:
+            raise ApiError(0, "Truncated", f"{what}: {error}") from error
+        finally:
+            response.close()  # an abandoned watch must not go back to the pool
+
+    # Writing
+
+    async def create(
+        self,
+        resource: Resource,
+        obj: Object,
+        namespace: str | None = None,
+        subresource: str | None = None,
+        *,
+        name: str | None = None,
+        dry_run: bool = False,
+        field_manager: str | None = None,
+    ) -> Object:
+        """Create an object; with ``subresource`` (TokenRequest, Eviction…) below the object ``name``."""
+        metadata: Object = obj.get("metadata") or {}
+        if namespace is None and resource.namespaced:
+            namespace = metadata.get("namespace")
+        if subresource is not None:
+            name = name or metadata.get("name")
+        path = resource.path(namespace, name if subresource else None, subresource)
+        query = self._options(dry_run=dry_run, field_manager=field_manager)
+        return await self._call("create", resource, "POST", path, body=obj, query=query, write=True)
+
+    async def replace(
+        self,
+        resource: Resource,
+        obj: Object,
+        subresource: str | None = None,
+        *,
+        dry_run: bool = False,
+        field_manager: str | None = None,
+    ) -> Object:
+        """Write the whole object; with its ``resourceVersion`` only over that very version."""
+        metadata: Object = obj["metadata"]
+        path = resource.path(metadata.get("namespace"), metadata["name"], subresource)
+        query = self._options(dry_run=dry_run, field_manager=field_manager)
+        return await self._call("update", resource, "PUT", path, body=obj, query=query, write=True)
+
+    async def merge_patch(
+        self,
+        resource: Resource,
+        name: str,
+        patch: Object,
+        namespace: str | None = None,
+        subresource: str | None = None,
+        *,
+        dry_run: bool = False,
+        field_manager: str | None = None,
+    ) -> Object:
+        """Merge into the object; with ``metadata.resourceVersion`` in the patch only over that version."""
+        path = resource.path(namespace, name, subresource)
+        query = self._options(dry_run=dry_run, field_manager=field_manager)
+        return await self._call(
+            "patch", resource, "PATCH", path, body=patch, query=query, content_type=MERGE_PATCH, write=True
+        )
+
+    async def json_patch(
+        self,
+        resource: Resource,
+        name: str,
+        operations: Sequence[Operation],
+        namespace: str | None = None,
+        subresource: str | None = None,
+        *,
+        dry_run: bool = False,
+        field_manager: str | None = None,
+    ) -> Object:
+        """Carry out the steps; a failing ``test`` step refuses them all with 422."""
+        path = resource.path(namespace, name, subresource)
+        query = self._options(dry_run=dry_run, field_manager=field_manager)
+        return await self._call(
+            "patch",
+            resource,
+            "PATCH",
+            path,
+            body=operations,
+            query=query,
+            content_type=JSON_PATCH,
+            write=True,
+        )
+
+    async def apply(
+        self,
+        resource: Resource,
+        obj: Object,
+        *,
+        field_manager: str,
+        force: bool = True,
+        subresource: str | None = None,
+        dry_run: bool = False,
+    ) -> Object:
+        """Apply on the server's side: these fields, and no others, are then owned by ``field_manager``."""
+        metadata: Object = obj["metadata"]
+        path = resource.path(metadata.get("namespace"), metadata["name"], subresource)
+        query = self._options(dry_run=dry_run, field_manager=field_manager)
+        query["force"] = "true" if force else "false"
+        return await self._call(
+            "apply", resource, "PATCH", path, body=obj, query=query, content_type=APPLY, write=True
+        )
+
+    async def delete(
+        self,
+        resource: Resource,
+        name: str,
+        namespace: str | None = None,
+        uid: str | None = None,
+        resource_version: str | None = None,
+        propagation: Propagation | None = None,
+        *,
+        dry_run: bool = False,
+    ) -> Object:
+        """Delete an object, where ``uid`` or ``resource_version`` are given only that very one.
+
+        Returns the object as it was, or as it waits for its finalizers, or a Status.
+        """
+        body: Object = {"kind": "DeleteOptions", "apiVersion": "v1"}
+        preconditions = {"uid": uid, "resourceVersion": resource_version}
+        present = {key: value for key, value in preconditions.items() if value is not None}
+        if present:
+            body["preconditions"] = present
+        if propagation is not None:
+            body["propagationPolicy"] = propagation
+        if dry_run:
+            body["dryRun"] = ["All"]
+        return await self._call(
+            "delete", resource, "DELETE", resource.path(namespace, name), body=body, write=True
+        )
+
+    # What has no resource
+
+    async def request_json(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        query: Mapping[str, str] | None = None,
+        content_type: str = JSON,
+        timeout: float | None = None,  # noqa: ASYNC109 - the deadline includes our own retries
+    ) -> Any:
+        """Call any path and read JSON; ``path`` must be quoted already."""
+        return await self._call(
+            method.lower(),
+            None,
+            method,
+            path,
+            body=body,
+            query=query,
+            content_type=content_type,
+            write=method not in {"GET", "HEAD"},
+            timeout=timeout,
+        )
+
+    async def request_text(self, path: str, *, timeout: float | None = None) -> str:  # noqa: ASYNC109
+        """Read a path that does not answer JSON (``/readyz``, ``/metrics``, a pod's log)."""
+        request = Request("get", "", "GET", path, {}, accept="*/*")
+        return (await self._transport.read(request, timeout)).decode("utf-8", "replace")
+
+    # One call
+
+    def _options(self, *, dry_run: bool, field_manager: str | None) -> dict[str, str]:
+        query: dict[str, str] = {}
+        if dry_run:
+            query["dryRun"] = "All"
+        if field_manager is not None:
+            query["fieldManager"] = field_manager
+        if self._field_validation is not None:
+            query["fieldValidation"] = self._field_validation
+        return query
+
+    async def _call(
+        self,
+        verb: str,
+        resource: Resource | None,
+        method: str,
+        path: str,
+        *,
+        body: Any = None,
+        query: Mapping[str, str] | None = None,
+        content_type: str = JSON,
+        write: bool = False,
+        timeout: float | None = None,  # noqa: ASYNC109 - covers all retries, not one await
+    ) -> Any:
+        request = Request(
+            verb=verb,
+            resource=str(resource) if resource is not None else "",
+            method=method,
+            path=path,
+            query=query or {},
+            data=None if body is None else orjson.dumps(body),
+            content_type=content_type,
+            write=write,
+        )
+        raw = await self._transport.read(request, timeout)
+        try:
+            return orjson.loads(raw)
+        except orjson.JSONDecodeError as error:
+            raise ApiError(0, "MalformedResponse", f"{request}: {error}") from error
+
+
+def _selectors(label_selector: str | None, field_selector: str | None) -> dict[str, str]:
+    selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
+    return {key: value for key, value in selectors.items() if value}
+
+
+def _event(line: bytes, path: str) -> WatchEvent:
+    try:
+        event = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        raise ApiError(0, "MalformedResponse", f"watch {path}: {error}: {excerpt(line)}") from error
+    kind = event.get("type") if isinstance(event, dict) else None
+    obj = event.get("object") if isinstance(event, dict) else None
+    if kind == "ERROR" and isinstance(obj, dict):
+        code = obj.get("code")
+        raise from_status(obj, code if isinstance(code, int) else 500)
+    if kind not in _EVENT_TYPES or not isinstance(obj, dict):
+        raise ApiError(0, "MalformedResponse", f"watch {path}: not an event: {excerpt(line)}")
+    return WatchEvent(kind, obj)
+
+
+_EVENT_TYPES = frozenset({"ADDED", "MODIFIED", "DELETED", "BOOKMARK"})

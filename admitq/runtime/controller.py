@@ -1,0 +1,160 @@
+"""Runs one reconcile function over keys, with retries, and sets aside keys that keep failing.
+
+A reconcile function is given a key and nothing else: not what happened, nor how often. It may return how
+many seconds later it wants to look again.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Hashable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Generic, TypeVar
+
+from admitq.runtime.errors import ApiError, NotLeadingError
+from admitq.runtime.workqueue import WorkQueue
+
+log = logging.getLogger(__name__)
+
+KeyT = TypeVar("KeyT", bound=Hashable)
+
+QUARANTINE_AFTER = 5
+LONGEST_TRANSIENT_RETRY_S = 30.0
+"""When the API server comes back, nobody waits longer than this."""
+
+
+class Result(StrEnum):
+    """How one reconcile ended."""
+
+    SUCCESS = "success"
+    CONFLICT = "conflict"
+    TRANSIENT = "transient"
+    ERROR = "error"
+    QUARANTINED = "quarantined"
+
+
+@dataclass(frozen=True, slots=True)
+class Reconciled:
+    """One reconcile, for metrics: the seconds the key waited for a worker, and those the work took."""
+
+    controller: str
+    result: Result
+    waited: float
+    took: float
+
+
+class Controller(Generic[KeyT]):
+    """Works on keys with a number of workers, each key by one at a time.
+
+    - 409: retried soon, for the watch brings the newer object.
+    - Transient errors: retried with backoff, not before the server's Retry-After.
+    - Anything else: logged and retried with backoff. After five failures in a row the key is in
+      quarantine: it is left alone until :meth:`add` tells that what it is made of has changed.
+
+    ``deadline`` (seconds) ends a reconcile that hangs; that counts as a failure.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        reconcile: Callable[[KeyT], Awaitable[float | None]],
+        *,
+        workers: int = 1,
+        deadline: float = 60.0,
+        observe: Callable[[Reconciled], None] | None = None,
+        on_quarantine: Callable[[str, KeyT, Exception], None] | None = None,
+        quarantine_after: int = QUARANTINE_AFTER,
+    ) -> None:
+        self.name = name
+        self.queue: WorkQueue[KeyT] = WorkQueue()
+        self.quarantined: dict[KeyT, str] = {}
+        self._reconcile = reconcile
+        self._workers = workers
+        self._deadline = deadline
+        self._observe = observe
+        self._on_quarantine = on_quarantine
+        self._quarantine_after = quarantine_after
+        self._failures: dict[KeyT, int] = {}
+
+    def add(self, key: KeyT) -> None:
+        """Tell that something a key is made of has changed; this ends its quarantine."""
+        if self.quarantined.pop(key, None) is not None:
+            self._forget(key)
+        self.queue.add(key)
+
+    def add_after(self, key: KeyT, seconds: float) -> None:
+        """Have a key looked at after that long."""
+        self.queue.add_after(key, seconds)
+
+    async def run(self) -> None:
+        """Work until cancelled; what is being worked on then is cancelled too."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                for number in range(self._workers):
+                    group.create_task(self._work(), name=f"{self.name}-{number}")
+        finally:
+            self.queue.close()
+
+    async def _work(self) -> None:
+        while True:
+            key, waited = await self.queue.get_timed()
+            began = time.monotonic()
+            try:
+                result = await self._once(key)
+            finally:
+                self.queue.done(key)
+            if self._observe is not None:
+                self._observe(Reconciled(self.name, result, waited, time.monotonic() - began))
+
+    async def _once(self, key: KeyT) -> Result:
+        if key in self.quarantined:  # a retry that was on its way
+            return Result.QUARANTINED
+        try:
+            async with asyncio.timeout(self._deadline):
+                again = await self._reconcile(key)
+        except ApiError as error:
+            if error.is_conflict:
+                log.debug("%s %s: %s", self.name, key, error)
+                self.queue.retry(key, at_most=1.0)
+                return Result.CONFLICT
+            if error.is_transient:
+                log.info("%s %s: %s", self.name, key, error)
+                self.queue.retry(key, at_least=error.retry_after or 0.0, at_most=LONGEST_TRANSIENT_RETRY_S)
+                return Result.TRANSIENT
+            return self._failed(key, error)
+        except NotLeadingError as error:
+            log.info("%s %s: %s", self.name, key, error)
+            self.queue.retry(key, at_least=1.0, at_most=LONGEST_TRANSIENT_RETRY_S)
+            return Result.TRANSIENT
+        except Exception as error:  # noqa: BLE001 - one key's failure is no other key's business
+            return self._failed(key, error)
+        self._forget(key)
+        if again is not None:
+            self.queue.add_after(key, again)
+        return Result.SUCCESS
+
+    def _failed(self, key: KeyT, error: Exception) -> Result:
+        failures = self._failures[key] = self._failures.get(key, 0) + 1
+        if failures < self._quarantine_after:
+            seconds = self.queue.retry(key)
+            log.warning("%s %s failed, again in %.3f s", self.name, key, seconds, exc_info=error)
+            return Result.ERROR
+        self._forget(key)
+        if self.queue.is_waiting(key):  # it changed while the old state failed
+            return Result.ERROR
+        self.quarantined[key] = f"{type(error).__name__}: {error}"
+        log.error(
+            "%s %s failed %d times and is set aside until it changes",
+            self.name,
+            key,
+            failures,
+            exc_info=error,
+        )
+        if self._on_quarantine is not None:
+            self._on_quarantine(self.name, key, error)
+        return Result.QUARANTINED
+
+    def _forget(self, key: KeyT) -> None:
+        self._failures.pop(key, None)
+        self.queue.forget(key)

@@ -1,0 +1,40 @@
+"""The kinds of our own API group, as resources of the API server."""
+
+from dataclasses import dataclass
+from functools import cache
+
+from admitq.runtime.resources import Resource
+from admitq_api.labels import Names
+
+
+@dataclass(frozen=True, slots=True)
+class Kinds:
+    """The resources of one API group that queues and workloads are made of."""
+
+    workloads: Resource
+    local_queues: Resource
+    cluster_queues: Resource
+    cohorts: Resource
+    resource_flavors: Resource
+    admission_checks: Resource
+    topologies: Resource
+    workload_priority_classes: Resource
+
+
+@cache
+def kinds_of(names: Names) -> Kinds:
+    """The kinds under these names."""
+
+    def resource(plural: str, kind: str, *, namespaced: bool = False) -> Resource:
+        return Resource(names.group, names.version, plural, kind, namespaced=namespaced)
+
+    return Kinds(
+        workloads=resource("workloads", "Workload", namespaced=True),
+        local_queues=resource("localqueues", "LocalQueue", namespaced=True),
+        cluster_queues=resource("clusterqueues", "ClusterQueue"),
+        cohorts=resource("cohorts", "Cohort"),
+        resource_flavors=resource("resourceflavors", "ResourceFlavor"),
+        admission_checks=resource("admissionchecks", "AdmissionCheck"),
+        topologies=resource("topologies", "Topology"),
+        workload_priority_classes=resource("workloadpriorityclasses", "WorkloadPriorityClass"),
+    )

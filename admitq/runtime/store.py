@@ -1,0 +1,364 @@
+"""Objects of one resource as last seen, kept as compact JSON bytes.
+
+Rules of this file:
+
+- What is not newer than what is held is ignored. Resource versions of one resource are compared as
+  integers where both are decimal; where not, another version counts as newer.
+- The response of our own write may be put in at once, ahead of the watch. It may also come late: an
+  object that was deleted meanwhile stays deleted, whether its deletion was seen (a tombstone by uid)
+  or fell into a list (the list's resource version).
+- The same name with another uid is another object: handlers see the old one deleted, then the new one added.
+- An object that cannot be read is set aside (quarantined) with its reason; what was held of it before
+  stays, and all others go on.
+"""
+
+import contextlib
+import functools
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Any, Literal, NamedTuple
+
+import orjson
+
+from admitq.runtime.resources import Object, Resource
+
+log = logging.getLogger(__name__)
+
+TOMBSTONE_LIFE_S = 600.0
+"""How long a deletion is remembered. A response cannot be later than a call's deadline, far shorter."""
+
+
+class Key(NamedTuple):
+    """Name of an object within its resource; the namespace is empty for cluster-scoped ones."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+
+@dataclass(frozen=True)
+class Change:
+    """What happened to one object. The objects are shared by all handlers and must not be changed by them."""
+
+    kind: Literal["added", "modified", "deleted"]
+    key: Key
+    new: Object | None
+    old_bytes: bytes | None
+
+    @functools.cached_property
+    def old(self) -> Object | None:
+        """The object as it was before, None where it was not known."""
+        return None if self.old_bytes is None else orjson.loads(self.old_bytes)
+
+    @property
+    def object(self) -> Object:
+        """The object as it is now, or as it was last."""
+        found = self.new if self.new is not None else self.old
+        if found is None:
+            raise RuntimeError("a change without an object")
+        return found
+
+
+NAMELESS = Key("", "?")
+"""Stands for objects that do not even tell their name."""
+
+Handler = Callable[[Change], object]
+Transform = Callable[[Object], Object]
+Index = Callable[[Object], Iterable[str]]
+
+
+class Malformed(Exception):
+    """An object without the metadata that every object must have."""
+
+
+@dataclass(slots=True)
+class _Entry:
+    uid: str
+    resource_version: str
+    data: bytes
+    indexed: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantined:
+    """Why an object is set aside, and which version of it."""
+
+    resource_version: str
+    reason: str
+
+
+@dataclass(slots=True)
+class _Tombstone:
+    resource_version: str
+    at: float
+
+
+class _Source(Enum):
+    EVENT = auto()
+    LIST = auto()
+    REWOUND_LIST = auto()
+
+
+@dataclass(slots=True)
+class Listing:
+    """A complete list on its way into a store, as of one resource version.
+
+    ``rewound`` tells that it is older than what the store has seen: the API was restored from a backup,
+    and the list is believed in every point.
+    """
+
+    resource_version: str
+    rewound: bool
+    seen: set[Key] = field(default_factory=set[Key])
+
+
+class Store:
+    """Objects of one resource by key, with indexes.
+
+    ``transform`` makes an object smaller before it is held (it gets a shallow copy without managedFields
+    and must not change nested parts in place). ``indexes`` maps an index's name to the function that gives
+    an object's values in it. If either raises, the object is quarantined and ``on_quarantine`` is told.
+
+    Not for use by several threads.
+    """
+
+    def __init__(
+        self,
+        resource: Resource,
+        *,
+        transform: Transform | None = None,
+        indexes: Mapping[str, Index] | None = None,
+        on_quarantine: Callable[[Resource, Key, str], None] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.resource = resource
+        self.quarantined: dict[Key, Quarantined] = {}
+        self._transform = transform
+        self._index_functions = dict(indexes or {})
+        self._indexes: dict[str, dict[str, dict[Key, None]]] = {name: {} for name in self._index_functions}
+        self._on_quarantine = on_quarantine
+        self._clock = clock
+        self._entries: dict[Key, _Entry] = {}
+        self._tombstones: dict[str, _Tombstone] = {}
+        self._handlers: list[Handler] = []
+        self._complete_through = ""
+
+    # Reading. Each read decodes: the result belongs to the caller.
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, key: tuple[str, str]) -> bool:
+        return Key(*key) in self._entries
+
+    def get(self, namespace: str, name: str) -> Object | None:
+        """Give one object, None if there is none; the namespace is empty for cluster-scoped ones."""
+        entry = self._entries.get(Key(namespace, name))
+        return None if entry is None else orjson.loads(entry.data)
+
+    def keys(self) -> list[Key]:
+        """Give the keys of all objects."""
+        return list(self._entries)
+
+    def list(self, namespace: str | None = None) -> Iterator[Object]:
+        """Go through all objects, or those of one namespace, decoding one at a time."""
+        for key, entry in list(self._entries.items()):
+            if namespace is None or key.namespace == namespace:
+                yield orjson.loads(entry.data)
+
+    def keys_by_index(self, index: str, value: str) -> tuple[Key, ...]:
+        """Give the keys of the objects with this value in the index, in order of their coming."""
+        return tuple(self._indexes[index].get(value, ()))
+
+    def by_index(self, index: str, value: str) -> tuple[Object, ...]:
+        """Give the objects with this value in the index."""
+        return tuple(orjson.loads(self._entries[key].data) for key in self.keys_by_index(index, value))
+
+    def index_values(self, index: str) -> tuple[str, ...]:
+        """Give the values that at least one object has in the index."""
+        return tuple(self._indexes[index])
+
+    def resource_version(self, key: Key) -> str | None:
+        """Give the version held of an object."""
+        entry = self._entries.get(key)
+        return None if entry is None else entry.resource_version
+
+    # Writing
+
+    def subscribe(self, handler: Handler) -> None:
+        """Have a handler told of every change from now on; one that raises does not stop the others."""
+        self._handlers.append(handler)
+
+    def upsert(self, obj: Object) -> Change | None:
+        """Take an object in if it is news; handlers have been told when this returns.
+
+        For watch events and for the responses of our own writes alike; of the latter only those that the
+        watch selects, because nothing else would ever take the others out.
+        """
+        return self._upsert(obj, _Source.EVENT)
+
+    def remove(self, obj: Object) -> Change | None:
+        """Take an object out; ``obj`` is it as it was last, and it is gone: no finalizer holds it."""
+        try:
+            key, uid, version = _identify(obj)
+        except Malformed as error:
+            self._quarantine(NAMELESS, "", error)
+            return None
+        self._bury(uid, version)
+        self.quarantined.pop(key, None)
+        entry = self._entries.get(key)
+        if entry is None or entry.uid != uid:
+            return None
+        return self._drop(key, entry)
+
+    def progressed(self, resource_version: str) -> str:
+        """Note that everything up to this version has been seen, and tell how far that reaches now.
+
+        The version is an event's or a bookmark's. One that goes back is not followed.
+        """
+        if not _older(resource_version, self._complete_through):
+            self._complete_through = resource_version
+        return self._complete_through
+
+    def begin_listing(self, resource_version: str) -> Listing:
+        """Begin to take in a complete list, as of this version."""
+        return Listing(resource_version, rewound=_older(resource_version, self._complete_through))
+
+    def take_listed(self, listing: Listing, obj: Object) -> None:
+        """Take in one object of the list."""
+        with contextlib.suppress(Malformed):  # the upsert sets it aside
+            listing.seen.add(_key(obj))
+        self._upsert(obj, _Source.REWOUND_LIST if listing.rewound else _Source.LIST)
+
+    def finish_listing(self, listing: Listing) -> None:
+        """Delete what the list did not contain, unless it is newer than the list."""
+        for key, entry in list(self._entries.items()):
+            is_newer = not listing.rewound and _older(listing.resource_version, entry.resource_version)
+            if key not in listing.seen and not is_newer:
+                self._bury(entry.uid, listing.resource_version)
+                self._drop(key, entry)
+        for key in self.quarantined.keys() - listing.seen - {NAMELESS}:
+            del self.quarantined[key]
+        self._complete_through = listing.resource_version
+
+    def _upsert(self, obj: Object, source: "_Source") -> Change | None:
+        key = NAMELESS
+        version = ""
+        try:
+            key = _key(obj)
+            key, uid, version = _identify(obj)
+            entry = self._entries.get(key)
+            if not self._is_news(key, uid, version, entry, source):
+                return None
+            kept = _without_managed_fields(obj)
+            if self._transform is not None:
+                kept = self._transform(kept)
+            indexed = tuple(
+                dict.fromkeys(
+                    (name, value) for name, values in self._index_functions.items() for value in values(kept)
+                )
+            )
+            # orjson gives bytes in a buffer up to twice their size; a copy halves what a large store needs.
+            data = bytes(memoryview(orjson.dumps(kept)))
+        except Exception as error:  # noqa: BLE001 - whatever a bad object does, it concerns only itself
+            self._quarantine(key, version, error)
+            return None
+        self.quarantined.pop(key, None)
+        if entry is not None and entry.uid != uid:
+            self._bury(entry.uid, version)
+            self._drop(key, entry)
+            entry = None
+        if entry is not None:
+            self._unindex(key, entry)
+        self._entries[key] = _Entry(uid, version, data, indexed)
+        for name, value in indexed:
+            self._indexes[name].setdefault(value, {})[key] = None
+        old = None if entry is None else entry.data
+        return self._tell(Change("added" if entry is None else "modified", key, kept, old))
+
+    def _is_news(self, key: Key, uid: str, version: str, entry: _Entry | None, source: "_Source") -> bool:
+        if source is _Source.REWOUND_LIST:
+            return True
+        aside = self.quarantined.get(key)
+        if aside is not None and aside.resource_version == version:
+            return False
+        if entry is not None:
+            return version != entry.resource_version and not _older(version, entry.resource_version)
+        tombstone = self._tombstones.get(uid)
+        if tombstone is not None and not _older(tombstone.resource_version, version):
+            return False
+        # Whatever lives at a version that was seen completely is here; this one is not, so it is gone.
+        # Not so one that was set aside, and a list knows better than we.
+        known_gone = _older(version, self._complete_through)
+        return source is _Source.LIST or aside is not None or not known_gone
+
+    def _drop(self, key: Key, entry: _Entry) -> Change:
+        del self._entries[key]
+        self._unindex(key, entry)
+        return self._tell(Change("deleted", key, None, entry.data))
+
+    def _unindex(self, key: Key, entry: _Entry) -> None:
+        for name, value in entry.indexed:
+            keys = self._indexes[name][value]
+            del keys[key]
+            if not keys:
+                del self._indexes[name][value]
+
+    def _bury(self, uid: str, version: str) -> None:
+        now = self._clock()
+        self._tombstones.pop(uid, None)  # to the end: the oldest stand first
+        self._tombstones[uid] = _Tombstone(version, now)
+        while self._tombstones:
+            oldest = next(iter(self._tombstones))
+            if now - self._tombstones[oldest].at <= TOMBSTONE_LIFE_S:
+                break
+            del self._tombstones[oldest]
+
+    def _quarantine(self, key: Key, version: str, error: Exception) -> None:
+        reason = f"{type(error).__name__}: {error}"
+        self.quarantined[key] = Quarantined(version, reason)
+        log.warning("set aside %s %s: %s", self.resource, key, reason)
+        if self._on_quarantine is not None:
+            self._on_quarantine(self.resource, key, reason)
+
+    def _tell(self, change: Change) -> Change:
+        for handler in self._handlers:
+            try:
+                handler(change)
+            except Exception:
+                log.exception("a handler failed on %s %s", self.resource, change.key)
+        return change
+
+
+def _key(obj: Any) -> Key:
+    metadata = obj.get("metadata") if isinstance(obj, dict) else None
+    if not isinstance(metadata, dict):
+        raise Malformed("the object has no metadata")
+    name, namespace = metadata.get("name"), metadata.get("namespace")
+    namespace = "" if namespace is None else namespace
+    if not isinstance(name, str) or not name or not isinstance(namespace, str):
+        raise Malformed("metadata.name and metadata.namespace must be texts")
+    return Key(namespace, name)
+
+
+def _identify(obj: Any) -> tuple[Key, str, str]:
+    key = _key(obj)
+    uid, version = obj["metadata"].get("uid"), obj["metadata"].get("resourceVersion")
+    if not isinstance(uid, str) or not isinstance(version, str) or not uid or not version:
+        raise Malformed("metadata.uid and metadata.resourceVersion must be texts")
+    return key, uid, version
+
+
+def _without_managed_fields(obj: Object) -> Object:
+    metadata: Object = {key: value for key, value in obj["metadata"].items() if key != "managedFields"}
+    return {**obj, "metadata": metadata}
+
+
+def _older(left: str, right: str) -> bool:
+    """Tell whether a version is surely older than another."""
+    return left.isdecimal() and right.isdecimal() and int(left) < int(right)

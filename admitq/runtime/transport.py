@@ -1,0 +1,316 @@
+"""Sends requests to the API server: deadlines, rate limit, credentials, retries, and errors as ApiError.
+
+Streams (watches) have a connection pool of their own, so that they can never take a call's place.
+"""
+
+import asyncio
+import contextlib
+import email.utils
+import itertools
+import random
+import re
+import time
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import aiohttp
+import orjson
+from yarl import URL
+
+from admitq.runtime.credentials import Credentials, CredentialsError
+from admitq.runtime.errors import ApiError
+from admitq.runtime.resources import Object
+
+JSON: Final = "application/json"
+
+MAX_ERROR_BYTES = 64 * 1024
+MAX_RETRIES = 10
+
+# Deadlines are set around each call as a whole; this one only keeps a dead address from using it all up.
+_CALL_TIMEOUT: Final = aiohttp.ClientTimeout(total=None, sock_connect=10)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A finished request, for metrics: ``status`` is 0 where no proper answer came."""
+
+    verb: str
+    resource: str
+    status: int
+    seconds: float
+
+
+class TokenBucket:
+    """Lets ``burst`` calls through at once and ``qps`` a second after that; a negative qps lets all through.
+
+    Those who wait are served in the order in which they came.
+    """
+
+    def __init__(self, qps: float, burst: int, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._qps = qps
+        self._burst = max(1, burst)
+        self._clock = clock
+        self._tokens = float(self._burst)
+        self._at = clock()
+
+    async def take(self) -> None:
+        """Wait for one's turn."""
+        if self._qps <= 0:
+            return
+        now = self._clock()
+        self._tokens = min(self._burst, self._tokens + (now - self._at) * self._qps)
+        self._at = now
+        self._tokens -= 1
+        if self._tokens < 0:
+            try:
+                await asyncio.sleep(-self._tokens / self._qps)
+            except asyncio.CancelledError:
+                self._tokens += 1
+                raise
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request; ``verb`` and ``resource`` are what metrics call it."""
+
+    verb: str
+    resource: str
+    method: str
+    path: str
+    query: Mapping[str, str]
+    data: bytes | None = None
+    content_type: str = JSON
+    accept: str = JSON
+    write: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path}"
+
+
+class Transport:
+    """A connection to one API server, in one event loop; see :class:`~admitq.runtime.client.Client`."""
+
+    def __init__(
+        self,
+        credentials: Credentials,
+        *,
+        user_agent: str,
+        bucket: TokenBucket,
+        timeout: float,
+        observe: Callable[[Call], None] | None,
+        fence: Callable[[], None] | None,
+        compress: bool,
+        connections: int,
+    ) -> None:
+        self.timeout = timeout
+        self._credentials = credentials
+        self._headers = {"User-Agent": user_agent, "Accept-Encoding": "gzip" if compress else "identity"}
+        self._bucket = bucket
+        self._observe = observe
+        self._fence = fence
+        self._connections = connections
+        self._calls: aiohttp.ClientSession | None = None
+        self._streams: aiohttp.ClientSession | None = None
+
+    def open(self) -> None:
+        """Make the connection pools; nothing is sent yet."""
+        self._calls = self._session(self._connections)
+        self._streams = self._session(0)
+
+    async def close(self) -> None:
+        """Close all connections; running calls fail."""
+        for session in (self._calls, self._streams):
+            if session is not None:
+                await session.close()
+
+    def _session(self, connections: int) -> aiohttp.ClientSession:
+        return aiohttp.ClientSession(
+            # The API server closes idle connections after 90 s; closing first spares writes the race.
+            connector=aiohttp.TCPConnector(limit=connections, keepalive_timeout=60),
+            headers=self._headers,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            read_bufsize=256 * 1024,
+        )
+
+    async def read(self, request: Request, seconds: float | None = None) -> bytes:
+        """Send a request and read the whole answer, within the deadline."""
+        deadline = self._deadline(seconds)
+        with as_api_error(request):
+            async with asyncio.timeout_at(deadline):
+                async with await self._send_until_good(
+                    self._calls, request, deadline, _CALL_TIMEOUT
+                ) as response:
+                    return await response.read()
+
+    async def stream(self, request: Request, inactivity: float) -> aiohttp.ClientResponse:
+        """Open an answer without end, to be closed by the caller.
+
+        ``inactivity`` (seconds) is how long it may be silent.
+        """
+        limits = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=inactivity)
+        deadline = self._deadline()
+        with as_api_error(request):
+            async with asyncio.timeout_at(deadline):
+                return await self._send_until_good(self._streams, request, deadline, limits)
+
+    def _deadline(self, seconds: float | None = None) -> float:
+        return asyncio.get_running_loop().time() + (self.timeout if seconds is None else seconds)
+
+    async def _send_until_good(
+        self,
+        session: aiohttp.ClientSession | None,
+        request: Request,
+        deadline: float,
+        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - aiohttp's socket timeouts
+    ) -> aiohttp.ClientResponse:
+        """Send until there is a good answer, whose body the caller reads."""
+        if session is None:
+            raise RuntimeError("the client is used outside its context")
+        renewed = False
+        for attempt in itertools.count():
+            response = await self._send(session, request, timeout)
+            failure = await _failure(response, request)
+            if failure is None:
+                return response
+            if failure.status == 401 and not renewed:
+                renewed = True
+                await self._renew(failure)
+            elif failure.status in {429, 503} and failure.retry_after is not None and attempt < MAX_RETRIES:
+                await _wait(failure, attempt, deadline)
+            else:
+                raise failure
+        raise AssertionError("unreachable")
+
+    async def _send(
+        self,
+        session: aiohttp.ClientSession,
+        request: Request,
+        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - aiohttp's socket timeouts
+    ) -> aiohttp.ClientResponse:
+        await self._bucket.take()
+        try:
+            identity = await self._credentials.identity()
+        except CredentialsError as error:
+            raise ApiError(0, "Unauthenticated", str(error)) from error
+        headers = {**identity.headers, "Accept": request.accept}
+        if request.data is not None:
+            headers["Content-Type"] = request.content_type
+        if request.write and self._fence is not None:
+            self._fence()
+        started = time.monotonic()
+        status = 0
+        try:
+            response = await session.request(
+                request.method,
+                URL(self._credentials.server + request.path, encoded=True).with_query(request.query),
+                data=request.data,
+                headers=headers,
+                ssl=identity.tls if identity.tls is not None else True,
+                server_hostname=self._credentials.server_name,
+                proxy=self._credentials.proxy,
+                allow_redirects=False,
+                timeout=timeout,
+            )
+            status = response.status
+            return response
+        finally:
+            if self._observe is not None:
+                self._observe(Call(request.verb, request.resource, status, time.monotonic() - started))
+
+    async def _renew(self, failure: ApiError) -> None:
+        try:
+            await self._credentials.renew()
+        except CredentialsError as error:
+            raise failure from error
+
+
+async def _wait(failure: ApiError, attempt: int, deadline: float) -> None:
+    """Wait as long as the server asks, unless the deadline comes first: then the failure is the answer."""
+    seconds = max(failure.retry_after or 0.0, 0.05 * 2**attempt) * random.uniform(1.0, 1.1)  # noqa: S311
+    if asyncio.get_running_loop().time() + seconds >= deadline:
+        raise failure
+    await asyncio.sleep(seconds)
+
+
+@contextlib.contextmanager
+def as_api_error(what: object, timeout_text: str = "no answer in time") -> Generator[None]:
+    """Turn what a connection may raise into an ApiError."""
+    try:
+        yield
+    except TimeoutError as error:  # before OSError, of which it is one
+        raise ApiError(0, "Timeout", f"{what}: {timeout_text}") from error
+    except (aiohttp.ClientError, OSError, ValueError) as error:
+        raise ApiError(0, "ConnectionFailed", f"{what}: {str(error) or type(error).__name__}") from error
+
+
+async def _failure(response: aiohttp.ClientResponse, request: Request) -> ApiError | None:
+    """Tell what is wrong with an answer, None if nothing is. The body of a wrong one is read and closed."""
+    is_json = response.content_type == JSON
+    good = 200 <= response.status < 300
+    if good and (is_json or request.accept != JSON):
+        return None
+    async with response:
+        raw = b""
+        while len(raw) < MAX_ERROR_BYTES and (chunk := await response.content.readany()):
+            raw += chunk
+    if good:
+        text = f"{request}: expected JSON, got {response.content_type}: {excerpt(raw)}"
+        return ApiError(0, "MalformedResponse", text)
+    status = _status_object(raw) if is_json else {}
+    seconds = _retry_after(response.headers.get("Retry-After"))
+    if not status:
+        reason = _REASONS.get(response.status, "Unknown")
+        return ApiError(response.status, reason, f"{request}: {excerpt(raw)}", retry_after=seconds)
+    error = from_status(status, response.status)
+    error.retry_after = seconds
+    return error
+
+
+_REASONS = {
+    400: "BadRequest",
+    401: "Unauthorized",
+    403: "Forbidden",
+    404: "NotFound",
+    409: "Conflict",
+    410: "Gone",
+    413: "RequestEntityTooLarge",
+    422: "Invalid",
+    429: "TooManyRequests",
+    500: "InternalError",
+    502: "BadGateway",
+    503: "ServiceUnavailable",
+    504: "Timeout",
+}
+
+
+def excerpt(raw: bytes) -> str:
+    """Give the beginning of a body that was not what it should be, on one line."""
+    return " ".join(raw[:200].decode("utf-8", "replace").split())
+
+
+def _status_object(raw: bytes) -> Object:
+    try:
+        body = orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        return {}
+    return body if isinstance(body, dict) and body.get("kind") == "Status" else {}
+
+
+def from_status(status: Object, code: int) -> ApiError:
+    """Make an error of the API's Status object."""
+    reason = status.get("reason") or _REASONS.get(code, "Unknown")
+    return ApiError(code, str(reason), str(status.get("message") or reason), body=status)
+
+
+def _retry_after(value: str | None) -> float | None:
+    """Read the header: seconds, or a date as proxies in between may write it."""
+    if value is None:
+        return None
+    if re.fullmatch(r"[0-9]{1,9}", value.strip()):
+        return float(value)
+    try:
+        date = email.utils.parsedate_to_datetime(value)
+    except ValueError:
+        return None
+    return max(0.0, date.timestamp() - time.time())

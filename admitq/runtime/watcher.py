@@ -1,0 +1,225 @@
+"""Keeps a store equal to the API: list, then watch, then watch again.
+
+A watch that ends is taken up at the last version seen. Only when that version is too old (410), or what
+came over the watch cannot be trusted, is everything listed again. Silence, cuts and errors all lead to
+the same place: wait a little, with jitter and growing, and go on. Nothing but cancellation ends it.
+"""
+
+import asyncio
+import contextlib
+import logging
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from admitq.runtime.client import Client, WatchEvent
+from admitq.runtime.errors import ApiError
+from admitq.runtime.resources import Resource
+from admitq.runtime.store import Handler, Store
+
+log = logging.getLogger(__name__)
+
+
+class Outcome(StrEnum):
+    """What a watcher tells its observer, for metrics."""
+
+    LISTED = "listed"
+    ENDED = "ended"
+    EXPIRED = "expired"
+    SILENT = "silent"
+    MALFORMED = "malformed"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """The waits of a watcher, all in seconds.
+
+    ``inactivity`` must be longer than the minute that lies between two bookmarks. A watch that lived for
+    ``healthy`` counts as one that worked: the next one follows at once, and the backoff begins anew.
+    """
+
+    backoff_first: float = 0.8
+    backoff_most: float = 30.0
+    inactivity: float = 75.0
+    server_timeout: tuple[int, int] = (300, 600)
+    healthy: float = 1.0
+
+
+class Backoff:
+    """Grows twofold from ``first`` to ``most`` seconds, each wait being a random part of that."""
+
+    def __init__(self, first: float, most: float) -> None:
+        self._first = first
+        self._most = most
+        self._next = first
+
+    def reset(self) -> None:
+        """Begin again with the shortest wait."""
+        self._next = self._first
+
+    def seconds(self) -> float:
+        """Give the next wait. It is never none at all, so that not even an unlucky row spins."""
+        ceiling, self._next = self._next, min(self._most, self._next * 2)
+        return random.uniform(self._first / 2, ceiling)  # noqa: S311 - spreads clients, guards nothing
+
+
+RELIST_AFTER = 5
+"""After so many watches in a row that failed without bringing anything, the list is made anew."""
+
+RELIST_AFTER_SILENCES = 2
+"""So also after so many that were silent: the server sends bookmarks, but says nothing at all on a watch of
+a version that it has not reached, as after a restore from a backup."""
+
+
+class Watcher:
+    """Fills one store from one resource until it is cancelled.
+
+    ``synced`` is set once the first complete list is in the store. ``handlers`` are subscribed to the store.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        resource: Resource,
+        store: Store,
+        *,
+        namespace: str | None = None,
+        label_selector: str | None = None,
+        field_selector: str | None = None,
+        handlers: Sequence[Handler] = (),
+        timing: Timing | None = None,
+        observe: Callable[[Resource, Outcome], None] | None = None,
+    ) -> None:
+        self.resource = resource
+        self.store = store
+        self.synced = asyncio.Event()
+        self._client = client
+        self._namespace = namespace
+        self._label_selector = label_selector
+        self._field_selector = field_selector
+        self._timing = timing or Timing()
+        self._observe = observe
+        self._backoff = Backoff(self._timing.backoff_first, self._timing.backoff_most)
+        self._version = ""
+        self._failures = 0
+        self._silences = 0
+        self._heard_at = time.monotonic()
+        for handler in handlers:
+            store.subscribe(handler)
+
+    def silent_for(self) -> float:
+        """Tell how many seconds ago the API was last heard of, for health checks."""
+        return time.monotonic() - self._heard_at
+
+    async def run(self) -> None:
+        """List and watch for ever."""
+        while True:
+            began = time.monotonic()
+            outcome = await self._round()
+            self._tell(outcome)
+            lived = time.monotonic() - began
+            if outcome is Outcome.LISTED:
+                continue
+            if lived >= self._timing.healthy:
+                self._backoff.reset()
+                if outcome is Outcome.ENDED:
+                    continue
+            await asyncio.sleep(self._backoff.seconds())
+
+    async def _round(self) -> Outcome:
+        """Make one list, or one watch from the last version seen."""
+        try:
+            if not self._version:
+                await self._list()
+                return Outcome.LISTED
+            await self._watch()
+        except ApiError as error:
+            return self._failed(error)
+        except Exception:
+            log.exception("watching %s failed in a way nobody thought of", self.resource)
+            self._version = ""
+            return Outcome.FAILED
+        self._failures = self._silences = 0
+        return Outcome.ENDED
+
+    async def _list(self) -> None:
+        listing = None
+        version = ""
+        pages = self._client.pages(self.resource, self._namespace, self._label_selector, self._field_selector)
+        async with contextlib.aclosing(pages):
+            async for page in pages:
+                if listing is None or page.first:
+                    listing = self.store.begin_listing(page.resource_version)
+                    version = page.resource_version
+                for item in page.items:
+                    self.store.take_listed(listing, item)
+                await asyncio.sleep(0)  # a large list must not hold up everybody else
+        if listing is None or not version:
+            raise ApiError(0, "MalformedResponse", f"the list of {self.resource} has no resource version")
+        self.store.finish_listing(listing)
+        self._version = version
+        self._heard_at = time.monotonic()
+        self.synced.set()
+
+    async def _watch(self) -> None:
+        events = self._client.watch(
+            self.resource,
+            self._version,
+            namespace=self._namespace,
+            label_selector=self._label_selector,
+            field_selector=self._field_selector,
+            timeout_seconds=random.randint(*self._timing.server_timeout),  # noqa: S311 - spreads the load
+            inactivity=self._timing.inactivity,
+        )
+        async with contextlib.aclosing(events):
+            async for event in events:
+                self._take(event)
+
+    def _take(self, event: WatchEvent) -> None:
+        self._heard_at = time.monotonic()
+        self._failures = self._silences = 0
+        if event.type == "DELETED":
+            self.store.remove(event.object)
+        elif event.type != "BOOKMARK":
+            self.store.upsert(event.object)
+        metadata = event.object.get("metadata")
+        version = metadata.get("resourceVersion") if isinstance(metadata, dict) else None
+        if isinstance(version, str) and version:
+            self._version = self.store.progressed(version)
+
+    def _failed(self, error: ApiError) -> Outcome:
+        if error.is_gone or _is_from_the_future(error):
+            log.info("%s: listing again: %s", self.resource, error)
+            self._version = ""
+            return Outcome.EXPIRED
+        if error.reason in {"MalformedResponse", "LineTooLong"}:
+            log.warning("%s: listing again: %s", self.resource, error)
+            self._version = ""
+            return Outcome.MALFORMED
+        silent = error.reason == "Timeout"
+        self._failures += 1
+        self._silences = self._silences + 1 if silent else 0
+        if self._failures >= RELIST_AFTER or self._silences >= RELIST_AFTER_SILENCES:
+            self._version = ""
+        log.info("%s: %s", self.resource, error)
+        return Outcome.SILENT if silent else Outcome.FAILED
+
+    def _tell(self, outcome: Outcome) -> None:
+        if self._observe is None:
+            return
+        try:
+            self._observe(self.resource, outcome)
+        except Exception:
+            log.exception("the observer of %s failed", self.resource)
+
+
+def _is_from_the_future(error: ApiError) -> bool:
+    """Tell whether the server has not reached our version: it was restored from a backup, or lags behind."""
+    details = error.body.get("details")
+    causes = details.get("causes") if isinstance(details, dict) else None
+    return any(
+        isinstance(cause, dict) and cause.get("reason") == "ResourceVersionTooLarge" for cause in causes or ()
+    )

@@ -1,0 +1,161 @@
+"""A queue of keys to be worked on, each by one worker at a time.
+
+A key that is added while it waits waits once; one that is added while it is worked on is worked on again
+afterwards. Nothing is remembered but keys, so that whoever works on one looks at the world as it is then.
+"""
+
+import asyncio
+import heapq
+import itertools
+import random
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
+
+KeyT = TypeVar("KeyT", bound=Hashable)
+
+FIRST_RETRY_S = 0.005
+LONGEST_RETRY_S = 1000.0
+
+
+class WorkQueue(Generic[KeyT]):
+    """Keys in order of their coming, de-duplicated, with delays and with a backoff for each key.
+
+    ``clock`` gives monotonic seconds. For use in one event loop.
+    """
+
+    def __init__(self, *, clock: Callable[[], float] | None = None) -> None:
+        self._waiting: OrderedDict[KeyT, float] = OrderedDict()
+        self._working: set[KeyT] = set()
+        self._again: dict[KeyT, float] = {}
+        self._later: dict[KeyT, float] = {}
+        self._heap: list[tuple[float, int, KeyT]] = []
+        self._order = itertools.count()
+        self._failures: dict[KeyT, int] = {}
+        self._getters: OrderedDict[asyncio.Future[None], None] = OrderedDict()
+        self._timer: asyncio.TimerHandle | None = None
+        self._given_clock = clock
+
+    def __len__(self) -> int:
+        """Tell how many keys could be worked on now."""
+        return len(self._waiting)
+
+    @property
+    def delayed(self) -> int:
+        """How many keys wait for their time."""
+        return len(self._later)
+
+    @property
+    def working(self) -> int:
+        """How many keys are being worked on."""
+        return len(self._working)
+
+    def is_waiting(self, key: KeyT) -> bool:
+        """Tell whether a key will be worked on without any further wait, perhaps once more."""
+        return key in self._waiting or key in self._again
+
+    def add(self, key: KeyT) -> None:
+        """Have a key worked on as soon as possible."""
+        now = self._clock()
+        self._later.pop(key, None)
+        if key in self._working:
+            self._again.setdefault(key, now)
+        elif key not in self._waiting:
+            self._waiting[key] = now
+            self._wake()
+
+    def add_after(self, key: KeyT, seconds: float) -> None:
+        """Have a key worked on after that long; of several times the earliest counts."""
+        if seconds <= 0:
+            self.add(key)
+            return
+        due = self._clock() + seconds
+        if key in self._waiting or self._later.get(key, float("inf")) <= due:
+            return
+        self._later[key] = due
+        heapq.heappush(self._heap, (due, next(self._order), key))
+        self._set_timer()
+
+    def retry(self, key: KeyT, *, at_least: float = 0.0, at_most: float = LONGEST_RETRY_S) -> float:
+        """Have a key worked on again after a wait that doubles with each retry; returns the seconds."""
+        failures = self._failures.get(key, 0)
+        self._failures[key] = failures + 1
+        grown = min(FIRST_RETRY_S * 2 ** min(failures, 30), at_most)
+        seconds = max(at_least, grown * random.uniform(0.8, 1.0))  # noqa: S311 - spreads retries
+        self.add_after(key, seconds)
+        return seconds
+
+    def failures(self, key: KeyT) -> int:
+        """Tell how often a key was retried since it was last forgotten."""
+        return self._failures.get(key, 0)
+
+    def forget(self, key: KeyT) -> None:
+        """Let a key's backoff begin anew."""
+        self._failures.pop(key, None)
+
+    async def get(self) -> KeyT:
+        """Wait for a key to work on; :meth:`done` must follow."""
+        key, _ = await self.get_timed()
+        return key
+
+    async def get_timed(self) -> tuple[KeyT, float]:
+        """Wait for a key; also tell for how many seconds it could have been worked on."""
+        while not self._waiting:
+            getter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._getters[getter] = None
+            try:
+                await getter
+            except asyncio.CancelledError:
+                self._getters.pop(getter, None)
+                if getter.done() and not getter.cancelled():
+                    self._wake()  # it was woken for a key that it will not take
+                raise
+        key, since = self._waiting.popitem(last=False)
+        self._working.add(key)
+        return key, self._clock() - since
+
+    def done(self, key: KeyT) -> None:
+        """Tell that the work on a key has ended, well or not."""
+        self._working.discard(key)
+        since = self._again.pop(key, None)
+        if since is not None:
+            self._waiting[key] = since
+            self._wake()
+
+    def _wake(self) -> None:
+        while self._getters:
+            getter, _ = self._getters.popitem(last=False)
+            if not getter.done():
+                getter.set_result(None)
+                return
+
+    def _clock(self) -> float:
+        return self._given_clock() if self._given_clock else asyncio.get_running_loop().time()
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        # A key that was added in the meantime, or brought forward, leaves its old place behind.
+        while self._heap and self._later.get(self._heap[0][2]) != self._heap[0][0]:
+            heapq.heappop(self._heap)
+        if self._heap:
+            wait = max(0.0, self._heap[0][0] - self._clock())
+            self._timer = asyncio.get_running_loop().call_later(wait, self._on_time)
+
+    def _on_time(self) -> None:
+        self._timer = None
+        now = self._clock()
+        while self._heap and self._heap[0][0] <= now:
+            due, _, key = heapq.heappop(self._heap)
+            if self._later.get(key) == due:
+                self.add(key)
+        self._set_timer()
+
+    def close(self) -> None:
+        """Forget all that waits for its time, so that no timer outlives the queue."""
+        self._later.clear()
+        self._heap.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

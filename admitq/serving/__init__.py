@@ -1,0 +1,1 @@
+"""HTTPS serving with deadlines, certificates, and authorisation of callers."""

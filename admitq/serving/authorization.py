@@ -1,0 +1,267 @@
+"""Whether a caller may read an endpoint, decided by the cluster: who the token is, and what they may do.
+
+Answers are remembered for a while, refusals shortly, so that a scrape costs the API server nothing; and
+tokens that were never seen are asked about at a limited rate, so that nobody can make us flood it.
+"""
+
+import asyncio
+import hashlib
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar, cast
+
+from admitq.serving.http import Handler, Request, Response, text
+
+GRANTED_SECONDS: Final = 60.0
+REFUSED_SECONDS: Final = 5.0
+REMEMBERED: Final = 1024
+QUESTIONS_OF_PEER: Final = (10.0, 20)
+"""How many questions to the API server one peer may cause: a second, and at once."""
+QUESTIONS_OF_ALL: Final = (50.0, 100)
+"""How many all peers may cause together."""
+LONGEST_TOKEN: Final = 16 * 1024
+
+_Value = TypeVar("_Value")
+
+
+class ReviewFailed(Exception):
+    """The API server could not be asked."""
+
+
+class Reviews(Protocol):
+    """Asks the API server; the answers are the reviews with their status filled in."""
+
+    async def create_token_review(self, review: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Ask who a token is.
+
+        Raises:
+            ReviewFailed: there was no answer.
+        """
+        ...
+
+    async def create_subject_access_review(self, review: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Ask whether somebody may do something.
+
+        Raises:
+            ReviewFailed: there was no answer.
+        """
+        ...
+
+
+class Decision(Enum):
+    """What becomes of a call; the value is its HTTP status."""
+
+    ALLOWED = 200
+    UNAUTHENTICATED = 401
+    FORBIDDEN = 403
+    TOO_MANY = 429
+    UNAVAILABLE = 503
+
+
+_EXPLANATIONS: Final[Mapping[Decision, str]] = {
+    Decision.UNAUTHENTICATED: "a valid bearer token is needed",
+    Decision.FORBIDDEN: "the caller has no permission: grant get on this nonResourceURL",
+    Decision.TOO_MANY: "too many unknown tokens, try again later",
+    Decision.UNAVAILABLE: "the API server could not be asked, try again",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """Who a token is."""
+
+    name: str
+    uid: str
+    groups: tuple[str, ...]
+    extra: tuple[tuple[str, tuple[str, ...]], ...]
+
+
+class _Call(NamedTuple):
+    """What has to be decided."""
+
+    digest: bytes
+    token: str
+    path: str
+    verb: str
+    peer: str
+
+
+class Authorizer:
+    """Decides calls by TokenReview and SubjectAccessReview.
+
+    Args:
+        reviews: asks the API server.
+        audiences: what tokens must have been issued for; empty for the API server itself.
+        clock: monotonic, in seconds.
+    """
+
+    def __init__(
+        self,
+        reviews: Reviews,
+        *,
+        audiences: tuple[str, ...] = (),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._reviews = reviews
+        self._audiences = audiences
+        self._users: _Memory[User | None] = _Memory(clock)
+        self._permissions: _Memory[bool] = _Memory(clock)
+        self._clock = clock
+        self._of_all = _Bucket(*QUESTIONS_OF_ALL, clock)
+        self._of_peer: OrderedDict[str, _Bucket] = OrderedDict()
+        self._asking: dict[bytes, asyncio.Lock] = {}
+
+    async def decide(self, authorization: str, *, path: str, verb: str = "get", peer: str = "") -> Decision:
+        """Decide a call.
+
+        Args:
+            authorization: the header of that name; empty without one.
+            path: what is called, as a nonResourceURL.
+            verb: the HTTP method in lower case.
+            peer: the address of the caller.
+        """
+        scheme, _, token = authorization.partition(" ")
+        token = token.strip()
+        if scheme.lower() != "bearer" or not token or len(token) > LONGEST_TOKEN:
+            return Decision.UNAUTHENTICATED
+        # The token itself is not kept: whoever reads our memory must not find credentials.
+        digest = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
+        async with self._asking.setdefault(digest, asyncio.Lock()):
+            try:
+                return await self._decide(_Call(digest, token, path, verb, peer))
+            except ReviewFailed:
+                return Decision.UNAVAILABLE
+            finally:
+                self._asking.pop(digest, None)
+
+    async def _decide(self, call: "_Call") -> Decision:
+        known, user = self._users.recall(call.digest)
+        if not known:
+            if not self._may_ask(call.peer):
+                return Decision.TOO_MANY
+            user = await self._authenticate(call.token)
+            self._users.remember(call.digest, user, GRANTED_SECONDS if user else REFUSED_SECONDS)
+        if user is None:
+            return Decision.UNAUTHENTICATED
+        question = call.digest + f"{call.verb} {call.path}".encode()
+        known, permitted = self._permissions.recall(question)
+        if not known:
+            if not self._may_ask(call.peer):
+                return Decision.TOO_MANY
+            permitted = await self._authorize(user, call.path, call.verb)
+            self._permissions.remember(question, permitted, GRANTED_SECONDS if permitted else REFUSED_SECONDS)
+        return Decision.ALLOWED if permitted else Decision.FORBIDDEN
+
+    def _may_ask(self, peer: str) -> bool:
+        bucket = self._of_peer.pop(peer, None) or _Bucket(*QUESTIONS_OF_PEER, self._clock)
+        self._of_peer[peer] = bucket
+        if len(self._of_peer) > REMEMBERED:
+            self._of_peer.popitem(last=False)
+        return bucket.take() and self._of_all.take()
+
+    async def _authenticate(self, token: str) -> User | None:
+        spec: dict[str, Any] = {"token": token}
+        if self._audiences:
+            spec["audiences"] = list(self._audiences)
+        answer = await self._reviews.create_token_review(
+            {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": spec}
+        )
+        status = cast("Mapping[str, Any]", answer.get("status") or {})
+        if status.get("authenticated") is not True:
+            return None
+        if self._audiences and not set(self._audiences) & set(status.get("audiences") or ()):
+            return None
+        user = cast("Mapping[str, Any]", status.get("user") or {})
+        extra = cast("Mapping[str, list[str]]", user.get("extra") or {})
+        return User(
+            str(user.get("username") or ""),
+            str(user.get("uid") or ""),
+            tuple(user.get("groups") or ()),
+            tuple((key, tuple(values)) for key, values in extra.items()),
+        )
+
+    async def _authorize(self, user: User, path: str, verb: str) -> bool:
+        answer = await self._reviews.create_subject_access_review(
+            {
+                "apiVersion": "authorization.k8s.io/v1",
+                "kind": "SubjectAccessReview",
+                "spec": {
+                    "user": user.name,
+                    "uid": user.uid,
+                    "groups": list(user.groups),
+                    "extra": {key: list(values) for key, values in user.extra},
+                    "nonResourceAttributes": {"path": path, "verb": verb},
+                },
+            }
+        )
+        status = cast("Mapping[str, Any]", answer.get("status") or {})
+        return status.get("allowed") is True and status.get("denied") is not True
+
+
+def protected(handler: Handler, authorizer: Authorizer) -> Handler:
+    """Let only those through to the handler who may."""
+
+    async def handle(request: Request) -> Response:
+        decision = await authorizer.decide(
+            request.headers.get("authorization", ""),
+            path=request.path,
+            verb=request.method.lower(),
+            peer=request.peer,
+        )
+        if decision is Decision.ALLOWED:
+            return await handler(request)
+        refusal = text(decision.value, _EXPLANATIONS[decision])
+        if decision is Decision.UNAUTHENTICATED:
+            return Response(
+                refusal.status, refusal.body, refusal.content_type, {"WWW-Authenticate": "Bearer"}
+            )
+        return refusal
+
+    return handle
+
+
+class _Memory(Generic[_Value]):
+    """What was answered, for as long as each answer holds; the least used is forgotten first."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._entries: OrderedDict[bytes, tuple[float, _Value]] = OrderedDict()
+
+    def recall(self, key: bytes) -> tuple[bool, _Value | None]:
+        """Return whether the answer is known, and the answer."""
+        entry = self._entries.get(key)
+        if entry is None or entry[0] <= self._clock():
+            return False, None
+        self._entries.move_to_end(key)
+        return True, entry[1]
+
+    def remember(self, key: bytes, value: _Value, seconds: float) -> None:
+        """Keep an answer."""
+        self._entries[key] = (self._clock() + seconds, value)
+        self._entries.move_to_end(key)
+        while len(self._entries) > REMEMBERED:
+            self._entries.popitem(last=False)
+
+
+class _Bucket:
+    """Lets so many through at once, and so many a second after that; others are turned away."""
+
+    def __init__(self, per_second: float, at_once: int, clock: Callable[[], float]) -> None:
+        self._per_second = per_second
+        self._at_once = at_once
+        self._clock = clock
+        self._tokens = float(at_once)
+        self._at = clock()
+
+    def take(self) -> bool:
+        """Take one's turn, or be turned away."""
+        now = self._clock()
+        self._tokens = min(self._at_once, self._tokens + (now - self._at) * self._per_second)
+        self._at = now
+        if self._tokens < 1:
+            return False
+        self._tokens -= 1
+        return True

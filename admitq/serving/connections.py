@@ -1,0 +1,125 @@
+"""Which connections stand, what each is doing, and which one has to go when there are too many."""
+
+import enum
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+
+class Phase(enum.Enum):
+    """What a connection is doing."""
+
+    HANDSHAKE = enum.auto()
+    HEADER = enum.auto()
+    """Waits for a complete request header."""
+    BODY = enum.auto()
+    """Waits for the rest of a request's body."""
+    IDLE = enum.auto()
+    """Was served and waits for its next request."""
+    BUSY = enum.auto()
+    """A request is being answered; never closed to make room."""
+
+
+_PEER_IS_TO_SEND: Final = frozenset({Phase.HANDSHAKE, Phase.HEADER, Phase.BODY})
+
+PATIENCE_SECONDS: Final = 0.2
+"""How long an honest peer may take to send what it began, while others wait for its place."""
+
+
+@dataclass(eq=False, slots=True)
+class Connection:
+    """One connection.
+
+    Attributes:
+        peer: address of the other end.
+        phase: what it is doing.
+        since: since when, in seconds of a monotonic clock.
+        drop: ends it at once.
+    """
+
+    peer: str
+    phase: Phase
+    since: float
+    drop: Callable[[], None]
+
+
+class Connections:
+    """All connections of a server, capped in total and for each peer.
+
+    At a cap, a connection makes room for a new one: first whoever began to send something and lets us wait
+    for the rest, then the one that is idle for longest, then whoever began to send just now. So whoever holds
+    connections open without using them cannot keep others out.
+    """
+
+    def __init__(
+        self,
+        *,
+        total: int,
+        per_peer: int,
+        clock: Callable[[], float],
+        on_made_room: Callable[[], None],
+    ) -> None:
+        self._on_made_room = on_made_room
+        self._total = total
+        self._per_peer = per_peer
+        self._clock = clock
+        self._by_peer: defaultdict[str, set[Connection]] = defaultdict(set)
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def all(self) -> list[Connection]:
+        """Return every connection that stands."""
+        return [connection for of_peer in self._by_peer.values() for connection in of_peer]
+
+    def admit(self, peer: str, drop: Callable[[], None]) -> Connection | None:
+        """Register a new connection, or return None where all that could make room are busy."""
+        if len(self._by_peer.get(peer, ())) >= self._per_peer and not self._make_room(
+            list(self._by_peer[peer])
+        ):
+            return None
+        if self._count >= self._total and not self._make_room(self.all()):
+            return None
+        connection = Connection(peer, Phase.HANDSHAKE, self._clock(), drop)
+        self._by_peer[peer].add(connection)
+        self._count += 1
+        return connection
+
+    def enter(self, connection: Connection, phase: Phase) -> None:
+        """Note what a connection does from now on."""
+        connection.phase = phase
+        connection.since = self._clock()
+
+    def release(self, connection: Connection) -> None:
+        """Forget a connection that ended; a second time does nothing."""
+        of_peer = self._by_peer.get(connection.peer)
+        if of_peer is None or connection not in of_peer:
+            return
+        of_peer.remove(connection)
+        self._count -= 1
+        if not of_peer:
+            del self._by_peer[connection.peer]
+
+    def make_room(self) -> bool:
+        """End the connection that is needed least; return whether there was one."""
+        return self._make_room(self.all())
+
+    def _make_room(self, among: list[Connection]) -> bool:
+        waiting = [connection for connection in among if connection.phase is not Phase.BUSY]
+        if not waiting:
+            return False
+        now = self._clock()
+
+        def need(connection: Connection) -> tuple[int, float]:
+            if connection.phase is Phase.IDLE:
+                return 1, connection.since
+            late = connection.phase in _PEER_IS_TO_SEND and now - connection.since >= PATIENCE_SECONDS
+            return 0 if late else 2, connection.since
+
+        victim = min(waiting, key=need)
+        self.release(victim)
+        victim.drop()
+        self._on_made_room()
+        return True

@@ -1,0 +1,59 @@
+"""What a request and a response are to those who answer: plain values, without a web framework."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+
+JSON = "application/json"
+TEXT = "text/plain; charset=utf-8"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request whose body has been read in full.
+
+    Attributes:
+        method: GET, POST and so on.
+        path: decoded, without the query.
+        query: the first value of each parameter.
+        headers: by lower-case name.
+        body: as it came; never larger than the server's limit.
+        peer: the address of the other end, without its port.
+    """
+
+    method: str
+    path: str
+    query: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    peer: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """An answer."""
+
+    status: int = 200
+    body: bytes = b""
+    content_type: str = TEXT
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+Handler = Callable[[Request], Awaitable[Response]]
+"""Answers requests. What it raises is answered with status 500 and logged."""
+
+
+def text(status: int, message: str) -> Response:
+    """Answer with a line of text."""
+    return Response(status, message.encode() + b"\n")
+
+
+def by_path(routes: Mapping[str, Handler]) -> Handler:
+    """Answer each path with its own handler, and every other path with 404."""
+
+    async def handle(request: Request) -> Response:
+        handler = routes.get(request.path)
+        if handler is None:
+            return text(404, f"nothing is served at {request.path[:200]}")
+        return await handler(request)
+
+    return handle

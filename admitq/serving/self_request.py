@@ -1,0 +1,46 @@
+"""Calls a server of our own, the way its clients do: over TLS, and with a look at the certificate."""
+
+import asyncio
+
+import aiohttp
+
+from admitq.serving.certificates import Unusable
+from admitq.serving.http import JSON
+from admitq.serving.tls import client_context
+
+
+class NoAnswer(Exception):
+    """The server did not answer as it should."""
+
+
+async def post(url: str, body: bytes, *, server_name: str, trust: bytes, seconds: float = 2.0) -> bytes:
+    """Post a JSON body and return the body of the answer.
+
+    Args:
+        url: what is called.
+        body: JSON.
+        server_name: what the certificate must be good for.
+        trust: PEM bundle that must have signed it.
+        seconds: the longest time for all of it.
+
+    Raises:
+        NoAnswer: no connection, a certificate that clients would refuse, or another status than 200.
+    """
+    try:
+        context = client_context(trust)
+        async with (
+            asyncio.timeout(seconds),
+            aiohttp.TCPConnector(ssl=context, force_close=True) as connector,
+            aiohttp.ClientSession(connector=connector, trust_env=False) as session,
+            session.post(
+                url,
+                data=body,
+                headers={"Content-Type": JSON},
+                server_hostname=server_name,
+            ) as response,
+        ):
+            if response.status != 200:
+                raise NoAnswer(f"status {response.status}")
+            return await response.read()
+    except (aiohttp.ClientError, OSError, TimeoutError, Unusable) as error:
+        raise NoAnswer(f"{type(error).__name__}: {error}") from error

@@ -1,0 +1,416 @@
+"""An HTTP server that no peer can wear out: every wait has a deadline, everything held has a limit.
+
+aiohttp parses HTTP. What it does not have is here: deadlines for the handshake, the header, the body and the
+answer, caps on connections, a limit on what bodies may hold together, and a stop that loses no request.
+"""
+
+import asyncio
+import errno
+import ipaddress
+import logging
+import socket
+import ssl
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from aiohttp import web
+from aiohttp.web_protocol import RequestHandler
+
+from admitq.serving.connections import Connection, Connections, Phase
+from admitq.serving.http import Handler, Request, Response, text
+
+_log = logging.getLogger(__name__)
+
+MEBIBYTE: Final = 2**20
+_PIECE: Final = 2**16
+_OUT_OF_RESOURCES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How long a peer may take, in seconds, and how much it may hold.
+
+    A connection of its own carries each request that is in flight, and an API server may have 200 of them
+    (its default for mutating requests): the cap for one peer has to leave room for that. All connections
+    with their buffers (TLS takes a quarter of a mebibyte each) and all bodies fit into half a gibibyte.
+    """
+
+    handshake_seconds: float = 5.0
+    header_seconds: float = 10.0
+    body_seconds: float = 5.0
+    answer_seconds: float = 8.0
+    write_seconds: float = 5.0
+    idle_seconds: float = 90.0
+    body_bytes: int = 8 * MEBIBYTE
+    bodies_bytes: int = 64 * MEBIBYTE
+    connections: int = 1000
+    connections_per_peer: int = 400
+
+    @property
+    def request_seconds(self) -> float:
+        """Longest time from a complete header to the last byte of the answer."""
+        return self.body_seconds + self.answer_seconds + self.write_seconds
+
+
+class _BodyRefused(Exception):
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.response = text(status, message)
+
+
+class _Protocol(RequestHandler):
+    """One connection: aiohttp's protocol under deadlines."""
+
+    def __init__(self, server: "Server", manager: web.Server, connection: Connection) -> None:
+        limits = server.limits
+        options: dict[str, Any] = {
+            "keepalive_timeout": limits.idle_seconds,
+            "lingering_time": min(2.0, limits.body_seconds),
+            "access_log": None,
+            # Bodies are taken as they are: what a few packed bytes unfold to would have no limit.
+            "auto_decompress": False,
+        }
+        super().__init__(manager, loop=asyncio.get_running_loop(), **options)
+        self._server = server
+        self._connection = connection
+        self._deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._connection.drop = cast("asyncio.Transport", transport).abort
+        super().connection_made(transport)
+        self.enter(Phase.HEADER)
+
+    def data_received(self, data: bytes) -> None:
+        if self._connection.phase is Phase.IDLE:
+            self.enter(Phase.HEADER)
+        super().data_received(data)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._server.connections.release(self._connection)
+        super().connection_lost(exc)
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """Answer what is no HTTP request, without a log line for each: anybody can send such."""
+        del request, exc, message
+        self._server.dropped("malformed")
+        answer = web.Response(status=status, text="not an HTTP request\n")
+        answer.force_close()
+        return answer
+
+    def enter(self, phase: Phase) -> None:
+        """Begin a phase and its deadline."""
+        self._server.connections.enter(self._connection, phase)
+        if self._deadline is not None:
+            self._deadline.cancel()
+        limits = self._server.limits
+        seconds = {
+            Phase.HEADER: limits.header_seconds,
+            # aiohttp ends idle connections politely; this is for peers that do not take part in it.
+            Phase.IDLE: limits.idle_seconds + 5,
+            Phase.BODY: limits.request_seconds + 5,
+            Phase.BUSY: limits.request_seconds + 5,
+        }[phase]
+        self._deadline = asyncio.get_running_loop().call_later(seconds, self._expire, phase)
+
+    def _expire(self, phase: Phase) -> None:
+        self._server.dropped(f"{phase.name.lower()}_deadline")
+        self._connection.drop()
+
+
+class Server:
+    """Answers HTTP requests, over TLS or, on loopback, plain.
+
+    Args:
+        handler: answers the requests.
+        tls: context with the certificate; None to serve without TLS.
+        limits: how long and how much.
+        plain_anywhere: whether a server without TLS may listen beyond loopback. Only for answers that need
+            no protection, such as health probes.
+        on_answer: told of each answer: path, status, seconds.
+        on_drop: told of each connection that was ended by a limit: why.
+    """
+
+    def __init__(
+        self,
+        handler: Handler,
+        *,
+        tls: ssl.SSLContext | None,
+        limits: Limits | None = None,
+        plain_anywhere: bool = False,
+        on_answer: Callable[[str, int, float], None] | None = None,
+        on_drop: Callable[[str], None] | None = None,
+    ) -> None:
+        self.limits = limits or Limits()
+        self.connections = Connections(
+            total=self.limits.connections,
+            per_peer=self.limits.connections_per_peer,
+            clock=time.monotonic,
+            on_made_room=lambda: self.dropped("made_room"),
+        )
+        self.is_draining = False
+        self._handler = handler
+        self._tls = tls
+        self._plain_anywhere = plain_anywhere
+        self._on_answer = on_answer
+        self._on_drop = on_drop
+        self._manager: web.Server | None = None
+        self._listener: socket.socket | None = None
+        self._accepting: asyncio.Task[None] | None = None
+        self._handshakes: set[asyncio.Task[None]] = set()
+        self.held_bytes = 0
+        self.in_hand = 0
+        self._quiet = asyncio.Event()
+        self._quiet.set()
+
+    async def start(self, host: str, port: int) -> tuple[str, int]:
+        """Listen, and return the address and port that were taken (port 0 takes a free one).
+
+        Args:
+            host: an address; empty for all of them.
+            port: where to listen.
+
+        Raises:
+            ValueError: without TLS, the host is not a loopback address.
+            OSError: the address is in use or does not exist here.
+        """
+        if self._tls is None and not self._plain_anywhere and not is_loopback(host):
+            raise ValueError(
+                f"{host or 'all addresses'}: without TLS only loopback may be served; "
+                "listen on 127.0.0.1 or set TLS up"
+            )
+        self._manager = web.Server(self._serve)
+        self._listener = _listen(host, port)
+        self._accepting = asyncio.create_task(self._accept(self._listener), name=f"accept {host}:{port}")
+        address = self._listener.getsockname()
+        return str(address[0]), int(address[1])
+
+    async def stop(self, *, lame_duck: float = 5.0, grace: float = 30.0) -> None:
+        """Stop without losing a request.
+
+        For the seconds of ``lame_duck`` everything is still answered, but each answer asks the peer to use
+        another connection, so that by the end they went elsewhere. Then nothing new is taken, and requests
+        in hand have the seconds of ``grace`` to end.
+        """
+        self.is_draining = True
+        if self._accepting is None or self._listener is None:
+            return
+        await asyncio.sleep(lame_duck)
+        self._accepting.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._accepting
+        self._listener.close()
+        for handshake in self._handshakes:
+            handshake.cancel()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(grace):
+                await self._quiet.wait()
+        for connection in self.connections.all():
+            connection.drop()
+        if self._manager is not None:
+            await self._manager.shutdown(1.0)
+        await asyncio.gather(*self._handshakes, return_exceptions=True)
+
+    def dropped(self, reason: str) -> None:
+        """Report that a connection was ended by a limit."""
+        if self._on_drop is not None:
+            self._on_drop(reason)
+
+    async def _accept(self, listener: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                accepted, address = await loop.sock_accept(listener)
+            except OSError as error:
+                if error.errno in _OUT_OF_RESOURCES:
+                    self.dropped("out_of_resources")
+                    self.connections.make_room()
+                # Whatever it was may last: without a pause it would keep the process spinning.
+                await asyncio.sleep(0.05)
+                continue
+            self._admit(accepted, _peer(address))
+
+    def _admit(self, accepted: socket.socket, peer: str) -> None:
+        connection = self.connections.admit(peer, accepted.close)
+        if connection is None:
+            self.dropped("full")
+            accepted.close()
+            return
+        handshake = asyncio.create_task(self._establish(accepted, connection))
+        self._handshakes.add(handshake)
+
+        def cancel() -> None:
+            handshake.cancel()
+
+        def end(task: asyncio.Task[None]) -> None:
+            self._handshakes.discard(task)
+            if task.cancelled():
+                self.connections.release(connection)
+                accepted.close()
+
+        connection.drop = cancel
+        handshake.add_done_callback(end)
+
+    async def _establish(self, accepted: socket.socket, connection: Connection) -> None:
+        manager = self._manager
+        if manager is None:
+            return
+        options: dict[str, Any] = {}
+        if self._tls is not None:
+            options = {
+                "ssl": self._tls,
+                "ssl_handshake_timeout": self.limits.handshake_seconds,
+                "ssl_shutdown_timeout": min(5.0, self.limits.handshake_seconds),
+            }
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: _Protocol(self, manager, connection), accepted, **options
+            )
+        except OSError:
+            # Port scanners, peers that do not trust us or hang up: theirs to know, not ours to log.
+            self.dropped("handshake")
+            self.connections.release(connection)
+
+    async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
+        protocol = cast("_Protocol", request.protocol)
+        protocol.enter(Phase.BODY)
+        self.in_hand += 1
+        self._quiet.clear()
+        started = time.monotonic()
+        try:
+            response, keep = await self._respond(request)
+            answer = web.StreamResponse(
+                status=response.status,
+                headers={**response.headers, "Content-Type": response.content_type},
+            )
+            answer.content_length = len(response.body)
+            if not keep or self.is_draining:
+                answer.force_close()
+            try:
+                async with asyncio.timeout(self.limits.write_seconds):
+                    await _send(answer, request, response.body)
+            except TimeoutError:
+                self.dropped("write_deadline")
+                if request.transport is not None:
+                    request.transport.abort()
+            if self._on_answer is not None:
+                self._on_answer(request.path, response.status, time.monotonic() - started)
+            return answer
+        finally:
+            self.in_hand -= 1
+            if self.in_hand == 0:
+                self._quiet.set()
+            if request.transport is not None:
+                protocol.enter(Phase.IDLE)
+
+    async def _respond(self, request: web.BaseRequest) -> tuple[Response, bool]:
+        """Read the body and answer; also tell whether the connection may serve on."""
+        held = _Held()
+        try:
+            body = await self._read(request, held)
+            cast("_Protocol", request.protocol).enter(Phase.BUSY)
+            return await self._handle(request, body), True
+        except _BodyRefused as refused:
+            self.dropped(f"body_{refused.response.status}")
+            return refused.response, False
+        finally:
+            self.held_bytes -= held.size
+
+    async def _handle(self, request: web.BaseRequest, body: bytes) -> Response:
+        asked = Request(
+            method=request.method,
+            path=request.path,
+            query=dict(request.query),
+            headers={name.lower(): value for name, value in request.headers.items()},
+            body=body,
+            peer=_peer(request.transport.get_extra_info("peername") if request.transport else None),
+        )
+        try:
+            async with asyncio.timeout(self.limits.answer_seconds):
+                return await self._handler(asked)
+        except TimeoutError:
+            _log.error("no answer in time", extra={"path": asked.path})
+            return text(504, "no answer in time, try again")
+        except Exception:  # noqa: BLE001 one request that fails must not end the connection of others
+            _log.exception("answering failed", extra={"path": asked.path})
+            return text(500, "internal error, see the log of the server")
+
+    async def _read(self, request: web.BaseRequest, held: "_Held") -> bytes:
+        too_large = f"the body is larger than {self.limits.body_bytes} bytes"
+        if (request.content_length or 0) > self.limits.body_bytes:
+            raise _BodyRefused(413, too_large)
+        if request.headers.get("Content-Encoding", "identity").lower() != "identity":
+            raise _BodyRefused(415, "compressed bodies are not taken: send it as it is")
+        if not request.body_exists:
+            return b""
+        if request.headers.get("Expect", "").lower() == "100-continue" and request.transport is not None:
+            request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        chunks: list[bytes] = []
+        try:
+            async with asyncio.timeout(self.limits.body_seconds):
+                while chunk := await request.content.readany():
+                    chunks.append(chunk)
+                    held.size += len(chunk)
+                    self.held_bytes += len(chunk)
+                    if held.size > self.limits.body_bytes:
+                        raise _BodyRefused(413, too_large)
+                    if self.held_bytes > self.limits.bodies_bytes:
+                        raise _BodyRefused(503, "too many bodies at once, try again")
+        except TimeoutError:
+            raise _BodyRefused(408, f"no complete body within {self.limits.body_seconds:g} s") from None
+        except web.RequestPayloadError as error:
+            raise _BodyRefused(400, f"malformed body: {error}") from None
+        return b"".join(chunks)
+
+
+async def _send(answer: web.StreamResponse, request: web.BaseRequest, body: bytes) -> None:
+    """Send the answer in pieces: TLS takes any amount in one, but holds the next back until it was taken."""
+    await answer.prepare(request)
+    if request.method != "HEAD":
+        for start in range(0, len(body), _PIECE):
+            await answer.write(body[start : start + _PIECE])
+    await answer.write_eof()
+
+
+@dataclass(slots=True)
+class _Held:
+    """How many bytes one request holds of what bodies may hold together."""
+
+    size: int = 0
+
+
+def is_loopback(host: str) -> bool:
+    """Whether nobody beyond this machine can reach what listens there."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    if host:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listener = socket.create_server((host, port), family=family, backlog=1024)
+    elif socket.has_dualstack_ipv6():
+        listener = socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=1024)
+    else:
+        listener = socket.create_server(("", port), backlog=1024)
+    listener.setblocking(False)
+    return listener
+
+
+def _peer(address: Any) -> str:
+    host = str(address[0]) if isinstance(address, tuple) else ""
+    return host.removeprefix("::ffff:")

@@ -1,0 +1,146 @@
+"""TLS for servers: strict settings, and a certificate that changes without dropping a connection."""
+
+import os
+import ssl
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from admitq.serving.certificates import KeyPair, Unusable, validity
+from admitq_api.configuration import CIPHER_SUITES, CURVES
+
+TlsVersion = Literal["VersionTLS12", "VersionTLS13"]
+
+_VERSIONS: Final = {
+    "VersionTLS12": ssl.TLSVersion.TLSv1_2,
+    "VersionTLS13": ssl.TLSVersion.TLSv1_3,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TlsSettings:
+    """What is offered to clients.
+
+    Attributes:
+        minimum: the oldest version that is spoken.
+        cipher_suites: IANA names of what may be used with TLS 1.2; empty for all of `CIPHER_SUITES`.
+        curves: at most one of `CURVES`; empty leaves the choice to both sides.
+
+    Raises:
+        ValueError: an unknown version, cipher suite or curve; cipher suites together with TLS 1.3, whose
+            suites are all strong and cannot be chosen; or several curves, which Python cannot offer.
+    """
+
+    minimum: TlsVersion = "VersionTLS13"
+    cipher_suites: tuple[str, ...] = ()
+    curves: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.minimum not in _VERSIONS:
+            raise ValueError(f"tls.minVersion {self.minimum!r} is not one of {', '.join(_VERSIONS)}")
+        if self.cipher_suites and self.minimum == "VersionTLS13":
+            raise ValueError(
+                "tls.cipherSuites cannot be chosen with VersionTLS13: leave them out, or set VersionTLS12"
+            )
+        if len(self.curves) > 1:
+            raise ValueError("tls.curvePreferences: only one curve can be chosen, or none; name the best one")
+        unknown_curves = [name for name in self.curves if name not in CURVES]
+        if unknown_curves:
+            raise ValueError(
+                f"tls.curvePreferences {unknown_curves[0]!r} not supported: choose from {', '.join(CURVES)}"
+            )
+        unknown = [name for name in self.cipher_suites if name not in CIPHER_SUITES]
+        if unknown:
+            raise ValueError(
+                f"tls.cipherSuites {', '.join(unknown)} not supported: choose from {', '.join(CIPHER_SUITES)}"
+            )
+
+
+def server_context(settings: TlsSettings) -> ssl.SSLContext:
+    """Return a context for serving, which has no certificate yet."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = _VERSIONS[settings.minimum]
+    suites = settings.cipher_suites or tuple(CIPHER_SUITES)
+    context.set_ciphers(":".join(CIPHER_SUITES[name] for name in suites))
+    for curve in settings.curves:
+        context.set_ecdh_curve(CURVES[curve])
+    context.set_alpn_protocols(["http/1.1"])
+    context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
+    return context
+
+
+def client_context(bundle: bytes, *, strict: bool = False) -> ssl.SSLContext:
+    """Return a context for calling a server whose authority is in the PEM bundle.
+
+    Args:
+        bundle: what is trusted.
+        strict: check everything that the standards ask of certificates, as Python does by default from 3.13
+            on; certificates of others often lack some of it.
+
+    Raises:
+        Unusable: the bundle holds no certificate.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.verify_flags |= ssl.VERIFY_X509_STRICT if strict else ssl.VERIFY_X509_PARTIAL_CHAIN
+    try:
+        context.load_verify_locations(cadata=bundle.decode("ascii"))
+    except (ssl.SSLError, ValueError) as error:
+        raise Unusable(f"not a bundle of certificates: {error}") from error
+    return context
+
+
+class LiveCertificate:
+    """The certificate that a server shows, behind one context for all its connections.
+
+    A change holds for handshakes that begin after it; connections that stand are left alone.
+    """
+
+    def __init__(self, settings: TlsSettings | None = None) -> None:
+        self._settings = settings or TlsSettings()
+        self.context = server_context(self._settings)
+        self._pair: KeyPair | None = None
+
+    @property
+    def certificate(self) -> bytes | None:
+        """The certificate in use, PEM; None before the first."""
+        return self._pair.certificate if self._pair else None
+
+    def use(self, pair: KeyPair) -> bool:
+        """Show this certificate from now on; return whether that is a change.
+
+        Raises:
+            Unusable: certificate and key cannot be read or do not belong together; the old ones stay.
+        """
+        if pair == self._pair:
+            return False
+        validity(pair.certificate)
+        # A failed load may leave half a pair behind, so the live context only sees what a trial one took.
+        _load(server_context(self._settings), pair)
+        _load(self.context, pair)
+        self._pair = pair
+        return True
+
+
+def _load(context: ssl.SSLContext, pair: KeyPair) -> None:
+    try:
+        with _file_in_memory(pair.certificate + b"\n" + pair.key) as path:
+            context.load_cert_chain(path, password=_refuse_password)
+    except (ssl.SSLError, OSError, ValueError) as error:
+        raise Unusable(f"certificate and key cannot be used: {error}") from error
+
+
+def _refuse_password() -> str:
+    raise ValueError("the key is encrypted, which is not supported")
+
+
+@contextmanager
+def _file_in_memory(content: bytes) -> Generator[str]:
+    """Offer bytes under a path without a key ever touching a disk: the ssl module reads only files."""
+    descriptor = os.memfd_create("certificate", os.MFD_CLOEXEC)
+    try:
+        os.write(descriptor, content)
+        yield f"/proc/self/fd/{descriptor}"
+    finally:
+        os.close(descriptor)

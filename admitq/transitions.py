@@ -1,0 +1,221 @@
+"""What becomes of a Workload's status when something happens to it (pure).
+
+A transition begins with the Workload as it is, is told what happens, and ends with the merge patch of what
+then differs. The patch carries the resourceVersion that it was made from, so that it is refused if anybody
+wrote in between; lists in it are whole, so nothing of others is lost.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from admitq.integrations.paths import Object, merge_patch, value_at
+from admitq_api import conditions
+from admitq_api.conditions import SECOND, ConditionType, Reason, deactivated_due_to
+
+NOT_ALL_PODS_READY: Final = "Not all pods are ready or succeeded"
+NO_RESERVATION: Final = "The workload has no reservation"
+WORKLOAD_ADMITTED: Final = "The workload is admitted"
+CHECKS_OUTSTANDING: Final = "The workload has not all checks ready"
+
+_COMES_BACK_AT_ONCE: Final = frozenset({Reason.PREEMPTED, Reason.NODE_FAILURES})
+"""Evictions after which the workload may be admitted again as soon as its job has stopped."""
+
+
+def condition(workload: Object, type: ConditionType) -> conditions.Condition | None:  # noqa: A002 the API's name
+    """A condition of the Workload."""
+    return conditions.find(value_at(workload, ("status", "conditions")), type)
+
+
+def holds(workload: Object, type: ConditionType) -> bool:  # noqa: A002 the API's name
+    """Whether a condition of the Workload is True."""
+    return conditions.is_true(value_at(workload, ("status", "conditions")), type)
+
+
+def is_reserved(workload: Object) -> bool:
+    """Whether quota is reserved for the Workload."""
+    return holds(workload, ConditionType.QUOTA_RESERVED)
+
+
+def since(workload: Object, type: ConditionType) -> int | None:  # noqa: A002 the API's name
+    """When the condition took its present status; nanoseconds, None without a readable one."""
+    found = condition(workload, type)
+    try:
+        return None if found is None else conditions.parse_time(found.get("lastTransitionTime", ""))
+    except (ValueError, TypeError):
+        return None
+
+
+class Transition:
+    """One change of a Workload's status in the making."""
+
+    def __init__(self, workload: Object, now: int) -> None:
+        self._workload = workload
+        self._before: Mapping[str, Any] = value_at(workload, ("status",), {})
+        self._now = now
+        self.status: dict[str, Any] = dict(self._before)
+
+    # --- parts -------------------------------------------------------------------------------------
+
+    def set(self, type: ConditionType, status: bool, reason: str, message: str) -> None:  # noqa: A002
+        """Set a condition. One that says so already is left alone, whatever generation it was written for."""
+        found = self.find(type)
+        if found is not None and (found.get("status"), found.get("reason"), found.get("message")) == (
+            str(status),
+            str(reason),
+            conditions.cut(message),
+        ):
+            return
+        self.status["conditions"] = conditions.with_condition(
+            self.status.get("conditions"),
+            type=type,
+            status=status,
+            reason=reason,
+            message=message,
+            now=self._now,
+            observed_generation=value_at(self._workload, ("metadata", "generation")),
+        )
+
+    def drop(self, type: ConditionType) -> None:  # noqa: A002 the API's name
+        """Take a condition away."""
+        self.status["conditions"] = conditions.without_condition(self.status.get("conditions"), type)
+
+    def find(self, type: ConditionType) -> conditions.Condition | None:  # noqa: A002 the API's name
+        """A condition as it stands now."""
+        return conditions.find(self.status.get("conditions"), type)
+
+    def is_true(self, type: ConditionType) -> bool:  # noqa: A002 the API's name
+        """Whether a condition holds as it stands now."""
+        return conditions.is_true(self.status.get("conditions"), type)
+
+    def patch(self) -> dict[str, Any] | None:
+        """The guarded merge patch of all that differs; None if nothing does."""
+        changed = merge_patch(self._before, self.status)
+        if not changed:
+            return None
+        version = value_at(self._workload, ("metadata", "resourceVersion"))
+        return {"metadata": {"resourceVersion": version}, "status": changed}
+
+    # --- what happens ------------------------------------------------------------------------------
+
+    def evict(self, reason: str, message: str, cause: str = "") -> None:
+        """Tell the job to stop. Admission and quota stay until it has; checks begin anew."""
+        told = deactivated_due_to(cause) if reason == Reason.DEACTIVATED else reason
+        self.set(ConditionType.EVICTED, True, told, message)
+        for field in ("clusterName", "nominatedClusterNames", "unhealthyNodes"):
+            self.status.pop(field, None)
+        if self.status.get("admissionChecks"):
+            self.status["admissionChecks"] = [self._reset(check) for check in self.status["admissionChecks"]]
+        if self.is_true(ConditionType.BLOCKED_ON_PREEMPTION_GATES):
+            self.set(ConditionType.BLOCKED_ON_PREEMPTION_GATES, False, told, message)
+        if self.status.get("preemptionGates"):
+            self.status["preemptionGates"] = [self._closed(gate) for gate in self.status["preemptionGates"]]
+        self._count_eviction(reason, cause)
+
+    def _reset(self, check: Object) -> Object:
+        state = check.get("state")
+        if state == "Pending":
+            return check
+        result = {key: value for key, value in check.items() if key not in {"podSetUpdates", "retryCount"}}
+        result |= {
+            "state": "Pending",
+            "message": f"Reset to Pending after eviction. Previously: {state}",
+            "lastTransitionTime": conditions.format_time(self._now),
+        }
+        if state == "Retry":
+            result["retryCount"] = (check.get("retryCount") or 0) + 1
+        return result
+
+    def _closed(self, gate: Object) -> Object:
+        if gate.get("position") == "Closed":
+            return gate
+        return {**gate, "position": "Closed", "lastTransitionTime": conditions.format_time(self._now)}
+
+    def _count_eviction(self, reason: str, cause: str) -> None:
+        stats = dict(self.status.get("schedulingStats") or {})
+        counts = [dict(count) for count in stats.get("evictions") or ()]
+        for count in counts:
+            if (count.get("reason"), count.get("underlyingCause") or "") == (reason, cause):
+                count["count"] = (count.get("count") or 0) + 1
+                break
+        else:
+            counts.append({"reason": reason, "underlyingCause": cause, "count": 1})
+        stats["evictions"] = counts
+        self.status["schedulingStats"] = stats
+
+    def release(self, reason: str, message: str) -> None:
+        """Give the reservation back: the workload waits again, for the reason given."""
+        self.set(ConditionType.QUOTA_RESERVED, False, reason, message)
+        self.status.pop("admission", None)
+        self._accumulate_execution_time()
+        self.set(ConditionType.ADMITTED, False, Reason.NO_RESERVATION, NO_RESERVATION)
+        self.not_started()
+
+    def _accumulate_execution_time(self) -> None:
+        """Count the time since the admission; who used up all its time begins anew if it comes back."""
+        admitted, evicted = self.find(ConditionType.ADMITTED), self.find(ConditionType.EVICTED) or {}
+        if admitted is None or admitted.get("status") != "True":
+            return
+        if evicted.get("reason") == deactivated_due_to(Reason.MAXIMUM_EXECUTION_TIME_EXCEEDED):
+            self.status.pop("accumulatedPastExecutionTimeSeconds", None)
+            return
+        ran = self._now - conditions.parse_time(admitted["lastTransitionTime"])
+        past = self.status.get("accumulatedPastExecutionTimeSeconds") or 0
+        self.status["accumulatedPastExecutionTimeSeconds"] = past + max(0, ran) // SECOND
+
+    def requeue(self, pending_reason: str) -> None:
+        """End an eviction: the job has stopped, so that its quota is free and it may be queued again."""
+        evicted = self.find(ConditionType.EVICTED) or {}
+        reason, message = evicted.get("reason", ""), evicted.get("message", "")
+        self.set(ConditionType.REQUEUED, reason in _COMES_BACK_AT_ONCE, reason, message)
+        self.release(pending_reason, message)
+
+    def not_started(self) -> None:
+        """State that no pod can be ready, where something else was stated about pods."""
+        ready = self.find(ConditionType.PODS_READY)
+        if ready is not None and (ready.get("status"), ready.get("reason")) != (
+            "False",
+            Reason.WAIT_FOR_START,
+        ):
+            self.set(ConditionType.PODS_READY, False, Reason.WAIT_FOR_START, NOT_ALL_PODS_READY)
+
+    def pods_ready(self, *, admitted: bool, ready: bool) -> None:
+        """State whether the pods are ready.
+
+        Once they were and are no longer, the workload recovers; it does so until they are again. That pods
+        have not started yet is stated by the writes that reserve quota or tell why not, and costs none here.
+        """
+        before = self.find(ConditionType.PODS_READY)
+        if not admitted or (before is None and not ready):
+            self.not_started()
+            return
+        before = before or {}
+        was_ready, reason = before.get("status") == "True", before.get("reason")
+        recovering = reason in {Reason.WAIT_FOR_RECOVERY, Reason.RECOVERED}
+        if ready:
+            self.set(
+                ConditionType.PODS_READY,
+                True,
+                Reason.RECOVERED if recovering else Reason.STARTED,
+                "All pods reached readiness and the workload is running",
+            )
+        elif was_ready or reason == Reason.WAIT_FOR_RECOVERY:
+            self.set(
+                ConditionType.PODS_READY,
+                False,
+                Reason.WAIT_FOR_RECOVERY,
+                "At least one pod has failed, waiting for recovery",
+            )
+        else:
+            self.set(ConditionType.PODS_READY, False, Reason.WAIT_FOR_START, NOT_ALL_PODS_READY)
+
+    def finish(self, reason: str, message: str) -> None:
+        """End the workload for good."""
+        self.set(ConditionType.FINISHED, True, reason, message)
+
+
+def evictions_of(workload: Object, reason: str, cause: str) -> int:
+    """How often the Workload was evicted for this reason and cause so far."""
+    for count in value_at(workload, ("status", "schedulingStats", "evictions"), []):
+        if (count.get("reason"), count.get("underlyingCause") or "") == (reason, cause):
+            return count.get("count") or 0
+    return 0

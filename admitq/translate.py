@@ -1,0 +1,535 @@
+"""Between API objects and the core's values: the only module that knows both.
+
+Objects were validated by the API server and by our webhooks, but an object may have been stored before
+either was in place. What cannot be read raises ``Malformed`` with the field and the remedy; the caller
+shows that on the object and goes on with the others.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
+
+from admitq.core.amounts import UNLIMITED, Amounts, amounts
+from admitq.core.model import (
+    Admission,
+    AdmissionCheck,
+    AdmissionCheckRule,
+    BorrowWithinCohort,
+    ClusterQueue,
+    Cohort,
+    FlavorFungibility,
+    FlavorQuotas,
+    Instant,
+    Labels,
+    LabelSelector,
+    LocalQueue,
+    NodeSelectorTerm,
+    ObjectKey,
+    PodSet,
+    PodSetAssignment,
+    PreemptionPolicy,
+    QueueingStrategy,
+    ResourceFlavor,
+    ResourceGroup,
+    ResourceProblem,
+    ResourceQuota,
+    SelectorOperator,
+    SelectorRequirement,
+    StopPolicy,
+    Taint,
+    Toleration,
+    Workload,
+)
+from admitq.core.requests import InitContainer, PodRequirements, pod_requests
+from admitq_api import conditions
+from admitq_api.conditions import ConditionType, Reason
+from admitq_api.labels import Names
+from admitq_api.quantity import QuantityError, amount, format_amount
+
+RawObject = Mapping[str, Any]
+
+
+class Malformed(ValueError):
+    """A stored object that cannot be used as it is.
+
+    Attributes:
+        field: the path of the field that is wrong.
+        remedy: what to do about it.
+    """
+
+    def __init__(self, field: str, remedy: str) -> None:
+        super().__init__(f"{field}: {remedy}")
+        self.field = field
+        self.remedy = remedy
+
+
+# --- pieces ---------------------------------------------------------------------------------------
+
+
+def key_of(obj: RawObject) -> ObjectKey:
+    """Namespace and name of an object."""
+    metadata = obj["metadata"]
+    return ObjectKey(metadata.get("namespace", ""), metadata["name"])
+
+
+def labels_of(values: Mapping[str, str] | None) -> Labels:
+    """Labels in their canonical order."""
+    return tuple(sorted((values or {}).items()))
+
+
+def _items(value: Any, field: str) -> list[Any]:
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise Malformed(field, "must be a list")
+    return cast("list[Any]", value)
+
+
+def _mapping(value: Any, field: str) -> Mapping[str, Any]:
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise Malformed(field, "must be an object")
+    return cast("Mapping[str, Any]", value)
+
+
+def _quota_amount(resource: str, value: Any, field: str) -> int:
+    try:
+        result = amount(resource, value)
+    except QuantityError as error:
+        raise Malformed(field, str(error)) from error
+    if result < 0:
+        raise Malformed(field, "must not be negative")
+    return result
+
+
+def _optional_amount(resource: str, quota: Mapping[str, Any], name: str, field: str) -> int | None:
+    value = quota.get(name)
+    return None if value is None else _quota_amount(resource, value, f"{field}.{name}")
+
+
+def _requirement(raw: Mapping[str, Any], field: str) -> SelectorRequirement:
+    try:
+        operator = SelectorOperator(raw.get("operator", ""))
+    except ValueError as error:
+        allowed = ", ".join(SelectorOperator)
+        raise Malformed(f"{field}.operator", f"must be one of {allowed}") from error
+    return SelectorRequirement(
+        raw.get("key", ""), operator, tuple(_items(raw.get("values"), f"{field}.values"))
+    )
+
+
+def label_selector(raw: Mapping[str, Any] | None, field: str = "selector") -> LabelSelector | None:
+    """Read a label selector; an absent one selects nothing and stays absent.
+
+    Raises:
+        Malformed: an operator is not known.
+    """
+    if raw is None:
+        return None
+    matched = (
+        SelectorRequirement(key, SelectorOperator.IN, (value,))
+        for key, value in sorted(_mapping(raw.get("matchLabels"), f"{field}.matchLabels").items())
+    )
+    expressed = (
+        _requirement(item, f"{field}.matchExpressions[{index}]")
+        for index, item in enumerate(_items(raw.get("matchExpressions"), f"{field}.matchExpressions"))
+    )
+    return LabelSelector((*matched, *expressed))
+
+
+def _tolerations(raw: Any, field: str) -> tuple[Toleration, ...]:
+    return tuple(
+        Toleration(
+            key=item.get("key", ""),
+            operator=item.get("operator") or "Equal",
+            value=item.get("value", ""),
+            effect=item.get("effect", ""),
+            toleration_seconds=item.get("tolerationSeconds"),
+        )
+        for item in _items(raw, field)
+    )
+
+
+def _taints(raw: Any, field: str) -> tuple[Taint, ...]:
+    return tuple(Taint(item["key"], item.get("value", ""), item["effect"]) for item in _items(raw, field))
+
+
+def _stop_policy(raw: Any) -> StopPolicy:
+    try:
+        return StopPolicy(raw or "None")
+    except ValueError as error:
+        raise Malformed("spec.stopPolicy", f"must be one of {', '.join(StopPolicy)}") from error
+
+
+def _resource_groups(raw: Any) -> tuple[ResourceGroup, ...]:
+    groups: list[ResourceGroup] = []
+    for group_index, group in enumerate(_items(raw, "spec.resourceGroups")):
+        path = f"spec.resourceGroups[{group_index}]"
+        covered = tuple(_items(group.get("coveredResources"), f"{path}.coveredResources"))
+        flavors: list[FlavorQuotas] = []
+        for flavor_index, flavor in enumerate(_items(group.get("flavors"), f"{path}.flavors")):
+            flavor_path = f"{path}.flavors[{flavor_index}]"
+            quotas: list[tuple[str, ResourceQuota]] = []
+            for index, quota in enumerate(_items(flavor.get("resources"), f"{flavor_path}.resources")):
+                field = f"{flavor_path}.resources[{index}]"
+                resource = quota["name"]
+                quotas.append(
+                    (
+                        resource,
+                        ResourceQuota(
+                            _quota_amount(resource, quota.get("nominalQuota", 0), f"{field}.nominalQuota"),
+                            _optional_amount(resource, quota, "borrowingLimit", field),
+                            _optional_amount(resource, quota, "lendingLimit", field),
+                        ),
+                    )
+                )
+            flavors.append(FlavorQuotas(flavor["name"], tuple(quotas)))
+        groups.append(ResourceGroup(covered, tuple(flavors)))
+    return tuple(groups)
+
+
+# --- kinds ----------------------------------------------------------------------------------------
+
+
+def cluster_queue(obj: RawObject) -> ClusterQueue:
+    """Read a ClusterQueue.
+
+    Raises:
+        Malformed: a quantity, operator or enum is not readable.
+    """
+    metadata, spec = obj["metadata"], _mapping(obj.get("spec"), "spec")
+    fungibility = _mapping(spec.get("flavorFungibility"), "spec.flavorFungibility")
+    preemption = _mapping(spec.get("preemption"), "spec.preemption")
+    borrow = _mapping(preemption.get("borrowWithinCohort"), "spec.preemption.borrowWithinCohort")
+    checks = _mapping(spec.get("admissionChecksStrategy"), "spec.admissionChecksStrategy")
+    strategy = spec.get("queueingStrategy") or QueueingStrategy.BEST_EFFORT_FIFO
+    try:
+        queueing = QueueingStrategy(strategy)
+    except ValueError as error:
+        raise Malformed("spec.queueingStrategy", f"must be one of {', '.join(QueueingStrategy)}") from error
+    return ClusterQueue(
+        name=metadata["name"],
+        uid=metadata.get("uid", ""),
+        cohort=spec.get("cohortName") or None,
+        resource_groups=_resource_groups(spec.get("resourceGroups")),
+        queueing_strategy=queueing,
+        namespace_selector=label_selector(spec.get("namespaceSelector"), "spec.namespaceSelector"),
+        stop_policy=_stop_policy(spec.get("stopPolicy")),
+        admission_checks=tuple(
+            AdmissionCheckRule(rule["name"], tuple(_items(rule.get("onFlavors"), "onFlavors")))
+            for rule in _items(checks.get("admissionChecks"), "spec.admissionChecksStrategy.admissionChecks")
+        ),
+        flavor_fungibility=FlavorFungibility(
+            when_can_borrow=fungibility.get("whenCanBorrow") or "MayStopSearch",
+            when_can_preempt=fungibility.get("whenCanPreempt") or "TryNextFlavor",
+            preference=fungibility.get("preference"),
+        ),
+        preemption=PreemptionPolicy(
+            reclaim_within_cohort=preemption.get("reclaimWithinCohort") or "Never",
+            within_cluster_queue=preemption.get("withinClusterQueue") or "Never",
+            borrow_within_cohort=BorrowWithinCohort(
+                borrow.get("policy") or "Never", borrow.get("maxPriorityThreshold")
+            ),
+        ),
+        terminating="deletionTimestamp" in metadata,
+    )
+
+
+def cohort(obj: RawObject) -> Cohort:
+    """Read a Cohort.
+
+    Raises:
+        Malformed: a quantity is not readable.
+    """
+    spec = _mapping(obj.get("spec"), "spec")
+    return Cohort(
+        name=obj["metadata"]["name"],
+        parent=spec.get("parentName") or None,
+        resource_groups=_resource_groups(spec.get("resourceGroups")),
+    )
+
+
+def local_queue(obj: RawObject) -> LocalQueue:
+    """Read a LocalQueue.
+
+    Raises:
+        Malformed: the stop policy is not known.
+    """
+    metadata, spec = obj["metadata"], _mapping(obj.get("spec"), "spec")
+    return LocalQueue(
+        key=key_of(obj),
+        cluster_queue=spec.get("clusterQueue", ""),
+        uid=metadata.get("uid", ""),
+        stop_policy=_stop_policy(spec.get("stopPolicy")),
+        terminating="deletionTimestamp" in metadata,
+    )
+
+
+def resource_flavor(obj: RawObject) -> ResourceFlavor:
+    """Read a ResourceFlavor."""
+    spec = _mapping(obj.get("spec"), "spec")
+    return ResourceFlavor(
+        name=obj["metadata"]["name"],
+        node_labels=labels_of(spec.get("nodeLabels")),
+        node_taints=_taints(spec.get("nodeTaints"), "spec.nodeTaints"),
+        tolerations=_tolerations(spec.get("tolerations"), "spec.tolerations"),
+        topology_name=spec.get("topologyName"),
+    )
+
+
+def admission_check(obj: RawObject) -> AdmissionCheck:
+    """Read an AdmissionCheck."""
+    status = _mapping(obj.get("status"), "status")
+    return AdmissionCheck(
+        name=obj["metadata"]["name"],
+        controller_name=_mapping(obj.get("spec"), "spec").get("controllerName", ""),
+        active=conditions.is_true(status.get("conditions"), ConditionType.ACTIVE),
+    )
+
+
+# --- workloads ------------------------------------------------------------------------------------
+
+
+def _requests(raw: Any, field: str, problems: list[ResourceProblem]) -> dict[str, int]:
+    result: dict[str, int] = {}
+    for resource, quantity in _mapping(raw, field).items():
+        try:
+            value = amount(resource, quantity)
+        except QuantityError as error:
+            problems.append(ResourceProblem("malformed", f"{field}[{resource}]", str(error)))
+            continue
+        if value < 0:
+            problems.append(ResourceProblem("malformed", f"{field}[{resource}]", "must not be negative"))
+            continue
+        result[resource] = value
+    return result
+
+
+def _resolved(raw: Any, field: str, problems: list[ResourceProblem]) -> Amounts:
+    """Requests with limits standing in where a request is missing, as the API server does for pods."""
+    resources = _mapping(raw, field)
+    limits = _requests(resources.get("limits"), f"{field}.limits", problems)
+    requests = _requests(resources.get("requests"), f"{field}.requests", problems)
+    for resource, requested in requests.items():
+        if resource in limits and requested > limits[resource]:
+            problems.append(
+                ResourceProblem(
+                    "limits",
+                    f"{field}.requests[{resource}]",
+                    f"{format_amount(resource, requested)} > {format_amount(resource, limits[resource])}",
+                )
+            )
+    return amounts({**limits, **requests})
+
+
+def _containers(
+    spec: Mapping[str, Any], name: str, field: str, problems: list[ResourceProblem]
+) -> Iterable[tuple[Mapping[str, Any], Amounts]]:
+    for index, container in enumerate(_items(spec.get(name), f"{field}.{name}")):
+        path = f"{field}.{name}[{index}]"
+        yield container, _resolved(container.get("resources"), f"{path}.resources", problems)
+
+
+def _required_node_affinity(spec: Mapping[str, Any], field: str) -> tuple[NodeSelectorTerm, ...] | None:
+    affinity = _mapping(spec.get("affinity"), f"{field}.affinity")
+    node = _mapping(affinity.get("nodeAffinity"), f"{field}.affinity.nodeAffinity")
+    required = node.get("requiredDuringSchedulingIgnoredDuringExecution")
+    if required is None:
+        return None
+    path = f"{field}.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
+    return tuple(
+        NodeSelectorTerm(
+            tuple(
+                _requirement(item, f"{path}[{index}].matchExpressions[{place}]")
+                for place, item in enumerate(_items(term.get("matchExpressions"), path))
+            )
+        )
+        for index, term in enumerate(_items(required.get("nodeSelectorTerms"), path))
+    )
+
+
+def pod_set(raw: Mapping[str, Any], field: str, problems: list[ResourceProblem]) -> PodSet:
+    """Read a podset of a Workload; what is wrong with its requests is added to ``problems``.
+
+    Raises:
+        Malformed: the template's structure or an operator is not readable.
+    """
+    spec_field = f"{field}.template.spec"
+    template = _mapping(raw.get("template"), f"{field}.template")
+    spec = _mapping(template.get("spec"), spec_field)
+    requirements = PodRequirements(
+        containers=tuple(requests for _, requests in _containers(spec, "containers", spec_field, problems)),
+        init_containers=tuple(
+            InitContainer(requests, restartable=container.get("restartPolicy") == "Always")
+            for container, requests in _containers(spec, "initContainers", spec_field, problems)
+        ),
+        overhead=amounts(_requests(spec.get("overhead"), f"{spec_field}.overhead", problems)),
+        pod_level=_resolved(spec.get("resources"), f"{spec_field}.resources", problems),
+    )
+    count = raw.get("count", 1)
+    requests = pod_requests(requirements)
+    for resource, requested in requests:
+        if requested * count >= UNLIMITED:
+            problems.append(
+                ResourceProblem(
+                    "malformed", f"{field}.count", f"{count} pods ask for more {resource} than can be counted"
+                )
+            )
+    return PodSet(
+        name=raw.get("name", "main"),
+        count=count,
+        requests=requests,
+        min_count=raw.get("minCount"),
+        node_selector=labels_of(spec.get("nodeSelector")),
+        required_node_affinity=_required_node_affinity(spec, spec_field),
+        tolerations=_tolerations(spec.get("tolerations"), f"{spec_field}.tolerations"),
+    )
+
+
+def admission(raw: Mapping[str, Any]) -> Admission:
+    """Read ``status.admission``.
+
+    Raises:
+        Malformed: a usage is not a readable quantity.
+    """
+    return Admission(
+        cluster_queue=raw["clusterQueue"],
+        pod_set_assignments=tuple(
+            PodSetAssignment(
+                name=item.get("name", "main"),
+                flavors=labels_of(item.get("flavors")),
+                resource_usage=amounts(
+                    {
+                        resource: _quota_amount(resource, value, f"{path}.resourceUsage[{resource}]")
+                        for resource, value in _mapping(item.get("resourceUsage"), path).items()
+                    }
+                ),
+                count=item.get("count", 0),
+            )
+            for path, item in (
+                (f"status.admission.podSetAssignments[{index}]", item)
+                for index, item in enumerate(
+                    _items(raw.get("podSetAssignments"), "status.admission.podSetAssignments")
+                )
+            )
+        ),
+    )
+
+
+def admission_status(value: Admission) -> dict[str, Any]:
+    """Write an admission as ``status.admission`` holds it."""
+    return {
+        "clusterQueue": value.cluster_queue,
+        "podSetAssignments": [
+            {
+                "name": assignment.name,
+                "flavors": dict(assignment.flavors),
+                "resourceUsage": quantities(assignment.resource_usage),
+                "count": assignment.count,
+            }
+            for assignment in value.pod_set_assignments
+        ],
+    }
+
+
+def quantities(of: Amounts) -> dict[str, str]:
+    """Write amounts as quantities by resource name."""
+    return {resource: format_amount(resource, value) for resource, value in of}
+
+
+def queue_order_timestamp(obj: RawObject, *, eviction_moves_to_back: bool) -> Instant:
+    """When the workload counts as having been queued.
+
+    That is its creation; after an admission check's Retry, and where the configuration says so after a
+    PodsReady timeout, it is the eviction. Ordinary preemption keeps the old place.
+    """
+    evicted = conditions.find(_mapping(obj.get("status"), "status").get("conditions"), ConditionType.EVICTED)
+    if evicted is not None and evicted.get("status") == "True":
+        reason = evicted.get("reason")
+        if reason == Reason.ADMISSION_CHECK or (
+            reason == Reason.PODS_READY_TIMEOUT and eviction_moves_to_back
+        ):
+            return conditions.parse_time(evicted["lastTransitionTime"])
+    return conditions.parse_time(obj["metadata"]["creationTimestamp"])
+
+
+def holder(obj: RawObject) -> Workload:
+    """Read of a Workload only what it holds, where the rest cannot be read.
+
+    Raises:
+        Malformed: it holds nothing, or what it holds is not readable either.
+    """
+    status = _mapping(obj.get("status"), "status")
+    if not status.get("admission"):
+        raise Malformed("status.admission", "must be set for the Workload to hold quota")
+    state = _items(status.get("conditions"), "status.conditions")
+    return Workload(
+        key=key_of(obj),
+        uid=obj["metadata"]["uid"],
+        queue_name=str(_mapping(obj.get("spec"), "spec").get("queueName", "")),
+        queued_at=0,
+        pod_sets=(),
+        finished=conditions.is_true(state, ConditionType.FINISHED),
+        admission=admission(status["admission"]),
+        admitted=conditions.is_true(state, ConditionType.ADMITTED),
+    )
+
+
+def workload(obj: RawObject, names: Names, *, eviction_moves_to_back: bool = True) -> Workload:
+    """Read a Workload in whatever phase it is.
+
+    Raises:
+        Malformed: the object's structure, an operator or an assigned usage is not readable.
+    """
+    metadata, spec = obj["metadata"], _mapping(obj.get("spec"), "spec")
+    status = _mapping(obj.get("status"), "status")
+    state = _items(status.get("conditions"), "status.conditions")
+    problems: list[ResourceProblem] = []
+    pod_sets = tuple(
+        pod_set(item, f"spec.podSets[{index}]", problems)
+        for index, item in enumerate(_items(spec.get("podSets"), "spec.podSets"))
+    )
+    reserved = conditions.is_true(state, ConditionType.QUOTA_RESERVED)
+    if reserved and not status.get("admission"):
+        raise Malformed("status.admission", "must be set while the QuotaReserved condition is true")
+    quota = conditions.find(state, ConditionType.QUOTA_RESERVED) or {}
+    requeued = conditions.find(state, ConditionType.REQUEUED) or {}
+    requeue_at = _mapping(status.get("requeueState"), "status.requeueState").get("requeueAt")
+    gates = _mapping(metadata.get("annotations"), "metadata.annotations").get(names.admission_gated_by, "")
+    return Workload(
+        key=key_of(obj),
+        uid=metadata["uid"],
+        queue_name=spec.get("queueName", ""),
+        queued_at=queue_order_timestamp(obj, eviction_moves_to_back=eviction_moves_to_back),
+        pod_sets=pod_sets,
+        priority=spec.get("priority") or 0,
+        generation=metadata.get("generation", 1),
+        active=spec.get("active", True),
+        finished=conditions.is_true(state, ConditionType.FINISHED),
+        deleting="deletionTimestamp" in metadata,
+        admission=admission(status["admission"]) if reserved else None,
+        admitted=conditions.is_true(state, ConditionType.ADMITTED),
+        evicted=conditions.is_true(state, ConditionType.EVICTED),
+        requeue_at=conditions.parse_time(requeue_at) if requeue_at else None,
+        requeue_blocked=requeued.get("status") == "False",
+        on_hold=quota.get("status") == "False" and quota.get("reason") == Reason.ON_HOLD,
+        waiting_for_replacement_pods=conditions.is_true(state, ConditionType.WAITING_FOR_REPLACEMENT_PODS),
+        admission_gates=tuple(gate for gate in gates.split(",") if gate),
+        reclaimable_pods=tuple(
+            sorted(
+                (item["name"], item["count"])
+                for item in _items(status.get("reclaimablePods"), "status.reclaimablePods")
+            )
+        ),
+        admission_checks=tuple(
+            sorted(
+                (item["name"], item["state"])
+                for item in _items(status.get("admissionChecks"), "status.admissionChecks")
+            )
+        ),
+        has_closed_preemption_gate=any(
+            gate.get("position") == "Closed"
+            for gate in _items(status.get("preemptionGates"), "status.preemptionGates")
+        ),
+        resource_problems=tuple(problems),
+    )
