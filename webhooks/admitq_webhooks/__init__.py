@@ -1,0 +1,1 @@
+"""Admission webhooks: what is changed and what is refused when an object is written."""

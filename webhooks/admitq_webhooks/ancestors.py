@@ -1,0 +1,61 @@
+"""Whether a job follows an ancestor that is queued, and so is not to be queued itself."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from admitq.integrations.base import OwnerKind
+from admitq.integrations.ownership import NestedTooDeep, OwnerMissing, managed_ancestor_async
+from admitq_api.field_errors import FieldError
+from admitq_webhooks.policy import Policy
+from admitq_webhooks.world import World
+
+
+class Unclear(Exception):
+    """Who controls the job cannot be told, so that it can neither be held nor let go.
+
+    Attributes:
+        error: what the user gets to read.
+    """
+
+    def __init__(self, error: FieldError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+async def has_managed_ancestor(job: Mapping[str, Any], namespace: str, policy: Policy, world: World) -> bool:
+    """Tell whether a job follows an ancestor that is queued.
+
+    Raises:
+        Unclear: an owner does not exist, or owners are nested too deep.
+        LookupFailed: an owner cannot be asked for.
+    """
+
+    async def owner(kind: OwnerKind, _: str, name: str) -> Mapping[str, Any] | None:
+        # Owners are looked for where the request says the job is: what the job itself says may be empty.
+        return await world.owner(kind.group, kind.version, kind.kind, namespace, name)
+
+    try:
+        ancestor = await managed_ancestor_async(
+            job,
+            owner,
+            policy.integrations,
+            policy.names,
+            without_queue_name=policy.manage_jobs_without_queue_name,
+            external=policy.external_frameworks,
+        )
+    except OwnerMissing as error:
+        raise Unclear(
+            FieldError.invalid(
+                "metadata.ownerReferences", str(error), "the owner was not found", "create the owner first"
+            )
+        ) from error
+    except NestedTooDeep as error:
+        raise Unclear(
+            FieldError.invalid(
+                "metadata.ownerReferences",
+                str(error),
+                "owners are nested too deep, or in a cycle",
+                "take the references out",
+            )
+        ) from error
+    return ancestor is not None

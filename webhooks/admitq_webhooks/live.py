@@ -1,0 +1,249 @@
+"""The live cluster behind the lookups of webhooks, and behind the few calls that serving needs."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, cast
+from urllib.parse import quote
+
+from admitq.integrations.base import Integration
+from admitq.integrations.paths import value_at
+from admitq.runtime.client import Client
+from admitq.runtime.errors import ApiError
+from admitq.runtime.kinds import kinds_of
+from admitq.runtime.resources import (
+    CRDS,
+    MUTATING_WEBHOOKS,
+    NAMESPACES,
+    SECRETS,
+    SUBJECT_ACCESS_REVIEWS,
+    TOKEN_REVIEWS,
+    VALIDATING_WEBHOOKS,
+    Object,
+    Resource,
+)
+from admitq.runtime.store import Store
+from admitq.runtime.watcher import Watcher
+from admitq.serving.authorization import ReviewFailed
+from admitq.serving.rotation import ApiFailed, Target
+from admitq_api.labels import Names
+from admitq_webhooks.world import LookupFailed
+
+_TARGETS: Final[Mapping[str, Resource]] = {
+    resource.plural: resource for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, CRDS)
+}
+
+
+def only_metadata(obj: Object) -> Object:
+    """Keep what lookups need of an object: its identity and its labels."""
+    metadata = cast("Object", obj.get("metadata") or {})
+    kept = ("name", "namespace", "uid", "resourceVersion", "labels")
+    return {
+        "apiVersion": obj.get("apiVersion"),
+        "kind": obj.get("kind"),
+        "metadata": {key: metadata[key] for key in kept if key in metadata},
+    }
+
+
+class LiveWorld:
+    """Lookups in stores that watches keep fresh, and reads from the API server where those do not know.
+
+    Args:
+        client: for what is not in a store.
+        integrations: kinds of jobs that may be owners.
+        local_queues: all LocalQueues.
+        priority_classes: all WorkloadPriorityClasses.
+        namespaces: all namespaces.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        integrations: Iterable[Integration],
+        *,
+        local_queues: Store,
+        priority_classes: Store,
+        namespaces: Store,
+    ) -> None:
+        self._client = client
+        self._local_queues = local_queues
+        self._priority_classes = priority_classes
+        self._namespaces = namespaces
+        self._resources: dict[tuple[str, str, str], Resource] = {
+            one.gvk: Resource(one.group, one.version, one.plural, one.kind, namespaced=True)
+            for one in integrations
+        }
+
+    def has_local_queue(self, namespace: str, name: str) -> bool:
+        """Tell whether the LocalQueue exists."""
+        return (namespace, name) in self._local_queues
+
+    def has_priority_class(self, name: str) -> bool:
+        """Tell whether the WorkloadPriorityClass exists."""
+        return ("", name) in self._priority_classes
+
+    async def namespace_labels(self, name: str) -> Mapping[str, str] | None:
+        """Return the labels of a namespace; one so new that no watch told of it is read.
+
+        Raises:
+            LookupFailed: it cannot be read.
+        """
+        namespace = self._namespaces.get("", name)
+        if namespace is None and name:
+            namespace = await self._read(NAMESPACES, name, None)
+        return None if namespace is None else value_at(namespace, ("metadata", "labels"), {})
+
+    async def owner(
+        self, group: str, version: str, kind: str, namespace: str, name: str
+    ) -> Mapping[str, Any] | None:
+        """Return an object that is named as an owner; None if it, or its kind, does not exist.
+
+        Raises:
+            LookupFailed: it cannot be read.
+        """
+        resource = await self._resource(group, version, kind)
+        if resource is None or not name:
+            return None
+        return await self._read(resource, name, namespace if resource.namespaced else None)
+
+    async def _resource(self, group: str, version: str, kind: str) -> Resource | None:
+        known = self._resources.get((group, version, kind))
+        if known is not None:
+            return known
+        parts = ("apis", group, version) if group else ("api", version)
+        path = "".join(f"/{quote(part, safe='')}" for part in parts)
+        try:
+            offered = await self._client.request_json("GET", path)
+        except ApiError as error:
+            if error.is_not_found:
+                return None
+            raise LookupFailed(f"{path} cannot be read: {error.reason}") from error
+        for one in cast("list[Object]", offered.get("resources") or []):
+            if one.get("kind") == kind and "/" not in one["name"]:
+                found = Resource(group, version, one["name"], kind, namespaced=bool(one.get("namespaced")))
+                self._resources[group, version, kind] = found
+                return found
+        return None
+
+    async def _read(self, resource: Resource, name: str, namespace: str | None) -> Object | None:
+        try:
+            return await self._client.get(resource, name, namespace)
+        except ApiError as error:
+            if error.is_not_found:
+                return None
+            raise LookupFailed(f"{resource} {name} cannot be read: {error.reason}") from error
+        except ValueError:
+            # A name that cannot be part of a path is the name of nothing.
+            return None
+
+
+def watched_world(
+    client: Client, names: Names, integrations: Iterable[Integration]
+) -> tuple[LiveWorld, Sequence[Watcher]]:
+    """Make a world of its own with its watchers, which the caller runs.
+
+    Answers are to be trusted once every watcher is ``synced``.
+    """
+    kinds = kinds_of(names)
+    stores = {
+        resource: Store(resource, transform=only_metadata)
+        for resource in (kinds.local_queues, kinds.workload_priority_classes, NAMESPACES)
+    }
+    world = LiveWorld(
+        client,
+        integrations,
+        local_queues=stores[kinds.local_queues],
+        priority_classes=stores[kinds.workload_priority_classes],
+        namespaces=stores[NAMESPACES],
+    )
+    return world, [Watcher(client, resource, store) for resource, store in stores.items()]
+
+
+class ServingCalls:
+    """The calls of certificate rotation and of authorization, made with our client."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def get_secret(self, namespace: str, name: str) -> Mapping[str, Any] | None:
+        """Return the Secret; None if there is none.
+
+        Raises:
+            ApiFailed: it cannot be read.
+        """
+        return await self._get(SECRETS, name, namespace)
+
+    async def create_secret(self, secret: Mapping[str, Any]) -> bool:
+        """Create it; return False if it exists already.
+
+        Raises:
+            ApiFailed: it was refused.
+        """
+        try:
+            await self._client.create(SECRETS, dict(secret))
+        except ApiError as error:
+            if error.is_already_exists:
+                return False
+            raise ApiFailed(f"Secret not created: {error}") from error
+        return True
+
+    async def replace_secret(self, secret: Mapping[str, Any]) -> bool:
+        """Write it over the very version it was read in; return False if it changed since.
+
+        Raises:
+            ApiFailed: it was refused.
+        """
+        try:
+            await self._client.replace(SECRETS, dict(secret))
+        except ApiError as error:
+            if error.is_conflict or error.is_not_found:
+                return False
+            raise ApiFailed(f"Secret not written: {error}") from error
+        return True
+
+    async def get_configuration(self, target: Target) -> Mapping[str, Any] | None:
+        """Return a webhook configuration or CRD; None if there is none.
+
+        Raises:
+            ApiFailed: it cannot be read.
+        """
+        return await self._get(_TARGETS[target.resource], target.name, None)
+
+    async def patch_configuration(self, target: Target, operations: list[dict[str, Any]]) -> None:
+        """Apply a JSON patch to it.
+
+        Raises:
+            ApiFailed: it was refused, or changed since it was read.
+        """
+        try:
+            await self._client.json_patch(_TARGETS[target.resource], target.name, operations)
+        except ApiError as error:
+            raise ApiFailed(f"{target} not patched: {error}") from error
+
+    async def create_token_review(self, review: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Ask who a token is.
+
+        Raises:
+            ReviewFailed: there was no answer.
+        """
+        return await self._review(TOKEN_REVIEWS, review)
+
+    async def create_subject_access_review(self, review: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Ask whether somebody may do something.
+
+        Raises:
+            ReviewFailed: there was no answer.
+        """
+        return await self._review(SUBJECT_ACCESS_REVIEWS, review)
+
+    async def _review(self, resource: Resource, review: Mapping[str, Any]) -> Mapping[str, Any]:
+        try:
+            return await self._client.create(resource, dict(review))
+        except ApiError as error:
+            raise ReviewFailed(f"{resource.kind}: {error.reason}") from error
+
+    async def _get(self, resource: Resource, name: str, namespace: str | None) -> Mapping[str, Any] | None:
+        try:
+            return await self._client.get(resource, name, namespace)
+        except ApiError as error:
+            if error.is_not_found:
+                return None
+            raise ApiFailed(f"{resource.kind} {name} cannot be read: {error}") from error

@@ -1,0 +1,49 @@
+"""What a job gets on creation: its queue and priority class, its suspension, and what its kind adds.
+
+Every step holds when it is repeated, so the API server may ask again after other webhooks changed the job.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from admitq.integrations.base import Integration
+from admitq.integrations.ownership import queue_name
+from admitq.integrations.paths import value_at, with_value
+from admitq_api.feature_gates import Gate
+from admitq_api.labels import DEFAULT_PRIORITY_CLASS, DEFAULT_QUEUE
+from admitq_webhooks.ancestors import has_managed_ancestor
+from admitq_webhooks.policy import Policy
+from admitq_webhooks.validate.syntax import mapping
+from admitq_webhooks.world import World
+
+Object = Mapping[str, Any]
+
+
+async def mutate(
+    job: Object, namespace: str, integration: Integration, policy: Policy, world: World
+) -> Object:
+    """Return the job as it should be stored; the very same one if it is not ours.
+
+    Raises:
+        Unclear: whether the job follows a queued ancestor cannot be told.
+        LookupFailed: the cluster cannot be asked.
+    """
+    names = policy.names
+    named = queue_name(job, names)
+    default_queue = not named and world.has_local_queue(namespace, DEFAULT_QUEUE)
+    if not (named or default_queue or policy.manage_jobs_without_queue_name):
+        return job
+    if await has_managed_ancestor(job, namespace, policy, world):
+        return job
+    changed = job
+    if default_queue:
+        changed = with_value(changed, ("metadata", "labels", names.queue_name), DEFAULT_QUEUE)
+    if (
+        policy.gates.enabled(Gate.WORKLOAD_PRIORITY_CLASS_DEFAULTING)
+        and not mapping(job, "metadata", "labels").get(names.priority_class)
+        and world.has_priority_class(DEFAULT_PRIORITY_CLASS)
+    ):
+        changed = with_value(changed, ("metadata", "labels", names.priority_class), DEFAULT_PRIORITY_CLASS)
+    if value_at(changed, integration.suspend_path) is not True:
+        changed = integration.with_suspend(changed, True)
+    return integration.mutate(changed, names)

@@ -1,0 +1,50 @@
+"""Which objects are ours to hold: the settings that all webhooks share, read once at start."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from admitq.core.model import LabelSelector
+from admitq.core.selectors import matches
+from admitq.integrations.base import Integration, OwnerKind
+from admitq_api.feature_gates import FeatureGates
+from admitq_api.labels import Names
+
+SYSTEM_NAMESPACE: Final = "kube-system"
+"""The namespace of the cluster's own components; nothing in it is ever held or refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What is managed, and under which names.
+
+    Attributes:
+        names: labels and annotations.
+        gates: feature gates.
+        integrations: the job kinds that are switched on.
+        own_namespace: where admitq itself runs; left alone like kube-system.
+        namespace_selector: which namespaces' jobs are managed.
+        manage_jobs_without_queue_name: whether jobs that name no queue are held too.
+        external_frameworks: kinds that a third party manages; they count as ancestors only.
+    """
+
+    names: Names
+    gates: FeatureGates = field(default_factory=FeatureGates)
+    integrations: tuple[Integration, ...] = ()
+    own_namespace: str = ""
+    namespace_selector: LabelSelector = field(default_factory=LabelSelector)
+    manage_jobs_without_queue_name: bool = False
+    external_frameworks: tuple[OwnerKind, ...] = ()
+
+    def is_excluded(self, namespace: str) -> bool:
+        """Tell whether a namespace is never touched, whatever the selector says.
+
+        The API server should not even ask about these; where its configuration was changed, this holds.
+        """
+        return namespace in (SYSTEM_NAMESPACE, self.own_namespace)
+
+    def selects(self, namespace: str, labels: Mapping[str, str] | None) -> bool:
+        """Tell whether the jobs of a namespace are managed; of one that does not exist they are not."""
+        if labels is None or self.is_excluded(namespace):
+            return False
+        return matches(self.namespace_selector, labels)

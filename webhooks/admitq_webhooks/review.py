@@ -1,0 +1,189 @@
+"""AdmissionReview in and out: bytes to a request, a verdict to bytes.
+
+Whatever comes in, the answer is a valid review with the uid that was asked with, or status 400 where there
+is no uid to answer to. A review never ends in a server error: the API server would take it for an outage.
+"""
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+import orjson
+
+from admitq_api.field_errors import FieldError, aggregate
+from admitq_api.json_patch import json_patch
+
+API_VERSION: Final = "admission.k8s.io/v1"
+KIND: Final = "AdmissionReview"
+
+_LONGEST_UID: Final = 128
+_LONGEST_MESSAGE: Final = 16 * 1024
+_LONGEST_WARNING: Final = 120
+_OPERATIONS: Final = ("CREATE", "UPDATE", "DELETE", "CONNECT")
+
+Object = Mapping[str, Any]
+"""A raw object; its shape is not to be trusted."""
+
+
+class Malformed(ValueError):
+    """What came is not an AdmissionReview that can be answered.
+
+    Attributes:
+        uid: of the request, as far as it could be read; empty otherwise.
+    """
+
+    def __init__(self, message: str, uid: str = "") -> None:
+        super().__init__(message)
+        self.uid = uid
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionRequest:
+    """What the API server asks about.
+
+    Attributes:
+        uid: of the request, not of the object; repeated in the answer.
+        operation: CREATE, UPDATE, DELETE or CONNECT.
+        group: of the kind, as this webhook gets it.
+        version: of the kind.
+        kind: of the object.
+        namespace: of the object; empty for cluster-scoped kinds.
+        subresource: ``status`` and so on; empty for the object itself.
+        dry_run: nothing will be stored; answers are the same, and nothing is ever written for an answer.
+        obj: the object as it would be; empty on DELETE.
+        old: the object as it is; empty on CREATE.
+    """
+
+    uid: str
+    operation: str
+    group: str
+    version: str
+    kind: str
+    namespace: str
+    subresource: str
+    dry_run: bool
+    obj: Object
+    old: Object
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """The object may be stored.
+
+    Attributes:
+        changed: the object as it should be stored; None leaves it byte for byte as it came.
+        warnings: what the user should know anyway.
+    """
+
+    changed: Object | None = None
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The object may not be stored, for these reasons."""
+
+    errors: tuple[FieldError, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """No verdict could be reached; the same request may go through later."""
+
+    message: str
+    code: int = 500
+    reason: str = "InternalError"
+
+
+Verdict = Allowed | Refused | Failed
+
+
+def parse(body: bytes) -> AdmissionRequest:
+    """Read a review.
+
+    Raises:
+        Malformed: it is not JSON, not an AdmissionReview of version v1, or asks nothing.
+    """
+    try:
+        review = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise Malformed(f"the body is not JSON: {error}") from error
+    request = _mapping(review, "request")
+    uid = request.get("uid")
+    if not isinstance(uid, str) or not uid or len(uid) > _LONGEST_UID:
+        raise Malformed(f"the body is not an {KIND} with a request.uid")
+    if review.get("apiVersion") != API_VERSION or review.get("kind") != KIND:
+        raise Malformed(f"only {KIND} of {API_VERSION} is understood", uid)
+    operation = request.get("operation")
+    if operation not in _OPERATIONS:
+        raise Malformed(f"request.operation must be one of {', '.join(_OPERATIONS)}", uid)
+    kind = _mapping(request, "kind")
+    obj = _mapping(request, "object")
+    if operation in ("CREATE", "UPDATE") and not obj:
+        raise Malformed(f"request.object must be an object on {operation}", uid)
+    return AdmissionRequest(
+        uid=uid,
+        operation=operation,
+        group=_text(kind, "group"),
+        version=_text(kind, "version"),
+        kind=_text(kind, "kind"),
+        namespace=_text(request, "namespace"),
+        subresource=_text(request, "subResource"),
+        dry_run=request.get("dryRun") is True,
+        obj=obj,
+        old=_mapping(request, "oldObject"),
+    )
+
+
+def answer(request: AdmissionRequest, verdict: Verdict) -> bytes:
+    """Say the verdict as a review."""
+    match verdict:
+        case Allowed(changed, warnings):
+            response: dict[str, Any] = {"uid": request.uid, "allowed": True}
+            operations = json_patch(request.obj, changed) if changed is not None else []
+            if operations:
+                response["patchType"] = "JSONPatch"
+                response["patch"] = base64.b64encode(orjson.dumps(operations)).decode()
+            if warnings:
+                response["warnings"] = [warning[:_LONGEST_WARNING] for warning in warnings]
+            return _review(response)
+        case Refused(errors):
+            status = {
+                "code": 403,
+                "reason": "Forbidden",
+                "message": _cut(aggregate(errors)),
+                "details": {
+                    "causes": [
+                        {"reason": str(error.type), "field": error.path, "message": _cut(error.message)}
+                        for error in errors[:32]
+                    ]
+                },
+            }
+            return _review({"uid": request.uid, "allowed": False, "status": status})
+        case Failed(message, code, reason):
+            return refusal(request.uid, message, code, reason)
+
+
+def refusal(uid: str, message: str, code: int, reason: str) -> bytes:
+    """Refuse a review without having looked at its object."""
+    status = {"code": code, "reason": reason, "message": _cut(message)}
+    return _review({"uid": uid, "allowed": False, "status": status})
+
+
+def _review(response: dict[str, Any]) -> bytes:
+    return orjson.dumps({"apiVersion": API_VERSION, "kind": KIND, "response": response})
+
+
+def _cut(message: str) -> str:
+    return message if len(message) <= _LONGEST_MESSAGE else message[: _LONGEST_MESSAGE - 1] + "…"
+
+
+def _mapping(container: object, key: str) -> Object:
+    value = cast("Object", container).get(key) if isinstance(container, dict) else None
+    return cast("Object", value) if isinstance(value, dict) else {}
+
+
+def _text(container: Object, key: str) -> str:
+    value = container.get(key)
+    return value if isinstance(value, str) else ""

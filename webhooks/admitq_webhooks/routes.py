@@ -1,0 +1,267 @@
+"""Which path answers for which kind, and the webhook configurations that make the API server ask there."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from admitq.integrations.base import Integration
+from admitq.serving.http import JSON, Handler, Request, Response, text
+from admitq_api.field_errors import FieldError
+from admitq_api.labels import Names
+from admitq_webhooks.ancestors import Unclear
+from admitq_webhooks.mutate import jobs as mutate_jobs
+from admitq_webhooks.mutate import kinds as mutate_kinds
+from admitq_webhooks.policy import Policy
+from admitq_webhooks.review import (
+    AdmissionRequest,
+    Allowed,
+    Failed,
+    Malformed,
+    Refused,
+    Verdict,
+    answer,
+    parse,
+    refusal,
+)
+from admitq_webhooks.validate import cluster_queue, cohort, resource_flavor, workload
+from admitq_webhooks.validate import jobs as validate_jobs
+from admitq_webhooks.validate.syntax import is_being_deleted
+from admitq_webhooks.world import LookupFailed, World
+
+_log = logging.getLogger(__name__)
+
+REVIEW_SECONDS: Final = 5.0
+"""Longest time for a verdict; the API server waits 10 s, so that it gets a reason and not a timeout."""
+
+Verb = Literal["mutate", "validate"]
+Review = Callable[[AdmissionRequest], Awaitable[Verdict]]
+Observer = Callable[[str, bool, float], None]
+"""Told of each review: its path, whether it was allowed, and the seconds it took."""
+
+CREATE: Final = ("CREATE",)
+CREATE_UPDATE: Final = ("CREATE", "UPDATE")
+
+
+@dataclass(frozen=True, slots=True)
+class Webhook:
+    """One webhook: what the API server asks about, and where.
+
+    Attributes:
+        verb: mutate or validate.
+        group: of the kind; empty for the core API.
+        version: of the kind.
+        kind: of the objects.
+        resources: plural names, with subresources where those are asked about too.
+        operations: what is done to the objects.
+        is_job: the objects are the users', so that the namespace selector of managed jobs applies.
+    """
+
+    verb: Verb
+    group: str
+    version: str
+    kind: str
+    resources: tuple[str, ...]
+    operations: tuple[str, ...]
+    is_job: bool
+
+    def path(self, names: Names) -> str:
+        """Where it answers."""
+        return names.webhook_path(self.verb, self.group, self.version, self.kind)
+
+    def to_dict(self, names: Names) -> dict[str, Any]:
+        """Return what a webhook configuration says about it, besides where the server is.
+
+        ``namespaceSelector`` tells which selector applies: that of managed ``jobs``, or none for ``core``.
+        """
+        return {
+            "name": f"{self.verb[0]}{self.kind.lower()}.{names.group}",
+            "path": self.path(names),
+            "namespaceSelector": "jobs" if self.is_job else "core",
+            "failurePolicy": "Fail",
+            "timeoutSeconds": 10,
+            "sideEffects": "None",
+            "matchPolicy": "Equivalent",
+            "rule": {
+                "apiGroups": [self.group],
+                "apiVersions": [self.version],
+                "operations": list(self.operations),
+                "resources": list(self.resources),
+            },
+        }
+
+
+_OWN_KINDS: Final[tuple[tuple[Verb, str, tuple[str, ...], tuple[str, ...]], ...]] = (
+    ("mutate", "ClusterQueue", ("clusterqueues",), CREATE),
+    ("mutate", "ResourceFlavor", ("resourceflavors",), CREATE),
+    ("mutate", "Workload", ("workloads",), CREATE),
+    ("validate", "ClusterQueue", ("clusterqueues",), CREATE_UPDATE),
+    ("validate", "Cohort", ("cohorts",), CREATE_UPDATE),
+    ("validate", "ResourceFlavor", ("resourceflavors",), CREATE_UPDATE),
+    ("validate", "Workload", ("workloads", "workloads/status"), CREATE_UPDATE),
+)
+
+
+def webhooks(names: Names, integrations: Iterable[Integration]) -> tuple[Webhook, ...]:
+    """Return the webhooks of our own kinds and of these kinds of jobs."""
+    own = tuple(
+        Webhook(verb, names.group, names.version, kind, resources, operations, is_job=False)
+        for verb, kind, resources, operations in _OWN_KINDS
+    )
+    verbs: tuple[tuple[Verb, tuple[str, ...]], ...] = (("mutate", CREATE), ("validate", CREATE_UPDATE))
+    jobs = tuple(
+        Webhook(verb, one.group, one.version, one.kind, (one.plural,), operations, is_job=True)
+        for verb, operations in verbs
+        for one in integrations
+    )
+    return own + jobs
+
+
+def webhook_rules(names: Names, integrations: Iterable[Integration]) -> dict[str, list[dict[str, Any]]]:
+    """Return what the webhook configurations say, under ``mutating`` and ``validating``."""
+    every = webhooks(names, integrations)
+    return {
+        "mutating": [one.to_dict(names) for one in every if one.verb == "mutate"],
+        "validating": [one.to_dict(names) for one in every if one.verb == "validate"],
+    }
+
+
+def routes(
+    policy: Policy, world: World, registered: Iterable[Integration], *, observe: Observer | None = None
+) -> dict[str, Handler]:
+    """Return the handler of each path.
+
+    Args:
+        policy: what is managed, and which kinds of jobs are switched on.
+        world: lookups.
+        registered: every kind of job there is. One that is switched off is answered without looking, so that
+            a webhook configuration that names it does no harm.
+        observe: told of each review.
+    """
+    names, gates = policy.names, policy.gates
+    registered = tuple(registered)
+    switched_on = {one.gvk for one in policy.integrations}
+
+    async def hold(request: AdmissionRequest) -> Verdict:
+        return Allowed(mutate_kinds.with_finalizer(request.obj, names))
+
+    async def mutate_workload(request: AdmissionRequest) -> Verdict:
+        return Allowed(mutate_kinds.workload(request.obj, gates))
+
+    async def validate_cluster_queue(request: AdmissionRequest) -> Verdict:
+        if request.operation == "CREATE":
+            return _verdict(cluster_queue.validate_create(request.obj, gates))
+        return _verdict(cluster_queue.validate_update(request.old, request.obj, gates))
+
+    async def validate_cohort(request: AdmissionRequest) -> Verdict:
+        return _verdict(_unless_deleted(request, cohort.validate))
+
+    async def validate_flavor(request: AdmissionRequest) -> Verdict:
+        return _verdict(_unless_deleted(request, resource_flavor.validate))
+
+    async def validate_workload(request: AdmissionRequest) -> Verdict:
+        if request.operation == "CREATE":
+            return _verdict(workload.validate_create(request.obj, names, gates))
+        return _verdict(workload.validate_update(request.old, request.obj, names, gates))
+
+    reviews: dict[tuple[Verb, str], Review] = {
+        ("mutate", "ClusterQueue"): hold,
+        ("mutate", "ResourceFlavor"): hold,
+        ("mutate", "Workload"): mutate_workload,
+        ("validate", "ClusterQueue"): validate_cluster_queue,
+        ("validate", "Cohort"): validate_cohort,
+        ("validate", "ResourceFlavor"): validate_flavor,
+        ("validate", "Workload"): validate_workload,
+    }
+    job_kinds = {one.gvk: one for one in registered}
+    handlers: dict[str, Handler] = {}
+    for webhook in webhooks(names, registered):
+        if webhook.is_job:
+            integration = job_kinds[webhook.group, webhook.version, webhook.kind]
+            review = (
+                _job_review(webhook.verb, integration, policy, world)
+                if integration.gvk in switched_on
+                else _let_pass
+            )
+        else:
+            review = reviews[webhook.verb, webhook.kind]
+        handlers[webhook.path(names)] = _handler(webhook, review, observe)
+    return handlers
+
+
+def _job_review(verb: Verb, integration: Integration, policy: Policy, world: World) -> Review:
+    async def review(request: AdmissionRequest) -> Verdict:
+        namespace = request.namespace
+        if policy.is_excluded(namespace):
+            return Allowed()
+        if not policy.selects(namespace, await world.namespace_labels(namespace)):
+            return Allowed()
+        if verb == "mutate":
+            return Allowed(await mutate_jobs.mutate(request.obj, namespace, integration, policy, world))
+        if request.operation == "CREATE":
+            return _verdict(validate_jobs.validate_create(request.obj, integration, policy))
+        return _verdict(
+            validate_jobs.validate_update(request.old, request.obj, namespace, integration, policy, world)
+        )
+
+    return review
+
+
+async def _let_pass(_: AdmissionRequest) -> Verdict:
+    return Allowed()
+
+
+def _unless_deleted(
+    request: AdmissionRequest, validate: Callable[[Mapping[str, Any]], list[FieldError]]
+) -> list[FieldError]:
+    return [] if is_being_deleted(request.old) else validate(request.obj)
+
+
+def _verdict(errors: list[FieldError]) -> Verdict:
+    return Refused(tuple(errors)) if errors else Allowed()
+
+
+def _handler(webhook: Webhook, review: Review, observe: Observer | None) -> Handler:
+    async def handle(request: Request) -> Response:
+        if request.method != "POST":
+            return Response(405, b"send an AdmissionReview by POST\n", headers={"Allow": "POST"})
+        started = time.monotonic()
+        try:
+            asked = parse(request.body)
+        except Malformed as error:
+            if not error.uid:
+                return text(400, str(error))
+            return Response(200, refusal(error.uid, str(error), 400, "BadRequest"), JSON)
+        verdict = await _review(webhook, review, asked)
+        if observe is not None:
+            observe(request.path, isinstance(verdict, Allowed), time.monotonic() - started)
+        try:
+            return Response(200, answer(asked, verdict), JSON)
+        except Exception:  # noqa: BLE001 whatever the object holds, the API server gets its answer
+            _log.exception("an answer could not be written", extra={"path": request.path})
+            return Response(200, refusal(asked.uid, "internal error", 500, "InternalError"), JSON)
+
+    return handle
+
+
+async def _review(webhook: Webhook, review: Review, asked: AdmissionRequest) -> Verdict:
+    if (asked.group, asked.version, asked.kind) != (webhook.group, webhook.version, webhook.kind):
+        expected = f"{webhook.group}/{webhook.version} {webhook.kind}"
+        return Failed(f"this webhook is for {expected}; correct its configuration", 400, "BadRequest")
+    if asked.operation not in webhook.operations:
+        # Asked by a configuration that is not ours: what is right on creation may be wrong later.
+        return Allowed()
+    try:
+        async with asyncio.timeout(REVIEW_SECONDS):
+            return await review(asked)
+    except Unclear as unclear:
+        return Refused((unclear.error,))
+    except LookupFailed as error:
+        return Failed(f"{error}; try again", 503, "ServiceUnavailable")
+    except TimeoutError:
+        return Failed("no verdict in time; try again", 504, "Timeout")
+    except Exception:  # noqa: BLE001 one object must not end the process that answers for all others
+        _log.exception("a review failed", extra={"kind": asked.kind, "namespace": asked.namespace})
+        return Failed("internal error; the log of the webhook says more")

@@ -1,0 +1,65 @@
+"""The annotation that holds a job back until others have agreed: a list of names, each taken off in turn."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from admitq_api.field_errors import FieldError, Path
+from admitq_api.labels import Names
+from admitq_api.syntax import dns_subdomain
+from admitq_webhooks.validate.syntax import duplicates, mapping
+
+_LONGEST: Final = 63
+_PATH: Final = re.compile(r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+")
+
+
+def gates_of(obj: Mapping[str, Any], names: Names) -> list[str] | None:
+    """Return the gates of an object; None without the annotation."""
+    value = mapping(obj, "metadata", "annotations").get(names.admission_gated_by)
+    if value is None:
+        return None
+    # An annotation that is left empty holds nothing back: the last gate was taken off.
+    return [gate.strip() for gate in value.split(",")] if isinstance(value, str) and value else []
+
+
+def validate_create(obj: Mapping[str, Any], names: Names) -> Iterator[FieldError]:
+    """Check the form of the list."""
+    path = Path("metadata.annotations").key(names.admission_gated_by)
+    gates = gates_of(obj, names) or []
+    for gate in gates:
+        if not gate:
+            yield FieldError.invalid(path, ",".join(gates), "gate name cannot be empty")
+        elif (wrong := _gate(gate)) is not None:
+            yield FieldError.invalid(path, gate, wrong)
+    for _, gate in duplicates(gates):
+        yield FieldError.duplicate(path, gate, "name each gate once")
+
+
+def validate_update(old: Mapping[str, Any], new: Mapping[str, Any], names: Names) -> Iterator[FieldError]:
+    """Check that gates were at most taken off; what was stored before any check is left alone."""
+    path = Path("metadata.annotations").key(names.admission_gated_by)
+    before, after = gates_of(old, names), gates_of(new, names)
+    if not after or after == before:
+        return
+    if not before:
+        yield FieldError.forbidden(path, "cannot add admission gate after creation", "create the job anew")
+        return
+    added = [gate for gate in after if gate not in before]
+    if added:
+        yield FieldError.forbidden(
+            path, "can only remove gates, not add new ones", f"leave out {', '.join(added)}"
+        )
+    yield from validate_create(new, names)
+
+
+def _gate(gate: str) -> str | None:
+    domain, slash, rest = gate.partition("/")
+    if len(gate) > _LONGEST:
+        return f"must be no more than {_LONGEST} characters"
+    if not slash or not rest:
+        return 'must be a domain-prefixed path, like "example.com/approval"'
+    if (wrong := dns_subdomain(domain)) is not None:
+        return f"prefix part {wrong}"
+    if not _PATH.fullmatch(rest):
+        return "the path behind the domain holds characters that a URL may not"
+    return None

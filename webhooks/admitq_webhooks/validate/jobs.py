@@ -1,0 +1,222 @@
+"""Rules that jobs of every kind obey, and those that a kind adds."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from admitq.integrations.base import Integration
+from admitq.integrations.ownership import queue_name
+from admitq_api.feature_gates import Gate
+from admitq_api.field_errors import FieldError, Path
+from admitq_api.labels import DEFAULT_QUEUE, Names
+from admitq_api.syntax import dns_subdomain
+from admitq_webhooks.policy import Policy
+from admitq_webhooks.validate import admission_gates, topology_requests
+from admitq_webhooks.validate.syntax import is_being_deleted, mapping, named
+from admitq_webhooks.validate.topology_requests import TemplateAnnotations
+from admitq_webhooks.world import World
+
+Object = Mapping[str, Any]
+
+_LABELS: Final = Path("metadata.labels")
+_ANNOTATIONS: Final = Path("metadata.annotations")
+_POSITIVE: Final = re.compile(r"\+?0*[1-9][0-9]{0,9}")
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,10}")
+_IMMUTABLE: Final = "field is immutable"
+
+
+def validate_create(job: Object, integration: Integration, policy: Policy) -> list[FieldError]:
+    """Check a new job."""
+    names = policy.names
+    return [
+        *_queue_name(job, names),
+        *_prebuilt(job, integration, policy),
+        *_max_exec_time(job, names),
+        *_elastic(job, integration, names),
+        *(admission_gates.validate_create(job, names) if _has_gates(policy) else ()),
+        *_topology(job, integration, policy),
+        *integration.validate_create(job, names),
+    ]
+
+
+def validate_update(
+    old: Object, new: Object, namespace: str, integration: Integration, policy: Policy, world: World
+) -> list[FieldError]:
+    """Check a change of a job. One that is being deleted is let go."""
+    if is_being_deleted(old):
+        return []
+    names = policy.names
+    suspended = integration.is_suspended(new, names)
+    was_suspended = integration.is_suspended(old, names)
+    return [
+        *_queue_name_update(
+            old,
+            new,
+            names,
+            suspended=suspended,
+            has_default=world.has_local_queue(namespace, DEFAULT_QUEUE),
+        ),
+        *_prebuilt_update(old, new, integration, policy, suspended=suspended),
+        *_max_exec_time_update(old, new, names, both_suspended=suspended and was_suspended),
+        *_priority_class_update(old, new, names, suspended=suspended),
+        *_elastic_update(old, new, names),
+        *(admission_gates.validate_update(old, new, names) if _has_gates(policy) else ()),
+        *_new_topology_errors(old, new, integration, policy),
+        *integration.validate_update(old, new, names),
+    ]
+
+
+def _has_gates(policy: Policy) -> bool:
+    return policy.gates.enabled(Gate.ADMISSION_GATED_BY)
+
+
+def _label(job: Object, key: str) -> Any:
+    return mapping(job, "metadata", "labels").get(key)
+
+
+def _annotation(job: Object, key: str) -> Any:
+    return mapping(job, "metadata", "annotations").get(key)
+
+
+def _queue_name(job: Object, names: Names) -> Iterator[FieldError]:
+    name = _label(job, names.queue_name)
+    if name:
+        yield from named(_LABELS.key(names.queue_name), name, dns_subdomain)
+
+
+def _queue_name_update(
+    old: Object, new: Object, names: Names, *, suspended: bool, has_default: bool
+) -> Iterator[FieldError]:
+    before, after = queue_name(old, names), queue_name(new, names)
+    where = _LABELS.key(names.queue_name)
+    if not suspended and before != after:
+        yield FieldError.invalid(
+            where, after, _IMMUTABLE, "it can only be changed while the job is suspended"
+        )
+    elif before != after:
+        yield from _queue_name(new, names)
+    if before and not after and has_default:
+        yield FieldError.invalid(where, after, "queue-name must not be empty in namespace with default queue")
+
+
+def _prebuilt_name(job: Object, policy: Policy) -> tuple[Path, Any]:
+    """Return where the prebuilt Workload is named, and its name; an annotation holds longer names."""
+    key = policy.names.prebuilt_workload_name
+    if policy.gates.enabled(Gate.WORKLOAD_IDENTIFIER_ANNOTATIONS):
+        value = _annotation(job, key)
+        if value is not None:
+            return _ANNOTATIONS.key(key), value
+    return _LABELS.key(key), _label(job, key)
+
+
+def _prebuilt(job: Object, integration: Integration, policy: Policy) -> Iterator[FieldError]:
+    where, name = _prebuilt_name(job, policy)
+    if name is None:
+        return
+    yield from named(where, name, dns_subdomain)
+    if not integration.adopts_prebuilt_workload:
+        gvk = f"{integration.api_version}, Kind={integration.kind}"
+        yield FieldError.forbidden(where, f"Is not supported for {gvk}")
+
+
+def _prebuilt_update(
+    old: Object, new: Object, integration: Integration, policy: Policy, *, suspended: bool
+) -> Iterator[FieldError]:
+    _, before = _prebuilt_name(old, policy)
+    where, after = _prebuilt_name(new, policy)
+    if not suspended and _annotation(old, policy.names.elastic_job) != "true":
+        if before != after:
+            yield FieldError.invalid(where, after, _IMMUTABLE)
+    elif before != after:
+        yield from _prebuilt(new, integration, policy)
+
+
+def _max_exec_time(job: Object, names: Names) -> Iterator[FieldError]:
+    where, value = _LABELS.key(names.max_exec_time), _label(job, names.max_exec_time)
+    if value is None:
+        return
+    if not (isinstance(value, str) and _INTEGER.fullmatch(value)):
+        yield FieldError.invalid(where, value, "must be a whole number of seconds")
+    elif not _POSITIVE.fullmatch(value) or int(value) >= 2**31:
+        yield FieldError.invalid(
+            where, value, "should be greater than 0" if int(value) <= 0 else f"must be less than {2**31}"
+        )
+
+
+def _max_exec_time_update(
+    old: Object, new: Object, names: Names, *, both_suspended: bool
+) -> Iterator[FieldError]:
+    before, after = _label(old, names.max_exec_time), _label(new, names.max_exec_time)
+    if before == after:
+        return
+    if both_suspended:
+        yield from _max_exec_time(new, names)
+    else:
+        yield FieldError.invalid(
+            _LABELS.key(names.max_exec_time),
+            after,
+            _IMMUTABLE,
+            "it can only be changed while the job is suspended",
+        )
+
+
+def _priority_class_update(
+    old: Object, new: Object, names: Names, *, suspended: bool
+) -> Iterator[FieldError]:
+    before, after = _label(old, names.priority_class), _label(new, names.priority_class)
+    where = _LABELS.key(names.priority_class)
+    if not before and after and not suspended:
+        yield FieldError.invalid(
+            where, after, "WorkloadPriorityClass cannot be added to a non-suspended workload"
+        )
+    if before and not after:
+        yield FieldError.invalid(
+            where, after, "WorkloadPriorityClass cannot be removed from a workload", "name another one"
+        )
+
+
+def _elastic(job: Object, integration: Integration, names: Names) -> Iterator[FieldError]:
+    if _annotation(job, names.elastic_job) == "true" and not integration.can_be_elastic:
+        yield FieldError.forbidden(
+            _ANNOTATIONS.key(names.elastic_job),
+            f"elastic jobs are not supported for {integration.api_version}, Kind={integration.kind}",
+        )
+
+
+def _elastic_update(old: Object, new: Object, names: Names) -> Iterator[FieldError]:
+    before, after = _annotation(old, names.elastic_job), _annotation(new, names.elastic_job)
+    if (before == "true") != (after == "true"):
+        yield FieldError.invalid(
+            _ANNOTATIONS.key(names.elastic_job), after, _IMMUTABLE, "create the job anew"
+        )
+
+
+def _topology(job: Object, integration: Integration, policy: Policy) -> Iterator[FieldError]:
+    names = policy.names
+    if not policy.gates.enabled(Gate.TOPOLOGY_AWARE_SCHEDULING):
+        return
+    elastic = _annotation(job, names.elastic_job) == "true" and policy.gates.enabled(Gate.ELASTIC_JOBS)
+    templates: list[TemplateAnnotations] = []
+    for pod_set in integration.pod_sets(job, names):
+        path = Path().at(*pod_set.template_path, "metadata", "annotations")
+        template: object = job
+        for step in pod_set.template_path:
+            template = _step(template, step)
+        templates.append(
+            TemplateAnnotations(mapping(template, "metadata", "annotations"), path, pod_set.count)
+        )
+    yield from topology_requests.validate(templates, names, policy.gates, elastic=elastic)
+
+
+def _new_topology_errors(
+    old: Object, new: Object, integration: Integration, policy: Policy
+) -> Iterator[FieldError]:
+    """Check what the change adds: a job that was wrong before it came to us can still be relabelled."""
+    before = [*_topology(old, integration, policy)]
+    return (error for error in _topology(new, integration, policy) if error not in before)
+
+
+def _step(container: object, step: str | int) -> object:
+    if isinstance(step, str):
+        return mapping(container).get(step)
+    return container[step] if isinstance(container, list) and step < len(container) else None

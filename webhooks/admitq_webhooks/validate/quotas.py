@@ -1,0 +1,147 @@
+"""Resource groups, as ClusterQueues and Cohorts have them, and the weight in fair sharing."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Final
+
+from admitq_api.field_errors import FieldError, Path
+from admitq_api.quantity import QuantityError, amount, parse
+from admitq_api.syntax import dns_subdomain, qualified_name
+from admitq_webhooks.validate.syntax import mapping, named, objects, text, texts
+
+MAX_FLAVORS: Final = 256
+MAX_RESOURCES: Final = 256
+MAX_QUOTAS_IN_GROUP: Final = 512
+SMALLEST_WEIGHT: Final = Fraction(1, 10**9)
+"""Weights are 0, or larger than this."""
+
+_QUANTITIES: Final = ("nominalQuota", "borrowingLimit", "lendingLimit")
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaRules:
+    """What differs between the quotas of ClusterQueues and those of Cohorts.
+
+    Attributes:
+        has_parent: whether the object belongs to a cohort; only then there is whom to borrow from or lend to.
+        parent: what the cohort is called in messages.
+        parent_field: the field that would name it.
+        lending_up_to_nominal: whether no more than the nominal quota may be lent.
+    """
+
+    has_parent: bool
+    parent: str
+    parent_field: str
+    lending_up_to_nominal: bool
+
+
+def validate_resource_groups(spec: Mapping[str, Any], rules: QuotaRules) -> Iterator[FieldError]:
+    """Check all groups of the spec of a ClusterQueue or a Cohort."""
+    path = Path("spec.resourceGroups")
+    groups = objects(spec, "resourceGroups")
+    flavors = sum(len(objects(group, "flavors")) for group in groups)
+    resources = sum(len(texts(group, "coveredResources")) for group in groups)
+    if flavors > MAX_FLAVORS:
+        yield FieldError.too_many(path, flavors, MAX_FLAVORS)
+    if resources > MAX_RESOURCES:
+        yield FieldError.too_many(path, resources, MAX_RESOURCES)
+    seen_resources: set[str] = set()
+    seen_flavors: set[str] = set()
+    for place, group in enumerate(groups):
+        at = path.at(place)
+        covered = texts(group, "coveredResources")
+        yield from _covered(covered, at.at("coveredResources"), seen_resources)
+        entries = sum(len(objects(flavor, "resources")) for flavor in objects(group, "flavors"))
+        if entries > MAX_QUOTAS_IN_GROUP:
+            yield FieldError.too_many(at.at("flavors"), entries, MAX_QUOTAS_IN_GROUP)
+        for index, flavor in enumerate(objects(group, "flavors")):
+            where = at.at("flavors", index)
+            name = text(flavor, "name")
+            yield from named(where.at("name"), name, dns_subdomain)
+            if name in seen_flavors:
+                yield FieldError.duplicate(where.at("name"), name, "a flavor belongs to one resource group")
+            seen_flavors.add(name)
+            yield from _flavor(flavor, covered, where, rules)
+
+
+def _covered(covered: list[str], path: Path, seen: set[str]) -> Iterator[FieldError]:
+    for place, resource in enumerate(covered):
+        yield from named(path.at(place), resource, qualified_name)
+        if resource in seen:
+            yield FieldError.duplicate(path.at(place), resource, "a resource belongs to one resource group")
+        seen.add(resource)
+
+
+def _flavor(
+    flavor: Mapping[str, Any], covered: list[str], path: Path, rules: QuotaRules
+) -> Iterator[FieldError]:
+    quotas = objects(flavor, "resources")
+    if len(quotas) != len(covered):
+        yield FieldError.invalid(
+            path.at("resources"),
+            [text(quota, "name") for quota in quotas],
+            "flavors must have the same number of resources as coveredResources",
+            f"list {', '.join(covered) or 'none'}, in this order",
+        )
+    for place, quota in enumerate(quotas):
+        at = path.at("resources", place)
+        name = text(quota, "name")
+        if place < len(covered) and name != covered[place]:
+            yield FieldError.invalid(
+                at.at("name"),
+                name,
+                "must match the name in coveredResources",
+                f"{covered[place]} is expected at this place",
+            )
+        yield from _quota(quota, name, at, rules)
+
+
+def _quota(quota: Mapping[str, Any], resource: str, path: Path, rules: QuotaRules) -> Iterator[FieldError]:
+    amounts: dict[str, int] = {}
+    for name in _QUANTITIES:
+        value = quota.get(name)
+        if value is None:
+            if name == "nominalQuota":
+                yield FieldError.required(path.at(name), "a quota needs an amount; 0 is one")
+            continue
+        try:
+            amounts[name] = amount(resource, value)
+        except QuantityError as error:
+            yield FieldError.invalid(path.at(name), value, str(error))
+            continue
+        if amounts[name] < 0:
+            yield FieldError.invalid(path.at(name), value, "must be greater than or equal to 0")
+    for name in ("borrowingLimit", "lendingLimit"):
+        if not rules.has_parent and quota.get(name) is not None:
+            yield FieldError.invalid(
+                path.at(name),
+                quota[name],
+                f"must be nil when {rules.parent} is empty",
+                f"set {rules.parent_field}, or leave the limit out",
+            )
+    lending = amounts.get("lendingLimit")
+    nominal = amounts.get("nominalQuota")
+    if rules.lending_up_to_nominal and lending is not None and nominal is not None and lending > nominal:
+        yield FieldError.invalid(
+            path.at("lendingLimit"), quota["lendingLimit"], "must be less than or equal to the nominalQuota"
+        )
+
+
+def validate_fair_sharing(spec: Mapping[str, Any]) -> Iterator[FieldError]:
+    """Check the weight: 0, or so large that dividing by it makes sense."""
+    weight = mapping(spec, "fairSharing").get("weight")
+    if weight is None:
+        return
+    path = Path("spec.fairSharing.weight")
+    try:
+        value = parse(weight)
+    except QuantityError as error:
+        yield FieldError.invalid(path, weight, str(error))
+        return
+    if value < 0:
+        yield FieldError.invalid(path, weight, "must be greater than or equal to 0")
+    elif 0 < value <= SMALLEST_WEIGHT:
+        yield FieldError.invalid(
+            path, weight, "must be either 0 or greater than 1e-9", "choose a larger weight"
+        )

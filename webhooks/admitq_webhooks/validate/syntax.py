@@ -1,0 +1,138 @@
+"""Checks of the small parts that many objects share: labels, annotations, taints, tolerations, gates."""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any, Final, cast
+
+from admitq_api.field_errors import FieldError, Path
+from admitq_api.syntax import label_value, qualified_name
+
+EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+OPERATORS: Final = ("Equal", "Exists")
+ANNOTATIONS_LIMIT: Final = 256 * 1024
+"""Bytes that all annotations of an object may take, keys and values together."""
+
+
+def mapping(container: object, *steps: str) -> Mapping[str, Any]:
+    """Return the object below the steps; an empty one where there is none."""
+    found = container
+    for step in steps:
+        found = cast("Mapping[str, Any]", found).get(step) if isinstance(found, Mapping) else None
+    return cast("Mapping[str, Any]", found) if isinstance(found, Mapping) else {}
+
+
+def objects(container: object, *steps: str) -> list[Mapping[str, Any]]:
+    """Return the list of objects below the steps; what is no object counts as an empty one."""
+    parent = mapping(container, *steps[:-1])
+    found = parent.get(steps[-1])
+    items = cast("list[Any]", found) if isinstance(found, list) else []
+    return [cast("Mapping[str, Any]", item) if isinstance(item, Mapping) else {} for item in items]
+
+
+def texts(container: object, key: str) -> list[str]:
+    """Return the texts of a list; what is no text is shown as it is."""
+    found = mapping(container).get(key)
+    return [str(item) for item in cast("list[Any]", found)] if isinstance(found, list) else []
+
+
+def text(container: object, *steps: str) -> str:
+    """Return the text below the steps; empty where there is none."""
+    found = mapping(container, *steps[:-1]).get(steps[-1])
+    return found if isinstance(found, str) else ""
+
+
+def whole(value: object, default: int = 0) -> int:
+    """Return a whole number; the default where it is none."""
+    return value if isinstance(value, int) and not isinstance(value, bool) else default
+
+
+def is_being_deleted(stored: object) -> bool:
+    """Tell whether a stored object is on its way out. What a request says of itself is not to be believed."""
+    return bool(mapping(stored, "metadata").get("deletionTimestamp"))
+
+
+def named(
+    path: Path, value: object, check: Callable[[str], str | None], *, what: str = ""
+) -> Iterator[FieldError]:
+    """Check a text against a rule that answers what is wrong."""
+    if not isinstance(value, str):
+        yield FieldError.invalid(path, value, f"{what or 'it'} must be a text")
+    elif (wrong := check(value)) is not None:
+        yield FieldError.invalid(path, value, wrong)
+
+
+def duplicates(values: Iterable[str]) -> Iterator[tuple[int, str]]:
+    """Yield each place whose value was there before, with the value."""
+    seen: set[str] = set()
+    for place, value in enumerate(values):
+        if value in seen:
+            yield place, value
+        seen.add(value)
+
+
+def labels(values: Mapping[str, Any], path: Path) -> Iterator[FieldError]:
+    """Check keys and values of labels, or of a node selector."""
+    for key, value in values.items():
+        if (wrong := qualified_name(key)) is not None:
+            yield FieldError.invalid(path, key, wrong)
+        yield from named(path.key(key), value, label_value, what="the value of a label")
+
+
+def annotations(values: Mapping[str, Any], path: Path) -> Iterator[FieldError]:
+    """Check keys and total size of annotations."""
+    size = 0
+    for key, value in values.items():
+        if (wrong := qualified_name(key.lower())) is not None:
+            yield FieldError.invalid(path, key, wrong)
+        if isinstance(value, str):
+            size += len(key.encode()) + len(value.encode())
+        else:
+            yield FieldError.invalid(path.key(key), value, "the value of an annotation must be a text")
+    if size > ANNOTATIONS_LIMIT:
+        yield FieldError.too_long(path, ANNOTATIONS_LIMIT)
+
+
+def tolerations(values: list[Mapping[str, Any]], path: Path) -> Iterator[FieldError]:
+    """Check tolerations by the rules that pods obey."""
+    for place, toleration in enumerate(values):
+        at = path.at(place)
+        key, value = text(toleration, "key"), text(toleration, "value")
+        operator, effect = text(toleration, "operator") or "Equal", text(toleration, "effect")
+        if operator not in OPERATORS:
+            yield FieldError.not_supported(at.at("operator"), operator, OPERATORS)
+        if key:
+            yield from named(at.at("key"), key, qualified_name)
+        elif operator != "Exists":
+            yield FieldError.invalid(
+                at.at("operator"), operator, "operator must be Exists when `key` is empty"
+            )
+        if operator == "Exists" and value:
+            yield FieldError.invalid(
+                at.at("operator"), value, "value must be empty when `operator` is 'Exists'"
+            )
+        elif operator == "Equal":
+            yield from named(at.at("value"), value, label_value)
+        if effect and effect not in EFFECTS:
+            yield FieldError.not_supported(at.at("effect"), effect, EFFECTS)
+        if toleration.get("tolerationSeconds") is not None and effect != "NoExecute":
+            yield FieldError.invalid(
+                at.at("effect"), effect, "effect must be 'NoExecute' when `tolerationSeconds` is set"
+            )
+
+
+def taints(values: list[Mapping[str, Any]], path: Path) -> Iterator[FieldError]:
+    """Check taints by the rules that nodes obey."""
+    for place, taint in enumerate(values):
+        at = path.at(place)
+        yield from named(at.at("key"), text(taint, "key"), qualified_name)
+        if "value" in taint:
+            yield from named(at.at("value"), taint["value"], label_value)
+        if text(taint, "effect") not in EFFECTS:
+            yield FieldError.not_supported(at.at("effect"), taint.get("effect"), EFFECTS)
+    for place, pair in duplicates(f"{text(taint, 'key')}:{text(taint, 'effect')}" for taint in values):
+        yield FieldError.duplicate(path.at(place), pair, "a key may have one taint of each effect")
+
+
+def known(path: Path, value: str, names: Collection[str], remedy: str) -> Iterator[FieldError]:
+    """Check that a name is one of those that exist."""
+    if value not in names:
+        yield FieldError.not_found(path, value, remedy)

@@ -1,0 +1,343 @@
+"""Rules of Workloads that their schema cannot say, for the object and for its status."""
+
+import re
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+from typing import Any, Final
+
+from admitq_api.conditions import ConditionType, is_true
+from admitq_api.feature_gates import FeatureGates, Gate
+from admitq_api.field_errors import FieldError, Path
+from admitq_api.labels import Names
+from admitq_api.quantity import QuantityError, amount, parse
+from admitq_webhooks.validate import admission_gates
+from admitq_webhooks.validate.syntax import (
+    annotations,
+    is_being_deleted,
+    labels,
+    mapping,
+    objects,
+    text,
+    texts,
+    tolerations,
+    whole,
+)
+
+Object = Mapping[str, Any]
+
+PODS: Final = "pods"
+"""The resource that counts pods themselves; it is derived, never asked for."""
+
+_SIGNED_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,10}")
+_INT32: Final = range(-(2**31), 2**31)
+
+
+def validate_create(workload: Object, names: Names, gates: FeatureGates) -> list[FieldError]:
+    """Check a new Workload."""
+    errors = [*_validate(workload, None, names, gates)]
+    if gates.enabled(Gate.ADMISSION_GATED_BY):
+        errors.extend(admission_gates.validate_create(workload, names))
+    return errors
+
+
+def validate_update(old: Object, new: Object, names: Names, gates: FeatureGates) -> list[FieldError]:
+    """Check a change of a Workload or of its status. One that is being deleted is let go."""
+    if is_being_deleted(old):
+        return []
+    errors = [*_validate(new, old, names, gates)]
+    if gates.enabled(Gate.ADMISSION_GATED_BY):
+        errors.extend(admission_gates.validate_update(old, new, names))
+    elastic = _is_elastic(new, names, gates)
+    if _has_quota(old):
+        errors.extend(_pod_sets_unchanged(old, new, elastic=elastic))
+        if _has_quota(new):
+            errors.extend(_reclaimable_not_shrunk(old, new, elastic=elastic))
+    errors.extend(_admission_unchanged(old, new, gates, elastic=elastic))
+    errors.extend(_updates_of_ready_checks_unchanged(old, new))
+    errors.extend(_cluster_was_nominated(old, new, names, elastic=elastic))
+    return errors
+
+
+def _has_quota(workload: Object) -> bool:
+    return is_true(objects(workload, "status", "conditions"), ConditionType.QUOTA_RESERVED)
+
+
+def _is_elastic(workload: Object, names: Names, gates: FeatureGates) -> bool:
+    annotation = mapping(workload, "metadata", "annotations").get(names.elastic_job)
+    return annotation == "true" and gates.enabled(Gate.ELASTIC_JOBS)
+
+
+def _counts(workload: Object) -> dict[str, int]:
+    """Return the pods of each podset; one without a count has one pod."""
+    return {
+        text(pod_set, "name"): whole(pod_set.get("count"), 1)
+        for pod_set in objects(workload, "spec", "podSets")
+    }
+
+
+def _validate(
+    workload: Object, old: Object | None, names: Names, gates: FeatureGates
+) -> Iterator[FieldError]:
+    yield from _pod_sets(workload, names, gates)
+    if _has_quota(workload):
+        yield from _admission(workload, old)
+    yield from _reclaimable(workload, old, elastic=_is_elastic(workload, names, gates))
+    yield from _pod_set_updates(workload)
+    if gates.enabled(Gate.PRIORITY_BOOST):
+        yield from _priority_boost(workload, names)
+
+
+def _pod_sets(workload: Object, names: Names, gates: FeatureGates) -> Iterator[FieldError]:
+    path = Path("spec.podSets")
+    pod_sets = objects(workload, "spec", "podSets")
+    partial = [place for place, pod_set in enumerate(pod_sets) if pod_set.get("minCount") is not None]
+    if len(partial) > 1:
+        yield FieldError.invalid(
+            path,
+            [text(pod_sets[place], "name") for place in partial],
+            "at most one podSet can use minCount",
+        )
+    if partial and mapping(workload, "metadata", "annotations").get(names.elastic_job) == "true":
+        yield FieldError.invalid(
+            path.at(partial[0], "minCount"),
+            pod_sets[partial[0]].get("minCount"),
+            "partial admission and elastic job cannot be used together",
+            f"leave out minCount, or the annotation {names.elastic_job}",
+        )
+    for place, pod_set in enumerate(pod_sets):
+        at = path.at(place)
+        if gates.enabled(Gate.WORKLOAD_VALIDATION_FOR_POD_SET_METADATA):
+            metadata = mapping(pod_set, "template", "metadata")
+            where = at.at("template", "metadata")
+            yield from labels(mapping(metadata, "labels"), where.at("labels"))
+            yield from annotations(mapping(metadata, "annotations"), where.at("annotations"))
+        yield from _resources(mapping(pod_set, "template", "spec"), at.at("template", "spec"), names, gates)
+        if gates.enabled(Gate.TAS_VALIDATE_WORKLOAD_SLICE_SIZE):
+            yield from _slices(mapping(pod_set, "topologyRequest"), at.at("topologyRequest"))
+
+
+def _resources(spec: Object, path: Path, names: Names, gates: FeatureGates) -> Iterator[FieldError]:
+    places = [
+        (path.at(kind, place, "resources"), mapping(container, "resources"))
+        for kind in ("initContainers", "containers")
+        for place, container in enumerate(objects(spec, kind))
+    ]
+    places.append((path.at("resources"), mapping(spec, "resources")))
+    for where, resources in places:
+        for kind in ("requests", "limits"):
+            for resource, value in mapping(resources, kind).items():
+                field = where.at(kind).key(resource)
+                if resource == PODS:
+                    yield FieldError.invalid(
+                        field,
+                        resource,
+                        f"the key is reserved for internal {names.product.lower()} use",
+                        "leave it out: pods are counted anyway",
+                    )
+                elif gates.enabled(Gate.WORKLOAD_VALIDATE_RESOURCES_NON_NEGATIVE) and _is_negative(value):
+                    yield FieldError.invalid(field, value, "must be greater than or equal to 0")
+
+
+def _is_negative(value: Any) -> bool:
+    try:
+        return parse(value) < 0
+    except QuantityError:
+        # What is no quantity is refused by the schema; what is too large has no sign to worry about.
+        return False
+
+
+def _slices(request: Object, path: Path) -> Iterator[FieldError]:
+    topology, size = request.get("podSetSliceRequiredTopology"), request.get("podSetSliceSize")
+    if topology is not None and size is None:
+        yield FieldError.required(
+            path.at("podSetSliceSize"), "must be set when podSetSliceRequiredTopology is specified"
+        )
+    if size is not None and topology is None:
+        yield FieldError.required(
+            path.at("podSetSliceRequiredTopology"), "must be set when podSetSliceSize is specified"
+        )
+    if size is not None and whole(size) <= 0:
+        yield FieldError.invalid(path.at("podSetSliceSize"), size, "must be greater than 0")
+    for place, constraint in enumerate(objects(request, "podsetSliceRequiredTopologyConstraints")):
+        if whole(constraint.get("size")) <= 0:
+            yield FieldError.invalid(
+                path.at("podsetSliceRequiredTopologyConstraints", place, "size"),
+                constraint.get("size"),
+                "must be greater than 0",
+            )
+
+
+def _admission(workload: Object, old: Object | None) -> Iterator[FieldError]:
+    path = Path("status.admission")
+    admission = mapping(workload, "status", "admission")
+    if not admission:
+        stale = old is not None and _has_quota(old) and not mapping(old, "status", "admission")
+        if not stale:
+            yield FieldError.required(path, "must be set while the QuotaReserved condition is true")
+        return
+    counts = _counts(workload)
+    for place, assignment in enumerate(objects(admission, "podSetAssignments")):
+        at = path.at("podSetAssignments", place)
+        name = text(assignment, "name")
+        if name not in counts:
+            yield FieldError.not_found(at.at("name"), name, "name a podset of spec.podSets")
+        pods = whole(assignment.get("count"), counts.get(name, 1))
+        for resource, value in mapping(assignment, "resourceUsage").items():
+            if not _is_multiple(resource, value, pods):
+                yield FieldError.invalid(
+                    at.at("resourceUsage").key(resource), value, f"is not a multiple of {pods}"
+                )
+
+
+def _is_multiple(resource: str, value: Any, pods: int) -> bool:
+    if pods <= 0:
+        return True
+    try:
+        return Fraction(amount(resource, value), pods).denominator == 1
+    except QuantityError:
+        return True
+
+
+def _reclaimable(workload: Object, old: Object | None, *, elastic: bool) -> Iterator[FieldError]:
+    path = Path("status.reclaimablePods")
+    counts = _counts(workload)
+    stale = objects(old, "status", "reclaimablePods") if old is not None and elastic else []
+    for place, entry in enumerate(objects(workload, "status", "reclaimablePods")):
+        if entry in stale:
+            continue
+        name = text(entry, "name")
+        if name not in counts:
+            yield FieldError.not_supported(path.at(place, "name"), name, counts)
+        elif whole(entry.get("count")) > counts[name]:
+            yield FieldError.invalid(
+                path.at(place, "count"), entry.get("count"), f"should be less or equal to {counts[name]}"
+            )
+
+
+def _pod_set_updates(workload: Object) -> Iterator[FieldError]:
+    path = Path("status.admissionChecks")
+    counts = _counts(workload)
+    for place, check in enumerate(objects(workload, "status", "admissionChecks")):
+        for index, update in enumerate(objects(check, "podSetUpdates")):
+            at = path.at(place, "podSetUpdates", index)
+            name = text(update, "name")
+            if name not in counts:
+                yield FieldError.not_supported(at.at("name"), name, counts)
+            yield from labels(mapping(update, "labels"), at.at("labels"))
+            yield from annotations(mapping(update, "annotations"), at.at("annotations"))
+            yield from labels(mapping(update, "nodeSelector"), at.at("nodeSelector"))
+            yield from tolerations(objects(update, "tolerations"), at.at("tolerations"))
+
+
+def _priority_boost(workload: Object, names: Names) -> Iterator[FieldError]:
+    value = mapping(workload, "metadata", "annotations").get(names.priority_boost)
+    if value is None:
+        return
+    valid = isinstance(value, str) and _SIGNED_INTEGER.fullmatch(value) and int(value) in _INT32
+    if not valid:
+        yield FieldError.invalid(
+            Path("metadata.annotations").key(names.priority_boost), value, "must be a signed integer"
+        )
+
+
+def _pod_sets_unchanged(old: Object, new: Object, *, elastic: bool) -> Iterator[FieldError]:
+    before, after = objects(old, "spec", "podSets"), objects(new, "spec", "podSets")
+    if before == after:
+        return
+    if elastic and _only_shrunk(before, after):
+        return
+    yield FieldError.invalid(
+        "spec.podSets",
+        [text(pod_set, "name") for pod_set in after],
+        "field is immutable",
+        "it holds while quota is reserved; change the job instead",
+    )
+
+
+def _only_shrunk(before: list[Object], after: list[Object]) -> bool:
+    return len(before) == len(after) and all(
+        {**was, "count": 0} == {**is_now, "count": 0}
+        and whole(is_now.get("count"), 1) <= whole(was.get("count"), 1)
+        for was, is_now in zip(before, after, strict=True)
+    )
+
+
+def _reclaimable_not_shrunk(old: Object, new: Object, *, elastic: bool) -> Iterator[FieldError]:
+    path = Path("status.reclaimablePods")
+    after = {text(entry, "name"): entry for entry in objects(new, "status", "reclaimablePods")}
+    places = {name: place for place, name in enumerate(after)}
+    counts = _counts(new)
+    for entry in objects(old, "status", "reclaimablePods"):
+        name, before = text(entry, "name"), whole(entry.get("count"))
+        if elastic and counts.get(name, 0) < before:
+            continue
+        if name not in after:
+            yield FieldError.required(path.key(name), "cannot be removed")
+        elif whole(after[name].get("count")) < before:
+            yield FieldError.invalid(
+                path.at(places[name], "count"), after[name].get("count"), f"cannot be less than {before}"
+            )
+
+
+def _admission_unchanged(
+    old: Object, new: Object, gates: FeatureGates, *, elastic: bool
+) -> Iterator[FieldError]:
+    before, after = mapping(old, "status", "admission"), mapping(new, "status", "admission")
+    if not before or not after:
+        return
+    ignored: set[str] = set()
+    if gates.enabled(Gate.TOPOLOGY_AWARE_SCHEDULING):
+        ignored |= {"topologyAssignment", "delayedTopologyRequest"}
+    if elastic:
+        ignored |= {"count", "resourceUsage"}
+    if _without(before, ignored) != _without(after, ignored):
+        yield FieldError.invalid(
+            "status.admission",
+            text(after, "clusterQueue"),
+            "field is immutable",
+            "a reservation can be taken back, but not changed",
+        )
+
+
+def _without(admission: Object, ignored: set[str]) -> Object:
+    assignments = [
+        {key: value for key, value in assignment.items() if key not in ignored}
+        for assignment in objects(admission, "podSetAssignments")
+    ]
+    return {**admission, "podSetAssignments": assignments}
+
+
+def _updates_of_ready_checks_unchanged(old: Object, new: Object) -> Iterator[FieldError]:
+    ready = {
+        text(check, "name"): check
+        for check in objects(old, "status", "admissionChecks")
+        if text(check, "state") == "Ready"
+    }
+    for place, check in enumerate(objects(new, "status", "admissionChecks")):
+        before = ready.get(text(check, "name"))
+        if before is None or text(check, "state") != "Ready":
+            continue
+        if objects(before, "podSetUpdates") != objects(check, "podSetUpdates"):
+            yield FieldError.invalid(
+                Path("status.admissionChecks").at(place, "podSetUpdates"),
+                [text(update, "name") for update in objects(check, "podSetUpdates")],
+                "field is immutable",
+                "it holds while the check is Ready",
+            )
+
+
+def _cluster_was_nominated(old: Object, new: Object, names: Names, *, elastic: bool) -> Iterator[FieldError]:
+    before, after = text(old, "status", "clusterName"), text(new, "status", "clusterName")
+    if not after or before:
+        return
+    replaces = names.workload_slice_replacement_for in mapping(new, "metadata", "annotations")
+    if elastic and replaces:
+        return
+    nominated = texts(mapping(old, "status"), "nominatedClusterNames")
+    if after not in nominated:
+        yield FieldError.invalid(
+            "status.clusterName",
+            after,
+            "when setting clusterName it must be one of the nominatedClusterNames",
+            f"nominated are {', '.join(nominated) or 'none'}",
+        )

@@ -1,0 +1,38 @@
+"""What a verdict may depend on beside the object itself: the lookups that webhooks make."""
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+
+class LookupFailed(Exception):
+    """The API server could not be asked; the request should be tried again."""
+
+
+class World(Protocol):
+    """Looks things up in the cluster, as it is now or was a moment ago."""
+
+    def has_local_queue(self, namespace: str, name: str) -> bool:
+        """Tell whether the LocalQueue exists."""
+        ...
+
+    def has_priority_class(self, name: str) -> bool:
+        """Tell whether the WorkloadPriorityClass exists."""
+        ...
+
+    async def namespace_labels(self, name: str) -> Mapping[str, str] | None:
+        """Return the labels of a namespace; None if it does not exist.
+
+        Raises:
+            LookupFailed: it is not known here and cannot be asked for.
+        """
+        ...
+
+    async def owner(
+        self, group: str, version: str, kind: str, namespace: str, name: str
+    ) -> Mapping[str, Any] | None:
+        """Return an object that is named as an owner; None if it does not exist.
+
+        Raises:
+            LookupFailed: it cannot be asked for.
+        """
+        ...
