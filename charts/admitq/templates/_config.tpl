@@ -1,0 +1,34 @@
+{{/* The managed jobs' namespaces. Argument: the root. */}}
+{{- define "admitq.jobNamespaceSelector" -}}
+{{- if .Values.config.managedJobsNamespaceSelector -}}
+{{- toYaml .Values.config.managedJobsNamespaceSelector -}}
+{{- else -}}
+matchExpressions:
+  - key: kubernetes.io/metadata.name
+    operator: NotIn
+    values: [kube-system, {{ .Release.Namespace }}]
+{{- end -}}
+{{- end -}}
+
+{{/* The configuration file: what the chart knows, and the user's values over it. */}}
+{{- define "admitq.config" -}}
+{{- $names := include "admitq.groupNames" . | fromYaml -}}
+{{- $ownCertificates := and (not .Values.certManager.enabled) (not .Values.webhook.certificates.existingSecret) -}}
+{{- $base := dict
+      "apiVersion" $names.configApiVersion
+      "kind" "Configuration"
+      "apiGroup" .Values.apiGroup
+      "namespace" .Release.Namespace
+      "webhook" (dict "port" (int .Values.webhook.port) "certDir" "/tmp/k8s-webhook-server/serving-certs")
+      "metrics" (dict "bindAddress" ":8443")
+      "health" (dict "healthProbeBindAddress" ":8081" "readinessEndpointName" "readyz" "livenessEndpointName" "healthz")
+      "leaderElection" (dict "leaderElect" true "resourceName" $names.lease "resourceNamespace" .Release.Namespace)
+      "internalCertManagement" (dict
+        "enable" $ownCertificates
+        "webhookServiceName" (include "admitq.webhookServiceName" .)
+        "webhookSecretName" (include "admitq.certificateSecretName" .)
+        "mutatingWebhookConfigurationName" (include "admitq.mutatingName" .)
+        "validatingWebhookConfigurationName" (include "admitq.validatingName" .))
+      "managedJobsNamespaceSelector" (include "admitq.jobNamespaceSelector" . | fromYaml) -}}
+{{- mergeOverwrite $base (deepCopy .Values.config) | toYaml -}}
+{{- end -}}

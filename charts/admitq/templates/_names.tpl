@@ -1,0 +1,82 @@
+{{/* Names: everything of a release is named after it, so that two releases never clash. */}}
+
+{{- define "admitq.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- define "admitq.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
+{{- else -}}
+{{- $name := include "admitq.name" . -}}
+{{- if contains $name .Release.Name -}}
+{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name $name | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "admitq.configMapName" -}}{{ include "admitq.fullname" . }}-config{{- end -}}
+
+{{/* What follows from the API group: names that the code chooses. Returned as YAML. */}}
+{{- define "admitq.groupNames" -}}
+{{- index (.Files.Get "files/names.yaml" | fromYaml) .Values.apiGroup | toYaml -}}
+{{- end -}}
+{{- define "admitq.webhookServiceName" -}}{{ include "admitq.fullname" . }}-webhook-service{{- end -}}
+{{- define "admitq.mutatingName" -}}{{ include "admitq.fullname" . }}-mutating-webhook-configuration{{- end -}}
+{{- define "admitq.validatingName" -}}{{ include "admitq.fullname" . }}-validating-webhook-configuration{{- end -}}
+
+{{- define "admitq.certificateSecretName" -}}
+{{- .Values.webhook.certificates.existingSecret | default (printf "%s-webhook-server-cert" (include "admitq.fullname" .)) -}}
+{{- end -}}
+
+{{/* The ServiceAccount of a component. Argument: a list of the root and "manager" or "webhook". */}}
+{{- define "admitq.serviceAccountName" -}}
+{{- $root := index . 0 -}}
+{{- $component := index . 1 -}}
+{{- (index $root.Values $component).serviceAccount.name | default (printf "%s-%s" (include "admitq.fullname" $root) $component) -}}
+{{- end -}}
+
+{{/* Labels of every object. Argument: the root. */}}
+{{- define "admitq.labels" -}}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+app.kubernetes.io/name: {{ include "admitq.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/part-of: admitq
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* Labels that select the pods of a component. Argument: a list of the root and the component. */}}
+{{- define "admitq.selectorLabels" -}}
+{{- $root := index . 0 -}}
+app.kubernetes.io/name: {{ include "admitq.name" $root }}
+app.kubernetes.io/instance: {{ $root.Release.Name }}
+app.kubernetes.io/component: {{ index . 1 }}
+{{- end -}}
+
+{{/* The metadata block of an object. Argument: dict with root, name, and optionally component,
+     namespaced, labels and annotations. */}}
+{{- define "admitq.metadata" -}}
+{{- $root := .root -}}
+name: {{ .name }}
+{{- if .namespaced }}
+namespace: {{ $root.Release.Namespace }}
+{{- end }}
+labels:
+  {{- include "admitq.labels" $root | nindent 2 }}
+  {{- with .component }}
+  app.kubernetes.io/component: {{ . }}
+  {{- end }}
+  {{- with .labels }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- with merge (dict) (.annotations | default dict) $root.Values.commonAnnotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
