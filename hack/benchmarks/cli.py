@@ -1,0 +1,129 @@
+"""The command line of `hack/bench`."""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from benchmarks import core, seed
+from localcluster import ClusterError
+from localcluster.cluster import to_stderr
+from localcluster.installation import InstallationError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one benchmark; the exit status is 1 when it did not reach what it must, 2 on wrong use."""
+    options = _parser().parse_args(arguments)
+    try:
+        result, passed = _BENCHMARKS[options.benchmark](options)
+    except (ClusterError, InstallationError, seed.SettingError) as error:
+        to_stderr(f"hack/bench {options.benchmark}: {error}")
+        return 1
+    except KeyboardInterrupt:
+        to_stderr("interrupted")
+        return 130
+    line = json.dumps(result)
+    if options.json is not None:
+        options.json.write_text(line + "\n")
+    print(line)
+    return 0 if passed else 1
+
+
+def _seed(options: argparse.Namespace) -> tuple[dict[str, Any], bool]:
+    plan = seed.Plan(
+        setting=options.setting,
+        scale=options.scale,
+        jobs=options.jobs,
+        nodes=options.nodes,
+        node_cpu=options.node_cpu,
+        deadline_s=options.deadline,
+        timeout_s=options.timeout,
+        queue=not options.no_queue,
+        seed=options.seed,
+    )
+    return uvloop.run(seed.run(plan))
+
+
+def _core(options: argparse.Namespace) -> tuple[dict[str, Any], bool]:
+    return {"benchmark": "core", **core.measure(options.scale)}, True
+
+
+_BENCHMARKS: dict[str, Callable[[argparse.Namespace], tuple[dict[str, Any], bool]]] = {
+    "core": _core,
+    "seed": _seed,
+}
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="hack/bench", description="Benchmarks on a control plane of their own."
+    )
+    benchmarks = parser.add_subparsers(dest="benchmark", required=True)
+
+    one = benchmarks.add_parser(
+        "seed", help="many Jobs of ten pods each that end only once all ten are ready"
+    )
+    one.add_argument("--json", type=Path, metavar="FILE", help="write the result to this file too")
+    one.add_argument(
+        "--setting",
+        choices=sorted(seed.SETTINGS),
+        default="literal",
+        help="the pod's size: literal is 2 CPU and 2 Gi, ten-minute 333m and 333 Mi (default literal)",
+    )
+    one.add_argument(
+        "--scale", type=_positive, default=1.0, metavar="X", help="divide run times by this (default 1)"
+    )
+    one.add_argument("--jobs", type=_count, default=1000, metavar="N", help="Jobs (default 1000)")
+    one.add_argument("--nodes", type=_count, default=100, metavar="N", help="simulated nodes (default 100)")
+    one.add_argument(
+        "--node-cpu",
+        type=_count,
+        default=10,
+        metavar="N",
+        help="CPUs, and Gi of memory, of a node (default 10)",
+    )
+    one.add_argument(
+        "--deadline",
+        type=_count,
+        default=900,
+        metavar="S",
+        help="activeDeadlineSeconds of each Job; it is not divided by the scale (default 900)",
+    )
+    one.add_argument(
+        "--timeout",
+        type=_positive,
+        default=None,
+        metavar="S",
+        help="give up after so many seconds (default: three times the bound, at least 1800)",
+    )
+    one.add_argument("--no-queue", action="store_true", help="the same load on a cluster without admitq")
+    one.add_argument("--seed", type=int, default=1, metavar="N", help="of the random run times (default 1)")
+
+    alone = benchmarks.add_parser("core", help="how fast the core decides, without a control plane")
+    alone.add_argument("--json", type=Path, metavar="FILE", help="write the result to this file too")
+    alone.add_argument(
+        "--scale", type=_positive, default=1.0, metavar="X", help="share of the workloads to run (default 1)"
+    )
+    return parser
+
+
+def _positive(text: str) -> float:
+    number = float(text)
+    if not number > 0:
+        raise argparse.ArgumentTypeError("must be greater than 0")
+    return number
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return number
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,68 @@
+"""What is measured: amounts over time, percentiles, and what processes used."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from localcluster.processes import Usage
+
+
+class Level:
+    """An amount that changes at known instants: its mean over time and its peak."""
+
+    def __init__(self) -> None:
+        self.value = 0
+        self.peak = 0
+        self._since = 0.0
+        self._area = 0.0
+        self._begin: float | None = None
+
+    def change(self, by: int, now: float) -> None:
+        """Changes the amount at the instant `now` (seconds, never decreasing)."""
+        self._advance(now)
+        self.value += by
+        self.peak = max(self.peak, self.value)
+
+    def mean(self, now: float) -> float:
+        """The mean from the first change, or call of this, until `now`."""
+        self._advance(now)
+        length = now - (self._begin or 0.0)
+        return self._area / length if length > 0 else float(self.value)
+
+    def begin(self, now: float) -> None:
+        """Lets the time over which the mean is taken begin."""
+        self._begin = self._since = now
+
+    def _advance(self, now: float) -> None:
+        if self._begin is None:
+            self.begin(now)
+        self._area += self.value * (now - self._since)
+        self._since = now
+
+
+def percentile(values: Sequence[float], fraction: float) -> float | None:
+    """The smallest value that at least the given fraction of the values do not exceed; None of nothing."""
+    if not values:
+        return None
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(fraction * len(ordered)) - 1)]
+
+
+def usage_by_process(
+    before: Mapping[str, Usage], after: Iterable[tuple[str, Usage | None]]
+) -> dict[str, dict[str, Any]]:
+    """CPU seconds used since `before` and the highest resident memory (MB) of each process.
+
+    A process that died has no figures, and says so.
+    """
+    result: dict[str, dict[str, Any]] = {}
+    for name, usage in after:
+        if usage is None:
+            result[name] = {"cpu_s": None, "rss_mb": None, "died": True}
+            continue
+        earlier = before[name].cpu_seconds if name in before else 0.0
+        result[name] = {
+            "cpu_s": round(usage.cpu_seconds - earlier, 1),
+            "rss_mb": round(usage.peak_rss_mib * 1.048576),
+        }
+    return result

@@ -1,0 +1,496 @@
+"""The load that a cluster without a queue manager cannot carry.
+
+Jobs of ten pods each: the pods of a Job begin their run time when all ten are ready, as an application
+with a barrier does. A Job that gets only some of its pods holds what it has until its deadline ends it.
+
+A pod ends by one patch of its status, as a kubelet would do it, sent by this harness when its time has
+come. The harness shares the machine with what it measures, so it keeps to three watches: Jobs, the pods
+that run, and the pods that no node has yet.
+"""
+
+import asyncio
+import datetime as dt
+import random
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from admitq.runtime.client import Client
+from admitq.runtime.credentials import load_credentials
+from admitq.runtime.errors import ApiError
+from admitq.runtime.resources import JOBS, NAMESPACES, PODS, SERVICE_ACCOUNTS, Object, Resource
+from admitq.runtime.store import Change, Store
+from admitq.runtime.watcher import Watcher
+from admitq_api.labels import Names, names_for
+from benchmarks.measures import Level, percentile, usage_by_process
+from localcluster import processes
+from localcluster.cluster import LocalCluster, reclaim_orphans, to_stderr
+from localcluster.installation import Installation
+from localcluster.nodes import NodePool
+from localcluster.processes import Usage
+from localcluster.waiting import eventually
+
+PODS_PER_JOB: Final = 10
+RUN_TIME_S: Final = 180.0
+JITTER: Final = 0.5
+# Of what is in flight at once; more only lengthens the API server's queues.
+_SUBMITTERS: Final = 16
+_ENDERS: Final = 32
+_PROGRESS_EVERY_S: Final = 5.0
+_RETRY_AFTER_S: Final = 0.5
+_NAMESPACE: Final = "bench"
+_QUEUE: Final = "bench"
+_HARNESS: Final = "harness"
+
+
+class SettingError(Exception):
+    """The numbers given make no benchmark."""
+
+
+@dataclass(frozen=True)
+class PodSize:
+    """Requests, and limits, of a pod: milli-CPU and MiB."""
+
+    milli_cpu: int
+    memory_mib: int
+
+
+SETTINGS: Final = {"literal": PodSize(2000, 2048), "ten-minute": PodSize(333, 333)}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to run.
+
+    Attributes:
+        setting: a key of `SETTINGS`.
+        scale: run times are divided by it.
+        jobs: how many Jobs.
+        nodes: how many nodes.
+        node_cpu: CPUs of a node, and Gi of its memory.
+        deadline_s: activeDeadlineSeconds of each Job.
+        timeout_s: give up after so many seconds; None: see `patience_s`.
+        queue: whether admitq queues the Jobs.
+        seed: of the random run times.
+    """
+
+    setting: str
+    scale: float
+    jobs: int
+    nodes: int
+    node_cpu: int
+    deadline_s: int
+    timeout_s: float | None
+    queue: bool
+    seed: int
+
+    @property
+    def pod(self) -> PodSize:
+        """The size of a pod."""
+        return SETTINGS[self.setting]
+
+    @property
+    def slots_per_node(self) -> int:
+        """How many of the pods a node takes at once."""
+        return min(self.node_cpu * 1000 // self.pod.milli_cpu, self.node_cpu * 1024 // self.pod.memory_mib)
+
+    @property
+    def slots(self) -> int:
+        """How many of the pods run at once."""
+        return self.nodes * self.slots_per_node
+
+    @property
+    def run_time_s(self) -> float:
+        """The shortest run time of a pod."""
+        return RUN_TIME_S / self.scale
+
+    @property
+    def bound_s(self) -> float:
+        """The wall time if no slot were ever empty, at the mean of the run times."""
+        mean = self.run_time_s * (1 + JITTER / 2)
+        return max(mean, self.jobs * PODS_PER_JOB * mean / self.slots)
+
+    @property
+    def patience_s(self) -> float:
+        """After how many seconds the run is given up."""
+        return self.timeout_s if self.timeout_s is not None else max(1800.0, 3 * self.bound_s)
+
+
+@dataclass
+class _Job:
+    submitted_at: float
+    running: dict[str, str] = field(default_factory=dict[str, str])
+    released: bool = False
+    admitted_at: float | None = None
+    outcome: str | None = None
+
+
+async def run(plan: Plan) -> tuple[dict[str, Any], bool]:
+    """Runs the benchmark on a cluster of its own.
+
+    Returns:
+        The result, and whether it is what it must be: with admitq every Job done and none failed. Without
+        it there is nothing that must be.
+
+    Raises:
+        SettingError: when a Job does not fit into the cluster.
+        ClusterError: when the cluster cannot be started.
+        InstallationError: when admitq cannot be installed or started.
+    """
+    if plan.slots < PODS_PER_JOB:
+        raise SettingError(f"{plan.nodes} nodes of {plan.node_cpu} CPUs have no room for {PODS_PER_JOB} pods")
+    reclaim_orphans()
+    cluster = LocalCluster("bench")
+    pool = NodePool(
+        count=plan.nodes,
+        cpu=str(plan.node_cpu),
+        memory=f"{plan.node_cpu}Gi",
+        pods=max(110, plan.slots_per_node + 10),
+    )
+    to_stderr(f"starting a cluster of {plan.nodes} nodes with {plan.node_cpu} CPUs each")
+    # What a run before this one left would spoil the figures.
+    cluster.stop()
+    cluster.start((pool,), owner=processes.current())
+    try:
+        names = names_for()
+        if plan.queue:
+            to_stderr("installing admitq")
+            installation = Installation(cluster)
+            installation.install(api_group=names.group)
+            installation.start()
+        async with Client(
+            load_credentials(cluster.kubeconfig), user_agent="admitq-bench", qps=-1, timeout=60.0
+        ) as client:
+            await _prepare(client, plan, names)
+            harness = _Harness(client, plan, names)
+            before = _usages(cluster)
+            await harness.run()
+            used = usage_by_process(
+                before,
+                [(status.name, status.usage) for status in cluster.status()]
+                + [(_HARNESS, processes.current().usage())],
+            )
+        result = {**harness.result(), "processes": used}
+        return result, not plan.queue or (result["done"] == plan.jobs and result["failed"] == 0)
+    finally:
+        cluster.stop()
+
+
+class _Harness:
+    """Submits the Jobs, ends their pods, and keeps count."""
+
+    def __init__(self, client: Client, plan: Plan, names: Names) -> None:
+        self._client = client
+        self._plan = plan
+        self._names = names
+        self._random = random.Random(plan.seed)  # noqa: S311 - run times, not secrets
+        self._jobs: dict[str, _Job] = {}
+        self._running = Level()
+        self._pending = Level()
+        self._outcomes = {"done": 0, "failed": 0}
+        self._over = asyncio.Event()
+        self._enders = asyncio.Semaphore(_ENDERS)
+        self._ending: set[asyncio.Task[None]] = set()
+        self._begin = 0.0
+        self._end = 0.0
+
+    async def run(self) -> None:
+        """Runs until every Job has ended, or the time is up."""
+        watchers = [
+            self._watcher(JOBS, self._job_changed),
+            self._watcher(PODS, self._running_changed, "status.phase=Running"),
+            self._watcher(PODS, self._unbound_changed, "spec.nodeName="),
+        ]
+        async with asyncio.TaskGroup() as group:
+            background = [group.create_task(watcher.run()) for watcher in watchers]
+            for watcher in watchers:
+                await watcher.synced.wait()
+            self._begin = time.monotonic()
+            for level in (self._running, self._pending):
+                level.begin(self._begin)
+            background.append(group.create_task(self._report()))
+            try:
+                async with asyncio.timeout(self._plan.patience_s):
+                    await self._submit_all()
+                    await self._over.wait()
+            except TimeoutError:
+                to_stderr(f"given up after {self._plan.patience_s:.0f} s")
+            self._end = time.monotonic()
+            for task in (*background, *self._ending):
+                task.cancel()
+
+    def result(self) -> dict[str, Any]:
+        """The figures of a run that is over."""
+        wall_s = self._end - self._begin
+        waits = [
+            job.admitted_at - job.submitted_at for job in self._jobs.values() if job.admitted_at is not None
+        ]
+        mean_running = self._running.mean(self._end)
+        plan = self._plan
+        return {
+            "benchmark": "seed",
+            "setting": plan.setting,
+            "scale": plan.scale,
+            "queue": plan.queue,
+            "nodes": plan.nodes,
+            "node_cpu": plan.node_cpu,
+            "slots": plan.slots,
+            "deadline_s": plan.deadline_s,
+            "jobs": plan.jobs,
+            "done": self._outcomes["done"],
+            "failed": self._outcomes["failed"],
+            "unfinished": plan.jobs - sum(self._outcomes.values()),
+            "wall_s": round(wall_s, 1),
+            "bound_s": round(plan.bound_s, 1),
+            "ratio": round(wall_s / plan.bound_s, 3),
+            "mean_running_pods": round(mean_running, 1),
+            "peak_running_pods": self._running.peak,
+            "mean_use_of_slots": round(mean_running / plan.slots, 3),
+            "peak_pending_pods": self._pending.peak,
+            "jobs_per_s": round(self._outcomes["done"] / wall_s, 2),
+            **{f"admit_p{percent}_s": _rounded(percentile(waits, percent / 100)) for percent in (50, 90, 99)},
+        }
+
+    def _watcher(
+        self, resource: Resource, handler: Callable[[Change], None], field_selector: str | None = None
+    ) -> Watcher:
+        return Watcher(
+            self._client,
+            resource,
+            Store(resource, transform=_slim),
+            namespace=_NAMESPACE,
+            field_selector=field_selector,
+            handlers=(handler,),
+        )
+
+    async def _submit_all(self) -> None:
+        numbers = iter(range(self._plan.jobs))
+
+        async def submit() -> None:
+            for number in numbers:
+                name = f"job-{number}"
+                self._jobs[name] = _Job(submitted_at=time.monotonic())
+                await self._submit(_job(name, self._plan, self._names))
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(_SUBMITTERS):
+                group.create_task(submit())
+
+    async def _submit(self, job: Object) -> None:
+        while True:
+            try:
+                await self._client.create(JOBS, job)
+            except ApiError as error:
+                # A call whose answer was lost may have created it all the same.
+                if error.is_already_exists:
+                    return
+                if not error.is_transient:
+                    raise
+                await asyncio.sleep(_RETRY_AFTER_S)
+            else:
+                return
+
+    def _job_changed(self, change: Change) -> None:
+        job = self._jobs.get(change.key.name)
+        if job is None or change.new is None:
+            return
+        now = time.monotonic()
+        if job.admitted_at is None and not change.new["spec"].get("suspend"):
+            job.admitted_at = now
+        if job.outcome is None:
+            conditions = change.new.get("status", {}).get("conditions") or ()
+            ended = {entry["type"] for entry in conditions if entry["status"] == "True"}
+            if "Complete" in ended or "Failed" in ended:
+                job.outcome = "done" if "Complete" in ended else "failed"
+                self._outcomes[job.outcome] += 1
+                if sum(self._outcomes.values()) == self._plan.jobs:
+                    self._over.set()
+
+    def _running_changed(self, change: Change) -> None:
+        now = time.monotonic()
+        pod = change.object
+        job = self._jobs.get(pod["metadata"]["labels"].get("batch.kubernetes.io/job-name", ""))
+        if job is None:
+            return
+        name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+        if change.kind == "added":
+            self._running.change(+1, now)
+        elif change.kind == "deleted":
+            self._running.change(-1, now)
+            job.running.pop(uid, None)
+        if change.new is not None and _is_ready(pod):
+            job.running[uid] = name
+        if not job.released and len(job.running) == PODS_PER_JOB:
+            job.released = True
+            self._release(job)
+
+    def _unbound_changed(self, change: Change) -> None:
+        by = {"added": +1, "modified": 0, "deleted": -1}[change.kind]
+        self._pending.change(by, time.monotonic())
+
+    def _release(self, job: _Job) -> None:
+        """Lets the run time of a Job's pods begin: all of them are ready."""
+        loop = asyncio.get_running_loop()
+        for name in job.running.values():
+            run_time = self._plan.run_time_s * (1 + JITTER * self._random.random())
+            loop.call_later(run_time, self._spawn, self._end_pod, name)
+
+    def _spawn(self, work: Callable[[str], Awaitable[None]], name: str) -> None:
+        task = asyncio.ensure_future(work(name))
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
+    async def _end_pod(self, name: str) -> None:
+        async with self._enders:
+            try:
+                await self._client.merge_patch(PODS, name, {"status": _ended()}, _NAMESPACE, "status")
+            except ApiError as error:
+                # Somebody may have deleted it before its time.
+                if not error.is_not_found:
+                    to_stderr(f"pod {name} could not be ended: {error}")
+
+    async def _report(self) -> None:
+        while True:
+            await asyncio.sleep(_PROGRESS_EVERY_S)
+            admitted = sum(job.admitted_at is not None for job in self._jobs.values())
+            to_stderr(
+                f"{time.monotonic() - self._begin:6.0f} s  submitted {len(self._jobs)}, admitted {admitted}, "
+                f"running {self._running.value} of {self._plan.slots} pods, pending {self._pending.value}, "
+                f"done {self._outcomes['done']}, failed {self._outcomes['failed']}"
+            )
+
+
+async def _prepare(client: Client, plan: Plan, names: Names) -> None:
+    """Makes the namespace, and with admitq the queues, and waits until they can be used."""
+    await client.create(
+        NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": _NAMESPACE}}
+    )
+    await eventually(lambda: client.get(SERVICE_ACCOUNTS, "default", _NAMESPACE))
+    if not plan.queue:
+        return
+    for resource, obj in _queues(plan, names):
+        await eventually(lambda resource=resource, obj=obj: client.create(resource, obj))
+    for resource, obj in _queues(plan, names)[1:]:
+        await eventually(
+            lambda resource=resource, obj=obj: _is_active(client, resource, obj),
+            what=f"{resource.kind} {obj['metadata']['name']} is active",
+        )
+
+
+def _queues(plan: Plan, names: Names) -> list[tuple[Resource, Object]]:
+    def resource(plural: str, kind: str, *, namespaced: bool = False) -> Resource:
+        return Resource(names.group, names.version, plural, kind, namespaced=namespaced)
+
+    def obj(kind: str, name: str, spec: Object, namespace: str | None = None) -> Object:
+        metadata = {"name": name} | ({"namespace": namespace} if namespace else {})
+        return {"apiVersion": names.api_version, "kind": kind, "metadata": metadata, "spec": spec}
+
+    quotas = [
+        {"name": "cpu", "nominalQuota": str(plan.nodes * plan.node_cpu)},
+        {"name": "memory", "nominalQuota": f"{plan.nodes * plan.node_cpu}Gi"},
+    ]
+    group = {"coveredResources": ["cpu", "memory"], "flavors": [{"name": _QUEUE, "resources": quotas}]}
+    return [
+        (resource("resourceflavors", "ResourceFlavor"), obj("ResourceFlavor", _QUEUE, {})),
+        (
+            resource("clusterqueues", "ClusterQueue"),
+            obj("ClusterQueue", _QUEUE, {"namespaceSelector": {}, "resourceGroups": [group]}),
+        ),
+        (
+            resource("localqueues", "LocalQueue", namespaced=True),
+            obj("LocalQueue", _QUEUE, {"clusterQueue": _QUEUE}, _NAMESPACE),
+        ),
+    ]
+
+
+async def _is_active(client: Client, resource: Resource, obj: Object) -> bool:
+    seen = await client.get(resource, obj["metadata"]["name"], obj["metadata"].get("namespace"))
+    return any(
+        entry["type"] == "Active" and entry["status"] == "True" for entry in seen["status"]["conditions"]
+    )
+
+
+def _job(name: str, plan: Plan, names: Names) -> Object:
+    amounts = {"cpu": f"{plan.pod.milli_cpu}m", "memory": f"{plan.pod.memory_mib}Mi"}
+    container = {
+        "name": "work",
+        "image": "example.com/work:1",
+        "resources": {"requests": amounts, "limits": amounts},
+    }
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            "name": name,
+            "namespace": _NAMESPACE,
+            "labels": {names.queue_name: _QUEUE} if plan.queue else {},
+        },
+        "spec": {
+            "completions": PODS_PER_JOB,
+            "parallelism": PODS_PER_JOB,
+            "backoffLimit": 0,
+            "activeDeadlineSeconds": plan.deadline_s,
+            "template": {"spec": {"restartPolicy": "Never", "containers": [container]}},
+        },
+    }
+
+
+def _ended() -> Object:
+    now = dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    terminated = {"exitCode": 0, "reason": "Completed", "startedAt": now, "finishedAt": now}
+    return {
+        "phase": "Succeeded",
+        "conditions": [
+            {"type": "PodScheduled", "status": "True", "lastTransitionTime": now},
+            {"type": "Initialized", "status": "True", "lastTransitionTime": now},
+            {"type": "Ready", "status": "False", "reason": "PodCompleted", "lastTransitionTime": now},
+            {
+                "type": "ContainersReady",
+                "status": "False",
+                "reason": "PodCompleted",
+                "lastTransitionTime": now,
+            },
+        ],
+        "containerStatuses": [
+            {
+                "name": "work",
+                "image": "example.com/work:1",
+                "imageID": "",
+                "ready": False,
+                "restartCount": 0,
+                "state": {"terminated": terminated},
+            }
+        ],
+    }
+
+
+def _slim(obj: Object) -> Object:
+    """Keeps what the handlers read, so that a store of ten thousand pods stays small."""
+    metadata, spec, status = obj["metadata"], obj.get("spec", {}), obj.get("status", {})
+    return {
+        "metadata": {
+            key: metadata[key]
+            for key in ("name", "namespace", "uid", "resourceVersion", "labels")
+            if key in metadata
+        },
+        "spec": {"suspend": spec.get("suspend", False)},
+        "status": {"conditions": status.get("conditions") or []},
+    }
+
+
+def _is_ready(pod: Object) -> bool:
+    return any(
+        entry["type"] == "Ready" and entry["status"] == "True" for entry in pod["status"]["conditions"]
+    )
+
+
+def _usages(cluster: LocalCluster) -> dict[str, Usage]:
+    found = {status.name: status.usage for status in cluster.status()} | {
+        _HARNESS: processes.current().usage()
+    }
+    return {name: usage for name, usage in found.items() if usage is not None}
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 2)

@@ -1,0 +1,166 @@
+"""Who may do what: the tables of access rules that the chart's roles are generated from.
+
+A rule names exactly what the code calls, nothing more: a test of the API server's audit log refuses rules
+that nobody used. Names that a release chooses are placeholders, filled by the chart.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+from admitq.controllers.rbac import Permission, merged, rbac
+from admitq.integrations.base import Integration
+from admitq.integrations.registry import REGISTRY
+from admitq_api.labels import DEFAULT_GROUP, names_for
+
+API_GROUP = "${apiGroup}"
+"""Stands for the API group that the chart is installed with."""
+
+READ = ("get", "list", "watch")
+EDIT = ("create", "delete", "get", "list", "patch", "update", "watch")
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One RBAC rule: verbs on resources of API groups, optionally on named objects only."""
+
+    groups: tuple[str, ...]
+    resources: tuple[str, ...]
+    verbs: tuple[str, ...]
+    names: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the rule as Kubernetes writes it."""
+        rule: dict[str, Any] = {
+            "apiGroups": sorted(self.groups),
+            "resources": sorted(self.resources),
+            "verbs": sorted(self.verbs),
+        }
+        if self.names:
+            rule["resourceNames"] = list(self.names)
+        return rule
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """A ClusterRole for people: what it allows, and the roles that it is aggregated to."""
+
+    name: str
+    rules: tuple[Rule, ...]
+    aggregate_to: tuple[str, ...] = ()
+
+
+def _rules(permissions: Iterable[Permission]) -> tuple[Rule, ...]:
+    """Return rules for the permissions, those of one group with equal verbs together."""
+    together: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for one in merged(permissions):
+        group = API_GROUP if one.group == DEFAULT_GROUP else one.group
+        together.setdefault((group, one.verbs), []).append(one.resource)
+    return tuple(Rule((group,), tuple(resources), verbs) for (group, verbs), resources in together.items())
+
+
+_REVIEWS = (
+    Rule(("authentication.k8s.io",), ("tokenreviews",), ("create",)),
+    Rule(("authorization.k8s.io",), ("subjectaccessreviews",), ("create",)),
+)
+"""Who reads the metrics is asked of the API server."""
+
+MANAGER_CLUSTER = (
+    *_rules(chain.from_iterable(rbac(names_for(DEFAULT_GROUP), REGISTRY).values())),
+    Rule(("events.k8s.io",), ("events",), ("create", "patch")),
+    *_REVIEWS,
+)
+"""What the manager may do everywhere."""
+
+MANAGER_NAMESPACE = (
+    # The chart makes the Lease; the manager makes it anew should somebody delete it.
+    Rule(("coordination.k8s.io",), ("leases",), ("create",)),
+    Rule(("coordination.k8s.io",), ("leases",), ("get", "update"), ("${lease}",)),
+)
+"""What the manager may do in its own namespace."""
+
+
+def _creates_jobs(kind: Integration) -> bool:
+    """Whether objects of the kind can own jobs."""
+    return kind.creates is None or any((one.group, one.kind) in kind.creates for one in REGISTRY)
+
+
+WEBHOOK_CLUSTER = (
+    Rule((API_GROUP,), ("localqueues", "workloadpriorityclasses"), ("list", "watch")),
+    Rule(("",), ("namespaces",), READ),
+    # Owners are looked up, and only kinds that create jobs can own one.
+    *(Rule((kind.group,), (kind.plural,), ("get",)) for kind in REGISTRY if _creates_jobs(kind)),
+    Rule(
+        ("admissionregistration.k8s.io",),
+        ("mutatingwebhookconfigurations",),
+        ("get", "patch"),
+        ("${mutatingWebhookConfiguration}",),
+    ),
+    Rule(
+        ("admissionregistration.k8s.io",),
+        ("validatingwebhookconfigurations",),
+        ("get", "patch"),
+        ("${validatingWebhookConfiguration}",),
+    ),
+    *_REVIEWS,
+)
+"""What the webhook may do everywhere."""
+
+WEBHOOK_NAMESPACE = (Rule(("",), ("secrets",), ("get", "update"), ("${certificateSecret}",)),)
+"""What the webhook may do in its own namespace. The chart makes the Secret, so that the webhook need not have
+the right to make Secrets, which could ask for a token of any ServiceAccount there."""
+
+
+BATCH_ADMIN = "batch-admin"
+BATCH_USER = "batch-user"
+_ALL_PEOPLE = (BATCH_ADMIN, BATCH_USER)
+VIEW = "view"
+"""The built-in ClusterRole of Kubernetes: whoever may look at a namespace may look at its queue."""
+
+
+@dataclass(frozen=True, slots=True)
+class Audience:
+    """Which aggregated roles may edit and which may view objects of one kind."""
+
+    kind: str
+    plural: str
+    editors: tuple[str, ...]
+    viewers: tuple[str, ...]
+    group: str = API_GROUP
+    has_status: bool = True
+
+
+AUDIENCES = (
+    Audience("clusterqueue", "clusterqueues", (BATCH_ADMIN,), (BATCH_ADMIN,)),
+    Audience("cohort", "cohorts", (BATCH_ADMIN,), (BATCH_ADMIN,)),
+    Audience("localqueue", "localqueues", (BATCH_ADMIN,), (BATCH_ADMIN, BATCH_USER, VIEW)),
+    Audience("resourceflavor", "resourceflavors", (BATCH_ADMIN,), (BATCH_ADMIN,), has_status=False),
+    Audience("workload", "workloads", (BATCH_ADMIN,), (BATCH_ADMIN, BATCH_USER, VIEW)),
+    Audience(
+        "workloadpriorityclass",
+        "workloadpriorityclasses",
+        (BATCH_ADMIN,),
+        (BATCH_ADMIN, BATCH_USER),
+        has_status=False,
+    ),
+    Audience("admissioncheck", "admissionchecks", (BATCH_ADMIN,), (BATCH_ADMIN,)),
+    Audience("topology", "topologies", (BATCH_ADMIN,), (BATCH_ADMIN,), has_status=False),
+    *(
+        Audience(kind.kind.lower(), kind.plural, _ALL_PEOPLE, _ALL_PEOPLE, group=kind.group)
+        for kind in REGISTRY
+    ),
+)
+"""Kinds that people work with. Nobody is given the right to write a status: that is the manager's."""
+
+
+def roles(audiences: tuple[Audience, ...] = AUDIENCES) -> list[Role]:
+    """Return an editor role and a viewer role for each kind."""
+    listed: list[Role] = []
+    for kind in audiences:
+        status = (Rule((kind.group,), (f"{kind.plural}/status",), ("get",)),) if kind.has_status else ()
+        edit = (Rule((kind.group,), (kind.plural,), EDIT), *status)
+        view = (Rule((kind.group,), (kind.plural,), READ), *status)
+        listed.append(Role(f"{kind.kind}-editor-role", edit, kind.editors))
+        listed.append(Role(f"{kind.kind}-viewer-role", view, kind.viewers))
+    return listed

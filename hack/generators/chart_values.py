@@ -1,0 +1,92 @@
+"""Reads values.yaml of the chart as its own documentation.
+
+A comment that begins with ``# --`` describes the key below it.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import yaml
+
+from localcluster.folders import REPOSITORY
+
+VALUES = REPOSITORY / "charts" / "admitq" / "values.yaml"
+
+_KEY = re.compile(r"^(?P<indent> *)(?P<key>[A-Za-z0-9_.-]+):")
+_COMMENT = re.compile(r"^ *# ?(?P<text>.*)$")
+_MARK = "-- "
+
+
+class Value(NamedTuple):
+    """One value: its path with dots, what it is by default, and what it does."""
+
+    path: str
+    default: Any
+    description: str
+
+
+def documented(text: str | None = None) -> list[Value]:
+    """Return the values that are described, in the order of the file."""
+    source = VALUES.read_text() if text is None else text
+    defaults = yaml.load(source, Loader=yaml.CSafeLoader)
+    values: list[Value] = []
+    parents: list[tuple[int, str]] = []
+    comment: list[str] = []
+    for line in source.splitlines():
+        if found := _COMMENT.match(line):
+            comment.append(found["text"].strip())
+            continue
+        if found := _KEY.match(line):
+            indent = len(found["indent"])
+            parents = [*(one for one in parents if one[0] < indent), (indent, found["key"])]
+            words = " ".join(comment)
+            if words.startswith(_MARK):
+                path = [key for _, key in parents]
+                values.append(Value(".".join(path), _at(defaults, path), words.removeprefix(_MARK)))
+        comment = []
+    return values
+
+
+def undocumented(values: list[Value]) -> list[str]:
+    """Return the paths in the file that neither are described nor lie within what is."""
+    known = {value.path for value in values}
+    defaults = yaml.load(VALUES.read_text(), Loader=yaml.CSafeLoader)
+    return [path for path in _leaves(defaults, "", known) if path not in known]
+
+
+def page() -> str:
+    """Return the reference page."""
+    rows = [f"| `{value.path}` | `{_shown(value.default)}` | {value.description} |" for value in documented()]
+    return "\n".join(
+        [
+            "# Values of the chart",
+            "",
+            "Values that are not named here are refused. Those of `podDefaults` hold for both Deployments;",
+            "each may be set under `manager` or `webhook` too, where it wins.",
+            "",
+            "| value | default | meaning |",
+            "|---|---|---|",
+            *rows,
+            "",
+        ]
+    )
+
+
+def _leaves(value: Any, path: str, known: set[str]) -> Iterator[str]:
+    if path in known or not isinstance(value, dict) or not value:
+        yield path
+        return
+    for key, inner in value.items():
+        yield from _leaves(inner, f"{path}.{key}" if path else str(key), known)
+
+
+def _at(value: Any, path: list[str]) -> Any:
+    for key in path:
+        value = value[key]
+    return value
+
+
+def _shown(value: Any) -> str:
+    return json.dumps(value) if not isinstance(value, str) or not value else value

@@ -1,0 +1,120 @@
+"""Generates the schema of pod templates within Workloads from the API server's own OpenAPI document.
+
+The API server publishes schemas with references, and with keywords that a CustomResourceDefinition
+may not have. What is left here is the same schema in the form that it takes.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from localcluster import LocalCluster
+from localcluster.processes import current
+
+SCHEMA_FILE = Path("api/admitq_api/pod_template_schema.json")
+
+_DOCUMENT = "/openapi/v3/apis/batch/v1"
+_TEMPLATE = "io.k8s.api.core.v1.PodTemplateSpec"
+_INT_OR_STRING = frozenset(
+    {"io.k8s.apimachinery.pkg.api.resource.Quantity", "io.k8s.apimachinery.pkg.util.intstr.IntOrString"}
+)
+_DROPPED = frozenset(
+    {
+        "description",
+        "x-kubernetes-patch-merge-key",
+        "x-kubernetes-patch-strategy",
+        "x-kubernetes-unions",
+        "x-kubernetes-group-version-kind",
+    }
+)
+_KEPT_METADATA = ("annotations", "labels")
+
+Json = dict[str, Any]
+
+
+def outputs() -> dict[Path, str]:
+    """Starts a control plane for the moment, and asks it."""
+    cluster = LocalCluster(f"generate-{os.getpid()}")
+    try:
+        cluster.start((), owner=current())
+        with cluster.api() as api:
+            document: Json = api.request("GET", _DOCUMENT)
+    finally:
+        cluster.stop()
+    schema = pod_template_schema(document)
+    return {SCHEMA_FILE: json.dumps(schema, indent=1, sort_keys=True) + "\n"}
+
+
+def pod_template_schema(document: Json) -> Json:
+    """The structural schema of a pod template.
+
+    Fields that a newer API server knows survive below `spec`; of the metadata, only labels and
+    annotations do, since only they mean anything in a template.
+
+    Args:
+        document: the OpenAPI v3 document of group batch, version v1.
+    """
+    types: Mapping[str, Json] = document["components"]["schemas"]
+    properties: Json = types[_TEMPLATE]["properties"]
+    metadata = _resolved(properties["metadata"], types)["properties"]
+    return {
+        "type": "object",
+        "properties": {
+            "metadata": {"type": "object", "properties": {name: metadata[name] for name in _KEPT_METADATA}},
+            "spec": _open(_resolved(properties["spec"], types)),
+        },
+    }
+
+
+def _resolved(schema: Json, types: Mapping[str, Json]) -> Json:
+    """A schema with every reference replaced by what it refers to, and reduced to what a CRD may have."""
+    for reference in _references(schema):
+        name = reference.rpartition("/")[2]
+        return (
+            {"x-kubernetes-int-or-string": True} if name in _INT_OR_STRING else _resolved(types[name], types)
+        )
+    result: Json = {}
+    for keyword, value in schema.items():
+        if keyword in _DROPPED or keyword == "default":
+            continue
+        if keyword == "properties":
+            result[keyword] = {name: _resolved(inner, types) for name, inner in value.items()}
+        elif keyword in ("items", "additionalProperties") and isinstance(value, dict):
+            result[keyword] = _resolved(value, types)
+        else:
+            result[keyword] = value
+    keys = result.get("x-kubernetes-list-map-keys", ())
+    if keys:
+        _keep_defaults(result["items"], keys, _item_properties(schema["items"], types))
+    return result
+
+
+def _references(schema: Json) -> list[str]:
+    """What a schema refers to: itself, or as the only one of `allOf`, which stands beside a description."""
+    return [one["$ref"] for one in (schema, *schema.get("allOf", ())) if "$ref" in one]
+
+
+def _item_properties(items: Json, types: Mapping[str, Json]) -> Json:
+    names = [reference.rpartition("/")[2] for reference in _references(items)]
+    return (types[names[0]] if names else items)["properties"]
+
+
+def _keep_defaults(items: Json, keys: list[str], published: Json) -> None:
+    """By its keys a list tells its items apart, so each key is required or has a default."""
+    for key in keys:
+        if key not in items.get("required", ()):
+            items["properties"][key] = {**items["properties"][key], "default": published[key]["default"]}
+
+
+def _open(schema: Any) -> Any:
+    """A schema whose objects keep fields that are not in it."""
+    if isinstance(schema, list):
+        return [_open(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    result = {keyword: _open(value) for keyword, value in schema.items()}
+    if schema.get("type") == "object" and "additionalProperties" not in schema:
+        result["x-kubernetes-preserve-unknown-fields"] = True
+    return result

@@ -1,0 +1,17 @@
+"""The table of generators: each returns the text of every file that it is responsible for."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from generators import api_reference, chart, pod_template, reference_tables
+
+Generator = Callable[[], dict[Path, str]]
+"""Returns, by path within the repository, what the files must contain."""
+
+GENERATORS: tuple[Generator, ...] = (
+    pod_template.outputs,
+    api_reference.outputs,
+    chart.outputs,
+    reference_tables.outputs,
+)
+"""In order: the first ones make what later ones read."""

@@ -1,0 +1,116 @@
+"""The audit log of a run held against the rules that the chart ships: nothing refused, nothing unused.
+
+Only calls by admitq's own ServiceAccounts count. A rule is taken apart into its single permissions (group,
+resource, verb), each of which somebody must have used; what nobody uses is to be taken out of the chart.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from localcluster.api import Api
+
+COMPONENTS = ("manager", "webhook")
+_RBAC = "/apis/rbac.authorization.k8s.io/v1"
+
+
+class Permission(NamedTuple):
+    """Leave to do one thing with one resource."""
+
+    group: str
+    resource: str
+    verb: str
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.resource}.{self.group}" if self.group else f"{self.verb} {self.resource}"
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call as the audit log tells it."""
+
+    user: str
+    permission: Permission
+    target: str
+    allowed: bool
+
+
+def calls(lines: Iterable[str]) -> Iterator[Call]:
+    """Read the calls from an audit log; those about no resource are left out."""
+    for line in lines:
+        event = json.loads(line)
+        about = event.get("objectRef")
+        if not about or "resource" not in about:
+            continue
+        resource = "/".join(filter(None, (about["resource"], about.get("subresource"))))
+        # Who presents a token that has ended is not refused by a rule but not known at all.
+        decision = (event.get("annotations") or {}).get("authorization.k8s.io/decision")
+        yield Call(
+            user=event.get("user", {}).get("username", ""),
+            permission=Permission(about.get("apiGroup", ""), resource, event["verb"]),
+            target="/".join(filter(None, (about.get("namespace"), about.get("name")))),
+            allowed=decision != "forbid",
+        )
+
+
+def permissions(rules: Iterable[Mapping[str, Any]]) -> set[Permission]:
+    """Take rules of a role apart."""
+    return {
+        Permission(group, resource, verb)
+        for rule in rules
+        for group in rule.get("apiGroups") or ()
+        for resource in rule.get("resources") or ()
+        for verb in rule.get("verbs") or ()
+    }
+
+
+def refused(made: Iterable[Call]) -> list[str]:
+    """Tell each call that the rules did not allow, once."""
+    return sorted({f"{call.user}: {call.permission} {call.target}" for call in made if not call.allowed})
+
+
+def unused(granted: set[Permission], made: Iterable[Call]) -> list[str]:
+    """Tell each permission that no call needed."""
+    return sorted(str(one) for one in granted - {call.permission for call in made if call.allowed})
+
+
+def problems(
+    api: Api, log: Path, others: Iterable[Path], *, release: str, namespace: str, whole_run: bool
+) -> list[str]:
+    """Hold a cluster's audit log against the rules of a release.
+
+    Args:
+        api: of the cluster that the release is installed in.
+        log: its audit log.
+        others: audit logs of clusters with the same rules, of which only the uses count: there API servers
+            are killed, and one that starts refuses everybody until it knows its rules.
+        release: name of the release of the chart.
+        namespace: where it is installed.
+        whole_run: every test ran, so that every permission must have been used.
+
+    Returns:
+        A line for each call that was refused and each permission that was not used.
+    """
+    made, elsewhere = _read(log), [call for other in others for call in _read(other)]
+    found: list[str] = []
+    for component in COMPONENTS:
+        name = f"{release}-{component}"
+        user = f"system:serviceaccount:{namespace}:{name}"
+        found += [f"refused: {line}" for line in refused(call for call in made if call.user == user)]
+        if whole_run:
+            granted = permissions(_rules(api, name, namespace))
+            own = [call for call in (*made, *elsewhere) if call.user == user]
+            found += [f"unused: {name} may {line}, and no test needs it" for line in unused(granted, own)]
+    return found
+
+
+def _read(log: Path) -> list[Call]:
+    with log.open() as lines:
+        return list(calls(lines))
+
+
+def _rules(api: Api, name: str, namespace: str) -> list[Mapping[str, Any]]:
+    roles = [f"{_RBAC}/clusterroles/{name}", f"{_RBAC}/namespaces/{namespace}/roles/{name}"]
+    return [rule for path in roles for rule in api.request("GET", path).get("rules") or ()]

@@ -1,0 +1,178 @@
+"""The command line of `hack/cluster`."""
+
+import argparse
+import os
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+
+from localcluster import binaries, nodes
+from localcluster.cluster import ClusterError, LocalCluster, all_clusters, reclaim_orphans, to_stderr
+from localcluster.nodes import NodeOptionError, NodePool
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command; the exit status is 0 when all is well, 1 on failure, 2 on wrong use."""
+    options = _parser().parse_args(arguments)
+    try:
+        return _COMMANDS[options.command](options)
+    except (ClusterError, NodeOptionError, binaries.BuildError) as error:
+        to_stderr(f"hack/cluster {options.command}: {error}")
+        return 1
+    except BrokenPipeError:
+        # The reader has seen enough; what is still buffered has nowhere to go at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except KeyboardInterrupt:
+        to_stderr("interrupted")
+        return 130
+
+
+def _up(options: argparse.Namespace) -> int:
+    reclaim_orphans()
+    cluster = LocalCluster(options.name)
+    pool = NodePool(
+        count=options.nodes,
+        cpu=options.cpu,
+        memory=options.memory,
+        pods=options.pods,
+        labels=dict(nodes.parse_label(text) for text in options.node_label),
+        taints=tuple(nodes.parse_taint(text) for text in options.node_taint),
+        resources=dict(nodes.parse_label(text) for text in options.node_resource),
+    )
+    started = cluster.start((pool,), api_server_arguments=options.apiserver_arg)
+    to_stderr(f"cluster {cluster.name} {'runs' if started else 'ran already'} at {cluster.server}")
+    to_stderr(f'use it: eval "$(hack/cluster env --name {cluster.name})"')
+    return 0
+
+
+def _down(options: argparse.Namespace) -> int:
+    clusters = all_clusters() if options.all else [LocalCluster(options.name)]
+    for cluster in clusters:
+        stopped = cluster.stop()
+        to_stderr(f"cluster {cluster.name} {'stopped and removed' if stopped else 'was not there'}")
+    return 0
+
+
+def _status(options: argparse.Namespace) -> int:
+    clusters = [LocalCluster(options.name)] if options.name else all_clusters()
+    if not clusters:
+        print("no cluster; start one: hack/cluster up")
+    all_well = True
+    for cluster in clusters:
+        if not cluster.exists():
+            print(f"{cluster.name}: not there; start it: hack/cluster up --name {cluster.name}")
+            all_well = False
+            continue
+        all_well &= _print_status(cluster)
+    return 0 if all_well else 1
+
+
+def _print_status(cluster: LocalCluster) -> bool:
+    print(f"{cluster.name}  {cluster.server}  {cluster.kubeconfig}")
+    statuses = cluster.status()
+    for status in statuses:
+        if status.usage is None:
+            print(f"  {status.name:<26} DEAD     pid {status.pid}, log {status.log}")
+        else:
+            print(
+                f"  {status.name:<26} running  pid {status.pid}, "
+                f"{status.usage.cpu_seconds:.1f} CPU-s, {status.usage.rss_mib:.0f} MiB"
+            )
+    for status in statuses:
+        if not status.alive:
+            print(f"  the last lines of {status.name}:")
+            print("\n".join(f"    {line}" for line in cluster.last_words(status.name).splitlines()))
+    alive = all(status.alive for status in statuses)
+    if alive and not cluster.healthy():
+        print("  every process runs, but the API server is not ready")
+        return False
+    return alive
+
+
+def _env(options: argparse.Namespace) -> int:
+    cluster = LocalCluster(options.name)
+    inherited = os.pathsep + os.environ.get("PATH", os.defpath)
+    for name, value in cluster.environment().items():
+        if name == "PATH":
+            print(f'export PATH={shlex.quote(value.removesuffix(inherited))}:"$PATH"')
+        else:
+            print(f"export {name}={shlex.quote(value)}")
+    return 0
+
+
+def _build(_: argparse.Namespace) -> int:
+    binaries.build()
+    return 0
+
+
+_COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
+    "up": _up,
+    "down": _down,
+    "status": _status,
+    "env": _env,
+    "build": _build,
+}
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="hack/cluster",
+        description="A real Kubernetes control plane on this machine, with simulated nodes.",
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+
+    up = commands.add_parser("up", help="start a cluster; the programs are built first if they are missing")
+    _add_name(up)
+    up.add_argument("--nodes", type=_count, default=100, metavar="N", help="simulated nodes (default 100)")
+    up.add_argument("--cpu", default="10", metavar="Q", help="allocatable CPU of a node (default 10)")
+    up.add_argument(
+        "--memory", default="10Gi", metavar="Q", help="allocatable memory of a node (default 10Gi)"
+    )
+    up.add_argument(
+        "--pods", type=_count, default=110, metavar="N", help="pods that a node takes (default 110)"
+    )
+    up.add_argument(
+        "--node-label", action="append", default=[], metavar="KEY=VALUE", help="label of the nodes"
+    )
+    up.add_argument(
+        "--node-taint", action="append", default=[], metavar="KEY=VALUE:EFFECT", help="taint of the nodes"
+    )
+    up.add_argument(
+        "--node-resource", action="append", default=[], metavar="NAME=Q", help="another allocatable resource"
+    )
+    up.add_argument(
+        "--apiserver-arg",
+        action="append",
+        default=[],
+        metavar="ARG",
+        help="argument of kube-apiserver: --apiserver-arg=--v=4",
+    )
+
+    down = commands.add_parser("down", help="stop a cluster and remove its state")
+    _add_name(down)
+    down.add_argument("--all", action="store_true", help="every cluster of this checkout")
+
+    status = commands.add_parser("status", help="what runs, and the last words of what does not")
+    status.add_argument("--name", default=None, help="only this cluster")
+
+    env = commands.add_parser("env", help='variables for a shell: eval "$(hack/cluster env)"')
+    _add_name(env)
+
+    commands.add_parser("build", help="build the programs and start nothing")
+    return parser
+
+
+def _add_name(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--name", default="default", help="which cluster (default: default)")
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError("must not be negative")
+    return number
+
+
+if __name__ == "__main__":
+    sys.exit(main())

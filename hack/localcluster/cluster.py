@@ -1,0 +1,457 @@
+"""One control plane by name: started, looked at, hurt on purpose, and stopped."""
+
+import http.client
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import socket
+import ssl
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from localcluster import binaries, components, nodes, processes
+from localcluster.api import Api, ApiFailure
+from localcluster.folders import state_folder
+from localcluster.locks import exclusive
+from localcluster.nodes import NodePool
+from localcluster.pki import Pair
+from localcluster.processes import Process, Usage
+
+COMPONENTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
+# A loaded machine with two cores may need long; a component that dies is noticed at once.
+_PATIENCE_S = 120.0
+_START_ATTEMPTS = 3
+# Below the range from which the kernel hands out ports, so that no connection takes one meanwhile.
+_PORT_RANGE = range(20_000, 32_700)
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
+_BUSY_PORT = re.compile(r"address already in use", re.IGNORECASE)
+
+
+class ClusterError(Exception):
+    """A cluster cannot be started or used; the message says what to do or what went wrong."""
+
+
+@dataclass(frozen=True)
+class ProcessStatus:
+    """How one process of a cluster fares.
+
+    Attributes:
+        name: the component's name, or that of another process that runs beside the cluster.
+        pid: its process id, whether it runs or not.
+        usage: what it uses, or None when it is dead.
+        log: its log file.
+    """
+
+    name: str
+    pid: int
+    usage: Usage | None
+    log: Path
+
+    @property
+    def alive(self) -> bool:
+        """Whether it runs."""
+        return self.usage is not None
+
+
+def to_stderr(message: str) -> None:
+    """The usual way to tell of progress."""
+    print(message, file=sys.stderr, flush=True)
+
+
+class LocalCluster:
+    """A control plane on loopback, known by its name across processes.
+
+    The object holds no state of its own: two objects of one name are the same cluster.
+
+    Args:
+        name: lower-case letters, digits and dashes, at most 40.
+
+    Raises:
+        ClusterError: when the name is not such a name.
+    """
+
+    def __init__(self, name: str = "default") -> None:
+        if not _NAME.fullmatch(name):
+            raise ClusterError(
+                f"{name!r} cannot name a cluster: use at most 40 lower-case letters, digits and dashes"
+            )
+        self.name = name
+        self.folder = state_folder() / "clusters" / name
+        self._lock = self.folder.with_name(f".{name}.lock")
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The administrator's kubeconfig file."""
+        return self.folder / "kubeconfigs" / "admin.yaml"
+
+    @property
+    def authority(self) -> Path:
+        """The certificate of the cluster's authority, which signs the API server's."""
+        return self.folder / "pki" / "ca.crt"
+
+    @property
+    def admin(self) -> Pair:
+        """The administrator's client certificate and key."""
+        return Pair(self.folder / "pki" / "admin.crt", self.folder / "pki" / "admin.key")
+
+    @property
+    def audit_log(self) -> Path:
+        """The audit log: a JSON event a line for each call by a ServiceAccount outside kube-system."""
+        return components.audit_log(self.folder)
+
+    @property
+    def server(self) -> str:
+        """The API server's URL.
+
+        Raises:
+            ClusterError: when the cluster was never started.
+        """
+        return str(self._description()["server"])
+
+    def log(self, process: str) -> Path:
+        """The log of a component or of another process that runs beside the cluster."""
+        return self.folder / "logs" / f"{process}.log"
+
+    def api(self) -> Api:
+        """A connection to the API server as administrator, for one thread."""
+        return Api(self.server, self.authority, self.admin)
+
+    def environment(self) -> dict[str, str]:
+        """The variables that make kubectl and helm talk to this cluster: KUBECONFIG and PATH."""
+        programs = self._description()["programs"]
+        folders = dict.fromkeys(str(Path(programs[name]).parent) for name in ("kubectl", "helm"))
+        return {
+            "KUBECONFIG": str(self.kubeconfig),
+            "PATH": os.pathsep.join([*folders, os.environ.get("PATH", os.defpath)]),
+        }
+
+    def program(self, name: str) -> Path:
+        """The path of one of the built programs, such as kubectl or helm."""
+        return Path(self._description()["programs"][name])
+
+    def start(
+        self,
+        pools: Sequence[NodePool] = (NodePool(),),
+        *,
+        api_server_arguments: Sequence[str] = (),
+        owner: Process | None = None,
+        say: Callable[[str], None] = to_stderr,
+    ) -> bool:
+        """Starts the cluster and waits until it takes pods; programs that are missing are built first.
+
+        What an earlier cluster of the name left behind is cleared away first, if a part of it is dead.
+
+        Args:
+            pools: the simulated nodes.
+            api_server_arguments: more command line arguments of kube-apiserver.
+            owner: the process for whose sake the cluster runs; `reclaim_orphans` stops it when that
+                process is gone. None: the cluster runs until somebody stops it.
+            say: told of every step.
+
+        Returns:
+            False when the very same cluster ran already.
+
+        Raises:
+            ClusterError: when it runs with other options, or a component dies or does not get ready.
+        """
+        try:
+            programs = binaries.build(say)
+        except binaries.BuildError as error:
+            raise ClusterError(str(error)) from error
+        options = json.loads(
+            json.dumps({"pools": [asdict(pool) for pool in pools], "arguments": list(api_server_arguments)})
+        )
+        with exclusive(
+            self._lock, waiting=lambda: say(f"cluster {self.name} is being started or stopped, waiting")
+        ):
+            if self._runs_already(options):
+                return False
+            if self.folder.exists():
+                say(f"cluster {self.name}: clearing away what an earlier one left behind")
+                self._clear()
+            for attempt in range(1, _START_ATTEMPTS + 1):
+                try:
+                    self._start(pools, api_server_arguments, options, programs, owner)
+                except _ComponentDiedError as death:
+                    self._halt()
+                    if attempt == _START_ATTEMPTS or not _BUSY_PORT.search(death.last_words):
+                        raise
+                    say(f"cluster {self.name}: a port was taken meanwhile, trying others")
+                    self._clear()
+                except BaseException:
+                    self._halt()
+                    raise
+                else:
+                    break
+        return True
+
+    def stop(self) -> bool:
+        """Stops everything that runs for this cluster and removes its state.
+
+        Returns:
+            False when there was nothing to stop.
+        """
+        with exclusive(self._lock):
+            if not self.folder.exists():
+                return False
+            self._clear()
+            return True
+
+    def exists(self) -> bool:
+        """Whether the cluster was started and not stopped since; parts of it may be dead."""
+        return (self.folder / "cluster.json").exists()
+
+    def status(self) -> list[ProcessStatus]:
+        """How every process of the cluster fares: its components first, in the order they start."""
+        return [
+            ProcessStatus(name, process.pid, process.usage(), self.log(name))
+            for name, process in self.processes().items()
+        ]
+
+    def healthy(self) -> bool:
+        """Whether every component runs and the API server is ready."""
+        running = self.processes()
+        if any(name not in running or not running[name].alive() for name in COMPONENTS):
+            return False
+        with self.api() as api:
+            return api.healthy("/readyz")
+
+    def processes(self) -> dict[str, Process]:
+        """Every process that was started for the cluster, by name: its components first."""
+        folder = self.folder / "processes"
+        names = [path.stem for path in sorted(folder.glob("*.json"))] if folder.exists() else []
+        names.sort(key=lambda name: COMPONENTS.index(name) if name in COMPONENTS else len(COMPONENTS))
+        found = {name: processes.read(folder / f"{name}.json") for name in names}
+        return {name: process for name, process in found.items() if process is not None}
+
+    def spawn(
+        self, name: str, argv: Sequence[str], *, environment: Mapping[str, str] | None = None
+    ) -> Process:
+        """Starts a process beside the cluster, which lives no longer than the cluster does."""
+        self._process_file(name).parent.mkdir(exist_ok=True)
+        process = processes.spawn(argv, log=self.log(name), environment=environment)
+        process.write(self._process_file(name))
+        return process
+
+    def kill(self, name: str) -> None:
+        """Kills a component or another process of the cluster at once (SIGKILL), and waits for its end."""
+        process = self._process(name)
+        process.signal(signal.SIGKILL)
+        processes.wait(lambda: not process.alive(), timeout_s=5.0)
+        processes.reap(process)
+
+    def terminate(self, name: str, *, patience_s: float = 10.0) -> None:
+        """Asks one process of the cluster to end, and kills it when it does not in time."""
+        processes.stop([self._process(name)], patience_s=patience_s)
+        self._process_file(name).unlink(missing_ok=True)
+
+    def revive(self, component: str) -> None:
+        """Starts a component again, with the same data and the same command line.
+
+        It returns when the component is ready.
+
+        Raises:
+            ClusterError: when it dies again or does not get ready.
+        """
+        argv = self._description()["command_lines"][component]
+        self.spawn(component, argv)
+        self._await_ready(component, self._description()["ports"])
+
+    def add_nodes(self, pool: NodePool) -> None:
+        """Adds simulated nodes and waits until all nodes of the cluster are ready.
+
+        Raises:
+            ClusterError: when they do not get ready.
+        """
+        with self.api() as api:
+            nodes.create(api, pool)
+            expected = len(api.request("GET", "/api/v1/nodes")["items"])
+            self._await(lambda: nodes.ready_count(api) >= expected, f"{expected} nodes to be ready")
+
+    def last_words(self, process: str) -> str:
+        """The last lines of a process's log."""
+        return processes.last_lines(self.log(process))
+
+    def _start(
+        self,
+        pools: Sequence[NodePool],
+        api_server_arguments: Sequence[str],
+        options: Any,
+        programs: Mapping[str, Path],
+        owner: Process | None,
+    ) -> None:
+        self.folder.mkdir(parents=True, mode=0o700)
+        (self.folder / "logs").mkdir()
+        ports = free_ports(components.PORTS)
+        layout = components.Layout(
+            folder=self.folder,
+            programs=programs,
+            ports=ports,
+            identities=components.make_identities(self.folder / "pki"),
+            api_server_arguments=api_server_arguments,
+        )
+        components.write_files(layout)
+        command_lines = components.command_lines(layout)
+        description = {
+            "server": layout.server,
+            "ports": ports,
+            "programs": {name: str(path) for name, path in programs.items()},
+            "command_lines": command_lines,
+            "options": options,
+        }
+        (self.folder / "cluster.json").write_text(json.dumps(description, indent=2))
+        if owner is not None:
+            owner.write(self.folder / "owner.json")
+        for name in ("etcd", "kube-apiserver"):
+            self.spawn(name, command_lines[name])
+            self._await_ready(name, ports)
+        rest = [name for name in COMPONENTS if name not in {"etcd", "kube-apiserver"}]
+        for name in rest:
+            self.spawn(name, command_lines[name])
+        with self.api() as api:
+            for pool in pools:
+                nodes.create(api, pool)
+            for name in rest:
+                self._await_ready(name, ports)
+            self._await(lambda: _has_default_account(api), "the ServiceAccount controller")
+            expected = sum(pool.count for pool in pools)
+            self._await(lambda: nodes.ready_count(api) >= expected, f"{expected} nodes to be ready")
+
+    def _runs_already(self, options: Any) -> bool:
+        if not self.exists() or not self.healthy():
+            return False
+        if self._description()["options"] != options:
+            raise ClusterError(
+                f"cluster {self.name} already runs with other options; "
+                f"stop it first: hack/cluster down --name {self.name}"
+            )
+        return True
+
+    def _await_ready(self, component: str, ports: Mapping[str, int]) -> None:
+        port = ports[component]
+        if component in {"etcd", "kwok"}:
+            path = {"etcd": "/health", "kwok": "/healthz"}[component]
+            self._await(lambda: _answers(port, path), f"{component} to be ready")
+            return
+        path = "/readyz" if component == "kube-apiserver" else "/healthz"
+        with Api(f"https://{components.LOOPBACK}:{port}", self.authority, self.admin) as api:
+            self._await(lambda: api.healthy(path), f"{component} to be ready")
+
+    def _await(self, condition: Callable[[], bool], what: str) -> None:
+        def over() -> bool:
+            self._check_alive()
+            try:
+                return condition()
+            except (OSError, http.client.HTTPException, ApiFailure):
+                return False
+
+        if not processes.wait(over, timeout_s=_PATIENCE_S, interval_s=0.05):
+            raise ClusterError(
+                f"cluster {self.name}: waited {_PATIENCE_S:.0f} s for {what} in vain; "
+                f"the logs are in {self.folder / 'logs'}"
+            )
+
+    def _check_alive(self) -> None:
+        for name, process in self.processes().items():
+            if name in COMPONENTS and not process.alive():
+                raise _ComponentDiedError(self.name, name, self.log(name))
+
+    def _halt(self) -> None:
+        """Stops every process, clients before those whom they call, and leaves the files."""
+        running = self.processes()
+        beside = [process for name, process in running.items() if name not in COMPONENTS]
+        processes.stop(beside)
+        for name in reversed(COMPONENTS):
+            if name in running:
+                # Nothing is worth a long goodbye: the data goes next.
+                processes.stop([running[name]], patience_s=3.0)
+
+    def _clear(self) -> None:
+        self._halt()
+        # Renamed first, so that a half-removed folder is never taken for a cluster.
+        doomed = self.folder.with_name(f".{self.name}.{os.getpid()}.removed")
+        self.folder.rename(doomed)
+        shutil.rmtree(doomed)
+
+    def _process(self, name: str) -> Process:
+        process = processes.read(self._process_file(name))
+        if process is None:
+            raise ClusterError(f"cluster {self.name} has no process {name}")
+        return process
+
+    def _process_file(self, name: str) -> Path:
+        return self.folder / "processes" / f"{name}.json"
+
+    def _description(self) -> dict[str, Any]:
+        try:
+            return json.loads((self.folder / "cluster.json").read_text())
+        except OSError as error:
+            raise ClusterError(
+                f"there is no cluster {self.name}; start one: hack/cluster up --name {self.name}"
+            ) from error
+
+
+class _ComponentDiedError(ClusterError):
+    def __init__(self, cluster: str, component: str, log: Path) -> None:
+        self.last_words = processes.last_lines(log)
+        super().__init__(f"cluster {cluster}: {component} died. The end of {log}:\n{self.last_words}")
+
+
+def all_clusters() -> list[LocalCluster]:
+    """Every cluster that was started and not stopped since."""
+    folder = state_folder() / "clusters"
+    names = sorted(path.parent.name for path in folder.glob("*/cluster.json")) if folder.exists() else []
+    return [LocalCluster(name) for name in names if _NAME.fullmatch(name)]
+
+
+def reclaim_orphans(say: Callable[[str], None] = to_stderr) -> None:
+    """Stops the clusters whose owner is gone."""
+    for cluster in all_clusters():
+        owner = processes.read(cluster.folder / "owner.json")
+        if owner is not None and not owner.alive():
+            say(f"cluster {cluster.name}: the process that it ran for is gone, stopping it")
+            cluster.stop()
+
+
+def free_ports(names: Sequence[str]) -> dict[str, int]:
+    """A port on loopback for each name that nobody listens on now."""
+    ports: dict[str, int] = {}
+    # Not for secrecy: two starting clusters merely should not try the same ports.
+    candidates = random.sample(_PORT_RANGE, k=len(_PORT_RANGE))
+    for name in names:
+        ports[name] = next(port for port in iter(candidates.pop, None) if _is_free(port))
+    return ports
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind((components.LOOPBACK, port))
+        except OSError:
+            return False
+    return True
+
+
+def _answers(port: int, path: str) -> bool:
+    connection = http.client.HTTPConnection(components.LOOPBACK, port, timeout=5.0)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().status == 200
+    except (OSError, http.client.HTTPException, ssl.SSLError):
+        return False
+    finally:
+        connection.close()
+
+
+def _has_default_account(api: Api) -> bool:
+    try:
+        api.request("GET", "/api/v1/namespaces/default/serviceaccounts/default")
+    except ApiFailure:
+        return False
+    return True

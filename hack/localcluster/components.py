@@ -1,0 +1,290 @@
+"""The command lines of the control plane's components."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from localcluster.pki import Authority, Pair, write_signing_keys
+
+_HERE = Path(__file__).parent
+LOOPBACK = "127.0.0.1"
+_SERVICE_RANGE = "10.96.0.0/16"
+_FIRST_SERVICE = "10.96.0.1"
+# Ten thousand simulated pods want more addresses than a node's usual /24.
+_POD_RANGE = "10.128.0.0/9"
+
+PORTS = ("etcd", "etcd-peer", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
+
+
+@dataclass(frozen=True)
+class Identities:
+    """Every certificate and key of a cluster, as files."""
+
+    authority: Pair
+    front_proxy_authority: Pair
+    front_proxy: Pair
+    signing_key: Path
+    verifying_key: Path
+    servers: Mapping[str, Pair]
+    clients: Mapping[str, Pair]
+
+
+# Component -> the user and the groups that its client certificate makes it.
+_USERS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "admin": ("admin", ("system:masters",)),
+    "kube-controller-manager": ("system:kube-controller-manager", ()),
+    "kube-scheduler": ("system:kube-scheduler", ()),
+    # It stands in for every kubelet at once, and no single role is made for that.
+    "kwok": ("kwok", ("system:masters",)),
+}
+
+
+def make_identities(folder: Path) -> Identities:
+    """Makes a public key infrastructure in a folder."""
+    folder.mkdir(parents=True, mode=0o700)
+    authority = Authority(folder, "ca")
+    front_proxy_authority = Authority(folder, "front-proxy-ca")
+    signing, verifying = folder / "service-accounts.key", folder / "service-accounts.pub"
+    write_signing_keys(signing, verifying)
+    api_server_names = (
+        "localhost",
+        "kubernetes",
+        "kubernetes.default",
+        "kubernetes.default.svc",
+        "kubernetes.default.svc.cluster.local",
+        LOOPBACK,
+        _FIRST_SERVICE,
+    )
+    return Identities(
+        authority=authority.pair,
+        front_proxy_authority=front_proxy_authority.pair,
+        front_proxy=front_proxy_authority.client("front-proxy", "front-proxy"),
+        signing_key=signing,
+        verifying_key=verifying,
+        servers={
+            "kube-apiserver": authority.server("kube-apiserver-serving", api_server_names),
+            "kube-controller-manager": authority.server(
+                "kube-controller-manager-serving", ("localhost", LOOPBACK)
+            ),
+            "kube-scheduler": authority.server("kube-scheduler-serving", ("localhost", LOOPBACK)),
+        },
+        clients={name: authority.client(name, user, groups) for name, (user, groups) in _USERS.items()},
+    )
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What the command lines are made from.
+
+    Attributes:
+        folder: the cluster's state folder.
+        programs: the path of every program by name.
+        ports: a port for every name of `PORTS`.
+        identities: the certificates and keys.
+        api_server_arguments: more arguments for kube-apiserver; they come last and so win.
+    """
+
+    folder: Path
+    programs: Mapping[str, Path]
+    ports: Mapping[str, int]
+    identities: Identities
+    api_server_arguments: Sequence[str] = ()
+
+    @property
+    def server(self) -> str:
+        """The URL of the API server."""
+        return f"https://{LOOPBACK}:{self.ports['kube-apiserver']}"
+
+    def kubeconfig(self, client: str) -> Path:
+        """The kubeconfig file of a component, or of the administrator."""
+        return self.folder / "kubeconfigs" / f"{client}.yaml"
+
+
+def write_files(layout: Layout) -> None:
+    """Writes the files that the command lines refer to."""
+    (layout.folder / "kubeconfigs").mkdir(mode=0o700)
+    for client, pair in layout.identities.clients.items():
+        path = layout.kubeconfig(client)
+        path.touch(mode=0o600)
+        path.write_text(_kubeconfig(layout, client, pair))
+    _scheduler_configuration(layout).write_text(
+        json.dumps(
+            {
+                "apiVersion": "kubescheduler.config.k8s.io/v1",
+                "kind": "KubeSchedulerConfiguration",
+                "leaderElection": {"leaderElect": False},
+                "clientConnection": {
+                    "kubeconfig": str(layout.kubeconfig("kube-scheduler")),
+                    "contentType": "application/vnd.kubernetes.protobuf",
+                    "qps": 1000,
+                    "burst": 2000,
+                },
+            }
+        )
+    )
+
+
+def command_lines(layout: Layout) -> dict[str, list[str]]:
+    """The command line of every component, in the order in which they start."""
+    arguments = {
+        "etcd": _etcd(layout),
+        "kube-apiserver": [*_api_server(layout), *layout.api_server_arguments],
+        "kube-controller-manager": _controller_manager(layout),
+        "kube-scheduler": _scheduler(layout),
+        "kwok": _kwok(layout),
+    }
+    return {name: [str(layout.programs[name]), *rest] for name, rest in arguments.items()}
+
+
+def _etcd(layout: Layout) -> list[str]:
+    client = f"http://{LOOPBACK}:{layout.ports['etcd']}"
+    peer = f"http://{LOOPBACK}:{layout.ports['etcd-peer']}"
+    return [
+        f"--name={layout.folder.name}",
+        f"--data-dir={layout.folder / 'etcd'}",
+        f"--listen-client-urls={client}",
+        f"--advertise-client-urls={client}",
+        f"--listen-peer-urls={peer}",
+        f"--initial-advertise-peer-urls={peer}",
+        f"--initial-cluster={layout.folder.name}={peer}",
+        # A cluster that is thrown away has nothing to save from a power cut.
+        "--unsafe-no-fsync",
+        "--quota-backend-bytes=8589934592",
+        "--log-level=warn",
+    ]
+
+
+def _api_server(layout: Layout) -> list[str]:
+    keys = layout.identities
+    serving = keys.servers["kube-apiserver"]
+    return [
+        f"--etcd-servers=http://{LOOPBACK}:{layout.ports['etcd']}",
+        f"--bind-address={LOOPBACK}",
+        f"--advertise-address={LOOPBACK}",
+        # Endpoints must not name loopback addresses, so nobody keeps those of the `kubernetes` Service.
+        "--endpoint-reconciler-type=none",
+        f"--secure-port={layout.ports['kube-apiserver']}",
+        f"--tls-cert-file={serving.certificate}",
+        f"--tls-private-key-file={serving.key}",
+        f"--client-ca-file={keys.authority.certificate}",
+        f"--service-cluster-ip-range={_SERVICE_RANGE}",
+        "--authorization-mode=Node,RBAC",
+        "--enable-admission-plugins=NodeRestriction,OwnerReferencesPermissionEnforcement",
+        "--allow-privileged=true",
+        "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
+        f"--service-account-key-file={keys.verifying_key}",
+        f"--service-account-signing-key-file={keys.signing_key}",
+        f"--requestheader-client-ca-file={keys.front_proxy_authority.certificate}",
+        "--requestheader-allowed-names=front-proxy",
+        "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+        "--requestheader-group-headers=X-Remote-Group",
+        "--requestheader-username-headers=X-Remote-User",
+        f"--proxy-client-cert-file={keys.front_proxy.certificate}",
+        f"--proxy-client-key-file={keys.front_proxy.key}",
+        f"--audit-policy-file={_HERE / 'audit-policy.yaml'}",
+        f"--audit-log-path={audit_log(layout.folder)}",
+        # One file: whoever reads it wants all of it.
+        "--audit-log-maxsize=0",
+        "--max-requests-inflight=800",
+        "--max-mutating-requests-inflight=400",
+        "--profiling=false",
+    ]
+
+
+def _controller_manager(layout: Layout) -> list[str]:
+    keys = layout.identities
+    config = layout.kubeconfig("kube-controller-manager")
+    return [
+        *_serving(layout, "kube-controller-manager"),
+        f"--kubeconfig={config}",
+        f"--authentication-kubeconfig={config}",
+        f"--authorization-kubeconfig={config}",
+        "--leader-elect=false",
+        "--use-service-account-credentials=true",
+        f"--root-ca-file={keys.authority.certificate}",
+        f"--service-account-private-key-file={keys.signing_key}",
+        f"--cluster-signing-cert-file={keys.authority.certificate}",
+        f"--cluster-signing-key-file={keys.authority.key}",
+        "--kube-api-qps=1000",
+        "--kube-api-burst=2000",
+        # More than this on two cores only makes the Job controller outrun its own cache, which it then
+        # waits out for seconds ("read version is not as new as written").
+        "--concurrent-job-syncs=5",
+        "--concurrent-namespace-syncs=20",
+        "--controller-start-interval=0s",
+        # Simulated nodes report every 10 to 20 minutes.
+        "--node-monitor-grace-period=1h",
+        "--profiling=false",
+    ]
+
+
+def _scheduler(layout: Layout) -> list[str]:
+    config = layout.kubeconfig("kube-scheduler")
+    return [
+        *_serving(layout, "kube-scheduler"),
+        f"--config={_scheduler_configuration(layout)}",
+        f"--authentication-kubeconfig={config}",
+        f"--authorization-kubeconfig={config}",
+    ]
+
+
+def _kwok(layout: Layout) -> list[str]:
+    return [
+        f"--kubeconfig={layout.kubeconfig('kwok')}",
+        f"--config={_HERE / 'stages.yaml'}",
+        "--manage-all-nodes=true",
+        "--node-lease-duration-seconds=0",
+        f"--node-ip={LOOPBACK}",
+        f"--cidr={_POD_RANGE}",
+        f"--server-address={LOOPBACK}:{layout.ports['kwok']}",
+    ]
+
+
+def audit_log(folder: Path) -> Path:
+    """The audit log of the cluster in a state folder: one JSON event a line."""
+    return folder / "logs" / "audit.log"
+
+
+def _serving(layout: Layout, component: str) -> list[str]:
+    pair = layout.identities.servers[component]
+    return [
+        f"--bind-address={LOOPBACK}",
+        f"--secure-port={layout.ports[component]}",
+        f"--tls-cert-file={pair.certificate}",
+        f"--tls-private-key-file={pair.key}",
+    ]
+
+
+def _scheduler_configuration(layout: Layout) -> Path:
+    return layout.folder / "kubeconfigs" / "kube-scheduler-configuration.json"
+
+
+def _kubeconfig(layout: Layout, client: str, pair: Pair) -> str:
+    # JSON is YAML; nothing here needs a YAML library.
+    return json.dumps(
+        {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [
+                {
+                    "name": layout.folder.name,
+                    "cluster": {
+                        "server": layout.server,
+                        "certificate-authority": str(layout.identities.authority.certificate),
+                    },
+                }
+            ],
+            "users": [
+                {
+                    "name": client,
+                    "user": {"client-certificate": str(pair.certificate), "client-key": str(pair.key)},
+                }
+            ],
+            "contexts": [
+                {"name": layout.folder.name, "context": {"cluster": layout.folder.name, "user": client}}
+            ],
+            "current-context": layout.folder.name,
+        },
+        indent=2,
+    )

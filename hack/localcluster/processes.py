@@ -1,0 +1,190 @@
+"""Processes that outlive the one that started them, and that are never mistaken for another.
+
+A process id alone says little: the system hands it out again. A record therefore keeps the boot and
+the start time beside it, and only a process that matches all three is ever signalled.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+# Fields of /proc/PID/stat, counted from the state, which follows the parenthesised command.
+_STATE, _USER_TICKS, _SYSTEM_TICKS, _START_TICKS = 0, 11, 12, 19
+
+
+@dataclass(frozen=True)
+class Process:
+    """One process: its id, and what tells it from a later process of the same id."""
+
+    pid: int
+    start_ticks: int
+    boot: str
+
+    def alive(self) -> bool:
+        """Whether this very process still runs (a zombie does not)."""
+        fields = _stat(self.pid)
+        return (
+            fields is not None
+            and int(fields[_START_TICKS]) == self.start_ticks
+            and _boot_id() == self.boot
+            and (fields[_STATE] not in {"Z", "X"} or _has_threads(self.pid))
+        )
+
+    def signal(self, number: signal.Signals) -> None:
+        """Sends a signal, if this very process still runs."""
+        if self.alive():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def usage(self) -> "Usage | None":
+        """What the process has used so far, or None if it is gone."""
+        fields = _stat(self.pid)
+        if fields is None or not self.alive():
+            return None
+        try:
+            status = Path(f"/proc/{self.pid}/status").read_text()
+        except OSError:
+            return None
+        memory = dict(
+            line.split(":", 1) for line in status.splitlines() if line.startswith(("VmRSS", "VmHWM"))
+        )
+        return Usage(
+            cpu_seconds=(int(fields[_USER_TICKS]) + int(fields[_SYSTEM_TICKS])) / _TICKS_PER_SECOND,
+            rss_mib=_kib(memory.get("VmRSS")) / 1024,
+            peak_rss_mib=_kib(memory.get("VmHWM")) / 1024,
+        )
+
+    def write(self, path: Path) -> None:
+        """Keeps the record in a file."""
+        path.write_text(json.dumps(asdict(self)))
+
+
+@dataclass(frozen=True)
+class Usage:
+    """CPU time since the start (user and system, seconds) and resident memory (MiB)."""
+
+    cpu_seconds: float
+    rss_mib: float
+    peak_rss_mib: float
+
+
+def current(pid: int | None = None) -> Process:
+    """The record of a running process, by default this one.
+
+    Raises:
+        ProcessLookupError: when no process has this id.
+    """
+    number = os.getpid() if pid is None else pid
+    fields = _stat(number)
+    if fields is None:
+        raise ProcessLookupError(number)
+    return Process(pid=number, start_ticks=int(fields[_START_TICKS]), boot=_boot_id())
+
+
+def read(path: Path) -> Process | None:
+    """The record that a file keeps, or None when there is none that can be read."""
+    try:
+        return Process(**json.loads(path.read_text()))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def spawn(argv: Sequence[str], *, log: Path, environment: Mapping[str, str] | None = None) -> Process:
+    """Starts a program in a session of its own, with its output appended to a log.
+
+    The program keeps running when the caller exits.
+
+    Raises:
+        OSError: when the program cannot be started.
+    """
+    log.parent.mkdir(parents=True, exist_ok=True)
+    append = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    # posix_spawn and not subprocess: a Popen object would warn about every program left running.
+    pid = os.posix_spawn(
+        argv[0],
+        list(argv),
+        dict(os.environ if environment is None else environment),
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, str(log), append, 0o600),
+            (os.POSIX_SPAWN_DUP2, 1, 2),
+        ],
+        setsid=True,
+    )
+    return current(pid)
+
+
+def stop(processes: Sequence[Process], *, patience_s: float = 10.0) -> None:
+    """Asks processes to end, and kills those that have not after `patience_s` seconds."""
+    for process in processes:
+        process.signal(signal.SIGTERM)
+    if not wait(lambda: not _living(processes), timeout_s=patience_s):
+        for process in _living(processes):
+            process.signal(signal.SIGKILL)
+        wait(lambda: not _living(processes), timeout_s=5.0)
+    for process in processes:
+        reap(process)
+
+
+def reap(process: Process) -> None:
+    """Takes the exit status of a dead child, so that it does not stay behind as a zombie."""
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(process.pid, os.WNOHANG)
+
+
+def wait(condition: Callable[[], bool], *, timeout_s: float, interval_s: float = 0.02) -> bool:
+    """Waits until a condition holds; False when it did not within `timeout_s` seconds."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(interval_s)
+    return True
+
+
+def last_lines(log: Path, count: int = 15) -> str:
+    """The end of a log, for a message about what went wrong."""
+    try:
+        with log.open("rb") as file:
+            file.seek(0, os.SEEK_END)
+            file.seek(max(0, file.tell() - 16_384))
+            text = file.read().decode(errors="replace")
+    except OSError:
+        return "(no log)"
+    return "\n".join(text.splitlines()[-count:]) or "(the log is empty)"
+
+
+def _living(processes: Sequence[Process]) -> list[Process]:
+    return [process for process in processes if process.alive()]
+
+
+def _stat(pid: int) -> list[str] | None:
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    # The command stands in parentheses and may itself hold spaces and parentheses.
+    return text.rpartition(")")[2].split()
+
+
+def _has_threads(pid: int) -> bool:
+    # The first thread of a killed process is a zombie before the others are gone, and they hold its ports.
+    try:
+        return len(os.listdir(f"/proc/{pid}/task")) > 1  # noqa: PTH208 - a count of names, no paths
+    except OSError:
+        return False
+
+
+def _boot_id() -> str:
+    return _BOOT_ID.read_text().strip()
+
+
+def _kib(line: str | None) -> int:
+    return int(line.split()[0]) if line else 0

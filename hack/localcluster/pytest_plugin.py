@@ -1,0 +1,284 @@
+"""Fixtures for tests against the real control plane.
+
+One control plane serves a whole test run: the first test of any xdist worker that needs it starts it, and
+the process that runs the run stops it at its end. Should that process be killed, the next run stops what
+it left. `ADMITQ_TEST_CLUSTER=NAME` makes a run use the cluster of that name, and leaves it running.
+"""
+
+import json
+import os
+import secrets
+import shutil
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import AsyncExitStack
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from admitq.runtime.client import Client
+from admitq.runtime.credentials import load_credentials
+from admitq.runtime.resources import NAMESPACES, SERVICE_ACCOUNTS
+from admitq_api.labels import DEFAULT_GROUP
+from localcluster import access, binaries, processes
+from localcluster.api import Api
+from localcluster.cluster import LocalCluster, all_clusters, reclaim_orphans
+from localcluster.folders import state_folder
+from localcluster.installation import Installation
+from localcluster.locks import exclusive
+from localcluster.nodes import NodePool
+from localcluster.processes import Process
+from localcluster.waiting import eventually
+
+# Room for the tests of several workers at once.
+_POOL = NodePool(count=20, cpu="32", memory="128Gi")
+# Folders of logs of failed runs that are kept.
+_KEPT_LOGS = 5
+_OWNER = "ADMITQ_TEST_OWNER"
+_WITH_ADMITQ = "-admitq"
+_NEEDS_CONTROL_PLANE = {"cluster", "private_cluster", "admitq_running"}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Adds the options of the test suite."""
+    parser.addoption(
+        "--api-group",
+        default=DEFAULT_GROUP,
+        help=f"the API group that the tests use (default {DEFAULT_GROUP})",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Makes this process the owner of the clusters of the run, unless it is a worker of one."""
+    if not _is_worker(config):
+        os.environ[_OWNER] = json.dumps(asdict(processes.current()))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks the tests that need the control plane, and builds it before any test's time begins to run."""
+    wanting = [item for item in items if _NEEDS_CONTROL_PLANE.intersection(_fixture_names(item))]
+    for item in wanting:
+        item.add_marker(pytest.mark.controlplane)
+    if wanting:
+        binaries.build()
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Stops the clusters of the run; the logs of a run that failed are kept."""
+    if _is_worker(session.config):
+        return
+    owner = _owner()
+    for cluster in all_clusters():
+        if processes.read(cluster.folder / "owner.json") == owner:
+            if cluster.name.endswith(_WITH_ADMITQ):
+                _check_access(session, cluster, exitstatus)
+            if exitstatus not in {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED}:
+                _keep_logs(cluster)
+            cluster.stop()
+    _calls_of_the_run().unlink(missing_ok=True)
+
+
+@pytest.fixture(scope="session")
+def api_group(request: pytest.FixtureRequest) -> str:
+    """The API group under test: option --api-group."""
+    return str(request.config.getoption("--api-group"))
+
+
+@pytest.fixture(scope="session")
+def cluster() -> LocalCluster:
+    """The control plane that all tests of the run share: namespaces keep them apart."""
+    named = os.environ.get("ADMITQ_TEST_CLUSTER")
+    found = LocalCluster(named or f"test-{_owner().pid}")
+    if named and found.exists() and found.healthy():
+        return found
+    reclaim_orphans(_quietly)
+    found.start((_POOL,), owner=None if named else _owner(), say=_quietly)
+    return found
+
+
+@pytest.fixture(scope="session")
+def admitq_running(api_group: str) -> Installation:
+    """Admitq from the shipped chart beside a control plane of its own, which all its tests share.
+
+    It is not the cluster of the fixture `cluster`: there nobody but the test touches an object.
+    """
+    reclaim_orphans(_quietly)
+    found = LocalCluster(f"test-{_owner().pid}{_WITH_ADMITQ}")
+    with exclusive(state_folder() / f"{found.name}.lock"):
+        found.start((_POOL,), owner=_owner(), say=_quietly)
+        installation = Installation(found)
+        process = installation.process("webhook")
+        if process is None or not process.alive():
+            installation.install(api_group=api_group)
+            installation.start()
+    return installation
+
+
+@pytest.fixture
+async def admitq_client(admitq_running: Installation, connect: Callable[[LocalCluster], Any]) -> Client:
+    """A client of ours as administrator of the cluster beside which admitq runs."""
+    return await connect(admitq_running.cluster)
+
+
+@pytest.fixture
+async def admitq_namespace(admitq_client: Client) -> AsyncGenerator[str]:
+    """The name of a namespace for this test alone, in the cluster beside which admitq runs."""
+    async with fresh_namespace(admitq_client) as name:
+        yield name
+
+
+@pytest.fixture
+def private_cluster() -> Generator[Callable[..., LocalCluster]]:
+    """Starts control planes for one test alone: `private_cluster(pools, api_server_arguments=…)`."""
+    started: list[LocalCluster] = []
+
+    def start(pools: tuple[NodePool, ...] = (NodePool(count=2),), **options: Any) -> LocalCluster:
+        fresh = LocalCluster(f"test-{_owner().pid}-{secrets.token_hex(3)}")
+        started.append(fresh)
+        fresh.start(pools, owner=_owner(), say=_quietly, **options)
+        return fresh
+
+    yield start
+    for fresh in started:
+        _keep_calls(fresh)
+        fresh.stop()
+
+
+@pytest.fixture
+async def connect() -> AsyncGenerator[Callable[[LocalCluster], Any]]:
+    """Opens clients of ours as the administrator of a cluster that is given."""
+    async with AsyncExitStack() as stack:
+
+        async def open_client(cluster: LocalCluster) -> Client:
+            credentials = load_credentials(cluster.kubeconfig)
+            client = Client(credentials, user_agent="admitq-tests", qps=-1, timeout=30.0)
+            return await stack.enter_async_context(client)
+
+        yield open_client
+
+
+@pytest.fixture
+async def client(cluster: LocalCluster, connect: Callable[[LocalCluster], Any]) -> Client:
+    """A client of ours as administrator of the shared cluster."""
+    return await connect(cluster)
+
+
+@pytest.fixture
+async def namespace(client: Client) -> AsyncGenerator[str]:
+    """The name of a namespace of the shared cluster for this test alone, ready to take pods."""
+    async with fresh_namespace(client) as name:
+        yield name
+
+
+@pytest.fixture(scope="session")
+def installed(cluster: LocalCluster, api_group: str) -> str:
+    """The custom resource definitions are established in the shared cluster; the answer is their group."""
+    install_crds(cluster, api_group)
+    return api_group
+
+
+class fresh_namespace:  # noqa: N801 - reads as the statement it is
+    """Makes a namespace for the length of a block, and waits until pods can be created in it."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._name = f"test-{secrets.token_hex(4)}"
+
+    async def __aenter__(self) -> str:
+        await self._client.create(
+            NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self._name}}
+        )
+        await eventually(
+            lambda: self._client.get(SERVICE_ACCOUNTS, "default", self._name),
+            what=f"the default ServiceAccount of namespace {self._name}",
+        )
+        return self._name
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._client.delete(NAMESPACES, self._name)
+
+
+def install_crds(cluster: LocalCluster, group: str) -> None:
+    """Applies the custom resource definitions of a group and waits until they are established."""
+    # Imported late: making the definitions takes a moment that tests without them need not spend.
+    from admitq_api.crds import crds  # noqa: PLC0415
+
+    definitions = crds(group)
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    with exclusive(cluster.folder / "crds.lock"), cluster.api() as api:
+        for definition in definitions:
+            name = definition["metadata"]["name"]
+            api.request(
+                "PATCH",
+                f"{path}/{name}?fieldManager=admitq-tests&force=true",
+                definition,
+                content_type="application/apply-patch+yaml",
+            )
+        names = [definition["metadata"]["name"] for definition in definitions]
+        if not processes.wait(lambda: all(_established(api, path, name) for name in names), timeout_s=30.0):
+            raise AssertionError(f"not all of these were established within 30 s: {', '.join(names)}")
+
+
+def _established(api: Api, path: str, name: str) -> bool:
+    # A definition that was just made has null there.
+    conditions = api.request("GET", f"{path}/{name}").get("status", {}).get("conditions") or []
+    return any(entry["type"] == "Established" and entry["status"] == "True" for entry in conditions)
+
+
+def _check_access(session: pytest.Session, cluster: LocalCluster, exitstatus: int) -> None:
+    """Fails the run if admitq was refused a call, or, when every test ran, was granted what it never used."""
+    option = session.config.option
+    chosen = option.keyword or option.markexpr or session.config.args != session.config.getini("testpaths")
+    whole_run = exitstatus == pytest.ExitCode.OK and not chosen
+    installation = Installation(cluster)
+    installation.stop()
+    with cluster.api() as api:
+        problems = access.problems(
+            api,
+            cluster.audit_log,
+            [log for log in (_calls_of_the_run(),) if log.exists()],
+            release=installation.release,
+            namespace=installation.namespace,
+            whole_run=whole_run,
+        )
+    if problems:
+        print("\nThe shipped rules do not fit what admitq does:\n  " + "\n  ".join(problems))
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def _calls_of_the_run() -> Path:
+    """Where the audit logs of the run's private clusters are kept together."""
+    return state_folder() / f"calls-{_owner().pid}.log"
+
+
+def _keep_calls(cluster: LocalCluster) -> None:
+    if cluster.exists() and cluster.audit_log.exists():
+        with exclusive(state_folder() / "calls.lock"), _calls_of_the_run().open("a") as kept:
+            kept.write(cluster.audit_log.read_text())
+
+
+def _keep_logs(cluster: LocalCluster) -> None:
+    folder = state_folder() / "failed"
+    kept = folder / cluster.name
+    older = sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime) if folder.exists() else []
+    for path in (kept, *older[: -_KEPT_LOGS + 1]):
+        shutil.rmtree(path, ignore_errors=True)
+    shutil.copytree(cluster.folder / "logs", kept, ignore=shutil.ignore_patterns("*.sock"))
+    print(f"\nthe logs of cluster {cluster.name} are kept in {kept}")
+
+
+def _fixture_names(item: pytest.Item) -> list[str]:
+    return list(getattr(item, "fixturenames", ()))
+
+
+def _is_worker(config: pytest.Config) -> bool:
+    return hasattr(config, "workerinput")
+
+
+def _owner() -> Process:
+    return Process(**json.loads(os.environ[_OWNER]))
+
+
+def _quietly(_: str) -> None:
+    """Says nothing: pytest shows what a failing fixture raises."""

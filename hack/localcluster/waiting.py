@@ -1,0 +1,53 @@
+"""Waiting for something to become true, with a deadline and with the reason when it did not."""
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import TypeVar, cast
+
+from admitq.runtime.errors import ApiError
+
+T = TypeVar("T")
+
+
+async def eventually(
+    predicate: Callable[[], T | Awaitable[T]],
+    *,
+    timeout: float = 30.0,  # noqa: ASYNC109 - the predicate is called many times within it
+    interval: float = 0.1,
+    what: str = "",
+) -> T:
+    """Calls `predicate` until its answer is true, and gives that answer.
+
+    An AssertionError, LookupError or TypeError in it counts as "not yet" (what is read is not there yet),
+    and so does a call of the API server that found nothing, met a conflict or may succeed later.
+
+    Args:
+        predicate: a function, which may be asynchronous.
+        timeout: seconds until it must be true.
+        interval: seconds between two calls.
+        what: what is waited for; by default the predicate's name.
+
+    Raises:
+        AssertionError: when the time is over; the last answer or error is in its message.
+    """
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + timeout
+    while True:
+        try:
+            result = predicate()
+            answer = cast("T", await result if inspect.isawaitable(result) else result)
+            seen = f"last answer: {answer!r}"
+            cause: Exception | None = None
+            if answer:
+                return answer
+        except (AssertionError, LookupError, TypeError) as error:
+            seen, cause = f"last failure: {error!r}", error
+        except ApiError as error:
+            if not (error.is_not_found or error.is_conflict or error.is_transient):
+                raise
+            seen, cause = f"last failure: {error!r}", error
+        if loop.time() >= deadline:
+            name = what or getattr(predicate, "__qualname__", repr(predicate))
+            raise AssertionError(f"not within {timeout:g} s: {name}; {seen}") from cause
+        await asyncio.sleep(interval)

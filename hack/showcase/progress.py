@@ -1,0 +1,153 @@
+"""What the API says about the sample Jobs and their queues, as plain values."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from admitq_api.labels import Names
+from localcluster.api import Api
+
+
+class Stage(StrEnum):
+    """How far a Job has come."""
+
+    HELD = "held"
+    ADMITTED = "admitted"
+    RUNNING = "running"
+    FINISHED = "finished"
+    FAILED = "failed"
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more will happen to the Job."""
+        return self in {Stage.FINISHED, Stage.FAILED}
+
+
+@dataclass(frozen=True)
+class JobProgress:
+    """How one Job fares.
+
+    Attributes:
+        name: namespace and name.
+        stage: how far it has come.
+        ready: how many of its pods are ready.
+        pods: how many pods it wants at once.
+        flavors: the flavors that its Workload was given, without repetition.
+        reason: why it is held, in the words of its Workload.
+    """
+
+    name: str
+    stage: Stage
+    ready: int
+    pods: int
+    flavors: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True)
+class FlavorUse:
+    """CPU of one flavor in a ClusterQueue: what is used, of that borrowed, and the nominal quota."""
+
+    flavor: str
+    used: str
+    borrowed: str
+    nominal: str
+
+
+@dataclass(frozen=True)
+class QueueProgress:
+    """How one ClusterQueue fares."""
+
+    name: str
+    pending: int
+    admitted: int
+    flavors: tuple[FlavorUse, ...]
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing waits in it and nothing runs."""
+        return self.pending == self.admitted == 0
+
+
+def read_jobs(api: Api, names: Names, jobs: Sequence[tuple[str, str]]) -> list[JobProgress]:
+    """How the given Jobs (namespace, name) fare, in the same order; those that do not exist are left out."""
+    result: list[JobProgress] = []
+    for namespace in dict.fromkeys(namespace for namespace, _ in jobs):
+        found = _items(api, f"/apis/batch/v1/namespaces/{namespace}/jobs")
+        workloads = _items(api, f"/apis/{names.api_version}/namespaces/{namespace}/workloads")
+        by_owner = {
+            owner["uid"]: workload
+            for workload in workloads
+            for owner in workload["metadata"].get("ownerReferences", [])
+        }
+        result += [_job(job, by_owner.get(job["metadata"]["uid"])) for job in found]
+    place = {f"{namespace}/{name}": number for number, (namespace, name) in enumerate(jobs)}
+    return sorted((job for job in result if job.name in place), key=lambda job: place[job.name])
+
+
+def read_queues(api: Api, names: Names) -> list[QueueProgress]:
+    """How the ClusterQueues fare."""
+    return [_queue(queue) for queue in _items(api, f"/apis/{names.api_version}/clusterqueues")]
+
+
+def _job(job: dict[str, Any], workload: dict[str, Any] | None) -> JobProgress:
+    status = job.get("status", {})
+    true = {entry["type"] for entry in status.get("conditions", []) if entry["status"] == "True"}
+    own = (workload or {}).get("status", {})
+    assignments = own.get("admission", {}).get("podSetAssignments", [])
+    flavors = dict.fromkeys(flavor for entry in assignments for flavor in entry.get("flavors", {}).values())
+    if "Complete" in true:
+        stage = Stage.FINISHED
+    elif "Failed" in true:
+        stage = Stage.FAILED
+    elif job["spec"].get("suspend"):
+        stage = Stage.HELD
+    else:
+        stage = Stage.RUNNING if status.get("ready") or status.get("succeeded") else Stage.ADMITTED
+    return JobProgress(
+        name=f"{job['metadata']['namespace']}/{job['metadata']['name']}",
+        stage=stage,
+        ready=status.get("ready") or 0,
+        pods=job["spec"].get("parallelism", 1),
+        flavors=tuple(flavors),
+        reason=_why_held(own) if stage is Stage.HELD else "",
+    )
+
+
+def _why_held(status: dict[str, Any]) -> str:
+    for condition in status.get("conditions", []):
+        if condition["type"] == "QuotaReserved" and condition["status"] == "False":
+            return str(condition["message"])
+    return ""
+
+
+def _queue(queue: dict[str, Any]) -> QueueProgress:
+    status = queue.get("status", {})
+    used = {
+        (flavor["name"], resource["name"]): resource
+        for flavor in status.get("flavorsUsage", [])
+        for resource in flavor["resources"]
+    }
+    flavors = [
+        FlavorUse(
+            flavor=flavor["name"],
+            used=str(used.get((flavor["name"], resource["name"]), {}).get("total", 0)),
+            borrowed=str(used.get((flavor["name"], resource["name"]), {}).get("borrowed", 0)),
+            nominal=str(resource["nominalQuota"]),
+        )
+        for group in queue["spec"].get("resourceGroups", [])
+        for flavor in group["flavors"]
+        for resource in flavor["resources"]
+        if resource["name"] == "cpu"
+    ]
+    return QueueProgress(
+        name=queue["metadata"]["name"],
+        pending=status.get("pendingWorkloads", 0),
+        admitted=status.get("admittedWorkloads", 0),
+        flavors=tuple(flavors),
+    )
+
+
+def _items(api: Api, path: str) -> list[dict[str, Any]]:
+    return list(api.request("GET", path)["items"])

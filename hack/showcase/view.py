@@ -1,0 +1,73 @@
+"""The progress of the samples for a person's eyes."""
+
+from collections.abc import Sequence
+
+from rich.console import Group
+from rich.table import Table
+
+from showcase.progress import FlavorUse, JobProgress, QueueProgress, Stage
+
+_STYLES = {
+    Stage.HELD: "yellow",
+    Stage.ADMITTED: "cyan",
+    Stage.RUNNING: "green",
+    Stage.FINISHED: "dim",
+    Stage.FAILED: "red",
+}
+
+
+def live_view(queues: Sequence[QueueProgress], jobs: Sequence[JobProgress]) -> Group:
+    """Two tables: the ClusterQueues and the Jobs."""
+    of_queues = Table("ClusterQueue", "Pending", "Admitted", "CPU used of quota", title_justify="left")
+    for queue in queues:
+        use = "   ".join(_use(flavor) for flavor in queue.flavors)
+        of_queues.add_row(queue.name, str(queue.pending), str(queue.admitted), use)
+    of_jobs = Table("Job", "State", "Pods ready", "Flavor", "Why it is held")
+    for job in jobs:
+        state = f"[{_STYLES[job.stage]}]{job.stage}[/]"
+        ready = "" if job.stage.over else f"{job.ready} of {job.pods}"
+        of_jobs.add_row(job.name, state, ready, ", ".join(job.flavors), job.reason)
+    return Group(of_queues, of_jobs)
+
+
+class Story:
+    """Tells each Job's way as lines: one for each change of its stage.
+
+    Args:
+        begin: the instant that the times in the lines count from, in seconds.
+    """
+
+    def __init__(self, begin: float) -> None:
+        self._begin = begin
+        self._told: dict[str, JobProgress] = {}
+
+    def lines(self, jobs: Sequence[JobProgress], now: float) -> list[str]:
+        """What is new since the last call."""
+        fresh: list[str] = []
+        for job in jobs:
+            before = self._told.get(job.name)
+            # The reason comes a moment after the Job, and tells more than the Job being held.
+            if before is None or before.stage is not job.stage or (job.reason and not before.reason):
+                fresh.append(f"{now - self._begin:6.1f} s  {job.name:<16} {_sentence(job)}")
+                self._told[job.name] = job
+        return fresh
+
+
+def _sentence(job: JobProgress) -> str:
+    flavor = f" on {', '.join(job.flavors)}" if job.flavors else ""
+    match job.stage:
+        case Stage.HELD:
+            return f"held: {job.reason}" if job.reason else "held"
+        case Stage.ADMITTED:
+            return f"admitted{flavor}"
+        case Stage.RUNNING:
+            return f"running{flavor}, {job.ready} of {job.pods} pods ready"
+        case Stage.FINISHED:
+            return "finished"
+        case Stage.FAILED:
+            return "failed"
+
+
+def _use(use: FlavorUse) -> str:
+    borrowed = f" ({use.borrowed} borrowed)" if use.borrowed not in {"", "0"} else ""
+    return f"{use.flavor} {use.used} of {use.nominal}{borrowed}"
