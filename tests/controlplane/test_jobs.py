@@ -1,0 +1,467 @@
+"""Stories of Jobs on the real control plane: queued, started, stopped, finished, changed and deleted."""
+
+from typing import Any
+
+import pytest
+
+from admitq.integrations.names import workload_name
+from admitq.integrations.paths import value_at
+from admitq.runtime.errors import ApiError
+from admitq.runtime.resources import JOBS, PODS, PRIORITY_CLASSES
+from tests.controlplane.stage import Stage, changed, condition_of
+
+SPOT = {
+    "nodeLabels": {"example.com/pool": "spot"},
+    "nodeTaints": [{"key": "example.com/spot", "value": "true", "effect": "NoSchedule"}],
+    "tolerations": [{"key": "example.com/spot", "operator": "Exists", "effect": "NoSchedule"}],
+}
+
+
+# --- the main way ---------------------------------------------------------------------------------
+
+
+async def test_a_job_is_admitted_run_finished_and_freed(stage: Stage) -> None:
+    await stage.queues()
+    created = await stage.job(seconds=1)
+    assert created["spec"]["suspend"] is True
+    await stage.until_finished()
+    workload = await stage.workload()
+    queue, name = stage.own("cq"), workload["metadata"]["name"]
+    assert condition_of(workload, "QuotaReserved") == (
+        "True",
+        "QuotaReserved",
+        f"Quota reserved in ClusterQueue {queue}",
+    )
+    assert condition_of(workload, "Admitted") == ("True", "Admitted", "The workload is admitted")
+    assert (condition_of(workload, "Finished") or ())[:2] == ("True", "Succeeded")
+    assert workload["metadata"]["labels"][stage.names.job_uid] == created["metadata"]["uid"]
+
+    async def told() -> list[tuple[str, str]]:
+        return await stage.events("Job", "j")
+
+    await stage.until(
+        told,
+        [
+            ("CreatedWorkload", f"Created Workload: {stage.namespace}/{name}"),
+            ("Started", f"Admitted by clusterQueue {queue}"),
+            ("FinishedWorkload", f"Workload '{stage.namespace}/{name}' is declared finished"),
+        ],
+    )
+    reasons = [reason for reason, _ in await stage.events("Workload", name)]
+    assert reasons == ["QuotaReserved", "Admitted"]
+
+
+async def test_a_failed_job_ends_as_failed(stage: Stage) -> None:
+    await stage.queues()
+    await stage.job(activeDeadlineSeconds=1)
+    await stage.until_finished()
+    assert (condition_of(await stage.workload(), "Finished") or ())[:2] == ("True", "Failed")
+
+
+async def test_what_does_not_fit_waits_and_takes_its_turn(stage: Stage) -> None:
+    await stage.queues(cpu=2)
+    await stage.job("first", pods=2, seconds=3)
+    await stage.until_running("first")
+    await stage.job("second", seconds=1)
+    await stage.until_condition("QuotaReserved", "WaitingForQuota", "second")
+    _, _, message = await stage.condition("QuotaReserved", "second") or ("", "", "")
+    assert "insufficient unused quota for cpu" in message
+    assert value_at(await stage.get(JOBS, "second"), ("spec", "suspend")) is True
+    await stage.until_finished("second")
+
+
+async def test_what_an_admission_injects_is_taken_out_again(stage: Stage) -> None:
+    await stage.flavor("spot", **SPOT)
+    await stage.cluster_queue(flavors=["spot"])
+    await stage.local_queue()
+    await stage.cluster_queue("closed", flavors=["spot"], stopPolicy="Hold")
+    await stage.local_queue("closed", cluster_queue="closed")
+    before = await stage.job(queue="closed", pods=2)
+    await stage.workload_exists()
+    await stage.change(JOBS, "j", {"metadata": {"labels": {stage.names.queue_name: "lq"}}})
+    await stage.until_running()
+    running = await stage.get(JOBS, "j")
+    template = running["spec"]["template"]
+    assert template["spec"]["nodeSelector"] == SPOT["nodeLabels"]
+    assert template["spec"]["tolerations"] == SPOT["tolerations"]
+    labels = template["metadata"]["labels"]
+    assert labels[stage.names.podset] == "main"
+    assert labels[stage.names.local_queue_name] == "lq"
+    assert labels[stage.names.cluster_queue_name] == stage.own("cq")
+    workload = await stage.workload()
+    assert template["metadata"]["annotations"][stage.names.workload] == workload["metadata"]["name"]
+    pods = await stage.some_pods()
+    assert pods[0]["spec"]["nodeSelector"] == SPOT["nodeLabels"]
+
+    await stage.change(stage.kinds.cluster_queues, stage.own("cq"), {"spec": {"stopPolicy": "HoldAndDrain"}})
+    await stage.until_condition("Requeued", "ClusterQueueStopped")
+    await stage.until_running(running=False)
+    stopped = await stage.get(JOBS, "j")
+    assert "startTime" not in stopped["status"]
+    difference = changed(before, stopped)
+    difference.pop("status", None)
+    assert difference == {"metadata": {"labels": {stage.names.queue_name: "lq"}}}
+
+
+async def test_a_conflicting_node_selector_fails_to_start_for_good(stage: Stage) -> None:
+    await stage.flavor("spot", nodeLabels={"a.example/x": "1", "b.example/y": "2"})
+    await stage.cluster_queue(flavors=["spot"])
+    await stage.local_queue()
+    template = {
+        "metadata": {"labels": {stage.names.podset: "mine"}},
+        "spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "example.com/c:1"}]},
+    }
+    await stage.job(template=template)
+    await stage.until_condition("Finished", "FailedToStart")
+    assert value_at(await stage.get(JOBS, "j"), ("spec", "suspend")) is True
+
+
+async def test_quota_of_pods_without_a_successor_is_given_back(stage: Stage) -> None:
+    await stage.queues(cpu=2)
+    await stage.job("long", pods=2, completions=2)
+    await stage.until_running("long")
+    await stage.job("next")
+    await stage.until_condition("QuotaReserved", "WaitingForQuota", "next")
+    pods = await stage.some_pods("long")
+    await stage.change(PODS, pods[0]["metadata"]["name"], {"status": {"phase": "Succeeded"}}, "status")
+
+    async def reclaimable() -> Any:
+        return value_at(await stage.workload("long"), ("status", "reclaimablePods"))
+
+    await stage.until(reclaimable, [{"name": "main", "count": 1}])
+    await stage.until_running("next")
+
+
+# --- changes --------------------------------------------------------------------------------------
+
+
+async def test_a_job_edited_while_queued_keeps_its_workload(stage: Stage) -> None:
+    await stage.queues(cpu=2)
+    await stage.job(pods=4)
+    await stage.until_condition("QuotaReserved", "ExceedsMaxQuota")
+    before = await stage.workload()
+    await stage.change(JOBS, "j", {"spec": {"parallelism": 2}})
+    await stage.until_running()
+    after = await stage.workload()
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+    assert after["spec"]["podSets"][0]["count"] == 2
+    note = f"Updated not matching Workload for suspended job: {stage.namespace}/{after['metadata']['name']}"
+    await stage.until_told("Job", "j", "UpdatedWorkload", note)
+
+
+async def test_a_workload_follows_its_jobs_queue_while_it_waits(stage: Stage) -> None:
+    await stage.queues(cpu=1)
+    await stage.cluster_queue("other", cpu=4)
+    await stage.local_queue("other", cluster_queue="other")
+    await stage.job(pods=2)
+    await stage.until_condition("QuotaReserved", "ExceedsMaxQuota")
+    await stage.change(JOBS, "j", {"metadata": {"labels": {stage.names.queue_name: "other"}}})
+    await stage.until_running()
+    assert (await stage.workload())["spec"]["queueName"] == "other"
+
+
+async def test_a_job_that_leaves_its_queue_while_it_waits_holds_nothing(stage: Stage) -> None:
+    await stage.queues(cpu=1)
+    await stage.job(pods=2)
+    await stage.until_condition("QuotaReserved", "ExceedsMaxQuota")
+    await stage.change(JOBS, "j", {"metadata": {"labels": {stage.names.queue_name: None}}})
+    await stage.until(stage.workloads, [])
+
+
+async def test_a_workload_deleted_while_it_waits_is_made_again(stage: Stage) -> None:
+    await stage.queues(cpu=1)
+    await stage.job(pods=2)
+    await stage.until_condition("QuotaReserved", "ExceedsMaxQuota")
+    before = await stage.workload()
+    await stage.client.delete(stage.kinds.workloads, before["metadata"]["name"], stage.namespace)
+
+    async def made_again() -> bool:
+        return (await stage.workload())["metadata"]["uid"] != before["metadata"]["uid"]
+
+    await stage.until(made_again)
+    await stage.until_condition("QuotaReserved", "ExceedsMaxQuota")
+
+
+async def test_a_workload_deleted_while_its_job_runs_stops_it_and_is_made_again(stage: Stage) -> None:
+    await stage.queues()
+    await stage.job()
+    await stage.until_running()
+    before = await stage.workload()
+    await stage.some_pods()
+    await stage.client.delete(stage.kinds.workloads, before["metadata"]["name"], stage.namespace)
+
+    async def made_again() -> bool:
+        workload = await stage.workload()
+        return workload["metadata"]["uid"] != before["metadata"]["uid"]
+
+    await stage.until(made_again)
+    await stage.until_running()
+    await stage.until_told("Job", "j", "Stopped", "Workload is deleted")
+
+
+@pytest.mark.parametrize("propagation", ["Background", "Foreground", "Orphan"])
+async def test_a_job_deleted_while_it_waits_takes_its_workload_along(stage: Stage, propagation: Any) -> None:
+    await stage.queues(cpu=1)
+    await stage.job(pods=2)
+    await stage.until_condition("QuotaReserved", "ExceedsMaxQuota")
+    await stage.client.delete(JOBS, "j", stage.namespace, propagation=propagation)
+    await stage.until_gone(JOBS, "j")
+    if propagation == "Orphan":
+
+        async def left() -> list[Any]:
+            items, _ = await stage.client.list(stage.kinds.workloads, stage.namespace)
+            return [(condition_of(one, "Finished") or ("", ""))[1] for one in items]
+
+        await stage.until(left, ["OwnerNotFound"])
+    else:
+        await stage.until(stage.workloads, [])
+
+
+async def test_a_job_deleted_while_it_runs_frees_its_quota(stage: Stage) -> None:
+    await stage.queues(cpu=1)
+    await stage.job("first")
+    await stage.until_running("first")
+    await stage.job("second")
+    await stage.until_condition("QuotaReserved", "WaitingForQuota", "second")
+    await stage.client.delete(JOBS, "first", stage.namespace, propagation="Background")
+    await stage.until_running("second")
+    await stage.until(lambda: stage.workloads("first"), [])
+
+
+async def test_a_job_made_again_under_its_name_gets_a_workload_of_its_own(stage: Stage) -> None:
+    await stage.queues()
+    await stage.job()
+    await stage.until_running()
+    first = await stage.workload()
+    await stage.client.delete(JOBS, "j", stage.namespace, propagation="Background")
+    await stage.until_gone(JOBS, "j")
+    await stage.job()
+
+    async def of_the_new_one() -> bool:
+        return (await stage.workload())["metadata"]["name"] != first["metadata"]["name"]
+
+    await stage.until(of_the_new_one)
+    await stage.until_running()
+
+
+# --- who may run ----------------------------------------------------------------------------------
+
+
+async def test_a_job_without_a_queue_is_left_alone(stage: Stage) -> None:
+    created = await stage.job(queue=None, seconds=1)
+    assert created["spec"]["suspend"] is False
+    await stage.until(lambda: stage.is_complete("j"))
+    assert await stage.workloads() == []
+
+
+async def test_a_job_unsuspended_by_hand_is_stopped_again(stage: Stage) -> None:
+    await stage.queues(cpu=1)
+    await stage.job(pods=2)
+    await stage.until_condition("QuotaReserved", "ExceedsMaxQuota")
+    await stage.change(JOBS, "j", {"spec": {"suspend": False}})
+    await stage.until_told("Job", "j", "Stopped", "Not admitted by cluster queue")
+    await stage.until_running(running=False)
+
+    async def pods() -> int:
+        return len([one for one in await stage.pods() if "deletionTimestamp" not in one["metadata"]])
+
+    await stage.until(pods, 0)
+
+
+@pytest.mark.parametrize("uid", ["right", "forged"])
+async def test_a_copied_owner_reference_frees_no_job_from_its_queue(stage: Stage, uid: str) -> None:
+    await stage.queues(cpu=1)
+    parent = await stage.job("parent")
+    await stage.until_running("parent")
+    owner = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "name": "parent",
+        "uid": parent["metadata"]["uid"] if uid == "right" else uid,
+        "controller": True,
+    }
+    child = await stage.job("child", metadata={"ownerReferences": [owner]})
+    assert child["spec"]["suspend"] is True
+    if uid == "right":  # with another one the garbage collector takes the child away
+        await stage.until_condition("QuotaReserved", "WaitingForQuota", "child")
+
+
+async def test_a_job_adopts_the_workload_made_for_it(stage: Stage) -> None:
+    await stage.queues(cpu=4)
+    await stage.queues_closed()
+    await stage.job("model", queue="closed")
+    await stage.workload_exists("model")
+    model = await stage.workload("model")
+    await stage.create(
+        stage.kinds.workloads,
+        "mine",
+        {"spec": {"queueName": "lq", "podSets": model["spec"]["podSets"]}},
+    )
+    await stage.job(labels={stage.names.prebuilt_workload_name: "mine"})
+    await stage.until_running()
+    adopted = await stage.workload()
+    assert adopted["metadata"]["name"] == "mine"
+    assert adopted["metadata"]["labels"][stage.names.job_uid]
+
+
+async def test_a_prebuilt_workload_that_asks_for_something_else_ends(stage: Stage) -> None:
+    await stage.queues(cpu=4)
+    await stage.queues_closed()
+    await stage.job("model", queue="closed", pods=2)
+    await stage.workload_exists("model")
+    model = await stage.workload("model")
+    await stage.create(
+        stage.kinds.workloads,
+        "mine",
+        {"spec": {"queueName": "closed", "podSets": model["spec"]["podSets"]}},
+    )
+    await stage.job(labels={stage.names.prebuilt_workload_name: "mine"})
+    await stage.until_condition("Finished", "OutOfSync")
+    assert value_at(await stage.get(JOBS, "j"), ("spec", "suspend")) is True
+
+
+# --- priority -------------------------------------------------------------------------------------
+
+
+async def test_a_job_has_the_priority_of_its_class_and_follows_it(stage: Stage) -> None:
+    await stage.queues(cpu=1)
+    classes, name = stage.kinds.workload_priority_classes, stage.own("high")
+    await stage.job(pods=2, labels={stage.names.priority_class: name})
+    missing = f'WorkloadPriorityClass "{name}" not found'
+    await stage.until_told("Job", "j", "WorkloadPriorityClassNotFound", missing)
+    assert await stage.workloads() == []
+    await stage.create(classes, name, {"value": 100})
+
+    async def priority() -> Any:
+        spec = (await stage.workload())["spec"]
+        return spec["priority"], spec["priorityClassRef"]["name"]
+
+    await stage.until(priority, (100, name))
+    await stage.change(classes, name, {"value": 200})
+    await stage.until(priority, (200, name))
+    other = stage.own("low")
+    await stage.create(classes, other, {"value": 5})
+    await stage.change(JOBS, "j", {"metadata": {"labels": {stage.names.priority_class: other}}})
+    await stage.until(priority, (5, other))
+
+
+async def test_a_running_job_can_change_its_class(stage: Stage) -> None:
+    await stage.queues()
+    classes = stage.kinds.workload_priority_classes
+    for name, value in (("low", 1), ("high", 2)):
+        await stage.create(classes, stage.own(name), {"value": value})
+    await stage.job(labels={stage.names.priority_class: stage.own("low")})
+    await stage.until_running()
+    await stage.change(JOBS, "j", {"metadata": {"labels": {stage.names.priority_class: stage.own("high")}}})
+
+    async def priority() -> int:
+        return (await stage.workload())["spec"]["priority"]
+
+    await stage.until(priority, 2)
+    name = (await stage.workload())["metadata"]["name"]
+    note = f"Updated workload priority class: {stage.namespace}/{name}"
+    await stage.until_told("Job", "j", "UpdatedWorkload", note)
+
+
+async def test_a_job_has_the_priority_of_its_pods(stage: Stage) -> None:
+    await stage.queues()
+    name = stage.own("pods")
+    await stage.create(PRIORITY_CLASSES, name, {"value": 7, "preemptionPolicy": "Never"})
+    try:
+        template = {
+            "spec": {
+                "restartPolicy": "Never",
+                "priorityClassName": name,
+                "containers": [{"name": "c", "image": "example.com/c:1"}],
+            }
+        }
+        await stage.job(template=template)
+        await stage.workload_exists()
+        spec = (await stage.workload())["spec"]
+        assert spec["priority"] == 7
+        assert spec["priorityClassRef"] == {
+            "group": "scheduling.k8s.io",
+            "kind": "PriorityClass",
+            "name": name,
+        }
+    finally:
+        await stage.client.delete(PRIORITY_CLASSES, name)
+
+
+# --- odd input ------------------------------------------------------------------------------------
+
+
+async def test_a_queue_that_does_not_exist_is_named_and_helps_when_it_comes(stage: Stage) -> None:
+    await stage.job()
+    await stage.until_condition("QuotaReserved", "Misconfigured")
+    assert await stage.condition("QuotaReserved") == ("False", "Misconfigured", "LocalQueue lq doesn't exist")
+    await stage.flavor()
+    await stage.local_queue()
+
+    async def message() -> str:
+        return (await stage.condition("QuotaReserved") or ("", "", ""))[2]
+
+    await stage.until(message, f"ClusterQueue {stage.own('cq')} doesn't exist")
+    await stage.cluster_queue()
+    await stage.until_running()
+
+
+async def test_a_job_with_repeated_variables_and_odd_quantities_runs(stage: Stage) -> None:
+    await stage.queues()
+    container = {
+        "name": "c",
+        "image": "example.com/c:1",
+        "env": [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}],
+        "resources": {"requests": {"cpu": "1500m"}, "limits": {"cpu": 1.5}},
+    }
+    spec = {
+        "restartPolicy": "Never",
+        "containers": [container],
+        "initContainers": [{**container, "name": "i"}],
+    }
+    await stage.job(template={"spec": spec})
+    await stage.until_running()
+    workload = await stage.workload()
+    kept = workload["spec"]["podSets"][0]["template"]["spec"]["containers"][0]
+    assert kept["env"] == [{"name": "A", "value": "2"}]
+    assert workload["status"]["admission"]["podSetAssignments"][0]["resourceUsage"] == {"cpu": "1500m"}
+
+
+async def test_a_job_with_the_longest_name_runs(stage: Stage) -> None:
+    await stage.queues()
+    name = "j" * 63
+    await stage.job(name, seconds=1)
+    await stage.until_finished(name)
+
+
+async def test_equal_names_in_two_namespaces_do_not_meet(stage: Stage, other_stage: Stage) -> None:
+    await stage.queues(cpu=1)
+    await other_stage.queues(cpu=1)
+    await stage.job()
+    await other_stage.job()
+    await stage.until_running()
+    await other_stage.until_running()
+    await stage.client.delete(JOBS, "j", stage.namespace, propagation="Background")
+    await stage.until(stage.workloads, [])
+    assert condition_of(await other_stage.workload(), "Admitted") is not None
+
+
+async def test_a_job_that_a_workload_cannot_stand_for_says_so(stage: Stage) -> None:
+    await stage.queues()
+    container = {"name": "c", "image": "i", "resources": {"limits": {"example.com/pods": "1"}}}
+    await stage.job("fine", template={"spec": {"restartPolicy": "Never", "containers": [container]}})
+    await stage.until_condition("QuotaReserved", "NoMatchingFlavor", "fine")
+    with pytest.raises(ApiError, match="must be"):
+        await stage.job("bad", labels={stage.names.max_exec_time: "-5"})
+
+
+async def test_a_workload_name_that_a_stranger_took_is_told_on_the_job(stage: Stage) -> None:
+    await stage.queues()
+    job = await stage.job(queue=None, suspend=True)
+    taken = workload_name("Job", "batch", "j", job["metadata"]["uid"])
+    template = job["spec"]["template"]["spec"]
+    pods = {"name": "main", "count": 1, "template": {"spec": {"containers": template["containers"]}}}
+    await stage.create(stage.kinds.workloads, taken, {"spec": {"queueName": "other", "podSets": [pods]}})
+    await stage.change(JOBS, "j", {"metadata": {"labels": {stage.names.queue_name: "lq"}}})
+    note = f"Workload {taken} exists already and belongs to something else"
+    await stage.until_told("Job", "j", "ErrWorkloadCompose", note)

@@ -1,0 +1,272 @@
+"""The local control plane itself: what the other tests here stand on."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from admitq.runtime.client import Client
+from admitq.runtime.resources import JOBS, NODES, PODS, SERVICE_ACCOUNTS
+from localcluster import cli, processes
+from localcluster.cluster import ClusterError, LocalCluster, reclaim_orphans
+from localcluster.nodes import NodeOptionError, NodePool, Taint, parse_taint
+from localcluster.waiting import eventually
+
+StartCluster = Callable[..., LocalCluster]
+
+
+def pod(name: str, **annotations: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "annotations": {
+                f"kwok.admitq.dev/{key.replace('_', '-')}": value for key, value in annotations.items()
+            },
+        },
+        "spec": {
+            "restartPolicy": "Never",
+            "initContainers": [{"name": "prepare", "image": "example.com/prepare"}],
+            "containers": [{"name": "work", "image": "example.com/work"}],
+        },
+    }
+
+
+def is_ready(obj: dict[str, Any]) -> bool:
+    conditions = obj["status"]["conditions"]
+    return any(entry["type"] == "Ready" and entry["status"] == "True" for entry in conditions)
+
+
+async def phase_becomes(client: Client, namespace: str, name: str, phase: str) -> dict[str, Any]:
+    async def found() -> dict[str, Any] | None:
+        seen = await client.get(PODS, name, namespace)
+        return seen if seen["status"]["phase"] == phase else None
+
+    seen = await eventually(found, what=f"pod {name} is {phase}")
+    assert seen is not None
+    return seen
+
+
+async def test_a_pod_becomes_ready_at_once_and_runs_on(client: Client, namespace: str):
+    await client.create(PODS, pod("steady"), namespace)
+    seen = await phase_becomes(client, namespace, "steady", "Running")
+    assert is_ready(seen)
+    assert seen["status"]["podIP"]
+
+
+async def test_a_pod_ends_after_its_run_time(client: Client, namespace: str):
+    await client.create(PODS, pod("short", run_seconds="0.2"), namespace)
+    seen = await phase_becomes(client, namespace, "short", "Succeeded")
+    assert not is_ready(seen)
+    assert seen["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 0
+
+
+async def test_a_pod_fails_with_the_exit_code_it_was_given(client: Client, namespace: str):
+    await client.create(PODS, pod("broken", run_seconds="0.2", exit_code="3"), namespace)
+    seen = await phase_becomes(client, namespace, "broken", "Failed")
+    assert seen["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 3
+
+
+async def test_a_pod_that_never_gets_ready_runs_all_the_same(client: Client, namespace: str):
+    await client.create(PODS, pod("cold", ready="false"), namespace)
+    seen = await phase_becomes(client, namespace, "cold", "Running")
+    assert not is_ready(seen)
+
+
+async def test_a_pod_is_gone_once_it_is_deleted(client: Client, namespace: str):
+    await client.create(PODS, pod("leaving"), namespace)
+    await phase_becomes(client, namespace, "leaving", "Running")
+    await client.delete(PODS, "leaving", namespace)
+
+    async def gone() -> bool:
+        items, _ = await client.list(PODS, namespace)
+        return not items
+
+    await eventually(gone)
+
+
+async def test_the_job_controller_finishes_a_job(client: Client, namespace: str):
+    template = pod("unused", run_seconds="0.2")
+    await client.create(
+        JOBS,
+        {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {"name": "three"},
+            "spec": {
+                "completions": 3,
+                "parallelism": 3,
+                "template": {
+                    "metadata": {"annotations": template["metadata"]["annotations"]},
+                    "spec": template["spec"],
+                },
+            },
+        },
+        namespace,
+    )
+
+    async def complete() -> bool:
+        status = (await client.get(JOBS, "three", namespace))["status"]
+        return any(entry["type"] == "Complete" for entry in status["conditions"]) and status["succeeded"] == 3
+
+    await eventually(complete)
+
+
+async def test_calls_of_service_accounts_are_audited_and_those_of_the_components_are_not(
+    cluster: LocalCluster, client: Client, namespace: str, tmp_path: Path
+):
+    token = await client.create(
+        SERVICE_ACCOUNTS,
+        {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}},
+        namespace,
+        "token",
+        name="default",
+    )
+    user = f"system:serviceaccount:{namespace}:default"
+    kubectl = [str(cluster.program("kubectl")), "--server", cluster.server, "--certificate-authority"]
+    asked = await asyncio.to_thread(
+        subprocess.run,
+        [
+            *kubectl,
+            str(cluster.authority),
+            "--token",
+            token["status"]["token"],
+            "get",
+            "pods",
+            "-n",
+            namespace,
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PATH": os.environ["PATH"], "KUBECONFIG": os.devnull, "HOME": str(tmp_path)},
+    )
+    assert "forbidden" in asked.stderr.lower()
+
+    def events() -> list[dict[str, Any]]:
+        return [json.loads(line) for line in cluster.audit_log.read_text().splitlines()]
+
+    await eventually(lambda: any(event["user"]["username"] == user for event in events()))
+    assert all(event["user"]["username"].startswith("system:serviceaccount:") for event in events())
+    assert not any(":kube-system:" in event["user"]["username"] for event in events())
+
+
+async def test_clusters_side_by_side_differ_in_ports_and_objects(
+    private_cluster: StartCluster, connect: Callable[[LocalCluster], Any]
+):
+    taint = Taint("spot", "true", "NoSchedule")
+    pool = NodePool(
+        count=1, prefix="spot", labels={"pool": "spot"}, taints=(taint,), resources={"example.com/gpu": "8"}
+    )
+    one, two = private_cluster((pool,)), private_cluster(())
+    assert one.server != two.server
+    first, second = await connect(one), await connect(two)
+    nodes, _ = await first.list(NODES)
+    assert [node["metadata"]["name"] for node in nodes] == ["spot-0"]
+    assert nodes[0]["metadata"]["labels"]["pool"] == "spot"
+    assert nodes[0]["spec"]["taints"] == [{"key": "spot", "value": "true", "effect": "NoSchedule"}]
+    assert nodes[0]["status"]["allocatable"]["example.com/gpu"] == "8"
+    assert (await second.list(NODES))[0] == []
+
+
+async def test_a_killed_api_server_is_seen_dead_and_can_be_revived_with_its_data(
+    private_cluster: StartCluster, connect: Callable[[LocalCluster], Any], capsys: pytest.CaptureFixture[str]
+):
+    cluster = private_cluster()
+    cluster.kill("kube-apiserver")
+    assert cli.main(["status", "--name", cluster.name]) == 1
+    printed = capsys.readouterr().out
+    assert "kube-apiserver             DEAD" in printed
+    assert "the last lines of kube-apiserver" in printed
+    cluster.revive("kube-apiserver")
+    assert cluster.healthy()
+    assert len((await (await connect(cluster)).list(NODES))[0]) == 2
+
+
+def test_a_cluster_with_a_dead_part_is_cleared_away_and_started_anew(private_cluster: StartCluster):
+    cluster = private_cluster()
+    before = {name: process.pid for name, process in cluster.processes().items()}
+    cluster.kill("etcd")
+    said: list[str] = []
+    assert cluster.start((NodePool(count=1),), say=said.append)
+    assert any("clearing away" in line for line in said)
+    assert not set(before.values()) & {process.pid for process in cluster.processes().values()}
+    assert all(status.alive for status in cluster.status())
+
+
+def test_starting_the_same_cluster_twice_does_nothing_and_with_other_options_is_refused(
+    private_cluster: StartCluster,
+):
+    cluster = private_cluster((NodePool(count=1),))
+    assert not cluster.start((NodePool(count=1),))
+    with pytest.raises(ClusterError, match="already runs with other options"):
+        cluster.start((NodePool(count=3),))
+
+
+def test_a_component_that_dies_at_the_start_is_named_with_its_last_words(private_cluster: StartCluster):
+    with pytest.raises(ClusterError, match=r"(?s)kube-apiserver died.*unknown flag: --nonsense"):
+        private_cluster((), api_server_arguments=("--nonsense",))
+
+
+def test_a_cluster_whose_owner_is_gone_is_stopped(private_cluster: StartCluster, tmp_path: Path):
+    cluster = private_cluster(())
+    owner = processes.spawn(["/bin/sh", "-c", "exit 0"], log=tmp_path / "log")
+    processes.wait(lambda: not owner.alive(), timeout_s=10.0)
+    processes.reap(owner)
+    owner.write(cluster.folder / "owner.json")
+    components = cluster.processes()
+    reclaim_orphans(lambda _: None)
+    assert not cluster.exists()
+    assert not any(process.alive() for process in components.values())
+
+
+def test_only_the_process_that_was_started_is_ever_signalled(tmp_path: Path):
+    sleeper = processes.spawn(["/bin/sh", "-c", "exec sleep 60"], log=tmp_path / "log")
+    try:
+        later = processes.Process(sleeper.pid, sleeper.start_ticks + 1, sleeper.boot)
+        later.signal(signal.SIGKILL)
+        assert not later.alive()
+        assert sleeper.alive()
+    finally:
+        processes.stop([sleeper])
+    assert not sleeper.alive()
+
+
+def test_environment_makes_kubectl_talk_to_the_cluster(
+    cluster: LocalCluster, capsys: pytest.CaptureFixture[str]
+):
+    assert cli.main(["env", "--name", cluster.name]) == 0
+    exports = capsys.readouterr().out
+    script = f"{exports}\nkubectl get namespace default -o name"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "namespace/default"
+
+
+@pytest.mark.parametrize("name", ["", "Upper", "a/b", "-a", "a-", "ä", "a" * 41])
+def test_names_that_cannot_be_folders_and_tokens_are_refused(name: str):
+    with pytest.raises(ClusterError, match="cannot name a cluster"):
+        LocalCluster(name)
+
+
+@pytest.mark.parametrize(
+    ("text", "taint"),
+    [
+        ("spot=true:NoSchedule", Taint("spot", "true", "NoSchedule")),
+        ("spot:NoExecute", Taint("spot", "", "NoExecute")),
+    ],
+)
+def test_taints_are_written_as_for_kubectl(text: str, taint: Taint):
+    assert parse_taint(text) == taint
+
+
+@pytest.mark.parametrize("text", ["spot", "spot=true", "spot=true:Never", "=x:NoSchedule"])
+def test_a_taint_written_otherwise_is_refused(text: str):
+    with pytest.raises(NodeOptionError, match="is not of the form"):
+        parse_taint(text)

@@ -1,0 +1,528 @@
+"""The webhooks, asked by the real API server.
+
+The server runs in the test, and is registered by URL for the test's namespace and labelled objects alone.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Awaitable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from admitq.core.model import LabelSelector
+from admitq.integrations.registry import registered
+from admitq.runtime.client import Client
+from admitq.runtime.errors import ApiError
+from admitq.runtime.kinds import Kinds, kinds_of
+from admitq.runtime.resources import (
+    CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
+    JOBS,
+    MUTATING_WEBHOOKS,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+    VALIDATING_WEBHOOKS,
+    Resource,
+)
+from admitq.serving.authorization import Authorizer, Decision
+from admitq.serving.certificates import from_secret_data, make_authority, to_secret_data
+from admitq.serving.http import by_path
+from admitq.serving.rotation import OwnAuthority, Target
+from admitq.serving.server import Server
+from admitq.serving.tls import LiveCertificate
+from admitq_api.labels import Names, names_for
+from admitq_webhooks.live import LiveWorld, ServingCalls, watched_world
+from admitq_webhooks.policy import Policy
+from admitq_webhooks.readiness import answers
+from admitq_webhooks.routes import routes, webhook_rules
+from localcluster.waiting import eventually
+
+MARK = "test.admitq.dev/namespace"
+"""The label by which cluster-scoped objects belong to a test."""
+
+
+@dataclass
+class Asked:
+    """A webhook server that the API server asks, and what a test needs to talk about it."""
+
+    client: Client
+    namespace: str
+    names: Names
+    rotation: OwnAuthority
+    port: int
+    secret: str
+    world: LiveWorld
+
+    @property
+    def kinds(self) -> Kinds:
+        return kinds_of(self.names)
+
+    async def create(self, resource: Resource, name: str, spec: Any, **metadata: Any) -> dict[str, Any]:
+        labels = {MARK: self.namespace, **metadata.pop("labels", {})}
+        obj = {
+            "apiVersion": resource.api_version,
+            "kind": resource.kind,
+            "metadata": {"name": name, "labels": labels, **metadata},
+            "spec": spec,
+        }
+        return await self.client.create(resource, obj, self.namespace if resource.namespaced else None)
+
+    async def job(self, name: str = "work", **metadata: Any) -> dict[str, Any]:
+        container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}
+        template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+        return await self.create(JOBS, name, {"template": template}, **metadata)
+
+    def queued(self, queue: str = "team") -> dict[str, str]:
+        return {self.names.queue_name: queue}
+
+
+def configuration(
+    kind: str, name: str, url: str, entries: list[dict[str, Any]], namespace: str
+) -> dict[str, Any]:
+    """A webhook configuration as the chart would render it, for one namespace."""
+    webhooks: list[dict[str, Any]] = []
+    for entry in entries:
+        scope: dict[str, Any] = {"objectSelector": {"matchLabels": {MARK: namespace}}}
+        if entry["namespaceSelector"] == "jobs":
+            scope = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}}}
+        taken = ("name", "failurePolicy", "timeoutSeconds", "sideEffects", "matchPolicy")
+        webhooks.append(
+            {
+                **{key: entry[key] for key in taken},
+                **scope,
+                "admissionReviewVersions": ["v1"],
+                "clientConfig": {"url": url + entry["path"]},
+                "rules": [entry["rule"]],
+            }
+        )
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": kind,
+        "metadata": {"name": name},
+        "webhooks": webhooks,
+    }
+
+
+@pytest.fixture
+async def asked(client: Client, namespace: str, installed: str) -> AsyncGenerator[Asked]:
+    """Webhooks that the API server asks about everything of this test."""
+    names = names_for(installed)
+    world, watchers = watched_world(client, names, registered())
+    policy = Policy(
+        names=names,
+        integrations=registered(),
+        own_namespace="admitq-system",
+        namespace_selector=LabelSelector(),
+    )
+    live = LiveCertificate()
+    server = Server(by_path(routes(policy, world, registered())), tls=live.context)
+    _, port = await server.start("127.0.0.1", 0)
+    name = f"webhooks-{namespace}"
+    rules = webhook_rules(names, registered())
+    url = f"https://127.0.0.1:{port}"
+    mutating = configuration("MutatingWebhookConfiguration", name, url, rules["mutating"], namespace)
+    validating = configuration("ValidatingWebhookConfiguration", name, url, rules["validating"], namespace)
+    rotation = OwnAuthority(
+        ServingCalls(client),
+        live,
+        secret=(namespace, name),
+        targets=(
+            Target(MUTATING_WEBHOOKS.plural, name),
+            Target(VALIDATING_WEBHOOKS.plural, name),
+        ),
+        hosts=("127.0.0.1",),
+        name="test",
+        overlap=1_000_000_000,
+    )
+    tasks = [asyncio.create_task(watcher.run()) for watcher in watchers]
+    await asyncio.gather(*(watcher.synced.wait() for watcher in watchers))
+    await client.create(MUTATING_WEBHOOKS, mutating)
+    await client.create(VALIDATING_WEBHOOKS, validating)
+    await rotation.step()
+    found = Asked(client, namespace, names, rotation, port, name, world)
+    await eventually(lambda: _is_asked(found), what="the API server asks the webhooks")
+    yield found
+    await client.delete(MUTATING_WEBHOOKS, name)
+    await client.delete(VALIDATING_WEBHOOKS, name)
+    for resource in (found.kinds.cluster_queues, found.kinds.cohorts, found.kinds.resource_flavors):
+        items, _ = await client.list(resource, label_selector=f"{MARK}={namespace}")
+        for item in items:
+            await client.merge_patch(resource, item["metadata"]["name"], {"metadata": {"finalizers": None}})
+            await client.delete(resource, item["metadata"]["name"])
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await server.stop(lame_duck=0)
+
+
+async def _is_asked(asked: Asked) -> bool:
+    """Both configurations are in effect: a dry run shows what they do."""
+    try:
+        await asked.client.create(
+            JOBS,
+            {
+                "apiVersion": "batch/v1",
+                "kind": "Job",
+                "metadata": {"name": "probe", "labels": asked.queued("Not-A-Queue")},
+                "spec": {
+                    "template": {
+                        "spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}
+                    }
+                },
+            },
+            asked.namespace,
+            dry_run=True,
+        )
+    except ApiError as error:
+        return "denied the request" in error.message
+    return False
+
+
+async def test_a_job_with_a_queue_is_held_from_the_start(asked: Asked) -> None:
+    job = await asked.job(labels=asked.queued())
+    assert job["spec"]["suspend"] is True
+
+
+async def test_a_job_that_names_no_queue_gets_the_default_one_where_there_is_one(asked: Asked) -> None:
+    await asked.create(asked.kinds.local_queues, "default", {"clusterQueue": "any"})
+    await eventually(lambda: asked.world.has_local_queue(asked.namespace, "default"))
+    job = await asked.job()
+    assert job["spec"]["suspend"] is True
+    assert job["metadata"]["labels"][asked.names.queue_name] == "default"
+
+
+async def test_a_job_that_is_not_ours_is_stored_as_if_there_were_no_webhook(asked: Asked) -> None:
+    def comparable(job: dict[str, Any]) -> dict[str, Any]:
+        uid = job["metadata"]["uid"]
+        kept = {
+            key: job["metadata"].get(key) for key in ("labels", "annotations", "finalizers", "generation")
+        }
+        text = str({"spec": job["spec"], "metadata": kept}).replace(uid, "UID")
+        return {"all": text}
+
+    with_webhook = await asked.job()
+    for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
+        await asked.client.merge_patch(resource, asked.secret, {"webhooks": []})
+    await asked.client.delete(JOBS, "work", asked.namespace, propagation="Background")
+
+    async def again() -> dict[str, Any] | None:
+        try:
+            return await asked.job()
+        except ApiError as error:
+            if error.is_already_exists:
+                return None
+            raise
+
+    without_webhook = await eventually(again, what="the first Job is gone")
+    assert with_webhook["spec"].get("suspend") is False
+    assert comparable(with_webhook) == comparable(without_webhook or {})
+
+
+async def test_a_dry_run_is_answered_alike_and_leaves_nothing(asked: Asked) -> None:
+    job = await asked.client.create(
+        JOBS,
+        {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {"name": "dry", "labels": asked.queued()},
+            "spec": {
+                "template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}
+            },
+        },
+        asked.namespace,
+        dry_run=True,
+    )
+    assert job["spec"]["suspend"] is True
+    with pytest.raises(ApiError, match="not found"):
+        await asked.client.get(JOBS, "dry", asked.namespace)
+
+
+@pytest.mark.parametrize(
+    ("labels", "annotations", "field", "says"),
+    [
+        ({"queue_name": "Not-A-Queue"}, {}, "metadata.labels[{queue_name}]", "lower case"),
+        ({"queue_name": "q", "max_exec_time": "0"}, {}, "metadata.labels[{max_exec_time}]", "greater than 0"),
+        (
+            {"queue_name": "q"},
+            {"admission_gated_by": "x"},
+            "metadata.annotations[{admission_gated_by}]",
+            "path",
+        ),
+        (
+            {"queue_name": "q"},
+            {"job_min_parallelism": "7"},
+            "metadata.annotations[{job_min_parallelism}]",
+            "between",
+        ),
+    ],
+)
+async def test_a_wrong_job_is_refused_with_the_field(
+    asked: Asked, labels: dict[str, str], annotations: dict[str, str], field: str, says: str
+) -> None:
+    keys = {name: str(getattr(asked.names, name)) for name in (*labels, *annotations)}
+    with pytest.raises(ApiError) as refused:
+        await asked.job(
+            labels={keys[name]: value for name, value in labels.items()},
+            annotations={keys[name]: value for name, value in annotations.items()},
+        )
+    assert refused.value.is_forbidden
+    assert f'admission webhook "vjob.{asked.names.group}" denied the request' in refused.value.message
+    assert field.format(**keys) in refused.value.message
+    assert says in refused.value.message
+    assert refused.value.body["details"]["causes"][0]["field"] == field.format(**keys)
+
+
+async def test_the_queue_of_a_running_job_cannot_be_taken_off_nor_changed(asked: Asked) -> None:
+    await asked.job(labels=asked.queued())
+    await asked.client.merge_patch(JOBS, "work", {"spec": {"suspend": False}}, asked.namespace)
+    for value in (None, "", "other"):
+        with pytest.raises(ApiError, match="field is immutable"):
+            await asked.client.merge_patch(
+                JOBS,
+                "work",
+                {"metadata": {"labels": asked.queued() | {asked.names.queue_name: value}}},
+                asked.namespace,
+            )
+
+
+async def test_owner_references_that_are_copied_or_forged_free_no_job(asked: Asked) -> None:
+    parent = await asked.job("parent", labels=asked.queued())
+    for uid in (parent["metadata"]["uid"], "00000000-0000-0000-0000-000000000000"):
+        reference = {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "name": "parent",
+            "uid": uid,
+            "controller": True,
+        }
+        child = await asked.job(f"child-{uid[:4]}", labels=asked.queued(), ownerReferences=[reference])
+        assert child["spec"]["suspend"] is True
+
+
+async def test_our_own_kinds_are_held_by_our_finalizer(asked: Asked) -> None:
+    queue = await asked.create(asked.kinds.cluster_queues, f"cq-{asked.namespace}", {})
+    flavor = await asked.create(asked.kinds.resource_flavors, f"rf-{asked.namespace}", {})
+    assert asked.names.finalizer in queue["metadata"]["finalizers"]
+    assert asked.names.finalizer in flavor["metadata"]["finalizers"]
+
+
+def a_group(**limits: Any) -> dict[str, Any]:
+    quota = {"name": "cpu", "nominalQuota": "1", **limits}
+    return {"coveredResources": ["cpu"], "flavors": [{"name": "f", "resources": [quota]}]}
+
+
+@pytest.mark.parametrize(
+    ("plural", "spec", "field"),
+    [
+        ("cohorts", {"resourceGroups": [a_group(lendingLimit="1")]}, "lendingLimit"),
+        ("cohorts", {"resourceGroups": [a_group(), a_group()]}, "spec.resourceGroups[1].coveredResources[0]"),
+        (
+            "cluster_queues",
+            {"cohortName": "c", "resourceGroups": [a_group(lendingLimit="2")]},
+            "spec.resourceGroups[0].flavors[0].resources[0].lendingLimit",
+        ),
+        (
+            "cluster_queues",
+            {"namespaceSelector": {"matchExpressions": [{"key": "a", "operator": "Near"}]}},
+            "spec.namespaceSelector",
+        ),
+        ("resource_flavors", {"nodeLabels": {"no key": "v"}}, "spec.nodeLabels"),
+        (
+            "resource_flavors",
+            {"nodeTaints": [{"key": "k", "effect": "NoSchedule"}, {"key": "k", "effect": "NoSchedule"}]},
+            "spec.nodeTaints[1]",
+        ),
+        (
+            "workloads",
+            {
+                "podSets": [
+                    {
+                        "name": "main",
+                        "count": 1,
+                        "template": {
+                            "spec": {"containers": [{"name": "c", "resources": {"requests": {"pods": "1"}}}]}
+                        },
+                    }
+                ]
+            },
+            "spec.podSets[0].template.spec.containers[0].resources.requests[pods]",
+        ),
+    ],
+)
+async def test_a_wrong_object_of_ours_is_refused_with_the_field(
+    asked: Asked, plural: str, spec: dict[str, Any], field: str
+) -> None:
+    with pytest.raises(ApiError) as refused:
+        await asked.create(getattr(asked.kinds, plural), f"wrong-{asked.namespace}", spec)
+    assert field in refused.value.message
+
+
+async def test_the_status_of_a_workload_is_checked_too(asked: Asked) -> None:
+    spec = {
+        "podSets": [
+            {"name": "main", "count": 3, "template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}}
+        ]
+    }
+    await asked.create(asked.kinds.workloads, "w", spec)
+
+    def reserved(cpu: str) -> dict[str, Any]:
+        return {
+            "status": {
+                "conditions": [
+                    {
+                        "type": "QuotaReserved",
+                        "status": "True",
+                        "reason": "QuotaReserved",
+                        "message": "",
+                        "lastTransitionTime": "2026-01-01T00:00:00Z",
+                    }
+                ],
+                "admission": {
+                    "clusterQueue": "q",
+                    "podSetAssignments": [
+                        {"name": "main", "count": 3, "flavors": {"cpu": "f"}, "resourceUsage": {"cpu": cpu}}
+                    ],
+                },
+            }
+        }
+
+    async def patch(body: dict[str, Any], subresource: str | None = "status") -> None:
+        await asked.client.merge_patch(asked.kinds.workloads, "w", body, asked.namespace, subresource)
+
+    with pytest.raises(ApiError, match="is not a multiple of 3"):
+        await patch(reserved("1"))
+    await patch(reserved("3"))
+    with pytest.raises(ApiError, match="field is immutable"):
+        await patch(reserved("6"))
+    with pytest.raises(ApiError, match=r"spec\.podSets.*field is immutable"):
+        await patch({"spec": {"podSets": [{**spec["podSets"][0], "count": 2}]}}, None)
+    await patch({"status": {"admission": None, "conditions": []}})
+
+
+async def test_readiness_asks_the_webhook_over_tls(asked: Asked) -> None:
+    def check(**changes: Any) -> Any:
+        options: dict[str, Any] = {
+            "port": asked.port,
+            "server_name": "127.0.0.1",
+            "trust": lambda: asked.rotation.trust,
+            **changes,
+        }
+        return answers(asked.names, **options)
+
+    assert await check()() is None
+    assert "no certificate" in (await check(trust=lambda: b"")() or "")
+    assert "does not answer" in (await check(server_name="other.example.com")() or "")
+    assert "does not answer" in (await check(port=1)() or "")
+    other = make_authority(time.time_ns(), name="other")
+    assert "does not answer" in (await check(trust=lambda: other.certificate)() or "")
+
+
+async def test_authorities_change_under_calls_of_the_api_server_and_none_fails(asked: Asked) -> None:
+    stop = asyncio.Event()
+    calls = 0
+
+    async def call(worker: int) -> None:
+        nonlocal calls
+        while not stop.is_set():
+            calls += 1
+            await asked.client.create(
+                JOBS,
+                {
+                    "apiVersion": "batch/v1",
+                    "kind": "Job",
+                    "metadata": {"name": f"dry-{worker}", "labels": asked.queued()},
+                    "spec": {
+                        "template": {
+                            "spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}
+                        }
+                    },
+                },
+                asked.namespace,
+                dry_run=True,
+            )
+
+    async def change_authority() -> None:
+        """Announce another one, and let the rotation do the rest."""
+        secret = await asked.client.get(SECRETS, asked.secret, asked.namespace)
+        current = from_secret_data(secret["data"])
+        announced = replace(current, upcoming=make_authority(time.time_ns(), name="test"))
+        await asked.client.replace(SECRETS, {**secret, "data": to_secret_data(announced)})
+        shown = asked.rotation.live.certificate
+
+        async def changed() -> bool:
+            await asked.rotation.step()
+            return asked.rotation.live.certificate != shown
+
+        await eventually(changed, what="a leaf of the new authority")
+
+    workers = [asyncio.create_task(call(worker)) for worker in range(4)]
+    seen: set[bytes | None] = set()
+    try:
+        for _ in range(8):
+            await change_authority()
+            seen.add(asked.rotation.live.certificate)
+            before = calls
+            await eventually(lambda before=before: calls > before + 8, what="calls under this certificate")
+    finally:
+        stop.set()
+        await asyncio.gather(*workers)
+    assert len(seen) == 8
+
+
+@pytest.fixture
+async def reader(client: Client, namespace: str) -> AsyncGenerator[str]:
+    """A service account that may read metrics."""
+    name = f"reader-{namespace}"
+    await client.create(
+        SERVICE_ACCOUNTS,
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}},
+        namespace,
+    )
+    meta = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": name}}
+    rules = [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]
+    await client.create(CLUSTER_ROLES, {**meta, "kind": "ClusterRole", "rules": rules})
+    await client.create(
+        CLUSTER_ROLE_BINDINGS,
+        {
+            **meta,
+            "kind": "ClusterRoleBinding",
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
+            "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": namespace}],
+        },
+    )
+    yield name
+    await client.delete(CLUSTER_ROLE_BINDINGS, name)
+    await client.delete(CLUSTER_ROLES, name)
+
+
+async def test_only_those_whom_the_cluster_permits_may_read_metrics(
+    client: Client, namespace: str, reader: str
+) -> None:
+    async def token(account: str) -> str:
+        answer = await client.create(
+            SERVICE_ACCOUNTS,
+            {
+                "apiVersion": "authentication.k8s.io/v1",
+                "kind": "TokenRequest",
+                "spec": {"expirationSeconds": 600},
+            },
+            namespace,
+            "token",
+            name=account,
+        )
+        return answer["status"]["token"]
+
+    async def decide(text: str) -> Decision:
+        return await Authorizer(ServingCalls(client)).decide(f"Bearer {text}", path="/metrics")
+
+    permitted = await token(reader)
+    # The API server's own view of the rules follows a moment later.
+    await eventually(lambda: _is(decide(permitted), Decision.ALLOWED))
+    assert await decide(await token("default")) is Decision.FORBIDDEN
+    assert await decide("nonsense") is Decision.UNAUTHENTICATED
+
+
+async def _is(decision: Awaitable[Decision], expected: Decision) -> bool:
+    return await decision is expected

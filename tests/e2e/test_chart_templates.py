@@ -1,0 +1,192 @@
+"""What the chart renders and what it refuses, without a cluster."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from admitq_api.configuration import load_configuration
+from admitq_api.crds import crds
+from admitq_api.labels import GROUPS
+from generators import chart_values
+from tests.e2e.conftest import CHART, KUBERNETES, Rendered
+
+CASES = Path(__file__).parent / "cases"
+MISSING = object()
+
+
+def rows(name: str) -> list[Any]:
+    loaded = yaml.load((CASES / f"{name}.yaml").read_text(), Loader=yaml.CSafeLoader)
+    return [pytest.param(row, id=row["it"]) for row in loaded]
+
+
+def value_at(value: Any, path: list[Any]) -> Any:
+    """Follow keys, indexes, and in lists `{name: …}` for the entry that has these fields."""
+    for step in path:
+        if isinstance(step, Mapping):
+            value = next((one for one in value if contains(one, step)), MISSING)
+        elif isinstance(value, list):
+            value = value[step] if step < len(value) else MISSING
+        else:
+            value = value.get(step, MISSING) if isinstance(value, Mapping) else MISSING
+        if value is MISSING:
+            return MISSING
+    return value
+
+
+def contains(whole: Any, part: Any) -> bool:
+    if isinstance(whole, Mapping) and isinstance(part, Mapping):
+        return all(key in whole and contains(whole[key], value) for key, value in part.items())
+    return whole == part
+
+
+@pytest.mark.parametrize("case", rows("chart"))
+def test_chart(case: dict[str, Any], render: Callable[..., Rendered]) -> None:
+    rendered = render(
+        case.get("values"),
+        values_file=case.get("values_file"),
+        release=case.get("release", "admitq"),
+        namespace=case.get("namespace", "admitq-system"),
+        api_versions=tuple(case.get("api_versions", ())),
+    )
+    assert not rendered.kinds & set(case.get("absent", ()))
+    assert not rendered.objects.keys() & set(case.get("absent_objects", ()))
+    for expected in case.get("expect", ()):
+        assert expected["object"] in rendered.objects, sorted(rendered.objects)
+        found = value_at(rendered.objects[expected["object"]], expected["at"])
+        if expected.get("lacks"):
+            assert found is MISSING, expected
+        elif "is" in expected:
+            assert found == expected["is"], expected
+        else:
+            wanted = expected["has"]
+            assert found is not MISSING, expected
+            assert contains(found, wanted) or any(contains(one, wanted) for one in found), (expected, found)
+
+
+@pytest.mark.parametrize("case", rows("chart-refusals"))
+def test_chart_refuses(
+    case: dict[str, Any], template: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    answer = template(case["values"], check=False)
+    assert answer.returncode != 0, "it was rendered"
+    assert case["says"] in answer.stderr
+
+
+VALUES_FILES = sorted((CHART / "ci").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("values", VALUES_FILES, ids=lambda path: path.stem)
+def test_lint_finds_nothing(values: Path, helm: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    helm("lint", "--strict", str(CHART), "--kube-version", KUBERNETES, "--values", str(values))
+
+
+def test_configuration_change_restarts_pods(render: Callable[..., Rendered]) -> None:
+    path = ["spec", "template", "metadata", "annotations", "checksum/config"]
+    before = render().objects["Deployment/admitq-manager"]
+    same = render({"manager": {"replicas": 3}}).objects["Deployment/admitq-manager"]
+    after = render({"config": {"manageJobsWithoutQueueName": True}}).objects["Deployment/admitq-manager"]
+    assert value_at(same, path) == value_at(before, path)
+    assert value_at(after, path) != value_at(before, path)
+
+
+@pytest.mark.parametrize("values", VALUES_FILES, ids=lambda path: path.stem)
+def test_processes_accept_the_configuration_file(values: Path, render: Callable[..., Rendered]) -> None:
+    objects = render(values_file=values.stem.removesuffix("-values")).objects
+    (file,) = [
+        one for key, one in objects.items() if key.startswith("ConfigMap/") and key.endswith("-config")
+    ]
+    configuration = load_configuration(file["data"]["config.yaml"])
+    certificates = configuration.internal_cert_management
+    assert configuration.namespace == "admitq-system"
+    assert f"MutatingWebhookConfiguration/{certificates.mutating_webhook_configuration_name}" in objects
+    assert f"ValidatingWebhookConfiguration/{certificates.validating_webhook_configuration_name}" in objects
+    assert f"Lease/{configuration.leader_election.resource_name}" in objects
+    assert certificates.enable == (f"Secret/{certificates.webhook_secret_name}" in objects)
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_crds_are_those_of_the_group(group: str, render: Callable[..., Rendered]) -> None:
+    objects = render({"apiGroup": group}).objects
+    rendered = {
+        key.partition("/")[2]: one["spec"]
+        for key, one in objects.items()
+        if key.startswith("CustomResourceDefinition/")
+    }
+    assert rendered == {definition["metadata"]["name"]: definition["spec"] for definition in crds(group)}
+
+
+def test_schema_of_the_values_is_one() -> None:
+    check = [
+        sys.executable,
+        "-m",
+        "check_jsonschema",
+        "--check-metaschema",
+        str(CHART / "values.schema.json"),
+    ]
+    answer = subprocess.run(check, capture_output=True, text=True, check=False)
+    assert answer.returncode == 0, answer.stdout
+
+
+def test_every_value_is_described() -> None:
+    assert chart_values.undocumented(chart_values.documented()) == []
+
+
+def test_schema_names_nothing_that_is_not_described() -> None:
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    described = {value.path for value in chart_values.documented()}
+
+    def is_described(path: str) -> bool:
+        return any(
+            path == one or one.startswith(f"{path}.") or path.startswith(f"{one}.") for one in described
+        )
+
+    unknown = [
+        path
+        for path in properties(schema, schema)
+        if not is_described(path) and not is_described(f"podDefaults.{path.partition('.')[2]}")
+    ]
+    assert unknown == ["global"]  # read by Helm itself
+
+
+def properties(schema: dict[str, Any], part: Any, prefix: str = "") -> Iterator[str]:
+    if isinstance(part, bool):
+        return
+    if "$ref" in part:
+        part = schema["definitions"][part["$ref"].rpartition("/")[2]]
+    for key, inner in part.get("properties", {}).items():
+        yield prefix + key
+        yield from properties(schema, inner, f"{prefix}{key}.")
+
+
+def test_every_rule_names_what_it_allows(render: Callable[..., Rendered]) -> None:
+    roles = [one for key, one in render().objects.items() if key.startswith(("ClusterRole/", "Role/"))]
+    rules = [rule for role in roles for rule in role["rules"]]
+    assert rules
+    for rule in rules:
+        assert "*" not in [*rule.get("apiGroups", ()), *rule.get("resources", ()), *rule["verbs"]]
+        assert not {"escalate", "bind", "impersonate"} & set(rule["verbs"])
+
+
+def test_secrets_are_readable_by_name_only(render: Callable[..., Rendered]) -> None:
+    objects = render().objects
+    for key, role in objects.items():
+        if key.startswith(("ClusterRole/", "Role/")):
+            for rule in role["rules"]:
+                if "secrets" in rule.get("resources", ()):
+                    assert key == "Role/admitq-webhook"
+                    assert rule["resourceNames"] == ["admitq-webhook-server-cert"]
+                    assert not {"list", "watch"} & set(rule["verbs"])
+
+
+def test_nobody_but_the_manager_writes_a_status(render: Callable[..., Rendered]) -> None:
+    for key, role in render().objects.items():
+        if key.startswith("ClusterRole/") and key != "ClusterRole/admitq-manager":
+            for rule in role["rules"]:
+                if any(resource.endswith("/status") for resource in rule.get("resources", ())):
+                    assert rule["verbs"] == ["get"], key

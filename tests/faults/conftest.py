@@ -1,0 +1,31 @@
+"""Fixtures of the fault tests: a proxy before the real API server, and clients that go through it."""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+
+from admitq.runtime.client import Client
+from admitq.runtime.credentials import load_credentials
+from localcluster.cluster import LocalCluster
+from tests.faults.proxy import Proxy
+
+
+@pytest.fixture
+async def proxy(cluster: LocalCluster) -> AsyncGenerator[Proxy]:
+    """Stands between a client and the real API server; without faults it changes nothing."""
+    async with Proxy(load_credentials(cluster.kubeconfig)) as started:
+        yield started
+
+
+@pytest.fixture
+async def through(proxy: Proxy) -> AsyncGenerator[Callable[..., Awaitable[Client]]]:
+    """Opens clients that go through the proxy, with the given options of a Client."""
+    async with AsyncExitStack() as stack:
+
+        async def open_client(**options: Any) -> Client:
+            settings: dict[str, Any] = {"user_agent": "admitq-tests", "qps": -1, "timeout": 10.0, **options}
+            return await stack.enter_async_context(Client(proxy.credentials, **settings))
+
+        yield open_client

@@ -1,0 +1,31 @@
+"""A process that leads for as long as it may, and says so: started, stopped and continued by a test.
+
+Arguments: kubeconfig, namespace, name and identity of the lease. Each line of its output is an instant of
+the machine's steady clock at which it believed itself to be the leader.
+"""
+
+import asyncio
+import sys
+from pathlib import Path
+
+from admitq.runtime.credentials import load_credentials
+from admitq.runtime.leases import Elector, LeaseTiming, steady_seconds
+
+
+async def main(kubeconfig: str, namespace: str, name: str, identity: str) -> None:
+    elector = Elector(
+        load_credentials(Path(kubeconfig)),
+        namespace=namespace,
+        name=name,
+        identity=identity,
+        user_agent="admitq-tests",
+        timing=LeaseTiming(duration=3.0, renew_deadline=2.0, retry=0.2, call=1.0),
+    )
+    elector.start()
+    while True:
+        if elector.is_leader():
+            print(steady_seconds(), flush=True)
+        await asyncio.sleep(0.005)
+
+
+asyncio.run(main(*sys.argv[1:]))

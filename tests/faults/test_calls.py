@@ -1,0 +1,340 @@
+"""What a call does when the server, or something before it, does not do as it should."""
+
+import asyncio
+import datetime as dt
+import email.utils
+import json
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from admitq.runtime.client import Client
+from admitq.runtime.credentials import Credentials, FileToken, Trust
+from admitq.runtime.errors import ApiError, NotLeadingError
+from admitq.runtime.resources import CONFIG_MAPS, NAMESPACES, SERVICE_ACCOUNTS, Object
+from admitq.runtime.transport import Call
+from localcluster.cluster import LocalCluster
+from localcluster.waiting import eventually
+from tests.faults import proxy as p
+from tests.faults.proxy import Action, Asked, Proxy
+
+Through = Callable[..., Awaitable[Client]]
+
+
+def config_map(name: str, namespace: str, **data: str) -> Object:
+    return {"metadata": {"name": name, "namespace": namespace}, "data": data}
+
+
+@pytest.mark.parametrize(
+    ("action", "status", "reason"),
+    [
+        (p.refused(410, "Expired"), 410, "Expired"),
+        (p.refused(409, "Conflict"), 409, "Conflict"),
+        (p.refused(429, "TooManyRequests"), 429, "TooManyRequests"),
+        (p.refused(500, "InternalError"), 500, "InternalError"),
+        (p.refused(503, "ServiceUnavailable"), 503, "ServiceUnavailable"),
+        (p.BAD_GATEWAY, 502, "BadGateway"),
+        (p.answered(504, b"", Content_Type="text/plain"), 504, "Timeout"),
+        (p.answered(500, b"{half", Content_Type="application/json"), 500, "InternalError"),
+        (p.answered(500, b'["not a Status"]'), 500, "InternalError"),
+        (p.answered(302, b"", Location="https://login.example/"), 302, "Unknown"),
+        (p.answered(200, b"<html>log in</html>", Content_Type="text/html"), 0, "MalformedResponse"),
+        (p.answered(200, b""), 0, "MalformedResponse"),
+        (p.half_a_document, 0, "MalformedResponse"),
+        (p.with_content_type("application/vnd.kubernetes.protobuf"), 0, "MalformedResponse"),
+        (p.cut_in_the_body, 0, "ConnectionFailed"),
+        (p.cut_before_asking, 0, "ConnectionFailed"),
+        (p.hung, 0, "Timeout"),
+    ],
+)
+async def test_whatever_goes_wrong_is_an_api_error(
+    proxy: Proxy, through: Through, action: Action, status: int, reason: str
+):
+    client = await through(timeout=0.5)
+    proxy.fault(action, times=100)
+    with pytest.raises(ApiError) as caught:
+        await client.get(NAMESPACES, "default")
+    assert (caught.value.status, caught.value.reason) == (status, reason)
+    assert caught.value.is_transient == (status in {0, 429} or status >= 500)
+    proxy.faults.clear()
+    assert (await client.get(NAMESPACES, "default"))["kind"] == "Namespace"
+
+
+@pytest.mark.parametrize("status", [429, 503])
+async def test_the_server_may_ask_us_to_come_back_later(proxy: Proxy, through: Through, status: int):
+    client = await through()
+    proxy.fault(p.refused(status, "Later", Retry_After="1"))
+    began = time.monotonic()
+    await client.get(NAMESPACES, "default")
+    assert time.monotonic() - began >= 1.0
+    assert len(proxy.seen) == 2
+
+
+async def test_a_date_to_come_back_at_is_understood(proxy: Proxy, through: Through):
+    client = await through()
+    date = email.utils.format_datetime(dt.datetime.now(dt.UTC) + dt.timedelta(seconds=1), usegmt=True)
+    proxy.fault(p.refused(503, "Later", Retry_After=date))
+    await client.get(NAMESPACES, "default")
+    assert len(proxy.seen) == 2
+
+
+async def test_a_wait_beyond_the_deadline_is_the_callers_business(proxy: Proxy, through: Through):
+    client = await through(timeout=2.0)
+    proxy.fault(p.refused(429, "TooManyRequests", Retry_After="30"))
+    began = time.monotonic()
+    with pytest.raises(ApiError) as caught:
+        await client.get(NAMESPACES, "default")
+    assert caught.value.retry_after == 30
+    assert time.monotonic() - began < 1.0
+
+
+async def test_a_server_that_always_says_later_is_not_hammered(proxy: Proxy, through: Through):
+    client = await through(timeout=1.0)
+    proxy.fault(p.refused(429, "TooManyRequests", Retry_After="0"), times=1000)
+    with pytest.raises(ApiError, match="TooManyRequests"):
+        await client.get(NAMESPACES, "default")
+    assert 2 <= len(proxy.seen) <= 6
+
+
+async def test_a_hung_call_takes_nobody_elses_place(proxy: Proxy, through: Through):
+    client = await through(timeout=1.0)
+    proxy.fault(p.hung, lambda asked: asked.path.endswith("/default"))
+    hung = asyncio.create_task(client.get(NAMESPACES, "default"))
+    await eventually(lambda: proxy.seen, interval=0.01)
+    for _ in range(5):
+        await client.get(NAMESPACES, "kube-system")
+    assert not hung.done()
+    with pytest.raises(ApiError, match="Timeout"):
+        await hung
+
+
+async def test_watches_take_no_calls_place(through: Through):
+    client = await through(connections=2, timeout=2.0)
+    watches = [client.watch(CONFIG_MAPS, "0", namespace="kube-system") for _ in range(6)]
+    events = [asyncio.ensure_future(anext(watch)) for watch in watches]
+    await asyncio.gather(*events)
+    assert (await client.get(NAMESPACES, "default"))["kind"] == "Namespace"
+    for watch in watches:
+        await watch.aclose()
+
+
+@pytest.mark.parametrize("action", [p.done_but_cut, p.done_but_hung, p.half_a_document])
+async def test_a_write_whose_answer_is_lost_may_have_happened(
+    proxy: Proxy, through: Through, client: Client, namespace: str, action: Action
+):
+    ours = await through(timeout=1.0)
+    proxy.fault(action, lambda asked: asked.is_write)
+    with pytest.raises(ApiError) as caught:
+        await ours.create(CONFIG_MAPS, config_map("lost", namespace))
+    assert caught.value.is_transient
+    assert (await client.get(CONFIG_MAPS, "lost", namespace))["metadata"]["name"] == "lost"
+    with pytest.raises(ApiError) as caught:
+        await ours.create(CONFIG_MAPS, config_map("lost", namespace))
+    assert caught.value.is_already_exists
+
+
+async def test_a_write_over_a_newer_version_is_a_conflict(client: Client, namespace: str):
+    old = await client.create(CONFIG_MAPS, config_map("a", namespace))
+    await client.merge_patch(CONFIG_MAPS, "a", {"data": {"x": "1"}}, namespace)
+    version = old["metadata"]["resourceVersion"]
+    patch = {"metadata": {"resourceVersion": version}, "data": {"x": "2"}}
+    test = [{"op": "test", "path": "/data/x", "value": "other"}, {"op": "remove", "path": "/data/x"}]
+    with pytest.raises(ApiError) as caught:
+        await client.replace(CONFIG_MAPS, old)
+    assert caught.value.is_conflict
+    with pytest.raises(ApiError) as caught:
+        await client.merge_patch(CONFIG_MAPS, "a", patch, namespace)
+    assert caught.value.is_conflict
+    with pytest.raises(ApiError) as caught:
+        await client.delete(CONFIG_MAPS, "a", namespace, resource_version=version)
+    assert caught.value.is_conflict
+    with pytest.raises(ApiError) as caught:
+        await client.delete(CONFIG_MAPS, "a", namespace, uid="another")
+    assert caught.value.is_conflict
+    with pytest.raises(ApiError) as caught:
+        await client.json_patch(CONFIG_MAPS, "a", test, namespace)
+    assert caught.value.is_invalid
+    assert (await client.get(CONFIG_MAPS, "a", namespace))["data"] == {"x": "1"}
+
+
+async def test_fields_have_the_manager_that_was_named(client: Client, namespace: str):
+    applied = {"apiVersion": "v1", "kind": "ConfigMap", **config_map("a", namespace, x="1")}
+    await client.apply(CONFIG_MAPS, applied, field_manager="admitq-one")
+    await client.merge_patch(CONFIG_MAPS, "a", {"data": {"y": "2"}}, namespace, field_manager="admitq-two")
+    applied["data"] = {"y": "3"}
+    with pytest.raises(ApiError) as caught:
+        await client.apply(CONFIG_MAPS, applied, field_manager="admitq-one", force=False)
+    assert caught.value.is_conflict
+    found = await client.apply(CONFIG_MAPS, applied, field_manager="admitq-one")
+    assert found["data"] == {"y": "3"}
+    assert {entry["manager"] for entry in found["metadata"]["managedFields"]} == {"admitq-one"}
+
+
+async def test_a_dry_run_changes_nothing(client: Client, namespace: str):
+    await client.create(CONFIG_MAPS, config_map("a", namespace), dry_run=True)
+    with pytest.raises(ApiError) as caught:
+        await client.get(CONFIG_MAPS, "a", namespace)
+    assert caught.value.is_not_found
+
+
+# Lists
+
+
+async def fill(client: Client, namespace: str, count: int) -> set[str]:
+    names = {f"cm-{number:02}" for number in range(count)}
+    await asyncio.gather(*(client.create(CONFIG_MAPS, config_map(name, namespace)) for name in names))
+    return names
+
+
+async def listed(client: Client, namespace: str, page_size: int) -> list[str]:
+    names: list[str] = []
+    pages = client.pages(
+        CONFIG_MAPS, namespace, field_selector="metadata.name!=kube-root-ca.crt", page_size=page_size
+    )
+    async with aclosing(pages):
+        async for page in pages:
+            if page.first:
+                names.clear()
+            assert all(item["kind"] == "ConfigMap" for item in page.items)
+            names += [item["metadata"]["name"] for item in page.items]
+    return names
+
+
+def continued(asked: Asked) -> bool:
+    return "continue" in asked.query
+
+
+@pytest.mark.parametrize("expirations", [0, 1, 2])
+async def test_a_list_that_expires_between_its_pages_begins_again(
+    proxy: Proxy, through: Through, client: Client, namespace: str, expirations: int
+):
+    names = await fill(client, namespace, 12)
+    proxy.fault(p.refused(410, "Expired"), continued, times=expirations)
+    found = await listed(await through(), namespace, page_size=2)
+    assert sorted(found) == sorted(names)
+    sizes = [int(asked.query["limit"]) for asked in proxy.seen]
+    assert max(sizes) == 2 * 4**expirations
+
+
+async def test_a_list_that_always_expires_ends_as_an_error(
+    proxy: Proxy, through: Through, client: Client, namespace: str
+):
+    await fill(client, namespace, 3)
+    proxy.fault(
+        p.with_document(lambda body: {**body, "metadata": {**body["metadata"], "continue": "x"}}), times=99
+    )
+    proxy.faults.insert(0, p.Fault(p.refused(410, "Expired"), continued, times=99))
+    with pytest.raises(ApiError) as caught:
+        await listed(await through(), namespace, page_size=1)
+    assert caught.value.is_gone
+
+
+@pytest.mark.parametrize("body", ["{}", '{"metadata": {}, "items": "none"}', '{"metadata": 5, "items": []}'])
+async def test_an_answer_that_is_no_list_is_refused(proxy: Proxy, through: Through, body: str):
+    proxy.fault(p.answered(200, body.encode()))
+    with pytest.raises(ApiError, match="not a list"):
+        await (await through()).list(CONFIG_MAPS)
+
+
+# Credentials
+
+
+async def token_of(client: Client, namespace: str) -> str:
+    review = {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenRequest",
+        "spec": {"expirationSeconds": 600},
+    }
+    made = await client.create(SERVICE_ACCOUNTS, review, namespace, "token", name="default")
+    return made["status"]["token"]
+
+
+async def test_a_rotated_token_is_read_again_when_the_old_one_is_refused(
+    cluster: LocalCluster, client: Client, namespace: str, tmp_path: Path
+):
+    path = tmp_path / "token"
+    path.write_text("expired")
+    calls: list[Call] = []
+    credentials = Credentials(
+        server=cluster.server, token=FileToken(path), trust=Trust(authority=cluster.authority)
+    )
+    async with Client(credentials, user_agent="admitq-tests", observe=calls.append) as ours:
+        with pytest.raises(ApiError) as caught:
+            await ours.request_json("GET", "/api")
+        assert caught.value.status == 401
+        path.write_text(await token_of(client, namespace) + "\n")
+        assert (await ours.request_json("GET", "/api"))["kind"] == "APIVersions"
+    assert [call.status for call in calls] == [401, 401, 401, 200]
+
+
+async def test_without_a_readable_token_nothing_is_sent(proxy: Proxy, tmp_path: Path):
+    credentials = Credentials(server=proxy.credentials.server, token=FileToken(tmp_path / "none"))
+    async with Client(credentials, user_agent="admitq-tests") as ours:
+        with pytest.raises(ApiError, match="no token could be read"):
+            await ours.get(NAMESPACES, "default")
+    assert not proxy.seen
+
+
+# The fence
+
+
+async def test_without_the_lease_nothing_is_written_and_everything_can_be_read(
+    proxy: Proxy, through: Through, namespace: str
+):
+    leading = False
+
+    def fence() -> None:
+        if not leading:
+            raise NotLeadingError("no")
+
+    ours = await through(fence=fence)
+    writes: list[Awaitable[Any]] = [
+        ours.create(CONFIG_MAPS, config_map("a", namespace)),
+        ours.replace(CONFIG_MAPS, config_map("a", namespace)),
+        ours.merge_patch(CONFIG_MAPS, "a", {}, namespace),
+        ours.json_patch(CONFIG_MAPS, "a", [], namespace),
+        ours.apply(CONFIG_MAPS, config_map("a", namespace), field_manager="x"),
+        ours.delete(CONFIG_MAPS, "a", namespace),
+        ours.request_json("POST", "/api", {}),
+    ]
+    for write in writes:
+        with pytest.raises(NotLeadingError):
+            await write
+    assert not proxy.seen
+    await ours.list(CONFIG_MAPS, namespace)
+    leading = True
+    await ours.create(CONFIG_MAPS, config_map("a", namespace))
+
+
+async def test_a_retried_write_is_fenced_again(proxy: Proxy, through: Through, namespace: str):
+    calls = 0
+
+    def fence() -> None:
+        nonlocal calls
+        calls += 1
+        if calls > 1:
+            raise NotLeadingError("lost while waiting")
+
+    ours = await through(fence=fence)
+    proxy.fault(p.refused(429, "TooManyRequests", Retry_After="0"))
+    with pytest.raises(NotLeadingError):
+        await ours.create(CONFIG_MAPS, config_map("a", namespace))
+    assert len(proxy.seen) == 1
+
+
+async def test_every_request_says_who_we_are_and_is_counted(proxy: Proxy, through: Through, namespace: str):
+    calls: list[Call] = []
+    ours = await through(observe=calls.append)
+    proxy.fault(p.cut_before_asking, lambda asked: asked.is_write)
+    await ours.list(CONFIG_MAPS, namespace)
+    with pytest.raises(ApiError):
+        await ours.create(CONFIG_MAPS, config_map("a", namespace))
+    seen = [(call.verb, call.resource, call.status) for call in calls]
+    assert seen == [("list", "configmaps", 200), ("create", "configmaps", 0)]
+    assert all(call.seconds > 0 for call in calls)
+    assert {asked.headers["user-agent"] for asked in proxy.seen} == {"admitq-tests"}
+    assert json.loads(proxy.seen[-1].body)["metadata"]["name"] == "a"

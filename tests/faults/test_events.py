@@ -1,0 +1,227 @@
+"""Events as the API server takes them, and what becomes of them when it does not."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from admitq.runtime.client import Client
+from admitq.runtime.errors import NotLeadingError
+from admitq.runtime.events import EventLimits, EventRecorder
+from admitq.runtime.resources import CLUSTER_ROLES, CONFIG_MAPS, EVENTS, NAMESPACES, Object
+from localcluster.waiting import eventually
+from tests.faults import proxy as p
+from tests.faults.proxy import Action, Proxy
+
+Through = Callable[..., Awaitable[Client]]
+
+CONTROLLER = "admitq.dev/manager"
+
+
+def recorder_of(client: Client, **limits: Any) -> EventRecorder:
+    return EventRecorder(client, CONTROLLER, "pod-1", limits=EventLimits(**limits))
+
+
+@pytest.fixture
+async def subject(client: Client, namespace: str) -> Object:
+    return await client.create(CONFIG_MAPS, {"metadata": {"name": "subject", "namespace": namespace}})
+
+
+async def events_of(client: Client, obj: Object, namespace: str | None = None) -> list[Object]:
+    found, _ = await client.list(EVENTS, namespace or obj["metadata"]["namespace"])
+    return [event for event in found if event["regarding"].get("uid") == obj["metadata"]["uid"]]
+
+
+async def test_an_event_is_as_users_and_tools_expect_it(client: Client, subject: Object):
+    recorder = recorder_of(client)
+    recorder.event(
+        subject, "Normal", "Admitted", "Admitted by ClusterQueue main", action="Admit", related=subject
+    )
+    await recorder.flush()
+    (event,) = await events_of(client, subject)
+    assert (event["type"], event["reason"], event["action"]) == ("Normal", "Admitted", "Admit")
+    assert event["note"] == "Admitted by ClusterQueue main"
+    assert event["regarding"]["kind"] == "ConfigMap"
+    assert event["related"]["name"] == "subject"
+    assert (event["reportingController"], event["reportingInstance"]) == (CONTROLLER, "pod-1")
+    assert "series" not in event
+    path = f"/api/v1/namespaces/{subject['metadata']['namespace']}/events"
+    described = await client.request_json(
+        "GET", path, query={"fieldSelector": f"involvedObject.uid={subject['metadata']['uid']}"}
+    )
+    assert described["items"][0]["message"] == "Admitted by ClusterQueue main"
+
+
+@pytest.mark.parametrize(
+    ("resource", "name", "namespaced"),
+    [
+        (CONFIG_MAPS, "x" * 253, True),
+        (CONFIG_MAPS, "a" * 235 + "." + "b" * 17, True),
+        (NAMESPACES, None, False),
+        (CLUSTER_ROLES, "system:node", False),
+    ],
+)
+async def test_any_object_may_have_events(
+    client: Client, namespace: str, resource: Any, name: str | None, namespaced: bool
+):
+    if namespaced:
+        obj = await client.create(resource, {"metadata": {"name": name, "namespace": namespace}})
+    else:
+        obj = await client.get(resource, name or namespace)
+        obj |= {"kind": resource.kind, "apiVersion": resource.api_version}
+    recorder = recorder_of(client)
+    recorder.event(obj, "Warning", "Noticed", "something")
+    await recorder.flush()
+    assert not recorder.dropped
+    assert len(await events_of(client, obj, namespace if namespaced else "default")) >= 1
+
+
+async def test_a_long_note_is_cut_and_not_lost(client: Client, subject: Object):
+    recorder = recorder_of(client)
+    recorder.event(subject, "Normal", "Long", "ß" * 2000)
+    await recorder.flush()
+    (event,) = await events_of(client, subject)
+    assert len(event["note"].encode()) <= 1024
+    assert event["note"].endswith("ß…")
+
+
+async def test_what_repeats_becomes_a_series_of_one_event(client: Client, subject: Object):
+    recorder = recorder_of(client)
+    recorder.event(subject, "Warning", "Pending", "no quota")
+    await recorder.flush()
+    for _ in range(6):
+        recorder.event(subject, "Warning", "Pending", "no quota")
+    recorder.event(subject, "Warning", "Pending", "another note")
+    await recorder.flush()
+    counts = {
+        event["note"]: event.get("series", {}).get("count", 1) for event in await events_of(client, subject)
+    }
+    assert counts == {"no quota": 7, "another note": 1}
+
+
+async def test_a_series_is_not_written_at_each_repetition(proxy: Proxy, through: Through, subject: Object):
+    recorder = recorder_of(await through(), series_interval=0.3)
+    running = asyncio.create_task(recorder.run())
+    began = time.monotonic()
+    repetitions = 0
+    while time.monotonic() - began < 1.0:
+        recorder.event(subject, "Warning", "Pending", "no quota")
+        repetitions += 1
+        await asyncio.sleep(0.005)
+    await eventually(lambda: proxy.count(lambda asked: asked.method == "PATCH") >= 2, timeout=5)
+    assert len(proxy.seen) <= 8 < repetitions
+    running.cancel()
+
+
+async def test_a_series_goes_on_when_the_api_has_forgotten_its_event(client: Client, subject: Object):
+    recorder = recorder_of(client)
+    recorder.event(subject, "Warning", "Pending", "no quota")
+    await recorder.flush()
+    (event,) = await events_of(client, subject)
+    await client.delete(EVENTS, event["metadata"]["name"], event["metadata"]["namespace"])
+    recorder.event(subject, "Warning", "Pending", "no quota")
+    await recorder.flush()
+    (event,) = await events_of(client, subject)
+    assert event["series"]["count"] == 2
+    assert not recorder.dropped
+
+
+async def test_after_its_life_a_series_begins_anew(client: Client, subject: Object):
+    now = 0.0
+    recorder = EventRecorder(client, CONTROLLER, "pod-1", clock=lambda: now)
+    for now in (0.0, 1000.0):  # noqa: B007 - read by the clock
+        recorder.event(subject, "Warning", "Pending", "no quota")
+        await recorder.flush()
+    assert len(await events_of(client, subject)) == 2
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        p.refused(500, "InternalError"),
+        p.refused(429, "TooManyRequests", Retry_After="0"),
+        p.BAD_GATEWAY,
+        p.cut_before_asking,
+        p.done_but_cut,
+        p.done_but_hung,
+        p.hung,
+    ],
+)
+async def test_a_short_fault_loses_no_event_and_doubles_none(
+    proxy: Proxy, through: Through, client: Client, subject: Object, action: Action
+):
+    recorder = recorder_of(await through(timeout=0.5))
+    proxy.fault(action)
+    recorder.event(subject, "Normal", "Admitted", "once")
+    await recorder.flush()
+    (event,) = await events_of(client, subject)
+    assert event["note"] == "once"
+    assert not recorder.dropped
+
+
+@pytest.mark.parametrize(
+    ("action", "tries"),
+    [(p.refused(403, "Forbidden"), 1), (p.refused(422, "Invalid"), 1), (p.BAD_GATEWAY, 3), (p.hung, 3)],
+)
+async def test_what_is_refused_or_fails_for_long_is_dropped_and_counted(
+    proxy: Proxy, through: Through, client: Client, subject: Object, action: Action, tries: int
+):
+    recorder = recorder_of(await through(timeout=0.2))
+    proxy.fault(action, times=tries)
+    recorder.event(subject, "Normal", "Lost", "lost")
+    recorder.event(subject, "Normal", "Kept", "kept")
+    await recorder.flush()
+    assert [event["note"] for event in await events_of(client, subject)] == ["kept"]
+    assert recorder.dropped == {"refused": 1}
+
+
+@pytest.mark.parametrize(
+    "regarding", [{}, {"metadata": {}}, {"metadata": None}, {"metadata": {"name": 5}}, {"metadata": []}]
+)
+async def test_a_malformed_object_raises_nothing_and_the_next_event_is_recorded(
+    client: Client, subject: Object, regarding: Any
+):
+    recorder = recorder_of(client)
+    recorder.event(regarding, "Normal", "Odd", "odd")
+    recorder.event(subject, "Normal", "Kept", "kept")
+    await recorder.flush()
+    assert [event["note"] for event in await events_of(client, subject)] == ["kept"]
+    assert sum(recorder.dropped.values()) == 1
+
+
+async def test_nobody_waits_for_events_and_memory_is_bounded(proxy: Proxy, through: Through, subject: Object):
+    proxy.fault(p.hung, times=1_000_000)
+    recorder = recorder_of(await through(timeout=60), queue=10, burst=1000)
+    running = asyncio.create_task(recorder.run())
+    began = time.monotonic()
+    for number in range(100):
+        recorder.event(subject, "Normal", "Busy", f"note {number}")
+    assert time.monotonic() - began < 0.5
+    assert recorder.dropped["queue full"] == 90
+    running.cancel()
+
+
+async def test_an_object_that_is_talked_about_too_much_leaves_room_for_others(
+    client: Client, subject: Object, namespace: str
+):
+    other = await client.create(CONFIG_MAPS, {"metadata": {"name": "other", "namespace": namespace}})
+    recorder = recorder_of(client, burst=5)
+    for number in range(50):
+        recorder.event(subject, "Normal", "Loud", f"note {number}")
+    recorder.event(other, "Normal", "Quiet", "heard")
+    await recorder.flush()
+    assert len(await events_of(client, subject)) == 5
+    assert len(await events_of(client, other)) == 1
+    assert recorder.dropped == {"too many for the object": 45}
+
+
+async def test_without_the_lease_events_are_dropped(through: Through, subject: Object):
+    def fence() -> None:
+        raise NotLeadingError("no")
+
+    recorder = recorder_of(await through(fence=fence))
+    recorder.event(subject, "Normal", "Late", "late")
+    await recorder.flush()
+    assert recorder.dropped == {"not leading": 1}

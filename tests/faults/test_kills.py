@@ -1,0 +1,166 @@
+"""Processes die at any moment, and nothing is lost, doubled or over-admitted.
+
+The world is real: a control plane of its own, the shipped chart, processes that are killed by SIGKILL.
+"""
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any, Literal
+
+import pytest
+
+from admitq.runtime.client import Client
+from admitq.runtime.errors import ApiError
+from admitq.runtime.kinds import kinds_of
+from admitq.runtime.resources import JOBS, PODS
+from admitq_api import conditions
+from admitq_api.labels import names_for
+from admitq_api.quantity import amount
+from localcluster.cluster import LocalCluster
+from localcluster.installation import Installation
+from localcluster.nodes import NodePool
+from localcluster.waiting import eventually
+from tests.faults.worlds import NAMESPACE, QUOTA_CPU, create, job, set_up_queues, state_of
+
+JOB_COUNT = 200
+STRIKES = 12
+VICTIMS: tuple[Literal["manager", "webhook", "kube-apiserver"], ...] = (
+    "manager",
+    "manager",
+    "webhook",
+    "kube-apiserver",
+)
+QUICK_LEASE = {"leaseDuration": "4s", "renewDeadline": "3s", "retryPeriod": "500ms"}
+
+Connect = Callable[[LocalCluster], Awaitable[Client]]
+
+
+class Watchdog:
+    """Looks at the cluster again and again, and remembers what must never be."""
+
+    def __init__(self, client: Client, api_group: str) -> None:
+        self._client = client
+        self._workloads = kinds_of(names_for(api_group)).workloads
+        self.violations: list[str] = []
+        self.looks = 0
+
+    async def run(self) -> None:
+        while True:
+            with suppress(ApiError):  # the API server is down, too
+                await self.look()
+            await asyncio.sleep(0.25)
+
+    async def look(self) -> None:
+        workloads, _ = await self._client.list(self._workloads, NAMESPACE)
+        pods, _ = await self._client.list(PODS, NAMESPACE)
+        reserved = sum(_reserved_cpu(workload) for workload in workloads)
+        if reserved > QUOTA_CPU * 1000:
+            self.violations.append(f"{reserved}m CPU reserved")
+        running = sum(pod["status"].get("phase") in {"Pending", "Running"} for pod in pods)
+        if running > QUOTA_CPU:
+            self.violations.append(f"{running} pods at once")
+        doubled = [uid for uid, count in _owners(workloads).items() if count > 1]
+        if doubled:
+            self.violations.append(f"jobs with several workloads: {doubled}")
+        self.looks += 1
+
+
+def _reserved_cpu(workload: dict[str, Any]) -> int:
+    """Milli-CPU that the workload holds: what it was assigned, less its pods that ended for good."""
+    status = workload.get("status") or {}
+    if conditions.is_true(status.get("conditions"), "Finished"):
+        return 0
+    ended = {one["name"]: one["count"] for one in status.get("reclaimablePods") or []}
+    return sum(
+        amount("cpu", one["resourceUsage"]["cpu"])
+        * (one["count"] - ended.get(one["name"], 0))
+        // one["count"]
+        for one in (status.get("admission") or {}).get("podSetAssignments") or []
+    )
+
+
+def _owners(workloads: list[dict[str, Any]]) -> Counter[str]:
+    return Counter(workload["metadata"]["ownerReferences"][0]["uid"] for workload in workloads)
+
+
+async def strike(cluster: LocalCluster, installation: Installation, chance: random.Random) -> str:
+    """Kill one process and bring it back; returns which."""
+    victim = chance.choice(VICTIMS)
+    if victim == "kube-apiserver":
+        await asyncio.to_thread(cluster.kill, victim)
+        await asyncio.sleep(chance.uniform(0, 2))
+        await asyncio.to_thread(cluster.revive, victim)
+    else:
+        await asyncio.to_thread(installation.kill, victim)
+        await asyncio.sleep(chance.uniform(0, 1))
+        await asyncio.to_thread(installation.start, (victim,))
+    return victim
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+async def test_killed_processes_lose_double_and_over_admit_nothing(
+    private_cluster: Callable[..., LocalCluster], connect: Connect, api_group: str
+) -> None:
+    cluster = private_cluster((NodePool(count=10, cpu="16", memory="64Gi"),))
+    installation = Installation(cluster)
+    installation.install(api_group=api_group, config={"leaderElection": QUICK_LEASE})
+    installation.start()
+    client = await connect(cluster)
+    await set_up_queues(client, api_group)
+    watchdog = Watchdog(client, api_group)
+    watching = asyncio.create_task(watchdog.run())
+    chance = random.Random(20261121)  # noqa: S311 a seeded choice of victims, no secret
+    label = names_for(api_group).queue_name
+
+    async def submit() -> None:
+        for number in range(JOB_COUNT):
+            await create(client, job(number, label, chance.uniform(0.5, 3)))
+
+    submitting = asyncio.create_task(submit())
+    killed: Counter[str] = Counter()
+    for _ in range(STRIKES):
+        killed[await strike(cluster, installation, chance)] += 1
+        await asyncio.sleep(chance.uniform(1, 4))
+    assert await _unfinished(client) > 0, "the kills came too late to mean anything"
+    await submitting
+
+    await eventually(lambda: _all_complete(client), timeout=180, interval=1, what="all jobs complete")
+    kinds = kinds_of(names_for(api_group))
+    await eventually(
+        lambda: _settled(client, kinds.workloads, kinds.cluster_queues), what="all workloads are finished"
+    )
+    await watchdog.look()
+    watching.cancel()
+    assert watchdog.violations == []
+    assert watchdog.looks > 20
+    assert set(killed) == set(VICTIMS)
+
+
+async def _unfinished(client: Client) -> int:
+    async def count() -> int:
+        jobs, _ = await client.list(JOBS, NAMESPACE)
+        return 1 + sum(not conditions.is_true(state_of(one), "Complete") for one in jobs)
+
+    return await eventually(count, timeout=60) - 1
+
+
+async def _all_complete(client: Client) -> bool:
+    jobs, _ = await client.list(JOBS, NAMESPACE)
+    return len(jobs) == JOB_COUNT and all(conditions.is_true(state_of(one), "Complete") for one in jobs)
+
+
+async def _settled(client: Client, workloads: Any, cluster_queues: Any) -> bool:
+    found, _ = await client.list(workloads, NAMESPACE)
+    owners = _owners(found)
+    queue = await client.get(cluster_queues, "all")
+    return (
+        len(owners) == JOB_COUNT
+        and set(owners.values()) == {1}
+        and all(conditions.is_true(state_of(one), "Finished") for one in found)
+        and queue["status"]["reservingWorkloads"] == 0
+        and queue["status"]["pendingWorkloads"] == 0
+    )

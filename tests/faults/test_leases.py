@@ -1,0 +1,413 @@
+"""Leader election: at no instant two leaders, and always one again before long."""
+
+import asyncio
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from admitq.runtime.client import Client
+from admitq.runtime.credentials import Credentials, load_credentials
+from admitq.runtime.errors import ApiError, NotLeadingError
+from admitq.runtime.leases import Elector, LeaseTiming, Milestone, steady_seconds
+from admitq.runtime.resources import CONFIG_MAPS, LEASES, Object
+from localcluster.cluster import LocalCluster
+from localcluster.waiting import eventually
+from tests.faults import proxy as p
+from tests.faults.proxy import Action, Proxy
+
+QUICK = LeaseTiming(duration=3.0, renew_deadline=2.0, retry=0.1, call=0.5, stall=5.0)
+NAME = "leader"
+
+
+@dataclass
+class Candidate:
+    """An elector, what it told, and when."""
+
+    elector: Elector
+    milestones: list[tuple[float, Milestone]] = field(default_factory=list[tuple[float, Milestone]])
+    lost: list[str] = field(default_factory=list[str])
+
+    def at(self, milestone: Milestone) -> float:
+        return next(at for at, what in self.milestones if what is milestone)
+
+    def count(self, milestone: Milestone) -> int:
+        return sum(1 for _, what in self.milestones if what is milestone)
+
+
+Stand = Callable[..., Candidate]
+
+
+@pytest.fixture
+async def stand(cluster: LocalCluster, namespace: str) -> AsyncGenerator[Stand]:
+    """Makes candidates for one lease; by default they speak to the API server directly."""
+    admin = load_credentials(cluster.kubeconfig)
+    async with AsyncExitStack() as stack:
+
+        def start(identity: str, *, through: Proxy | None = None, **options: Any) -> Candidate:
+            settings: dict[str, Any] = {"timing": QUICK, **options}
+            credentials: Credentials = through.credentials if through is not None else admin
+            milestones: list[tuple[float, Milestone]] = []
+            lost: list[str] = []
+            elector = Elector(
+                credentials,
+                namespace=namespace,
+                name=NAME,
+                identity=identity,
+                user_agent="admitq-tests",
+                on_lost=lost.append,
+                observe=lambda milestone: milestones.append((steady_seconds(), milestone)),
+                **settings,
+            )
+            elector.start()
+            made = Candidate(elector, milestones, lost)
+            stack.push_async_callback(elector.stop)
+            return made
+
+        yield start
+
+
+async def leading(candidate: Candidate) -> None:
+    await asyncio.wait_for(candidate.elector.leading(), 15)
+
+
+async def lease(client: Client, namespace: str) -> Object:
+    return (await client.get(LEASES, NAME, namespace))["spec"]
+
+
+@pytest.mark.parametrize(
+    ("action", "what"),
+    [
+        pytest.param(p.hung, "not renewed", id="calls hang"),
+        pytest.param(p.cut_before_asking, "not renewed", id="connections are reset"),
+        pytest.param(p.BAD_GATEWAY, "not renewed", id="502 with HTML"),
+        pytest.param(p.refused(500, "InternalError"), "not renewed", id="500"),
+        pytest.param(p.refused(429, "TooManyRequests", Retry_After="60"), "not renewed", id="429 for long"),
+        pytest.param(p.refused(403, "Forbidden"), "not renewed", id="rights taken away"),
+        pytest.param(p.answered(200, b"{half"), "not renewed", id="broken JSON"),
+    ],
+)
+async def test_a_leader_that_cannot_renew_stops_before_another_begins(
+    proxy: Proxy, stand: Stand, action: Action, what: str
+):
+    first = stand("first", through=proxy)
+    await leading(first)
+    second = stand("second")
+    await eventually(lambda: second.elector.leader == "first", interval=0.01)
+    proxy.fault(action, times=1_000_000)
+    began = steady_seconds()
+    await eventually(lambda: not first.elector.is_leader(), timeout=10, interval=0.005)
+    ended = steady_seconds()
+    assert not second.elector.is_leader()
+    assert ended - began <= QUICK.renew_deadline + 0.1
+    with pytest.raises(NotLeadingError):
+        first.elector.assert_leading()
+    await leading(second)
+    assert second.at(Milestone.ACQUIRED) >= ended
+    assert second.at(Milestone.ACQUIRED) - began <= QUICK.duration + 1.0
+    await eventually(lambda: first.lost, interval=0.01)
+    assert what in first.lost[0]
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        p.hung,
+        p.cut_before_asking,
+        p.BAD_GATEWAY,
+        p.refused(500, "InternalError"),
+        p.done_but_hung,
+        p.done_but_cut,
+    ],
+)
+async def test_a_short_fault_costs_no_leadership(
+    proxy: Proxy, stand: Stand, client: Client, namespace: str, action: Action
+):
+    candidate = stand("one", through=proxy)
+    await leading(candidate)
+    fault = proxy.fault(action, lambda asked: asked.is_write, times=2)
+    await eventually(lambda: fault.hits == 2, timeout=5, interval=0.01)
+    renewals = candidate.count(Milestone.RENEWED)
+    await eventually(lambda: candidate.count(Milestone.RENEWED) >= renewals + 2, timeout=5, interval=0.01)
+    assert candidate.elector.is_leader()
+    assert not candidate.lost
+    assert (await lease(client, namespace))["leaseTransitions"] == 0
+
+
+async def test_a_lease_that_is_let_go_is_taken_at_once(stand: Stand, client: Client, namespace: str):
+    first = stand("first")
+    await leading(first)
+    second = stand("second")
+    await eventually(lambda: second.elector.leader == "first", interval=0.01)
+    began = time.monotonic()
+    await first.elector.stop()
+    assert not first.elector.is_leader()
+    await leading(second)
+    assert time.monotonic() - began < 1.0
+    spec = await lease(client, namespace)
+    assert (spec["holderIdentity"], spec["leaseTransitions"]) == ("second", 1)
+    assert first.count(Milestone.RELEASED) == 1
+    assert not first.lost
+    await second.elector.stop()
+    assert (await lease(client, namespace))["holderIdentity"] == ""
+
+
+async def test_a_leader_that_goes_without_a_word_is_followed_after_the_leases_time(
+    proxy: Proxy, stand: Stand, client: Client, namespace: str
+):
+    first = stand("first", through=proxy)
+    await leading(first)
+    second = stand("second")
+    await eventually(lambda: second.elector.leader == "first", interval=0.01)
+    proxy.fault(p.hung, times=1_000_000)
+    await leading(second)
+    assert (await lease(client, namespace))["leaseTransitions"] == 1
+
+
+@pytest.mark.parametrize("offset", [timedelta(hours=1), timedelta(days=-1), timedelta(days=365)])
+async def test_the_time_of_day_decides_nothing(
+    stand: Stand, client: Client, namespace: str, offset: timedelta
+):
+    now = timedelta(0)
+    first = stand("first", wall=lambda: datetime.now(UTC) + now)
+    await leading(first)
+    second = stand("second", wall=lambda: datetime.now(UTC) - offset)
+    now = offset
+    renewals = first.count(Milestone.RENEWED)
+    await eventually(lambda: first.count(Milestone.RENEWED) > renewals + 3, timeout=5, interval=0.01)
+    await asyncio.sleep(QUICK.duration + 0.5)
+    assert first.elector.is_leader()
+    assert not second.elector.is_leader()
+    renewed = datetime.fromisoformat((await lease(client, namespace))["renewTime"])
+    assert abs(renewed - (datetime.now(UTC) + offset)) < timedelta(seconds=10)
+
+
+async def test_a_busy_event_loop_costs_no_leadership(stand: Stand):
+    candidate = stand("one")
+    await leading(candidate)
+    renewals = candidate.count(Milestone.RENEWED)
+    time.sleep(QUICK.renew_deadline + 1.0)  # noqa: ASYNC251 - the stall is what is tested
+    assert candidate.elector.is_leader()
+    assert candidate.count(Milestone.RENEWED) > renewals + 3
+    assert not candidate.lost
+
+
+async def test_a_stuck_event_loop_does_not_keep_the_lease(stand: Stand):
+    timing = LeaseTiming(duration=3.0, renew_deadline=2.0, retry=0.1, call=0.5, stall=1.0)
+    candidate = stand("one", timing=timing)
+    await leading(candidate)
+    time.sleep(2.0)  # noqa: ASYNC251
+    assert not candidate.elector.is_leader()
+    assert "event loop has been stuck" in candidate.lost[0]
+
+
+async def test_a_lease_taken_by_force_is_noticed_at_the_next_renewal(
+    stand: Stand, client: Client, namespace: str
+):
+    candidate = stand("one")
+    await leading(candidate)
+    await client.merge_patch(LEASES, NAME, {"spec": {"holderIdentity": "thief"}}, namespace)
+    await eventually(lambda: candidate.lost, timeout=5, interval=0.005)
+    assert candidate.lost == ["thief holds the lease"]
+    assert not candidate.elector.is_leader()
+
+
+async def test_a_lease_that_is_deleted_is_made_again(stand: Stand, client: Client, namespace: str):
+    candidate = stand("one")
+    await leading(candidate)
+    await client.delete(LEASES, NAME, namespace)
+    await eventually(lambda: lease(client, namespace), timeout=5, interval=0.02)
+    assert candidate.elector.is_leader()
+    assert not candidate.lost
+
+
+@pytest.mark.parametrize("spec", [{}, {"holderIdentity": ""}, {"leaseDurationSeconds": 1}])
+async def test_a_lease_that_says_nothing_is_nobodys(
+    stand: Stand, client: Client, namespace: str, spec: Object
+):
+    await client.create(LEASES, {"metadata": {"name": NAME, "namespace": namespace}, "spec": spec})
+    began = time.monotonic()
+    await leading(stand("one"))
+    assert time.monotonic() - began < 1.5
+
+
+async def test_a_dead_holders_lease_runs_out_from_when_it_was_seen_and_not_from_when_it_was_written(
+    stand: Stand, client: Client, namespace: str
+):
+    long_ago = "2001-01-01T00:00:00.000000Z"
+    spec = {
+        "holderIdentity": "ghost",
+        "leaseDurationSeconds": 4,
+        "renewTime": long_ago,
+        "acquireTime": long_ago,
+    }
+    await client.create(LEASES, {"metadata": {"name": NAME, "namespace": namespace}, "spec": spec})
+    began = steady_seconds()
+    candidate = stand("one")
+    await leading(candidate)
+    # Four seconds, which the lease asks for, and not the three of our own timing.
+    assert candidate.at(Milestone.ACQUIRED) - began >= 4.0
+
+
+async def test_of_many_candidates_one_leads_at_any_instant(proxy: Proxy, stand: Stand):
+    """Each one's connection fails in turn; all the while every instant is looked at."""
+    timing = LeaseTiming(duration=1.0, renew_deadline=0.6, retry=0.05, call=0.2)
+    candidates = [
+        stand(f"c{number}", through=proxy if number % 2 else None, timing=timing) for number in range(6)
+    ]
+    most = 0
+    stopped: list[Candidate] = []
+    over = threading.Event()
+
+    def look() -> None:
+        nonlocal most
+        while not over.wait(0.001):
+            # One that leads in both rounds led in all of the time between them, for nobody leads twice.
+            rounds = [[candidate.elector.is_leader() for candidate in candidates] for _ in range(2)]
+            most = max(most, sum(map(all, zip(*rounds, strict=True))))
+
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    try:
+        for _ in range(3):
+            alive = [c for c in candidates if not c.lost and c not in stopped]
+            await eventually(
+                lambda alive=alive: any(c.elector.is_leader() for c in alive), timeout=10, interval=0.01
+            )
+            leader = next(c for c in alive if c.elector.is_leader())
+            fault = proxy.fault(p.hung, times=1_000_000)
+            if leader.elector.identity in {"c1", "c3", "c5"}:
+                await eventually(lambda leader=leader: leader.lost, timeout=10, interval=0.01)
+            else:
+                stopped.append(leader)
+                await leader.elector.stop()
+            proxy.faults.remove(fault)
+    finally:
+        over.set()
+        watcher.join()
+    assert most == 1
+
+
+async def test_a_process_that_was_stopped_does_nothing_when_it_wakes(
+    stand: Stand, cluster: LocalCluster, namespace: str
+):
+    """SIGSTOP for longer than the lease lasts; then its clock must tell it, before any answer does."""
+    script = Path(__file__).with_name("lease_holder.py")
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        str(script),
+        str(cluster.kubeconfig),
+        namespace,
+        NAME,
+        "sleeper",
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert process.stdout is not None
+    try:
+        await asyncio.wait_for(process.stdout.readline(), 20)
+        successor = stand("successor", timing=LeaseTiming(3.0, 2.0, 0.1, 0.5))
+        await eventually(lambda: successor.elector.leader == "sleeper", interval=0.01)
+        process.send_signal(signal.SIGSTOP)
+        await leading(successor)
+        process.send_signal(signal.SIGCONT)
+        output, _ = await asyncio.wait_for(process.communicate(), 20)
+        assert process.returncode == 1
+        claims = [float(line) for line in output.split()]
+        assert max(claims) < successor.at(Milestone.ACQUIRED)
+        assert successor.elector.is_leader()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.communicate()
+
+
+async def test_a_write_after_the_lease_is_refused_here_and_before_it_is_sent(
+    proxy: Proxy, stand: Stand, namespace: str
+):
+    candidate = stand("one", through=proxy)
+    await leading(candidate)
+    fenced = Client(proxy.credentials, user_agent="admitq-tests", fence=candidate.elector.assert_leading)
+    async with fenced as client:
+        obj = {"metadata": {"name": "a", "namespace": namespace}}
+        await client.create(CONFIG_MAPS, obj)
+        proxy.fault(p.hung, lambda asked: "leases" in asked.path, times=1_000_000)
+        await eventually(lambda: not candidate.elector.is_leader(), timeout=10, interval=0.01)
+        sent = len(proxy.seen)
+        with pytest.raises(NotLeadingError):
+            await client.merge_patch(CONFIG_MAPS, "a", {"data": {"x": "late"}}, namespace)
+        assert not [asked for asked in proxy.seen[sent:] if asked.is_write and "configmaps" in asked.path]
+
+
+async def test_candidates_that_come_at_once_agree(stand: Stand, client: Client, namespace: str):
+    candidates = [stand(f"c{number}") for number in range(5)]
+    await eventually(lambda: any(c.elector.is_leader() for c in candidates), timeout=5, interval=0.01)
+    await eventually(lambda: {c.elector.leader for c in candidates} != {""}, timeout=5, interval=0.01)
+    leaders = [c.elector.identity for c in candidates if c.elector.is_leader()]
+    assert leaders == [(await lease(client, namespace))["holderIdentity"]]
+
+
+async def test_stopping_while_the_server_is_away_does_not_take_for_ever(proxy: Proxy, stand: Stand):
+    candidate = stand("one", through=proxy)
+    await leading(candidate)
+    proxy.fault(p.hung, times=1_000_000)
+    began = time.monotonic()
+    await candidate.elector.stop()
+    assert time.monotonic() - began <= 2 * QUICK.call + 0.5
+    assert not candidate.elector.is_leader()
+
+
+@pytest.mark.parametrize(
+    ("duration", "renew_deadline", "retry"), [(10, 10, 2), (15, 10, 9), (15, 10, 0), (5, 10, 2), (15, 10, -1)]
+)
+def test_times_that_cannot_be_safe_are_refused(duration: float, renew_deadline: float, retry: float):
+    with pytest.raises(ValueError, match="leaseDuration"):
+        LeaseTiming(duration, renew_deadline, retry)
+
+
+async def test_nobody_leads_without_having_been_told_so(proxy: Proxy, stand: Stand):
+    proxy.fault(p.hung, times=1_000_000)
+    candidate = stand("one", through=proxy)
+    await eventually(lambda: candidate.count(Milestone.FAILED) >= 2, timeout=5, interval=0.01)
+    assert not candidate.elector.is_leader()
+    with pytest.raises(NotLeadingError, match="does not hold lease"):
+        candidate.elector.assert_leading()
+
+
+async def test_the_lease_is_written_as_other_programs_read_it(stand: Stand, client: Client, namespace: str):
+    await leading(stand("one"))
+    spec = await lease(client, namespace)
+    assert (spec["holderIdentity"], spec["leaseDurationSeconds"], spec["leaseTransitions"]) == ("one", 3, 0)
+    for key in ("acquireTime", "renewTime"):
+        assert abs(datetime.now(UTC) - datetime.fromisoformat(spec[key])) < timedelta(seconds=10)
+    with pytest.raises(ApiError):
+        await client.get(LEASES, "another", namespace)
+
+
+async def test_what_others_wrote_on_a_lease_stays(stand: Stand, client: Client, namespace: str):
+    """Such as the chart that brought it, which could not upgrade it otherwise."""
+    metadata = {
+        "name": NAME,
+        "labels": {"app.kubernetes.io/managed-by": "Helm"},
+        "annotations": {"a": "b"},
+    }
+    await client.create(
+        LEASES,
+        {"apiVersion": LEASES.api_version, "kind": "Lease", "metadata": metadata, "spec": {}},
+        namespace,
+    )
+    await leading(stand("one"))
+    seen = await client.get(LEASES, NAME, namespace)
+    assert seen["metadata"]["labels"] == metadata["labels"]
+    assert seen["metadata"]["annotations"] == metadata["annotations"]
+    assert seen["spec"]["leaseTransitions"] == 0, "nobody held it before"

@@ -1,0 +1,79 @@
+"""When nothing happens, admitq writes nothing: only its Lease is renewed."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from admitq.runtime.client import Client
+from admitq.runtime.kinds import kinds_of
+from admitq_api import conditions
+from admitq_api.labels import names_for
+from localcluster.cluster import LocalCluster
+from localcluster.installation import Installation
+from localcluster.nodes import NodePool
+from localcluster.waiting import eventually
+from tests.faults.worlds import NAMESPACE, QUOTA_CPU, create, job, set_up_queues, state_of
+
+QUIET_SECONDS = 60
+"""The measure itself, and so the only wait of this length: nothing can tell earlier that nothing happens."""
+
+FINISHED, WAITING = 5, 6
+RUNNING = QUOTA_CPU // 2
+WRITES = {"create", "update", "patch", "delete", "deletecollection"}
+
+
+def writes(cluster: LocalCluster, offset: int) -> tuple[list[str], int]:
+    """The writes of admitq that the audit log tells from an offset on, Leases left out, and its end."""
+    with cluster.audit_log.open("rb") as log:
+        log.seek(offset)
+        content = log.read()
+    whole = content[: content.rfind(b"\n") + 1]
+    told: list[str] = []
+    for line in whole.splitlines():
+        event = json.loads(line)
+        about = event.get("objectRef") or {}
+        if event["verb"] in WRITES and about.get("resource") != "leases":
+            told.append(f"{event['user']['username']} {event['verb']} {about}")
+    return told, offset + len(whole)
+
+
+@pytest.mark.slow
+async def test_a_quiet_world_is_not_written_to(
+    private_cluster: Callable[..., LocalCluster],
+    connect: Callable[[LocalCluster], Awaitable[Client]],
+    api_group: str,
+) -> None:
+    cluster = private_cluster((NodePool(count=4, cpu="16", memory="64Gi"),))
+    installation = Installation(cluster)
+    installation.install(api_group=api_group)
+    installation.start()
+    client = await connect(cluster)
+    names = names_for(api_group)
+    workloads = kinds_of(names).workloads
+    await set_up_queues(client, api_group)
+    for number in range(FINISHED + RUNNING + WAITING):
+        await create(client, job(number, names.queue_name, 0.5 if number < FINISHED else None))
+
+    async def settled() -> bool:
+        found, _ = await client.list(workloads, NAMESPACE)
+        states = [state_of(one) for one in found]
+        unfinished = [one for one in states if not conditions.is_true(one, "Finished")]
+        ready = sum(conditions.is_true(one, "PodsReady") for one in unfinished)
+        told = sum(conditions.is_false(one, "QuotaReserved") for one in unfinished)
+        return (len(states) - len(unfinished), ready) == (FINISHED, RUNNING) and told >= 1
+
+    await eventually(settled, timeout=60, what="some jobs finished, some run, some wait")
+    _, end = writes(cluster, 0)
+
+    async def calm() -> bool:
+        nonlocal end
+        await asyncio.sleep(3)
+        told, end = writes(cluster, end)
+        return not told
+
+    await eventually(calm, timeout=60, what="the last consequences were written")
+    await asyncio.sleep(QUIET_SECONDS)
+    told, _ = writes(cluster, end)
+    assert told == []

@@ -1,0 +1,248 @@
+"""Real reviews are answered while peers attack the server, certificates change, and the server stops."""
+
+import asyncio
+import contextlib
+import io
+import os
+import statistics
+import time
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import orjson
+import pytest
+
+from admitq.core.model import LabelSelector
+from admitq.integrations.registry import registered
+from admitq.serving.certificates import KeyPair, make_authority, make_leaf
+from admitq.serving.http import by_path
+from admitq.serving.server import Limits, Server
+from admitq.serving.tls import LiveCertificate, client_context
+from admitq_api.labels import names_for
+from admitq_webhooks.policy import Policy
+from admitq_webhooks.routes import routes
+from localcluster.waiting import eventually
+from tests.unit.webhooks.support import FakeWorld
+
+NAMES = names_for()
+PATH = "/mutate-batch-v1-job"
+LIMITS = Limits(
+    handshake_seconds=1,
+    header_seconds=1,
+    body_seconds=1,
+    idle_seconds=2,
+    connections=300,
+    connections_per_peer=200,
+)
+
+
+def a_review(padding: int = 0) -> bytes:
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "j", "namespace": "team", "labels": {NAMES.queue_name: "q"}},
+        "spec": {"template": {"spec": {"containers": [{"name": "c", "args": ["a" * padding]}]}}},
+    }
+    request = {
+        "uid": "u",
+        "kind": {"group": "batch", "version": "v1", "kind": "Job"},
+        "namespace": "team",
+        "operation": "CREATE",
+        "object": job,
+    }
+    return orjson.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request})
+
+
+@dataclass
+class Webhook:
+    """A webhook server on loopback."""
+
+    server: Server
+    port: int
+    live: LiveCertificate
+    authority: KeyPair
+    drops: list[str] = field(default_factory=list)
+
+    @property
+    def url(self) -> str:
+        return f"https://localhost:{self.port}{PATH}"
+
+    def change_leaf(self) -> None:
+        self.live.use(make_leaf(self.authority, time.time_ns(), names=("localhost",), name="test"))
+
+    @contextlib.asynccontextmanager
+    async def session(self, **options: Any) -> AsyncGenerator[aiohttp.ClientSession]:
+        """A client that trusts the server, as the API server would."""
+        connector = aiohttp.TCPConnector(ssl=client_context(self.authority.certificate), **options)
+        async with aiohttp.ClientSession(connector=connector) as session:
+            yield session
+
+    async def attacker(self, said: bytes, *, tls: bool = True) -> asyncio.StreamWriter | None:
+        """Connect, say something, and stay."""
+        context = client_context(self.authority.certificate) if tls else None
+        try:
+            _, writer = await asyncio.open_connection(
+                "127.0.0.1", self.port, ssl=context, server_hostname="localhost" if tls else None
+            )
+        except OSError:
+            return None
+        writer.write(said)
+        return writer
+
+
+@pytest.fixture
+async def webhook() -> AsyncGenerator[Webhook]:
+    """A webhook server with short deadlines."""
+    policy = Policy(names=NAMES, integrations=registered(), namespace_selector=LabelSelector())
+    live = LiveCertificate()
+    drops: list[str] = []
+    handler = by_path(routes(policy, FakeWorld(), registered()))
+    server = Server(handler, tls=live.context, limits=LIMITS, on_drop=drops.append)
+    _, port = await server.start("127.0.0.1", 0)
+    found = Webhook(server, port, live, make_authority(time.time_ns(), name="test"), drops)
+    found.change_leaf()
+    yield found
+    await server.stop(lame_duck=0, grace=1)
+
+
+async def ask(session: aiohttp.ClientSession, url: str, body: bytes) -> float:
+    """Ask for a verdict, check it, and return the seconds that it took."""
+    started = time.monotonic()
+    async with session.post(url, data=io.BytesIO(body)) as response:
+        answer = orjson.loads(await response.read())
+    assert response.status == 200
+    assert answer["response"]["uid"] == "u"
+    assert answer["response"]["patch"]
+    return time.monotonic() - started
+
+
+async def leave(writers: list[asyncio.StreamWriter | None]) -> None:
+    for writer in writers:
+        if writer is not None:
+            writer.transport.abort()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+
+
+HEADER = f"POST {PATH} HTTP/1.1\r\nHost: x\r\n".encode()
+
+
+@pytest.mark.parametrize(
+    ("said", "tls"),
+    [
+        pytest.param(HEADER, True, id="half a header"),
+        pytest.param(HEADER + b"Content-Length: 5000\r\n\r\n{", True, id="half a body"),
+        pytest.param(b"", True, id="nothing"),
+        pytest.param(b"", False, id="no handshake"),
+    ],
+)
+async def test_loiterers_neither_stop_nor_slow_real_reviews(webhook: Webhook, said: bytes, tls: bool) -> None:
+    before = open_files()
+    body = a_review()
+    async with webhook.session() as session:
+        await ask(session, webhook.url, body)
+        # Twice what one peer may have, in waves, since they share the machine with those they attack.
+        attackers: list[asyncio.StreamWriter | None] = []
+        times: list[float] = []
+        for _ in range(20):
+            attackers += await asyncio.gather(*(webhook.attacker(said, tls=tls) for _ in range(20)))
+            times += [await ask(session, webhook.url, body) for _ in range(5)]
+            assert len(webhook.server.connections) <= LIMITS.connections_per_peer
+        async with webhook.session() as newcomer:
+            await ask(newcomer, webhook.url, body)
+        assert statistics.quantiles(times, n=100)[98] < 1.0
+        await eventually(lambda: len(webhook.server.connections) <= 2, timeout=10)
+        await leave(attackers)
+    assert webhook.drops
+    await eventually(lambda: open_files() <= before + 5, timeout=5)
+
+
+async def test_a_body_that_trickles_from_many_does_not_fill_the_memory(webhook: Webhook) -> None:
+    before = resident_bytes()
+    huge = HEADER + b"Content-Length: 8000000\r\n\r\n" + b"{" * 60_000
+    attackers = await asyncio.gather(*(webhook.attacker(huge) for _ in range(150)))
+    async with webhook.session() as session:
+        await ask(session, webhook.url, a_review())
+    # What was announced is 1.2 GB. Both ends of each connection are in this process, with their buffers.
+    assert resident_bytes() - before < 250 * 2**20
+    await leave(list(attackers))
+
+
+async def test_bodies_above_the_limit_are_refused_without_being_kept(webhook: Webhook) -> None:
+    before = resident_bytes()
+    async with webhook.session() as session:
+        for size in (10, 100):
+            with contextlib.suppress(aiohttp.ClientError):
+                async with session.post(webhook.url, data=pieces(size)) as response:
+                    assert response.status == 413
+        await ask(session, webhook.url, a_review(7_900_000))
+    assert "body_413" in webhook.drops
+    assert resident_bytes() - before < 200 * 2**20
+
+
+def open_files() -> int:
+    return len([*Path("/proc/self/fd").iterdir()])
+
+
+async def pieces(mebibytes: int) -> AsyncGenerator[bytes]:
+    for _ in range(mebibytes * 16):
+        yield b"a" * 65536
+
+
+def resident_bytes() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+async def test_certificates_change_under_reviews_and_none_fails(webhook: Webhook) -> None:
+    stop = asyncio.Event()
+    asked = 0
+
+    async def keep_asking(*, reuse: bool) -> None:
+        nonlocal asked
+        async with webhook.session(force_close=not reuse) as session:
+            while not stop.is_set():
+                await ask(session, webhook.url, a_review())
+                asked += 1
+
+    workers = [asyncio.create_task(keep_asking(reuse=reuse)) for reuse in (True, True, False, False)]
+    for _ in range(200):
+        webhook.change_leaf()
+        before = asked
+        await eventually(lambda before=before: asked >= before + 2, interval=0)
+    stop.set()
+    await asyncio.gather(*workers)
+    assert asked >= 400
+
+
+async def test_a_replica_stops_under_reviews_and_none_fails(webhook: Webhook) -> None:
+    policy = Policy(names=NAMES, integrations=registered(), namespace_selector=LabelSelector())
+    other = Server(by_path(routes(policy, FakeWorld(), registered())), tls=webhook.live.context)
+    _, other_port = await other.start("127.0.0.1", 0)
+    ports = [webhook.port, other_port]
+    stop = asyncio.Event()
+    asked = 0
+
+    async def keep_asking() -> None:
+        nonlocal asked
+        async with webhook.session() as session:
+            while not stop.is_set():
+                for port in tuple(ports):
+                    await ask(session, f"https://localhost:{port}{PATH}", a_review())
+                    asked += 1
+
+    workers = [asyncio.create_task(keep_asking()) for _ in range(4)]
+    await eventually(lambda: asked >= 50)
+    stopping = asyncio.create_task(webhook.server.stop(lame_duck=1, grace=5))
+    await eventually(lambda: webhook.server.is_draining)
+    # What readiness would do: nobody is sent here any more, those who are here finish.
+    ports.remove(webhook.port)
+    await stopping
+    before = asked
+    await eventually(lambda: asked >= before + 50)
+    stop.set()
+    await asyncio.gather(*workers)
+    await other.stop(lame_duck=0)

@@ -1,0 +1,541 @@
+"""Whatever happens to a watch, the store becomes equal to the API, and nothing is asked in a hot loop."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from admitq.runtime.client import Client
+from admitq.runtime.credentials import load_credentials
+from admitq.runtime.errors import ApiError
+from admitq.runtime.kinds import kinds_of
+from admitq.runtime.resources import CONFIG_MAPS, Object
+from admitq.runtime.store import Change, Key, Store
+from admitq.runtime.transport import Call
+from admitq.runtime.watcher import Outcome, Timing, Watcher
+from admitq_api.labels import names_for
+from localcluster.cluster import LocalCluster
+from localcluster.waiting import eventually
+from tests.faults import proxy as p
+from tests.faults.proxy import Action, Asked, Proxy
+
+Through = Callable[..., Awaitable[Client]]
+
+QUICK = Timing(backoff_first=0.02, backoff_most=0.2, inactivity=0.5, healthy=0.05)
+NOT_OURS = "metadata.name!=kube-root-ca.crt"
+
+
+def watching(asked: Asked) -> bool:
+    return asked.is_watch
+
+
+def listing(asked: Asked) -> bool:
+    return asked.is_list
+
+
+@dataclass
+class Followed:
+    """A watcher at work on the ConfigMaps of a namespace, and what it told."""
+
+    watcher: Watcher
+    store: Store
+    client: Client
+    namespace: str
+    changes: list[Change] = field(default_factory=list[Change])
+    outcomes: list[Outcome] = field(default_factory=list[Outcome])
+
+    def values(self) -> dict[str, str]:
+        return {found["metadata"]["name"]: found["data"]["x"] for found in self.store.list()}
+
+    async def is_equal_to_the_api(self) -> bool:
+        items, _ = await self.client.list(CONFIG_MAPS, self.namespace, field_selector=NOT_OURS)
+        expected = {item["metadata"]["name"]: item["metadata"]["resourceVersion"] for item in items}
+        held = {
+            found["metadata"]["name"]: found["metadata"]["resourceVersion"] for found in self.store.list()
+        }
+        return expected == held
+
+    async def settles(self) -> None:
+        await eventually(self.is_equal_to_the_api, timeout=10, interval=0.02, what="the store equals the API")
+
+    async def told(self, outcome: Outcome, times: int = 1) -> None:
+        await eventually(
+            lambda: self.outcomes.count(outcome) >= times, timeout=10, interval=0.01, what=outcome
+        )
+
+    async def put(self, name: str, x: str) -> Object:
+        """Create or change a ConfigMap, not through the proxy."""
+        body = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": name, "namespace": self.namespace},
+            "data": {"x": x},
+        }
+        return await self.client.apply(CONFIG_MAPS, body, field_manager="test")
+
+    async def delete(self, name: str) -> None:
+        await self.client.delete(CONFIG_MAPS, name, self.namespace)
+
+
+@pytest.fixture
+def follow(through: Through, client: Client, namespace: str) -> Callable[..., Any]:
+    """Starts watchers that go through the proxy, in an `async with`; three ConfigMaps are there already."""
+
+    @asynccontextmanager
+    async def start(timing: Timing = QUICK, **store_options: Any) -> AsyncGenerator[Followed]:
+        store = Store(CONFIG_MAPS, **store_options)
+        ours = await through(timeout=1.0)
+        followed = Followed(Watcher(ours, CONFIG_MAPS, store), store, client, namespace)
+        for name in ("a", "b", "c"):
+            await followed.put(name, "0")
+        followed.watcher = Watcher(
+            ours,
+            CONFIG_MAPS,
+            store,
+            namespace=namespace,
+            field_selector=NOT_OURS,
+            handlers=[followed.changes.append],
+            timing=timing,
+            observe=lambda _, outcome: followed.outcomes.append(outcome),
+        )
+        task = asyncio.create_task(followed.watcher.run())
+        try:
+            yield followed
+        finally:
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    return start
+
+
+async def exercise(followed: Followed) -> None:
+    """Create, change and delete while the fault is at work."""
+    await followed.put("b", "1")
+    await followed.put("a", "1")
+    await followed.put("d", "1")
+    await followed.delete("b")
+    for x in ("2", "3", "4"):
+        await followed.put("a", x)
+    await followed.delete("d")
+    await followed.put("d", "again")
+
+
+def status_line(code: int, reason: str) -> bytes:
+    status = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "code": code}
+    return json.dumps({"type": "ERROR", "object": status}).encode() + b"\n"
+
+
+def after(lines: int, instead: bytes) -> Callable[[int, bytes], bytes]:
+    """Pass some lines, then give other bytes in place of the next one, and end there."""
+
+    def change(number: int, line: bytes) -> bytes:
+        if number < lines:
+            return line
+        return instead if number == lines else b""
+
+    return change
+
+
+def half(number: int, line: bytes) -> bytes | None:
+    return line if number < 1 else line[: len(line) // 2] if number == 1 else b""
+
+
+async def reset(exchange: p.Exchange) -> None:
+    exchange.reset()
+
+
+async def drop(exchange: p.Exchange) -> None:
+    exchange.drop()
+
+
+def two(number: int, line: bytes) -> bytes:
+    return line if number < 2 else b""
+
+
+@pytest.mark.parametrize(
+    ("action", "outcome"),
+    [
+        pytest.param(p.refused(410, "Expired"), Outcome.EXPIRED, id="410 at the opening"),
+        pytest.param(
+            p.answered(200, status_line(410, "Expired")), Outcome.EXPIRED, id="410 as the first event"
+        ),
+        pytest.param(
+            p.with_lines(after(2, status_line(410, "Expired"))), Outcome.EXPIRED, id="410 amid events"
+        ),
+        pytest.param(p.answered(200, status_line(500, "InternalError")), Outcome.FAILED, id="ERROR 500"),
+        pytest.param(p.answered(200, status_line(403, "Forbidden")), Outcome.FAILED, id="ERROR 403"),
+        pytest.param(
+            p.answered(200, b'{"type": "ERROR", "object": {}}\n'), Outcome.FAILED, id="ERROR without code"
+        ),
+        pytest.param(p.refused(403, "Forbidden"), Outcome.FAILED, id="403"),
+        pytest.param(p.refused(429, "TooManyRequests", Retry_After="30"), Outcome.FAILED, id="429 for long"),
+        pytest.param(p.refused(500, "InternalError"), Outcome.FAILED, id="500"),
+        pytest.param(p.BAD_GATEWAY, Outcome.FAILED, id="502 with HTML"),
+        pytest.param(
+            p.answered(200, b"<html>", Content_Type="text/html"), Outcome.MALFORMED, id="200 with HTML"
+        ),
+        pytest.param(p.with_lines(two, then=reset), Outcome.FAILED, id="reset"),
+        pytest.param(p.with_lines(two, then=drop), Outcome.FAILED, id="dropped"),
+        pytest.param(p.with_lines(two), Outcome.ENDED, id="ended"),
+        pytest.param(p.with_lines(half), Outcome.FAILED, id="half a line, then the end"),
+        pytest.param(
+            p.with_lines(after(1, b'{"type": "ADDED", "obj\n')), Outcome.MALFORMED, id="a broken line"
+        ),
+        pytest.param(
+            p.with_lines(after(1, b'"a string"\n')), Outcome.MALFORMED, id="a line that is no event"
+        ),
+        pytest.param(
+            p.with_lines(after(1, b'{"type": "NEW", "object": {}}\n')), Outcome.MALFORMED, id="unknown type"
+        ),
+        pytest.param(
+            p.with_lines(after(1, b'{"type": "ADDED", "object": null}\n')), Outcome.MALFORMED, id="null"
+        ),
+        pytest.param(p.with_lines(after(0, b"x" * 9_000_000)), Outcome.MALFORMED, id="a line of 9 MB"),
+        pytest.param(p.with_lines(two, then=p.hung), Outcome.SILENT, id="silent"),
+        pytest.param(p.hung, Outcome.SILENT, id="never opened"),
+        pytest.param(p.cut_before_asking, Outcome.FAILED, id="cut at the opening"),
+    ],
+)
+async def test_nothing_is_missed(proxy: Proxy, follow: Callable[..., Any], action: Action, outcome: Outcome):
+    fault = proxy.fault(action, watching, times=2)
+    async with follow() as followed:
+        await followed.watcher.synced.wait()
+        await exercise(followed)
+        await followed.told(outcome)
+        await followed.settles()
+        await eventually(lambda: fault.hits == 2 or followed.outcomes[-1] is Outcome.LISTED, timeout=5)
+        await exercise(followed)
+        await followed.settles()
+        assert followed.values() == {"a": "4", "c": "0", "d": "again"}
+        assert not followed.store.quarantined
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        p.refused(410, "Expired"),
+        p.refused(500, "InternalError"),
+        p.refused(429, "TooManyRequests", Retry_After="30"),
+        p.BAD_GATEWAY,
+        p.answered(200, b"{}"),
+        p.half_a_document,
+        p.cut_in_the_body,
+        p.cut_before_asking,
+        p.hung,
+        p.with_document(lambda body: {**body, "metadata": {}}),
+    ],
+)
+async def test_a_list_that_fails_is_made_again(proxy: Proxy, follow: Callable[..., Any], action: Action):
+    proxy.fault(action, listing, times=2)
+    async with follow() as followed:
+        await asyncio.wait_for(followed.watcher.synced.wait(), 10)
+        await exercise(followed)
+        await followed.settles()
+
+
+async def test_what_is_known_stays_while_the_server_is_away(proxy: Proxy, follow: Callable[..., Any]):
+    async with follow() as followed:
+        await followed.watcher.synced.wait()
+        proxy.fault(p.cut_before_asking, times=1_000_000)
+        await proxy.cut()
+        await followed.told(Outcome.FAILED, times=8)
+        assert followed.values() == {"a": "0", "b": "0", "c": "0"}
+        assert not [change for change in followed.changes if change.kind == "deleted"]
+        await exercise(followed)
+        proxy.faults.clear()
+        await followed.settles()
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        p.answered(200, b""),
+        p.refused(500, "InternalError"),
+        p.cut_before_asking,
+        p.answered(200, status_line(410, "Expired")),
+        p.answered(200, b"garbage\n"),
+    ],
+)
+async def test_a_server_that_ends_every_watch_at_once_is_not_hammered(
+    proxy: Proxy, follow: Callable[..., Any], action: Action
+):
+    proxy.fault(action, watching, times=1_000_000)
+    timing = Timing(backoff_first=0.1, backoff_most=30.0, inactivity=0.5, healthy=0.5)
+    async with follow(timing) as followed:
+        await followed.watcher.synced.wait()
+        began = time.monotonic()
+        await eventually(lambda: proxy.count(watching) >= 5, timeout=20, interval=0.01)
+        # Three whole waits of at least half the first one; without backoff they take no time at all.
+        assert time.monotonic() - began >= 3 * 0.05
+        assert proxy.count(listing) <= 6
+
+
+async def test_a_silent_watch_is_given_up_after_the_time_and_a_talking_one_is_not(
+    proxy: Proxy, follow: Callable[..., Any]
+):
+    async with follow(Timing(backoff_first=0.02, backoff_most=0.2, inactivity=1.0, healthy=0.05)) as followed:
+        await followed.watcher.synced.wait()
+        await eventually(lambda: proxy.count(watching) == 1, interval=0.01)
+        for number in range(8):
+            await followed.put("a", str(number))
+            await asyncio.sleep(0.2)
+        assert proxy.count(watching) == 1
+        assert Outcome.SILENT not in followed.outcomes
+        await followed.told(Outcome.SILENT)
+
+
+async def test_a_bookmark_moves_the_version_on(proxy: Proxy, follow: Callable[..., Any]):
+    """The server sends one shortly before a watch's time is over; here that is after three seconds."""
+    timing = Timing(0.02, 0.2, inactivity=10.0, server_timeout=(3, 3), healthy=0.05)
+    async with follow(timing) as followed:
+        await followed.watcher.synced.wait()
+        for number in range(3):
+            body = {"metadata": {"name": f"elsewhere-{number}"}}
+            await followed.client.create(CONFIG_MAPS, body, "default", dry_run=False)
+            await followed.client.delete(CONFIG_MAPS, f"elsewhere-{number}", "default")
+        await eventually(lambda: proxy.count(watching) >= 2, timeout=10, interval=0.05)
+        watches = [asked for asked in proxy.seen if asked.is_watch]
+        assert int(watches[1].query["resourceVersion"]) > int(watches[0].query["resourceVersion"])
+        assert watches[0].query["allowWatchBookmarks"] == "true"
+        assert proxy.count(listing) == 1
+
+
+async def test_events_that_come_twice_or_late_change_nothing(proxy: Proxy, follow: Callable[..., Any]):
+    seen: list[bytes] = []
+
+    def repeat(_: int, line: bytes) -> bytes:
+        seen.append(line)
+        return line + line + seen[0]
+
+    proxy.fault(p.with_lines(repeat), watching, times=100)
+    async with follow(Timing(0.02, 0.2, inactivity=10.0, healthy=0.05)) as followed:
+        await followed.watcher.synced.wait()
+        await exercise(followed)
+        await followed.settles()
+        versions = [
+            int(change.new["metadata"]["resourceVersion"])
+            for change in followed.changes
+            if change.new is not None
+        ]
+        assert len(versions) == len(set(versions))
+        assert versions[3:] == sorted(versions[3:])
+        assert proxy.count(watching) == 1
+
+
+MALFORMED: dict[str, Callable[[Object], Any]] = {
+    "no metadata": lambda o: {key: value for key, value in o.items() if key != "metadata"},
+    "metadata is a list": lambda o: {**o, "metadata": []},
+    "no name": lambda o: {**o, "metadata": {**o["metadata"], "name": None}},
+    "a number for a version": lambda o: {**o, "metadata": {**o["metadata"], "resourceVersion": 5}},
+    "data is a text": lambda o: {**o, "data": "text"},
+    "null": lambda _: None,
+    "a text": lambda _: "text",
+}
+
+
+def spoil(change: Callable[[Object], Any], name: str) -> Callable[[Object], Any]:
+    def spoiled(obj: Object) -> Any:
+        return change(obj) if obj["metadata"].get("name") == name else obj
+
+    return spoiled
+
+
+def value_of_x(obj: Object) -> list[str]:
+    return [obj["data"]["x"]]
+
+
+@pytest.mark.parametrize("change", MALFORMED.values(), ids=MALFORMED.keys())
+async def test_a_malformed_object_in_a_list_keeps_nobody_else_out(
+    proxy: Proxy, follow: Callable[..., Any], change: Callable[[Object], Any]
+):
+    aside: list[Key] = []
+    spoiled = spoil(change, "b")
+    proxy.fault(
+        p.with_document(lambda body: {**body, "items": [spoiled(item) for item in body["items"]]}), listing
+    )
+    async with follow(
+        indexes={"x": value_of_x}, on_quarantine=lambda _resource, key, _reason: aside.append(key)
+    ) as followed:
+        await asyncio.wait_for(followed.watcher.synced.wait(), 10)
+        assert set(followed.values()) == {"a", "c"}
+        assert len(aside) == len(followed.store.quarantined) == 1
+        await followed.put("b", "good again")
+        await followed.settles()
+
+
+@pytest.mark.parametrize(
+    "change", [value for key, value in MALFORMED.items() if key not in {"null", "a text"}]
+)
+async def test_a_malformed_object_in_a_watch_keeps_nobody_else_out(
+    proxy: Proxy, follow: Callable[..., Any], change: Callable[[Object], Any]
+):
+    spoiled = spoil(change, "b")
+
+    def spoil_event(_: int, line: bytes) -> bytes:
+        event = json.loads(line)
+        return json.dumps({**event, "object": spoiled(event["object"])}).encode() + b"\n"
+
+    proxy.fault(p.with_lines(spoil_event), watching)
+    async with follow(indexes={"x": value_of_x}) as followed:
+        await followed.watcher.synced.wait()
+        await eventually(lambda: proxy.count(watching) == 1, interval=0.01)
+        await followed.put("b", "1")
+        await followed.put("a", "1")
+        await eventually(
+            lambda: followed.values() == {"a": "1", "b": "0", "c": "0"}, timeout=5, interval=0.01
+        )
+        assert len(followed.store.quarantined) == 1
+        # the next watch is untouched
+        await followed.told(Outcome.SILENT)
+        await followed.put("b", "2")
+        await followed.settles()
+
+
+async def test_our_own_writes_are_in_the_store_at_once_and_never_come_back_from_the_dead(
+    follow: Callable[..., Any],
+):
+    async with follow() as followed:
+        await followed.watcher.synced.wait()
+        written = await followed.put("a", "1")
+        followed.store.upsert(written)
+        assert followed.values()["a"] == "1"
+        await followed.delete("a")
+        await eventually(lambda: "a" not in followed.values(), timeout=5, interval=0.01)
+        assert followed.store.upsert(written) is None
+        created = await followed.put("e", "1")
+        await followed.delete("e")
+        marker = await followed.put("f", "1")
+        await eventually(lambda: "f" in followed.values(), timeout=5, interval=0.01)
+        assert followed.store.upsert(created) is None
+        assert followed.store.upsert(marker) is None
+        await followed.settles()
+        kinds = [(change.kind, change.key.name) for change in followed.changes[3:]]
+        assert kinds.count(("modified", "a")) == kinds.count(("deleted", "a")) == 1
+
+
+async def test_an_api_that_went_back_in_time_is_believed(proxy: Proxy, follow: Callable[..., Any]):
+    """As after a restore from a backup. The real server is silent on a watch of a version still to come."""
+
+    def long_after(body: Object) -> Object:
+        return {**body, "metadata": {**body["metadata"], "resourceVersion": "999999999999"}}
+
+    proxy.fault(p.with_document(long_after), listing)
+    async with follow() as followed:
+        await followed.watcher.synced.wait()
+        await exercise(followed)
+        await followed.settles()
+        await exercise(followed)
+        await followed.settles()
+
+
+async def test_a_server_that_says_that_a_version_is_still_to_come_is_asked_for_a_list(
+    proxy: Proxy, follow: Callable[..., Any]
+):
+    details = {"causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]}
+    status = {"kind": "Status", "status": "Failure", "reason": "Timeout", "code": 504, "details": details}
+    proxy.fault(p.answered(504, json.dumps(status).encode()), watching)
+    async with follow() as followed:
+        await followed.told(Outcome.EXPIRED)
+        await exercise(followed)
+        await followed.settles()
+        assert proxy.count(listing) == 2
+
+
+async def test_nothing_that_listens_can_end_a_watcher(client: Client, namespace: str):
+    store = Store(CONFIG_MAPS)
+
+    def fails(*_: object) -> None:
+        raise RuntimeError("a bug of the listener")
+
+    watcher = Watcher(client, CONFIG_MAPS, store, namespace=namespace, handlers=[fails], observe=fails)
+    task = asyncio.create_task(watcher.run())
+    await asyncio.wait_for(watcher.synced.wait(), 10)
+    await client.create(CONFIG_MAPS, {"metadata": {"name": "a"}}, namespace)
+    await eventually(lambda: (namespace, "a") in store, timeout=5, interval=0.01)
+    assert not task.done()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_silence_is_measured(follow: Callable[..., Any]):
+    async with follow(Timing(0.02, 0.2, inactivity=10.0, healthy=0.05)) as followed:
+        await followed.watcher.synced.wait()
+        await asyncio.sleep(0.1)
+        assert followed.watcher.silent_for() >= 0.1
+        await followed.put("a", "1")
+        await eventually(lambda: followed.watcher.silent_for() < 0.1, timeout=5, interval=0.01)
+
+
+async def test_an_api_server_that_is_killed_and_comes_back_loses_us_nothing(
+    private_cluster: Callable[..., LocalCluster], connect: Callable[..., Awaitable[Client]]
+):
+    cluster = private_cluster(())
+    client = await connect(cluster)
+    store = Store(CONFIG_MAPS)
+    attempts: list[Call] = []
+    credentials = load_credentials(cluster.kubeconfig)
+    async with Client(credentials, user_agent="admitq-tests", timeout=2.0, observe=attempts.append) as ours:
+        watcher = Watcher(ours, CONFIG_MAPS, store, namespace="default", field_selector=NOT_OURS)
+        followed = Followed(watcher, store, client, "default")
+        task = asyncio.create_task(watcher.run())
+        await asyncio.wait_for(watcher.synced.wait(), 20)
+        await followed.put("a", "1")
+        await eventually(lambda: ("default", "a") in store, interval=0.01)
+        cluster.kill("kube-apiserver")
+        attempts.clear()
+        began = time.monotonic()
+        await eventually(lambda: len(attempts) >= 3, timeout=20, interval=0.01)
+        assert len(attempts) / (time.monotonic() - began) < 10
+        assert ("default", "a") in store
+        await asyncio.to_thread(cluster.revive, "kube-apiserver")
+        await followed.put("a", "2")
+        await followed.delete("a")
+        await followed.put("b", "1")
+        await eventually(followed.is_equal_to_the_api, timeout=35, what="the store equals the API again")
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+
+# The client's watch by itself
+
+
+async def test_the_real_servers_own_410_is_understood(client: Client, namespace: str, installed: str):
+    # A kind that the server learnt of late: what it was before that, its watch cache cannot tell.
+    workloads = kinds_of(names_for(installed)).workloads
+    async with aclosing(client.watch(workloads, "1", namespace=namespace)) as events:
+        with pytest.raises(ApiError) as caught:
+            await anext(events)
+    assert caught.value.is_gone
+
+
+async def test_a_watch_is_closed_when_nobody_listens_any_more(proxy: Proxy, through: Through, namespace: str):
+    client = await through()
+    async with aclosing(client.watch(CONFIG_MAPS, "0", namespace=namespace)) as events:
+        await anext(events)
+    await eventually(lambda: not proxy.open_connections, timeout=5, interval=0.01)
+
+
+async def test_a_line_may_be_as_long_as_the_largest_object(client: Client, through: Through, namespace: str):
+    """More than a megabyte, which is beyond the line limits of HTTP libraries."""
+    ours = await through()
+    big = await client.create(
+        CONFIG_MAPS, {"metadata": {"name": "big"}, "data": {"x": "y" * 1_000_000}}, namespace
+    )
+    before = str(int(big["metadata"]["resourceVersion"]) - 1)
+    async with aclosing(ours.watch(CONFIG_MAPS, before, namespace=namespace)) as events:
+        event = await anext(events)
+    assert event.type == "ADDED"
+    assert len(event.object["data"]["x"]) == 1_000_000
+    with pytest.raises(ApiError, match="longer than 1000 bytes"):
+        async with aclosing(
+            ours.watch(CONFIG_MAPS, before, namespace=namespace, max_line_bytes=1000)
+        ) as events:
+            await anext(events)

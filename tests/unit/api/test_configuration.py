@@ -1,0 +1,162 @@
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from admitq_api.configuration import (
+    Configuration,
+    ConfigurationError,
+    load_configuration,
+    parse_address,
+    sections_of,
+)
+from admitq_api.feature_gates import Gate
+from admitq_api.labels import COMPAT_GROUP, GROUPS, names_for
+
+CASES: dict[str, Any] = yaml.safe_load(
+    Path(__file__).with_name("cases").joinpath("configuration.yaml").read_text()
+)
+
+
+def by_field(case: dict[str, Any]) -> str:
+    return str(case["field"])
+
+
+def load(**fields: Any) -> Configuration:
+    group = fields.get("apiGroup")
+    names = names_for(group if group in GROUPS else GROUPS[0])
+    return load_configuration(
+        yaml.safe_dump({"apiVersion": names.config_api_version, "kind": "Configuration", **fields})
+    )
+
+
+def refusal(**fields: Any) -> str:
+    with pytest.raises(ConfigurationError) as caught:
+        load(**fields)
+    return str(caught.value)
+
+
+def nested(path: str, value: Any) -> dict[str, Any]:
+    first, _, rest = path.partition(".")
+    return {first: nested(rest, value) if rest else value}
+
+
+@pytest.mark.parametrize(("path", "expected"), CASES["defaults"].items())
+def test_a_field_that_is_not_given_has_its_default(path: str, expected: Any) -> None:
+    value: Any = load_configuration("").model_dump(mode="json", by_alias=True)
+    for name in path.split("."):
+        value = value[name]
+    assert value == expected
+
+
+def test_an_empty_file_is_the_defaults() -> None:
+    assert load() == load_configuration("") == load_configuration("# nothing\n---\n")
+
+
+def test_in_compatibility_mode_the_names_follow() -> None:
+    configuration = load(apiGroup=COMPAT_GROUP)
+    assert configuration.names.group == COMPAT_GROUP
+    assert configuration.namespace == "kueue-system"
+    assert configuration.leader_election.resource_name == "c1f6bfd2.kueue.x-k8s.io"
+    assert configuration.internal_cert_management.webhook_service_name == "kueue-webhook-service"
+    assert configuration.multi_kueue.dispatcher_name == "kueue.x-k8s.io/multikueue-dispatcher-all-at-once"
+
+
+@pytest.mark.parametrize(
+    ("fields", "own", "expected"),
+    [({}, "", "admitq-system"), ({}, "team", "team"), ({"namespace": "given"}, "team", "given")],
+)
+def test_the_namespace_is_given_or_that_of_the_service_account(fields: Any, own: str, expected: str) -> None:
+    text = yaml.safe_dump({"apiVersion": names_for().config_api_version, "kind": "Configuration", **fields})
+    configuration = load_configuration(text, service_account_namespace=own)
+    assert configuration.namespace == expected
+    assert configuration.leader_election.resource_namespace == expected
+    requirement = configuration.managed_jobs_namespace_selector["matchExpressions"][0]
+    assert requirement["values"] == ["kube-system", expected]
+
+
+@pytest.mark.parametrize("case", CASES["values"], ids=by_field)
+def test_what_is_possible_is_taken(case: dict[str, Any]) -> None:
+    assert load(**nested(case["field"], case["taken"])).kind == "Configuration"
+
+
+@pytest.mark.parametrize("case", CASES["values"], ids=by_field)
+def test_what_is_not_is_refused_with_path_and_remedy(case: dict[str, Any]) -> None:
+    assert case["says"] in refusal(**nested(case["field"], case["refused"]))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("kind: Configuration", "apiVersion: is required: write config.admitq.dev/v1beta2"),
+        ("apiVersion: config.admitq.dev/v1beta2", "kind: is required: write Configuration"),
+        ("webhook: {port: 1, port: 2}", "port: is given twice"),
+        ("webhook: [", "the file is not YAML"),
+        ("- a", "the file is not an object"),
+        ("a: 1\n---\nb: 2", "the file has several documents"),
+        ("1: 2", "the file has something in it that JSON cannot hold"),
+        ("!!python/object/apply:os.system [true]", "the file is not YAML"),
+    ],
+)
+def test_a_file_of_the_wrong_form_is_refused(text: str, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        load_configuration(text)
+
+
+def test_every_wrong_field_is_told_at_once() -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        load(webhook={"port": 0}, health={"nope": 1}, clientConnection={"burst": -1})
+    assert [problem.split(":")[0] for problem in caught.value.problems] == [
+        "webhook.port",
+        "health.nope",
+        "clientConnection.burst",
+    ]
+
+
+def test_the_recovery_timeout_is_that_of_the_start_unless_given() -> None:
+    assert load(
+        waitForPodsReady={"timeout": "5m"}
+    ).wait_for_pods_ready.effective_recovery_timeout == timedelta(minutes=5)
+    given = load(waitForPodsReady={"timeout": "5m", "recoveryTimeout": "1m"})
+    assert given.wait_for_pods_ready.effective_recovery_timeout == timedelta(minutes=1)
+
+
+def test_gates_come_from_the_file_or_the_flag_but_not_both() -> None:
+    configured = load(featureGates={"PriorityBoost": True})
+    assert configured.gates()[Gate.PRIORITY_BOOST]
+    assert load().gates("PriorityBoost=true")[Gate.PRIORITY_BOOST]
+    assert not load().gates()[Gate.PRIORITY_BOOST]
+    with pytest.raises(ConfigurationError, match="featureGates: also given as --feature-gates"):
+        configured.gates("PriorityBoost=true")
+    with pytest.raises(ConfigurationError, match="--feature-gates: Foo: unknown"):
+        load().gates("Foo=true")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", None),
+        ("0", None),
+        (":8443", ("", 8443)),
+        ("127.0.0.1:0", ("127.0.0.1", 0)),
+        ("[::1]:80", ("::1", 80)),
+    ],
+)
+def test_addresses(text: str, expected: Any) -> None:
+    assert parse_address(text) == expected
+
+
+def test_what_is_written_out_reads_back() -> None:
+    configuration = load(waitForPodsReady={"timeout": "1h30m"}, featureGates={"PriorityBoost": True})
+    text = yaml.safe_dump(configuration.model_dump(mode="json", by_alias=True, exclude_none=True))
+    assert load_configuration(text) == configuration
+
+
+def test_every_section_and_field_is_described() -> None:
+    everything = list(sections_of(Configuration))
+    assert len(everything) > 30
+    assert all(section.__doc__ for section in everything)
+    fields = [field for section in everything for field in section.model_fields.values()]
+    assert [field for field in fields if not field.description] == []

@@ -1,0 +1,125 @@
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from admitq_api.quantity import INT64_MAX, QuantityError, amount, format_amount, parse
+
+CASES: dict[str, Any] = yaml.safe_load(
+    Path(__file__).with_name("cases").joinpath("quantities.yaml").read_text(encoding="utf-8")
+)
+
+# What Kubernetes takes, but what is larger than anything that can be counted.
+BEYOND_COUNTING = ("1" * 300, "1e1000000")
+
+
+@pytest.mark.parametrize(("text", "value"), CASES["values"].items())
+def test_a_quantity_has_its_exact_value(text: str, value: Any) -> None:
+    assert parse(text) == Fraction(value)
+
+
+@pytest.mark.parametrize("text", [*CASES["refused"], *BEYOND_COUNTING])
+def test_what_is_no_quantity_is_refused(text: str) -> None:
+    with pytest.raises(QuantityError):
+        parse(text)
+
+
+@pytest.mark.parametrize("value", [True, None, [], {}, float("nan"), float("inf")])
+def test_what_is_neither_text_nor_number_is_refused(value: Any) -> None:
+    with pytest.raises(QuantityError):
+        parse(value)
+
+
+@pytest.mark.parametrize(("number", "value"), [(3, 3), (0.5, Fraction(1, 2)), (1e22, 10**22), (-2, -2)])
+def test_a_json_number_is_a_quantity(number: int, value: Any) -> None:
+    assert parse(number) == value
+
+
+@pytest.mark.parametrize(
+    ("resource", "text", "expected"),
+    [
+        ("cpu", "1", 1000),
+        ("cpu", "100m", 100),
+        ("cpu", "1n", 1),
+        ("cpu", "0.9999m", 1),
+        ("cpu", "-1n", -1),
+        ("cpu", "1.00000000001", 1001),
+        ("cpu", ".001Ki", 1024),
+        ("memory", "1Gi", 2**30),
+        ("memory", "100m", 1),
+        ("memory", ".001Ki", 2),
+        ("memory", "-1.5", -2),
+        ("memory", "1Pi", 2**50),
+        ("nvidia.com/gpu", 2, 2),
+        ("pods", "9223372036854775807", INT64_MAX),
+        ("pods", "-9223372036854775807", -INT64_MAX),
+    ],
+)
+def test_amounts_are_milli_cpu_or_whole_units_rounded_up(resource: str, text: str, expected: Any) -> None:
+    assert amount(resource, text) == expected
+
+
+@pytest.mark.parametrize(
+    ("resource", "text"),
+    [
+        ("memory", "8Ei"),
+        ("memory", "10E"),
+        ("memory", "-10E"),
+        ("memory", "9223372036854775808"),
+        ("memory", "1e512"),
+        ("cpu", "10P"),
+        ("cpu", "9223372036854775807"),
+    ],
+)
+def test_an_amount_beyond_int64_is_refused_with_the_value_and_the_limit(resource: str, text: str) -> None:
+    with pytest.raises(
+        QuantityError, match=f"'{text}' is too large for {resource}: at most 9223372036854775807"
+    ):
+        amount(resource, text)
+
+
+@pytest.mark.parametrize(
+    ("resource", "number", "text"),
+    [
+        ("cpu", 0, "0"),
+        ("cpu", 1, "1m"),
+        ("cpu", 500, "500m"),
+        ("cpu", 1500, "1500m"),
+        ("cpu", 1000, "1"),
+        ("cpu", 10_000, "10"),
+        ("cpu", 1_000_000, "1k"),
+        ("cpu", -2500, "-2500m"),
+        ("memory", 0, "0"),
+        ("memory", 2**30, "1Gi"),
+        ("memory", 9984 * 2**20, "9984Mi"),
+        ("memory", 1000, "1k"),
+        ("memory", 1023, "1023"),
+        ("memory", 2000, "2000"),
+        ("memory", 1025, "1025"),
+        ("memory", -(2**30), "-1Gi"),
+        ("ephemeral-storage", 2**40, "1Ti"),
+        ("hugepages-2Mi", 2**21, "2Mi"),
+        ("pods", 10, "10"),
+        ("pods", 1500, "1500"),
+        ("pods", 10_000, "10k"),
+        ("nvidia.com/gpu", 1024, "1024"),
+        ("pods", 10**18, "1E"),
+        ("pods", 10**18 * 9, "9E"),
+        ("cpu", INT64_MAX, "<unlimited>"),
+        ("memory", INT64_MAX, "<unlimited>"),
+    ],
+)
+def test_amounts_print_as_kubernetes_prints_them(resource: str, number: int, text: str) -> None:
+    assert format_amount(resource, number) == text
+
+
+@given(
+    st.sampled_from(["cpu", "memory", "hugepages-1Gi", "pods", "example.com/widget"]),
+    st.integers(-INT64_MAX, INT64_MAX - 1),
+)
+def test_a_printed_amount_reads_back_as_itself(resource: str, number: int) -> None:
+    assert amount(resource, format_amount(resource, number)) == number

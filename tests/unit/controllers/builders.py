@@ -1,0 +1,163 @@
+"""Objects and surroundings for tests of controllers, short to write and complete enough to decide over."""
+
+from typing import Any
+
+from admitq.controllers.settings import PodsReadyPolicy, Settings
+from admitq.core.model import LabelSelector
+from admitq.integrations.kinds.job import JOB
+from admitq.runtime.kinds import kinds_of
+from admitq_api.conditions import SECOND, format_time
+from admitq_api.labels import names_for
+
+NAMES = names_for()
+KINDS = kinds_of(NAMES)
+START = 1_800_000_000 * SECOND
+"""When the objects of these tests were created."""
+
+POLICY = PodsReadyPolicy(
+    timeout=300 * SECOND,
+    recovery_timeout=100 * SECOND,
+    backoff_limit=2,
+    backoff_base_seconds=60,
+    backoff_most_seconds=3600,
+)
+SETTINGS = Settings(integrations=(JOB,), namespace_selector=LabelSelector(), pods_ready=POLICY)
+
+Object = dict[str, Any]
+
+
+def at(seconds: float) -> int:
+    """So many seconds after the objects of these tests were created."""
+    return START + round(seconds * SECOND)
+
+
+def time(seconds: float) -> str:
+    """The same as the API writes it."""
+    return format_time(at(seconds))
+
+
+def condition(type_: str, status: bool, reason: str, message: str = "", since: float = 0) -> Object:
+    return {
+        "type": type_,
+        "status": str(status),
+        "reason": reason,
+        "message": message,
+        "lastTransitionTime": time(since),
+    }
+
+
+RESERVED = condition("QuotaReserved", True, "QuotaReserved", "Quota reserved in ClusterQueue cq")
+ADMITTED = condition("Admitted", True, "Admitted", "The workload is admitted")
+FINISHED = condition("Finished", True, "Succeeded")
+ADMISSION = {
+    "clusterQueue": "cq",
+    "podSetAssignments": [{"name": "main", "count": 3, "flavors": {"cpu": "f"}}],
+}
+OWNER = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "uid-j", "controller": True}
+TEMPLATE: Object = {
+    "metadata": {"labels": {"app": "x"}},
+    "spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]},
+}
+
+
+def workload(*conditions: Object, **parts: Any) -> Object:
+    """A Workload with these conditions.
+
+    Parts: name, owner (None for none), metadata, spec and further fields of the status.
+    """
+    metadata = {
+        "name": parts.pop("name", "job-j-1"),
+        "namespace": "ns",
+        "uid": "uid-w",
+        "resourceVersion": "7",
+        "generation": 1,
+        "creationTimestamp": time(0),
+        "finalizers": [NAMES.finalizer],
+        "ownerReferences": [parts.pop("owner", OWNER)],
+        **parts.pop("metadata", {}),
+    }
+    if metadata["ownerReferences"] == [None]:
+        del metadata["ownerReferences"]
+    spec = {
+        "queueName": "lq",
+        "podSets": [{"name": "main", "count": 3, "template": TEMPLATE}],
+        "priority": 0,
+        **parts.pop("spec", {}),
+    }
+    status = {"conditions": list(conditions), **parts} if conditions or parts else {}
+    return {
+        "apiVersion": NAMES.api_version,
+        "kind": "Workload",
+        "metadata": metadata,
+        "spec": spec,
+        "status": status,
+    }
+
+
+def reserved(*conditions: Object, **parts: Any) -> Object:
+    """A Workload with quota."""
+    return workload(RESERVED, *conditions, **{"admission": ADMISSION, **parts})
+
+
+def admitted(*conditions: Object, since: float = 0, **parts: Any) -> Object:
+    """A Workload that is admitted."""
+    return reserved({**ADMITTED, "lastTransitionTime": time(since)}, *conditions, **parts)
+
+
+def local_queue(stop: str = "None", **metadata: Any) -> Object:
+    return {
+        "metadata": {"name": "lq", "namespace": "ns", **metadata},
+        "spec": {"clusterQueue": "cq", "stopPolicy": stop},
+    }
+
+
+def cluster_queue(stop: str = "None", checks: Any = (), flavors: Any = ("f",), **metadata: Any) -> Object:
+    return {
+        "metadata": {"name": "cq", **metadata},
+        "spec": {
+            "stopPolicy": stop,
+            "resourceGroups": [{"flavors": [{"name": name} for name in flavors]}],
+            "admissionChecksStrategy": {"admissionChecks": list(checks)},
+        },
+    }
+
+
+def job(spec: Any = None, status: Any = None, **metadata: Any) -> Object:
+    """A suspended Job of three pods that names the LocalQueue ``lq``."""
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            "name": "j",
+            "namespace": "ns",
+            "uid": "uid-j",
+            "resourceVersion": "3",
+            "generation": 1,
+            "creationTimestamp": time(0),
+            "labels": {NAMES.queue_name: "lq"},
+            **metadata,
+        },
+        "spec": {"suspend": True, "parallelism": 3, "completions": 3, "template": TEMPLATE, **(spec or {})},
+        "status": status or {},
+    }
+
+
+def after(obj: Any, patch: Any) -> Any:
+    """What a merge patch makes of an object, as the API server applies it."""
+    if not isinstance(patch, dict):
+        return patch
+    result: Object = dict(obj) if isinstance(obj, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = after(result.get(key, {}), value)
+    return result
+
+
+def condition_of(obj: Object, type_: str) -> Any:
+    """A condition without its times, as (status, reason, message); None if there is none."""
+    for found in obj.get("status", {}).get("conditions", []):
+        if found["type"] == type_:
+            return found["status"], found["reason"], found["message"]
+    return None

@@ -1,0 +1,734 @@
+"""What is decided about a job, situation by situation."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from admitq.controllers.job.case import Ancestor, JobCase, Lookups
+from admitq.controllers.job.matching import match_of
+from admitq.controllers.job.steps import decide
+from admitq.controllers.plan import Create, Delete, Patch, Plan, RemoveFinalizer, Tell
+from admitq.integrations.kinds.job import JOB
+from admitq.podsets import Marks
+from admitq_api.conditions import SECOND
+from tests.unit.controllers.builders import (
+    ADMISSION,
+    FINISHED,
+    KINDS,
+    NAMES,
+    OWNER,
+    RESERVED,
+    SETTINGS,
+    TEMPLATE,
+    Object,
+    admitted,
+    after,
+    at,
+    condition,
+    condition_of,
+    job,
+    reserved,
+    time,
+    workload,
+)
+
+FLAVOR: Object = {
+    "spec": {"nodeLabels": {"pool": "spot"}, "tolerations": [{"key": "spot", "operator": "Exists"}]}
+}
+RUNNING_TEMPLATE: Object = {
+    "metadata": {
+        "labels": {
+            "app": "x",
+            NAMES.podset: "main",
+            NAMES.local_queue_name: "lq",
+            NAMES.cluster_queue_name: "cq",
+            "controller-uid": "uid-j",
+        },
+        "annotations": {NAMES.workload: "job-j-1"},
+    },
+    "spec": {
+        **TEMPLATE["spec"],
+        "nodeSelector": {"pool": "spot"},
+        "tolerations": FLAVOR["spec"]["tolerations"],
+    },
+}
+RUNNING = {"suspend": False, "template": RUNNING_TEMPLATE}
+NINE_PODS = {"podSets": [{"name": "main", "count": 9, "template": TEMPLATE}]}
+FOR_NINE = {"clusterQueue": "cq", "podSetAssignments": [{"name": "main", "count": 9, "flavors": {}}]}
+EVICTED = condition("Evicted", True, "ClusterQueueStopped", "The ClusterQueue is stopped", since=5)
+
+
+def lookups(**known: Any) -> Lookups:
+    """What is known besides the job: mappings by name, of flavors, classes and Workloads."""
+
+    def of(kind: str) -> Callable[[str], Object | None]:
+        return known.get(kind, {}).get
+
+    return Lookups(
+        flavor={"f": FLAVOR, **known.get("flavor", {})}.get,
+        workload_priority_class=of("workload_priority_class"),
+        priority_class=of("priority_class"),
+        priority_classes=lambda: known.get("priority_class", {}).values(),
+        workload=of("workload"),
+    )
+
+
+def case_of(job_: Object | None, *workloads: Object, now: float = 10, **parts: Any) -> JobCase:
+    settings = replace(SETTINGS, **parts.pop("settings", {}))
+    known = parts.pop("known", {})
+    return JobCase(
+        integration=parts.pop("integration", JOB),
+        names=NAMES,
+        kinds=KINDS,
+        settings=settings,
+        now=at(now),
+        job=job_,
+        workloads=workloads,
+        lookups=lookups(**known),
+        **parts,
+    )
+
+
+def decided(job_: Object | None, *workloads: Object, **parts: Any) -> Plan:
+    return decide(case_of(job_, *workloads, **parts))
+
+
+def kinds(plan: Plan) -> list[str]:
+    """What a plan does, in words: verbs with what they are done to."""
+    words: dict[type, str] = {Create: "create", Delete: "delete", RemoveFinalizer: "free", Patch: "patch"}
+    return [
+        f"{words[type(action)]} {action.resource.kind}"
+        for action in plan.actions
+        if isinstance(action, Create | Delete | RemoveFinalizer | Patch)
+    ]
+
+
+def told(plan: Plan) -> list[tuple[str, str]]:
+    return [(one.reason, one.note) for one in plan.actions if isinstance(one, Tell)]
+
+
+def written(obj: Object, plan: Plan) -> Object:
+    result = obj
+    for action in plan.actions:
+        if isinstance(action, Patch) and action.obj["metadata"]["name"] == obj["metadata"]["name"]:
+            for step in action.steps:
+                result = after(result, step.patch)
+    return result
+
+
+# --- whose job it is ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"namespace_matches": False},
+        {"ancestor": Ancestor(job(), admitted=True)},
+        {"job_": job(labels={})},
+    ],
+)
+def test_jobs_that_are_not_ours_are_left_alone(parts: Any) -> None:
+    parts = {"job_": job({"suspend": False}), **parts}
+    assert decided(parts.pop("job_"), **parts) == Plan()
+
+
+def test_a_job_without_queue_waits_where_all_jobs_are_managed() -> None:
+    plan = decided(job(labels={}), settings={"without_queue_name": True})
+    [create] = [action for action in plan.actions if isinstance(action, Create)]
+    assert "queueName" not in create.obj["spec"]
+
+
+def test_a_running_job_inside_one_that_is_not_admitted_is_stopped() -> None:
+    ancestor = Ancestor(job(), admitted=False)
+    plan = decided(job({"suspend": False}, labels={}), ancestor=ancestor)
+    assert kinds(plan) == ["patch Job"]
+    assert told(plan) == [("Suspended", "admitq managed child job suspended")]
+    assert decided(job(labels={}), ancestor=ancestor) == Plan()
+
+
+def test_a_waiting_workload_of_a_job_that_left_its_queue_goes() -> None:
+    plan = decided(job(labels={}), workload())
+    assert kinds(plan) == ["free Workload", "delete Workload"]
+
+
+def test_a_running_job_cannot_shake_off_its_workload_by_leaving_its_queue() -> None:
+    running = job(RUNNING, {"ready": 3, "active": 3}, labels={})
+    assert kinds(decided(running, admitted(EVICTED))) == ["patch Job"]
+
+
+# --- a Workload for each job ----------------------------------------------------------------------
+
+
+def made(plan: Plan) -> Any:
+    [create] = [action for action in plan.actions if isinstance(action, Create)]
+    return create.obj
+
+
+def test_a_suspended_job_gets_a_workload() -> None:
+    plan = decided(job())
+    obj = made(plan)
+    name = obj["metadata"]["name"]
+    assert name.startswith("job-j-")
+    assert obj["metadata"]["finalizers"] == [NAMES.finalizer]
+    assert obj["metadata"]["ownerReferences"] == [OWNER]
+    assert obj["metadata"]["labels"] == {NAMES.job_uid: "uid-j"}
+    assert obj["spec"] == {
+        "podSets": [{"name": "main", "count": 3, "template": TEMPLATE}],
+        "queueName": "lq",
+        "priority": 0,
+    }
+    assert told(plan) == [("CreatedWorkload", f"Created Workload: ns/{name}")]
+
+
+def test_a_workload_takes_over_what_its_job_says_of_limits_gates_and_checks() -> None:
+    annotations = {
+        NAMES.admission_gated_by: "a.example/g",
+        f"{NAMES.provisioning_annotation_prefix}x": "y",
+        NAMES.job_min_parallelism: "2",
+        "other": "left out",
+    }
+    labels = {NAMES.queue_name: "lq", NAMES.max_exec_time: "60", "team": "a", "else": "left out"}
+    obj = made(
+        decided(job(labels=labels, annotations=annotations), settings={"label_keys_to_copy": ("team",)})
+    )
+    assert obj["metadata"]["annotations"] == {
+        NAMES.admission_gated_by: "a.example/g",
+        f"{NAMES.provisioning_annotation_prefix}x": "y",
+    }
+    assert obj["metadata"]["labels"] == {"team": "a", NAMES.job_uid: "uid-j"}
+    assert obj["spec"]["maximumExecutionTimeSeconds"] == 60
+    assert obj["spec"]["podSets"][0]["minCount"] == 2
+
+
+def test_without_partial_admission_no_fewer_pods_are_offered() -> None:
+    annotations = {NAMES.job_min_parallelism: "2"}
+    obj = made(decided(job(annotations=annotations), settings={"partial_admission": False}))
+    assert "minCount" not in obj["spec"]["podSets"][0]
+
+
+@pytest.mark.parametrize("text", ["0", "-5", "x", "1.5", "9" * 5000, "99999999999"])
+def test_a_limit_of_time_that_cannot_be_read_does_not_limit(text: str) -> None:
+    obj = made(decided(job(labels={NAMES.queue_name: "lq", NAMES.max_exec_time: text})))
+    assert "maximumExecutionTimeSeconds" not in obj["spec"]
+
+
+def test_labels_of_the_platform_are_no_part_of_a_workload() -> None:
+    template = {**TEMPLATE, "metadata": {"labels": {"app": "x", "controller-uid": "u", "job-name": "j"}}}
+    assert made(decided(job({"template": template})))["spec"]["podSets"][0]["template"] == TEMPLATE
+
+
+def test_no_workload_is_made_while_pods_of_the_job_are_left() -> None:
+    assert decided(job(status={"active": 1})) == Plan()
+
+
+def test_no_workload_is_made_for_a_finished_job() -> None:
+    done = {"conditions": [{"type": "Complete", "status": "True"}]}
+    assert decided(job({"suspend": False}, done)) == Plan()
+
+
+def test_no_workload_is_made_in_a_namespace_that_ends() -> None:
+    assert decided(job(), namespace_ends=True) == Plan()
+
+
+def test_a_running_job_without_workload_is_stopped() -> None:
+    plan = decided(job({"suspend": False}))
+    assert kinds(plan) == ["patch Job"]
+    assert told(plan) == [("Stopped", "Missing Workload; unable to restore pod templates")]
+
+
+def test_a_running_job_that_its_workload_does_not_match_is_stopped_and_restored() -> None:
+    obj = admitted(spec=NINE_PODS, admission=FOR_NINE)
+    plan = decided(job(RUNNING), obj)
+    message = "No matching Workload; restoring pod templates according to existent Workload"
+    assert told(plan) == [("Stopped", message)]
+    stopped = written(job(RUNNING), plan)
+    assert stopped["spec"]["suspend"] is True
+    assert stopped["spec"]["template"]["spec"] == TEMPLATE["spec"]
+
+
+def test_a_waiting_workload_is_made_to_match() -> None:
+    obj = workload(spec={"podSets": [{"name": "main", "count": 9, "template": TEMPLATE}]})
+    plan = decided(job(), obj)
+    assert written(obj, plan)["spec"]["podSets"][0]["count"] == 3
+    note = "Updated not matching Workload for suspended job: ns/job-j-1"
+    assert told(plan) == [("UpdatedWorkload", note)]
+
+
+def test_an_update_takes_away_what_the_job_no_longer_says() -> None:
+    labels = {NAMES.queue_name: "lq"}
+    obj = workload(spec={"maximumExecutionTimeSeconds": 5})
+    assert "maximumExecutionTimeSeconds" not in written(obj, decided(job(labels=labels), obj))["spec"]
+
+
+def test_a_reserved_workload_that_does_not_match_goes_with_its_quota() -> None:
+    obj = reserved(spec=NINE_PODS, admission=FOR_NINE)
+    plan = decided(job(), obj)
+    assert kinds(plan) == ["free Workload", "delete Workload"]
+    assert told(plan) == [("DeletedWorkload", "Deleted not matching Workload: ns/job-j-1")]
+    assert decided(job(status={"active": 1}), obj) == Plan()
+
+
+def test_of_two_workloads_one_stays() -> None:
+    plan = decided(job(), workload(name="a"), workload(name="b"))
+    assert [action.obj["metadata"]["name"] for action in plan.actions if isinstance(action, Delete)] == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "obj", "same"),
+    [
+        ({}, workload(), True),
+        ({"parallelism": 4, "completions": 4}, workload(), False),
+        ({"template": {"spec": {"containers": [{"name": "c", "image": "other"}]}}}, workload(), False),
+        ({"template": {**TEMPLATE, "metadata": {"labels": {"other": "y"}}}}, workload(), True),
+        (
+            {"template": {**TEMPLATE, "spec": {**TEMPLATE["spec"], "tolerations": [{"key": "a"}]}}},
+            workload(),
+            False,
+        ),
+        (RUNNING, admitted(condition("PodsReady", False, "WaitForStart")), True),
+        ({**RUNNING, "parallelism": 2}, admitted(), False),
+        (
+            {**RUNNING, "parallelism": 2},
+            admitted(
+                admission={
+                    "clusterQueue": "cq",
+                    "podSetAssignments": [{"name": "main", "count": 2, "flavors": {"cpu": "f"}}],
+                }
+            ),
+            True,
+        ),
+    ],
+)
+def test_a_workload_matches_what_asks_for_the_same(spec: Any, obj: Object, same: bool) -> None:
+    assert (match_of(case_of(job(spec), obj)).workload is not None) is same
+
+
+# --- priority -------------------------------------------------------------------------------------
+
+HIGH = {"metadata": {"name": "high"}, "value": 100}
+LOW = {"metadata": {"name": "low"}, "value": 1, "globalDefault": True}
+LOWER = {"metadata": {"name": "lower"}, "value": 0, "globalDefault": True}
+BY_LABEL = {NAMES.queue_name: "lq", NAMES.priority_class: "high"}
+PODS_CLASS = {"template": {"spec": {"priorityClassName": "low", "containers": []}}}
+
+
+def reference(group: str, kind: str, name: str) -> Object:
+    return {"group": group, "kind": kind, "name": name}
+
+
+@pytest.mark.parametrize(
+    ("obj", "known", "priority", "ref"),
+    [
+        (job(), {}, 0, None),
+        (
+            job(),
+            {"priority_class": {"low": LOW, "lower": LOWER}},
+            0,
+            reference("scheduling.k8s.io", "PriorityClass", "lower"),
+        ),
+        (
+            job(PODS_CLASS),
+            {"priority_class": {"low": LOW, "lower": LOWER}},
+            1,
+            reference("scheduling.k8s.io", "PriorityClass", "low"),
+        ),
+        (
+            job(PODS_CLASS, labels=BY_LABEL),
+            {"priority_class": {"low": LOW}, "workload_priority_class": {"high": HIGH}},
+            100,
+            reference(NAMES.group, "WorkloadPriorityClass", "high"),
+        ),
+    ],
+)
+def test_a_priority_comes_from_the_nearest_class(obj: Object, known: Any, priority: int, ref: Any) -> None:
+    spec = made(decided(obj, known=known))["spec"]
+    assert (spec["priority"], spec.get("priorityClassRef")) == (priority, ref)
+
+
+@pytest.mark.parametrize(
+    ("obj", "reason", "note"),
+    [
+        (job(labels=BY_LABEL), "WorkloadPriorityClassNotFound", 'WorkloadPriorityClass "high" not found'),
+        (job(PODS_CLASS), "PriorityClassNotFound", 'PriorityClass "low" not found'),
+    ],
+)
+def test_without_its_class_a_job_gets_no_workload_and_is_told(obj: Object, reason: str, note: str) -> None:
+    plan = decided(obj)
+    assert (kinds(plan), told(plan)) == ([], [(reason, note)])
+
+
+@pytest.mark.parametrize(
+    ("obj", "follows"),
+    [
+        (workload(), True),
+        (workload(spec={"priorityClassRef": reference(NAMES.group, "WorkloadPriorityClass", "old")}), True),
+        (admitted(spec={"priorityClassRef": reference(NAMES.group, "WorkloadPriorityClass", "old")}), True),
+        (admitted(), False),
+        (workload(spec={"priorityClassRef": reference("scheduling.k8s.io", "PriorityClass", "p")}), False),
+        (workload(spec={"priorityClassRef": reference(NAMES.group, "WorkloadPriorityClass", "high")}), False),
+    ],
+)
+def test_a_workload_follows_the_class_of_its_job_where_it_may(obj: Object, follows: bool) -> None:
+    known = {"workload_priority_class": {"high": HIGH}}
+    plan = decided(job(labels=BY_LABEL), obj, known=known)
+    assert (("UpdatedWorkload", "Updated workload priority class: ns/job-j-1") in told(plan)) is follows
+    if follows:
+        assert written(obj, plan)["spec"]["priority"] == 100
+
+
+# --- starting -------------------------------------------------------------------------------------
+
+
+def test_an_admitted_job_is_started_with_what_its_flavors_give() -> None:
+    plan = decided(job(), admitted())
+    assert told(plan) == [("Started", "Admitted by clusterQueue cq")]
+    started = written(job(), plan)["spec"]
+    assert started["suspend"] is False
+    labels = {
+        key: value for key, value in RUNNING_TEMPLATE["metadata"]["labels"].items() if key != "controller-uid"
+    }
+    assert started["template"]["metadata"]["labels"] == labels
+    assert started["template"]["spec"] == RUNNING_TEMPLATE["spec"]
+
+
+def test_the_start_is_one_patch_that_says_only_what_changes() -> None:
+    [patch, _] = decided(job(), admitted(), settings={"marks": Marks(False, False)}).actions
+    assert isinstance(patch, Patch)
+    assert [step.patch for step in patch.steps] == [
+        {
+            "spec": {
+                "suspend": False,
+                "template": {
+                    "metadata": {"labels": {NAMES.podset: "main"}},
+                    "spec": {
+                        "nodeSelector": {"pool": "spot"},
+                        "tolerations": FLAVOR["spec"]["tolerations"],
+                    },
+                },
+            }
+        }
+    ]
+
+
+def test_a_partial_admission_sets_the_count() -> None:
+    fewer = {"clusterQueue": "cq", "podSetAssignments": [{"name": "main", "count": 2, "flavors": {}}]}
+    annotations = {NAMES.job_min_parallelism: "1"}
+    obj = admitted(
+        admission=fewer, spec={"podSets": [{"name": "main", "count": 3, "minCount": 1, "template": TEMPLATE}]}
+    )
+    started = written(job(annotations=annotations), decided(job(annotations=annotations), obj))
+    assert (started["spec"]["parallelism"], started["spec"]["completions"]) == (2, 3)
+
+
+def test_a_conflict_fails_for_good() -> None:
+    template = {**TEMPLATE, "spec": {**TEMPLATE["spec"], "nodeSelector": {"pool": "mine"}}}
+    obj = admitted()
+    failed = written(obj, decided(job({"template": template}), obj))
+    status, reason, message = condition_of(failed, "Finished")
+    assert (status, reason) == ("True", "FailedToStart")
+    assert "pool" in message
+
+
+def test_an_unknown_flavor_is_waited_for() -> None:
+    obj = admitted(admission={"clusterQueue": "cq", "podSetAssignments": [{"flavors": {"cpu": "gone"}}]})
+    obj["status"]["admission"]["podSetAssignments"][0]["count"] = 3
+    assert decided(job(), obj) == Plan(again=1.0)
+
+
+@pytest.mark.parametrize(
+    ("obj", "status"),
+    [
+        (workload(), {}),
+        (reserved(), {}),
+        (admitted(spec={"active": False}), {}),
+        (admitted(), {"active": 1}),
+    ],
+)
+def test_what_may_not_run_is_not_started(obj: Object, status: Object) -> None:
+    assert kinds(decided(job(status=status), obj)) == []
+
+
+def test_messages_of_pending_checks_are_told() -> None:
+    checks = [
+        {"name": "a", "state": "Pending", "message": "waits for nodes"},
+        {"name": "b", "state": "Ready", "message": "done"},
+        {"name": "c", "state": "Pending", "message": ""},
+        {"name": "d", "state": "Pending", "message": "soon"},
+    ]
+    plan = decided(job(), reserved(admissionChecks=checks))
+    assert told(plan) == [("UpdatedAdmissionCheck", "a: waits for nodes; d: soon")]
+
+
+def test_a_waiting_workload_follows_its_jobs_queue() -> None:
+    labels = {NAMES.queue_name: "other"}
+    obj = workload()
+    assert written(obj, decided(job(labels=labels), obj))["spec"]["queueName"] == "other"
+    assert decided(job(labels=labels), reserved()) == Plan()
+
+
+# --- while it runs --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("before", "status", "after_"),
+    [
+        ([], {"ready": 1}, None),
+        ([], {"ready": 3}, ("True", "Started")),
+        ([condition("PodsReady", False, "WaitForStart")], {"ready": 3}, ("True", "Started")),
+        ([condition("PodsReady", True, "Started")], {"ready": 2}, ("False", "WaitForRecovery")),
+        ([condition("PodsReady", False, "WaitForRecovery")], {"ready": 2}, ("False", "WaitForRecovery")),
+        ([condition("PodsReady", False, "WaitForRecovery")], {"ready": 3}, ("True", "Recovered")),
+        ([condition("PodsReady", True, "Recovered")], {"ready": 2}, ("False", "WaitForRecovery")),
+        ([condition("PodsReady", True, "Started")], {"ready": 1, "succeeded": 2}, ("True", "Started")),
+    ],
+)
+def test_readiness_of_pods_is_followed(before: Any, status: Object, after_: Any) -> None:
+    obj = admitted(*before)
+    found = condition_of(written(obj, decided(job(RUNNING, {"active": 3, **status}), obj)), "PodsReady")
+    assert (found and found[:2]) == after_
+
+
+def test_nobody_looks_at_readiness_where_that_is_switched_off() -> None:
+    plan = decided(job(RUNNING, {"ready": 3}), admitted(), settings={"pods_ready": None})
+    assert plan == Plan()
+
+
+def test_pods_of_an_eviction_are_not_reported() -> None:
+    obj = admitted(condition("PodsReady", True, "Started"), EVICTED)
+    stopping = job({**RUNNING, "suspend": True}, {"active": 1}, annotations={NAMES.stopping: "true"})
+    assert decided(stopping, obj) == Plan()
+
+
+@pytest.mark.parametrize(
+    ("status", "before", "after_"),
+    [
+        ({"succeeded": 1}, None, 1),
+        ({"succeeded": 2}, [{"name": "main", "count": 1}], 2),
+        ({"succeeded": 1}, [{"name": "main", "count": 2}], 2),
+        ({}, None, None),
+    ],
+)
+def test_reclaimable_pods_only_grow_while_quota_is_reserved(status: Object, before: Any, after_: Any) -> None:
+    obj = admitted(condition("PodsReady", True, "Started"), **({"reclaimablePods": before} if before else {}))
+    final = written(obj, decided(job(RUNNING, {"ready": 3, **status}), obj))
+    expected = None if after_ is None else [{"name": "main", "count": after_}]
+    assert final["status"].get("reclaimablePods") == expected
+
+
+def test_reclaimable_pods_have_a_field_manager_of_their_own() -> None:
+    obj = admitted(condition("PodsReady", True, "Started"))
+    [patch] = decided(job(RUNNING, {"ready": 3, "succeeded": 1}), obj).actions
+    assert isinstance(patch, Patch)
+    assert patch.concern == "reclaimable-pods"
+
+
+# --- stopping -------------------------------------------------------------------------------------
+
+
+def test_an_eviction_stops_and_restores() -> None:
+    running = job(RUNNING, {"startTime": time(1)})
+    plan = decided(running, admitted(EVICTED))
+    assert told(plan) == [("Stopped", "The ClusterQueue is stopped")]
+    stopped = written(running, plan)
+    assert stopped["spec"]["suspend"] is True
+    assert stopped["spec"]["template"]["spec"] == TEMPLATE["spec"]
+    assert stopped["spec"]["template"]["metadata"] == {"labels": {"app": "x", "controller-uid": "uid-j"}}
+    assert "startTime" not in stopped["status"]
+    assert NAMES.stopping not in stopped["metadata"]["annotations"]
+
+
+def test_a_stop_in_two_parts_is_told_once() -> None:
+    running = job(RUNNING, {"active": 3})
+    first = decided(running, admitted(EVICTED))
+    assert told(first) == [("Stopped", "The ClusterQueue is stopped")]
+    half = written(running, first)
+    assert decided(half, admitted(EVICTED)) == Plan()
+    half["status"] = {}
+    second = decided(half, admitted(EVICTED))
+    assert (kinds(second), told(second)) == (["patch Job"], [])
+
+
+def test_quota_is_released_when_nothing_runs_any_more() -> None:
+    obj = admitted(condition("PodsReady", True, "Started"), EVICTED, since=2)
+    assert decided(job(status={"active": 1}), obj) == Plan()
+    released = written(obj, decided(job(), obj, now=12))
+    message = "The ClusterQueue is stopped"
+    assert condition_of(released, "Requeued") == ("False", "ClusterQueueStopped", message)
+    assert condition_of(released, "QuotaReserved") == ("False", "PendingEvaluation", message)
+    assert condition_of(released, "Admitted")[1] == "NoReservation"
+    assert condition_of(released, "PodsReady")[:2] == ("False", "WaitForStart")
+    assert condition_of(released, "Evicted")[0] == "True"
+    assert "admission" not in released["status"]
+    assert released["status"]["accumulatedPastExecutionTimeSeconds"] == 10
+
+
+@pytest.mark.parametrize(
+    ("reason", "requeued"),
+    [
+        ("Preempted", "True"),
+        ("NodeFailures", "True"),
+        ("PodsReadyTimeout", "False"),
+        ("Deactivated", "False"),
+    ],
+)
+def test_who_may_come_back_at_once(reason: str, requeued: str) -> None:
+    obj = admitted(condition("Evicted", True, reason, "m"))
+    assert condition_of(written(obj, decided(job(), obj)), "Requeued") == (requeued, reason, "m")
+
+
+def test_a_suspended_job_that_still_carries_an_admission_is_restored() -> None:
+    without = {key: value for key, value in RUNNING_TEMPLATE["spec"].items() if key != "tolerations"}
+    suspended = job({"suspend": True, "template": {**RUNNING_TEMPLATE, "spec": without}})
+    obj = workload(condition("QuotaReserved", False, "WaitingForQuota"))
+    assert written(suspended, decided(suspended, obj))["spec"]["template"]["spec"] == TEMPLATE["spec"]
+
+
+def test_a_job_made_from_the_copy_of_a_running_one_is_left_as_it_is() -> None:
+    copied = job({"suspend": True, "template": RUNNING_TEMPLATE})
+    kept = {
+        "metadata": {
+            "labels": {
+                key: value
+                for key, value in RUNNING_TEMPLATE["metadata"]["labels"].items()
+                if key != "controller-uid"
+            },
+            "annotations": RUNNING_TEMPLATE["metadata"]["annotations"],
+        },
+        "spec": RUNNING_TEMPLATE["spec"],
+    }
+    obj = workload(spec={"podSets": [{"name": "main", "count": 3, "template": kept}]})
+    assert decided(copied, obj) == Plan()
+
+
+def test_what_is_not_admitted_does_not_run() -> None:
+    plan = decided(job({"suspend": False}), workload(condition("QuotaReserved", False, "Pending")))
+    assert told(plan) == [("Stopped", "Not admitted by cluster queue")]
+
+
+def test_a_stop_that_was_begun_is_ended_even_if_the_job_was_admitted_meanwhile() -> None:
+    half = job({**RUNNING, "suspend": True}, annotations={NAMES.stopping: "true"})
+    stopped = written(half, decided(half, admitted()))
+    assert NAMES.stopping not in stopped["metadata"]["annotations"]
+    assert stopped["spec"]["suspend"] is True
+
+
+# --- on hold --------------------------------------------------------------------------------------
+
+
+def test_a_job_on_hold_keeps_its_workload_and_no_quota() -> None:
+    holding = replace(JOB, is_on_hold=lambda _: True)
+    obj = reserved()
+    held = written(obj, decided(job(), obj, integration=holding))
+    assert condition_of(held, "QuotaReserved") == ("False", "OnHold", "Job is on hold")
+    assert kinds(decided(job(), held, integration=holding)) == []
+    freed = written(held, decided(job(), held))
+    assert condition_of(freed, "QuotaReserved") == (
+        "False",
+        "PendingEvaluation",
+        "Workload no longer on hold; waiting for quota reservation",
+    )
+
+
+# --- ends -----------------------------------------------------------------------------------------
+
+COMPLETE = {"conditions": [{"type": "Complete", "status": "True", "message": "done"}]}
+FAILED = {"conditions": [{"type": "Failed", "status": "True", "message": "no"}]}
+
+
+@pytest.mark.parametrize(
+    ("status", "finished"),
+    [(COMPLETE, ("True", "Succeeded", "done")), (FAILED, ("True", "Failed", "no"))],
+)
+def test_a_workload_ends_as_its_job_does(status: Object, finished: Any) -> None:
+    obj = admitted()
+    assert condition_of(written(obj, decided(job(RUNNING, status), obj)), "Finished") == finished
+
+
+def test_a_job_that_ended_is_not_compared_any_more() -> None:
+    obj = admitted(spec=NINE_PODS, admission=FOR_NINE)
+    assert condition_of(written(obj, decided(job(RUNNING, COMPLETE), obj)), "Finished")[1] == "Succeeded"
+
+
+def test_a_finished_workload_is_freed_and_told_of_once() -> None:
+    obj = admitted(FINISHED)
+    plan = decided(job(RUNNING, COMPLETE), obj)
+    assert kinds(plan) == ["free Workload"]
+    assert told(plan) == [("FinishedWorkload", "Workload 'ns/job-j-1' is declared finished")]
+    assert decided(job(RUNNING, COMPLETE), admitted(FINISHED, metadata={"finalizers": []})) == Plan()
+
+
+def test_nothing_runs_behind_a_finished_workload() -> None:
+    obj = admitted(condition("Finished", True, "FailedToStart"), metadata={"finalizers": []})
+    assert kinds(decided(job(RUNNING), obj)) == ["patch Job"]
+
+
+def test_a_deleted_workload_stops_its_job_and_goes_when_it_has_stopped() -> None:
+    going = admitted(metadata={"deletionTimestamp": time(9)})
+    plan = decided(job(RUNNING, {"active": 3}), going)
+    assert told(plan) == [("Stopped", "Workload is deleted")]
+    assert decided(job(status={"active": 1}), going) == Plan()
+    assert kinds(decided(job(), going)) == ["free Workload"]
+
+
+@pytest.mark.parametrize("gone", [None, job(deletionTimestamp=time(9))])
+def test_workloads_of_a_job_that_is_gone_are_finished_and_freed(gone: Object | None) -> None:
+    obj = admitted()
+    finished = written(obj, decided(gone, obj))
+    assert condition_of(finished, "Finished")[1] == "OwnerNotFound"
+    assert kinds(decided(gone, finished)) == ["free Workload"]
+    assert decided(gone, workload(FINISHED, metadata={"finalizers": []})) == Plan()
+
+
+def test_workloads_of_an_earlier_job_of_the_name_are_freed_first() -> None:
+    old = workload(FINISHED, name="old", owner={**OWNER, "uid": "uid-old"})
+    plan = decided(job(), old)
+    assert plan.actions == (RemoveFinalizer(KINDS.workloads, old),)
+    freed = workload(FINISHED, name="old", owner={**OWNER, "uid": "uid-old"}, metadata={"finalizers": []})
+    assert kinds(decided(job(), freed)) == ["create Workload"]
+
+
+def test_a_job_deactivated_for_a_cause_is_deleted_after_its_retention() -> None:
+    settings = {"retention_of_deactivated": 60 * SECOND}
+    caused = condition("Evicted", True, "DeactivatedDueToAdmissionCheck", since=10)
+    obj = workload(caused, condition("QuotaReserved", False, "Deactivated"), spec={"active": False})
+    assert decided(job(), obj, now=30, settings=settings) == Plan(again=40.0)
+    plan = decided(job(), obj, now=70, settings=settings)
+    assert kinds(plan) == ["delete Job"]
+    assert told(plan) == [("Deleted", "Deleted job: deactivation retention period expired")]
+    by_hand = workload(condition("Evicted", True, "Deactivated", since=10), spec={"active": False})
+    assert kinds(decided(job(), by_hand, now=10**6, settings=settings)) == []
+
+
+# --- prebuilt -------------------------------------------------------------------------------------
+
+PREBUILT = {NAMES.queue_name: "lq", NAMES.prebuilt_workload_name: "mine"}
+
+
+def test_a_prebuilt_workload_is_adopted() -> None:
+    mine = workload(name="mine", owner=None)
+    adopted = written(mine, decided(job(labels=PREBUILT), known={"workload": {"mine": mine}}))
+    assert adopted["metadata"]["ownerReferences"] == [OWNER]
+    assert adopted["metadata"]["labels"] == {NAMES.job_uid: "uid-j"}
+
+
+def test_the_prebuilt_workload_of_another_is_not_touched() -> None:
+    theirs = workload(RESERVED, name="mine", owner={**OWNER, "uid": "other"}, admission=ADMISSION)
+    assert decided(job(labels=PREBUILT), known={"workload": {"mine": theirs}}) == Plan()
+
+
+def test_a_running_job_without_its_prebuilt_workload_is_stopped_and_waits() -> None:
+    plan = decided(job(RUNNING, labels=PREBUILT))
+    assert told(plan) == [("Stopped", "missing workload")]
+    assert decided(job(labels=PREBUILT)) == Plan()
+
+
+def test_a_prebuilt_workload_that_asks_for_something_else_ends() -> None:
+    mine = workload(name="mine", spec={"podSets": [{"name": "main", "count": 9, "template": TEMPLATE}]})
+    plan = decided(job(labels=PREBUILT), mine, known={"workload": {"mine": mine}})
+    assert condition_of(written(mine, plan), "Finished") == (
+        "True",
+        "OutOfSync",
+        "The prebuilt workload is out of sync with its user job",
+    )

@@ -1,0 +1,80 @@
+"""Plans carried out: every write on the version it was decided on, nothing told that did not happen."""
+
+from typing import Any
+
+import pytest
+
+from admitq.controllers.plan import Count, Delete, Patch, RemoveFinalizer, Tell, act, plan
+from admitq.integrations.base import Step
+from admitq.runtime.errors import ApiError
+from tests.unit.controllers.builders import KINDS, NAMES, workload
+from tests.unit.controllers.world import World
+
+
+@pytest.fixture
+def world() -> World:
+    made = World()
+    made.put(KINDS.workloads, workload())
+    return made
+
+
+async def test_each_step_is_made_upon_the_answer_of_the_last(world: World) -> None:
+    steps = (Step({"spec": {"priority": 1}}), Step({"status": {"clusterName": "x"}}, "status"))
+    seen: list[Any] = []
+    count = Count(lambda _, written: seen.append(written["metadata"]["resourceVersion"]))
+    await act(world.ctx, plan(Patch(KINDS.workloads, workload(), steps, "c"), count))
+    versions = [body["metadata"]["resourceVersion"] for _, _, body in world.client.calls]
+    assert versions == ["7", "101"]
+    assert seen == ["102"]
+    final = world.get(KINDS.workloads, "job-j-1")
+    assert (final["spec"]["priority"], final["status"]["clusterName"]) == (1, "x")
+
+
+async def test_nothing_is_told_of_a_write_that_failed(world: World) -> None:
+    world.client.fails["patch"] = ApiError(500, "InternalError", "no")
+    telling = Tell(workload(), "Normal", "R", "n")
+    with pytest.raises(ApiError):
+        await act(world.ctx, plan(Patch(KINDS.workloads, workload(), (Step({"a": 1}),), "c"), telling))
+    assert world.told.events == []
+
+
+async def test_only_our_finalizer_is_removed_and_only_from_this_very_object(world: World) -> None:
+    obj = workload(metadata={"finalizers": ["a.example/x", NAMES.finalizer, "b.example/y"]})
+    world.put(KINDS.workloads, {**obj, "metadata": {**obj["metadata"], "resourceVersion": "8"}})
+    await act(world.ctx, plan(RemoveFinalizer(KINDS.workloads, obj)))
+    [(_, _, operations)] = world.client.calls
+    assert list(operations) == [
+        {"op": "test", "path": "/metadata/uid", "value": "uid-w"},
+        {"op": "test", "path": "/metadata/finalizers/1", "value": NAMES.finalizer},
+        {"op": "remove", "path": "/metadata/finalizers/1"},
+    ]
+    left = world.get(KINDS.workloads, "job-j-1")["metadata"]["finalizers"]
+    assert left == ["a.example/x", "b.example/y"]
+
+
+async def test_without_our_finalizer_nothing_is_written(world: World) -> None:
+    obj = workload(metadata={"finalizers": ["a.example/x"]})
+    await act(world.ctx, plan(RemoveFinalizer(KINDS.workloads, obj)))
+    assert world.calls == []
+
+
+@pytest.mark.parametrize(
+    ("error", "is_conflict"),
+    [(ApiError(422, "Invalid", "test failed"), True), (ApiError(500, "InternalError", "no"), False)],
+)
+async def test_finalizers_that_changed_are_a_conflict(
+    world: World, error: ApiError, is_conflict: bool
+) -> None:
+    world.client.fails["json_patch"] = error
+    with pytest.raises(ApiError) as raised:
+        await act(world.ctx, plan(RemoveFinalizer(KINDS.workloads, workload())))
+    assert raised.value.is_conflict is is_conflict
+
+
+@pytest.mark.parametrize("error", [ApiError(404, "NotFound", ""), ApiError(409, "Conflict", "")])
+async def test_what_is_gone_or_another_by_now_is_not_deleted(world: World, error: ApiError) -> None:
+    world.client.fails["json_patch"] = ApiError(404, "NotFound", "")
+    world.client.fails["delete"] = error
+    obj = workload()
+    await act(world.ctx, plan(RemoveFinalizer(KINDS.workloads, obj), Delete(KINDS.workloads, obj)))
+    assert world.client.calls[-1] == ("delete", "workloads/job-j-1", "uid-w")

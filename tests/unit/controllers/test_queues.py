@@ -1,0 +1,177 @@
+"""The statuses of queues: what the core says, written when it differs and not too often."""
+
+import pytest
+
+from admitq.controllers.queues import (
+    ClusterQueueController,
+    CohortController,
+    LocalQueueController,
+    Pace,
+    cluster_queue_patch,
+)
+from admitq.core.activity import ActiveReason, InactiveCause
+from admitq.core.model import SECOND, ObjectKey
+from admitq.core.statuses import (
+    ClusterQueueStatus,
+    CohortStatus,
+    FlavorTotals,
+    LocalQueueReason,
+    LocalQueueStatus,
+    ResourceTotal,
+)
+from admitq.runtime.store import Key
+from tests.unit.controllers.builders import KINDS, NAMES, START, Object, after, at, condition_of, time
+from tests.unit.controllers.world import World, cluster_scoped
+
+USED = (FlavorTotals("f", (ResourceTotal("cpu", 1500, 500), ResourceTotal("memory", 2**30, 0))),)
+READY = ClusterQueueStatus(
+    active=True,
+    reason=ActiveReason.READY,
+    causes=(),
+    pending=3,
+    inadmissible=1,
+    reserving=2,
+    admitted=1,
+    flavors_reservation=USED,
+    flavors_usage=(),
+)
+STOPPED = READY._replace(
+    active=False, reason=ActiveReason.STOPPED, causes=(InactiveCause(ActiveReason.STOPPED),)
+)
+LOCAL = LocalQueueStatus(True, LocalQueueReason.READY, 3, 2, 1, USED, ())
+CQ = Key("", "cq")
+
+
+def queue(**metadata: object) -> Object:
+    return cluster_scoped("cq", metadata={"finalizers": [NAMES.finalizer], "generation": 4, **metadata})
+
+
+def test_a_status_tells_counts_totals_and_what_is_borrowed() -> None:
+    patch = cluster_queue_patch(queue(), READY, START)
+    assert patch == {
+        "status": {
+            "conditions": [
+                {
+                    "type": "Active",
+                    "status": "True",
+                    "reason": "Ready",
+                    "message": "Can admit new workloads",
+                    "lastTransitionTime": time(0),
+                    "observedGeneration": 4,
+                }
+            ],
+            "flavorsReservation": [
+                {
+                    "name": "f",
+                    "resources": [
+                        {"name": "cpu", "total": "1500m", "borrowed": "500m"},
+                        {"name": "memory", "total": "1Gi", "borrowed": "0"},
+                    ],
+                }
+            ],
+            "flavorsUsage": [],
+            "pendingWorkloads": 3,
+            "reservingWorkloads": 2,
+            "admittedWorkloads": 1,
+        }
+    }
+
+
+def test_a_status_that_says_so_already_is_not_written() -> None:
+    told = after(queue(), cluster_queue_patch(queue(), READY, START))
+    assert cluster_queue_patch(told, READY, at(60)) is None
+
+
+def test_what_others_say_in_the_status_stays() -> None:
+    other = {"type": "Mine", "status": "True", "reason": "R", "message": "", "lastTransitionTime": time(0)}
+    obj = {**queue(), "status": {"conditions": [other]}}
+    told = after(obj, cluster_queue_patch(obj, READY, START))
+    assert other in told["status"]["conditions"]
+
+
+async def test_a_cluster_queue_is_written_at_most_once_a_second() -> None:
+    world = World()
+    world.put(KINDS.cluster_queues, queue())
+    controller = ClusterQueueController(world.ctx, world.core)
+    world.core.cluster_queues["cq"] = READY
+    assert await controller.reconcile(CQ) is None
+    world.core.cluster_queues["cq"] = STOPPED
+    world.now += SECOND // 4
+    assert await controller.reconcile(CQ) == 0.75
+    assert world.calls == ["patch clusterqueues/cq/status"]
+    world.now += SECOND
+    assert await controller.reconcile(CQ) is None
+    message = "Can't admit new workloads: is stopped."
+    assert condition_of(world.get(KINDS.cluster_queues, "cq"), "Active") == ("False", "Stopped", message)
+    assert await controller.reconcile(CQ) is None
+    assert len(world.calls) == 2
+    assert world.told.counted.count("cluster_queue_reported") == 4
+
+
+def test_a_clock_that_is_set_back_holds_nobody_up_for_long() -> None:
+    now = [START]
+    pace = Pace(lambda: now[0])
+    pace.wrote(CQ)
+    now[0] -= 3600 * SECOND
+    assert pace.wait(CQ) == 1.0
+
+
+async def test_a_cluster_queue_that_goes_is_held_while_quota_of_it_is_reserved() -> None:
+    world = World()
+    world.put(KINDS.cluster_queues, queue(deletionTimestamp=time(0)))
+    world.core.cluster_queues["cq"] = READY
+    world.core.reserving.add("cq")
+    controller = ClusterQueueController(world.ctx, world.core)
+    await controller.reconcile(CQ)
+    assert world.calls == ["patch clusterqueues/cq/status"]
+    world.core.reserving.clear()
+    await controller.reconcile(CQ)
+    assert world.calls[1:] == ["json_patch clusterqueues/cq"]
+
+
+async def test_a_cluster_queue_from_before_gets_its_finalizer() -> None:
+    world = World()
+    world.put(KINDS.cluster_queues, queue(finalizers=["a.example/x"]))
+    await ClusterQueueController(world.ctx, world.core).reconcile(CQ)
+    finalizers = world.get(KINDS.cluster_queues, "cq")["metadata"]["finalizers"]
+    assert finalizers == ["a.example/x", NAMES.finalizer]
+
+
+@pytest.mark.parametrize("known", [True, False])
+async def test_of_what_the_core_does_not_know_nothing_is_said(known: bool) -> None:
+    world = World()
+    if known:
+        world.put(KINDS.cluster_queues, queue())
+    await ClusterQueueController(world.ctx, world.core).reconcile(CQ)
+    assert world.calls == []
+    assert world.told.counted == ([] if known else ["forget_cluster_queue"])
+
+
+async def test_a_local_queue_tells_its_numbers_without_what_is_borrowed() -> None:
+    world = World()
+    obj = {"metadata": {"name": "lq", "namespace": "ns", "uid": "u", "resourceVersion": "1"}}
+    world.put(KINDS.local_queues, obj)
+    world.core.local_queues[ObjectKey("ns", "lq")] = LOCAL
+    controller = LocalQueueController(world.ctx, world.core)
+    await controller.reconcile(Key("ns", "lq"))
+    told = world.get(KINDS.local_queues, "lq")
+    assert told["status"]["flavorsReservation"][0]["resources"][0] == {"name": "cpu", "total": "1500m"}
+    assert condition_of(told, "Active") == ("True", "Ready", "Can submit new workloads to localQueue")
+    world.now += 2 * SECOND
+    await controller.reconcile(Key("ns", "lq"))
+    assert len(world.calls) == 1
+    await controller.reconcile(Key("ns", "gone"))
+    assert world.told.counted[-1] == "forget_local_queue"
+
+
+async def test_a_cohort_is_told_with_its_place_in_the_tree_even_if_that_is_a_cycle() -> None:
+    world = World()
+    for name, parent in (("leaf", "middle"), ("middle", "root"), ("a", "b"), ("b", "a")):
+        world.put(KINDS.cohorts, cluster_scoped(name, spec={"parentName": parent}))
+    controller = CohortController(world.ctx, world.core)
+    for name in ("leaf", "root", "a"):
+        world.core.cohorts[name] = CohortStatus((), ())
+        await controller.reconcile(Key("", name))
+    assert world.told.cohorts == [("leaf", "middle", "root"), ("root", "", "root"), ("a", "b", "b")]
+    await controller.reconcile(Key("", "gone"))
+    assert world.told.counted == ["forget_cohort"]

@@ -1,0 +1,191 @@
+"""Who looks at what when something changes."""
+
+from dataclasses import replace
+from typing import Any
+
+import orjson
+import pytest
+
+from admitq.controllers import registry
+from admitq.controllers.rbac import merged, rbac
+from admitq.integrations.kinds.job import JOB
+from admitq.runtime.resources import JOBS, NAMESPACES, PRIORITY_CLASSES, Resource
+from admitq.runtime.store import Change, Key
+from tests.unit.controllers.builders import (
+    ADMISSION,
+    KINDS,
+    NAMES,
+    RESERVED,
+    Object,
+    cluster_queue,
+    condition,
+    job,
+    local_queue,
+    workload,
+)
+from tests.unit.controllers.world import World, cluster_scoped
+
+IDS = {"uid": "u", "resourceVersion": "1"}
+
+
+@pytest.fixture
+def world() -> World:
+    made = World()
+    labels = {NAMES.queue_name: "lq", NAMES.priority_class: "high", NAMES.prebuilt_workload_name: "mine"}
+    template = {"spec": {"priorityClassName": "pods", "containers": []}}
+    made.put(JOBS, job({"template": template}, labels=labels))
+    made.put(JOBS, job(name="elsewhere", uid="uid-e", namespace="other"))
+    reference = {"kind": "WorkloadPriorityClass", "name": "high"}
+    made.put(KINDS.workloads, workload(name="waits", spec={"priorityClassRef": reference}))
+    runs = workload(
+        RESERVED, name="runs", admission=ADMISSION, metadata={"uid": "uid-r"}, spec={"queueName": "old"}
+    )
+    made.put(KINDS.workloads, runs)
+    made.put(KINDS.local_queues, {**local_queue(), "metadata": {**local_queue()["metadata"], **IDS}})
+    return made
+
+
+def looked_at(
+    world: World, resource: Resource, old: Object | None, new: Object | None
+) -> dict[str, set[str]]:
+    """The keys that a change makes each controller look at."""
+    before = None if old is None else orjson.dumps(old)
+    obj = new or old or {}
+    key = Key(obj["metadata"].get("namespace", ""), obj["metadata"]["name"])
+    change = Change("modified", key, new, before)
+    table = registry.controllers(world.ctx, world.core)
+    found: dict[str, set[str]] = {}
+    for spec in table.specs:
+        for watch in spec.watches:
+            if watch.resource == resource and (keys := {str(one) for one in watch.keys(change)}):
+                found[spec.name] = found.get(spec.name, set()) | keys
+    return found
+
+
+def queue_with(obj: Object, **status: Any) -> Object:
+    return {**obj, "metadata": {**obj["metadata"], **IDS}, "status": status}
+
+
+def test_a_workload_concerns_its_controller_its_job_and_who_names_it() -> None:
+    world = World()
+    world.put(JOBS, job(labels={NAMES.queue_name: "lq", NAMES.prebuilt_workload_name: "w"}))
+    obj = workload(name="w", owner={"apiVersion": "batch/v1", "kind": "Job", "name": "x", "controller": True})
+    assert looked_at(world, KINDS.workloads, None, obj) == {
+        "workload": {"ns/w"},
+        "batch/job": {"ns/x", "ns/j"},
+    }
+
+
+def test_jobs_inside_a_job_hear_of_its_workload() -> None:
+    world = World()
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "uid-j", "controller": True}
+    world.put(JOBS, job(name="child", uid="uid-c", ownerReferences=[owner]))
+    assert looked_at(world, KINDS.workloads, None, workload())["batch/job"] == {"ns/j", "ns/child"}
+
+
+def test_a_local_queue_concerns_those_who_wait_in_it_when_it_changes(world: World) -> None:
+    stopped, going = local_queue("Hold"), local_queue(deletionTimestamp="t")
+    for new in (stopped, going, None):
+        assert looked_at(world, KINDS.local_queues, local_queue(), new)["workload"] == {"ns/waits"}
+    told = {**local_queue(), "status": {"pendingWorkloads": 5}}
+    assert looked_at(world, KINDS.local_queues, local_queue(), told) == {"localqueue": {"ns/lq"}}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "concerned"),
+    [
+        (queue_with(cluster_queue()), queue_with(cluster_queue(), pendingWorkloads=7), False),
+        (queue_with(cluster_queue()), queue_with(cluster_queue("Hold")), True),
+        (queue_with(cluster_queue()), queue_with(cluster_queue(checks=[{"name": "c"}])), True),
+        (None, queue_with(cluster_queue()), True),
+        (queue_with(cluster_queue()), None, True),
+        (
+            queue_with(cluster_queue(), conditions=[condition("Active", True, "Ready")]),
+            queue_with(cluster_queue(), conditions=[condition("Active", False, "FlavorNotFound")]),
+            True,
+        ),
+    ],
+)
+def test_a_cluster_queue_concerns_workloads_when_more_than_its_numbers_change(
+    world: World, old: Any, new: Any, concerned: bool
+) -> None:
+    found = looked_at(world, KINDS.cluster_queues, old, new)
+    assert found.get("workload", set()) == ({"ns/waits", "ns/runs"} if concerned else set())
+    assert found["clusterqueue"] == {"cq"}
+
+
+def test_what_a_cluster_queue_comes_to_name_or_ceases_to_is_looked_at(world: World) -> None:
+    old, new = cluster_queue(flavors=["a", "b"]), cluster_queue(flavors=["b", "c"], checks=[{"name": "k"}])
+    found = looked_at(world, KINDS.cluster_queues, old, new)
+    assert found["resourceflavor"] == {"a", "c"}
+    assert found["admissioncheck"] == {"k"}
+    assert "resourceflavor" not in looked_at(world, KINDS.cluster_queues, old, old)
+
+
+def test_a_topology_is_looked_at_when_a_flavor_lets_go_of_it(world: World) -> None:
+    flavor = cluster_scoped("f", spec={"topologyName": "t"})
+    assert looked_at(world, KINDS.resource_flavors, flavor, None)["topology"] == {"t"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "followed"),
+    [
+        (None, cluster_scoped("high", value=1), True),
+        (cluster_scoped("high", value=1), cluster_scoped("high", value=2), True),
+        (cluster_scoped("high", value=1), cluster_scoped("high", value=1, description="d"), False),
+        (cluster_scoped("high", value=1), None, False),
+    ],
+)
+def test_a_priority_class_is_followed_when_its_value_changes(
+    world: World, old: Any, new: Any, followed: bool
+) -> None:
+    found = looked_at(world, KINDS.workload_priority_classes, old, new)
+    expected = {"workloadpriorityclass": {"high"}, "batch/job": {"ns/j"}} if followed else {}
+    assert found == expected
+
+
+def test_jobs_hear_of_the_class_of_their_pods(world: World) -> None:
+    found = looked_at(world, PRIORITY_CLASSES, None, cluster_scoped("pods", value=1))
+    assert found == {"batch/job": {"ns/j"}}
+
+
+def test_jobs_hear_when_their_namespace_is_selected_or_not(world: World) -> None:
+    old, new = cluster_scoped("ns"), cluster_scoped("ns", metadata={"labels": {"a": "b"}})
+    assert looked_at(world, NAMESPACES, old, new) == {"batch/job": {"ns/j"}}
+    assert looked_at(world, NAMESPACES, old, old) == {}
+
+
+def test_every_resource_that_is_watched_has_a_store(world: World) -> None:
+    needed = registry.stores_needed(NAMES, (JOB,))
+    for spec in registry.controllers(world.ctx, world.core).specs:
+        for watch in spec.watches:
+            assert watch.resource in needed
+
+
+def test_every_controller_says_what_it_may_do(world: World) -> None:
+    allowed = rbac(NAMES, [JOB])
+    specs = registry.controllers(world.ctx, world.core).specs
+    assert {spec.name for spec in specs} == set(allowed)
+    for spec in specs:
+        watched = {(one.group, one.resource) for one in allowed[spec.name] if "watch" in one.verbs}
+        for watch in spec.watches:
+            assert (watch.resource.group, watch.resource.plural) in watched
+
+
+def test_permissions_of_all_are_put_together() -> None:
+    together = merged(permission for one in rbac(NAMES, [JOB]).values() for permission in one)
+    verbs = {(one.group, one.resource): one.verbs for one in together}
+    assert verbs[NAMES.group, "workloads/status"] == ("patch",)
+    assert verbs["batch", "jobs/status"] == ("patch",)
+    assert verbs[NAMES.group, "workloads"] == ("create", "delete", "get", "list", "patch", "watch")
+    assert not any("*" in one for one in verbs.values())
+
+
+def test_workers_can_be_configured_by_kind() -> None:
+    world = World()
+    settings = replace(world.ctx.settings, concurrency={"Job.batch": 3, f"Workload.{NAMES.group}": 5})
+    table = registry.controllers(replace(world.ctx, settings=settings), world.core)
+    assert {spec.name: spec.workers for spec in table.specs if spec.workers > 1} == {
+        "batch/job": 3,
+        "workload": 5,
+    }

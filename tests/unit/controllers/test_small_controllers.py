@@ -1,0 +1,118 @@
+"""Objects held while in use, priority classes that are followed, and what is read from the configuration."""
+
+import pytest
+
+from admitq.controllers.finalizers import InUseController
+from admitq.controllers.priority_class import PriorityClassController
+from admitq.controllers.settings import settings_of
+from admitq.controllers.workload import WorkloadController
+from admitq.integrations.kinds.job import JOB
+from admitq.runtime.errors import ApiError
+from admitq.runtime.store import Key
+from admitq_api.conditions import SECOND
+from admitq_api.configuration import load_configuration
+from admitq_api.feature_gates import FeatureGates
+from tests.unit.controllers.builders import FINISHED, KINDS, NAMES, condition_of, time, workload
+from tests.unit.controllers.world import World, cluster_scoped
+
+GOING = {"deletionTimestamp": time(0), "finalizers": [NAMES.finalizer]}
+CLASS = {"kind": "WorkloadPriorityClass", "name": "high"}
+
+
+@pytest.mark.parametrize(
+    ("metadata", "in_use", "calls"),
+    [
+        ({}, False, ["patch resourceflavors/f"]),
+        ({"finalizers": [NAMES.finalizer]}, False, []),
+        (GOING, True, []),
+        (GOING, False, ["json_patch resourceflavors/f"]),
+        ({"deletionTimestamp": time(0), "finalizers": ["a.example/x"]}, False, []),
+    ],
+)
+async def test_what_is_in_use_is_held(metadata: object, in_use: bool, calls: list[str]) -> None:
+    world = World()
+    world.put(KINDS.resource_flavors, cluster_scoped("f", metadata=metadata))
+    controller = InUseController(world.ctx, KINDS.resource_flavors, lambda _: in_use)
+    await controller.reconcile(Key("", "f"))
+    await controller.reconcile(Key("", "gone"))
+    assert world.calls == calls
+
+
+def unfinished(name: str, priority: int, reference: object = None) -> dict[str, object]:
+    spec = {"priority": priority, "priorityClassRef": reference or CLASS}
+    return workload(name=name, metadata={"uid": f"uid-{name}"}, spec=spec)
+
+
+async def test_a_new_value_reaches_all_unfinished_workloads_of_the_class() -> None:
+    world = World()
+    world.put(KINDS.workload_priority_classes, cluster_scoped("high", value=9))
+    world.put(KINDS.workloads, unfinished("old", 1), unfinished("same", 9))
+    world.put(KINDS.workloads, unfinished("theirs", 1, {"kind": "PriorityClass", "name": "high"}))
+    ended = workload(FINISHED, name="ended", metadata={"uid": "e"}, spec={"priorityClassRef": CLASS})
+    world.put(KINDS.workloads, ended)
+    await PriorityClassController(world.ctx).reconcile(Key("", "high"))
+    assert world.calls == ["patch workloads/old"]
+    assert world.get(KINDS.workloads, "old")["spec"]["priority"] == 9
+    await PriorityClassController(world.ctx).reconcile(Key("", "gone"))
+
+
+async def test_a_workload_that_cannot_be_written_keeps_back_no_other() -> None:
+    world = World()
+    world.put(KINDS.workload_priority_classes, cluster_scoped("high", value=9))
+    world.put(KINDS.workloads, unfinished("a", 1), unfinished("b", 1))
+    world.client.fails["patch"] = ApiError(422, "Invalid", "no")
+    with pytest.raises(ApiError):
+        await PriorityClassController(world.ctx).reconcile(Key("", "high"))
+    assert world.calls == ["patch workloads/a", "patch workloads/b"]
+
+
+async def test_a_workload_is_judged_by_what_the_stores_and_the_core_know() -> None:
+    world = World()
+    world.put(KINDS.workloads, workload())
+    controller = WorkloadController(world.ctx, world.core)
+    await controller.reconcile(Key("ns", "job-j-1"))
+    told = condition_of(world.get(KINDS.workloads, "job-j-1"), "QuotaReserved")
+    assert told == ("False", "Misconfigured", "LocalQueue lq doesn't exist")
+    assert await controller.reconcile(Key("ns", "job-j-1")) is None
+    assert await controller.reconcile(Key("ns", "gone")) is None
+    assert len(world.calls) == 1
+
+
+def test_the_settings_are_those_of_the_configuration() -> None:
+    configuration = load_configuration(
+        f"""
+apiVersion: {NAMES.config_api_version}
+kind: Configuration
+manageJobsWithoutQueueName: true
+integrations: {{frameworks: [batch/job], labelKeysToCopy: [team]}}
+waitForPodsReady:
+  timeout: 5m
+  requeuingStrategy: {{backoffLimitCount: 3, backoffBaseSeconds: 10, backoffMaxSeconds: 100}}
+objectRetentionPolicies: {{workloads: {{afterFinished: 1h, afterDeactivatedByKueue: 0s}}}}
+controller: {{groupKindConcurrency: {{Job.batch: 4}}}}
+"""
+    )
+    settings = settings_of(configuration, FeatureGates(), [JOB])
+    assert settings.without_queue_name is True
+    assert settings.label_keys_to_copy == ("team",)
+    assert settings.pods_ready is not None
+    assert settings.pods_ready.timeout == settings.pods_ready.recovery_timeout == 300 * SECOND
+    assert settings.pods_ready.backoff_limit == 3
+    assert [settings.pods_ready.backoff_seconds(count) for count in (1, 2, 5)] == [10, 20, 100]
+    assert settings.retention_of_finished == 3600 * SECOND
+    assert settings.retention_of_deactivated == 0
+    assert settings.concurrency == {"Job.batch": 4}
+    assert settings.longest_workload_name == 253
+
+
+def test_gates_switch_what_they_name() -> None:
+    gates = FeatureGates.parse(
+        "DisableWaitForPodsReady=true,ShortWorkloadNames=true,AssignQueueLabelsForPods=false,"
+        "ReclaimablePods=false,FinishOrphanedWorkloads=false"
+    )
+    settings = settings_of(load_configuration(""), gates, [JOB])
+    assert settings.pods_ready is None
+    assert settings.longest_workload_name == 63
+    assert settings.marks.queue_labels is False
+    assert settings.reclaimable_pods is False
+    assert settings.finish_orphaned is False

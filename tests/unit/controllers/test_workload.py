@@ -1,0 +1,683 @@
+"""What becomes of a Workload, decision by decision."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from admitq.controllers.plan import Delete, Patch, Plan, RemoveFinalizer, Tell
+from admitq.controllers.workload import World, decide
+from admitq.explain import Explanation
+from admitq_api.conditions import SECOND
+from tests.unit.controllers.builders import (
+    ADMISSION,
+    FINISHED,
+    KINDS,
+    NAMES,
+    POLICY,
+    SETTINGS,
+    Object,
+    admitted,
+    after,
+    at,
+    cluster_queue,
+    condition,
+    condition_of,
+    local_queue,
+    reserved,
+    time,
+    workload,
+)
+
+WORLD = World(
+    names=NAMES,
+    kinds=KINDS,
+    settings=SETTINGS,
+    local_queue=local_queue(),
+    cluster_queue=cluster_queue(),
+    cluster_queue_name="cq",
+    cluster_queue_active=True,
+)
+NOT_ADMITTED = condition("Admitted", False, "NoReservation", "The workload has no reservation")
+
+
+def decided(obj: Object, now: float = 0, **world: Any) -> Plan:
+    settings = world.pop("settings", {})
+    return decide(obj, replace(WORLD, settings=replace(SETTINGS, **settings), **world), at(now))
+
+
+def written(obj: Object, plan: Plan) -> Object:
+    """The Workload as the plan's patches leave it."""
+    result = obj
+    for action in plan.actions:
+        if isinstance(action, Patch):
+            for step in action.steps:
+                patch = {key: value for key, value in step.patch.items() if key != "metadata"}
+                result = after(result, patch)
+    return result
+
+
+def told(plan: Plan) -> list[tuple[str, str, str]]:
+    return [(one.type, one.reason, one.note) for one in plan.actions if isinstance(one, Tell)]
+
+
+def settled(obj: Object, now: float = 0, **world: Any) -> Object:
+    """The Workload when nothing more is decided."""
+    for _ in range(10):
+        plan = decided(obj, now, **world)
+        if not plan.actions:
+            return obj
+        obj = written(obj, plan)
+    raise AssertionError("the decisions do not come to an end")
+
+
+# --- nothing to do --------------------------------------------------------------------------------
+
+
+def test_a_new_workload_in_a_working_queue_costs_no_write() -> None:
+    assert decided(workload()) == Plan(again=2.0)
+    assert decided(workload(), now=2) == Plan()
+
+
+def test_who_is_passed_over_for_an_equal_one_learns_why_from_the_first_look_on() -> None:
+    bypassed = Explanation("WaitingForQuota", "like another")
+    obj = settled(workload(), now=2, bypassed=bypassed)
+    assert condition_of(obj, "QuotaReserved") == ("False", "WaitingForQuota", "like another")
+
+
+@pytest.mark.parametrize(
+    "obj",
+    [
+        workload(condition("QuotaReserved", False, "WaitingForQuota", "m"), NOT_ADMITTED),
+        admitted(condition("PodsReady", True, "Started")),
+        reserved(
+            condition(
+                "Admitted", False, "UnsatisfiedAdmissionChecks", "The workload has not all checks ready"
+            ),
+            admissionChecks=[{"name": "c", "state": "Pending", "lastTransitionTime": time(0)}],
+        ),
+        workload(FINISHED),
+    ],
+)
+def test_a_settled_workload_costs_no_write(obj: Object) -> None:
+    assert decided(obj, cluster_queue=cluster_queue(checks=_checks_of(obj))).actions == ()
+
+
+def _checks_of(obj: Object) -> list[Object]:
+    return [{"name": check["name"]} for check in obj["status"].get("admissionChecks", [])]
+
+
+def test_a_patch_is_guarded_by_the_version_it_was_made_from() -> None:
+    [action] = decided(workload(), local_queue=None).actions
+    assert isinstance(action, Patch)
+    assert action.steps[0].subresource == "status"
+    assert action.steps[0].patch["metadata"] == {"resourceVersion": "7"}
+
+
+# --- why it waits ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("obj", "world", "reason", "message"),
+    [
+        (workload(), {"local_queue": None}, "Misconfigured", "LocalQueue lq doesn't exist"),
+        (workload(), {"local_queue": local_queue("Hold")}, "Suspended", "LocalQueue lq is inactive"),
+        (workload(), {"cluster_queue": None}, "Misconfigured", "ClusterQueue cq doesn't exist"),
+        (workload(), {"cluster_queue_active": False}, "Suspended", "ClusterQueue cq is inactive"),
+        (
+            workload(),
+            {"inadmissible": Explanation("Misconfigured", "because")},
+            "Misconfigured",
+            "because",
+        ),
+        (
+            workload(condition("QuotaReserved", False, "PendingEvaluation")),
+            {"bypassed": Explanation("WaitingForQuota", "like another")},
+            "WaitingForQuota",
+            "like another",
+        ),
+        (
+            workload(condition("QuotaReserved", False, "Misconfigured", "LocalQueue lq doesn't exist")),
+            {},
+            "PendingEvaluation",
+            "Workload is pending evaluation in the scheduling queue",
+        ),
+        (
+            workload(condition("QuotaReserved", False, "Suspended", "ClusterQueue cq is inactive")),
+            {},
+            "PendingEvaluation",
+            "Workload is pending evaluation in the scheduling queue",
+        ),
+        (
+            workload(),
+            {"settings": {"explicit_pending": True}},
+            "PendingEvaluation",
+            "Workload is pending evaluation in the scheduling queue",
+        ),
+        (
+            workload(),
+            {"local_queue": None, "settings": {"tell_reasons": False}},
+            "Inadmissible",
+            "LocalQueue lq doesn't exist",
+        ),
+    ],
+)
+def test_a_waiting_workload_says_why(obj: Object, world: Any, reason: str, message: str) -> None:
+    told_to = written(obj, decided(obj, **world))
+    assert condition_of(told_to, "QuotaReserved") == ("False", reason, message)
+    assert condition_of(told_to, "Admitted") == (
+        "False",
+        "NoReservation",
+        "The workload has no reservation",
+    )
+
+
+@pytest.mark.parametrize(
+    "reason", ["WaitingForQuota", "NoMatchingFlavor", "ExceedsMaxQuota", "WaitingForPreemptedWorkloads"]
+)
+def test_the_result_of_an_evaluation_stays(reason: str) -> None:
+    obj = workload(condition("QuotaReserved", False, reason, "m"), NOT_ADMITTED)
+    assert decided(obj).actions == ()
+
+
+def test_a_misconfiguration_found_by_an_evaluation_stays() -> None:
+    message = "workload namespace doesn't match ClusterQueue selector"
+    obj = workload(condition("QuotaReserved", False, "Misconfigured", message), NOT_ADMITTED)
+    assert decided(obj).actions == ()
+
+
+def test_of_a_cluster_queue_that_the_core_has_not_taken_in_nothing_is_said() -> None:
+    assert decided(workload(), cluster_queue_active=None).actions == ()
+
+
+def test_on_hold_is_kept() -> None:
+    obj = workload(condition("QuotaReserved", False, "OnHold", "Job is on hold"), NOT_ADMITTED)
+    assert decided(obj, local_queue=None).actions == ()
+
+
+def test_without_detailed_reasons_a_deactivation_is_not_told_there() -> None:
+    obj = settled(workload(spec={"active": False}), settings={"tell_reasons": False})
+    assert condition_of(obj, "QuotaReserved") is None
+
+
+# --- admission gates ------------------------------------------------------------------------------
+
+GATED = {"annotations": {NAMES.admission_gated_by: "a.example/x,b.example/y"}}
+
+
+def test_a_gated_workload_names_its_gates() -> None:
+    plan = decided(workload(metadata=GATED))
+    gated = written(workload(metadata=GATED), plan)
+    message = "Admission is gated by: a.example/x,b.example/y"
+    assert condition_of(gated, "QuotaReserved") == ("False", "AdmissionGated", message)
+    assert told(plan) == [("Normal", "AdmissionGated", f"Workload admission is gated by: {message[23:]}")]
+    assert settled(gated) == gated
+
+
+def test_a_workload_whose_gates_are_gone_waits_for_quota() -> None:
+    obj = workload(condition("QuotaReserved", False, "AdmissionGated", "m"))
+    plan = decided(obj)
+    assert condition_of(written(obj, plan), "QuotaReserved") == (
+        "False",
+        "PendingEvaluation",
+        "AdmissionGatedBy cleared, waiting for quota reservation",
+    )
+    assert told(plan) == [
+        ("Normal", "AdmissionGateCleared", "Admission gate cleared, workload is now admissible")
+    ]
+
+
+def test_one_gate_less_is_told_in_the_condition() -> None:
+    obj = workload(condition("QuotaReserved", False, "AdmissionGated", "old"), metadata=GATED)
+    assert condition_of(settled(obj), "QuotaReserved")[2].endswith("a.example/x,b.example/y")
+
+
+# --- activity -------------------------------------------------------------------------------------
+
+
+def test_a_deactivated_workload_is_evicted_and_then_waits_deactivated() -> None:
+    obj = workload(spec={"active": False}, requeueState={"count": 3})
+    plan = decided(obj)
+    assert told(plan) == [("Normal", "EvictedDueToDeactivated", "The workload is deactivated")]
+    final = settled(obj)
+    assert condition_of(final, "Evicted") == ("True", "Deactivated", "The workload is deactivated")
+    assert condition_of(final, "QuotaReserved")[1] == "Deactivated"
+    assert "requeueState" not in final["status"]
+
+
+def test_a_target_of_deactivation_loses_its_activity_and_is_evicted_for_its_cause() -> None:
+    target = condition("DeactivationTarget", True, "RequeuingLimitExceeded", "too often")
+    obj = admitted(target)
+    inactive = written(obj, decided(obj))
+    assert inactive["spec"]["active"] is False
+    plan = decided(inactive)
+    assert told(plan) == [
+        (
+            "Normal",
+            "EvictedDueToDeactivatedDueToRequeuingLimitExceeded",
+            "The workload is deactivated due to too often",
+        )
+    ]
+    evicted = written(inactive, plan)
+    assert condition_of(evicted, "Evicted")[1] == "DeactivatedDueToRequeuingLimitExceeded"
+    assert condition_of(evicted, "DeactivationTarget") is None
+    assert condition_of(evicted, "Admitted")[0] == "True"
+    assert evicted["status"]["admission"] == ADMISSION
+
+
+def test_an_evicted_workload_that_is_deactivated_can_be_reactivated_for_good() -> None:
+    """What is left of the deactivation must not deactivate it again."""
+    left = condition("DeactivationTarget", True, "AdmissionCheck", "m")
+    obj = workload(
+        condition("Evicted", True, "Preempted"),
+        condition("QuotaReserved", False, "Deactivated", "The workload is deactivated"),
+        NOT_ADMITTED,
+        left,
+        spec={"active": False},
+    )
+    quiet = settled(obj)
+    assert condition_of(quiet, "DeactivationTarget") is None
+    assert settled(after(quiet, {"spec": {"active": True}}))["spec"]["active"] is True
+
+
+@pytest.mark.parametrize("reason", ["Deactivated", "DeactivatedDueToMaximumExecutionTimeExceeded"])
+def test_a_reactivated_workload_is_queued_again_whatever_the_cause_was(reason: str) -> None:
+    obj = workload(condition("Requeued", False, reason, "m"))
+    reactivated = written(obj, decided(obj))
+    assert condition_of(reactivated, "Requeued") == (
+        "True",
+        "Reactivated",
+        "The workload was reactivated",
+    )
+
+
+# --- coming back ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reason", ["PodsReadyTimeout", "AdmissionCheck"])
+def test_a_backoff_is_waited_for_and_then_over(reason: str) -> None:
+    obj = workload(
+        condition("Requeued", False, reason, "m"), requeueState={"count": 1, "requeueAt": time(60)}
+    )
+    assert decided(obj, now=20) == Plan(again=40.0)
+    back = written(obj, decided(obj, now=60))
+    assert condition_of(back, "Requeued") == (
+        "True",
+        "BackoffFinished",
+        "The workload backoff was finished",
+    )
+    assert back["status"]["requeueState"] == {"count": 1}
+
+
+def test_a_retry_without_a_time_comes_back_at_once() -> None:
+    obj = workload(condition("Requeued", False, "AdmissionCheck", "m"))
+    assert condition_of(written(obj, decided(obj)), "Requeued")[1] == "BackoffFinished"
+
+
+def test_a_backoff_does_not_end_before_the_job_has_stopped() -> None:
+    obj = admitted(condition("Evicted", True, "PodsReadyTimeout"), requeueState={"requeueAt": time(0)})
+    assert decided(obj, now=60).actions == ()
+
+
+@pytest.mark.parametrize(
+    ("reason", "stopped", "restarted", "message"),
+    [
+        (
+            "LocalQueueStopped",
+            {"local_queue": local_queue("HoldAndDrain")},
+            "LocalQueueRestarted",
+            "The LocalQueue was restarted after being stopped",
+        ),
+        (
+            "ClusterQueueStopped",
+            {"cluster_queue": cluster_queue("HoldAndDrain"), "cluster_queue_active": False},
+            "ClusterQueueRestarted",
+            "The ClusterQueue was restarted after being stopped",
+        ),
+    ],
+)
+def test_a_drained_workload_comes_back_when_its_queue_does(
+    reason: str, stopped: Any, restarted: str, message: str
+) -> None:
+    obj = settled(workload(condition("Requeued", False, reason, "m")), **stopped)
+    assert condition_of(obj, "Requeued") == ("False", reason, "m")
+    assert condition_of(settled(obj), "Requeued") == ("True", restarted, message)
+
+
+# --- admission checks -----------------------------------------------------------------------------
+
+RULES = [
+    {"name": "z-all"},
+    {"name": "a-spot", "onFlavors": ["spot"]},
+    {"name": "b-other", "onFlavors": ["o"]},
+]
+CHECKED = cluster_queue(checks=RULES, flavors=["spot", "o"])
+
+
+def check(name: str, state: str, **fields: Any) -> Object:
+    return {"name": name, "state": state, "lastTransitionTime": time(0), "message": "", **fields}
+
+
+def on(flavor: str) -> Object:
+    return {
+        "clusterQueue": "cq",
+        "podSetAssignments": [{"name": "main", "count": 3, "flavors": {"cpu": flavor}}],
+    }
+
+
+def test_before_the_flavors_are_known_only_checks_of_all_flavors_are_listed() -> None:
+    obj = written(workload(), decided(workload(), cluster_queue=CHECKED))
+    assert obj["status"]["admissionChecks"] == [check("z-all", "Pending")]
+
+
+def test_a_check_that_names_every_flavor_is_one_of_all() -> None:
+    both = cluster_queue(checks=[{"name": "c", "onFlavors": ["o", "spot"]}], flavors=["spot", "o"])
+    obj = written(workload(), decided(workload(), cluster_queue=both))
+    assert [one["name"] for one in obj["status"]["admissionChecks"]] == ["c"]
+
+
+def test_after_the_reservation_those_of_the_assigned_flavors_are_listed_sorted() -> None:
+    obj = reserved(admission=on("spot"), admissionChecks=[check("z-all", "Ready"), check("gone", "Ready")])
+    listed = written(obj, decided(obj, cluster_queue=CHECKED))["status"]["admissionChecks"]
+    assert listed == [check("a-spot", "Pending"), check("z-all", "Ready")]
+
+
+def test_checks_are_listed_before_anything_is_admitted() -> None:
+    obj = reserved(admission=on("spot"))
+    assert condition_of(written(obj, decided(obj, cluster_queue=CHECKED)), "Admitted") is None
+
+
+def test_what_has_pending_checks_is_not_admitted() -> None:
+    obj = reserved(admissionChecks=[check("z-all", "Pending")])
+    assert condition_of(settled(obj, cluster_queue=cluster_queue(checks=RULES[:1])), "Admitted") == (
+        "False",
+        "UnsatisfiedAdmissionChecks",
+        "The workload has not all checks ready",
+    )
+
+
+def test_when_all_checks_are_ready_it_is_admitted() -> None:
+    obj = reserved(admissionChecks=[check("z-all", "Ready")], resourceRequests=[{"name": "main"}])
+    plan = decided(obj, now=30, cluster_queue=cluster_queue(checks=RULES[:1]))
+    done = written(obj, plan)
+    assert condition_of(done, "Admitted") == ("True", "Admitted", "The workload is admitted")
+    assert "resourceRequests" not in done["status"]
+    assert told(plan) == [
+        ("Normal", "Admitted", "Admitted by ClusterQueue cq, wait time since reservation was 30s")
+    ]
+
+
+@pytest.mark.parametrize(
+    "obj",
+    [
+        reserved(condition("Evicted", True, "AdmissionCheck")),
+        reserved(condition("Evicted", True, "Deactivated"), spec={"active": False}),
+    ],
+)
+def test_what_is_being_evicted_is_not_admitted(obj: Object) -> None:
+    assert condition_of(settled(obj), "Admitted") is None
+
+
+def test_a_queue_that_is_gone_admits_nothing() -> None:
+    obj = settled(reserved(), cluster_queue=None, cluster_queue_active=False)
+    assert condition_of(obj, "Admitted")[0] == "False"
+
+
+def test_an_undecided_topology_holds_the_admission_back() -> None:
+    admission = on("spot")
+    admission["podSetAssignments"][0]["delayedTopologyRequest"] = "Pending"
+    assert condition_of(settled(reserved(admission=admission)), "Admitted") == (
+        "False",
+        "PendingDelayedTopologyRequests",
+        "There are pending delayed topology requests",
+    )
+
+
+def test_a_rejected_check_deactivates_and_is_named() -> None:
+    checks = [check("a", "Retry"), check("b", "Rejected", message="no nodes"), check("c", "Rejected")]
+    queue = cluster_queue(checks=[{"name": name} for name in "abc"])
+    obj = reserved(
+        condition("Admitted", False, "UnsatisfiedAdmissionChecks", "The workload has not all checks ready"),
+        admissionChecks=checks,
+    )
+    plan = decided(obj, cluster_queue=queue)
+    message = 'AdmissionChecks in Rejected state: "b" (no nodes); "c" ()'
+    assert condition_of(written(obj, plan), "DeactivationTarget") == ("True", "AdmissionCheck", message)
+    assert told(plan) == [("Warning", "AdmissionCheckRejected", f"Deactivated due to {message}")]
+
+
+def test_a_rejection_ends_in_a_deactivation_with_the_checks_reset() -> None:
+    queue = cluster_queue(checks=[{"name": "b"}])
+    final = settled(reserved(admissionChecks=[check("b", "Rejected", message="no")]), cluster_queue=queue)
+    assert condition_of(final, "Evicted")[1] == "DeactivatedDueToAdmissionCheck"
+    assert final["status"]["admissionChecks"] == [
+        check("b", "Pending", message="Reset to Pending after eviction. Previously: Rejected")
+    ]
+
+
+def test_a_check_to_be_retried_evicts_and_is_waited_for() -> None:
+    queue = cluster_queue(checks=[{"name": "a"}])
+    asked = check("a", "Retry", message="later", requeueAfterSeconds=90, retryCount=1, podSetUpdates=[{}])
+    obj = admitted(admissionChecks=[asked])
+    final = settled(obj, now=30, cluster_queue=queue)
+    assert condition_of(final, "Evicted") == (
+        "True",
+        "AdmissionCheck",
+        'Evicted due to AdmissionCheck in Retry state: "a" (later)',
+    )
+    assert final["status"]["requeueState"] == {"requeueAt": time(90)}
+    assert final["status"]["admissionChecks"] == [
+        {
+            **check("a", "Pending", message="Reset to Pending after eviction. Previously: Retry"),
+            "lastTransitionTime": time(30),
+            "requeueAfterSeconds": 90,
+            "retryCount": 2,
+        }
+    ]
+    assert final["status"]["schedulingStats"]["evictions"] == [
+        {"reason": "AdmissionCheck", "underlyingCause": "", "count": 1}
+    ]
+
+
+# --- queues that stop -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("world", "reason", "message"),
+    [
+        ({"local_queue": None}, "Misconfigured", "LocalQueue lq is terminating or missing"),
+        (
+            {"local_queue": local_queue(deletionTimestamp=time(0))},
+            "Misconfigured",
+            "LocalQueue lq is terminating or missing",
+        ),
+        ({"local_queue": local_queue("Hold")}, "Suspended", "LocalQueue lq is stopped"),
+        (
+            {"cluster_queue": None},
+            "Misconfigured",
+            "ClusterQueue cq is terminating or missing",
+        ),
+        (
+            {"cluster_queue": cluster_queue(deletionTimestamp=time(0))},
+            "Misconfigured",
+            "ClusterQueue cq is terminating or missing",
+        ),
+        ({"cluster_queue": cluster_queue("HoldAndDrain")}, "Suspended", "ClusterQueue cq is stopped"),
+    ],
+)
+def test_a_mere_reservation_is_given_back(world: Any, reason: str, message: str) -> None:
+    waiting = condition(
+        "Admitted", False, "UnsatisfiedAdmissionChecks", "The workload has not all checks ready"
+    )
+    obj = reserved(waiting, admissionChecks=[check("a", "Pending")])
+    queue = world.get("cluster_queue", cluster_queue())
+    if queue is not None:
+        queue["spec"]["admissionChecksStrategy"] = {"admissionChecks": [{"name": "a"}]}
+        world = {**world, "cluster_queue": queue}
+    released = written(obj, decided(obj, **world))
+    assert condition_of(released, "QuotaReserved") == ("False", reason, message)
+    assert condition_of(released, "Admitted")[1] == "NoReservation"
+    assert "admission" not in released["status"]
+
+
+@pytest.mark.parametrize(
+    ("world", "runs_on"),
+    [
+        ({"local_queue": local_queue("Hold")}, True),
+        ({"cluster_queue": cluster_queue("Hold")}, True),
+        ({"local_queue": None}, True),
+        ({"cluster_queue": None}, True),
+        ({"cluster_queue": cluster_queue(deletionTimestamp=time(0))}, True),
+        ({"local_queue": local_queue("HoldAndDrain")}, False),
+        ({"cluster_queue": cluster_queue("HoldAndDrain")}, False),
+    ],
+)
+def test_what_is_admitted_runs_on_unless_the_queue_drains(world: Any, runs_on: bool) -> None:
+    assert (not decided(admitted(condition("PodsReady", True, "Started")), **world).actions) is runs_on
+
+
+def test_a_draining_queue_evicts() -> None:
+    obj = admitted()
+    plan = decided(obj, cluster_queue=cluster_queue("HoldAndDrain"))
+    evicted = written(obj, plan)
+    assert condition_of(evicted, "Evicted") == (
+        "True",
+        "ClusterQueueStopped",
+        "The ClusterQueue is stopped",
+    )
+    assert told(plan) == [("Normal", "EvictedDueToClusterQueueStopped", "The ClusterQueue is stopped")]
+    assert settled(evicted, cluster_queue=cluster_queue("HoldAndDrain")) == evicted
+
+
+# --- limits of time -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("ready", "again"),
+    [
+        ([], 290.0),
+        ([condition("PodsReady", False, "WaitForStart")], 290.0),
+        ([condition("PodsReady", False, "WaitForRecovery", since=5)], 95.0),
+        ([condition("PodsReady", True, "Started")], None),
+    ],
+)
+def test_pods_have_their_time_to_become_ready(ready: list[Object], again: float | None) -> None:
+    assert decided(admitted(*ready), now=10) == Plan(again=again)
+
+
+def test_nobody_waits_for_pods_where_that_is_switched_off() -> None:
+    assert decided(admitted(), now=10_000, settings={"pods_ready": None}) == Plan()
+
+
+@pytest.mark.parametrize(
+    ("ready", "cause"),
+    [
+        (condition("PodsReady", False, "WaitForStart"), "WaitForStart"),
+        (condition("PodsReady", False, "WaitForRecovery"), "WaitForRecovery"),
+    ],
+)
+def test_pods_that_are_not_ready_in_time_cost_the_admission(ready: Object, cause: str) -> None:
+    obj = admitted(ready, requeueState={"count": 1})
+    plan = decided(obj, now=300)
+    evicted = written(obj, plan)
+    message = "Exceeded the PodsReady timeout ns/job-j-1"
+    assert condition_of(evicted, "Evicted") == ("True", "PodsReadyTimeout", message)
+    assert told(plan) == [("Normal", f"EvictedDueToPodsReadyTimeoutDueTo{cause}", message)]
+    assert evicted["status"]["requeueState"] == {"count": 2, "requeueAt": time(300 + 120)}
+    assert evicted["status"]["schedulingStats"]["evictions"] == [
+        {"reason": "PodsReadyTimeout", "underlyingCause": cause, "count": 1}
+    ]
+
+
+def test_too_many_returns_end_in_a_deactivation() -> None:
+    final = settled(admitted(requeueState={"count": 2}), now=300)
+    assert final["spec"]["active"] is False
+    assert condition_of(final, "Evicted") == (
+        "True",
+        "DeactivatedDueToRequeuingLimitExceeded",
+        "The workload is deactivated due to exceeding the maximum number of re-queuing retries",
+    )
+    assert "requeueState" not in final["status"]
+
+
+@pytest.mark.parametrize(
+    ("count", "seconds"),
+    [(1, 60), (2, 120), (3, 240), (4, 480), (5, 960), (6, 1920), (7, 3600), (8, 3600), (10**6, 3600)],
+)
+def test_the_backoff_doubles_up_to_its_limit(count: int, seconds: int) -> None:
+    assert POLICY.backoff_seconds(count) == seconds
+
+
+def test_an_execution_has_its_time_counting_what_was_used_before() -> None:
+    ready = condition("PodsReady", True, "Started")
+    spec = {"maximumExecutionTimeSeconds": 100}
+    obj = admitted(ready, spec=spec, accumulatedPastExecutionTimeSeconds=40)
+    assert decided(obj, now=10) == Plan(again=50.0)
+    plan = decided(obj, now=60)
+    over = written(obj, plan)
+    assert condition_of(over, "DeactivationTarget") == (
+        "True",
+        "MaximumExecutionTimeExceeded",
+        "exceeding the maximum execution time",
+    )
+    assert told(plan) == [
+        ("Warning", "MaximumExecutionTimeExceeded", "The maximum execution time (100s) exceeded")
+    ]
+    final = settled(over, now=61)
+    assert condition_of(final, "Evicted")[1] == "DeactivatedDueToMaximumExecutionTimeExceeded"
+    assert "accumulatedPastExecutionTimeSeconds" not in final["status"]
+
+
+# --- the end --------------------------------------------------------------------------------------
+
+GOING = {"deletionTimestamp": time(0)}
+LABELLED = {"labels": {NAMES.job_uid: "uid-j"}}
+
+
+def test_a_workload_whose_owner_is_gone_is_finished_and_freed() -> None:
+    obj = workload(owner=None, metadata=LABELLED)
+    finished = written(obj, decided(obj))
+    assert condition_of(finished, "Finished") == (
+        "True",
+        "OwnerNotFound",
+        "The workload's owner no longer exists",
+    )
+    assert decided(finished).actions == (RemoveFinalizer(KINDS.workloads, finished),)
+
+
+def test_a_workload_that_never_had_an_owner_lives_on() -> None:
+    assert decided(workload(owner=None)).actions == ()
+
+
+def test_a_deleted_workload_without_owner_is_freed() -> None:
+    obj = workload(FINISHED, owner=None, metadata=GOING)
+    assert decided(obj).actions == (RemoveFinalizer(KINDS.workloads, obj),)
+
+
+def test_without_the_gate_it_is_freed_without_being_finished() -> None:
+    obj = workload(owner=None, metadata={**GOING, **LABELLED})
+    plan = decided(obj, settings={"finish_orphaned": False})
+    assert plan.actions == (RemoveFinalizer(KINDS.workloads, obj),)
+
+
+def test_a_deleted_workload_with_an_owner_is_its_owners_matter() -> None:
+    assert decided(workload(FINISHED, metadata=GOING)).actions == ()
+
+
+def test_a_finished_workload_is_kept_for_its_retention_and_then_deleted() -> None:
+    retention = {"settings": {"retention_of_finished": 3600 * SECOND}}
+    obj = workload(FINISHED)
+    assert decided(obj, now=600, **retention) == Plan(again=3000.0)
+    removed, deleted, tell = decided(obj, now=3600, **retention).actions
+    assert (removed, deleted) == (RemoveFinalizer(KINDS.workloads, obj), Delete(KINDS.workloads, obj))
+    assert isinstance(tell, Tell)
+    assert tell.note == "Deleted finished workload due to elapsed retention"
+
+
+def test_a_finished_workload_is_kept_without_a_retention() -> None:
+    assert decided(workload(FINISHED), now=10**6) == Plan()
+
+
+@pytest.mark.parametrize("obj", [workload(FINISHED, spec={"active": False}), workload(FINISHED)])
+def test_nothing_happens_to_a_finished_workload(obj: Object) -> None:
+    assert decided(obj, local_queue=None).actions == ()

@@ -1,0 +1,195 @@
+"""A context of stand-ins: real stores, and a client that applies writes to them or fails as it is told."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from admitq.controllers.context import Context
+from admitq.controllers.registry import stores_needed
+from admitq.controllers.settings import Settings
+from admitq.core.model import ObjectKey
+from admitq.core.statuses import ClusterQueueStatus, CohortStatus, LocalQueueStatus
+from admitq.runtime.client import Client
+from admitq.runtime.errors import ApiError
+from admitq.runtime.resources import NAMESPACES, Resource
+from admitq.runtime.store import Store
+from tests.unit.controllers.builders import KINDS, NAMES, SETTINGS, Object, after, at, time
+
+NOT_FOUND = ApiError(404, "NotFound", "not found")
+CONFLICT = ApiError(409, "Conflict", "changed since")
+
+
+@dataclass
+class Stores:
+    """Stores of all resources, with the indexes that the controllers need."""
+
+    stores: Mapping[Resource, Store]
+
+    def of(self, resource: Resource) -> Store:
+        return self.stores[resource]
+
+
+@dataclass
+class StubClient:
+    """Applies writes to the stores' objects; ``fails`` holds an error by verb, raised instead."""
+
+    stores: Stores
+    fails: dict[str, ApiError] = field(default_factory=dict[str, ApiError])
+    calls: list[tuple[str, str, Any]] = field(default_factory=list[tuple[str, str, Any]])
+    api: dict[tuple[str, str], Object] = field(default_factory=dict[tuple[str, str], Object])
+    """What the API server has that the stores may lack, by plural and name."""
+    version: int = 100
+
+    def _call(self, verb: str, what: str, body: Any = None) -> None:
+        self.calls.append((verb, what, body))
+        if (error := self.fails.get(verb)) is not None:
+            raise error
+
+    def _written(self, obj: Object) -> Object:
+        self.version += 1
+        return {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(self.version)}}
+
+    async def get(self, resource: Resource, name: str, namespace: str | None = None) -> Object:
+        self._call("get", f"{resource.plural}/{name}")
+        found = self.api.get((resource.plural, name))
+        if found is None:
+            raise NOT_FOUND
+        return found
+
+    async def create(self, resource: Resource, obj: Object, *, field_manager: str) -> Object:
+        self._call("create", f"{resource.plural}/{obj['metadata']['name']}", obj)
+        added = {"uid": f"uid-{obj['metadata']['name']}", "creationTimestamp": time(10)}
+        made = {**obj, "metadata": {**added, **obj["metadata"]}}
+        return self._written(made)
+
+    async def merge_patch(
+        self,
+        resource: Resource,
+        name: str,
+        patch: Object,
+        *,
+        namespace: str | None,
+        subresource: str | None,
+        field_manager: str,
+    ) -> Object:
+        what = f"{resource.plural}/{name}" + (f"/{subresource}" if subresource else "")
+        self._call("patch", what, patch)
+        found = self.stores.of(resource).get(namespace or "", name)
+        assert found is not None
+        if patch["metadata"].get("resourceVersion") != found["metadata"]["resourceVersion"]:
+            raise CONFLICT
+        return self._written(after(found, patch))
+
+    async def json_patch(
+        self, resource: Resource, name: str, operations: Any, *, namespace: str | None, field_manager: str
+    ) -> Object:
+        self._call("json_patch", f"{resource.plural}/{name}", operations)
+        found = self.stores.of(resource).get(namespace or "", name)
+        assert found is not None
+        place = int(operations[-1]["path"].rpartition("/")[2])
+        del found["metadata"]["finalizers"][place]
+        return self._written(found)
+
+    async def delete(
+        self, resource: Resource, name: str, *, namespace: str | None, uid: str, propagation: str
+    ) -> Object:
+        self._call("delete", f"{resource.plural}/{name}", uid)
+        return {}
+
+
+@dataclass
+class Told:
+    """Keeps what it is told: a recorder of events and metrics alike."""
+
+    events: list[tuple[str, str, str]] = field(default_factory=list[tuple[str, str, str]])
+    counted: list[str] = field(default_factory=list[str])
+    cohorts: list[tuple[str, str, str]] = field(default_factory=list[tuple[str, str, str]])
+
+    def event(self, regarding: Object, kind: str, reason: str, note: str, *_: Any) -> None:
+        self.events.append((regarding["metadata"]["name"], reason, note))
+
+    def cohort_reported(self, name: str, parent: str, root: str, _: CohortStatus) -> None:
+        self.cohorts.append((name, parent, root))
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_args, **_named: self.counted.append(name)
+
+
+@dataclass
+class Core:
+    """A core that answers what it is given."""
+
+    cluster_queues: dict[str, ClusterQueueStatus] = field(default_factory=dict[str, ClusterQueueStatus])
+    local_queues: dict[ObjectKey, LocalQueueStatus] = field(default_factory=dict[ObjectKey, LocalQueueStatus])
+    cohorts: dict[str, CohortStatus] = field(default_factory=dict[str, CohortStatus])
+    reserving: set[str] = field(default_factory=set[str])
+
+    def cluster_queue_status(self, name: str) -> ClusterQueueStatus | None:
+        return self.cluster_queues.get(name)
+
+    def local_queue_status(self, key: ObjectKey) -> LocalQueueStatus | None:
+        return self.local_queues.get(key)
+
+    def cohort_status(self, name: str) -> CohortStatus | None:
+        return self.cohorts.get(name)
+
+    def cluster_queue_has_reservations(self, name: str) -> bool:
+        return name in self.reserving
+
+    def parked_refusal(self, key: ObjectKey) -> None:
+        return None
+
+    def pending_shapes(self, cluster_queue: str) -> tuple[int, int]:
+        return 0, 0
+
+    def is_bypassed(self, key: ObjectKey) -> bool:
+        return False
+
+    def admissibility(self, key: ObjectKey) -> None:
+        return None
+
+
+class World:
+    """A context with everything that a test looks at."""
+
+    def __init__(self, settings: Settings = SETTINGS) -> None:
+        needed = stores_needed(NAMES, settings.integrations)
+        self.stores = Stores({one: Store(one, indexes=indexes) for one, indexes in needed.items()})
+        self.client = StubClient(self.stores)
+        self.told = Told()
+        self.core = Core()
+        self.now = at(10)
+        self.ctx = Context(
+            client=cast("Client", self.client),
+            names=NAMES,
+            settings=settings,
+            recorder=cast("Any", self.told),
+            clock=lambda: self.now,
+            stores=self.stores,
+            metrics=cast("Any", self.told),
+            observed=self.put,
+        )
+        self.put(NAMESPACES, {"metadata": {"name": "ns", "uid": "uid-ns", "resourceVersion": "1"}})
+
+    def put(self, resource: Resource, *objects: Object) -> None:
+        """Take objects into a store, as a watch would."""
+        for obj in objects:
+            self.stores.of(resource).upsert(obj)
+
+    def get(self, resource: Resource, name: str, namespace: str = "ns") -> Any:
+        """What a store holds of an object."""
+        return self.stores.of(resource).get(namespace if resource.namespaced else "", name)
+
+    @property
+    def calls(self) -> list[str]:
+        """The calls of the API server, as verb and object."""
+        return [f"{verb} {what}" for verb, what, _ in self.client.calls]
+
+
+def cluster_scoped(name: str, **fields: Any) -> Object:
+    """An object without a namespace, complete enough for a store."""
+    metadata = {"name": name, "uid": f"uid-{name}", "resourceVersion": "5", **fields.pop("metadata", {})}
+    return {"metadata": metadata, **fields}
+
+
+__all__ = ["CONFLICT", "KINDS", "NOT_FOUND", "Core", "World", "cluster_scoped"]

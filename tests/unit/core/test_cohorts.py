@@ -1,0 +1,144 @@
+import pytest
+
+from admitq.core.amounts import FlavorResource
+from admitq.core.cohorts import Forest, declared_quotas
+from admitq.core.model import FlavorQuotas, ResourceGroup, ResourceQuota
+
+CPU = FlavorResource("default", "cpu")
+GPU = FlavorResource("default", "gpu")
+
+
+def quotas(nominal: int) -> dict[FlavorResource, ResourceQuota]:
+    return {CPU: ResourceQuota(nominal)}
+
+
+def heights(forest: Forest) -> dict[str, int]:
+    return {name: node.height.value for name, node in (forest.cohorts | forest.cluster_queues).items()}
+
+
+def test_height_counts_cohorts_below() -> None:
+    forest = Forest()
+    forest.put_cohort("childless", "root", {})
+    assert heights(forest) == {"childless": 0, "root": 1}
+    forest.put_cohort("left", "root", {})
+    forest.put_cluster_queue("q", "left", {})
+    assert heights(forest) == {"childless": 0, "left": 1, "root": 2, "q": 0}
+    forest.put_cluster_queue("q", "root", {})
+    assert heights(forest) == {"childless": 0, "left": 0, "root": 1, "q": 0}
+
+
+def test_an_implicit_cohort_lasts_while_it_is_named() -> None:
+    forest = Forest()
+    forest.put_cluster_queue("q", "org", quotas(1))
+    forest.put_cohort("inner", "org", {})
+    assert set(forest.cohorts) == {"org", "inner"}
+    forest.put_cluster_queue("q", None, quotas(1))
+    assert set(forest.cohorts) == {"org", "inner"}
+    forest.drop_cohort("inner")
+    assert set(forest.cohorts) == set()
+
+
+def test_a_cohort_without_its_object_goes_on_without_quota_while_it_is_named() -> None:
+    forest = Forest()
+    forest.put_cohort("org", "root", quotas(5))
+    forest.put_cluster_queue("q", "org", quotas(1))
+    forest.drop_cohort("org")
+    org = forest.cohorts["org"]
+    assert (org.cells[CPU].subtree, org.parent, set(forest.cohorts)) == (1, None, {"org"})
+
+
+def test_quota_and_usage_move_with_a_subtree() -> None:
+    forest = Forest()
+    forest.put_cohort("team", "north", quotas(2))
+    queue = forest.put_cluster_queue("q", "team", quotas(3))
+    forest.add_usage(queue, ((CPU, 4),))
+    north = forest.cohorts["north"].cells[CPU]
+    assert (north.subtree, north.usage, north.reserved) == (5, 4, 4)
+    forest.put_cohort("team", "south", quotas(2))
+    south = forest.cohorts["south"].cells[CPU]
+    assert (south.subtree, south.usage, south.reserved) == (5, 4, 4)
+    assert "north" not in forest.cohorts
+
+
+def test_cells_that_nothing_speaks_of_are_dropped() -> None:
+    forest = Forest()
+    queue = forest.put_cluster_queue("q", "org", {CPU: ResourceQuota(1), GPU: ResourceQuota(1)})
+    forest.add_usage(queue, ((GPU, 1),))
+    forest.put_cluster_queue("q", "org", quotas(1))
+    assert set(forest.cohorts["org"].cells) == {CPU, GPU}
+    forest.remove_usage(queue, ((GPU, 1),))
+    assert set(queue.cells) == set(forest.cohorts["org"].cells) == {CPU}
+
+
+@pytest.mark.parametrize("last", ["a", "b", "c"])
+def test_a_circle_is_cut_the_same_way_whichever_edge_closes_it(last: str) -> None:
+    parents = {"a": "b", "b": "c", "c": "a"}
+    forest = Forest()
+    for name in sorted(parents, key=lambda name: (name == last, name)):
+        forest.put_cohort(name, parents[name], quotas(1))
+    queue = forest.put_cluster_queue("q", "a", quotas(1))
+    assert queue.is_cyclic
+    assert {name: node.parent for name, node in forest.cohorts.items()} == dict.fromkeys(parents)
+    assert forest.cohorts["c"].cells[CPU].subtree == 1
+
+
+def test_what_hangs_below_a_circle_is_cyclic_and_what_is_elsewhere_is_not() -> None:
+    forest = Forest()
+    forest.put_cohort("a", "b", {})
+    forest.put_cohort("b", "a", {})
+    forest.put_cohort("below", "a", {})
+    assert forest.put_cluster_queue("q", "below", {}).is_cyclic
+    assert not forest.put_cluster_queue("other", "elsewhere", {}).is_cyclic
+
+
+def test_a_broken_circle_is_put_together_as_declared() -> None:
+    forest = Forest()
+    forest.put_cohort("a", "b", quotas(1))
+    forest.put_cohort("b", "c", quotas(1))
+    forest.put_cohort("c", "a", quotas(1))
+    forest.put_cohort("b", None, quotas(1))
+    assert [node.name for node in forest.cohorts["c"].ancestors] == ["a", "b"]
+    assert forest.cohorts["b"].cells[CPU].subtree == 3
+    assert not forest.cohorts["c"].is_cyclic
+
+
+def test_only_the_tree_concerned_is_woken() -> None:
+    forest = Forest()
+    forest.put_cohort("left", "root", {})
+    near = forest.put_cluster_queue("near", "left", {})
+    far = forest.put_cluster_queue("far", "root", {})
+    alone = forest.put_cluster_queue("alone", None, {})
+    for node in (near, far, alone):
+        forest.fall_asleep(node)
+    assert forest.wake(near) == ["far", "near"]
+    assert forest.wake(near) == []
+    assert forest.wake(alone) == ["alone"]
+
+
+def test_sleepers_move_with_their_tree() -> None:
+    forest = Forest()
+    forest.put_cohort("left", "root", {})
+    near = forest.put_cluster_queue("near", "left", {})
+    far = forest.put_cluster_queue("far", "root", {})
+    forest.fall_asleep(near)
+    forest.fall_asleep(far)
+    forest.put_cohort("left", None, {})
+    assert forest.wake(near) == ["near"]
+    forest.fall_asleep(near)
+    forest.put_cohort("left", "root", {})
+    assert forest.wake(far) == ["far", "near"]
+
+
+def test_a_change_is_counted_in_its_tree_alone() -> None:
+    forest = Forest()
+    one = forest.put_cluster_queue("one", "north", quotas(1))
+    two = forest.put_cluster_queue("two", "south", quotas(1))
+    before = (one.root.generation, two.root.generation)
+    forest.add_usage(one, ((CPU, 1),))
+    assert one.root.generation > before[0]
+    assert two.root.generation == before[1]
+
+
+def test_what_is_covered_and_not_stated_is_a_quota_of_nothing() -> None:
+    group = ResourceGroup(("cpu", "gpu"), (FlavorQuotas("default", (("cpu", ResourceQuota(3)),)),))
+    assert declared_quotas((group,)) == {CPU: ResourceQuota(3), GPU: ResourceQuota(0)}

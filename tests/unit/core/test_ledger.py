@@ -1,0 +1,65 @@
+import pytest
+
+from admitq.core.amounts import FlavorResource
+from admitq.core.ledger import Ledger, Reservation, usage_of
+from admitq.core.model import Admission, ObjectKey, PodSet, PodSetAssignment, Workload
+
+CPU = FlavorResource("default", "cpu")
+QUEUE = ObjectKey("n", "main")
+
+
+def assigned(name: str, cpu: int, count: int, flavor: str = "default") -> PodSetAssignment:
+    return PodSetAssignment(name, (("cpu", flavor),), (("cpu", cpu),), count)
+
+
+@pytest.mark.parametrize(
+    ("count", "assigned_count", "reclaimable", "used"),
+    [
+        (4, 4, 0, 8),
+        (4, 4, 1, 6),
+        (4, 4, 4, 0),
+        (4, 4, 9, 0),
+        (10, 4, 2, 8),  # partially admitted: fewer run than could, so none of them is given back yet
+        (10, 4, 7, 6),
+    ],
+)
+def test_fewer_pods_to_run_use_less(count: int, assigned_count: int, reclaimable: int, used: int) -> None:
+    workload = Workload(
+        ObjectKey("n", "w"),
+        "u",
+        "main",
+        0,
+        (PodSet("main", count),),
+        reclaimable_pods=(("main", reclaimable),),
+    )
+    admission = Admission("cq", (assigned("main", 8, assigned_count),))
+    assert dict(usage_of(workload, admission)).get(CPU, 0) == used
+
+
+def test_usage_that_does_not_divide_is_never_counted_too_low() -> None:
+    workload = Workload(
+        ObjectKey("n", "w"), "u", "main", 0, (PodSet("main", 3),), reclaimable_pods=(("main", 1),)
+    )
+    assert usage_of(workload, Admission("cq", (assigned("main", 10, 3),))) == ((CPU, 7),)
+
+
+def test_podsets_of_one_flavor_add_up_and_resources_without_flavor_are_free() -> None:
+    workload = Workload(ObjectKey("n", "w"), "u", "main", 0, (PodSet("a", 1), PodSet("b", 1)))
+    unflavored = PodSetAssignment("c", (), (("cpu", 5),), 1)
+    admission = Admission("cq", (assigned("a", 1, 1), assigned("b", 2, 1), unflavored))
+    assert usage_of(workload, admission) == ((CPU, 3),)
+
+
+def test_accounts_count_by_queue_and_forget_the_empty() -> None:
+    ledger = Ledger()
+    reserved = Reservation("cq", QUEUE, ((CPU, 2),), admitted=False)
+    admitted = Reservation("cq", QUEUE, ((CPU, 3),), admitted=True)
+    ledger.add(reserved)
+    ledger.add(admitted)
+    for account in (ledger.of_cluster_queue("cq"), ledger.of_local_queue(QUEUE)):
+        assert (account.reserving, account.admitted) == (2, 1)
+        assert (account.reserved_usage, account.admitted_usage) == ({CPU: 5}, {CPU: 3})
+    ledger.remove(admitted)
+    ledger.remove(reserved)
+    assert not ledger.cluster_queues
+    assert ledger.of_cluster_queue("cq").reserving == 0

@@ -1,0 +1,206 @@
+"""The worked numbers of the quota tree, and its edges."""
+
+import pytest
+
+from admitq.core import quota
+from admitq.core.amounts import UNLIMITED, FlavorResource
+from admitq.core.cohorts import Forest
+from admitq.core.model import ResourceQuota
+from admitq.core.quota import BorrowLevel, Cell
+
+CPU = FlavorResource("default", "cpu")
+
+
+class Tree:
+    """A forest with quota for one (flavor, resource)."""
+
+    def __init__(self) -> None:
+        self.forest = Forest()
+
+    def cohort(self, name: str, parent: str | None = None, of: ResourceQuota | None = None) -> None:
+        self.forest.put_cohort(name, parent, {} if of is None else {CPU: of})
+
+    def queue(self, name: str, cohort: str | None, of: ResourceQuota) -> None:
+        self.forest.put_cluster_queue(name, cohort, {CPU: of})
+
+    def cell(self, name: str) -> Cell:
+        nodes = self.forest.cluster_queues | self.forest.cohorts
+        return nodes[name].cells[CPU]
+
+    def use(self, name: str, amount: int) -> None:
+        node = self.forest.cluster_queues[name]
+        change = self.forest.add_usage if amount > 0 else self.forest.remove_usage
+        change(node, ((CPU, abs(amount)),))
+
+    def available(self, *names: str) -> list[int]:
+        return [quota.available(self.cell(name)) for name in names]
+
+    def potential(self, *names: str) -> list[int]:
+        return [quota.potential_available(self.cell(name)) for name in names]
+
+
+@pytest.fixture
+def org() -> Tree:
+    """A cohort with quota of its own, a queue that lends in part, a queue that borrows in part."""
+    tree = Tree()
+    tree.cohort("org", None, ResourceQuota(10))
+    tree.queue("a", "org", ResourceQuota(20, lending_limit=5))
+    tree.queue("b", "org", ResourceQuota(10, borrowing_limit=4))
+    return tree
+
+
+@pytest.fixture
+def root() -> Tree:
+    """Two cohorts below a root: two queues of 10, and one of 30 that lends 20."""
+    tree = Tree()
+    tree.cohort("left", "root")
+    tree.cohort("right", "root")
+    tree.queue("x", "left", ResourceQuota(10))
+    tree.queue("y", "left", ResourceQuota(10))
+    tree.queue("z", "right", ResourceQuota(30, lending_limit=20))
+    return tree
+
+
+def test_subtree_and_local_quota(org: Tree) -> None:
+    shown = {name: (org.cell(name).subtree, org.cell(name).local) for name in ("a", "b", "org")}
+    assert shown == {"a": (20, 15), "b": (10, 0), "org": (25, 0)}
+
+
+def test_usage_takes_the_local_part_first_and_gives_it_back_last(org: Tree) -> None:
+    assert org.potential("a", "b") == [40, 14]
+    assert org.available("a", "b") == [40, 14]
+    org.use("a", 18)
+    assert (org.cell("org").usage, org.available("a", "b")) == (3, [22, 14])
+    org.use("b", 14)
+    assert (org.cell("org").usage, org.available("a", "b")) == (17, [8, 0])
+    org.use("a", -10)
+    assert (org.cell("org").usage, org.available("a", "b")) == (14, [18, 0])
+    org.use("a", -8)
+    org.use("b", -14)
+    assert (org.cell("org").usage, org.cell("org").reserved) == (0, 0)
+
+
+def test_a_tree_of_cohorts_adds_up(root: Tree) -> None:
+    assert [root.cell(name).subtree for name in ("left", "right", "root")] == [20, 20, 40]
+    assert root.cell("z").local == 10
+    assert root.potential("x", "z") == [40, 50]
+
+
+@pytest.mark.parametrize(
+    ("amount", "level"),
+    [
+        (10, BorrowLevel(0, may_reclaim=True)),
+        (15, BorrowLevel(1, may_reclaim=True)),
+        (20, BorrowLevel(1, may_reclaim=True)),
+        (25, BorrowLevel(2, may_reclaim=False)),
+        (99, BorrowLevel(2, may_reclaim=False)),
+    ],
+)
+def test_borrow_level_is_the_height_of_the_nearest_cohort_with_enough(
+    root: Tree, amount: int, level: BorrowLevel
+) -> None:
+    assert quota.borrow_level(root.cell("x"), amount) == level
+
+
+def test_without_a_cohort_nothing_is_borrowed() -> None:
+    tree = Tree()
+    tree.queue("alone", None, ResourceQuota(5))
+    assert quota.borrow_level(tree.cell("alone"), 50) == BorrowLevel(0, may_reclaim=False)
+    tree.use("alone", 9)
+    assert quota.borrowed(tree.cell("alone")) == 0
+    assert tree.available("alone") == [-4]
+
+
+def test_within_nominal_is_level_0_even_if_the_cohort_is_oversubscribed(root: Tree) -> None:
+    root.use("y", 45)
+    assert root.available("x") == [-5]
+    assert quota.borrow_level(root.cell("x"), 10).level == 0
+
+
+def test_what_is_kept_at_home_counts_before_borrowing() -> None:
+    tree = Tree()
+    tree.cohort("inner", "outer", ResourceQuota(4))
+    tree.queue("q", "inner", ResourceQuota(6, lending_limit=0))
+    tree.queue("far", "outer", ResourceQuota(10))
+    assert quota.borrow_level(tree.cell("q"), 10) == BorrowLevel(1, may_reclaim=True)
+    assert quota.borrow_level(tree.cell("q"), 11) == BorrowLevel(2, may_reclaim=False)
+
+
+def test_what_a_cohort_on_the_way_keeps_at_home_counts_too() -> None:
+    tree = Tree()
+    tree.cohort("inner", "middle", ResourceQuota(8, lending_limit=3))
+    tree.cohort("middle", "outer", ResourceQuota(1))
+    tree.cohort("outer", None, ResourceQuota(10))
+    tree.queue("q", "inner", ResourceQuota(0))
+    levels = {amount: quota.borrow_level(tree.cell("q"), amount).level for amount in (8, 9, 10)}
+    assert levels == {8: 1, 9: 2, 10: 3}
+
+
+def test_a_cohort_keeps_at_home_what_it_does_not_lend() -> None:
+    tree = Tree()
+    tree.cohort("inner", "outer", ResourceQuota(8, lending_limit=3))
+    tree.queue("q", "inner", ResourceQuota(0))
+    tree.queue("far", "outer", ResourceQuota(0))
+    assert tree.available("q", "far") == [8, 3]
+    tree.use("q", 6)
+    assert (tree.cell("outer").usage, tree.available("q", "far")) == (1, [2, 2])
+    assert quota.borrow_level(tree.cell("q"), 2).level == 1
+
+
+@pytest.mark.parametrize(
+    ("borrowing", "used", "free"), [(None, 0, 14), (4, 0, 8), (0, 0, 4), (4, 3, 5), (4, 9, -1), (2, 6, 0)]
+)
+def test_a_borrowing_limit_holds_down_what_the_parent_gives(
+    borrowing: int | None, used: int, free: int
+) -> None:
+    tree = Tree()
+    tree.queue("q", "org", ResourceQuota(4, borrowing_limit=borrowing))
+    tree.queue("other", "org", ResourceQuota(10))
+    if used:
+        tree.use("q", used)
+    assert tree.available("q") == [free]
+
+
+def test_borrowed_is_what_is_used_beyond_nominal(root: Tree) -> None:
+    root.use("x", 13)
+    assert [quota.borrowed(root.cell(name)) for name in ("x", "y")] == [3, 0]
+
+
+def test_unlimited_quota_absorbs_and_can_be_taken_out_again() -> None:
+    tree = Tree()
+    tree.queue("all", "org", ResourceQuota(UNLIMITED))
+    tree.queue("some", "org", ResourceQuota(5))
+    assert tree.available("some") == [UNLIMITED]
+    tree.use("all", UNLIMITED - 7)
+    tree.use("all", UNLIMITED - 7)
+    assert tree.available("some", "all") == [UNLIMITED, UNLIMITED]
+    tree.use("all", -(UNLIMITED - 7))
+    tree.use("all", -(UNLIMITED - 7))
+    tree.queue("all", "org", ResourceQuota(3))
+    assert tree.available("some", "all") == [8, 8]
+
+
+def test_unlimited_quota_lends_what_its_limit_says() -> None:
+    tree = Tree()
+    tree.queue("all", "org", ResourceQuota(UNLIMITED, lending_limit=5))
+    tree.queue("some", "org", ResourceQuota(1))
+    assert tree.available("some", "all") == [6, UNLIMITED]
+
+
+@pytest.mark.parametrize(("limit", "potential"), [(UNLIMITED, 15), (None, 15), (2, 7)])
+def test_an_unlimited_limit_does_not_limit(limit: int | None, potential: int) -> None:
+    tree = Tree()
+    tree.queue("q", "org", ResourceQuota(5, borrowing_limit=limit))
+    tree.queue("other", "org", ResourceQuota(10))
+    assert tree.potential("q") == [potential]
+
+
+def test_trees_deeper_than_any_stack_work() -> None:
+    tree = Tree()
+    for level in range(3000):
+        tree.cohort(f"c{level}", f"c{level + 1}")
+    tree.cohort("c3000", None, ResourceQuota(9))
+    tree.queue("deep", "c0", ResourceQuota(1))
+    tree.use("deep", 4)
+    assert tree.available("deep") == [6]
+    assert quota.borrow_level(tree.cell("deep"), 1).level == 3001

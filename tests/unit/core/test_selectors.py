@@ -1,0 +1,114 @@
+import pytest
+
+from admitq.core.model import (
+    LabelSelector,
+    NodeSelectorTerm,
+    PodSet,
+    SelectorOperator,
+    SelectorRequirement,
+    Taint,
+    Toleration,
+)
+from admitq.core.selectors import accepts_nodes, matches, selects_namespace, tolerates, untolerated
+
+LABELS = {"zone": "west", "cores": "16", "empty": ""}
+IN, NOT_IN = SelectorOperator.IN, SelectorOperator.NOT_IN
+EXISTS, ABSENT = SelectorOperator.EXISTS, SelectorOperator.DOES_NOT_EXIST
+MORE, LESS = SelectorOperator.GREATER_THAN, SelectorOperator.LESS_THAN
+
+
+@pytest.mark.parametrize(
+    ("key", "operator", "values", "holds"),
+    [
+        ("zone", IN, ("east", "west"), True),
+        ("zone", IN, ("east",), False),
+        ("other", IN, ("",), False),
+        ("empty", IN, ("",), True),
+        ("zone", NOT_IN, ("east",), True),
+        ("zone", NOT_IN, ("west",), False),
+        ("other", NOT_IN, ("west",), True),
+        ("zone", EXISTS, (), True),
+        ("other", EXISTS, (), False),
+        ("zone", ABSENT, (), False),
+        ("other", ABSENT, (), True),
+        ("cores", MORE, ("8",), True),
+        ("cores", MORE, ("16",), False),
+        ("cores", LESS, ("32",), True),
+        ("cores", LESS, ("-1",), False),
+        ("zone", MORE, ("8",), False),
+        ("cores", MORE, ("many",), False),
+        ("cores", MORE, (), False),
+        ("other", LESS, ("8",), False),
+    ],
+)
+def test_requirement(key: str, operator: SelectorOperator, values: tuple[str, ...], *, holds: bool) -> None:
+    assert matches(LabelSelector((SelectorRequirement(key, operator, values),)), LABELS) is holds
+
+
+def test_all_requirements_must_hold() -> None:
+    west, east = SelectorRequirement("zone", IN, ("west",)), SelectorRequirement("zone", IN, ("east",))
+    assert not matches(LabelSelector((west, east)), LABELS)
+    assert matches(LabelSelector(), LABELS)
+
+
+def test_no_selector_selects_nothing_and_an_unknown_namespace_is_not_selected() -> None:
+    assert not selects_namespace(None, {})
+    assert not selects_namespace(LabelSelector(), None)
+    assert selects_namespace(LabelSelector(), {})
+
+
+@pytest.mark.parametrize(
+    ("toleration", "tolerated"),
+    [
+        (Toleration("spot", "Equal", "yes"), True),
+        (Toleration("spot", "", "yes"), True),
+        (Toleration("spot", "Equal", "no"), False),
+        (Toleration("other", "Equal", "yes"), False),
+        (Toleration("spot", "Exists"), True),
+        (Toleration("other", "Exists"), False),
+        (Toleration(operator="Exists"), True),
+        (Toleration("spot", "Exists", effect="NoSchedule"), True),
+        (Toleration("spot", "Exists", effect="NoExecute"), False),
+        (Toleration("spot", "Gt", "yes"), False),
+    ],
+)
+def test_toleration(toleration: Toleration, *, tolerated: bool) -> None:
+    assert tolerates(toleration, Taint("spot", "yes", "NoSchedule")) is tolerated
+
+
+def test_the_first_taint_that_nobody_tolerates_is_found() -> None:
+    taints = (
+        Taint("soft", "", "PreferNoSchedule"),
+        Taint("a", "", "NoSchedule"),
+        Taint("b", "", "NoExecute"),
+        Taint("c", "", "NoSchedule"),
+    )
+    assert untolerated(taints) == taints[1]
+    assert untolerated(taints, (Toleration("a", "Exists"),), (Toleration("c", "Exists"),)) == taints[2]
+    assert untolerated(taints, (Toleration(operator="Exists"),)) is None
+
+
+def term(**of: str) -> NodeSelectorTerm:
+    return NodeSelectorTerm(tuple(SelectorRequirement(key, IN, (value,)) for key, value in of.items()))
+
+
+@pytest.mark.parametrize(
+    ("selector", "affinity", "accepted"),
+    [
+        ((), None, True),
+        ((("zone", "west"),), None, True),
+        ((("zone", "east"),), None, False),
+        ((("unlabelled", "x"),), None, True),
+        ((), (), True),
+        ((), (term(zone="east"), term(zone="west")), True),
+        ((), (term(zone="east"),), False),
+        ((), (term(zone="east"), term(unlabelled="x")), True),
+        ((), (term(zone="east", unlabelled="x"),), False),
+        ((("zone", "west"),), (term(zone="east"),), False),
+    ],
+)
+def test_only_keys_the_flavor_labels_decide(
+    selector: tuple[tuple[str, str], ...], affinity: tuple[NodeSelectorTerm, ...] | None, *, accepted: bool
+) -> None:
+    pods = PodSet("main", 1, node_selector=selector, required_node_affinity=affinity)
+    assert accepts_nodes(pods, {"zone": "west"}) is accepted

@@ -1,0 +1,250 @@
+"""What stories do not show: the contract of the state's methods, and that its own checks see damage."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from admitq.core import events as happened
+from admitq.core.amounts import FlavorResource
+from admitq.core.instructions import RefreshLocalQueue, ReserveQuota
+from admitq.core.model import (
+    ClusterQueue,
+    Cohort,
+    FlavorQuotas,
+    LabelSelector,
+    LocalQueue,
+    ObjectKey,
+    PodSet,
+    ResourceFlavor,
+    ResourceGroup,
+    ResourceQuota,
+    Workload,
+)
+from admitq.core.refusals import NamespaceMismatch
+from admitq.core.state import AdmissionState, InvariantViolated
+from admitq.core.world import World
+
+CPU = FlavorResource("default", "cpu")
+FIRST, SECOND, THIRD = (ObjectKey("n", name) for name in ("first", "second", "third"))
+
+
+def workload(key: ObjectKey, cpu: int = 2, uid: str | None = None) -> Workload:
+    pods = (PodSet("main", 1, (("cpu", cpu),)),)
+    return Workload(key, uid or f"uid-{key.name}", "main", 0, pods)
+
+
+@pytest.fixture
+def state() -> AdmissionState:
+    """A queue of three in a cohort, one admitted and two waiting."""
+    group = ResourceGroup(("cpu",), (FlavorQuotas("default", (("cpu", ResourceQuota(3)),)),))
+    state = AdmissionState()
+    for event in (
+        happened.NamespaceChanged("n", ()),
+        happened.ResourceFlavorChanged(ResourceFlavor("default")),
+        happened.ClusterQueueChanged(
+            ClusterQueue("q", "", "org", (group,), namespace_selector=LabelSelector())
+        ),
+        happened.LocalQueueChanged(LocalQueue(ObjectKey("n", "main"), "q")),
+        *(happened.WorkloadChanged(workload(key)) for key in (FIRST, SECOND, THIRD)),
+        happened.CyclesRequested(),
+    ):
+        state.handle(event, now=1)
+    state.validate()
+    return state
+
+
+def test_a_fork_is_independent(state: AdmissionState) -> None:
+    before = state.to_dict()
+    fork = state.fork()
+    fork.handle(happened.WorkloadDeleted(FIRST, "uid-first"), now=2)
+    decided = fork.handle(happened.CyclesRequested(), now=2)
+    assert any(isinstance(each, ReserveQuota) for each in decided)
+    assert state.to_dict() == before
+
+
+def test_stale_news_of_another_object_of_the_name_is_ignored(state: AdmissionState) -> None:
+    before = state.to_dict()
+    assert state.handle(happened.WorkloadDeleted(FIRST, "uid-of-another"), now=2) == []
+    assert state.handle(happened.ReservationFailed(FIRST, "uid-of-another"), now=2) == []
+    assert state.handle(happened.ReservationFailed(ObjectKey("n", "unknown"), "x"), now=2) == []
+    assert state.to_dict() == before
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        happened.ClusterQueueDeleted("unknown"),
+        happened.CohortDeleted("unknown"),
+        happened.CohortDeleted("org"),
+        happened.LocalQueueDeleted(ObjectKey("n", "unknown")),
+        happened.ResourceFlavorDeleted("unknown"),
+        happened.AdmissionCheckDeleted("unknown"),
+        happened.TopologyDeleted("unknown"),
+        happened.NamespaceDeleted("unknown"),
+        happened.WorkloadDeleted(ObjectKey("n", "unknown"), "x"),
+    ],
+)
+def test_what_was_never_seen_may_be_deleted(state: AdmissionState, event: happened.Event) -> None:
+    before = state.to_dict()
+    assert state.handle(event, now=2) == []
+    assert state.to_dict() == before
+
+
+def test_a_limit_ends_cycles_early() -> None:
+    state = AdmissionState()
+    group = ResourceGroup(("cpu",), (FlavorQuotas("default", (("cpu", ResourceQuota(9)),)),))
+    for event in (
+        happened.NamespaceChanged("n", ()),
+        happened.ResourceFlavorChanged(ResourceFlavor("default")),
+        happened.ClusterQueueChanged(
+            ClusterQueue("q", "", None, (group,), namespace_selector=LabelSelector())
+        ),
+        happened.LocalQueueChanged(LocalQueue(ObjectKey("n", "main"), "q")),
+        *(happened.WorkloadChanged(workload(key)) for key in (FIRST, SECOND, THIRD)),
+    ):
+        state.handle(event, now=1)
+    for limit, expected in ((0, []), (2, [FIRST, SECOND]), (None, [THIRD])):
+        assert state.next_wakeup(5) == 5
+        decided = state.handle(happened.CyclesRequested(limit), now=5)
+        assert [each.key for each in decided if isinstance(each, ReserveQuota)] == expected
+    assert state.next_wakeup(5) is None
+
+
+def test_what_is_not_known_is_answered_with_none(state: AdmissionState) -> None:
+    unknown = ObjectKey("n", "unknown")
+    assert state.cluster_queue_status("unknown") is None
+    assert state.local_queue_status(unknown) is None
+    assert state.cohort_status("unknown") is None
+    assert state.workload_phase(unknown) is None
+    assert state.parked_refusal(unknown) is None
+    assert state.admissibility(unknown) is None
+    assert not state.is_bypassed(unknown)
+    assert not state.cluster_queue_has_reservations("unknown")
+
+
+def test_admissibility_tells_of_those_who_were_never_tried(state: AdmissionState) -> None:
+    assert state.admissibility(THIRD) is None
+    state.handle(happened.NamespaceDeleted("n"), now=2)
+    assert state.admissibility(THIRD) == NamespaceMismatch()
+    assert state.parked_refusal(FIRST) is None
+
+
+def test_moving_to_another_local_queue_is_waiting_anew(state: AdmissionState) -> None:
+    state.handle(happened.LocalQueueChanged(LocalQueue(ObjectKey("n", "other"), "q")), now=2)
+    assert [state.is_bypassed(key) for key in (SECOND, THIRD)] == [False, True]
+    state.handle(happened.WorkloadChanged(replace(workload(SECOND), queue_name="other")), now=2)
+    assert [state.is_bypassed(key) for key in (SECOND, THIRD)] == [True, True]
+
+
+def test_trying_everything_again_finds_nothing(state: AdmissionState) -> None:
+    state.retry_everything()
+    assert state.next_wakeup(2) == 2
+    assert state.handle(happened.CyclesRequested(), now=2) == []
+    assert state.next_wakeup(2) is None
+
+
+def test_an_unchanged_status_is_not_refreshed(state: AdmissionState) -> None:
+    """The LocalQueue's numbers stay, although its ClusterQueue is touched."""
+    lone = ObjectKey("n", "lone")
+    refreshed = state.handle(happened.LocalQueueChanged(LocalQueue(lone, "q")), now=2)
+    assert refreshed == [RefreshLocalQueue(lone)]
+
+
+def _leak_usage(world: World) -> None:
+    world.forest.add_usage(world.cluster_queues["q"].node, ((CPU, 1),))
+
+
+def _forget_reservation(world: World) -> None:
+    entry = world.workloads[FIRST]
+    assert entry.held is not None
+    world.ledger.remove(entry.held)
+
+
+def _drop_from_queue(world: World) -> None:
+    world.cluster_queues["q"].queue.remove(THIRD)
+
+
+def _stay_in_flight(world: World) -> None:
+    world.cluster_queues["q"].queue.members[THIRD].in_flight = True
+
+
+def _sleep_unnoticed(world: World) -> None:
+    world.forest.wake(world.cluster_queues["q"].node)
+
+
+def _miscount_pending(world: World) -> None:
+    world.local_queues[ObjectKey("n", "main")].pending += 1
+
+
+def _misplace(world: World) -> None:
+    world.workloads[FIRST].queued_in = "q"
+
+
+def _lose_index(world: World) -> None:
+    world.workloads_of.clear()
+
+
+def _lose_head(world: World) -> None:
+    world.cluster_queues["q"].queue.wake()
+    world.candidates.clear()
+
+
+def _miscount_parked(world: World) -> None:
+    world.cluster_queues["q"].queue.parked_in_lanes += 1
+
+
+def _bend_quota(world: World) -> None:
+    world.forest.cohorts["org"].cells[CPU].subtree += 1
+
+
+def _stretch(world: World) -> None:
+    world.forest.cohorts["org"].height.value = 5
+
+
+def _undeclare(world: World) -> None:
+    world.cluster_queues["q"].node.cells[CPU].declared = False
+
+
+def _keep_after_the_end(world: World) -> None:
+    world.workloads[THIRD].held = world.workloads[FIRST].held
+    world.ledger.remove(world.workloads[FIRST].held)  # pyright: ignore[reportArgumentType]
+
+
+def _leave_undone(world: World) -> None:
+    world.touched_cluster_queues.add("q")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        _leak_usage,
+        _forget_reservation,
+        _drop_from_queue,
+        _stay_in_flight,
+        _sleep_unnoticed,
+        _miscount_pending,
+        _misplace,
+        _lose_index,
+        _lose_head,
+        _miscount_parked,
+        _bend_quota,
+        _stretch,
+        _undeclare,
+        _keep_after_the_end,
+        _leave_undone,
+    ],
+)
+def test_damage_is_seen(state: AdmissionState, damage: Callable[[World], None]) -> None:
+    damage(state._world)  # pyright: ignore[reportPrivateUsage]
+    with pytest.raises((InvariantViolated, AssertionError)):
+        state.validate()
+
+
+def test_a_cohort_seen_again_wakes_nobody(state: AdmissionState) -> None:
+    group = ResourceGroup(("cpu",), (FlavorQuotas("default", (("cpu", ResourceQuota(0)),)),))
+    event = happened.CohortChanged(Cohort("org", None, (group,)))
+    state.handle(event, now=2)
+    state.handle(happened.CyclesRequested(), now=2)
+    assert state.handle(event, now=2) == []
+    assert state.next_wakeup(2) is None

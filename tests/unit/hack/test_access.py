@@ -1,0 +1,52 @@
+"""The audit log tells what was refused and what is granted in vain."""
+
+import json
+
+from localcluster.access import Permission, calls, permissions, refused, unused
+
+RULES = [
+    {"apiGroups": ["batch"], "resources": ["jobs", "jobs/status"], "verbs": ["patch"]},
+    {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"], "resourceNames": ["one"]},
+]
+
+
+def line(resource: str, verb: str, group: str = "", subresource: str = "", decision: str = "allow") -> str:
+    about = {"resource": resource, "apiGroup": group, "subresource": subresource, "name": "x"}
+    return json.dumps(
+        {
+            "verb": verb,
+            "user": {"username": "manager"},
+            "objectRef": about,
+            "annotations": {"authorization.k8s.io/decision": decision},
+        }
+    )
+
+
+def test_rules_are_taken_apart_into_single_permissions() -> None:
+    assert permissions(RULES) == {
+        Permission("batch", "jobs", "patch"),
+        Permission("batch", "jobs/status", "patch"),
+        Permission("", "secrets", "get"),
+    }
+
+
+def test_a_refused_call_is_told_once_however_often_it_was_made() -> None:
+    made = list(calls([line("pods", "list", decision="forbid")] * 3))
+    assert refused(made) == ["manager: list pods x"]
+
+
+def test_a_permission_counts_as_used_only_by_an_allowed_call_of_exactly_it() -> None:
+    made = list(
+        calls(
+            [
+                line("jobs", "patch", "batch"),
+                line("jobs", "patch", "batch", "status", decision="forbid"),
+                line("secrets", "list"),
+            ]
+        )
+    )
+    assert unused(permissions(RULES), made) == ["get secrets", "patch jobs/status.batch"]
+
+
+def test_calls_about_no_resource_are_left_out() -> None:
+    assert list(calls([json.dumps({"verb": "get", "requestURI": "/readyz", "user": {}})])) == []

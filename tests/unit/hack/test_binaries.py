@@ -1,0 +1,96 @@
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from localcluster import binaries, toolchain
+
+VERSIONS = binaries.module_versions((binaries.MODULE / "go.mod").read_text())
+
+
+def executable(path: Path, text: str = "") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture
+def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("ADMITQ_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
+    return tmp_path / "cache"
+
+
+def test_an_empty_cache_lacks_every_program(empty_cache: Path):
+    assert binaries.missing() == list(binaries.PROGRAMS)
+
+
+def test_programs_from_kubebuilder_assets_are_taken_and_the_others_are_built(
+    empty_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    names = ("etcd", "kube-apiserver", "kubectl")
+    assets = {name: executable(tmp_path / "assets" / name) for name in names}
+    executable(tmp_path / "assets" / "helm")
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path / "assets"))
+    assert binaries.located() == assets
+    missing = {program.name for program in binaries.missing()}
+    assert missing == {"kube-controller-manager", "kube-scheduler", "kwok", "helm"}
+
+
+def test_the_cache_is_named_by_the_pins(empty_cache: Path):
+    assert binaries.folder().parent == empty_cache / "controlplane"
+    assert len(binaries.folder().name) == 16
+
+
+@pytest.mark.parametrize("program", binaries.PROGRAMS, ids=lambda program: program.name)
+def test_every_program_carries_the_version_that_go_mod_pins(program: binaries.Program):
+    version = VERSIONS[program.module]
+    flags = binaries.linker_flags(program, version)
+    assert "{" not in flags
+    if program.stamps:
+        assert f"={version}" in flags
+
+
+def test_a_full_disk_is_told_before_anything_is_built(
+    empty_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    go = executable(tmp_path / "go", f'echo "{tmp_path}/build"; echo "{tmp_path}/modules"')
+    monkeypatch.setattr(toolchain, "go", lambda _say: go)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: SimpleNamespace(free=1))
+    said: list[str] = []
+    with pytest.raises(binaries.BuildError, match=r"needs 8\.0 GiB free .* has 0\.0 GiB.*ADMITQ_CACHE"):
+        binaries.build(said.append)
+    assert said == []
+
+
+def test_a_program_that_does_not_build_is_named_and_leaves_nothing(
+    empty_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    places = f'echo "{tmp_path}"; echo "{tmp_path}"'
+    go = executable(
+        tmp_path / "go", f'if [ "$1" = env ]; then {places}; else echo "no such package"; exit 1; fi'
+    )
+    monkeypatch.setattr(toolchain, "go", lambda _say: go)
+    with pytest.raises(binaries.BuildError, match=r"(?s)etcd does not build.*no such package"):
+        binaries.build(lambda _: None)
+    assert list(binaries.folder().iterdir()) == []
+
+
+def test_a_go_of_another_version_is_passed_over(
+    empty_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    executable(tmp_path / "bin" / "go", "echo go1.25.3")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
+    pinned = toolchain.pinned_command()
+    executable(pinned, "echo go1.26.6")
+    assert toolchain.go(lambda _: None) == pinned
+
+
+def test_a_go_of_the_right_version_is_taken_from_path(
+    empty_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    found = executable(tmp_path / "bin" / "go", "echo go1.26.99")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
+    assert toolchain.go(lambda _: None) == found

@@ -1,0 +1,72 @@
+import pytest
+
+from benchmarks.measures import Level, percentile, usage_by_process
+from benchmarks.seed import Plan
+from localcluster.processes import Usage
+
+
+def plan(**changes: object) -> Plan:
+    usual = {
+        "setting": "literal",
+        "scale": 1.0,
+        "jobs": 1000,
+        "nodes": 100,
+        "node_cpu": 10,
+        "deadline_s": 900,
+        "timeout_s": None,
+        "queue": True,
+        "seed": 1,
+    }
+    return Plan(**{**usual, **changes})  # type: ignore[arg-type]
+
+
+def test_a_level_is_weighed_by_how_long_it_lasted():
+    level = Level()
+    level.begin(10.0)
+    level.change(+4, 11.0)
+    level.change(-3, 13.0)
+    assert level.mean(15.0) == pytest.approx((0 * 1 + 4 * 2 + 1 * 2) / 5)
+    assert level.peak == 4
+    assert level.value == 1
+
+
+@pytest.mark.parametrize(
+    ("values", "fraction", "expected"),
+    [
+        ([], 0.5, None),
+        ([7.0], 0.99, 7.0),
+        ([3.0, 1.0, 2.0], 0.5, 2.0),
+        ([float(n) for n in range(1, 101)], 0.9, 90.0),
+        ([float(n) for n in range(1, 101)], 0.99, 99.0),
+    ],
+)
+def test_percentile_is_the_smallest_value_that_enough_values_do_not_exceed(
+    values: list[float], fraction: float, expected: float | None
+):
+    assert percentile(values, fraction) == expected
+
+
+def test_usage_counts_from_the_beginning_of_the_load_and_tells_who_died():
+    before = {"etcd": Usage(cpu_seconds=2.0, rss_mib=10, peak_rss_mib=10)}
+    after = [("etcd", Usage(cpu_seconds=5.0, rss_mib=50, peak_rss_mib=100)), ("kwok", None)]
+    assert usage_by_process(before, after) == {
+        "etcd": {"cpu_s": 3.0, "rss_mb": 105},
+        "kwok": {"cpu_s": None, "rss_mb": None, "died": True},
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "slots", "bound_minutes"),
+    [
+        ({}, 500, 75.0),
+        ({"setting": "ten-minute"}, 3000, 12.5),
+        ({"scale": 10.0}, 500, 7.5),
+        # With room for all at once the bound is one mean run time.
+        ({"node_cpu": 250}, 12_500, 3.75),
+    ],
+)
+def test_the_bound_is_the_time_of_never_idle_slots(
+    changes: dict[str, object], slots: int, bound_minutes: float
+):
+    assert plan(**changes).slots == slots
+    assert plan(**changes).bound_s == pytest.approx(bound_minutes * 60)

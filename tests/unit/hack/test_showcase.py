@@ -1,0 +1,152 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from admitq_api.labels import COMPAT_GROUP, DEFAULT_GROUP, names_for
+from showcase import samples
+from showcase.progress import JobProgress, Stage, read_jobs, read_queues
+from showcase.view import Story
+
+NAMES = names_for()
+
+
+class Answers:
+    """An API that knows a few lists."""
+
+    def __init__(self, **lists: list[dict[str, Any]]) -> None:
+        self._lists = lists
+
+    def request(self, _method: str, path: str) -> dict[str, Any]:
+        return {"items": self._lists.get(path.rpartition("/")[2], [])}
+
+
+def job(*, suspend: bool = False, **status: Any) -> dict[str, Any]:
+    return {
+        "metadata": {"namespace": "team-a", "name": "first", "uid": "u1"},
+        "spec": {"parallelism": 4, "suspend": suspend},
+        "status": status,
+    }
+
+
+def workload(**status: Any) -> dict[str, Any]:
+    return {"metadata": {"ownerReferences": [{"uid": "u1"}]}, "status": status}
+
+
+def condition(name: str, status: str = "True", message: str = "") -> dict[str, str]:
+    return {"type": name, "status": status, "message": message}
+
+
+ADMITTED = workload(admission={"podSetAssignments": [{"flavors": {"cpu": "spot", "memory": "spot"}}]})
+HELD = workload(conditions=[condition("QuotaReserved", "False", "no quota")])
+
+
+@pytest.mark.parametrize(
+    ("seen", "owned", "expected"),
+    [
+        (job(suspend=True), [], (Stage.HELD, (), "")),
+        (job(suspend=True), [HELD], (Stage.HELD, (), "no quota")),
+        (job(active=4), [ADMITTED], (Stage.ADMITTED, ("spot",), "")),
+        (job(active=4, ready=3), [ADMITTED], (Stage.RUNNING, ("spot",), "")),
+        (job(succeeded=4), [ADMITTED], (Stage.RUNNING, ("spot",), "")),
+        (job(conditions=[condition("Complete")]), [ADMITTED], (Stage.FINISHED, ("spot",), "")),
+        (job(conditions=[condition("Failed")]), [], (Stage.FAILED, (), "")),
+        (job(conditions=[condition("Complete", "False")]), [], (Stage.ADMITTED, (), "")),
+    ],
+)
+def test_a_job_has_come_as_far_as_its_conditions_say(
+    seen: dict[str, Any], owned: list[dict[str, Any]], expected: tuple[Stage, tuple[str, ...], str]
+):
+    api: Any = Answers(jobs=[seen], workloads=owned)
+    (progress,) = read_jobs(api, NAMES, [("team-a", "first")])
+    assert (progress.stage, progress.flavors, progress.reason) == expected
+
+
+def test_a_queue_shows_cpu_in_the_order_of_its_flavors():
+    queue = {
+        "metadata": {"name": "team-a"},
+        "spec": {
+            "resourceGroups": [
+                {
+                    "flavors": [
+                        {
+                            "name": name,
+                            "resources": [
+                                {"name": "cpu", "nominalQuota": 4},
+                                {"name": "memory", "nominalQuota": 1},
+                            ],
+                        }
+                        for name in ("on-demand", "spot")
+                    ]
+                }
+            ]
+        },
+        "status": {
+            "pendingWorkloads": 2,
+            "admittedWorkloads": 1,
+            "flavorsUsage": [
+                {"name": "on-demand", "resources": [{"name": "cpu", "total": "8", "borrowed": "4"}]}
+            ],
+        },
+    }
+    api: Any = Answers(clusterqueues=[queue])
+    (progress,) = read_queues(api, NAMES)
+    assert (progress.pending, progress.admitted) == (2, 1)
+    assert [(use.flavor, use.used, use.borrowed, use.nominal) for use in progress.flavors] == [
+        ("on-demand", "8", "4", "4"),
+        ("spot", "0", "0", "4"),
+    ]
+
+
+def test_the_story_has_a_line_for_each_stage_and_for_the_reason_once():
+    def progress(stage: Stage, reason: str = "") -> list[JobProgress]:
+        return [
+            JobProgress("team-a/first", stage, 4, 4, ("spot",) if stage is not Stage.HELD else (), reason)
+        ]
+
+    story = Story(begin=100.0)
+    told = [
+        story.lines(progress(Stage.HELD), 100.0),
+        story.lines(progress(Stage.HELD, "no quota"), 100.5),
+        story.lines(progress(Stage.HELD, "still no quota"), 101.0),
+        story.lines(progress(Stage.RUNNING), 102.0),
+        story.lines(progress(Stage.FINISHED), 110.0),
+    ]
+    assert [line.split(maxsplit=3)[2:] for lines in told for line in lines] == [
+        ["team-a/first", "held"],
+        ["team-a/first", "held: no quota"],
+        ["team-a/first", "running on spot, 4 of 4 pods ready"],
+        ["team-a/first", "finished"],
+    ]
+
+
+@pytest.mark.parametrize("group", [DEFAULT_GROUP, COMPAT_GROUP])
+def test_samples_speak_the_chosen_group_and_keep_the_annotations_of_simulated_nodes(
+    group: str, tmp_path: Path
+):
+    written = samples.write(group, tmp_path)
+    objects = [obj for path in written.values() for obj in yaml.safe_load_all(path.read_text())]
+    ours = {
+        obj["apiVersion"].partition("/")[0] for obj in objects if obj["kind"].endswith(("Queue", "Flavor"))
+    }
+    assert ours == {group}
+    jobs = [obj for obj in objects if obj["kind"] == "Job"]
+    for obj in jobs:
+        assert f"{group}/queue-name" in obj["metadata"]["labels"]
+        assert "kwok.admitq.dev/run-seconds" in obj["spec"]["template"]["metadata"]["annotations"]
+    assert len(jobs) == 7
+
+
+@pytest.mark.parametrize(
+    ("obj", "path"),
+    [
+        ({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a"}}, "/api/v1/namespaces/a"),
+        (
+            {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j", "namespace": "a"}},
+            "/apis/batch/v1/namespaces/a/jobs/j",
+        ),
+    ],
+)
+def test_objects_have_their_path(obj: dict[str, Any], path: str):
+    assert samples.path_of(obj) == path

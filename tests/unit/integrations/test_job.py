@@ -1,0 +1,230 @@
+from typing import Any
+
+import pytest
+
+from admitq.integrations.base import Finished, PodSetTemplate
+from admitq.integrations.kinds.job import JOB
+from admitq_api.labels import names_for
+
+NAMES = names_for()
+
+
+def job(spec: Any = None, status: Any = None, annotations: Any = None) -> Any:
+    return {
+        "metadata": {"name": "j", "annotations": annotations or {}},
+        "spec": spec or {},
+        "status": status or {},
+    }
+
+
+@pytest.mark.parametrize(
+    ("spec", "count"),
+    [
+        ({}, 1),
+        ({"parallelism": 5}, 5),
+        ({"parallelism": 5, "completions": 3}, 3),
+        ({"parallelism": 3, "completions": 10}, 3),
+        ({"parallelism": 0}, 0),
+    ],
+)
+def test_the_podset_counts_the_pods_that_run_at_a_time(spec: Any, count: Any) -> None:
+    assert JOB.pod_sets(job(spec), NAMES) == [PodSetTemplate("main", count, ("spec", "template"))]
+
+
+@pytest.mark.parametrize(
+    ("text", "min_count"),
+    [("3", 3), ("9" * 5000, None), ("0", None), ("-1", None), ("x", None), ("٣", None), ("", None)],
+)
+def test_the_annotation_gives_the_fewest_pods(text: Any, min_count: Any) -> None:
+    [pod_set] = JOB.pod_sets(job({"parallelism": 5}, annotations={NAMES.job_min_parallelism: text}), NAMES)
+    assert pod_set.min_count == min_count
+
+
+@pytest.mark.parametrize(
+    ("conditions", "finished"),
+    [
+        ([], None),
+        ([{"type": "Complete", "status": "True", "message": "done"}], Finished(True, "done")),
+        ([{"type": "Failed", "status": "True", "message": "no"}], Finished(False, "no")),
+        ([{"type": "Complete", "status": "False"}], None),
+        ([{"type": "SuccessCriteriaMet", "status": "True"}], None),
+    ],
+)
+def test_only_the_terminal_conditions_finish_a_job(conditions: Any, finished: Any) -> None:
+    assert JOB.finished(job(status={"conditions": conditions})) == finished
+
+
+@pytest.mark.parametrize(("status", "active"), [({}, False), ({"active": 0}, False), ({"active": 1}, True)])
+def test_a_job_with_pods_is_active(status: Any, active: Any) -> None:
+    assert JOB.is_active(job(status=status)) is active
+
+
+@pytest.mark.parametrize(
+    ("status", "ready"),
+    [
+        ({}, False),
+        ({"ready": 2}, False),
+        ({"ready": 3}, True),
+        ({"ready": 1, "succeeded": 2}, True),
+        ({"ready": 1, "succeeded": 1, "uncountedTerminatedPods": {"succeeded": ["u"]}}, True),
+    ],
+)
+def test_pods_are_ready_when_each_is_ready_or_has_succeeded(status: Any, ready: Any) -> None:
+    assert JOB.pods_ready(job({"parallelism": 3}, status)) is ready
+
+
+@pytest.mark.parametrize(
+    ("spec", "status", "reclaimable"),
+    [
+        ({"parallelism": 3, "completions": 5}, {"succeeded": 0}, None),
+        ({"parallelism": 3, "completions": 5}, {"succeeded": 2}, 0),
+        ({"parallelism": 3, "completions": 5}, {"succeeded": 4}, 2),
+        ({"parallelism": 3, "completions": 5}, {"succeeded": 5}, 3),
+        ({"parallelism": 1, "completions": 5}, {"succeeded": 5}, None),
+        ({"parallelism": 5, "completions": 3}, {"succeeded": 1}, 1),
+        ({"parallelism": 3}, {"succeeded": 1}, 1),
+        (
+            {"parallelism": 3, "completions": 5, "completionMode": "Indexed"},
+            {"completedIndexes": "0,2-3", "failedIndexes": "4", "succeeded": 3},
+            2,
+        ),
+        (
+            {"parallelism": 3, "completions": 5, "completionMode": "Indexed"},
+            {"completedIndexes": "0-3,7-9", "succeeded": 7},
+            2,
+        ),
+        (
+            {"parallelism": 3, "completions": 5, "completionMode": "Indexed"},
+            {"completedIndexes": "nonsense,-,1-x," + "9" * 5000},
+            None,
+        ),
+    ],
+)
+def test_pods_without_a_successor_are_reclaimable(spec: Any, status: Any, reclaimable: Any) -> None:
+    found = JOB.reclaimable(job(spec, status))
+    assert found == (None if reclaimable is None else {"main": reclaimable})
+
+
+def test_a_huge_range_of_indexes_costs_nothing() -> None:
+    spec = {"parallelism": 2, "completions": 3, "completionMode": "Indexed"}
+    assert JOB.reclaimable(job(spec, {"completedIndexes": "0-99999999999999"})) == {"main": 2}
+
+
+def test_a_job_between_the_steps_of_a_stop_is_not_suspended() -> None:
+    marked = job({"suspend": True}, annotations={NAMES.stopping: "true"})
+    assert not JOB.is_suspended(marked, NAMES)
+    assert JOB.is_suspended(job({"suspend": True}), NAMES)
+
+
+def test_a_stop_suspends_then_takes_back_the_start_then_restores() -> None:
+    running = job({"suspend": False, "template": {"spec": {"nodeSelector": {"a": "b"}}}}, {"startTime": "t"})
+    stopped = job({"suspend": True, "template": {"spec": {}}}, {"startTime": "t"})
+    assert [tuple(step) for step in JOB.stop(running, stopped, NAMES)] == [
+        ({"spec": {"suspend": True}, "metadata": {"annotations": {NAMES.stopping: "true"}}}, None),
+        ({"status": {"startTime": None}}, "status"),
+        (
+            {
+                "spec": {"template": {"spec": {"nodeSelector": None}}},
+                "metadata": {"annotations": {NAMES.stopping: None}},
+            },
+            None,
+        ),
+    ]
+
+
+def test_a_stop_waits_for_the_pods_before_it_restores() -> None:
+    stopped = job({"suspend": True, "template": {"spec": {}}})
+    running = job({"suspend": False, "template": {"spec": {"nodeSelector": {"a": "b"}}}}, {"active": 1})
+    [step] = JOB.stop(running, stopped, NAMES)
+    assert step.patch["spec"] == {"suspend": True}
+    waiting = job({**running["spec"], "suspend": True}, {"active": 1}, {NAMES.stopping: "true"})
+    assert JOB.stop(waiting, stopped, NAMES) == ()
+
+
+def test_a_stop_cut_short_is_resumed_where_it_was() -> None:
+    half = job({"suspend": True, "template": {"spec": {"nodeSelector": {"a": "b"}}}}, {"startTime": "t"})
+    half["metadata"]["annotations"] = {NAMES.stopping: "true"}
+    stopped = job({"suspend": True, "template": {"spec": {}}})
+    assert [step.subresource for step in JOB.stop(half, stopped, NAMES)] == ["status", None]
+
+
+def test_partial_admission_writes_parallelism_and_keeps_completions() -> None:
+    assert JOB.with_counts is not None
+    changed = JOB.with_counts(job({"parallelism": 5, "completions": 10}), {"main": 3}, NAMES)
+    assert (changed["spec"]["parallelism"], changed["spec"]["completions"]) == (3, 10)
+
+
+def test_completions_follow_parallelism_where_the_owner_says_so() -> None:
+    assert JOB.with_counts is not None
+    equal = {NAMES.job_completions_equal_parallelism: "true"}
+    changed = JOB.with_counts(
+        job({"parallelism": 5, "completions": 5}, annotations=equal), {"main": 3}, NAMES
+    )
+    assert (changed["spec"]["parallelism"], changed["spec"]["completions"]) == (3, 3)
+
+
+INDEXED = {"suspend": True, "parallelism": 5, "completions": 5, "completionMode": "Indexed"}
+MIN = NAMES.job_min_parallelism
+SYNC = NAMES.job_completions_equal_parallelism
+
+
+@pytest.mark.parametrize(
+    ("spec", "annotations", "complaint"),
+    [
+        (INDEXED, {}, None),
+        (INDEXED, {MIN: "4"}, None),
+        (INDEXED, {MIN: "5"}, "should be between 0 and 4"),
+        (INDEXED, {MIN: "0"}, "should be between 0 and 4"),
+        (INDEXED, {MIN: "-1"}, "should be between 0 and 4"),
+        (INDEXED, {MIN: "two"}, "must be a whole number"),
+        (INDEXED, {MIN: "9" * 5000}, "must be a whole number"),
+        (INDEXED, {MIN: "2", NAMES.elastic_job: "true"}, "cannot be used together"),
+        (INDEXED, {SYNC: "true"}, None),
+        (INDEXED, {SYNC: "yes"}, 'must be "true" or "false"'),
+        ({**INDEXED, "completionMode": "NonIndexed"}, {SYNC: "true"}, "NonIndexed"),
+        ({**INDEXED, "completions": 7}, {SYNC: "true"}, "completions should be equal to parallelism"),
+    ],
+)
+def test_annotations_of_partial_admission_are_checked_on_creation(
+    spec: Any, annotations: Any, complaint: Any
+) -> None:
+    errors = JOB.validate_create(job(spec, annotations=annotations), NAMES)
+    assert (complaint is None) == (not errors)
+    for error in errors:
+        assert complaint in str(error)
+        assert str(error).startswith("metadata.annotations[")
+
+
+RUNNING = {**INDEXED, "suspend": False}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fields"),
+    [
+        (job(RUNNING, annotations={MIN: "2"}), job({**RUNNING, "parallelism": 3}, annotations={MIN: "2"}), 1),
+        (job(INDEXED, annotations={MIN: "2"}), job({**RUNNING, "parallelism": 3}, annotations={MIN: "2"}), 0),
+        (job(RUNNING), job({**RUNNING, "parallelism": 3}), 0),
+        (job(RUNNING, annotations={SYNC: "true"}), job(RUNNING), 1),
+        (job(INDEXED, annotations={SYNC: "true"}), job(INDEXED), 0),
+        (job(INDEXED), job(INDEXED, annotations={MIN: "9"}), 1),
+    ],
+)
+def test_a_partly_admitted_job_keeps_its_size_while_it_runs(old: Any, new: Any, fields: Any) -> None:
+    assert len(JOB.validate_update(old, new, NAMES)) == fields
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {},
+        {"spec": None, "status": None, "metadata": None},
+        {"spec": {"parallelism": "x", "completions": True}, "status": {"conditions": [{}], "active": "1"}},
+    ],
+)
+def test_an_odd_object_is_read_without_failing(odd: Any) -> None:
+    assert JOB.pod_sets(odd, NAMES)[0].count == 1
+    assert JOB.finished(odd) is None
+    assert JOB.is_active(odd) is False
+    assert JOB.pods_ready(odd) is False
+    assert JOB.reclaimable(odd) is None
+    assert JOB.is_suspended(odd, NAMES) is False

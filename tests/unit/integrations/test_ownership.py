@@ -1,0 +1,101 @@
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from admitq.integrations.kinds.job import JOB
+from admitq.integrations.ownership import NestedTooDeep, OwnerMissing, is_controlled_by, managed_ancestor
+from admitq_api.labels import names_for
+
+NAMES = names_for()
+
+NESTING = replace(JOB, creates=None)
+"""A kind whose jobs may own further jobs."""
+
+
+def an_object(
+    name: Any,
+    *,
+    owner: Any = None,
+    queue: Any = None,
+    owner_uid: Any = None,
+    kind: Any = "Job",
+    api_version: Any = "batch/v1",
+) -> Any:
+    metadata = {"name": name, "namespace": "ns", "uid": f"uid-{name}", "labels": {}}
+    if queue:
+        metadata["labels"] = {NAMES.queue_name: queue}
+    if owner:
+        metadata["ownerReferences"] = [
+            {
+                "apiVersion": api_version,
+                "kind": kind,
+                "name": owner,
+                "uid": owner_uid or f"uid-{owner}",
+                "controller": True,
+            }
+        ]
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata}
+
+
+def ancestor_of(obj: Any, *others: Any, without_queue_name: Any = False, kind: Any = NESTING) -> Any:
+    world = {other["metadata"]["name"]: other for other in others}
+    found = managed_ancestor(
+        obj,
+        lambda _kind, namespace, name: world.get(name) if namespace == "ns" else None,
+        [kind],
+        NAMES,
+        without_queue_name=without_queue_name,
+    )
+    return found and found["metadata"]["name"]
+
+
+def test_an_object_without_controller_has_no_ancestor() -> None:
+    assert ancestor_of(an_object("a", queue="q")) is None
+
+
+def test_the_topmost_queued_ancestor_is_found() -> None:
+    chain = [an_object("b", owner="c", queue="q"), an_object("c", queue="q")]
+    assert ancestor_of(an_object("a", owner="b"), *chain) == "c"
+
+
+def test_an_ancestor_without_queue_does_not_manage() -> None:
+    assert ancestor_of(an_object("a", owner="b"), an_object("b")) is None
+    assert ancestor_of(an_object("a", owner="b"), an_object("b"), without_queue_name=True) == "b"
+
+
+def test_a_forged_reference_with_another_uid_finds_nobody() -> None:
+    forged = an_object("a", owner="b", owner_uid="forged")
+    assert ancestor_of(forged, an_object("b", queue="q")) is None
+
+
+def test_a_true_reference_to_a_job_whose_kind_makes_no_such_objects_finds_nobody() -> None:
+    assert ancestor_of(an_object("a", owner="b"), an_object("b", queue="q"), kind=JOB) is None
+
+
+def test_a_reference_to_an_unknown_kind_ends_the_walk() -> None:
+    assert ancestor_of(an_object("a", owner="b", kind="CronJob"), an_object("b", queue="q")) is None
+
+
+def test_an_owner_that_is_not_there_is_an_error() -> None:
+    with pytest.raises(OwnerMissing):
+        ancestor_of(an_object("a", owner="b"))
+
+
+def test_a_cycle_of_owners_is_an_error() -> None:
+    with pytest.raises(NestedTooDeep):
+        ancestor_of(an_object("a", owner="b"), an_object("b", owner="a"), an_object("a", owner="b"))
+
+
+def test_ten_owners_are_followed_and_eleven_are_not() -> None:
+    chain = [an_object(f"o{i}", owner=f"o{i + 1}") for i in range(1, 11)]
+    tops = an_object("o10", queue="q"), an_object("o11", queue="q")
+    assert ancestor_of(an_object("a", owner="o1"), *chain[:9], tops[0]) == "o10"
+    with pytest.raises(NestedTooDeep):
+        ancestor_of(an_object("a", owner="o1"), *chain, tops[1])
+
+
+def test_control_is_by_uid_and_not_by_name() -> None:
+    owned = an_object("w", owner="b")
+    assert is_controlled_by(owned, an_object("b"))
+    assert not is_controlled_by(owned, {"metadata": {"name": "b", "uid": "another"}})

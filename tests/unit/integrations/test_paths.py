@@ -1,0 +1,81 @@
+import copy
+from typing import Any
+
+import pytest
+
+from admitq.integrations.paths import merge_patch, value_at, with_value
+
+
+def apply(document: Any, patch: Any) -> Any:
+    """RFC 7396, as the API server applies it."""
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(document) if isinstance(document, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = apply(result.get(key), value)
+    return result
+
+
+def without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: without_nulls(item) for key, item in value.items() if item is not None}
+    return value
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("a", "b", 0, "c"), 1),
+        (("a", "b", 1), None),
+        (("a", "x", "y"), None),
+        (("a", 0), None),
+        (("text", "a"), None),
+        ((), {"a": {"b": [{"c": 1}]}, "text": "t", "null": None}),
+        (("null",), None),
+    ],
+)
+def test_what_a_path_does_not_reach_is_absent(path: Any, value: Any) -> None:
+    assert value_at({"a": {"b": [{"c": 1}]}, "text": "t", "null": None}, path) == value
+
+
+def test_an_absent_value_gives_the_default() -> None:
+    assert value_at({"a": None}, ("a",), []) == []
+
+
+def test_a_change_leaves_the_original_alone() -> None:
+    original = {"spec": {"template": {"spec": {"x": 1}}, "list": [{"a": 1}, {"b": 2}]}}
+    kept = copy.deepcopy(original)
+    changed = with_value(
+        with_value(original, ("spec", "template", "spec", "x"), 2), ("spec", "list", 1, "b"), 3
+    )
+    assert original == kept
+    assert changed == {"spec": {"template": {"spec": {"x": 2}}, "list": [{"a": 1}, {"b": 3}]}}
+
+
+def test_what_lacks_on_the_way_is_made() -> None:
+    assert with_value({}, ("metadata", "annotations", "a"), "b") == {"metadata": {"annotations": {"a": "b"}}}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "patch"),
+    [
+        ({"a": 1}, {"a": 1}, {}),
+        ({"a": 1}, {"a": 2}, {"a": 2}),
+        ({"a": 1, "b": 2}, {"a": 1}, {"b": None}),
+        ({"a": {"x": 1, "y": 2}}, {"a": {"x": 1}}, {"a": {"y": None}}),
+        ({"a": [1, 2]}, {"a": [2]}, {"a": [2]}),
+        ({}, {"a": {"b": {}}}, {"a": {"b": {}}}),
+        ({"a": {"x": 1}}, {"a": {}}, {"a": {"x": None}}),
+        ({"a": None}, {}, {}),
+        ({}, {"a": None}, {}),
+        ({"a": {"x": None, "y": 1}}, {"a": {"y": 1}}, {}),
+    ],
+)
+def test_a_merge_patch_says_only_what_differs_and_leads_to_the_other(
+    before: Any, after: Any, patch: Any
+) -> None:
+    assert merge_patch(before, after) == patch
+    assert without_nulls(apply(before, patch)) == without_nulls(after)

@@ -1,0 +1,53 @@
+from dataclasses import replace
+from importlib.metadata import EntryPoint
+from typing import Any
+
+import pytest
+
+from admitq.integrations import registry
+from admitq.integrations.kinds.job import JOB
+
+OUTSIDE = replace(JOB, framework="example.com/thing", group="example.com", kind="Thing", plural="things")
+
+
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch) -> Any:
+    def install(*values: Any) -> None:
+        entries = [EntryPoint(f"e{i}", value, registry.ENTRY_POINT_GROUP) for i, value in enumerate(values)]
+        monkeypatch.setattr(registry, "entry_points", lambda **_: entries)
+        registry.registered.cache_clear()
+
+    yield install
+    registry.registered.cache_clear()
+
+
+def test_jobs_are_known_by_framework_and_by_kind() -> None:
+    assert registry.enabled(["batch/job"]) == (JOB,)
+    assert registry.by_gvk("batch", "v1", "Job") is JOB
+    assert registry.by_gvk("batch", "v1", "Jobs") is None
+
+
+def test_an_unknown_framework_is_refused() -> None:
+    with pytest.raises(KeyError, match="nonsense"):
+        registry.enabled(["batch/job", "nonsense"])
+
+
+def test_an_installed_package_adds_a_kind(installed: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("admitq.integrations.kinds.job.OUTSIDE", OUTSIDE, raising=False)
+    installed("admitq.integrations.kinds.job:OUTSIDE")
+    assert registry.framework_names() == ("batch/job", "example.com/thing")
+    assert registry.by_gvk("example.com", "v1", "Thing") == OUTSIDE
+
+
+@pytest.mark.parametrize(
+    ("value", "complaint"),
+    [
+        ("admitq.integrations.kinds.job:JOB", "exists already"),
+        ("admitq.integrations.kinds.job:MAIN", "is not an Integration"),
+        ("no.such.module:X", "no.such.module"),
+    ],
+)
+def test_a_package_that_cannot_be_used_is_named(installed: Any, value: Any, complaint: Any) -> None:
+    installed(value)
+    with pytest.raises(registry.UnusableIntegration, match=complaint):
+        registry.registered()

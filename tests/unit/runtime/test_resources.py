@@ -1,0 +1,54 @@
+import pytest
+
+from admitq.runtime.resources import JOBS, LEASES, NAMESPACES, PODS, Resource
+
+WORKLOADS = Resource("admitq.dev", "v1beta2", "workloads", "Workload", namespaced=True)
+
+
+@pytest.mark.parametrize(
+    ("resource", "namespace", "name", "subresource", "path"),
+    [
+        (PODS, None, None, None, "/api/v1/pods"),
+        (PODS, "team-a", None, None, "/api/v1/namespaces/team-a/pods"),
+        (PODS, "team-a", "p", "status", "/api/v1/namespaces/team-a/pods/p/status"),
+        (JOBS, "team-a", "j", None, "/apis/batch/v1/namespaces/team-a/jobs/j"),
+        (NAMESPACES, None, "team-a", None, "/api/v1/namespaces/team-a"),
+        (WORKLOADS, "a", "b", "status", "/apis/admitq.dev/v1beta2/namespaces/a/workloads/b/status"),
+        (LEASES, "a", "b/c", None, "/apis/coordination.k8s.io/v1/namespaces/a/leases/b%2Fc"),
+        (
+            LEASES,
+            "a",
+            "../../x?y#z",
+            None,
+            "/apis/coordination.k8s.io/v1/namespaces/a/leases/..%2F..%2Fx%3Fy%23z",
+        ),
+    ],
+)
+def test_builds_paths_whose_names_stay_in_their_segment(
+    resource: Resource, namespace: str | None, name: str | None, subresource: str | None, path: str
+):
+    assert resource.path(namespace, name, subresource) == path
+
+
+@pytest.mark.parametrize(
+    ("resource", "namespace", "name", "subresource"),
+    [
+        (PODS, None, "p", None),
+        (PODS, "", "p", None),
+        (PODS, "team-a", "..", None),
+        (PODS, ".", "p", None),
+        (PODS, "team-a", "", None),
+        (PODS, "team-a", None, "status"),
+        (NAMESPACES, "team-a", "x", None),
+    ],
+)
+def test_refuses_what_would_lead_elsewhere(
+    resource: Resource, namespace: str | None, name: str | None, subresource: str | None
+):
+    with pytest.raises(ValueError, match=r"."):
+        resource.path(namespace, name, subresource)
+
+
+def test_names_itself_as_the_api_does():
+    assert (PODS.api_version, str(PODS)) == ("v1", "pods")
+    assert (JOBS.api_version, str(JOBS)) == ("batch/v1", "jobs.batch")

@@ -1,0 +1,32 @@
+"""What import-linter cannot say: what is allowed and nothing else, and what is loaded late."""
+
+import subprocess
+import sys
+
+import grimp
+import pytest
+
+PURE = {
+    "abc", "bisect", "collections", "dataclasses", "enum", "fractions", "functools", "heapq",
+    "itertools", "math", "operator", "typing",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def graph() -> grimp.ImportGraph:
+    return grimp.build_graph("admitq", "admitq_api", "admitq_webhooks", include_external_packages=True)
+
+
+def test_core_imports_only_itself_and_what_cannot_touch_the_world(graph: grimp.ImportGraph) -> None:
+    core = {"admitq.core"} | graph.find_descendants("admitq.core")
+    imported = set[str]().union(*(graph.find_modules_directly_imported_by(module) for module in core))
+    assert imported - core <= PURE
+
+
+@pytest.mark.parametrize(
+    "module", ["admitq.cli", "admitq.app", "admitq.manager", "admitq.controllers", "admitq_webhooks.routes"]
+)
+def test_foreign_kubernetes_client_is_not_loaded_until_needed(module: str) -> None:
+    loaded = f"import sys, {module}; print('kubernetes_asyncio' in sys.modules)"
+    answer = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True)
+    assert answer.stdout.strip() == "False"

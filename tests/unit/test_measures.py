@@ -1,0 +1,155 @@
+"""What happens to queues and workloads moves the right series, and nothing stays behind."""
+
+from typing import Any
+
+import pytest
+
+from admitq import translate
+from admitq.core.activity import ActiveReason
+from admitq.core.model import ObjectKey
+from admitq.core.statuses import ClusterQueueStatus
+from admitq.measures import Measures
+from admitq.metrics import Metrics
+from admitq_api.labels import DEFAULT_GROUP, names_for
+
+NAMES = names_for(DEFAULT_GROUP)
+IDLE = ClusterQueueStatus(True, ActiveReason.READY, (), 3, 1, 2, 1, (), ())
+
+
+class Told:
+    """Measures on a registry that can be asked."""
+
+    def __init__(self, **options: Any) -> None:
+        self.metrics = Metrics()
+        self.cohorts = ["teams", "company"]
+        self.measures = Measures(
+            self.metrics, lambda key: f"cq-of-{key.name}", cohorts_of=lambda _: self.cohorts, **options
+        )
+
+    def value(self, series: str, **labels: str) -> float | None:
+        """The value of the one series with these labels; None if there is none."""
+        found = [
+            float(line.rsplit(" ", 1)[1])
+            for line in self.metrics.exposition().decode().splitlines()
+            if line.startswith(f"admitq_{series}{{")
+            and all(f'{name}="{value}"' in line for name, value in labels.items())
+        ]
+        assert len(found) < 2, found
+        return found[0] if found else None
+
+
+def workload(name: str = "w", *, queue: str = "main", cpu: str = "2", **conditions: tuple[str, str]) -> Any:
+    container = {"name": "c", "resources": {"requests": {"cpu": cpu}}}
+    state = [
+        {
+            "type": type_,
+            "status": status,
+            "reason": reason,
+            "message": "",
+            "lastTransitionTime": "2026-03-01T10:00:00Z",
+        }
+        for type_, (status, reason) in conditions.items()
+    ]
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": "team",
+            "uid": name,
+            "creationTimestamp": "2026-03-01T09:00:00Z",
+        },
+        "spec": {
+            "queueName": queue,
+            "priorityClassRef": {"name": "high"},
+            "podSets": [{"count": 3, "template": {"spec": {"containers": [container]}}}],
+        },
+        "status": {"conditions": state},
+    }
+
+
+def observe(told: Told, obj: Any) -> None:
+    told.measures.workload_observed(translate.workload(obj, NAMES), obj)
+
+
+def test_an_admission_counts_for_its_queues_and_every_cohort_above() -> None:
+    told = Told()
+    told.measures.admitted(workload(), "cq", 4.0, 1.0)
+    assert told.value("admitted_workloads_total", cluster_queue="cq", priority_class="high") == 1
+    assert told.value("local_queue_admitted_workloads_total", name="main", namespace="team") == 1
+    assert told.value("admission_wait_time_seconds_sum", cluster_queue="cq") == 4
+    for cohort in ("teams", "company"):
+        assert told.value("cohort_subtree_admitted_workloads_total", cohort=cohort) == 1
+
+
+def test_series_of_local_queues_are_only_for_those_selected() -> None:
+    told = Told(of_local_queues=lambda key: key.name == "other")
+    told.measures.admitted(workload(), "cq", 4.0, 1.0)
+    assert told.value("local_queue_admitted_workloads_total") is None
+
+
+def test_the_place_of_a_cluster_queue_follows_the_tree() -> None:
+    told = Told()
+    told.measures.cluster_queue_reported("cq", IDLE)
+    assert told.value("cluster_queue_info", parent_cohort="teams", root_cohort="company") == 1
+    told.cohorts = ["teams", "holding"]
+    told.measures.cohorts_changed()
+    assert told.value("cluster_queue_info", cluster_queue="cq", root_cohort="holding") == 1
+    assert told.value("cluster_queue_info", root_cohort="company") is None
+
+
+def test_admitted_workloads_are_summed_up_the_tree_and_follow_its_changes() -> None:
+    told = Told()
+
+    def of(cohort: str) -> float | None:
+        return told.value("cohort_subtree_admitted_active_workloads", cohort=cohort)
+
+    told.measures.cluster_queue_reported("one", IDLE)
+    told.measures.cluster_queue_reported("two", IDLE._replace(admitted=4))
+    told.measures.cluster_queue_reported("two", IDLE._replace(admitted=3))
+    assert (of("teams"), of("company")) == (4, 4)
+    told.cohorts = ["teams", "holding"]
+    told.measures.cohorts_changed()
+    assert (of("teams"), of("company"), of("holding")) == (4, 0, 4)
+    told.measures.forget_cluster_queue("two")
+    assert (of("teams"), of("holding")) == (1, 1)
+
+
+def test_numbers_of_a_cluster_queue() -> None:
+    told = Told()
+    told.measures.cluster_queue_reported("cq", IDLE)
+    assert told.value("pending_workloads", status="active") == 2
+    assert told.value("pending_workloads", status="inadmissible") == 1
+    assert told.value("reserving_active_workloads") == 2
+    assert told.value("admitted_active_workloads") == 1
+    assert told.value("cluster_queue_status", status="active") == 1
+    assert told.value("cluster_queue_status", status="pending") == 0
+    told.measures.pending_shapes_reported("cq", 1, 2)
+    assert told.value("pending_scheduling_hashes", status="inadmissible") == 2
+    told.measures.forget_cluster_queue("cq")
+    assert told.value("cluster_queue_info") is None
+    assert told.value("pending_scheduling_hashes") is None
+
+
+@pytest.mark.parametrize("ended", ["finished", "deleted"])
+def test_those_who_wait_are_counted_until_they_do_not(ended: str) -> None:
+    told = Told()
+    waiting = workload(QuotaReserved=("False", "WaitingForQuota"))
+    observe(told, waiting)
+    observe(told, waiting)
+    labels = {"cluster_queue": "cq-of-main", "reason": "NoReservation", "underlying_cause": "WaitingForQuota"}
+    assert told.value("unadmitted_workloads", **labels) == 1
+    assert told.value("cluster_queue_resource_pending", resource="cpu") == 6
+    if ended == "finished":
+        observe(told, workload(Finished=("True", "Succeeded")))
+        assert told.value("finished_workloads", cluster_queue="cq-of-main") == 1
+    told.measures.workload_gone(ObjectKey("team", "w"))
+    for series in ("unadmitted_workloads", "cluster_queue_resource_pending", "finished_workloads"):
+        assert told.value(series) is None, series
+
+
+def test_an_eviction_counts_once_for_the_first_time_only() -> None:
+    told = Told()
+    for first in (True, False):
+        told.measures.evicted(workload(), "Preempted", "", first=first)
+    assert told.value("evicted_workloads_total", reason="Preempted", cluster_queue="cq-of-main") == 2
+    assert told.value("evicted_workloads_once_total", reason="Preempted") == 1
+    assert told.value("local_queue_evicted_workloads_total", name="main") == 2

@@ -1,0 +1,63 @@
+"""What stops a start: the file and the flags are checked as a whole, and the field is named."""
+
+from pathlib import Path
+
+import pytest
+
+from admitq.app import load_settings
+from admitq_api.configuration import ConfigurationError
+
+HEAD = "apiVersion: config.admitq.dev/v1beta2\nkind: Configuration\n"
+
+NOT_OUR_OWN = """
+namespace: queues
+managedJobsNamespaceSelector:
+  matchExpressions: [{key: kubernetes.io/metadata.name, operator: NotIn, values: [kube-system]}]
+"""
+
+
+def test_without_a_file_the_defaults_apply() -> None:
+    settings = load_settings(None)
+    assert settings.names.group == "admitq.dev"
+    assert [one.framework for one in settings.integrations] == ["batch/job"]
+    assert settings.tls.minimum == "VersionTLS13"
+
+
+def test_the_api_group_turns_every_name(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(
+        "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\napiGroup: kueue.x-k8s.io\n"
+    )
+    assert load_settings(file).names.queue_name == "kueue.x-k8s.io/queue-name"
+
+
+@pytest.mark.parametrize(
+    ("text", "gates", "field"),
+    [
+        ("integrations: {frameworks: [pod]}", "", "integrations.frameworks"),
+        ("featureGates: {PartialAdmission: true}", "PartialAdmission=true", "--feature-gates"),
+        ("", "NoSuchGate=true", "NoSuchGate"),
+        ("tls: {curvePreferences: [X25519, CurveP256]}", "", "tls.curvePreferences"),
+        (
+            "managedJobsNamespaceSelector: {matchExpressions: [{key: team, operator: DoesNotExist}]}",
+            "",
+            "managedJobsNamespaceSelector: matches namespace kube-system",
+        ),
+        (
+            NOT_OUR_OWN,
+            "",
+            "managedJobsNamespaceSelector: matches namespace queues",
+        ),
+        ("metrics: {bindAddres: ':8443'}", "", "metrics.bindAddres"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_name(tmp_path: Path, text: str, gates: str, field: str) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(HEAD + text)
+    with pytest.raises(ConfigurationError, match=field):
+        load_settings(file, gates)
+
+
+def test_a_file_that_is_not_there_is_an_error() -> None:
+    with pytest.raises(FileNotFoundError):
+        load_settings(Path("/no/such/file"))

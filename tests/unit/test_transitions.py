@@ -1,0 +1,151 @@
+"""What becomes of a Workload's status when it is evicted, released, requeued and finished."""
+
+from typing import Any
+
+import pytest
+
+from admitq.transitions import Transition, evictions_of, since
+from admitq_api.conditions import SECOND, ConditionType, format_time, parse_time
+
+NOW = parse_time("2026-03-01T10:00:00Z")
+BEFORE = "2026-03-01T09:59:00Z"
+
+Object = dict[str, Any]
+
+
+def condition(type_: str, status: str, reason: str = "R", message: str = "m") -> Object:
+    return {
+        "type": type_,
+        "status": status,
+        "reason": reason,
+        "message": message,
+        "lastTransitionTime": BEFORE,
+    }
+
+
+def workload(*conditions: Object, **status: Any) -> Object:
+    metadata = {"name": "w", "namespace": "ns", "resourceVersion": "7", "generation": 2}
+    return {"metadata": metadata, "status": {"conditions": list(conditions), **status}}
+
+
+def found(transition: Transition, type_: str) -> Any:
+    one = next((one for one in transition.status["conditions"] if one["type"] == type_), None)
+    return one and (one["status"], one["reason"], one["message"])
+
+
+def test_without_a_change_there_is_nothing_to_write() -> None:
+    obj = workload(condition("PodsReady", "True", "Started", "m"))
+    transition = Transition(obj, NOW)
+    transition.set(ConditionType.PODS_READY, True, "Started", "m")
+    assert transition.patch() is None
+
+
+def test_a_patch_holds_what_differs_and_the_version_it_was_made_from() -> None:
+    transition = Transition(workload(clusterName="c", requeueState={"count": 1}), NOW)
+    del transition.status["clusterName"]
+    transition.status["requeueState"] = {"count": 2}
+    assert transition.patch() == {
+        "metadata": {"resourceVersion": "7"},
+        "status": {"clusterName": None, "requeueState": {"count": 2}},
+    }
+
+
+def test_the_time_of_a_condition_moves_with_its_status_only() -> None:
+    transition = Transition(workload(condition("Evicted", "True", "Preempted", "m")), NOW)
+    transition.evict("PodsReadyTimeout", "late")
+    [evicted] = transition.status["conditions"]
+    assert (evicted["reason"], evicted["lastTransitionTime"]) == ("PodsReadyTimeout", BEFORE)
+    assert evicted["observedGeneration"] == 2
+
+
+def test_an_eviction_forgets_where_it_ran_and_closes_what_was_open() -> None:
+    obj = workload(
+        condition("BlockedOnPreemptionGates", "True", "PreemptionGated"),
+        clusterName="a",
+        nominatedClusterNames=["a", "b"],
+        unhealthyNodes=[{"name": "n"}],
+        preemptionGates=[
+            {"name": "g", "position": "Open", "lastTransitionTime": BEFORE},
+            {"name": "h", "position": "Closed", "lastTransitionTime": BEFORE},
+        ],
+        admission={"clusterQueue": "q"},
+    )
+    transition = Transition(obj, NOW)
+    transition.evict("Preempted", "for another")
+    status = transition.status
+    assert not {"clusterName", "nominatedClusterNames", "unhealthyNodes"} & set(status)
+    assert [gate["position"] for gate in status["preemptionGates"]] == ["Closed", "Closed"]
+    times = [gate["lastTransitionTime"] for gate in status["preemptionGates"]]
+    assert times == [format_time(NOW), BEFORE]
+    assert found(transition, "BlockedOnPreemptionGates") == ("False", "Preempted", "for another")
+    assert status["admission"] == {"clusterQueue": "q"}
+
+
+@pytest.mark.parametrize(
+    ("check", "after"),
+    [
+        ({"state": "Pending", "message": "m", "retryCount": 3}, {"state": "Pending", "retryCount": 3}),
+        ({"state": "Ready", "retryCount": 3, "podSetUpdates": [{}]}, {"state": "Pending"}),
+        (
+            {"state": "Retry", "requeueAfterSeconds": 5},
+            {"state": "Pending", "retryCount": 1, "requeueAfterSeconds": 5},
+        ),
+        ({"state": "Retry", "retryCount": 1}, {"state": "Pending", "retryCount": 2}),
+        ({"state": "Rejected", "retryCount": 1}, {"state": "Pending"}),
+    ],
+)
+def test_checks_begin_anew_and_count_their_retries(check: Object, after: Object) -> None:
+    transition = Transition(workload(admissionChecks=[{"name": "c", **check}]), NOW)
+    transition.evict("Preempted", "m")
+    [reset] = transition.status["admissionChecks"]
+    told = reset.pop("message")
+    moved = reset.pop("lastTransitionTime", None)
+    assert reset == {"name": "c", **after}
+    if check["state"] != "Pending":
+        assert told == f"Reset to Pending after eviction. Previously: {check['state']}"
+        assert moved == format_time(NOW)
+
+
+def test_evictions_are_counted_by_reason_and_cause() -> None:
+    obj = workload()
+    for reason, cause in (("Preempted", ""), ("Deactivated", "AdmissionCheck"), ("Preempted", "")):
+        transition = Transition(obj, NOW)
+        transition.evict(reason, "m", cause)
+        obj = workload(**{key: value for key, value in transition.status.items() if key != "conditions"})
+    assert evictions_of(obj, "Preempted", "") == 2
+    assert evictions_of(obj, "Deactivated", "AdmissionCheck") == 1
+    assert evictions_of(obj, "Deactivated", "") == 0
+
+
+def test_a_release_counts_the_time_that_was_run() -> None:
+    obj = workload(
+        condition("Admitted", "True"), admission={"clusterQueue": "q"}, accumulatedPastExecutionTimeSeconds=5
+    )
+    transition = Transition(obj, NOW)
+    transition.release("Suspended", "stopped")
+    assert transition.status["accumulatedPastExecutionTimeSeconds"] == 65
+    assert "admission" not in transition.status
+    assert found(transition, "QuotaReserved") == ("False", "Suspended", "stopped")
+    assert found(transition, "Admitted") == ("False", "NoReservation", "The workload has no reservation")
+
+
+def test_who_used_up_all_time_begins_anew() -> None:
+    evicted = condition("Evicted", "True", "DeactivatedDueToMaximumExecutionTimeExceeded")
+    transition = Transition(workload(condition("Admitted", "True"), evicted), NOW)
+    transition.release("Deactivated", "m")
+    assert "accumulatedPastExecutionTimeSeconds" not in transition.status
+
+
+def test_a_mere_reservation_has_not_run() -> None:
+    transition = Transition(workload(condition("QuotaReserved", "True"), condition("Admitted", "False")), NOW)
+    transition.release("Suspended", "m")
+    assert "accumulatedPastExecutionTimeSeconds" not in transition.status
+
+
+@pytest.mark.parametrize("conditions", [[], [condition("Admitted", "True") | {"lastTransitionTime": "odd"}]])
+def test_a_time_that_cannot_be_read_is_not_known(conditions: list[Object]) -> None:
+    assert since(workload(*conditions), ConditionType.ADMITTED) is None
+
+
+def test_a_known_time_is_in_nanoseconds() -> None:
+    assert since(workload(condition("Admitted", "True")), ConditionType.ADMITTED) == NOW - 60 * SECOND

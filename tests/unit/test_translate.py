@@ -1,0 +1,279 @@
+"""Objects as the API stores them become the values that decisions are made of, or say what is wrong."""
+
+import copy
+from typing import Any
+
+import pytest
+
+from admitq import translate
+from admitq.core.amounts import UNLIMITED
+from admitq.core.model import (
+    SECOND,
+    AdmissionCheckRule,
+    LabelSelector,
+    NodeSelectorTerm,
+    ObjectKey,
+    QueueingStrategy,
+    ResourceQuota,
+    SelectorOperator,
+    SelectorRequirement,
+    StopPolicy,
+    Toleration,
+)
+from admitq.translate import Malformed
+from admitq_api import conditions
+from admitq_api.labels import DEFAULT_GROUP, names_for
+
+NAMES = names_for(DEFAULT_GROUP)
+CREATED = "2026-03-01T10:00:00Z"
+
+
+def workload(*, pod: dict[str, Any] | None = None, status: dict[str, Any] | None = None, **spec: Any) -> Any:
+    return {
+        "metadata": {"name": "w", "namespace": "team", "uid": "u-1", "creationTimestamp": CREATED},
+        "spec": {
+            "queueName": "main",
+            "podSets": [{"name": "main", "count": 2, "template": {"spec": pod or container(cpu="500m")}}],
+            **spec,
+        },
+        "status": status or {},
+    }
+
+
+def container(limits: dict[str, str] | None = None, **requests: str) -> dict[str, Any]:
+    resources: dict[str, Any] = {"requests": requests}
+    if limits is not None:
+        resources["limits"] = limits
+    return {"containers": [{"name": "c", "resources": resources}]}
+
+
+def condition(type_: str, status: str = "True", reason: str = "R", at: str = CREATED) -> dict[str, Any]:
+    return {"type": type_, "status": status, "reason": reason, "message": "", "lastTransitionTime": at}
+
+
+def cluster_queue(**spec: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "cq", "uid": "u"}, "spec": spec}
+
+
+def group(**quota: str) -> list[dict[str, Any]]:
+    return [
+        {
+            "coveredResources": ["cpu"],
+            "flavors": [{"name": "default", "resources": [{"name": "cpu", **quota}]}],
+        }
+    ]
+
+
+def test_a_cluster_queue_is_read_whole() -> None:
+    read = translate.cluster_queue(
+        cluster_queue(
+            cohortName="org",
+            queueingStrategy="StrictFIFO",
+            stopPolicy="Hold",
+            namespaceSelector={"matchLabels": {"team": "a"}},
+            resourceGroups=group(nominalQuota="9", borrowingLimit="500m", lendingLimit="0"),
+            admissionChecksStrategy={"admissionChecks": [{"name": "budget", "onFlavors": ["default"]}]},
+        )
+    )
+    assert (read.cohort, read.queueing_strategy, read.stop_policy) == (
+        "org",
+        QueueingStrategy.STRICT_FIFO,
+        StopPolicy.HOLD,
+    )
+    assert read.namespace_selector == LabelSelector(
+        (SelectorRequirement("team", SelectorOperator.IN, ("a",)),)
+    )
+    assert read.resource_groups[0].flavors[0].resources == (("cpu", ResourceQuota(9000, 500, 0)),)
+    assert read.admission_checks == (AdmissionCheckRule("budget", ("default",)),)
+
+
+def test_an_absent_limit_is_none_and_an_absent_selector_selects_nothing() -> None:
+    read = translate.cluster_queue(cluster_queue(resourceGroups=group(nominalQuota="1")))
+    assert read.resource_groups[0].flavors[0].resources[0][1] == ResourceQuota(1000, None, None)
+    assert read.namespace_selector is None
+    everything = translate.cluster_queue(cluster_queue(namespaceSelector={}))
+    assert everything.namespace_selector == LabelSelector(())
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        (
+            {"resourceGroups": group(nominalQuota="-1")},
+            "resourceGroups[0].flavors[0].resources[0].nominalQuota",
+        ),
+        ({"resourceGroups": group(nominalQuota="1 Gi")}, "resources[0].nominalQuota"),
+        ({"resourceGroups": group(nominalQuota="1", borrowingLimit="1e30")}, "borrowingLimit"),
+        ({"queueingStrategy": "LIFO"}, "spec.queueingStrategy"),
+        ({"stopPolicy": "Maybe"}, "spec.stopPolicy"),
+        (
+            {"namespaceSelector": {"matchExpressions": [{"key": "a", "operator": "Like"}]}},
+            "spec.namespaceSelector.matchExpressions[0].operator",
+        ),
+        ({"resourceGroups": "all"}, "spec.resourceGroups"),
+    ],
+)
+def test_a_malformed_cluster_queue_names_the_field(spec: dict[str, Any], field: str) -> None:
+    with pytest.raises(Malformed) as caught:
+        translate.cluster_queue(cluster_queue(**spec))
+    assert field in caught.value.field
+    assert caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("pod", "requests"),
+    [
+        (container(cpu="500m", memory="1Gi"), {"cpu": 500, "memory": 2**30}),
+        (container(limits={"cpu": "2"}), {"cpu": 2000}),
+        (container(limits={"cpu": "2"}, cpu="1"), {"cpu": 1000}),
+        ({**container(cpu="1"), "overhead": {"cpu": "250m"}}, {"cpu": 1250}),
+        ({**container(cpu="1"), "resources": {"requests": {"cpu": "4"}}}, {"cpu": 4000}),
+        (
+            {**container(cpu="1"), "initContainers": [{"resources": {"requests": {"cpu": "3"}}}]},
+            {"cpu": 3000},
+        ),
+        (
+            {
+                **container(cpu="1"),
+                "initContainers": [
+                    {"restartPolicy": "Always", "resources": {"requests": {"cpu": "3"}}},
+                ],
+            },
+            {"cpu": 4000},
+        ),
+    ],
+    ids=["plain", "limits only", "both", "overhead", "pod level", "init", "sidecar"],
+)
+def test_requests_are_reckoned_as_kubernetes_does(pod: dict[str, Any], requests: dict[str, int]) -> None:
+    read = translate.workload(workload(pod=pod), NAMES)
+    assert dict(read.pod_sets[0].requests) == requests
+    assert read.resource_problems == ()
+
+
+@pytest.mark.parametrize(
+    ("pod", "rule", "field"),
+    [
+        (container(limits={"cpu": "1"}, cpu="2"), "limits", "containers[0].resources.requests[cpu]"),
+        (container(cpu="-1"), "malformed", "containers[0].resources.requests[cpu]"),
+        (container(memory="1e30"), "malformed", "containers[0].resources.requests[memory]"),
+        (container(cpu="lots"), "malformed", "containers[0].resources.requests[cpu]"),
+        (container(memory="8Ei"), "malformed", "containers[0].resources.requests[memory]"),
+        (container(memory="7Ei"), "malformed", "spec.podSets[0].count"),
+    ],
+)
+def test_impossible_requests_are_problems_and_never_credit(
+    pod: dict[str, Any], rule: str, field: str
+) -> None:
+    read = translate.workload(workload(pod=pod), NAMES)
+    assert [problem.rule for problem in read.resource_problems] == [rule]
+    assert field in read.resource_problems[0].field
+    assert all(0 <= amount <= UNLIMITED for _, amount in read.pod_sets[0].requests)
+
+
+def test_placement_of_the_pods_is_read() -> None:
+    term = {"matchExpressions": [{"key": "zone", "operator": "NotIn", "values": ["b"]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+    read = translate.workload(
+        workload(
+            pod={
+                **container(cpu="1"),
+                "nodeSelector": {"disk": "ssd"},
+                "tolerations": [{"key": "spot", "effect": "NoSchedule"}],
+                "affinity": {"nodeAffinity": required},
+            }
+        ),
+        NAMES,
+    ).pod_sets[0]
+    assert read.node_selector == (("disk", "ssd"),)
+    assert read.tolerations == (Toleration("spot", "Equal", "", "NoSchedule"),)
+    assert read.required_node_affinity == (
+        NodeSelectorTerm((SelectorRequirement("zone", SelectorOperator.NOT_IN, ("b",)),)),
+    )
+
+
+def test_the_phase_of_a_workload_is_read_from_its_status() -> None:
+    status = {
+        "conditions": [
+            condition("QuotaReserved"),
+            condition("Admitted"),
+            condition("Evicted"),
+            condition("Requeued", "False"),
+        ],
+        "admission": {
+            "clusterQueue": "cq",
+            "podSetAssignments": [
+                {"name": "main", "flavors": {"cpu": "spot"}, "resourceUsage": {"cpu": "1"}, "count": 2}
+            ],
+        },
+        "requeueState": {"count": 1, "requeueAt": "2026-03-01T10:01:00Z"},
+        "reclaimablePods": [{"name": "main", "count": 1}],
+        "admissionChecks": [{"name": "budget", "state": "Ready"}],
+    }
+    read = translate.workload(workload(status=status, priority=7, active=False), NAMES)
+    assert (read.key, read.uid, read.priority, read.active) == (ObjectKey("team", "w"), "u-1", 7, False)
+    assert read.admitted
+    assert read.evicted
+    assert read.requeue_blocked
+    assert read.requeue_at == conditions.parse_time(CREATED) + 60 * SECOND
+    assert read.reclaimable_pods == (("main", 1),)
+    assert read.admission_checks == (("budget", "Ready"),)
+    assert read.admission is not None
+    assert translate.admission_status(read.admission) == status["admission"]
+
+
+@pytest.mark.parametrize(
+    ("evicted", "moves", "moved"),
+    [
+        (condition("Evicted", reason="PodsReadyTimeout", at="2026-03-01T11:00:00Z"), True, True),
+        (condition("Evicted", reason="PodsReadyTimeout", at="2026-03-01T11:00:00Z"), False, False),
+        (condition("Evicted", reason="AdmissionCheck", at="2026-03-01T11:00:00Z"), False, True),
+        (condition("Evicted", reason="Preempted", at="2026-03-01T11:00:00Z"), True, False),
+        (condition("Evicted", "False", reason="AdmissionCheck", at="2026-03-01T11:00:00Z"), True, False),
+    ],
+)
+def test_only_some_evictions_move_a_workload_to_the_back(
+    evicted: dict[str, Any], moves: bool, moved: bool
+) -> None:
+    obj = workload(status={"conditions": [evicted]})
+    at = translate.queue_order_timestamp(obj, eviction_moves_to_back=moves)
+    assert at - conditions.parse_time(CREATED) == (3600 * SECOND if moved else 0)
+
+
+def test_admission_gates_are_read_from_the_annotation() -> None:
+    obj = workload()
+    obj["metadata"]["annotations"] = {NAMES.admission_gated_by: "example.org/budget,example.org/data"}
+    assert translate.workload(obj, NAMES).admission_gates == ("example.org/budget", "example.org/data")
+
+
+def test_a_reservation_without_admission_is_malformed() -> None:
+    with pytest.raises(Malformed, match="must be set while the QuotaReserved condition is true"):
+        translate.workload(workload(status={"conditions": [condition("QuotaReserved")]}), NAMES)
+
+
+def test_reading_changes_nothing() -> None:
+    obj = workload(pod=container(limits={"cpu": "2"}))
+    before = copy.deepcopy(obj)
+    translate.workload(obj, NAMES)
+    assert obj == before
+
+
+def test_of_a_workload_that_cannot_be_read_what_it_holds_still_counts() -> None:
+    assigned = {"name": "main", "flavors": {"cpu": "spot"}, "resourceUsage": {"cpu": "2"}, "count": 2}
+    obj = workload(
+        status={
+            "conditions": [condition("QuotaReserved"), condition("Admitted")],
+            "admission": {"clusterQueue": "cq", "podSetAssignments": [assigned]},
+        }
+    )
+    obj["spec"]["podSets"] = "nonsense"
+    with pytest.raises(Malformed):
+        translate.workload(obj, NAMES)
+    held = translate.holder(obj)
+    assert held.admission is not None
+    assert held.admission.pod_set_assignments[0].resource_usage == (("cpu", 2000),)
+    assert held.admitted
+
+
+def test_a_workload_that_holds_nothing_has_nothing_to_keep() -> None:
+    with pytest.raises(Malformed, match=r"status\.admission"):
+        translate.holder(workload())

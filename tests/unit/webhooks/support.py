@@ -1,0 +1,187 @@
+"""A small world, and the shortest ways to ask a webhook about an object."""
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import jsonpatch
+import orjson
+
+from admitq.core.model import LabelSelector
+from admitq.integrations.kinds.job import JOB
+from admitq.serving.http import Handler, Request
+from admitq_api.feature_gates import FeatureGates
+from admitq_api.labels import names_for
+from admitq_webhooks.policy import Policy
+from admitq_webhooks.routes import routes
+from admitq_webhooks.world import LookupFailed
+
+NAMES = names_for()
+QUEUE = NAMES.queue_name
+PRIORITY = NAMES.priority_class
+
+
+@dataclass
+class FakeWorld:
+    """Holds what there is; everything can be set by a test."""
+
+    local_queues: set[tuple[str, str]] = field(default_factory=set)
+    priority_classes: set[str] = field(default_factory=set)
+    namespaces: dict[str, dict[str, str]] = field(default_factory=lambda: {"team": {}, "other": {}})
+    owners: dict[str, dict[str, Any]] = field(default_factory=dict)
+    broken: bool = False
+    asked: list[str] = field(default_factory=list)
+
+    def has_local_queue(self, namespace: str, name: str) -> bool:
+        return (namespace, name) in self.local_queues
+
+    def has_priority_class(self, name: str) -> bool:
+        return name in self.priority_classes
+
+    async def namespace_labels(self, name: str) -> Mapping[str, str] | None:
+        if self.broken:
+            raise LookupFailed("the API server does not answer")
+        return self.namespaces.get(name)
+
+    async def owner(
+        self, group: str, version: str, kind: str, namespace: str, name: str
+    ) -> Mapping[str, Any] | None:
+        if self.broken:
+            raise LookupFailed("the API server does not answer")
+        self.asked.append(f"{group}/{version} {kind} {namespace}/{name}")
+        return self.owners.get(name)
+
+
+def policy(**changes: Any) -> Policy:
+    settings: dict[str, Any] = {
+        "names": NAMES,
+        "integrations": (JOB,),
+        "own_namespace": "admitq-system",
+        "namespace_selector": LabelSelector(),
+        **changes,
+        "gates": FeatureGates.of(changes.get("gates", {})),
+    }
+    return Policy(**settings)
+
+
+def a_job(
+    *,
+    labels: Mapping[str, Any] | None = None,
+    annotations: Mapping[str, Any] | None = None,
+    suspend: bool | None = None,
+    template_annotations: Mapping[str, Any] | None = None,
+    owner: Mapping[str, Any] | None = None,
+    **spec: Any,
+) -> dict[str, Any]:
+    metadata: dict[str, Any] = {"name": "work", "namespace": "team", "uid": "job-uid"}
+    if labels is not None:
+        metadata["labels"] = dict(labels)
+    if annotations is not None:
+        metadata["annotations"] = dict(annotations)
+    if owner is not None:
+        metadata["ownerReferences"] = [{"controller": True, **owner}]
+    template: dict[str, Any] = {"metadata": {}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    if template_annotations is not None:
+        template["metadata"]["annotations"] = dict(template_annotations)
+    job_spec: dict[str, Any] = {"parallelism": 4, "completions": 4, "template": template, **spec}
+    if suspend is not None:
+        job_spec["suspend"] = suspend
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": job_spec}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a webhook said."""
+
+    status: int
+    body: dict[str, Any]
+    before: dict[str, Any]
+
+    @property
+    def response(self) -> dict[str, Any]:
+        return self.body["response"]
+
+    @property
+    def allowed(self) -> bool:
+        return self.response["allowed"]
+
+    @property
+    def message(self) -> str:
+        return self.response["status"]["message"]
+
+    @property
+    def patch(self) -> list[dict[str, Any]] | None:
+        encoded = self.response.get("patch")
+        return None if encoded is None else orjson.loads(base64.b64decode(encoded))
+
+    @property
+    def after(self) -> dict[str, Any]:
+        return jsonpatch.apply_patch(self.before, self.patch or [])
+
+
+def review(
+    obj: Any,
+    old: Any = None,
+    *,
+    gvk: tuple[str, str, str] = ("batch", "v1", "Job"),
+    namespace: str = "team",
+    operation: str | None = None,
+    **request: Any,
+) -> dict[str, Any]:
+    group, version, kind = gvk
+    return {
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "request": {
+            "uid": "the-uid",
+            "kind": {"group": group, "version": version, "kind": kind},
+            "namespace": namespace,
+            "operation": operation or ("CREATE" if old is None else "UPDATE"),
+            "object": obj,
+            "oldObject": old,
+            **request,
+        },
+    }
+
+
+def handlers(world: FakeWorld | None = None, **changes: Any) -> dict[str, Handler]:
+    return routes(policy(**changes), world or FakeWorld(), (JOB,))
+
+
+async def post(handler: Handler, path: str, body: Any) -> tuple[int, bytes]:
+    encoded = body if isinstance(body, bytes) else orjson.dumps(body)
+    response = await handler(Request("POST", path, body=encoded))
+    return response.status, response.body
+
+
+async def ask(
+    path: str,
+    obj: Any,
+    old: Any = None,
+    *,
+    world: FakeWorld | None = None,
+    gvk: tuple[str, str, str] = ("batch", "v1", "Job"),
+    namespace: str = "team",
+    request: Mapping[str, Any] | None = None,
+    **changes: Any,
+) -> Answer:
+    handler = handlers(world, **changes)[path]
+    status, body = await post(
+        handler, path, review(obj, old, gvk=gvk, namespace=namespace, **(request or {}))
+    )
+    return Answer(status, orjson.loads(body), obj)
+
+
+async def mutate_job(obj: Any, **options: Any) -> Answer:
+    return await ask("/mutate-batch-v1-job", obj, **options)
+
+
+async def validate_job(obj: Any, old: Any = None, **options: Any) -> Answer:
+    return await ask("/validate-batch-v1-job", obj, old, **options)
+
+
+async def ask_kind(verb: str, kind: str, obj: Any, old: Any = None, **options: Any) -> Answer:
+    gvk = (NAMES.group, NAMES.version, kind)
+    path = f"/{verb}-admitq-dev-v1beta2-{kind.lower()}"
+    return await ask(path, obj, old, gvk=gvk, namespace="", **options)

@@ -1,0 +1,170 @@
+"""Lookups that the stores cannot answer are asked of the API server, and failures are told apart."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from admitq.integrations.kinds.job import JOB
+from admitq.runtime.errors import ApiError
+from admitq.runtime.kinds import kinds_of
+from admitq.runtime.resources import NAMESPACES
+from admitq.runtime.store import Store
+from admitq.serving.authorization import ReviewFailed
+from admitq.serving.rotation import ApiFailed, Target
+from admitq_api.labels import names_for
+from admitq_webhooks.live import LiveWorld, ServingCalls, only_metadata
+from admitq_webhooks.world import LookupFailed
+
+KINDS = kinds_of(names_for())
+NOT_FOUND = ApiError(404, "NotFound", "gone")
+DOWN = ApiError(503, "ServiceUnavailable", "down")
+EXISTS = ApiError(409, "AlreadyExists", "there")
+CONFLICT = ApiError(409, "Conflict", "changed")
+FORBIDDEN = ApiError(403, "Forbidden", "no")
+
+
+class Answers:
+    """A client whose every call ends alike."""
+
+    def __init__(self, outcome: Any) -> None:
+        self.outcome = outcome
+        self.calls: list[tuple[Any, ...]] = []
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        async def call(*arguments: Any) -> Any:
+            self.calls.append((name, *arguments))
+            if isinstance(self.outcome, Exception):
+                raise self.outcome
+            return self.outcome
+
+        return call
+
+
+def an_object(resource: Any, name: str, namespace: str = "", **metadata: Any) -> dict[str, Any]:
+    placed = {"namespace": namespace} if namespace else {}
+    return {
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "metadata": {"name": name, **placed, "uid": name, "resourceVersion": "1", **metadata},
+        "spec": {"large": "thing"},
+    }
+
+
+def a_world(client: Any) -> LiveWorld:
+    stores = {
+        resource: Store(resource, transform=only_metadata)
+        for resource in (KINDS.local_queues, KINDS.workload_priority_classes, NAMESPACES)
+    }
+    stores[KINDS.local_queues].upsert(an_object(KINDS.local_queues, "default", "team"))
+    stores[KINDS.workload_priority_classes].upsert(an_object(KINDS.workload_priority_classes, "high"))
+    stores[NAMESPACES].upsert(an_object(NAMESPACES, "team", labels={"a": "b"}))
+    return LiveWorld(
+        client,
+        (JOB,),
+        local_queues=stores[KINDS.local_queues],
+        priority_classes=stores[KINDS.workload_priority_classes],
+        namespaces=stores[NAMESPACES],
+    )
+
+
+def test_stores_keep_what_lookups_need() -> None:
+    kept = only_metadata(an_object(NAMESPACES, "team", annotations={"large": "thing"}, labels={"a": "b"}))
+    assert kept["metadata"] == {"name": "team", "uid": "team", "resourceVersion": "1", "labels": {"a": "b"}}
+    assert "spec" not in kept
+
+
+async def test_what_the_stores_know_is_asked_of_nobody() -> None:
+    client = Answers(DOWN)
+    world = a_world(client)
+    assert world.has_local_queue("team", "default")
+    assert not world.has_local_queue("other", "default")
+    assert world.has_priority_class("high")
+    assert not world.has_priority_class("low")
+    assert await world.namespace_labels("team") == {"a": "b"}
+    assert client.calls == []
+
+
+async def test_a_namespace_that_is_newer_than_the_watch_is_read() -> None:
+    world = a_world(Answers(an_object(NAMESPACES, "new", labels={"c": "d"})))
+    assert await world.namespace_labels("new") == {"c": "d"}
+    assert await a_world(Answers(NOT_FOUND)).namespace_labels("gone") is None
+    assert await a_world(Answers(ValueError("not a segment"))).namespace_labels("..") is None
+    with pytest.raises(LookupFailed):
+        await a_world(Answers(DOWN)).namespace_labels("new")
+
+
+async def test_an_owner_of_a_known_kind_is_read() -> None:
+    client = Answers({"metadata": {"uid": "u"}})
+    found = await a_world(client).owner("batch", "v1", "Job", "team", "parent")
+    assert found == {"metadata": {"uid": "u"}}
+    assert [(name, str(resource), *rest) for name, resource, *rest in client.calls] == [
+        ("get", "jobs.batch", "parent", "team")
+    ]
+    assert await a_world(Answers(NOT_FOUND)).owner("batch", "v1", "Job", "team", "gone") is None
+    assert await a_world(client).owner("batch", "v1", "Job", "team", "") is None
+    with pytest.raises(LookupFailed):
+        await a_world(Answers(DOWN)).owner("batch", "v1", "Job", "team", "parent")
+
+
+async def test_the_plural_of_another_kind_is_discovered_once() -> None:
+    offered = {
+        "resources": [
+            {"name": "foxes/status", "kind": "Fox", "namespaced": True},
+            {"name": "foxes", "kind": "Fox", "namespaced": False},
+        ]
+    }
+    client = Answers(offered)
+    world = a_world(client)
+    for _ in range(2):
+        await world.owner("zoo.example.com", "v1", "Fox", "team", "reynard")
+    assert [call[:1] + tuple(map(str, call[1:])) for call in client.calls] == [
+        ("request_json", "GET", "/apis/zoo.example.com/v1"),
+        ("get", "foxes.zoo.example.com", "reynard", "None"),
+        ("get", "foxes.zoo.example.com", "reynard", "None"),
+    ]
+    assert await world.owner("zoo.example.com", "v1", "Wolf", "team", "x") is None
+    assert await a_world(Answers(NOT_FOUND)).owner("no.such", "v1", "X", "team", "x") is None
+    with pytest.raises(LookupFailed):
+        await a_world(Answers(DOWN)).owner("zoo.example.com", "v1", "Fox", "team", "x")
+
+
+async def test_a_group_from_an_object_cannot_leave_its_place_in_the_path() -> None:
+    client = Answers(NOT_FOUND)
+    await a_world(client).owner("../api", "v1/secrets", "X", "team", "x")
+    assert client.calls == [("request_json", "GET", "/apis/..%2Fapi/v1%2Fsecrets")]
+
+
+TARGET = Target("mutatingwebhookconfigurations", "x")
+
+
+@pytest.mark.parametrize(
+    ("outcome", "call", "expected"),
+    [
+        ({"a": 1}, lambda calls: calls.get_secret("ns", "n"), {"a": 1}),
+        (NOT_FOUND, lambda calls: calls.get_secret("ns", "n"), None),
+        (FORBIDDEN, lambda calls: calls.get_secret("ns", "n"), ApiFailed),
+        ({}, lambda calls: calls.create_secret({}), True),
+        (EXISTS, lambda calls: calls.create_secret({}), False),
+        (FORBIDDEN, lambda calls: calls.create_secret({}), ApiFailed),
+        ({}, lambda calls: calls.replace_secret({}), True),
+        (CONFLICT, lambda calls: calls.replace_secret({}), False),
+        (NOT_FOUND, lambda calls: calls.replace_secret({}), False),
+        (DOWN, lambda calls: calls.replace_secret({}), ApiFailed),
+        ({"a": 1}, lambda calls: calls.get_configuration(TARGET), {"a": 1}),
+        (NOT_FOUND, lambda calls: calls.get_configuration(TARGET), None),
+        (DOWN, lambda calls: calls.get_configuration(TARGET), ApiFailed),
+        ({}, lambda calls: calls.patch_configuration(TARGET, []), None),
+        (CONFLICT, lambda calls: calls.patch_configuration(TARGET, []), ApiFailed),
+        ({"a": 1}, lambda calls: calls.create_token_review({}), {"a": 1}),
+        (DOWN, lambda calls: calls.create_token_review({}), ReviewFailed),
+        (DOWN, lambda calls: calls.create_subject_access_review({}), ReviewFailed),
+    ],
+)
+async def test_calls_of_serving_tell_absent_from_refused(outcome: Any, call: Any, expected: Any) -> None:
+    calls = ServingCalls(Answers(outcome))  # pyright: ignore[reportArgumentType]
+    if isinstance(expected, type):
+        with pytest.raises(expected):
+            await call(calls)
+    else:
+        assert await call(calls) == expected

@@ -1,0 +1,418 @@
+"""Rules of ClusterQueues, Cohorts and ResourceFlavors: what is accepted, and what is refused and why."""
+
+from typing import Any
+
+import pytest
+
+from tests.unit.webhooks.support import NAMES, ask_kind
+
+
+def quota(name: str = "cpu", nominal: Any = "10", **limits: Any) -> dict[str, Any]:
+    return {"name": name, "nominalQuota": nominal, **limits}
+
+
+def flavor(name: str = "spot", *quotas: dict[str, Any]) -> dict[str, Any]:
+    return {"name": name, "resources": list(quotas or [quota()])}
+
+
+def group(*flavors: dict[str, Any], covered: list[str] | None = None) -> dict[str, Any]:
+    return {"coveredResources": covered or ["cpu"], "flavors": list(flavors or [flavor()])}
+
+
+def a_queue(*groups: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "q"}, "spec": {"resourceGroups": list(groups or [group()]), **spec}}
+
+
+def wide(count: int, start: int = 0) -> dict[str, Any]:
+    """A group of one flavor with so many resources."""
+    names = [f"r{number}" for number in range(start, start + count)]
+    return group(flavor(f"f{start}", *(quota(name) for name in names)), covered=names)
+
+
+IN_COHORT = {"cohortName": "all"}
+
+VALID_QUEUES = [
+    a_queue(),
+    {"metadata": {"name": "q"}, "spec": {}},
+    a_queue(namespaceSelector={}),
+    a_queue(namespaceSelector={"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]}),
+    a_queue(group(flavor("f", quota(borrowingLimit="0", lendingLimit="10"))), **IN_COHORT),
+    a_queue(group(flavor("f", quota(nominal=0)))),
+    a_queue(
+        group(flavor("f", quota("cpu"), quota("memory", "1Gi")), covered=["cpu", "memory"]),
+        group(flavor("g", quota("nvidia.com/gpu")), covered=["nvidia.com/gpu"]),
+    ),
+    a_queue(fairSharing={"weight": "0"}),
+    a_queue(fairSharing={"weight": "2n"}),
+    a_queue(preemption={"reclaimWithinCohort": "Any", "borrowWithinCohort": {"policy": "LowerPriority"}}),
+    a_queue(preemption={"borrowWithinCohort": {"policy": "Never"}}),
+    a_queue(
+        flavorFungibility={
+            "whenCanBorrow": "TryNextFlavor",
+            "whenCanPreempt": "TryNextFlavor",
+            "preference": "BorrowingOverPreemption",
+        }
+    ),
+    a_queue(
+        admissionChecksStrategy={"admissionChecks": [{"name": "c", "onFlavors": ["spot"]}, {"name": "d"}]}
+    ),
+]
+
+
+@pytest.mark.parametrize("queue", VALID_QUEUES)
+async def test_valid_cluster_queues_are_accepted_on_creation_and_on_change(queue: dict[str, Any]) -> None:
+    assert (await ask_kind("validate", "ClusterQueue", queue)).allowed
+    assert (await ask_kind("validate", "ClusterQueue", queue, a_queue())).allowed
+
+
+RESOURCES = "spec.resourceGroups[0].flavors[0].resources"
+
+WRONG_QUEUES: list[tuple[dict[str, Any], str, str]] = [
+    (a_queue(cohortName="No Name"), "spec.cohortName", "lower case"),
+    (
+        a_queue(group(flavor("f", quota("cpu"), quota("memory")), covered=["memory", "cpu"])),
+        f"{RESOURCES}[0].name",
+        "must match the name in coveredResources; memory is expected",
+    ),
+    (a_queue(group(flavor(), covered=["cpu", "memory"])), RESOURCES, "same number of resources"),
+    (
+        a_queue(group(flavor("f", quota(nominal="-1")))),
+        f"{RESOURCES}[0].nominalQuota",
+        "greater than or equal",
+    ),
+    (a_queue(group(flavor("f", quota(nominal="1e30")))), f"{RESOURCES}[0].nominalQuota", "too large"),
+    (a_queue(group(flavor("f", quota(nominal="lots")))), f"{RESOURCES}[0].nominalQuota", "not a quantity"),
+    (a_queue(group(flavor("f", {"name": "cpu"}))), f"{RESOURCES}[0].nominalQuota", "Required value"),
+    (
+        a_queue(group(flavor("f", quota(borrowingLimit="-1"))), **IN_COHORT),
+        f"{RESOURCES}[0].borrowingLimit",
+        "greater than or equal",
+    ),
+    (
+        a_queue(group(flavor("f", quota(lendingLimit="11"))), **IN_COHORT),
+        f"{RESOURCES}[0].lendingLimit",
+        "less than or equal to the nominalQuota",
+    ),
+    (
+        a_queue(group(flavor("f", quota(borrowingLimit="1")))),
+        f"{RESOURCES}[0].borrowingLimit",
+        "must be nil when cohort is empty; set spec.cohortName",
+    ),
+    (
+        a_queue(group(flavor("f", quota(lendingLimit="1")))),
+        f"{RESOURCES}[0].lendingLimit",
+        "must be nil when cohort is empty",
+    ),
+    (
+        a_queue(group(flavor("f")), group(flavor("f", quota("memory")), covered=["memory"])),
+        "spec.resourceGroups[1].flavors[0].name",
+        "Duplicate value",
+    ),
+    (
+        a_queue(group(flavor("f")), group(flavor("g"))),
+        "spec.resourceGroups[1].coveredResources[0]",
+        "Duplicate value",
+    ),
+    (
+        a_queue(group(flavor("f", quota("c p u")), covered=["c p u"])),
+        "spec.resourceGroups[0].coveredResources[0]",
+        "name part",
+    ),
+    (a_queue(group(flavor("Spot"))), "spec.resourceGroups[0].flavors[0].name", "lower case"),
+    (a_queue(*(wide(60, 100 * place) for place in range(5))), "spec.resourceGroups", "at most 256 items"),
+    (
+        a_queue(*(group(*(flavor(f"f{g}-{n}") for n in range(60)), covered=[f"r{g}"]) for g in range(5))),
+        "spec.resourceGroups",
+        "at most 256 items",
+    ),
+    (
+        a_queue(
+            group(
+                *(flavor(f"f{n}", *(quota(f"r{m}") for m in range(33))) for n in range(16)),
+                covered=[f"r{m}" for m in range(33)],
+            )
+        ),
+        "spec.resourceGroups[0].flavors",
+        "at most 512 items",
+    ),
+    (
+        a_queue(namespaceSelector={"matchExpressions": [{"key": "a", "operator": "Near"}]}),
+        "spec.namespaceSelector.matchExpressions[0].operator",
+        "Unsupported value",
+    ),
+    (
+        a_queue(namespaceSelector={"matchLabels": {"no key": "v"}}),
+        "spec.namespaceSelector.matchLabels",
+        "name part",
+    ),
+    (a_queue(fairSharing={"weight": "-1"}), "spec.fairSharing.weight", "greater than or equal to 0"),
+    (a_queue(fairSharing={"weight": "1n"}), "spec.fairSharing.weight", "either 0 or greater than 1e-9"),
+    (a_queue(fairSharing={"weight": "heavy"}), "spec.fairSharing.weight", "not a quantity"),
+    (
+        a_queue(
+            preemption={"reclaimWithinCohort": "Never", "borrowWithinCohort": {"policy": "LowerPriority"}}
+        ),
+        "spec.preemption",
+        "cannot be set together",
+    ),
+    (
+        a_queue(
+            flavorFungibility={
+                "whenCanBorrow": "TryNextFlavor",
+                "whenCanPreempt": "MayStopSearch",
+                "preference": "x",
+            }
+        ),
+        "spec.flavorFungibility.preference",
+        "both TryNextFlavor",
+    ),
+    (
+        a_queue(flavorFungibility={"preference": "BorrowingOverPreemption"}),
+        "spec.flavorFungibility.preference",
+        "both TryNextFlavor",
+    ),
+    (
+        a_queue(admissionChecksStrategy={"admissionChecks": [{"name": "c", "onFlavors": ["spot", "gone"]}]}),
+        "spec.admissionChecksStrategy.admissionChecks[0].onFlavors[1]",
+        "use one of spot",
+    ),
+]
+
+
+@pytest.mark.parametrize(("queue", "field", "says"), WRONG_QUEUES)
+async def test_wrong_cluster_queues_are_refused_on_creation_and_on_change(
+    queue: dict[str, Any], field: str, says: str
+) -> None:
+    for old in (None, a_queue()):
+        answer = await ask_kind("validate", "ClusterQueue", queue, old)
+        assert not answer.allowed
+        assert f"{field}: " in answer.message
+        assert says in answer.message
+
+
+STALE = a_queue(admissionChecksStrategy={"admissionChecks": [{"name": "c", "onFlavors": ["gone"]}]})
+
+
+async def test_an_invalid_list_of_flavors_that_was_there_before_is_tolerated() -> None:
+    stopped = {**STALE, "spec": {**STALE["spec"], "stopPolicy": "Hold"}}
+    assert (await ask_kind("validate", "ClusterQueue", stopped, STALE)).allowed
+    gates = {"RejectUpdatesToCQWithInvalidOnFlavors": True}
+    assert not (await ask_kind("validate", "ClusterQueue", stopped, STALE, gates=gates)).allowed
+    other_flavors = {**STALE, "spec": {**STALE["spec"], "resourceGroups": [group(flavor("new"))]}}
+    assert not (await ask_kind("validate", "ClusterQueue", other_flavors, STALE)).allowed
+
+
+@pytest.mark.parametrize("kind", ["ClusterQueue", "Cohort", "ResourceFlavor"])
+async def test_whatever_is_being_deleted_is_let_go(kind: str) -> None:
+    bad = a_queue(cohortName="No Name", parentName="No Name", nodeLabels={"no key": "v"})
+    bad["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert (await ask_kind("validate", kind, bad, bad)).allowed
+    del bad["metadata"]["deletionTimestamp"]
+    assert not (await ask_kind("validate", kind, bad, bad)).allowed
+
+
+CONCURRENT = {"ConcurrentAdmission": True}
+TRY = {"migration": {"mode": "TryPreferredFlavors"}}
+
+
+@pytest.mark.parametrize(
+    ("queue", "says"),
+    [
+        (a_queue(concurrentAdmissionPolicy=TRY), ""),
+        (
+            a_queue(
+                concurrentAdmissionPolicy={
+                    "migration": {
+                        "mode": "TryPreferredFlavors",
+                        "constraints": {"lastAcceptableFlavorName": "spot"},
+                    }
+                }
+            ),
+            "",
+        ),
+        (
+            a_queue(
+                group(),
+                group(flavor("g", quota("memory")), covered=["memory"]),
+                concurrentAdmissionPolicy=TRY,
+            ),
+            "exactly one",
+        ),
+        (
+            a_queue(group(*(flavor(f"f{n}") for n in range(17))), concurrentAdmissionPolicy=TRY),
+            "at most 16 items",
+        ),
+        (a_queue(concurrentAdmissionPolicy=TRY, queueingStrategy="StrictFIFO"), "spec.queueingStrategy"),
+        (
+            a_queue(
+                concurrentAdmissionPolicy={"migration": {"mode": "RetainFirstAdmission", "constraints": {}}}
+            ),
+            "only be set when mode is TryPreferredFlavors",
+        ),
+        (
+            a_queue(
+                concurrentAdmissionPolicy={
+                    "migration": {
+                        "mode": "TryPreferredFlavors",
+                        "constraints": {"lastAcceptableFlavorName": "gone"},
+                    }
+                }
+            ),
+            'Not found: "gone"',
+        ),
+    ],
+)
+async def test_concurrent_admission_has_its_rules_while_it_is_switched_on(
+    queue: dict[str, Any], says: str
+) -> None:
+    assert (await ask_kind("validate", "ClusterQueue", queue)).allowed
+    answer = await ask_kind("validate", "ClusterQueue", queue, gates=CONCURRENT)
+    assert answer.allowed is (not says)
+    assert says in answer.response.get("status", {}).get("message", "")
+
+
+async def test_the_policy_of_concurrent_admission_is_immutable() -> None:
+    answer = await ask_kind(
+        "validate", "ClusterQueue", a_queue(), a_queue(concurrentAdmissionPolicy=TRY), gates=CONCURRENT
+    )
+    assert "spec.concurrentAdmissionPolicy: Invalid value: null: field is immutable" in answer.message
+
+
+@pytest.mark.parametrize("kind", ["ClusterQueue", "ResourceFlavor"])
+async def test_a_new_object_gets_our_finalizer_once(kind: str) -> None:
+    answer = await ask_kind("mutate", kind, {"metadata": {"name": "n", "finalizers": ["x/y"]}, "spec": {}})
+    assert answer.patch == [{"op": "add", "path": "/metadata/finalizers/-", "value": NAMES.finalizer}]
+    assert (await ask_kind("mutate", kind, answer.after)).patch is None
+
+
+# --- Cohorts ----------------------------------------------------------------------------------------
+
+
+def a_cohort(**spec: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "c"}, "spec": spec}
+
+
+@pytest.mark.parametrize(
+    "cohort",
+    [
+        a_cohort(),
+        a_cohort(parentName="root"),
+        a_cohort(resourceGroups=[group()]),
+        a_cohort(
+            parentName="root",
+            resourceGroups=[group(flavor("f", quota(lendingLimit="99", borrowingLimit="1")))],
+        ),
+        a_cohort(parentName="c"),
+    ],
+)
+async def test_valid_cohorts_are_accepted(cohort: dict[str, Any]) -> None:
+    assert (await ask_kind("validate", "Cohort", cohort)).allowed
+
+
+@pytest.mark.parametrize(
+    ("cohort", "field", "says"),
+    [
+        (a_cohort(parentName="No Name"), "spec.parentName", "lower case"),
+        (
+            a_cohort(resourceGroups=[group(flavor("f", quota(borrowingLimit="1")))]),
+            f"{RESOURCES}[0].borrowingLimit",
+            "must be nil when parent is empty; set spec.parentName",
+        ),
+        (
+            a_cohort(resourceGroups=[group(flavor("f", quota(lendingLimit="1")))]),
+            f"{RESOURCES}[0].lendingLimit",
+            "must be nil when parent is empty",
+        ),
+        (
+            a_cohort(resourceGroups=[group(), group()]),
+            "spec.resourceGroups[1].coveredResources[0]",
+            "Duplicate",
+        ),
+        (a_cohort(fairSharing={"weight": "-1"}), "spec.fairSharing.weight", "greater than or equal to 0"),
+    ],
+)
+async def test_wrong_cohorts_are_refused(cohort: dict[str, Any], field: str, says: str) -> None:
+    answer = await ask_kind("validate", "Cohort", cohort)
+    assert not answer.allowed
+    assert f"{field}: " in answer.message
+    assert says in answer.message
+
+
+# --- ResourceFlavors --------------------------------------------------------------------------------
+
+
+def a_flavor(**spec: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "f"}, "spec": spec}
+
+
+TAINT = {"key": "spot", "value": "true", "effect": "NoSchedule"}
+
+
+@pytest.mark.parametrize(
+    "resource_flavor",
+    [
+        a_flavor(),
+        a_flavor(nodeLabels={"cloud.example.com/type": "spot", "empty": ""}),
+        a_flavor(
+            nodeTaints=[TAINT, {**TAINT, "effect": "NoExecute"}, {"key": "x", "effect": "PreferNoSchedule"}]
+        ),
+        a_flavor(
+            tolerations=[
+                {"operator": "Exists"},
+                {"key": "a", "value": "b"},
+                {"key": "a", "operator": "Exists"},
+            ]
+        ),
+        a_flavor(
+            tolerations=[{"key": "a", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5}]
+        ),
+    ],
+)
+async def test_valid_flavors_are_accepted(resource_flavor: dict[str, Any]) -> None:
+    assert (await ask_kind("validate", "ResourceFlavor", resource_flavor)).allowed
+
+
+@pytest.mark.parametrize(
+    ("resource_flavor", "field", "says"),
+    [
+        (a_flavor(nodeLabels={"no key": "v"}), "spec.nodeLabels", "name part"),
+        (a_flavor(nodeLabels={"key": "no value!"}), "spec.nodeLabels[key]", "a valid label"),
+        (a_flavor(nodeLabels={"key": "v" * 64}), "spec.nodeLabels[key]", "63"),
+        (a_flavor(nodeTaints=[{**TAINT, "key": ""}]), "spec.nodeTaints[0].key", "name part"),
+        (a_flavor(nodeTaints=[{**TAINT, "value": "no value!"}]), "spec.nodeTaints[0].value", "a valid label"),
+        (
+            a_flavor(nodeTaints=[{**TAINT, "effect": "Never"}]),
+            "spec.nodeTaints[0].effect",
+            "Unsupported value",
+        ),
+        (a_flavor(nodeTaints=[TAINT, {**TAINT, "value": "x"}]), "spec.nodeTaints[1]", "Duplicate value"),
+        (a_flavor(tolerations=[{"operator": "Near"}]), "spec.tolerations[0].operator", "Unsupported value"),
+        (a_flavor(tolerations=[{"value": "a"}]), "spec.tolerations[0].operator", "must be Exists"),
+        (a_flavor(tolerations=[{"key": "no key!"}]), "spec.tolerations[0].key", "name part"),
+        (
+            a_flavor(tolerations=[{"key": "a", "operator": "Exists", "value": "b"}]),
+            "spec.tolerations[0].operator",
+            "value must be empty",
+        ),
+        (
+            a_flavor(tolerations=[{"key": "a", "value": "no value!"}]),
+            "spec.tolerations[0].value",
+            "a valid label",
+        ),
+        (
+            a_flavor(tolerations=[{"key": "a", "effect": "Never"}]),
+            "spec.tolerations[0].effect",
+            "Unsupported",
+        ),
+        (
+            a_flavor(tolerations=[{"key": "a", "effect": "NoSchedule", "tolerationSeconds": 5}]),
+            "spec.tolerations[0].effect",
+            "must be 'NoExecute'",
+        ),
+    ],
+)
+async def test_wrong_flavors_are_refused(resource_flavor: dict[str, Any], field: str, says: str) -> None:
+    answer = await ask_kind("validate", "ResourceFlavor", resource_flavor)
+    assert not answer.allowed
+    assert f"{field}: " in answer.message
+    assert says in answer.message

@@ -1,0 +1,123 @@
+"""Which paths there are, and what the webhook configurations say."""
+
+import asyncio
+from dataclasses import replace
+
+import orjson
+import pytest
+
+from admitq.integrations.kinds.job import JOB
+from admitq.serving.http import Request, by_path
+from admitq_api.labels import COMPAT_GROUP, GROUPS, names_for
+from admitq_webhooks import routes as module
+from admitq_webhooks.routes import routes, webhook_rules
+from tests.unit.webhooks.support import NAMES, FakeWorld, a_job, handlers, policy, post, review
+
+OTHER = replace(JOB, framework="example.com/other", group="example.com", kind="Other", plural="others")
+
+
+def test_each_kind_answers_at_its_own_paths() -> None:
+    assert set(handlers()) == {
+        "/mutate-admitq-dev-v1beta2-clusterqueue",
+        "/mutate-admitq-dev-v1beta2-resourceflavor",
+        "/mutate-admitq-dev-v1beta2-workload",
+        "/mutate-batch-v1-job",
+        "/validate-admitq-dev-v1beta2-clusterqueue",
+        "/validate-admitq-dev-v1beta2-cohort",
+        "/validate-admitq-dev-v1beta2-resourceflavor",
+        "/validate-admitq-dev-v1beta2-workload",
+        "/validate-batch-v1-job",
+    }
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_every_path_of_the_configurations_is_served(group: str) -> None:
+    names = names_for(group)
+    rules = webhook_rules(names, (JOB, OTHER))
+    paths = {entry["path"] for entries in rules.values() for entry in entries}
+    assert paths == set(routes(policy(names=names), FakeWorld(), (JOB, OTHER)))
+
+
+def test_the_configurations_fail_closed_and_have_no_side_effects() -> None:
+    rules = webhook_rules(NAMES, (JOB,))
+    assert set(rules) == {"mutating", "validating"}
+    for entry in rules["mutating"] + rules["validating"]:
+        assert entry["failurePolicy"] == "Fail"
+        assert entry["sideEffects"] == "None"
+        assert entry["timeoutSeconds"] == 10
+        assert entry["matchPolicy"] == "Equivalent"
+    job = next(entry for entry in rules["validating"] if entry["name"] == "vjob.admitq.dev")
+    assert job["namespaceSelector"] == "jobs"
+    assert job["rule"] == {
+        "apiGroups": ["batch"],
+        "apiVersions": ["v1"],
+        "operations": ["CREATE", "UPDATE"],
+        "resources": ["jobs"],
+    }
+    workload = next(entry for entry in rules["validating"] if entry["name"] == "vworkload.admitq.dev")
+    assert workload["namespaceSelector"] == "core"
+    assert workload["rule"]["resources"] == ["workloads", "workloads/status"]
+    assert all(entry["rule"]["operations"] == ["CREATE"] for entry in rules["mutating"])
+
+
+def test_names_and_paths_follow_the_api_group() -> None:
+    rules = webhook_rules(names_for(COMPAT_GROUP), (JOB,))
+    assert rules["mutating"][0]["path"] == "/mutate-kueue-x-k8s-io-v1beta2-clusterqueue"
+    assert rules["mutating"][0]["rule"]["apiGroups"] == [COMPAT_GROUP]
+
+
+async def test_a_kind_that_is_switched_off_is_let_pass() -> None:
+    served = routes(policy(integrations=(JOB,)), FakeWorld(broken=True), (JOB, OTHER))
+    body = review(a_job(labels={NAMES.queue_name: "No Name"}), gvk=("example.com", "v1", "Other"))
+    for path in ("/mutate-example-com-v1-other", "/validate-example-com-v1-other"):
+        _, answered = await post(served[path], path, body)
+        assert orjson.loads(answered)["response"] == {"uid": "the-uid", "allowed": True}
+
+
+async def test_an_unknown_path_is_answered_with_404() -> None:
+    response = await by_path(handlers())(Request("POST", "/mutate-batch-v1-cronjob"))
+    assert response.status == 404
+
+
+async def test_reviews_are_reported() -> None:
+    seen: list[tuple[str, bool]] = []
+    served = routes(
+        policy(), FakeWorld(), (JOB,), observe=lambda path, allowed, _seconds: seen.append((path, allowed))
+    )
+    path = "/validate-batch-v1-job"
+    await post(served[path], path, review(a_job()))
+    await post(served[path], path, review(a_job(labels={NAMES.queue_name: "No Name"})))
+    assert seen == [(path, True), (path, False)]
+
+
+async def test_a_kind_whose_code_fails_refuses_its_objects_and_no_others(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def fails(*_: object) -> list[object]:
+        raise RuntimeError("a bug")
+
+    broken = replace(JOB, validate_create=fails)
+    served = routes(policy(integrations=(broken,)), FakeWorld(), (broken,))
+    _, answered = await post(served["/validate-batch-v1-job"], "", review(a_job()))
+    response = orjson.loads(answered)["response"]
+    assert response["uid"] == "the-uid"
+    assert response["allowed"] is False
+    assert response["status"]["code"] == 500
+    assert "a bug" not in response["status"]["message"]
+    assert "a review failed" in caplog.text
+    _, answered = await post(served["/mutate-batch-v1-job"], "", review(a_job()))
+    assert orjson.loads(answered)["response"]["allowed"] is True
+
+
+async def test_a_verdict_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Slow(FakeWorld):
+        async def namespace_labels(self, name: str) -> dict[str, str] | None:
+            await asyncio.Event().wait()
+            return self.namespaces.get(name)
+
+    monkeypatch.setattr(module, "REVIEW_SECONDS", 0.01)
+    served = routes(policy(), Slow(), (JOB,))
+    _, answered = await post(
+        served["/mutate-batch-v1-job"], "", review(a_job(labels={NAMES.queue_name: "q"}))
+    )
+    assert orjson.loads(answered)["response"]["status"]["code"] == 504

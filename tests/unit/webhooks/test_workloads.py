@@ -1,0 +1,430 @@
+"""Rules of Workloads: of the object, of its status, and of changes while quota is reserved."""
+
+from typing import Any
+
+import pytest
+
+from admitq_api.labels import COMPAT_GROUP, names_for
+from tests.unit.webhooks.support import NAMES, ask, ask_kind
+
+ELASTIC = {NAMES.elastic_job: "true"}
+RESERVED = {"conditions": [{"type": "QuotaReserved", "status": "True"}]}
+
+
+def pod_set(
+    name: str = "main", count: int | None = 4, *, spec: dict[str, Any] | None = None, **more: Any
+) -> Any:
+    template = {"metadata": {}, "spec": spec or {"containers": [{"name": "c"}]}}
+    counted = {} if count is None else {"count": count}
+    return {"name": name, "template": template, **counted, **more}
+
+
+def a_workload(
+    *pod_sets: Any, annotations: dict[str, str] | None = None, status: Any = None, **spec: Any
+) -> dict[str, Any]:
+    metadata: dict[str, Any] = {"name": "w", "namespace": "team"}
+    if annotations:
+        metadata["annotations"] = annotations
+    workload: dict[str, Any] = {
+        "metadata": metadata,
+        "spec": {"podSets": list(pod_sets or [pod_set()]), **spec},
+    }
+    if status is not None:
+        workload["status"] = status
+    return workload
+
+
+def assigned(count: int = 4, usage: dict[str, Any] | None = None, name: str = "main", **more: Any) -> Any:
+    return {
+        "name": name,
+        "flavors": {"cpu": "spot"},
+        "count": count,
+        "resourceUsage": {"cpu": "4"} if usage is None else usage,
+        **more,
+    }
+
+
+def reserved(*assignments: Any, **status: Any) -> dict[str, Any]:
+    admission = {"clusterQueue": "q", "podSetAssignments": list(assignments or [assigned()])}
+    return {**RESERVED, "admission": admission, **status}
+
+
+def using(**resources: Any) -> dict[str, Any]:
+    return {"containers": [{"name": "c", "resources": resources}]}
+
+
+async def check(new: Any, old: Any = None, **options: Any) -> Any:
+    return await ask_kind("validate", "Workload", new, old, **options)
+
+
+VALID = [
+    a_workload(),
+    a_workload(pod_set(minCount=2), pod_set("other")),
+    a_workload(pod_set(count=None)),
+    a_workload(pod_set(spec=using(requests={"cpu": "1", "memory": "1e3"}, limits={"cpu": "0"}))),
+    a_workload(pod_set(spec=using(requests={"memory": "1e30"}))),
+    a_workload(pod_set(topologyRequest={"podSetSliceRequiredTopology": "rack", "podSetSliceSize": 2})),
+    a_workload(annotations={NAMES.admission_gated_by: "a.b/c"}),
+    a_workload(annotations={NAMES.priority_boost: ""}),
+    a_workload(status={"conditions": [{"type": "QuotaReserved", "status": "False"}]}),
+    a_workload(status=reserved()),
+    a_workload(pod_set(count=3), status=reserved(assigned(3, {"cpu": "1500m", "memory": "3Gi"}))),
+    a_workload(pod_set(count=0), status=reserved(assigned(0, {"cpu": "0"}))),
+    a_workload(status={"reclaimablePods": [{"name": "main", "count": 4}]}),
+    a_workload(
+        status={
+            "admissionChecks": [
+                {
+                    "name": "c",
+                    "podSetUpdates": [{"name": "main", "labels": {"a": "b"}, "nodeSelector": {"c": "d"}}],
+                }
+            ]
+        }
+    ),
+]
+
+
+@pytest.mark.parametrize("workload", VALID)
+async def test_valid_workloads_are_accepted(workload: Any) -> None:
+    assert (await check(workload)).response == {"uid": "the-uid", "allowed": True}
+    assert (await check(workload, workload)).allowed
+
+
+SPEC = "spec.podSets[0].template.spec"
+TOPOLOGY = "spec.podSets[0].topologyRequest"
+UPDATES = "status.admissionChecks[0].podSetUpdates[0]"
+
+
+def updating(**update: Any) -> Any:
+    return a_workload(
+        status={"admissionChecks": [{"name": "c", "podSetUpdates": [{"name": "main", **update}]}]}
+    )
+
+
+WRONG: list[tuple[Any, str, str]] = [
+    (
+        a_workload(pod_set(minCount=1), pod_set("other", minCount=1)),
+        "spec.podSets",
+        "at most one podSet can use minCount",
+    ),
+    (
+        a_workload(pod_set(minCount=1), annotations=ELASTIC),
+        "spec.podSets[0].minCount",
+        "partial admission and elastic job cannot be used together",
+    ),
+    (
+        a_workload(pod_set(spec=using(requests={"pods": "1"}))),
+        f"{SPEC}.containers[0].resources.requests[pods]",
+        "the key is reserved for internal admitq use",
+    ),
+    (
+        a_workload(pod_set(spec=using(limits={"pods": "1"}))),
+        f"{SPEC}.containers[0].resources.limits[pods]",
+        "reserved",
+    ),
+    (
+        a_workload(pod_set(spec={"initContainers": [{"resources": {"requests": {"pods": 1}}}]})),
+        f"{SPEC}.initContainers[0].resources.requests[pods]",
+        "reserved",
+    ),
+    (
+        a_workload(pod_set(spec={"resources": {"requests": {"pods": 1}}})),
+        f"{SPEC}.resources.requests[pods]",
+        "reserved",
+    ),
+    (
+        a_workload(pod_set(spec=using(requests={"cpu": "-5"}))),
+        f"{SPEC}.containers[0].resources.requests[cpu]",
+        "must be greater than or equal to 0",
+    ),
+    (
+        a_workload(pod_set(spec={"resources": {"limits": {"memory": "-1"}}})),
+        f"{SPEC}.resources.limits[memory]",
+        "must be greater than or equal to 0",
+    ),
+    (
+        a_workload({**pod_set(), "template": {"metadata": {"labels": {"no key": "v"}}}}),
+        "spec.podSets[0].template.metadata.labels",
+        "name part",
+    ),
+    (
+        a_workload({**pod_set(), "template": {"metadata": {"labels": {"key": "no value!"}}}}),
+        "spec.podSets[0].template.metadata.labels[key]",
+        "a valid label",
+    ),
+    (
+        a_workload({**pod_set(), "template": {"metadata": {"annotations": {"no key": "v"}}}}),
+        "spec.podSets[0].template.metadata.annotations",
+        "name part",
+    ),
+    (
+        a_workload({**pod_set(), "template": {"metadata": {"annotations": {"key": "v" * 262144}}}}),
+        "spec.podSets[0].template.metadata.annotations",
+        "may not be more than 262144 bytes",
+    ),
+    (
+        a_workload(pod_set(topologyRequest={"podSetSliceRequiredTopology": "rack"})),
+        f"{TOPOLOGY}.podSetSliceSize",
+        "Required value",
+    ),
+    (
+        a_workload(pod_set(topologyRequest={"podSetSliceSize": 1})),
+        f"{TOPOLOGY}.podSetSliceRequiredTopology",
+        "Required value",
+    ),
+    (
+        a_workload(pod_set(topologyRequest={"podSetSliceRequiredTopology": "r", "podSetSliceSize": 0})),
+        f"{TOPOLOGY}.podSetSliceSize",
+        "greater than 0",
+    ),
+    (
+        a_workload(pod_set(topologyRequest={"podsetSliceRequiredTopologyConstraints": [{"size": 0}]})),
+        f"{TOPOLOGY}.podsetSliceRequiredTopologyConstraints[0].size",
+        "greater than 0",
+    ),
+    (
+        a_workload(status=RESERVED),
+        "status.admission",
+        "must be set while the QuotaReserved condition is true",
+    ),
+    (
+        a_workload(status=reserved(assigned(name="other"))),
+        "status.admission.podSetAssignments[0].name",
+        'Not found: "other"',
+    ),
+    (
+        a_workload(status=reserved(assigned(3, {"cpu": "1"}))),
+        "status.admission.podSetAssignments[0].resourceUsage[cpu]",
+        "is not a multiple of 3",
+    ),
+    (
+        a_workload(status={"reclaimablePods": [{"name": "other", "count": 1}]}),
+        "status.reclaimablePods[0].name",
+        'supported values: "main"',
+    ),
+    (
+        a_workload(status={"reclaimablePods": [{"name": "main", "count": 5}]}),
+        "status.reclaimablePods[0].count",
+        "should be less or equal to 4",
+    ),
+    (updating(name="other"), f"{UPDATES}.name", "Unsupported value"),
+    (updating(labels={"no key": "v"}), f"{UPDATES}.labels", "name part"),
+    (updating(annotations={"no key": "v"}), f"{UPDATES}.annotations", "name part"),
+    (updating(nodeSelector={"key": "no value!"}), f"{UPDATES}.nodeSelector[key]", "a valid label"),
+    (updating(tolerations=[{"operator": "Near"}]), f"{UPDATES}.tolerations[0].operator", "Unsupported value"),
+]
+
+
+@pytest.mark.parametrize(("workload", "field", "says"), WRONG)
+async def test_wrong_workloads_are_refused_on_creation_and_on_change(
+    workload: Any, field: str, says: str
+) -> None:
+    for old in (None, a_workload()):
+        answer = await check(workload, old)
+        assert not answer.allowed
+        assert f"{field}: " in answer.message
+        assert says in answer.message
+
+
+@pytest.mark.parametrize(
+    ("gate", "workload"),
+    [
+        ("WorkloadValidateResourcesAreNonNegative", a_workload(pod_set(spec=using(requests={"cpu": "-5"})))),
+        (
+            "WorkloadValidationForPodSetMetadata",
+            a_workload({**pod_set(), "template": {"metadata": {"labels": {"no key": "v"}}}}),
+        ),
+        (
+            "TASValidateWorkloadSliceSize",
+            a_workload(pod_set(topologyRequest={"podSetSliceRequiredTopology": "rack"})),
+        ),
+        ("AdmissionGatedBy", a_workload(annotations={NAMES.admission_gated_by: "bad"})),
+    ],
+)
+async def test_a_rule_can_be_switched_off_by_its_gate(gate: str, workload: Any) -> None:
+    assert not (await check(workload)).allowed
+    assert (await check(workload, gates={gate: False})).allowed
+
+
+@pytest.mark.parametrize(
+    ("boost", "allowed"),
+    [("5", True), ("-5", True), ("+5", True), ("", False), ("1.5", False), ("2147483648", False)],
+)
+async def test_a_priority_boost_is_a_signed_integer(boost: str, allowed: bool) -> None:
+    workload = a_workload(annotations={NAMES.priority_boost: boost})
+    assert (await check(workload, gates={"PriorityBoost": True})).allowed is allowed
+
+
+async def test_a_reservation_without_admission_that_was_there_before_is_tolerated() -> None:
+    broken = a_workload(status=RESERVED)
+    assert (await check({**broken, "metadata": {"labels": {"a": "b"}}}, broken)).allowed
+
+
+async def test_partial_admission_that_is_switched_off_drops_minimum_counts() -> None:
+    workload = a_workload(pod_set(minCount=2), pod_set("other"))
+    assert (await ask_kind("mutate", "Workload", workload)).patch is None
+    answer = await ask_kind("mutate", "Workload", workload, gates={"PartialAdmission": False})
+    assert answer.after == a_workload(pod_set(), pod_set("other"))
+    whole = a_workload()
+    assert (await ask_kind("mutate", "Workload", whole, gates={"PartialAdmission": False})).patch is None
+
+
+# --- changes ----------------------------------------------------------------------------------------
+
+
+def held(**more: Any) -> Any:
+    return a_workload(status=reserved(**more))
+
+
+READY = {"name": "c", "state": "Ready", "podSetUpdates": [{"name": "main", "labels": {"a": "b"}}]}
+
+ALLOWED_CHANGES = [
+    pytest.param(a_workload(), a_workload(pod_set(count=9)), id="podsets without reservation"),
+    pytest.param(a_workload(), held(), id="reserve"),
+    pytest.param(held(), a_workload(status={}), id="take the reservation back"),
+    pytest.param(held(), {**held(), "spec": {**held()["spec"], "priority": 9}}, id="priority"),
+    pytest.param(
+        held(reclaimablePods=[{"name": "main", "count": 1}]),
+        held(reclaimablePods=[{"name": "main", "count": 2}]),
+        id="more reclaimable pods",
+    ),
+    pytest.param(
+        held(reclaimablePods=[{"name": "main", "count": 1}]), a_workload(status={}), id="reclaimable reset"
+    ),
+    pytest.param(
+        held(), a_workload(status=reserved(assigned(topologyAssignment={"levels": ["rack"]}))), id="placed"
+    ),
+    pytest.param(
+        a_workload(annotations=ELASTIC, status=reserved()),
+        a_workload(pod_set(count=2), annotations=ELASTIC, status=reserved(assigned(2, {"cpu": "2"}))),
+        id="elastic scale down",
+    ),
+    pytest.param(
+        a_workload(annotations=ELASTIC, status=reserved(reclaimablePods=[{"name": "main", "count": 3}])),
+        a_workload(pod_set(count=2), annotations=ELASTIC, status=reserved(assigned(2, {"cpu": "2"}))),
+        id="elastic scale down below the reclaimable pods",
+    ),
+    pytest.param(
+        held(admissionChecks=[READY]),
+        held(admissionChecks=[{**READY, "state": "Pending", "podSetUpdates": []}]),
+        id="updates of a check that is not ready any more",
+    ),
+    pytest.param(
+        a_workload(status={"nominatedClusterNames": ["a", "b"]}),
+        a_workload(status={"clusterName": "b"}),
+        id="nominated cluster chosen",
+    ),
+    pytest.param(
+        a_workload(status={"clusterName": "a"}), a_workload(status={"clusterName": "a"}), id="cluster kept"
+    ),
+    pytest.param(
+        {**held(), "metadata": {"deletionTimestamp": "t"}},
+        a_workload(pod_set("renamed")),
+        id="being deleted",
+    ),
+]
+
+
+@pytest.mark.parametrize(("old", "new"), ALLOWED_CHANGES)
+async def test_valid_changes_are_made(old: Any, new: Any) -> None:
+    assert (await check(new, old)).response == {"uid": "the-uid", "allowed": True}
+
+
+WRONG_CHANGES = [
+    (held(), a_workload(pod_set(count=3), status=reserved()), "spec.podSets", "field is immutable"),
+    (held(), a_workload(pod_set(count=3), status={}), "spec.podSets", "field is immutable"),
+    (
+        a_workload(annotations=ELASTIC, status=reserved()),
+        a_workload(pod_set(count=5), annotations=ELASTIC, status=reserved()),
+        "spec.podSets",
+        "field is immutable",
+    ),
+    (
+        a_workload(annotations=ELASTIC, status=reserved()),
+        a_workload(pod_set(spec=using(requests={"cpu": "9"})), annotations=ELASTIC, status=reserved()),
+        "spec.podSets",
+        "field is immutable",
+    ),
+    (
+        held(reclaimablePods=[{"name": "main", "count": 2}]),
+        held(reclaimablePods=[{"name": "main", "count": 1}]),
+        "status.reclaimablePods[0].count",
+        "cannot be less than 2",
+    ),
+    (
+        held(reclaimablePods=[{"name": "main", "count": 2}]),
+        held(),
+        "status.reclaimablePods[main]",
+        "cannot be removed",
+    ),
+    (
+        held(),
+        a_workload(
+            status={**reserved(), "admission": {"clusterQueue": "r", "podSetAssignments": [assigned()]}}
+        ),
+        "status.admission",
+        "field is immutable",
+    ),
+    (
+        held(),
+        a_workload(status=reserved(assigned(usage={"cpu": "8"}))),
+        "status.admission",
+        "field is immutable",
+    ),
+    (
+        held(admissionChecks=[READY]),
+        held(admissionChecks=[{**READY, "podSetUpdates": []}]),
+        "status.admissionChecks[0].podSetUpdates",
+        "field is immutable",
+    ),
+    (
+        a_workload(status={"nominatedClusterNames": ["a", "b"]}),
+        a_workload(status={"clusterName": "c"}),
+        "status.clusterName",
+        "must be one of the nominatedClusterNames",
+    ),
+    (
+        a_workload(),
+        a_workload(annotations={NAMES.admission_gated_by: "a.b/c"}),
+        f"metadata.annotations[{NAMES.admission_gated_by}]",
+        "cannot add admission gate after creation",
+    ),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "field", "says"), WRONG_CHANGES)
+async def test_wrong_changes_are_refused(old: Any, new: Any, field: str, says: str) -> None:
+    answer = await check(new, old)
+    assert not answer.allowed
+    assert f"{field}: " in answer.message
+    assert says in answer.message
+
+
+async def test_a_placement_cannot_change_without_topology_aware_scheduling() -> None:
+    placed = a_workload(status=reserved(assigned(topologyAssignment={"levels": ["rack"]})))
+    assert not (await check(placed, held(), gates={"TopologyAwareScheduling": False})).allowed
+
+
+async def test_elastic_workloads_are_like_others_while_their_feature_is_off() -> None:
+    old = a_workload(annotations=ELASTIC, status=reserved())
+    new = a_workload(pod_set(count=2), annotations=ELASTIC, status=reserved())
+    assert not (await check(new, old, gates={"ElasticJobsViaWorkloadSlices": False})).allowed
+
+
+async def test_a_replacing_slice_goes_where_its_chain_runs() -> None:
+    replacing = {**ELASTIC, NAMES.workload_slice_replacement_for: "team/first"}
+    old = a_workload(annotations=replacing, status={"nominatedClusterNames": ["a"]})
+    new = a_workload(annotations=replacing, status={"clusterName": "c"})
+    assert (await check(new, old)).allowed
+
+
+async def test_messages_speak_of_the_product_they_are_part_of() -> None:
+    names = names_for(COMPAT_GROUP)
+    workload = a_workload(pod_set(spec=using(requests={"pods": "1"})))
+    answer = await ask(
+        "/validate-kueue-x-k8s-io-v1beta2-workload",
+        workload,
+        gvk=(names.group, names.version, "Workload"),
+        names=names,
+    )
+    assert "the key is reserved for internal kueue use" in answer.message
