@@ -19,8 +19,8 @@ async def eventually(
 ) -> T:
     """Calls `predicate` until its answer is true, and gives that answer.
 
-    An AssertionError, LookupError or TypeError in it counts as "not yet" (what is read is not there yet),
-    and so does a call of the API server that found nothing, met a conflict or may succeed later.
+    An AssertionError, LookupError, TypeError or ValueError in it counts as "not yet" (what is read, or
+    unpacked, is not there yet), and so does a call of the API server that found nothing, met a conflict or may succeed later.
 
     Args:
         predicate: a function, which may be asynchronous.
@@ -41,7 +41,7 @@ async def eventually(
             cause: Exception | None = None
             if answer:
                 return answer
-        except (AssertionError, LookupError, TypeError) as error:
+        except (AssertionError, LookupError, TypeError, ValueError) as error:
             seen, cause = f"last failure: {error!r}", error
         except ApiError as error:
             if not (error.is_not_found or error.is_conflict or error.is_transient):
