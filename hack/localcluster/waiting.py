@@ -20,7 +20,8 @@ async def eventually(
     """Calls `predicate` until its answer is true, and gives that answer.
 
     An AssertionError, LookupError, TypeError or ValueError in it counts as "not yet" (what is read, or
-    unpacked, is not there yet), and so does a call of the API server that found nothing, met a conflict or may succeed later.
+    unpacked, is not there yet), and so does a call of the API server that found nothing, met a conflict or
+    may succeed later.
 
     Args:
         predicate: a function, which may be asynchronous.
