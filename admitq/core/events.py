@@ -10,7 +10,9 @@ from admitq.core.model import (
     AdmissionCheck,
     ClusterQueue,
     Cohort,
+    ExactAmounts,
     Labels,
+    LimitRange,
     LocalQueue,
     ObjectKey,
     ResourceFlavor,
@@ -141,6 +143,44 @@ class ReservationFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class PreemptionFailed:
+    """The write of a preemption was refused or lost: the victim is not evicted, look again."""
+
+    key: ObjectKey
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class LimitRangeChanged:
+    """A LimitRange of a namespace was created or changed."""
+
+    key: ObjectKey
+    limit_range: LimitRange
+
+
+@dataclass(frozen=True, slots=True)
+class LimitRangeDeleted:
+    """A LimitRange is gone."""
+
+    key: ObjectKey
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeClassChanged:
+    """A RuntimeClass exists, whose pods need this much beside what their containers ask for."""
+
+    name: str
+    overhead: ExactAmounts
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeClassDeleted:
+    """A RuntimeClass is gone."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class CyclesRequested:
     """Run admission cycles back to back until nothing more fits, or at most ``limit`` of them."""
 
@@ -165,5 +205,10 @@ Event = (
     | WorkloadChanged
     | WorkloadDeleted
     | ReservationFailed
+    | PreemptionFailed
+    | LimitRangeChanged
+    | LimitRangeDeleted
+    | RuntimeClassChanged
+    | RuntimeClassDeleted
     | CyclesRequested
 )

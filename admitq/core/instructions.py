@@ -1,6 +1,7 @@
 """What the core asks its driver to do. Instructions are imperatives and already decided."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from admitq.core.amounts import Amounts
 from admitq.core.model import Admission, ObjectKey
@@ -30,6 +31,41 @@ class ReserveQuota:
     admission: Admission
     admit: bool
     attempts: tuple[FlavorAttempt, ...] = ()
+
+
+class PreemptionReason(StrEnum):
+    """Why a workload may be preempted (reasons of condition Preempted)."""
+
+    IN_CLUSTER_QUEUE = "InClusterQueue"
+    IN_COHORT_RECLAMATION = "InCohortReclamation"
+    IN_COHORT_FAIR_SHARING = "InCohortFairSharing"
+    IN_COHORT_RECLAIM_WHILE_BORROWING = "InCohortReclaimWhileBorrowing"
+
+
+@dataclass(frozen=True, slots=True)
+class Preempt:
+    """Write that the workload is evicted for another. Its quota stays in use until its job has stopped.
+
+    The core expects to observe the eviction; answer PreemptionFailed if it cannot be written. The paths
+    lead from the root of the cohort tree to the ClusterQueue of each.
+    """
+
+    key: ObjectKey
+    uid: str
+    reason: PreemptionReason
+    preemptor: ObjectKey
+    preemptor_uid: str
+    preemptor_path: tuple[str, ...]
+    victim_path: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WithdrawReservation:
+    """Take back a reservation that must not become an admission, and write why."""
+
+    key: ObjectKey
+    uid: str
+    refusal: Refusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,4 +99,12 @@ class RefreshCohort:
     name: str
 
 
-Instruction = ReserveQuota | ReportPending | RefreshClusterQueue | RefreshLocalQueue | RefreshCohort
+Instruction = (
+    ReserveQuota
+    | Preempt
+    | WithdrawReservation
+    | ReportPending
+    | RefreshClusterQueue
+    | RefreshLocalQueue
+    | RefreshCohort
+)

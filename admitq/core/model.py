@@ -6,7 +6,8 @@ Times are integers, nanoseconds since the Unix epoch: the core never reads a clo
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
+from fractions import Fraction
+from typing import Final, NamedTuple
 
 from admitq.core.amounts import Amounts
 
@@ -15,6 +16,10 @@ Instant = int
 
 SECOND = 1_000_000_000
 """Nanoseconds in a second."""
+
+
+ONE: Final = Fraction(1)
+"""The weight of a queue or cohort that states none."""
 
 
 class ObjectKey(NamedTuple):
@@ -182,6 +187,9 @@ class ClusterQueue:
     admission_checks: tuple[AdmissionCheckRule, ...] = ()
     flavor_fungibility: FlavorFungibility = FlavorFungibility()
     preemption: PreemptionPolicy = PreemptionPolicy()
+    fair_weight: Fraction = ONE
+    usage_based_admission: bool = False
+    """Whether its LocalQueues take turns by what they used: admissionMode UsageBasedAdmissionFairSharing."""
     terminating: bool = False
 
 
@@ -192,16 +200,31 @@ class Cohort:
     name: str
     parent: str | None = None
     resource_groups: tuple[ResourceGroup, ...] = ()
+    fair_weight: Fraction = ONE
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumedResources:
+    """What a LocalQueue's status says it consumed: decayed amounts, as of an instant."""
+
+    consumed: Amounts
+    at: Instant
 
 
 @dataclass(frozen=True, slots=True)
 class LocalQueue:
-    """A namespace's way into a ClusterQueue."""
+    """A namespace's way into a ClusterQueue.
+
+    ``consumed`` is what its status tells of admission fair sharing. The core takes it up once, when it sees
+    the queue for the first time (after a restart), and keeps its own books from then on.
+    """
 
     key: ObjectKey
     cluster_queue: str
     uid: str = ""
     stop_policy: StopPolicy = StopPolicy.NONE
+    fair_weight: Fraction = ONE
+    consumed: ConsumedResources | None = None
     terminating: bool = False
 
 
@@ -214,6 +237,60 @@ class ResourceFlavor:
     node_taints: tuple[Taint, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
     topology_name: str | None = None
+
+
+ExactAmounts = tuple[tuple[str, Fraction], ...]
+"""Amounts as stated, in the resource's own unit (cores, bytes), sorted by resource and not rounded."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerResources:
+    """What a container states. ``restartable`` marks an init container that goes on running (a sidecar)."""
+
+    requests: ExactAmounts = ()
+    limits: ExactAmounts = ()
+    restartable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PodTemplate:
+    """All of a pod template that decides what its pods ask for, as the template states it.
+
+    ``requests`` and ``limits`` are those of the pod level; ``overhead`` is what the template itself states,
+    None where the RuntimeClass is to be asked.
+    """
+
+    containers: tuple[ContainerResources, ...] = ()
+    init_containers: tuple[ContainerResources, ...] = ()
+    requests: ExactAmounts = ()
+    limits: ExactAmounts = ()
+    overhead: ExactAmounts | None = None
+    runtime_class: str | None = None
+
+
+class LimitedType(StrEnum):
+    """What an item of a LimitRange speaks of."""
+
+    CONTAINER = "Container"
+    POD = "Pod"
+
+
+@dataclass(frozen=True, slots=True)
+class LimitRangeItem:
+    """Bounds and defaults for containers or pods."""
+
+    type: LimitedType
+    maximum: ExactAmounts = ()
+    minimum: ExactAmounts = ()
+    default_limits: ExactAmounts = ()
+    default_requests: ExactAmounts = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LimitRange:
+    """A namespace's rules for what pods may ask for."""
+
+    items: tuple[LimitRangeItem, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +342,8 @@ class Workload:
 
     ``queued_at`` is the queue-order timestamp (semantics, Ordering). ``requeue_at`` forbids an attempt
     before that instant; ``requeue_blocked`` is condition Requeued=False. ``admission`` is set while quota
-    is reserved; ``admitted`` is condition Admitted.
+    is reserved, since ``reserved_at``; ``admitted`` and ``pods_ready`` are the conditions of that name. Its ``priority`` is the effective one. ``evicted`` is condition Evicted, which outlasts the eviction itself
+    until the next reservation.
     """
 
     key: ObjectKey
@@ -279,7 +357,9 @@ class Workload:
     finished: bool = False
     deleting: bool = False
     admission: Admission | None = None
+    reserved_at: Instant = 0
     admitted: bool = False
+    pods_ready: bool = False
     evicted: bool = False
     requeue_at: Instant | None = None
     requeue_blocked: bool = False

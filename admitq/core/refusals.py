@@ -115,6 +115,52 @@ class TakenInThisCycle:
     """It would have fitted, but another workload of the same cycle took the quota first."""
 
 
+@dataclass(frozen=True, slots=True)
+class WaitingForVictims:
+    """It fits once the workloads that were preempted for it have stopped.
+
+    ``victims`` counts them; ``refused`` is why it did not fit without them.
+    """
+
+    victims: int
+    refused: NoFlavorFits
+
+
+@dataclass(frozen=True, slots=True)
+class PreemptionsFailed:
+    """None of the preemptions could be written; they are tried again."""
+
+    victims: int
+    refused: NoFlavorFits
+
+
+@dataclass(frozen=True, slots=True)
+class NobodyToPreempt:
+    """It would have to preempt, and there is nobody whose quota would suffice."""
+
+    refused: NoFlavorFits
+
+
+@dataclass(frozen=True, slots=True)
+class PreemptionGated:
+    """It would have to preempt, and its preemption gate is closed."""
+
+
+@dataclass(frozen=True, slots=True)
+class OverlappingVictims:
+    """Another workload of the same cycle preempts some of those whom it would have to preempt.
+
+    ``will_fit`` tells that the other's preemptions free enough for both.
+    """
+
+    will_fit: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PodsNotReady:
+    """Admission is blocked until the pods of all admitted workloads are ready (waitForPodsReady)."""
+
+
 Refusal = (
     ClusterQueueInactive
     | ClusterQueueNotFound
@@ -123,4 +169,10 @@ Refusal = (
     | InvalidResources
     | NoFlavorFits
     | TakenInThisCycle
+    | WaitingForVictims
+    | PreemptionsFailed
+    | NobodyToPreempt
+    | PreemptionGated
+    | OverlappingVictims
+    | PodsNotReady
 )
