@@ -342,7 +342,8 @@ class Workload:
 
     ``queued_at`` is the queue-order timestamp (semantics, Ordering). ``requeue_at`` forbids an attempt
     before that instant; ``requeue_blocked`` is condition Requeued=False. ``admission`` is set while quota
-    is reserved, since ``reserved_at``; ``admitted`` and ``pods_ready`` are the conditions of that name. Its ``priority`` is the effective one. ``evicted`` is condition Evicted, which outlasts the eviction itself
+    is reserved, since ``reserved_at``; ``admitted`` and ``pods_ready`` are the conditions of that name.
+    ``priority`` is the effective one. ``evicted`` is condition Evicted, which outlasts the eviction itself
     until the next reservation.
     """
 
