@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from admitq import translate
 from admitq.core import events as happened
-from admitq.runtime.resources import Object
+from admitq.integrations.paths import Object
 from admitq_api.labels import Names
 
 

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from admitq.controllers.job.case import JobCase
-from admitq.controllers.job.construction import longest_execution, pod_sets_of
 from admitq.integrations.ownership import controller_of
 from admitq.integrations.paths import Object, value_at
+from admitq.job_workloads import longest_execution, pod_sets_of
 from admitq.podsets import same_pods, sanitised
 from admitq.transitions import holds, is_reserved
 from admitq_api.conditions import ConditionType

@@ -9,14 +9,6 @@ from typing import Final
 
 from admitq.controllers.job import running
 from admitq.controllers.job.case import CONCERN, JobCase, concern_of, name_of, seconds
-from admitq.controllers.job.construction import (
-    PriorityClassMissing,
-    job_uid_label,
-    owner_reference,
-    priority_of,
-    spec_update,
-    workload_for,
-)
 from admitq.controllers.job.matching import Match, is_equivalent, match_of, prebuilt_name
 from admitq.controllers.plan import (
     NOTHING,
@@ -35,6 +27,14 @@ from admitq.controllers.workload import told
 from admitq.integrations.base import Step
 from admitq.integrations.ownership import controller_of
 from admitq.integrations.paths import Object, value_at
+from admitq.job_workloads import (
+    PriorityClassMissing,
+    job_uid_label,
+    owner_reference,
+    priority_of,
+    spec_update,
+    workload_for,
+)
 from admitq.podsets import Conflict, FlavorMissing
 from admitq.reservation import queued_since
 from admitq.transitions import condition, holds, is_reserved, since

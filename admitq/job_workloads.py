@@ -1,15 +1,21 @@
-"""The Workload that stands for a job: its podsets, queue, priority and limits."""
+"""The Workload that stands for a job: its podsets, queue, priority and limits. Pure functions.
 
-from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+The manager makes Workloads with it on a cluster, the simulator in memory.
+"""
 
-from admitq.controllers.job.case import JobCase
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, NamedTuple, Protocol
+
+from admitq.integrations.base import Integration
 from admitq.integrations.names import workload_name
+from admitq.integrations.ownership import queue_name
 from admitq.integrations.paths import Object, merge_patch, value_at
 from admitq.podsets import sanitised
+from admitq_api.labels import Names
 from admitq_api.syntax import label_value
 
 PRIORITY_GROUP: Final = "scheduling.k8s.io"
+WORKLOAD: Final = "Workload"
 
 _OWNED_BY_JOB: Final = (
     "podSets",
@@ -21,6 +27,73 @@ _OWNED_BY_JOB: Final = (
 """What of a Workload's spec follows from its job; the rest is its own."""
 
 _LONGEST_EXECUTION: Final = 2**31 - 1
+
+
+class PriorityClasses(Protocol):
+    """Where the classes that jobs name are looked up."""
+
+    @property
+    def workload_priority_class(self) -> Callable[[str], Object | None]:
+        """A WorkloadPriorityClass by name."""
+        ...
+
+    @property
+    def priority_class(self) -> Callable[[str], Object | None]:
+        """A PriorityClass by name."""
+        ...
+
+    @property
+    def priority_classes(self) -> Callable[[], Iterable[Object]]:
+        """All PriorityClasses."""
+        ...
+
+
+class Conventions(Protocol):
+    """What the configuration decides about the Workloads of jobs."""
+
+    @property
+    def partial_admission(self) -> bool:
+        """Whether a job may run with fewer pods, where it says so."""
+        ...
+
+    @property
+    def longest_workload_name(self) -> int:
+        """How long a Workload's name may be."""
+        ...
+
+    @property
+    def label_keys_to_copy(self) -> tuple[str, ...]:
+        """Labels of the job that its Workload gets too."""
+        ...
+
+
+class JobSource(Protocol):
+    """A job, and what its Workload follows from besides."""
+
+    @property
+    def integration(self) -> Integration:
+        """The kind of the job."""
+        ...
+
+    @property
+    def names(self) -> Names:
+        """The names of the API group."""
+        ...
+
+    @property
+    def job(self) -> Object | None:
+        """The job; None if there is none."""
+        ...
+
+    @property
+    def settings(self) -> Conventions:
+        """What the configuration decides."""
+        ...
+
+    @property
+    def lookups(self) -> PriorityClasses:
+        """Where classes are looked up."""
+        ...
 
 
 class PriorityClassMissing(LookupError):
@@ -38,13 +111,13 @@ class Priority(NamedTuple):
     reference: Mapping[str, str] | None
 
 
-def priority_of(case: JobCase) -> Priority:
+def priority_of(case: JobSource) -> Priority:
     """The job's priority: by label, by the job's own class, by its pods' class, by default.
 
     Raises:
         PriorityClassMissing: the class that decides is not there.
     """
-    if label := case.label(case.names.priority_class):
+    if label := _label(case, case.names.priority_class):
         found = case.lookups.workload_priority_class(label)
         if found is None:
             raise PriorityClassMissing("WorkloadPriorityClass", label)
@@ -62,18 +135,22 @@ def priority_of(case: JobCase) -> Priority:
     return Priority(0, None)
 
 
+def _label(case: JobSource, key: str) -> str | None:
+    return value_at(case.job, ("metadata", "labels", key))
+
+
 def _priority(group: str, kind: str, priority_class: Object) -> Priority:
     reference = {"group": group, "kind": kind, "name": priority_class["metadata"]["name"]}
     return Priority(priority_class.get("value") or 0, reference)
 
 
-def _pods_class(case: JobCase, job: Object) -> str | None:
+def _pods_class(case: JobSource, job: Object) -> str | None:
     for pod_set in case.integration.pod_sets(job, case.names)[:1]:
         return value_at(job, (*pod_set.template_path, "spec", "priorityClassName"))
     return None
 
 
-def pod_sets_of(case: JobCase) -> list[dict[str, Any]]:
+def pod_sets_of(case: JobSource) -> list[dict[str, Any]]:
     """The job's podsets as its Workload lists them."""
     job: Object = case.job or {}
     listed: list[dict[str, Any]] = []
@@ -86,20 +163,20 @@ def pod_sets_of(case: JobCase) -> list[dict[str, Any]]:
     return listed
 
 
-def longest_execution(case: JobCase) -> int | None:
+def longest_execution(case: JobSource) -> int | None:
     """How many seconds the job may run; None without a limit that can be read."""
-    text = case.label(case.names.max_exec_time)
+    text = _label(case, case.names.max_exec_time)
     if not isinstance(text, str) or not text.isascii() or not text.isdigit() or len(text) > 10:
         return None
     limit = int(text)
     return limit if 0 < limit <= _LONGEST_EXECUTION else None
 
 
-def _spec(case: JobCase) -> dict[str, Any]:
+def _spec(case: JobSource) -> dict[str, Any]:
     priority = priority_of(case)
     spec = {
         "podSets": pod_sets_of(case),
-        "queueName": case.queue_name,
+        "queueName": queue_name(case.job or {}, case.names),
         "priority": priority.value,
         "priorityClassRef": priority.reference,
         "maximumExecutionTimeSeconds": longest_execution(case),
@@ -107,7 +184,7 @@ def _spec(case: JobCase) -> dict[str, Any]:
     return {field: value for field, value in spec.items() if value not in (None, "")}
 
 
-def workload_for(case: JobCase) -> dict[str, Any]:
+def workload_for(case: JobSource) -> dict[str, Any]:
     """The Workload to create for the job.
 
     Raises:
@@ -143,19 +220,19 @@ def workload_for(case: JobCase) -> dict[str, Any]:
         workload_metadata["annotations"] = annotations
     return {
         "apiVersion": names.api_version,
-        "kind": case.kinds.workloads.kind,
+        "kind": WORKLOAD,
         "metadata": workload_metadata,
         "spec": _spec(case),
     }
 
 
-def job_uid_label(case: JobCase) -> dict[str, str]:
+def job_uid_label(case: JobSource) -> dict[str, str]:
     """The label that tells the job's UID, where that can be the value of a label."""
     uid = value_at(case.job, ("metadata", "uid"), "")
     return {case.names.job_uid: uid} if uid and label_value(uid) is None else {}
 
 
-def owner_reference(case: JobCase) -> dict[str, Any]:
+def owner_reference(case: JobSource) -> dict[str, Any]:
     """The reference that makes the job the controller of its Workload.
 
     It does not block the job's deletion: that would need a permission on every kind of job, for nothing.
@@ -170,7 +247,7 @@ def owner_reference(case: JobCase) -> dict[str, Any]:
     }
 
 
-def spec_update(case: JobCase, workload: Object) -> dict[str, Any]:
+def spec_update(case: JobSource, workload: Object) -> dict[str, Any]:
     """The merge patch that makes the Workload's spec that of the job as it is now; empty if it is.
 
     Raises:
