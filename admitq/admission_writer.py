@@ -1,27 +1,25 @@
-"""Writes what the core decided about a Workload: its reservation, or why it waits.
-
-One Workload is written by one task at a time, and each write carries the version that it was made from.
-"""
+"""Writes what the core decided about a Workload's admission: its reservation, or why it waits."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from admitq import explain
 from admitq.core.amounts import Amounts
-from admitq.core.instructions import ReportPending, ReserveQuota
+from admitq.core.instructions import ReportPending, ReserveQuota, WithdrawReservation
 from admitq.core.model import SECOND, Instant, ObjectKey
+from admitq.core.refusals import PreemptionGated, Refusal
+from admitq.explain import Explanation
+from admitq.guarded_writes import RETRY_BASE_SECONDS, GuardedWrites
 from admitq.logs import logger
 from admitq.measures import Measures
 from admitq.reservation import pending_patch, queued_since, reservation_patch
-from admitq.runtime.client import Client
 from admitq.runtime.errors import ApiError
 from admitq.runtime.events import EventRecorder
-from admitq.runtime.resources import Object, Resource
-from admitq.runtime.store import Store
-from admitq_api.conditions import Reason
+from admitq.runtime.resources import Object
+from admitq.transitions import Transition, holds, is_reserved
+from admitq_api.conditions import ConditionType, Reason
 from admitq_api.labels import Names
 
 log = logger(__name__)
@@ -32,13 +30,12 @@ RESERVATIONS_AT_ONCE: Final = 64
 REPORT_WRITERS: Final = 4
 REPORT_INTERVAL_SECONDS: Final = 1.0
 """Between two writes about why one workload waits."""
-RETRY_BASE_SECONDS: Final = 0.05
-RETRY_MAX_SECONDS: Final = 30.0
 
-
-def backoff(attempt: int) -> float:
-    """Seconds to wait before another attempt, the first being 1."""
-    return min(RETRY_MAX_SECONDS, RETRY_BASE_SECONDS * 2 ** min(attempt - 1, 10))
+OLD_REASONS: Final[Mapping[str, Reason]] = {
+    Reason.ADMISSION_GATED: Reason.ADMISSION_GATED,
+    Reason.WAITING_FOR_PODS_READY: Reason.WAITING,
+}
+"""Reasons of an evaluation where they are not told in detail; all others are Pending."""
 
 
 @dataclass
@@ -46,35 +43,26 @@ class AdmissionWriter:
     """Writes reservations and refusals, and tells of them by events and metrics.
 
     Args:
-        client: for the writes.
-        resource: Workloads.
-        workloads: the store of Workloads.
+        writes: how statuses of Workloads are written.
         names: the names of the API group.
         recorder: where Kubernetes events go.
         measures: where it is counted what happened to workloads.
         clock: wall time in nanoseconds.
-        observed: takes the answer to one of our own writes into the stores.
-        decides_alike: whether two versions of a Workload are the same to the core.
         tracks_pods_ready: whether Workloads tell if their pods are ready.
         tell_reasons: whether each cause of waiting has a reason of its own; otherwise all are Pending.
     """
 
-    client: Client
-    resource: Resource
-    workloads: Store
+    writes: GuardedWrites
     names: Names
     recorder: EventRecorder
     measures: Measures
     clock: Callable[[], Instant]
-    observed: Callable[[Resource, Object], None]
-    decides_alike: Callable[[Object, Object], bool]
     tracks_pods_ready: bool = True
     tell_reasons: bool = True
 
     _reports: dict[ObjectKey, ReportPending] = field(default_factory=dict[ObjectKey, ReportPending])
     _reports_due: "asyncio.Queue[ObjectKey]" = field(default_factory=asyncio.Queue)
     _reported_at: dict[ObjectKey, float] = field(default_factory=dict[ObjectKey, float])
-    _writing: dict[ObjectKey, asyncio.Lock] = field(default_factory=dict[ObjectKey, asyncio.Lock])
     _reservations: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(RESERVATIONS_AT_ONCE))
 
     async def run(self) -> None:
@@ -97,75 +85,40 @@ class AdmissionWriter:
             The Workload as it now is, or None if it is certain that the reservation does not stand.
         """
         self.forget(instruction.key)
-        async with self._reservations, self._sole_writer(instruction.key):
-            written = await self._write_reservation(instruction)
+        async with self._reservations, self.writes.sole_writer(instruction.key):
+            written = await self.writes.until_certain(
+                instruction.key,
+                instruction.uid,
+                lambda obj: reservation_patch(
+                    obj,
+                    instruction.admission,
+                    admit=instruction.admit,
+                    now=self.clock(),
+                    tracks_pods_ready=self.tracks_pods_ready,
+                ),
+                stands=lambda obj: bool((obj.get("status") or {}).get("admission")),
+            )
         if written is not None:
             self._tell_reserved(instruction, written)
         return written
 
-    async def _write_reservation(self, instruction: ReserveQuota) -> Object | None:
-        """Write a reservation until it is certain whether it stands; None if it does not.
+    async def withdraw(self, instruction: WithdrawReservation) -> None:
+        """Take a reservation back, unless it has become an admission or is gone already."""
+        reason, message = self._explained(instruction.refusal)
 
-        A write without an answer may still take effect, however late. So the very same write, upon the
-        same version of the object, is sent again until one answer is final: at most one of them can land,
-        and the quota stays counted until it is known. After a conflict the reservation is written upon the
-        newer version if nothing has changed in it that the decision was made from.
-        """
-        key = instruction.key
-        obj = self.workloads.get(key.namespace, key.name)
-        attempt = 0
-        while obj is not None and obj["metadata"]["uid"] == instruction.uid:
-            try:
-                written = await self.client.merge_patch(
-                    self.resource,
-                    key.name,
-                    reservation_patch(
-                        obj,
-                        instruction.admission,
-                        admit=instruction.admit,
-                        now=self.clock(),
-                        tracks_pods_ready=self.tracks_pods_ready,
-                    ),
-                    namespace=key.namespace,
-                    subresource="status",
-                    field_manager=self.names.field_manager(CONCERN),
-                )
-            except ApiError as error:
-                if error.is_transient:
-                    attempt += 1
-                    await asyncio.sleep(backoff(attempt))
-                    continue
-                current = await self._read(key)
-                if current is None or current["metadata"]["uid"] != instruction.uid:
-                    return None
-                if (current.get("status") or {}).get("admission"):
-                    # An earlier attempt of ours may be what the last one conflicted with.
-                    return current
-                if not (error.is_conflict and self.decides_alike(obj, current)):
-                    log.info("reservation was refused", workload=str(key), error=str(error))
-                    return None
-                obj = current
-                continue
-            self.observed(self.resource, written)
-            return written
-        return None
+        def released(obj: Object) -> dict[str, Any] | None:
+            if not is_reserved(obj) or holds(obj, ConditionType.ADMITTED):
+                return None
+            transition = Transition(obj, self.clock())
+            transition.release(reason, message)
+            return transition.patch()
 
-    async def _read(self, key: ObjectKey) -> Object | None:
-        """Read a Workload, however long it takes; None if it does not exist."""
-        attempt = 0
-        while True:
-            try:
-                obj = await self.client.get(self.resource, key.name, namespace=key.namespace)
-            except ApiError as error:
-                if error.is_not_found:
-                    return None
-                if not error.is_transient:
-                    raise
-                attempt += 1
-                await asyncio.sleep(backoff(attempt))
-                continue
-            self.observed(self.resource, obj)
-            return obj
+        async with self.writes.sole_writer(instruction.key):
+            written = await self.writes.until_certain(
+                instruction.key, instruction.uid, released, stands=lambda obj: not is_reserved(obj)
+            )
+        if written is not None:
+            self.recorder.event(written, "Warning", reason, message)
 
     def _tell_reserved(self, instruction: ReserveQuota, obj: Object) -> None:
         queue = instruction.admission.cluster_queue
@@ -211,27 +164,20 @@ class AdmissionWriter:
             if instruction is None:
                 continue
             self._reported_at[key] = asyncio.get_running_loop().time()
-            reason, message = explain.pending_condition(instruction.refusal, product=self.names.product)
-            if not self.tell_reasons:
-                reason = Reason.PENDING
+            why = self._explained(instruction.refusal)
             try:
-                async with self._sole_writer(key):
-                    await self.report(key, instruction.uid, reason, message, instruction.resource_requests)
+                async with self.writes.sole_writer(key):
+                    await self.report(
+                        key,
+                        instruction.uid,
+                        why,
+                        instruction.resource_requests,
+                        gated=isinstance(instruction.refusal, PreemptionGated),
+                    )
             except ApiError as error:
                 await self._report_again(instruction, error)
             except Exception:
                 log.exception("refusal was not written", workload=str(key))
-
-    @asynccontextmanager
-    async def _sole_writer(self, key: ObjectKey) -> AsyncGenerator[None]:
-        """Keep two writes of ours about one workload from meeting, for the later would be refused."""
-        lock = self._writing.setdefault(key, asyncio.Lock())
-        try:
-            async with lock:
-                yield
-        finally:
-            if not lock.locked():
-                self._writing.pop(key, None)
 
     async def _report_again(self, instruction: ReportPending, error: ApiError) -> None:
         if not (error.is_conflict or error.is_transient):
@@ -243,39 +189,43 @@ class AdmissionWriter:
             self._reports[instruction.key] = instruction
             self._reports_due.put_nowait(instruction.key)
 
+    def _explained(self, refusal: Refusal) -> Explanation:
+        reason, message = explain.pending_condition(refusal)
+        return Explanation(reason if self.tell_reasons else OLD_REASONS.get(reason, Reason.PENDING), message)
+
     async def report(
         self,
         key: ObjectKey,
         uid: str,
-        reason: str,
-        message: str,
+        why: Explanation,
         resource_requests: tuple[tuple[str, Amounts], ...],
+        *,
+        gated: bool = False,
     ) -> None:
         """Write why a Workload waits, unless it says so already or holds quota.
+
+        Args:
+            key: the Workload.
+            uid: its identity.
+            why: reason and message.
+            resource_requests: what it asks for, by podset.
+            gated: whether a closed preemption gate is what keeps it.
 
         Raises:
             ApiError: the write was refused or got no answer.
         """
-        obj = self.workloads.get(key.namespace, key.name)
-        if obj is None or obj["metadata"]["uid"] != uid or (obj.get("status") or {}).get("admission"):
+        obj = self.writes.current(key, uid)
+        if obj is None or (obj.get("status") or {}).get("admission"):
             return
         patch = pending_patch(
             obj,
-            reason=reason,
-            message=message,
+            reason=why.reason,
+            message=why.message,
             resource_requests=resource_requests,
             now=self.clock(),
+            gated=gated,
             tracks_pods_ready=self.tracks_pods_ready,
         )
-        if patch is None:
-            return
-        written = await self.client.merge_patch(
-            self.resource,
-            key.name,
-            patch,
-            namespace=key.namespace,
-            subresource="status",
-            field_manager=self.names.field_manager(CONCERN),
-        )
-        self.observed(self.resource, written)
-        self.recorder.event(written, "Warning", reason, message)
+        if patch is not None:
+            written = await self.writes.once(key, patch)
+            self.recorder.event(written, "Warning", why.reason, why.message)

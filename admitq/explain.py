@@ -3,11 +3,11 @@
 Nothing else writes prose about decisions. The texts are part of the API: people and tools match on them.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from admitq.core.activity import ActiveReason, InactiveCause
-from admitq.core.instructions import FlavorAttempt
+from admitq.core.instructions import FlavorAttempt, Preempt, PreemptionReason
 from admitq.core.model import ResourceProblem
 from admitq.core.refusals import (
     AdmissionChecksFailed,
@@ -19,12 +19,18 @@ from admitq.core.refusals import (
     InsufficientQuota,
     InvalidResources,
     NamespaceMismatch,
+    NobodyToPreempt,
     NodeAffinityMismatch,
     NoFlavorFits,
+    OverlappingVictims,
+    PodsNotReady,
+    PreemptionGated,
+    PreemptionsFailed,
     Refusal,
     ResourceNotCovered,
     TakenInThisCycle,
     UntoleratedTaint,
+    WaitingForVictims,
 )
 from admitq.core.statuses import ClusterQueueStatus, LocalQueueReason, LocalQueueStatus
 from admitq_api.conditions import Reason
@@ -109,6 +115,8 @@ def _no_flavor_fits(refusal: NoFlavorFits) -> str:
     return f"couldn't assign flavors to pod set {refusal.pod_set}: {', '.join(reasons)}"
 
 
+_OVERLAP: Final = "Workload has overlapping preemption targets with another workload"
+
 _PENDING_TEXTS: Final[Mapping[type[Refusal], Callable[[Any], Explanation]]] = {
     ClusterQueueInactive: lambda of: Explanation(
         Reason.SUSPENDED, f"ClusterQueue {of.cluster_queue} is inactive"
@@ -129,16 +137,34 @@ _PENDING_TEXTS: Final[Mapping[type[Refusal], Callable[[Any], Explanation]]] = {
     TakenInThisCycle: lambda _: Explanation(
         Reason.WAITING_FOR_QUOTA, "Workload no longer fits after processing another workload"
     ),
+    WaitingForVictims: lambda of: Explanation(
+        Reason.WAITING_FOR_PREEMPTED_WORKLOADS,
+        f"{_no_flavor_fits(of.refused)}. Pending the preemption of {of.victims} workload(s)",
+    ),
+    PreemptionsFailed: lambda of: Explanation(
+        Reason.WAITING_FOR_QUOTA,
+        f"{_no_flavor_fits(of.refused)}. Preempting {of.victims} workload(s) failed, will retry.",
+    ),
+    NobodyToPreempt: lambda of: Explanation(Reason.WAITING_FOR_QUOTA, _no_flavor_fits(of.refused)),
+    PreemptionGated: lambda _: Explanation(
+        Reason.ADMISSION_GATED, "Workload requires preemption, but it's gated"
+    ),
+    OverlappingVictims: lambda of: (
+        Explanation(
+            Reason.WAITING_FOR_PREEMPTED_WORKLOADS,
+            f"{_OVERLAP}, but will fit after these preemptions complete",
+        )
+        if of.will_fit
+        else Explanation(Reason.WAITING_FOR_QUOTA, _OVERLAP)
+    ),
+    PodsNotReady: lambda _: Explanation(
+        Reason.WAITING_FOR_PODS_READY, "waiting for all admitted workloads to be in PodsReady condition"
+    ),
 }
 
 
-def pending_condition(refusal: Refusal, *, product: str) -> Explanation:  # noqa: ARG001
-    """Reason and message of QuotaReserved=False for a refusal.
-
-    Args:
-        refusal: why the workload was not admitted.
-        product: what the product is called in texts that name it (so far none of these does).
-    """
+def pending_condition(refusal: Refusal) -> Explanation:
+    """Reason and message of QuotaReserved=False for a refusal."""
     return _PENDING_TEXTS[type(refusal)](refusal)
 
 
@@ -148,6 +174,46 @@ def bypassed_condition(refusal: Refusal) -> Explanation:
         _PENDING_TEXTS[type(refusal)](refusal).reason,
         "Bypassed scheduling evaluation because an equivalent workload recently failed",
     )
+
+
+# --- preemption -----------------------------------------------------------------------------------------
+
+_PREEMPTED_FOR: Final[Mapping[PreemptionReason, str]] = {
+    PreemptionReason.IN_CLUSTER_QUEUE: "prioritization in the ClusterQueue",
+    PreemptionReason.IN_COHORT_RECLAMATION: "reclamation within the cohort",
+    PreemptionReason.IN_COHORT_FAIR_SHARING: "Fair Sharing within the cohort",
+    PreemptionReason.IN_COHORT_RECLAIM_WHILE_BORROWING: "reclamation within the cohort while borrowing",
+}
+
+_UNKNOWN: Final = "UNKNOWN"
+
+
+class EffectivePriority(NamedTuple):
+    """The priority that decides, and the two that it is the sum of."""
+
+    base: int
+    boost: int
+
+    def __str__(self) -> str:
+        return f"{self.base + self.boost} (base: {self.base}, boost: {self.boost})"
+
+
+def preempted(preempt: Preempt, job_uid: str) -> str:
+    """For whom a workload is preempted, and why; ``job_uid`` is that of the preemptor's job."""
+    return (
+        f"Preempted to accommodate a workload (UID: {preempt.preemptor_uid or _UNKNOWN}, "
+        f"JobUID: {job_uid or _UNKNOWN}) due to {_PREEMPTED_FOR[preempt.reason]}; "
+        f"preemptor path: {_path(preempt.preemptor_path)}; preemptee path: {_path(preempt.victim_path)}"
+    )
+
+
+def _path(names: Sequence[str]) -> str:
+    return f"/{'/'.join(names)}" if names else _UNKNOWN
+
+
+def compared_priorities(preemptor: EffectivePriority, preemptee: EffectivePriority) -> str:
+    """What events about a preemption tell of the two priorities."""
+    return f"preemptor effective priority: {preemptor}; preemptee effective priority: {preemptee}"
 
 
 # --- whether queues admit -------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from typing import Final
 from admitq import translate
 from admitq.admission_writer import CONCERN, AdmissionWriter
 from admitq.core.model import Instant, ObjectKey
+from admitq.explain import Explanation
 from admitq.logs import logger
 from admitq.metrics import Metrics
 from admitq.runtime.errors import ApiError
@@ -85,9 +86,9 @@ class Malformed:
         key = translate.key_of(one.obj)
         self.writer.recorder.event(one.obj, "Warning", "Malformed", one.problem)
         try:
-            if one.resource == self.writer.resource:
+            if one.resource == self.writer.writes.resource:
                 uid = one.obj["metadata"]["uid"]
-                await self.writer.report(key, uid, Reason.MISCONFIGURED, one.problem, ())
+                await self.writer.report(key, uid, Explanation(Reason.MISCONFIGURED, one.problem), ())
             elif one.resource.plural in WITH_ACTIVE_CONDITION:
                 await self._report_inactive(one)
         except (ApiError, *UNREADABLE) as error:
@@ -109,7 +110,7 @@ class Malformed:
         if state == before:
             return
         guard = {"resourceVersion": metadata["resourceVersion"]}
-        written = await self.writer.client.merge_patch(
+        written = await self.writer.writes.client.merge_patch(
             one.resource,
             metadata["name"],
             {"metadata": guard, "status": {"conditions": state}},
@@ -117,4 +118,4 @@ class Malformed:
             subresource="status",
             field_manager=self.writer.names.field_manager(CONCERN),
         )
-        self.writer.observed(one.resource, written)
+        self.writer.writes.observed(one.resource, written)

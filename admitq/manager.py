@@ -11,26 +11,31 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 from admitq import translate
-from admitq.admission_writer import AdmissionWriter, backoff
+from admitq.admission_writer import CONCERN, AdmissionWriter
 from admitq.core import events as happened
 from admitq.core.instructions import (
     Instruction,
+    Preempt,
     RefreshClusterQueue,
     RefreshCohort,
     RefreshLocalQueue,
     ReportPending,
     ReserveQuota,
+    WithdrawReservation,
 )
 from admitq.core.model import SECOND, Instant, ObjectKey
 from admitq.core.state import AdmissionState
+from admitq.explain import EffectivePriority
+from admitq.guarded_writes import GuardedWrites, backoff
 from admitq.logs import logger
 from admitq.malformed import UNREADABLE, Malformed
 from admitq.measures import Measures
 from admitq.metrics import Metrics
 from admitq.observations import observations
+from admitq.preemption_writer import PreemptionWriter
 from admitq.runtime.client import Client
 from admitq.runtime.errors import ApiError
 from admitq.runtime.events import EventRecorder
@@ -39,6 +44,8 @@ from admitq.runtime.store import Change, Store
 from admitq_api.labels import Names
 
 log = logger(__name__)
+
+PREEMPTIONS_AT_ONCE: Final = 8
 
 
 class Refresh(Protocol):
@@ -103,19 +110,32 @@ class Manager:
 
     def __post_init__(self) -> None:
         self._observations = observations(self.names, eviction_moves_to_back=self.eviction_moves_to_back)
-        self._writer = AdmissionWriter(
+        writes = GuardedWrites(
             client=self.client,
             resource=self.workload_resource,
             workloads=self.workloads,
+            observed=self.observed,
+            decides_alike=self._decides_alike,
+            field_manager=self.names.field_manager(CONCERN),
+        )
+        self._writer = AdmissionWriter(
+            writes=writes,
             names=self.names,
             recorder=self.recorder,
             measures=self.measures,
             clock=self.clock,
-            observed=self.observed,
-            decides_alike=self._decides_alike,
             tracks_pods_ready=self.tracks_pods_ready,
             tell_reasons=self.tell_reasons,
         )
+        self._preemptions = PreemptionWriter(
+            writes=writes,
+            names=self.names,
+            recorder=self.recorder,
+            measures=self.measures,
+            clock=self.clock,
+            priority_of=self._priority_of,
+        )
+        self._preempting = asyncio.Semaphore(PREEMPTIONS_AT_ONCE)
         self._malformed = Malformed(self._writer, self.metrics, self.clock, self.leading, self._spawn)
 
     # --- observations in --------------------------------------------------------------------------
@@ -218,6 +238,10 @@ class Manager:
             match instruction:
                 case ReserveQuota():
                     self._spawn(self._reserve(instruction))
+                case Preempt():
+                    self._spawn(self._preempt(instruction))
+                case WithdrawReservation():
+                    self._spawn(self._writer.withdraw(instruction))
                 case ReportPending():
                     self._writer.schedule_report(instruction)
                 case RefreshClusterQueue(name):
@@ -237,7 +261,9 @@ class Manager:
             log.exception("reservation was not written", workload=str(instruction.key))
             written = None
         if written is None:
-            await self._give_back(instruction)
+            await self._give_back(
+                instruction.key, happened.ReservationFailed(instruction.key, instruction.uid)
+            )
             return
         self._failures.pop(instruction.key, None)
         if instruction.admit:
@@ -247,13 +273,33 @@ class Manager:
                 # The job controller sees an admitted Workload with a suspended job and starts it.
                 log.info("job is left to its controller", workload=str(instruction.key), error=str(error))
 
-    async def _give_back(self, instruction: ReserveQuota) -> None:
-        """Let the core forget an unwritten reservation, later each time the same workload fails."""
-        attempt = self._failures[instruction.key] = self._failures.get(instruction.key, 0) + 1
+    async def _give_back(self, key: ObjectKey, failed: happened.Event) -> None:
+        """Let the core forget what could not be written, later each time the same workload fails."""
+        attempt = self._failures[key] = self._failures.get(key, 0) + 1
         await asyncio.sleep(backoff(attempt))
-        if self.workloads.get(*instruction.key) is None:
+        if self.workloads.get(*key) is None:
+            self._failures.pop(key, None)
+        self._put(failed)
+
+    # --- preemptions ------------------------------------------------------------------------------
+
+    async def _preempt(self, instruction: Preempt) -> None:
+        """Have a preemption written."""
+        try:
+            async with self._preempting:
+                stands = await self._preemptions.preempt(instruction)
+        except Exception:
+            log.exception("preemption was not written", workload=str(instruction.key))
+            stands = False
+        if stands:
             self._failures.pop(instruction.key, None)
-        self._put(happened.ReservationFailed(instruction.key, instruction.uid))
+        else:
+            await self._give_back(
+                instruction.key, happened.PreemptionFailed(instruction.key, instruction.uid)
+            )
+
+    def _priority_of(self, workload: Object) -> EffectivePriority:
+        return EffectivePriority((workload.get("spec") or {}).get("priority") or 0, 0)
 
     # --- behind the loop --------------------------------------------------------------------------
 

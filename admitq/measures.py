@@ -118,6 +118,12 @@ class Measures:
                 underlying_cause=cause,
             )
 
+    def preempted(self, preempting: str, reason: str) -> None:
+        """A workload was preempted for one of the ClusterQueue ``preempting``."""
+        self.metrics.increment(
+            "preempted_workloads_total", preempting_cluster_queue=preempting, reason=reason
+        )
+
     def quota_released(self, workload: RawObject, reason: str, since_evicted: float) -> None:
         """The job of an evicted workload has stopped."""
         self.metrics.observe(

@@ -94,6 +94,7 @@ TABLE: Final[tuple[Series, ...]] = (
     Series(
         "evicted_workloads_once_total", _C, "Workloads evicted at least once", ("cluster_queue", *_EVICTION)
     ),
+    Series("preempted_workloads_total", _C, "Preemptions", ("preempting_cluster_queue", "reason")),
     Series("reserving_active_workloads", _G, "Workloads that hold quota", _CQ),
     Series("admitted_active_workloads", _G, "Workloads admitted and not finished", _CQ),
     Series("cluster_queue_status", _G, "1 for the current status", ("cluster_queue", "status")),

@@ -21,6 +21,13 @@ CHECKS_PENDING: Final = "The workload has not all checks ready"
 ADMITTED: Final = "The workload is admitted"
 NOT_ALL_PODS_READY: Final = "Not all pods are ready or succeeded"
 
+FORMER: Final = (
+    ConditionType.EVICTED,
+    ConditionType.PREEMPTED,
+    ConditionType.BLOCKED_ON_PREEMPTION_GATES,
+)
+"""What a reservation puts an end to."""
+
 
 def _guarded(obj: RawObject, status: dict[str, Any]) -> Patch:
     return {"metadata": {"resourceVersion": obj["metadata"]["resourceVersion"]}, "status": status}
@@ -56,8 +63,8 @@ def reservation_patch(
 ) -> Patch:
     """Reserve quota, and admit in the same write when no check is outstanding.
 
-    What an earlier eviction left behind is answered: Evicted and Preempted become False and tell what
-    they said before.
+    What an earlier eviction or a closed gate left behind is answered: those conditions become False and
+    tell what they said before.
     """
     generation = _generation(obj)
     state = conditions.with_condition(
@@ -69,7 +76,7 @@ def reservation_patch(
         now=now,
         observed_generation=generation,
     )
-    for former in (ConditionType.EVICTED, ConditionType.PREEMPTED):
+    for former in FORMER:
         condition = conditions.find(state, former)
         if condition is not None and condition.get("status") == "True":
             state = conditions.with_condition(
@@ -104,9 +111,13 @@ def pending_patch(
     message: str,
     resource_requests: Sequence[tuple[str, Amounts]],
     now: Instant,
+    gated: bool = False,
     tracks_pods_ready: bool = True,
 ) -> Patch | None:
-    """State why the workload waits and what it asks for; None if its status says so already."""
+    """State why the workload waits and what it asks for; None if its status says so already.
+
+    ``gated`` tells that a closed preemption gate is what keeps it.
+    """
     generation = _generation(obj)
     before = obj.get("status") or {}
     state = conditions.with_condition(
@@ -127,6 +138,16 @@ def pending_patch(
         now=now,
         observed_generation=generation,
     )
+    if gated:
+        state = conditions.with_condition(
+            state,
+            type=ConditionType.BLOCKED_ON_PREEMPTION_GATES,
+            status=True,
+            reason=Reason.PREEMPTION_GATED,
+            message=message,
+            now=now,
+            observed_generation=generation,
+        )
     state = _with_pods_awaited(obj, state, now, tracks_pods_ready=tracks_pods_ready)
     requests = [{"name": name, "resources": quantities(of)} for name, of in resource_requests]
     if state == list(before.get("conditions") or []) and requests == (before.get("resourceRequests") or []):

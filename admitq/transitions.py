@@ -111,6 +111,11 @@ class Transition:
             self.status["preemptionGates"] = [self._closed(gate) for gate in self.status["preemptionGates"]]
         self._count_eviction(reason, cause)
 
+    def preempt(self, reason: str, message: str) -> None:
+        """Evict for another workload's sake; ``reason`` tells by what right."""
+        self.evict(Reason.PREEMPTED, message)
+        self.set(ConditionType.PREEMPTED, True, reason, message)
+
     def _reset(self, check: Object) -> Object:
         state = check.get("state")
         if state == "Pending":

@@ -684,6 +684,6 @@ class WorkloadController:
             cluster_queue=ctx.stores.of(kinds.cluster_queues).get("", name),
             cluster_queue_name=name,
             cluster_queue_active=None if status is None else status.active,
-            inadmissible=inadmissible and pending_condition(inadmissible, product=ctx.names.product),
+            inadmissible=inadmissible and pending_condition(inadmissible),
             bypassed=parked and bypassed_condition(parked),
         )

@@ -80,7 +80,7 @@ from admitq.core.refusals import (
     ],
 )
 def test_why_a_workload_waits(refusal: Refusal, reason: str, message: str) -> None:
-    assert explain.pending_condition(refusal, product="admitq") == (reason, message)
+    assert explain.pending_condition(refusal) == (reason, message)
 
 
 def test_who_was_bypassed_has_the_reason_of_its_equal() -> None:

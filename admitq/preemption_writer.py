@@ -1,0 +1,96 @@
+"""Writes that a workload is preempted: that it is evicted, for whom, and by what right."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from admitq import explain
+from admitq.core.instructions import Preempt
+from admitq.core.model import Instant
+from admitq.explain import EffectivePriority
+from admitq.guarded_writes import GuardedWrites
+from admitq.measures import Measures
+from admitq.runtime.events import EventRecorder
+from admitq.runtime.resources import Object
+from admitq.transitions import Transition, condition, evictions_of, holds, is_reserved
+from admitq_api.conditions import ConditionType, Reason
+from admitq_api.labels import Names
+
+EVENT: Final = f"EvictedDueTo{Reason.PREEMPTED}"
+
+
+@dataclass
+class PreemptionWriter:
+    """Writes preemptions, and tells of them on both workloads and by metrics.
+
+    The quota of a preempted workload stays in use until its job has stopped, which is up to whoever owns it.
+
+    Args:
+        writes: how statuses of Workloads are written.
+        names: the names of the API group.
+        recorder: where Kubernetes events go.
+        measures: where it is counted what happened to workloads.
+        clock: wall time in nanoseconds.
+        priority_of: a Workload's priority and what is added to it.
+    """
+
+    writes: GuardedWrites
+    names: Names
+    recorder: EventRecorder
+    measures: Measures
+    clock: Callable[[], Instant]
+    priority_of: Callable[[Object], EffectivePriority]
+
+    async def preempt(self, instruction: Preempt) -> bool:
+        """Write a preemption and tell of it; returns False if it is certain that there is no eviction."""
+        preemptor = self.writes.current(instruction.preemptor, instruction.preemptor_uid)
+        message = explain.preempted(instruction, self._job_uid(preemptor))
+        async with self.writes.sole_writer(instruction.key):
+            before = self.writes.current(instruction.key, instruction.uid)
+            if before is not None and _is_leaving(before):
+                return True
+            written = await self.writes.until_certain(
+                instruction.key,
+                instruction.uid,
+                lambda obj: self._patch(obj, instruction, message),
+                _is_leaving,
+            )
+        if written is None or before is None:
+            return False
+        if (condition(written, ConditionType.PREEMPTED) or {}).get("message") == message:
+            self._tell(instruction, message, before, written, preemptor)
+        return True
+
+    def _patch(self, obj: Object, instruction: Preempt, message: str) -> dict[str, Any] | None:
+        if not is_reserved(obj) or holds(obj, ConditionType.FINISHED):
+            return None
+        transition = Transition(obj, self.clock())
+        transition.preempt(instruction.reason, message)
+        return transition.patch()
+
+    def _tell(
+        self, instruction: Preempt, message: str, before: Object, written: Object, preemptor: Object | None
+    ) -> None:
+        first = evictions_of(before, Reason.PREEMPTED, "") == 0
+        self.measures.evicted(written, Reason.PREEMPTED, "", first=first)
+        self.measures.preempted(instruction.preemptor_path[-1], instruction.reason)
+        priorities = explain.compared_priorities(
+            EffectivePriority(0, 0) if preemptor is None else self.priority_of(preemptor),
+            self.priority_of(written),
+        )
+        self.recorder.event(written, "Normal", "Preempted", f"{message}; {priorities}")
+        self.recorder.event(written, "Normal", EVENT, message)
+        if preemptor is not None:
+            note = f"Preempted workload {instruction.key} (UID: {instruction.uid}) in ClusterQueue"
+            queue = instruction.victim_path[-1]
+            self.recorder.event(preemptor, "Normal", "PreemptedWorkload", f"{note} {queue}; {priorities}")
+
+    def _job_uid(self, preemptor: Object | None) -> str:
+        if preemptor is None:
+            return ""
+        return (preemptor["metadata"].get("labels") or {}).get(self.names.job_uid, "")
+
+
+def _is_leaving(workload: Object) -> bool:
+    """Whether the Workload is being evicted, for whatever reason, and its quota will be free."""
+    return is_reserved(workload) and holds(workload, ConditionType.EVICTED)
