@@ -13,7 +13,8 @@ from typing import NamedTuple
 from admitq.core.activity import InactiveCause, Surroundings, check_names, flavor_names, inactive_causes
 from admitq.core.cohorts import Forest, Node
 from admitq.core.flavors import Offer, offer_of
-from admitq.core.instructions import ReportPending, ReserveQuota
+from admitq.core.holders import Holders
+from admitq.core.instructions import Preempt, ReportPending, ReserveQuota
 from admitq.core.ledger import Ledger, Reservation, usage_of
 from admitq.core.lifecycle import Phase, phase_of
 from admitq.core.model import (
@@ -70,6 +71,7 @@ class Assumption(NamedTuple):
 
     admission: Admission
     admit: bool
+    reserved_at: Instant = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -85,6 +87,8 @@ class WorkloadEntry:
     queued_in: str | None = None
     """The ClusterQueue it waits in."""
     pending: Pending | None = None
+    preempting: Preempt | None = None
+    """What was asked for to preempt it, until it is observed evicted, or not to be done."""
 
     @property
     def local_queue(self) -> ObjectKey:
@@ -104,6 +108,22 @@ class WorkloadEntry:
         if self.workload.admission is not None:
             return self.workload.admitted
         return self.assumed is not None and self.assumed.admit
+
+    @property
+    def reserved_at(self) -> Instant:
+        """Since when it has the reservation; 0 without."""
+        if self.workload.admission is not None:
+            return self.workload.reserved_at
+        return 0 if self.assumed is None else self.assumed.reserved_at
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether it holds quota only until its job has stopped: it is evicted or about to be.
+
+        What it is evicted by before it gets a reservation is the past.
+        """
+        workload = self.workload
+        return self.preempting is not None or (workload.evicted and workload.admission is not None)
 
     @property
     def phase(self) -> Phase:
@@ -133,6 +153,7 @@ class World:
     workloads: dict[ObjectKey, WorkloadEntry] = field(default_factory=dict[ObjectKey, WorkloadEntry])
     forest: Forest = field(default_factory=Forest)
     ledger: Ledger = field(default_factory=Ledger)
+    holders: Holders[WorkloadEntry] = field(default_factory=Holders[WorkloadEntry])
     cycle: int = 0
     """How many cycles have run."""
     cohorts_shown: dict[str, CohortStatus] = field(default_factory=dict[str, CohortStatus])
