@@ -16,8 +16,8 @@ from admitq.controllers.queues import cohort_path
 from admitq.controllers.settings import settings_of
 from admitq.core.model import LabelSelector, ObjectKey
 from admitq.core.selectors import matches
-from admitq.core.settings import Settings as CoreSettings
 from admitq.core.state import AdmissionState
+from admitq.core_settings import core_settings, defaults_to_know_of
 from admitq.health import Check
 from admitq.logs import logger
 from admitq.manager import Manager
@@ -106,12 +106,7 @@ class ManagerPart:
             identity,
             on_drop=lambda cause: log.debug("event dropped", cause=cause),
         )
-        self._state = AdmissionState(
-            CoreSettings(
-                multikueue_controller=names.multikueue_controller,
-                provisioning_controller=names.provisioning_controller,
-            )
-        )
+        self._state = AdmissionState(core_settings(configuration, settings.gates))
         self._measures = self._make_measures(configuration)
         self._controllers: dict[str, Controller[Key]] = {}
         ctx = Context(
@@ -243,6 +238,8 @@ class ManagerPart:
         Raises:
             TimeoutError: the stores were not complete in time.
         """
+        for default in defaults_to_know_of(self._settings.configuration):
+            log.warning("a default of the configuration applies", default=default)
         await self._open.enter_async_context(self._client)
         for watcher in self._watchers:
             tasks.create_task(watcher.run(), name=f"watch {watcher.resource}")

@@ -188,8 +188,8 @@ group or the product's name follow it.
 Durations are written with units: `300ms`, `90s`, `1h30m`. Addresses are `:8443` or `127.0.0.1:8443`; `"0"`
 is none.
 
-Features that are not built yet take their settings and do nothing with them: `multiKueue`, `fairSharing`,
-`admissionFairSharing`, `visibilityServer`, `resources.deviceClassMappings`, `metrics.customLabels`.
+Features that are not built yet take their settings and do nothing with them: `multiKueue`,
+`visibilityServer`, `resources.deviceClassMappings`, `metrics.customLabels`.
 
 """
 

@@ -405,13 +405,15 @@ class FairSharing(Section):
 class AdmissionFairSharing(Section):
     """Order by how much each LocalQueue used in the past."""
 
-    usage_half_life_time: NonNegativeDuration
-    """After how long half of a use is forgotten; 0: at once."""
+    usage_half_life_time: NonNegativeDuration | None = None
+    """After how long half of a use is forgotten; 0: at once; absent: 24h, and the log says so at start."""
 
     usage_sampling_interval: PositiveDuration = timedelta(minutes=5)
     """How often use is sampled."""
 
-    resource_weights: dict[str, Annotated[float, Field(ge=0)]] = Field(default_factory=dict)
+    resource_weights: dict[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = Field(
+        default_factory=dict
+    )
     """How much each resource counts; one that is not listed counts 1."""
 
 

@@ -1,0 +1,108 @@
+"""What the configuration file and the feature gates decide once for all decisions of the core."""
+
+from dataclasses import fields
+from datetime import timedelta
+from fractions import Fraction
+from typing import Final
+
+from admitq.core.settings import (
+    DEFAULT_HALF_LIFE,
+    AdmissionFairSharing,
+    FairSharing,
+    Gates,
+    PreemptionStrategy,
+    Resources,
+    Settings,
+    Transformation,
+    TransformationOutput,
+)
+from admitq_api.configuration import Configuration, sections
+from admitq_api.durations import format_duration
+from admitq_api.feature_gates import FeatureGates, Gate
+from admitq_api.quantity import parse
+
+GATES: Final = {
+    "partial_admission": Gate.PARTIAL_ADMISSION,
+    "flavor_fungibility": Gate.FLAVOR_FUNGIBILITY,
+    "flavor_fungibility_preserve_scan_progress": Gate.FLAVOR_FUNGIBILITY_PRESERVE_SCAN_PROGRESS,
+    "priority_sorting_within_cohort": Gate.PRIORITY_SORTING_WITHIN_COHORT,
+    "fair_sharing_preempt_within_nominal": Gate.FAIR_SHARING_PREEMPT_WITHIN_NOMINAL,
+    "fair_sharing_prioritize_non_borrowing": Gate.FAIR_SHARING_PRIORITIZE_NON_BORROWING,
+    "admission_fair_sharing": Gate.ADMISSION_FAIR_SHARING,
+    "reclaimable_pods": Gate.RECLAIMABLE_PODS,
+    "recompute_assignment_upon_preemption_targets_overlap": Gate.RECOMPUTE_ASSIGNMENT_UPON_TARGETS_OVERLAP,
+    "prioritize_preemptor_workloads": Gate.PRIORITIZE_PREEMPTOR_WORKLOADS,
+    "quota_check_strategy": Gate.QUOTA_CHECK_STRATEGY,
+}
+"""The gates that decisions depend on, by the core's names for them."""
+
+
+def core_settings(configuration: Configuration, gates: FeatureGates) -> Settings:
+    """The core's settings."""
+    names = configuration.names
+    wait = configuration.wait_for_pods_ready
+    return Settings(
+        multikueue_controller=names.multikueue_controller,
+        provisioning_controller=names.provisioning_controller,
+        fair_sharing=_fair_sharing(configuration.fair_sharing),
+        admission_fair_sharing=_admission_fair_sharing(configuration.admission_fair_sharing),
+        resources=_resources(configuration.resources),
+        block_admission=wait.block_admission and not gates[Gate.DISABLE_WAIT_FOR_PODS_READY],
+        gates=Gates(**{one.name: gates[GATES[one.name]] for one in fields(Gates)}),
+    )
+
+
+def defaults_to_know_of(configuration: Configuration) -> tuple[str, ...]:
+    """What was left unset and has a default that whoever configured it should know of."""
+    shares = configuration.admission_fair_sharing
+    if shares is None or shares.usage_half_life_time is not None:
+        return ()
+    half_life = format_duration(timedelta(microseconds=DEFAULT_HALF_LIFE // 1000))
+    return (
+        (
+            f"admissionFairSharing.usageHalfLifeTime is not set: past use loses half its weight in {half_life}; "
+            "set it to choose, or to 0s to have only present use count"
+        ),
+    )
+
+
+def _nanoseconds(duration: timedelta) -> int:
+    return duration // timedelta(microseconds=1) * 1000
+
+
+def _fair_sharing(section: sections.FairSharing | None) -> FairSharing | None:
+    if section is None:
+        return None
+    return FairSharing(tuple(map(PreemptionStrategy, section.preemption_strategies)))
+
+
+def _admission_fair_sharing(section: sections.AdmissionFairSharing | None) -> AdmissionFairSharing | None:
+    if section is None:
+        return None
+    half_life = section.usage_half_life_time
+    return AdmissionFairSharing(
+        half_life=DEFAULT_HALF_LIFE if half_life is None else _nanoseconds(half_life),
+        sampling_interval=_nanoseconds(section.usage_sampling_interval),
+        # A weight is meant as it is written in decimals, not as the float that was read.
+        resource_weights=tuple(
+            sorted((name, Fraction(str(weight))) for name, weight in section.resource_weights.items())
+        ),
+    )
+
+
+def _resources(section: sections.Resources) -> Resources:
+    return Resources(
+        ignore_undeclared=section.quota_check_strategy == "IgnoreUndeclared",
+        excluded_prefixes=section.exclude_resource_prefixes,
+        transformations=tuple(map(_transformation, section.transformations)),
+    )
+
+
+def _transformation(rule: sections.Transformation) -> Transformation:
+    outputs = sorted(rule.outputs.items())
+    return Transformation(
+        input=rule.input,
+        outputs=tuple(TransformationOutput(name, parse(factor)) for name, factor in outputs),
+        retain=rule.strategy == "Retain",
+        multiply_by=rule.multiply_by,
+    )
