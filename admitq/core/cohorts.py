@@ -13,10 +13,11 @@ Rules of this file
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 from admitq.core import quota
 from admitq.core.amounts import FlavorResource
-from admitq.core.model import ResourceGroup, ResourceQuota
+from admitq.core.model import ONE, ResourceGroup, ResourceQuota
 from admitq.core.quota import Cell, Height
 
 
@@ -38,6 +39,9 @@ class Node:
     height: Height = field(default_factory=Height)
     generation: int = 0
     """Meaningful at a root: differs after any change of quota or usage in the tree."""
+    quota_generation: int = 0
+    """Meaningful at a root: differs after any change of quota or shape of the tree; usage is none."""
+    fair_weight: Fraction = ONE
     asleep: dict[str, None] = field(default_factory=dict[str, None])
     """Meaningful at a root: ClusterQueues below that have workloads to wake."""
 
@@ -106,12 +110,17 @@ class Forest:
     # --- objects ----------------------------------------------------------------------------------
 
     def put_cluster_queue(
-        self, name: str, cohort: str | None, quotas: Mapping[FlavorResource, ResourceQuota]
+        self,
+        name: str,
+        cohort: str | None,
+        quotas: Mapping[FlavorResource, ResourceQuota],
+        fair_weight: Fraction = ONE,
     ) -> Node:
-        """Create a ClusterQueue, or change its cohort and quotas; its usage stays."""
+        """Create a ClusterQueue, or change its cohort, quotas and weight; its usage stays."""
         node = self.cluster_queues.get(name)
         if node is None:
             node = self.cluster_queues[name] = Node(name, is_cohort=False, has_object=True)
+        node.fair_weight = fair_weight
         self._declare_parent(node, cohort)
         self._declare_quotas(node, quotas)
         return node
@@ -122,11 +131,16 @@ class Forest:
         self._declare_parent(node, None)
 
     def put_cohort(
-        self, name: str, parent: str | None, quotas: Mapping[FlavorResource, ResourceQuota]
+        self,
+        name: str,
+        parent: str | None,
+        quotas: Mapping[FlavorResource, ResourceQuota],
+        fair_weight: Fraction = ONE,
     ) -> Node:
-        """Create a cohort or give it its object's parent and quotas."""
+        """Create a cohort or give it its object's parent, quotas and weight."""
         node = self._cohort(name)
         node.has_object = True
+        node.fair_weight = fair_weight
         self._declare_parent(node, parent)
         self._declare_quotas(node, quotas)
         return node
@@ -135,6 +149,7 @@ class Forest:
         """Take a cohort's object away: it goes on, without quota, only while something names it."""
         node = self.cohorts[name]
         node.has_object = False
+        node.fair_weight = ONE
         self._declare_quotas(node, {})
         self._declare_parent(node, None)
         self._forget_if_unnamed(node)
@@ -167,6 +182,10 @@ class Forest:
                 break
             at = at.parent
         at.generation = self._changes
+
+    def _reshaped(self, node: Node) -> None:
+        self.touch(node)
+        node.root.quota_generation = self._changes
 
     def cell(self, node: Node, pair: FlavorResource) -> Cell:
         """The node's cell for a (flavor, resource), made with those of its ancestors where missing."""
@@ -271,13 +290,13 @@ class Forest:
         self._raise_heights(parent)
         parent.root.asleep.update(node.asleep)
         node.asleep.clear()
-        self.touch(node)
+        self._reshaped(node)
 
     def _unlink(self, node: Node) -> None:
         parent = node.parent
         if parent is None:
             return
-        self.touch(node)
+        self._reshaped(node)
         del (parent.cohorts if node.is_cohort else parent.cluster_queues)[node.name]
         asleep = parent.root.asleep
         node.parent = None
@@ -289,7 +308,7 @@ class Forest:
             if queue.name in asleep:
                 del asleep[queue.name]
                 node.asleep[queue.name] = None
-        self.touch(node)
+        self._reshaped(node)
 
     def _raise_heights(self, node: Node | None) -> None:
         while node is not None:
@@ -308,7 +327,7 @@ class Forest:
             self._drop_idle_cell(node, pair)
         for pair, amount in quotas.items():
             quota.set_quota(self.cell(node, pair), amount, declared=True)
-        self.touch(node)
+        self._reshaped(node)
 
     def _drop_idle_cell(self, node: Node | None, pair: FlavorResource) -> None:
         while node is not None and (cell := node.cells.get(pair)) is not None and cell.idle:

@@ -224,7 +224,9 @@ class AdmissionState:
         if entry is not None:
             world.wake_tree(entry.node)
             world.unindex_cluster_queue(entry.spec)
-        node = world.forest.put_cluster_queue(spec.name, spec.cohort, declared_quotas(spec.resource_groups))
+        node = world.forest.put_cluster_queue(
+            spec.name, spec.cohort, declared_quotas(spec.resource_groups), spec.fair_weight
+        )
         world.index_cluster_queue(spec)
         if entry is None:
             entry = ClusterQueueEntry(spec, node, PendingQueue(spec.queueing_strategy), _NOTHING_OFFERED)
@@ -264,7 +266,9 @@ class AdmissionState:
             return
         world.cohorts[cohort.name] = cohort
         self._wake_tree_of(cohort.name)
-        world.forest.put_cohort(cohort.name, cohort.parent, declared_quotas(cohort.resource_groups))
+        world.forest.put_cohort(
+            cohort.name, cohort.parent, declared_quotas(cohort.resource_groups), cohort.fair_weight
+        )
         self._wake_tree_of(cohort.name)
 
     def _cohort_deleted(self, event: happened.CohortDeleted, _now: Instant) -> None:

@@ -6,9 +6,9 @@ with what is on the books, so that there is one rule for each and none for every
 """
 
 import heapq
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from admitq.core.activity import InactiveCause, Surroundings, check_names, flavor_names, inactive_causes
 from admitq.core.cohorts import Forest, Node
@@ -154,6 +154,8 @@ class World:
     forest: Forest = field(default_factory=Forest)
     ledger: Ledger = field(default_factory=Ledger)
     holders: Holders[WorkloadEntry] = field(default_factory=Holders[WorkloadEntry])
+    local_queue_usage: Callable[[ObjectKey], Any] | None = None
+    """What a LocalQueue used, by admission fair sharing, as a value that sorts; None where that is off."""
     cycle: int = 0
     """How many cycles have run."""
     cohorts_shown: dict[str, CohortStatus] = field(default_factory=dict[str, CohortStatus])

@@ -142,3 +142,22 @@ def test_a_change_is_counted_in_its_tree_alone() -> None:
 def test_what_is_covered_and_not_stated_is_a_quota_of_nothing() -> None:
     group = ResourceGroup(("cpu", "gpu"), (FlavorQuotas("default", (("cpu", ResourceQuota(3)),)),))
     assert declared_quotas((group,)) == {CPU: ResourceQuota(3), GPU: ResourceQuota(0)}
+
+
+def test_a_root_counts_changes_of_quota_and_shape_but_not_of_usage() -> None:
+    forest = Forest()
+    node = forest.put_cluster_queue("a", "left", {CPU: ResourceQuota(1)})
+    seen = [node.root.quota_generation]
+
+    def differs() -> bool:
+        seen.append(node.root.quota_generation)
+        return seen[-1] not in seen[:-1]
+
+    forest.add_usage(node, ((CPU, 1),))
+    assert not differs()
+    forest.put_cohort("left", "root", {})
+    assert differs()
+    forest.put_cohort("root", None, {CPU: ResourceQuota(3)})
+    assert differs()
+    forest.put_cohort("left", None, {})
+    assert differs()
