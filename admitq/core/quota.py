@@ -16,6 +16,9 @@ spilled                max(0, U - L): what is taken from the parent's pool
 Amounts inside are exact and unbounded; the unlimited amount stands as a number that no usage can reach,
 so that it absorbs what is added or taken and yet can be taken out again exactly. What leaves the tree is
 bounded to int64.
+
+Every decision asks these questions several times and most of its arithmetic is done here: that is why the
+walks are written out on the fields instead of calling the properties that name the quantities.
 """
 
 from dataclasses import dataclass
@@ -31,7 +34,9 @@ NO_QUOTA: Final = ResourceQuota(0)
 
 def bounded(amount: int) -> int:
     """An amount as the rest of the world sees it: within int64, unlimited if it was unlimited."""
-    return max(LOWEST, min(UNLIMITED, amount))
+    if LOWEST <= amount <= UNLIMITED:
+        return amount
+    return UNLIMITED if amount > 0 else LOWEST
 
 
 def _exact(amount: int) -> int:
@@ -47,6 +52,10 @@ class BorrowLevel(NamedTuple):
 
     level: int
     may_reclaim: bool
+
+
+_WITHIN_OWN_QUOTA: Final = BorrowLevel(0, may_reclaim=False)
+_WITHIN_QUOTA_OF_MEMBER: Final = BorrowLevel(0, may_reclaim=True)
 
 
 @dataclass(slots=True, eq=False)
@@ -165,9 +174,12 @@ def add_usage(cell: Cell, amount: int) -> None:
     while node is not None:
         node.reserved += amount
         if spill:
-            before = node.spilled
+            before = node.usage - node.local
+            after = before + spill
             node.usage += spill
-            spill = node.spilled - before
+            if before < 0 or after < 0:
+                # Some of it concerns the local part, which the ancestors do not see.
+                spill = max(0, after) - max(0, before)
         node = node.parent
 
 
@@ -176,36 +188,45 @@ def remove_usage(cell: Cell, amount: int) -> None:
     add_usage(cell, -amount)
 
 
-def _path_below_root(cell: Cell) -> tuple[list[Cell], Cell]:
-    path: list[Cell] = []
-    while cell.parent is not None:
-        path.append(cell)
-        cell = cell.parent
-    return path, cell
-
-
 def available(cell: Cell) -> int:
-    """What can still be taken now. Negative where more is taken than there is."""
-    path, root = _path_below_root(cell)
-    free = root.subtree - root.usage
-    for node in reversed(path):
-        limit = node.borrowing_limit
+    """What can still be taken now. Negative where more is taken than there is.
+
+    The rule is recursive from the root, local available + min(available of the parent, what the borrowing
+    limit leaves). Unrolled from below it is the least of one bound for each node on the path, to which the
+    local parts of all nodes up to there are added.
+    """
+    kept = 0
+    least: int | None = None
+    while (parent := cell.parent) is not None:
+        own = cell.local - cell.usage
+        limit = cell.borrowing_limit
+        if own > 0:
+            kept += own
+            own = 0
         if limit is not None:
-            free = min(free, node.lent - node.spilled + limit)
-        free += node.local_available
-    return bounded(free)
+            # lent - spilled + limit, where -own is what is spilled.
+            bound = kept + cell.subtree - cell.local + own + limit
+            if least is None or bound < least:
+                least = bound
+        cell = parent
+    free = kept + cell.subtree - cell.usage
+    return bounded(free if least is None or free < least else least)
 
 
 def potential_available(cell: Cell) -> int:
-    """What could be taken if nothing was in use."""
-    path, root = _path_below_root(cell)
-    most = root.subtree
-    for node in reversed(path):
-        most += node.local
-        limit = node.borrowing_limit
+    """What could be taken if nothing was in use. Unrolled from below like ``available``."""
+    kept = 0
+    least: int | None = None
+    while (parent := cell.parent) is not None:
+        limit = cell.borrowing_limit
         if limit is not None:
-            most = min(most, node.subtree + limit)
-    return bounded(most)
+            bound = kept + cell.subtree + limit
+            if least is None or bound < least:
+                least = bound
+        kept += cell.local
+        cell = parent
+    most = kept + cell.subtree
+    return bounded(most if least is None or most < least else least)
 
 
 def borrowing_with(cell: Cell, amount: int) -> bool:
@@ -217,9 +238,9 @@ def borrow_level(cell: Cell, amount: int) -> BorrowLevel:
     """How far up quota must come from to take the amount at this ClusterQueue's cell."""
     node: Cell | None = cell.parent
     if node is None:
-        return BorrowLevel(0, may_reclaim=False)
-    if not borrowing_with(cell, amount):
-        return BorrowLevel(0, may_reclaim=True)
+        return _WITHIN_OWN_QUOTA
+    if cell.subtree >= cell.usage + amount:
+        return _WITHIN_QUOTA_OF_MEMBER
     remaining = amount - cell.local_available
     while True:
         if node.parent is None:
