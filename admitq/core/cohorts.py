@@ -158,16 +158,22 @@ class Forest:
 
     def add_usage(self, node: Node, usage: Iterable[tuple[FlavorResource, int]]) -> None:
         """Count usage at a ClusterQueue."""
+        cells = node.cells
         for pair, amount in usage:
-            quota.add_usage(self.cell(node, pair), amount)
+            # Looked up here first: a call for each amount of each admission would cost more than counting it.
+            cell = cells.get(pair)
+            quota.add_usage(self.cell(node, pair) if cell is None else cell, amount)
         self.touch(node)
 
     def remove_usage(self, node: Node, usage: Iterable[tuple[FlavorResource, int]]) -> None:
         """Take usage off a ClusterQueue."""
+        cells = node.cells
         for pair, amount in usage:
-            cell = self.cell(node, pair)
-            quota.remove_usage(cell, amount)
-            if cell.idle:
+            cell = cells.get(pair)
+            if cell is None:
+                cell = self.cell(node, pair)
+            quota.add_usage(cell, -amount)
+            if not cell.declared and cell.idle:
                 self._drop_idle_cell(node, pair)
         self.touch(node)
 

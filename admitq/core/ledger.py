@@ -6,10 +6,11 @@ was deleted, or has not been seen yet, counts from the moment it appears.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
 from admitq.core.amounts import FlavorResource
-from admitq.core.model import Admission, ObjectKey, Workload
+from admitq.core.model import Admission, ObjectKey, PodSetAssignment, Workload
 
 _Key = TypeVar("_Key", str, ObjectKey)
 
@@ -27,22 +28,36 @@ class Reservation(NamedTuple):
 
 def usage_of(workload: Workload, admission: Admission) -> Usage:
     """What the workload uses now: what it was assigned, less where fewer pods remain to run."""
+    assignments = admission.pod_set_assignments
+    if not workload.reclaimable_pods:
+        return _usage(assignments, None)
     counts = {pod_set.name: pod_set.count for pod_set in workload.pod_sets}
     reclaimable = dict(workload.reclaimable_pods)
+    remaining: list[int] = []
+    for assignment in assignments:
+        count = counts.get(assignment.name, assignment.count)
+        remaining.append(min(assignment.count, count - min(reclaimable.get(assignment.name, 0), count)))
+    return _usage(assignments, tuple(remaining))
+
+
+@lru_cache(maxsize=4096)
+def _usage(assignments: tuple[PodSetAssignment, ...], remaining: tuple[int, ...] | None) -> Usage:
+    """What is used while so many pods of each assignment remain to run; None stands for all of them.
+
+    Results are kept, because each is asked for when it is decided and when it is observed, and many workloads
+    are assigned the same. So equal usages are one object, too.
+    """
     total: dict[FlavorResource, int] = {}
-    for assignment in admission.pod_set_assignments:
+    for index, assignment in enumerate(assignments):
         flavors = dict(assignment.flavors)
-        remaining = assignment.count
-        if reclaimable:
-            count = counts.get(assignment.name, assignment.count)
-            remaining = min(remaining, count - min(reclaimable.get(assignment.name, 0), count))
+        count = assignment.count if remaining is None else remaining[index]
         for resource, amount in assignment.resource_usage:
             flavor = flavors.get(resource)
             if flavor is None:
                 continue
-            if remaining < assignment.count:
+            if count < assignment.count:
                 # Rounded up, should an assignment ever not divide by its pods: never too little.
-                amount = -(-amount * remaining // assignment.count)  # noqa: PLW2901
+                amount = -(-amount * count // assignment.count)  # noqa: PLW2901
             if amount:
                 pair = FlavorResource(flavor, resource)
                 total[pair] = total.get(pair, 0) + amount
