@@ -10,9 +10,10 @@ from typing import Any, cast
 
 from admitq.core import dump, invariants
 from admitq.core import events as happened
-from admitq.core.cohorts import declared_quotas
+from admitq.core.cohorts import Node, declared_quotas
 from admitq.core.cycle import heads, inadmissibility, run_cycle
 from admitq.core.events import Event
+from admitq.core.fair_sharing import share
 from admitq.core.flavors import Offer
 from admitq.core.instructions import (
     Instruction,
@@ -28,8 +29,11 @@ from admitq.core.refusals import Refusal
 from admitq.core.selectors import selects_namespace
 from admitq.core.settings import Settings
 from admitq.core.statuses import (
+    ClusterQueueMark,
     ClusterQueueStatus,
     CohortStatus,
+    LocalQueueMark,
+    LocalQueueReason,
     LocalQueueStatus,
     cluster_queue_status,
     cohort_status,
@@ -126,7 +130,7 @@ class AdmissionState:
     def cohort_status(self, name: str) -> CohortStatus | None:
         """Numbers of a cohort, implicit ones too; None if nothing speaks of it."""
         node = self._world.forest.cohorts.get(name)
-        return None if node is None else cohort_status(node)
+        return None if node is None else self._cohort_status(node)
 
     def workload_phase(self, key: ObjectKey) -> Phase | None:
         """The phase of a workload, reservations that are being written included; None if unknown."""
@@ -483,9 +487,13 @@ class AdmissionState:
             entry = world.cluster_queues.get(name)
             if entry is None:
                 continue
-            status = self._cluster_queue_status(entry)
-            if status != entry.shown:
-                entry.shown = status
+            queue = entry.queue
+            account = world.ledger.of_cluster_queue(name)
+            mark = ClusterQueueMark(
+                entry.spec, entry.causes, account.age, len(queue.members), queue.inadmissible
+            )
+            if mark != entry.shown:
+                entry.shown = mark
                 result.append(RefreshClusterQueue(name))
         world.touched_cluster_queues.clear()
         return result
@@ -497,26 +505,25 @@ class AdmissionState:
             entry = world.local_queues.get(key)
             if entry is None:
                 continue
-            status = self._local_queue_status(entry)
-            if status != entry.shown:
-                entry.shown = status
+            queue = world.cluster_queues.get(entry.spec.cluster_queue)
+            mark = LocalQueueMark(
+                _local_queue_reason(entry, queue),
+                None if queue is None else queue.spec,
+                world.ledger.of_local_queue(key).age,
+                entry.pending,
+            )
+            if mark != entry.shown:
+                entry.shown = mark
                 result.append(RefreshLocalQueue(key))
         world.touched_local_queues.clear()
         return result
 
     def _refreshed_cohorts(self) -> list[Instruction]:
-        world = self._world
-        result: list[Instruction] = []
-        for name in sorted(world.forest.changed_cohorts):
-            node = world.forest.cohorts.get(name)
-            if node is None:
-                world.cohorts_shown.pop(name, None)
-                continue
-            status = cohort_status(node)
-            if status != world.cohorts_shown.get(name):
-                world.cohorts_shown[name] = status
-                result.append(RefreshCohort(name))
-        world.forest.changed_cohorts.clear()
+        forest = self._world.forest
+        result: list[Instruction] = [
+            RefreshCohort(name) for name in sorted(forest.changed_cohorts) if name in forest.cohorts
+        ]
+        forest.changed_cohorts.clear()
         return result
 
     def _cluster_queue_status(self, entry: ClusterQueueEntry) -> ClusterQueueStatus:
@@ -527,19 +534,29 @@ class AdmissionState:
             self._world.ledger.of_cluster_queue(entry.spec.name),
             len(entry.queue.members),
             entry.queue.inadmissible,
+            weighted_share=self._weighted_share(entry.node),
         )
+
+    def _cohort_status(self, node: Node) -> CohortStatus:
+        return cohort_status(node, weighted_share=self._weighted_share(node))
+
+    def _weighted_share(self, node: Node) -> int | None:
+        return None if self._world.settings.fair_sharing is None else share(node).weighted_share
 
     def _local_queue_status(self, entry: LocalQueueEntry) -> LocalQueueStatus:
         world = self._world
         queue = world.cluster_queues.get(entry.spec.cluster_queue)
-        reason = local_queue_reason(
-            entry.spec,
-            cluster_queue_exists=queue is not None,
-            cluster_queue_active=queue is not None and queue.is_active,
-        )
         return local_queue_status(
-            reason,
+            _local_queue_reason(entry, queue),
             None if queue is None else queue.spec,
             world.ledger.of_local_queue(entry.spec.key),
             entry.pending,
         )
+
+
+def _local_queue_reason(entry: LocalQueueEntry, queue: ClusterQueueEntry | None) -> LocalQueueReason:
+    return local_queue_reason(
+        entry.spec,
+        cluster_queue_exists=queue is not None,
+        cluster_queue_active=queue is not None and queue.is_active,
+    )

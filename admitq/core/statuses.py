@@ -1,7 +1,13 @@
-"""What queues and cohorts show of themselves: numbers and conditions as values, and how they are reckoned."""
+"""What queues and cohorts show of themselves: numbers and conditions as values, and how they are reckoned.
+
+A status is put together when somebody reads it. Whether it may have changed is known without that, by
+comparing *marks*: as long as the mark is equal, so is the status. Every event touches statuses, and many
+events come between two readings.
+"""
 
 from collections.abc import Mapping
 from enum import StrEnum
+from fractions import Fraction
 from typing import NamedTuple
 
 from admitq.core import quota
@@ -9,7 +15,7 @@ from admitq.core.activity import ActiveReason, InactiveCause
 from admitq.core.amounts import FlavorResource
 from admitq.core.cohorts import Node
 from admitq.core.ledger import Account
-from admitq.core.model import ClusterQueue, LocalQueue, StopPolicy
+from admitq.core.model import ClusterQueue, ConsumedResources, LocalQueue, StopPolicy
 
 
 class ResourceTotal(NamedTuple):
@@ -43,6 +49,8 @@ class ClusterQueueStatus(NamedTuple):
     admitted: int
     flavors_reservation: tuple[FlavorTotals, ...]
     flavors_usage: tuple[FlavorTotals, ...]
+    weighted_share: int | None = None
+    """Its dominant resource share; None without fair sharing."""
 
 
 class LocalQueueReason(StrEnum):
@@ -64,6 +72,10 @@ class LocalQueueStatus(NamedTuple):
     admitted: int
     flavors_reservation: tuple[FlavorTotals, ...]
     flavors_usage: tuple[FlavorTotals, ...]
+    consumed: ConsumedResources | None = None
+    """What it used in the past; None without admission fair sharing."""
+    fair_usage: Fraction | None = None
+    """By which it takes turns with others: what it used, weighed; None as above, or beyond all bounds."""
 
 
 class CohortStatus(NamedTuple):
@@ -71,6 +83,27 @@ class CohortStatus(NamedTuple):
 
     subtree_quota: tuple[tuple[FlavorResource, int], ...]
     subtree_reservations: tuple[tuple[FlavorResource, int], ...]
+    weighted_share: int | None = None
+    """Its dominant resource share; None without fair sharing."""
+
+
+class ClusterQueueMark(NamedTuple):
+    """All that a ClusterQueue's status follows from."""
+
+    spec: ClusterQueue
+    causes: tuple[InactiveCause, ...]
+    account: int
+    pending: int
+    inadmissible: int
+
+
+class LocalQueueMark(NamedTuple):
+    """All that a LocalQueue's status follows from."""
+
+    reason: LocalQueueReason
+    cluster_queue: ClusterQueue | None
+    account: int
+    pending: int
 
 
 def _nominal(node: Node, pair: FlavorResource) -> int | None:
@@ -102,6 +135,8 @@ def cluster_queue_status(
     account: Account,
     pending: int,
     inadmissible: int,
+    *,
+    weighted_share: int | None = None,
 ) -> ClusterQueueStatus:
     """Put together a ClusterQueue's status."""
     return ClusterQueueStatus(
@@ -114,6 +149,7 @@ def cluster_queue_status(
         admitted=account.admitted,
         flavors_reservation=_totals(spec, account.reserved_usage, node),
         flavors_usage=_totals(spec, account.admitted_usage, node),
+        weighted_share=weighted_share,
     )
 
 
@@ -145,10 +181,11 @@ def local_queue_status(
     )
 
 
-def cohort_status(node: Node) -> CohortStatus:
+def cohort_status(node: Node, *, weighted_share: int | None = None) -> CohortStatus:
     """Reckon a cohort's numbers."""
     cells = sorted(node.cells.items())
     return CohortStatus(
         tuple((pair, quota.bounded(cell.subtree)) for pair, cell in cells),
         tuple((pair, quota.bounded(cell.reserved)) for pair, cell in cells),
+        weighted_share,
     )
