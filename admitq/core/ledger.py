@@ -72,6 +72,8 @@ class Account:
     admitted: int = 0
     reserved_usage: dict[FlavorResource, int] = field(default_factory=dict[FlavorResource, int])
     admitted_usage: dict[FlavorResource, int] = field(default_factory=dict[FlavorResource, int])
+    age: int = 0
+    """Differs after every change; 0 is that of an account without any."""
 
     def count(self, reservation: Reservation, sign: int) -> None:
         """Add (+1) or take off (-1) a reservation."""
@@ -100,16 +102,20 @@ class Ledger:
     def __init__(self) -> None:
         self._by_cluster_queue: dict[str, Account] = {}
         self._by_local_queue: dict[ObjectKey, Account] = {}
+        self._changes = 0
 
     def add(self, reservation: Reservation) -> None:
         """Count a reservation."""
-        _add(self._by_cluster_queue, reservation.cluster_queue, reservation)
-        _add(self._by_local_queue, reservation.local_queue, reservation)
+        # One count for all accounts: one that is closed and opened again must not look unchanged.
+        self._changes += 1
+        _add(self._by_cluster_queue, reservation.cluster_queue, reservation, self._changes)
+        _add(self._by_local_queue, reservation.local_queue, reservation, self._changes)
 
     def remove(self, reservation: Reservation) -> None:
         """Take a reservation off."""
-        _remove(self._by_cluster_queue, reservation.cluster_queue, reservation)
-        _remove(self._by_local_queue, reservation.local_queue, reservation)
+        self._changes += 1
+        _remove(self._by_cluster_queue, reservation.cluster_queue, reservation, self._changes)
+        _remove(self._by_local_queue, reservation.local_queue, reservation, self._changes)
 
     def of_cluster_queue(self, name: str) -> Account:
         """The account of a ClusterQueue, whether it exists or not. To be read only."""
@@ -125,15 +131,17 @@ class Ledger:
         return self._by_cluster_queue
 
 
-def _add(accounts: dict[_Key, Account], key: _Key, reservation: Reservation) -> None:
+def _add(accounts: dict[_Key, Account], key: _Key, reservation: Reservation, age: int) -> None:
     account = accounts.get(key)
     if account is None:
         account = accounts[key] = Account()
     account.count(reservation, 1)
+    account.age = age
 
 
-def _remove(accounts: dict[_Key, Account], key: _Key, reservation: Reservation) -> None:
+def _remove(accounts: dict[_Key, Account], key: _Key, reservation: Reservation, age: int) -> None:
     account = accounts[key]
     account.count(reservation, -1)
+    account.age = age
     if not account.reserving:
         del accounts[key]

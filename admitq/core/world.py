@@ -31,7 +31,7 @@ from admitq.core.model import (
 )
 from admitq.core.queues import Aside, Pending, PendingQueue, new_pending
 from admitq.core.settings import Settings
-from admitq.core.statuses import ClusterQueueStatus, CohortStatus, LocalQueueStatus
+from admitq.core.statuses import ClusterQueueMark, LocalQueueMark
 
 
 @dataclass(slots=True, eq=False)
@@ -43,8 +43,8 @@ class ClusterQueueEntry:
     queue: PendingQueue
     offer: Offer
     causes: tuple[InactiveCause, ...] = ()
-    shown: ClusterQueueStatus | None = None
-    """The status that a refresh was last asked for."""
+    shown: ClusterQueueMark | None = None
+    """The mark of the status that a refresh was last asked for."""
 
     @property
     def is_active(self) -> bool:
@@ -58,7 +58,7 @@ class LocalQueueEntry:
 
     spec: LocalQueue
     pending: int = 0
-    shown: LocalQueueStatus | None = None
+    shown: LocalQueueMark | None = None
 
     @property
     def is_open(self) -> bool:
@@ -158,7 +158,6 @@ class World:
     """What a LocalQueue used, by admission fair sharing, as a value that sorts; None where that is off."""
     cycle: int = 0
     """How many cycles have run."""
-    cohorts_shown: dict[str, CohortStatus] = field(default_factory=dict[str, CohortStatus])
 
     # Indexes: who must be looked at when something changes.
     local_queues_of: dict[str, dict[ObjectKey, None]] = field(
