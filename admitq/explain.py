@@ -11,6 +11,7 @@ from admitq.core.instructions import FlavorAttempt, Preempt, PreemptionReason
 from admitq.core.model import ResourceProblem
 from admitq.core.refusals import (
     AdmissionChecksFailed,
+    Bound,
     ClusterQueueInactive,
     ClusterQueueNotFound,
     ExceedsMaxQuota,
@@ -22,6 +23,7 @@ from admitq.core.refusals import (
     NobodyToPreempt,
     NodeAffinityMismatch,
     NoFlavorFits,
+    OutOfBounds,
     OverlappingVictims,
     PodsNotReady,
     PreemptionGated,
@@ -32,6 +34,7 @@ from admitq.core.refusals import (
     UntoleratedTaint,
     WaitingForVictims,
 )
+from admitq.core.requests import rounded_up
 from admitq.core.statuses import ClusterQueueStatus, LocalQueueReason, LocalQueueStatus
 from admitq_api.conditions import Reason
 from admitq_api.quantity import format_amount
@@ -99,15 +102,33 @@ def flavors_considered(attempts: Iterable[FlavorAttempt]) -> str:
 # --- why a workload waits -------------------------------------------------------------------------------
 
 
-def _problem(problem: ResourceProblem) -> str:
-    if problem.rule == "limits":
-        return f"{problem.field}: Invalid value: {problem.detail}: requests must not exceed its limits"
-    return f"{problem.field}: Invalid value: {problem.detail}"
+_BOUND_TEXTS: Final[Mapping[Bound, tuple[str, str]]] = {
+    Bound.LIMIT: (">", "requests must not exceed its limits"),
+    Bound.MAXIMUM: (">", "requests must not be above the limitRange max"),
+    Bound.MINIMUM: ("<", "requests must not be below the limitRange min"),
+}
 
 
-def _aggregated(problems: Iterable[ResourceProblem]) -> str:
-    texts = list(dict.fromkeys(map(_problem, problems)))
-    return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+def _problem(problem: ResourceProblem | OutOfBounds) -> str:
+    if isinstance(problem, ResourceProblem):
+        return f"{problem.field}: Invalid value: {problem.detail}"
+    than, rule = _BOUND_TEXTS[problem.bound]
+    requested, allowed = (
+        format_amount(problem.resource, rounded_up(problem.resource, amount))
+        for amount in (problem.requested, problem.allowed)
+    )
+    return f"{problem.field}: Invalid value: {requested} {than} {allowed}: {rule}"
+
+
+def _invalid_resources(refusal: Any) -> Explanation:
+    texts = list(dict.fromkeys(map(_problem, refusal.problems)))
+    told = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+    first = refusal.problems[0]
+    if isinstance(first, OutOfBounds) and first.bound is not Bound.LIMIT:
+        what = "resources didn't satisfy LimitRange constraints"
+    else:
+        what = "resources validation failed"
+    return Explanation(Reason.MISCONFIGURED, f"{what}: {told}")
 
 
 def _no_flavor_fits(refusal: NoFlavorFits) -> str:
@@ -130,9 +151,7 @@ _PENDING_TEXTS: Final[Mapping[type[Refusal], Callable[[Any], Explanation]]] = {
     AdmissionChecksFailed: lambda _: Explanation(
         Reason.PENDING_EVALUATION, "The workload has failed admission checks"
     ),
-    InvalidResources: lambda of: Explanation(
-        Reason.MISCONFIGURED, f"resources validation failed: {_aggregated(of.problems)}"
-    ),
+    InvalidResources: _invalid_resources,
     NoFlavorFits: lambda of: Explanation(of.reason, _no_flavor_fits(of)),
     TakenInThisCycle: lambda _: Explanation(
         Reason.WAITING_FOR_QUOTA, "Workload no longer fits after processing another workload"

@@ -7,6 +7,7 @@ from typing import Any
 
 from admitq.core.amounts import UNLIMITED
 from admitq.core.model import ClusterQueue, ObjectKey, Workload
+from admitq.core.requests import demands
 from admitq.core.statuses import ClusterQueueStatus, CohortStatus, FlavorTotals, LocalQueueStatus
 from admitq.metrics import Metrics
 from admitq_api import conditions
@@ -386,9 +387,8 @@ class _Census:
 
 def _requests(value: Workload) -> tuple[tuple[str, int], ...]:
     total: Counter[str] = Counter()
-    for pod_set in value.pod_sets:
-        for resource, amount in pod_set.requests:
-            total[resource] += amount * pod_set.count
+    for demand in demands(value.pod_sets):
+        total.update(dict(demand.totals))
     return tuple(sorted(total.items()))
 
 

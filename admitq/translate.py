@@ -5,27 +5,38 @@ either was in place. What cannot be read raises ``Malformed`` with the field and
 shows that on the object and goes on with the others.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Any, cast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, Final, NamedTuple, cast
 
-from admitq.core.amounts import UNLIMITED, Amounts, amounts
+from admitq.core.amounts import Amounts, amounts
 from admitq.core.model import (
+    ONE,
     Admission,
     AdmissionCheck,
     AdmissionCheckRule,
     BorrowWithinCohort,
     ClusterQueue,
     Cohort,
+    ConsumedResources,
+    ContainerResources,
+    ExactAmounts,
     FlavorFungibility,
     FlavorQuotas,
     Instant,
     Labels,
     LabelSelector,
+    LimitedType,
+    LimitRange,
+    LimitRangeItem,
     LocalQueue,
     NodeSelectorTerm,
     ObjectKey,
     PodSet,
     PodSetAssignment,
+    PodTemplate,
     PreemptionPolicy,
     QueueingStrategy,
     ResourceFlavor,
@@ -39,13 +50,16 @@ from admitq.core.model import (
     Toleration,
     Workload,
 )
-from admitq.core.requests import InitContainer, PodRequirements, pod_requests
 from admitq_api import conditions
 from admitq_api.conditions import ConditionType, Reason
+from admitq_api.configuration import Configuration
+from admitq_api.feature_gates import FeatureGates, Gate
 from admitq_api.labels import Names
-from admitq_api.quantity import QuantityError, amount, format_amount
+from admitq_api.quantity import QuantityError, amount, format_amount, parse
 
 RawObject = Mapping[str, Any]
+
+MILLISECOND: Final = 1_000_000
 
 
 class Malformed(ValueError):
@@ -188,6 +202,38 @@ def _resource_groups(raw: Any) -> tuple[ResourceGroup, ...]:
     return tuple(groups)
 
 
+def _fair_weight(spec: Mapping[str, Any]) -> Fraction:
+    weight = _mapping(spec.get("fairSharing"), "spec.fairSharing").get("weight")
+    return ONE if weight is None else _exact_amount(weight, "spec.fairSharing.weight")
+
+
+def _exact_amount(value: Any, field: str) -> Fraction:
+    """Read an amount in its own unit, not rounded."""
+    try:
+        result = parse(value)
+    except QuantityError as error:
+        raise Malformed(field, str(error)) from error
+    if result < 0:
+        raise Malformed(field, "must not be negative")
+    return result
+
+
+def _consumed(local_queue: RawObject) -> ConsumedResources | None:
+    """Read what a LocalQueue's status tells of admission fair sharing; None if it tells nothing."""
+    path = "status.fairSharing.admissionFairSharingStatus"
+    status = _mapping(local_queue.get("status"), "status")
+    shares = _mapping(status.get("fairSharing"), "status.fairSharing")
+    told = _mapping(shares.get("admissionFairSharingStatus"), path)
+    if not told.get("lastUpdate"):
+        return None
+    field = f"{path}.consumedResources"
+    consumed = {
+        resource: _quota_amount(resource, value, f"{field}[{resource}]")
+        for resource, value in _mapping(told.get("consumedResources"), field).items()
+    }
+    return ConsumedResources(amounts(consumed), conditions.parse_time(told["lastUpdate"]))
+
+
 # --- kinds ----------------------------------------------------------------------------------------
 
 
@@ -231,6 +277,9 @@ def cluster_queue(obj: RawObject) -> ClusterQueue:
                 borrow.get("policy") or "Never", borrow.get("maxPriorityThreshold")
             ),
         ),
+        fair_weight=_fair_weight(spec),
+        usage_based_admission=_mapping(spec.get("admissionScope"), "spec.admissionScope").get("admissionMode")
+        == "UsageBasedAdmissionFairSharing",
         terminating="deletionTimestamp" in metadata,
     )
 
@@ -246,6 +295,7 @@ def cohort(obj: RawObject) -> Cohort:
         name=obj["metadata"]["name"],
         parent=spec.get("parentName") or None,
         resource_groups=_resource_groups(spec.get("resourceGroups")),
+        fair_weight=_fair_weight(spec),
     )
 
 
@@ -261,6 +311,8 @@ def local_queue(obj: RawObject) -> LocalQueue:
         cluster_queue=spec.get("clusterQueue", ""),
         uid=metadata.get("uid", ""),
         stop_policy=_stop_policy(spec.get("stopPolicy")),
+        fair_weight=_fair_weight(spec),
+        consumed=_consumed(obj),
         terminating="deletionTimestamp" in metadata,
     )
 
@@ -287,14 +339,59 @@ def admission_check(obj: RawObject) -> AdmissionCheck:
     )
 
 
+def limit_range(obj: RawObject) -> LimitRange:
+    """Read of a LimitRange what it rules for containers and pods.
+
+    Raises:
+        Malformed: a quantity is not readable.
+    """
+    spec = _mapping(obj.get("spec"), "spec")
+    limited = {str(one) for one in LimitedType}
+    return LimitRange(
+        tuple(
+            LimitRangeItem(
+                type=LimitedType(item["type"]),
+                maximum=_exact_amounts(item.get("max"), f"spec.limits[{index}].max"),
+                minimum=_exact_amounts(item.get("min"), f"spec.limits[{index}].min"),
+                default_limits=_exact_amounts(item.get("default"), f"spec.limits[{index}].default"),
+                default_requests=_exact_amounts(
+                    item.get("defaultRequest"), f"spec.limits[{index}].defaultRequest"
+                ),
+            )
+            for index, item in enumerate(_items(spec.get("limits"), "spec.limits"))
+            if item.get("type") in limited
+        )
+    )
+
+
+def overhead(runtime_class: RawObject) -> ExactAmounts:
+    """Read what a RuntimeClass adds to each of its pods.
+
+    Raises:
+        Malformed: a quantity is not readable.
+    """
+    field = "overhead.podFixed"
+    return _exact_amounts(_mapping(runtime_class.get("overhead"), "overhead").get("podFixed"), field)
+
+
+def _exact_amounts(raw: Any, field: str) -> ExactAmounts:
+    return tuple(
+        sorted(
+            (name, _exact_amount(value, f"{field}[{name}]")) for name, value in _mapping(raw, field).items()
+        )
+    )
+
+
 # --- workloads ------------------------------------------------------------------------------------
 
 
-def _requests(raw: Any, field: str, problems: list[ResourceProblem]) -> dict[str, int]:
-    result: dict[str, int] = {}
+def _exact(raw: Any, field: str, problems: list[ResourceProblem]) -> ExactAmounts:
+    """Read amounts by resource; what cannot be counted is left out and told."""
+    result: dict[str, Fraction] = {}
     for resource, quantity in _mapping(raw, field).items():
         try:
-            value = amount(resource, quantity)
+            amount(resource, quantity)
+            value = parse(quantity)
         except QuantityError as error:
             problems.append(ResourceProblem("malformed", f"{field}[{resource}]", str(error)))
             continue
@@ -302,32 +399,37 @@ def _requests(raw: Any, field: str, problems: list[ResourceProblem]) -> dict[str
             problems.append(ResourceProblem("malformed", f"{field}[{resource}]", "must not be negative"))
             continue
         result[resource] = value
-    return result
+    return tuple(sorted(result.items()))
 
 
-def _resolved(raw: Any, field: str, problems: list[ResourceProblem]) -> Amounts:
-    """Requests with limits standing in where a request is missing, as the API server does for pods."""
+def _stated(raw: Any, field: str, problems: list[ResourceProblem]) -> tuple[ExactAmounts, ExactAmounts]:
+    """Requests and limits."""
     resources = _mapping(raw, field)
-    limits = _requests(resources.get("limits"), f"{field}.limits", problems)
-    requests = _requests(resources.get("requests"), f"{field}.requests", problems)
-    for resource, requested in requests.items():
-        if resource in limits and requested > limits[resource]:
-            problems.append(
-                ResourceProblem(
-                    "limits",
-                    f"{field}.requests[{resource}]",
-                    f"{format_amount(resource, requested)} > {format_amount(resource, limits[resource])}",
-                )
-            )
-    return amounts({**limits, **requests})
+    return (
+        _exact(resources.get("requests"), f"{field}.requests", problems),
+        _exact(resources.get("limits"), f"{field}.limits", problems),
+    )
 
 
 def _containers(
     spec: Mapping[str, Any], name: str, field: str, problems: list[ResourceProblem]
-) -> Iterable[tuple[Mapping[str, Any], Amounts]]:
+) -> Iterator[ContainerResources]:
     for index, container in enumerate(_items(spec.get(name), f"{field}.{name}")):
-        path = f"{field}.{name}[{index}]"
-        yield container, _resolved(container.get("resources"), f"{path}.resources", problems)
+        stated = _stated(container.get("resources"), f"{field}.{name}[{index}].resources", problems)
+        yield ContainerResources(*stated, restartable=container.get("restartPolicy") == "Always")
+
+
+def _pod_template(spec: Mapping[str, Any], field: str, problems: list[ResourceProblem]) -> PodTemplate:
+    requests, limits = _stated(spec.get("resources"), f"{field}.resources", problems)
+    overhead = spec.get("overhead")
+    return PodTemplate(
+        containers=tuple(_containers(spec, "containers", field, problems)),
+        init_containers=tuple(_containers(spec, "initContainers", field, problems)),
+        requests=requests,
+        limits=limits,
+        overhead=None if overhead is None else _exact(overhead, f"{field}.overhead", problems),
+        runtime_class=spec.get("runtimeClassName"),
+    )
 
 
 def _required_node_affinity(spec: Mapping[str, Any], field: str) -> tuple[NodeSelectorTerm, ...] | None:
@@ -357,33 +459,23 @@ def pod_set(raw: Mapping[str, Any], field: str, problems: list[ResourceProblem])
     spec_field = f"{field}.template.spec"
     template = _mapping(raw.get("template"), f"{field}.template")
     spec = _mapping(template.get("spec"), spec_field)
-    requirements = PodRequirements(
-        containers=tuple(requests for _, requests in _containers(spec, "containers", spec_field, problems)),
-        init_containers=tuple(
-            InitContainer(requests, restartable=container.get("restartPolicy") == "Always")
-            for container, requests in _containers(spec, "initContainers", spec_field, problems)
-        ),
-        overhead=amounts(_requests(spec.get("overhead"), f"{spec_field}.overhead", problems)),
-        pod_level=_resolved(spec.get("resources"), f"{spec_field}.resources", problems),
-    )
-    count = raw.get("count", 1)
-    requests = pod_requests(requirements)
-    for resource, requested in requests:
-        if requested * count >= UNLIMITED:
-            problems.append(
-                ResourceProblem(
-                    "malformed", f"{field}.count", f"{count} pods ask for more {resource} than can be counted"
-                )
-            )
+    topology = _mapping(raw.get("topologyRequest"), f"{field}.topologyRequest")
     return PodSet(
         name=raw.get("name", "main"),
-        count=count,
-        requests=requests,
+        count=raw.get("count", 1),
+        template=_pod_template(spec, spec_field, problems),
         min_count=raw.get("minCount"),
+        group=topology.get("podSetGroupName"),
         node_selector=labels_of(spec.get("nodeSelector")),
         required_node_affinity=_required_node_affinity(spec, spec_field),
         tolerations=_tolerations(spec.get("tolerations"), f"{spec_field}.tolerations"),
     )
+
+
+@lru_cache(4096)
+def _shared(pod_sets: tuple[PodSet, ...]) -> tuple[PodSet, ...]:
+    """The podsets of the first workload that has these: equal ones are kept in memory once."""
+    return pod_sets
 
 
 def admission(raw: Mapping[str, Any]) -> Admission:
@@ -437,20 +529,82 @@ def quantities(of: Amounts) -> dict[str, str]:
     return {resource: format_amount(resource, value) for resource, value in of}
 
 
-def queue_order_timestamp(obj: RawObject, *, eviction_moves_to_back: bool) -> Instant:
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What configuration and feature gates say of how Workloads are read."""
+
+    eviction_moves_to_back: bool = True
+    """Whether a PodsReady timeout costs the place in the queue: requeuingStrategy.timestamp is Eviction."""
+    reclaim_moves_to_back: bool = False
+    """Whether being preempted by a borrower does: gate PrioritySortingWithinCohort is off."""
+    boosts: bool = False
+    """Whether an annotation may add to the priority: gate PriorityBoost."""
+
+
+def reading(configuration: Configuration, gates: FeatureGates) -> Reading:
+    """How Workloads are read under a configuration."""
+    timestamp = configuration.wait_for_pods_ready.requeuing_strategy.timestamp
+    return Reading(
+        eviction_moves_to_back=timestamp == "Eviction",
+        reclaim_moves_to_back=not gates[Gate.PRIORITY_SORTING_WITHIN_COHORT],
+        boosts=gates[Gate.PRIORITY_BOOST],
+    )
+
+
+def queue_order_timestamp(obj: RawObject, how: Reading) -> Instant:
     """When the workload counts as having been queued.
 
     That is its creation; after an admission check's Retry, and where the configuration says so after a
     PodsReady timeout, it is the eviction. Ordinary preemption keeps the old place.
     """
-    evicted = conditions.find(_mapping(obj.get("status"), "status").get("conditions"), ConditionType.EVICTED)
+    state = _mapping(obj.get("status"), "status").get("conditions")
+    evicted = conditions.find(state, ConditionType.EVICTED)
     if evicted is not None and evicted.get("status") == "True":
         reason = evicted.get("reason")
         if reason == Reason.ADMISSION_CHECK or (
-            reason == Reason.PODS_READY_TIMEOUT and eviction_moves_to_back
+            reason == Reason.PODS_READY_TIMEOUT and how.eviction_moves_to_back
         ):
             return conditions.parse_time(evicted["lastTransitionTime"])
+    preempted = conditions.find(state, ConditionType.PREEMPTED)
+    if (
+        how.reclaim_moves_to_back
+        and preempted is not None
+        and (preempted.get("status"), preempted.get("reason"))
+        == ("True", Reason.IN_COHORT_RECLAIM_WHILE_BORROWING)
+    ):
+        return conditions.parse_time(preempted["lastTransitionTime"]) + MILLISECOND
     return conditions.parse_time(obj["metadata"]["creationTimestamp"])
+
+
+class Priority(NamedTuple):
+    """The priority that a Workload states, and what its annotation adds to it."""
+
+    base: int
+    boost: int
+
+
+def priority_of(obj: RawObject, names: Names, how: Reading) -> Priority:
+    """Read a Workload's priority; the sum is the effective one.
+
+    Raises:
+        Malformed: the boost is not a whole number.
+    """
+    base = _mapping(obj.get("spec"), "spec").get("priority") or 0
+    annotations = _mapping(obj["metadata"].get("annotations"), "metadata.annotations")
+    boost = annotations.get(names.priority_boost) if how.boosts else None
+    if boost is None:
+        return Priority(base, 0)
+    try:
+        return Priority(base, int(boost))
+    except ValueError as error:
+        field = f"metadata.annotations[{names.priority_boost}]"
+        raise Malformed(field, "must be a whole number, such as 10 or -10") from error
+
+
+def _reserved_at(state: list[Any]) -> Instant:
+    quota = conditions.find(state, ConditionType.QUOTA_RESERVED) or {}
+    since = quota.get("lastTransitionTime")
+    return conditions.parse_time(since) if since else 0
 
 
 def holder(obj: RawObject) -> Workload:
@@ -471,11 +625,17 @@ def holder(obj: RawObject) -> Workload:
         pod_sets=(),
         finished=conditions.is_true(state, ConditionType.FINISHED),
         admission=admission(status["admission"]),
+        reserved_at=_reserved_at(state),
         admitted=conditions.is_true(state, ConditionType.ADMITTED),
+        pods_ready=conditions.is_true(state, ConditionType.PODS_READY),
+        evicted=conditions.is_true(state, ConditionType.EVICTED),
     )
 
 
-def workload(obj: RawObject, names: Names, *, eviction_moves_to_back: bool = True) -> Workload:
+_AS_BY_DEFAULT = Reading()
+
+
+def workload(obj: RawObject, names: Names, how: Reading = _AS_BY_DEFAULT) -> Workload:
     """Read a Workload in whatever phase it is.
 
     Raises:
@@ -500,15 +660,17 @@ def workload(obj: RawObject, names: Names, *, eviction_moves_to_back: bool = Tru
         key=key_of(obj),
         uid=metadata["uid"],
         queue_name=spec.get("queueName", ""),
-        queued_at=queue_order_timestamp(obj, eviction_moves_to_back=eviction_moves_to_back),
-        pod_sets=pod_sets,
-        priority=spec.get("priority") or 0,
+        queued_at=queue_order_timestamp(obj, how),
+        pod_sets=_shared(pod_sets),
+        priority=sum(priority_of(obj, names, how)),
         generation=metadata.get("generation", 1),
         active=spec.get("active", True),
         finished=conditions.is_true(state, ConditionType.FINISHED),
         deleting="deletionTimestamp" in metadata,
         admission=admission(status["admission"]) if reserved else None,
+        reserved_at=_reserved_at(state) if reserved else 0,
         admitted=conditions.is_true(state, ConditionType.ADMITTED),
+        pods_ready=conditions.is_true(state, ConditionType.PODS_READY),
         evicted=conditions.is_true(state, ConditionType.EVICTED),
         requeue_at=conditions.parse_time(requeue_at) if requeue_at else None,
         requeue_blocked=requeued.get("status") == "False",

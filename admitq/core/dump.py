@@ -9,9 +9,22 @@ import heapq
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
+from fractions import Fraction
 from typing import Any, Final, cast
 
-from admitq.core import amounts, events, flavors, instructions, model, ordering, queues, refusals
+from admitq.core import (
+    amounts,
+    events,
+    flavors,
+    instructions,
+    limit_ranges,
+    model,
+    ordering,
+    queues,
+    refusals,
+    requests,
+    settings,
+)
 from admitq.core.events import Event
 from admitq.core.model import ObjectKey
 from admitq.core.queues import Aside, ScanProgress, Shape
@@ -177,10 +190,21 @@ def _is_value(kind: object) -> bool:
 
 _KINDS: Final[Mapping[str, type]] = {
     name: kind
-    for module in (amounts, model, refusals, instructions, ordering, queues, flavors)
+    for module in (
+        amounts,
+        model,
+        refusals,
+        instructions,
+        ordering,
+        queues,
+        flavors,
+        requests,
+        settings,
+        limit_ranges,
+    )
     for name, kind in vars(module).items()
     if _is_value(kind)
-} | {kind.__name__: kind for kind in (Assumption, Settings, Dump, DumpedPending, DumpedQueue)}
+} | {kind.__name__: kind for kind in (Assumption, Fraction, Dump, DumpedPending, DumpedQueue)}
 
 
 def encode(value: object) -> object:
@@ -193,6 +217,8 @@ def encode(value: object) -> object:
         return {_NAME: type(value).__name__, "value": value.value}
     if value is None or isinstance(value, (str, int, bool)):
         return value
+    if isinstance(value, Fraction):
+        return {_NAME: Fraction.__name__, "numerator": value.numerator, "denominator": value.denominator}
     if is_dataclass(value) and not isinstance(value, type):
         content = {each.name: encode(getattr(value, each.name)) for each in fields(value)}
         return {_NAME: type(value).__name__, **content}

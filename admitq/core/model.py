@@ -243,6 +243,22 @@ ExactAmounts = tuple[tuple[str, Fraction], ...]
 """Amounts as stated, in the resource's own unit (cores, bytes), sorted by resource and not rounded."""
 
 
+class HashedOnce:
+    """A frozen value whose hash is reckoned once, because it is looked up far more often than it is made."""
+
+    __slots__ = ("_hash",)
+    _hash: int
+
+    def __hash__(self) -> int:
+        """The hash of all fields."""
+        try:
+            return self._hash
+        except AttributeError:
+            result = hash(tuple(getattr(self, name) for name in self.__slots__))
+            object.__setattr__(self, "_hash", result)
+            return result
+
+
 @dataclass(frozen=True, slots=True)
 class ContainerResources:
     """What a container states. ``restartable`` marks an init container that goes on running (a sidecar)."""
@@ -253,7 +269,7 @@ class ContainerResources:
 
 
 @dataclass(frozen=True, slots=True)
-class PodTemplate:
+class PodTemplate(HashedOnce):
     """All of a pod template that decides what its pods ask for, as the template states it.
 
     ``requests`` and ``limits`` are those of the pod level; ``overhead`` is what the template itself states,
@@ -266,6 +282,8 @@ class PodTemplate:
     limits: ExactAmounts = ()
     overhead: ExactAmounts | None = None
     runtime_class: str | None = None
+
+    __hash__ = HashedOnce.__hash__
 
 
 class LimitedType(StrEnum):
@@ -294,16 +312,19 @@ class LimitRange:
 
 
 @dataclass(frozen=True, slots=True)
-class PodSet:
-    """Pods of one shape. ``requests`` is what one pod asks for, resolved as Kubernetes resolves it."""
+class PodSet(HashedOnce):
+    """Pods of one shape. Podsets of one ``group`` are given the same flavors."""
 
     name: str
     count: int
-    requests: Amounts = ()
+    template: PodTemplate = PodTemplate()
     min_count: int | None = None
+    group: str | None = None
     node_selector: Labels = ()
     required_node_affinity: tuple[NodeSelectorTerm, ...] | None = None
     tolerations: tuple[Toleration, ...] = ()
+
+    __hash__ = HashedOnce.__hash__
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,10 +346,10 @@ class Admission:
 
 
 class ResourceProblem(NamedTuple):
-    """A request that can never be right: found where the pod template was read.
+    """A request that can never be counted.
 
-    ``rule`` is ``"limits"`` (a request above its limit) or ``"malformed"`` (unreadable, negative, too
-    large); ``field`` names the place and ``detail`` says what is wrong with it.
+    ``rule`` is ``"malformed"`` (unreadable, negative or too large, found where the pod template was read);
+    ``field`` names the place and ``detail`` says what is wrong with it.
     """
 
     rule: str

@@ -4,6 +4,9 @@
 """
 
 from dataclasses import dataclass
+from enum import StrEnum
+from fractions import Fraction
+from typing import NamedTuple
 
 from admitq.core.model import ResourceProblem
 
@@ -32,11 +35,33 @@ class AdmissionChecksFailed:
     """A check of the workload is in state Retry or Rejected."""
 
 
+class Bound(StrEnum):
+    """What bounds a request: the limit beside it, or the LimitRanges of its namespace."""
+
+    LIMIT = "Limit"
+    MAXIMUM = "Maximum"
+    MINIMUM = "Minimum"
+
+
+class OutOfBounds(NamedTuple):
+    """A request beyond its bound, both in the resource's own unit (cores, bytes). ``field`` is its place."""
+
+    bound: Bound
+    field: str
+    resource: str
+    requested: Fraction
+    allowed: Fraction
+
+
 @dataclass(frozen=True, slots=True)
 class InvalidResources:
-    """The pod templates ask for what can never be given."""
+    """The pod templates ask for what can never be given.
 
-    problems: tuple[ResourceProblem, ...]
+    All problems are of one kind: what cannot be read, or else what is above its limits, or else what the
+    LimitRanges of the namespace forbid.
+    """
+
+    problems: tuple[ResourceProblem | OutOfBounds, ...]
 
 
 @dataclass(frozen=True, slots=True)

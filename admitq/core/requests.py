@@ -1,83 +1,284 @@
-"""What one pod asks for, as Kubernetes reckons it.
+"""What podsets ask for: from what their pod templates state to what is counted against quota.
 
-The rule: containers run together, init containers one after the other before them, and a restartable
-init container (a sidecar) goes on running beside everything that starts after it. A pod needs the
-larger of the two phases, then what the pod level states instead, then the runtime's overhead.
+For one pod, as Kubernetes reckons it: a container that states no request of a resource asks for its limit,
+else for what the namespace's LimitRanges give it by default. Containers run together, init containers one
+after the other before them, and a restartable init container (a sidecar) goes on running beside everything
+that starts after it. A pod needs the larger of the two phases, then what the pod level states instead, then
+the overhead, which is its RuntimeClass's where the template states none.
+
+What a pod needs is then counted as the configuration says (``transformations``), times the pods still to
+run, and only this last is rounded up, to milli-CPU or whole units.
+
+Results are shared between equal questions: a million workloads of twenty shapes ask twenty.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Final, NamedTuple
 
-from admitq.core.amounts import Amounts, add, amounts, multiply
-from admitq.core.model import PodSet
+from admitq.core.amounts import UNLIMITED, Amounts, amounts
+from admitq.core.limit_ranges import NO_LIMITS, Limits
+from admitq.core.model import (
+    ContainerResources,
+    ExactAmounts,
+    HashedOnce,
+    PodSet,
+    PodTemplate,
+)
+from admitq.core.refusals import Bound, OutOfBounds
+from admitq.core.settings import Resources
+from admitq.core.transformations import counted
+
+_MILLI: Final = 1000
+_SHARED: Final = 1 << 14
+"""How many different questions' answers are kept for others that ask the same."""
 
 
 @dataclass(frozen=True, slots=True)
-class InitContainer:
-    """Requests of one init container; ``restartable`` is restartPolicy Always."""
+class RequestRules(HashedOnce):
+    """What decides, beside its pod template, what a podset of a namespace asks for.
 
-    requests: Amounts = ()
-    restartable: bool = False
+    ``overheads`` are those of the RuntimeClasses, by name. ``reclaimable_pods`` is the gate of that name.
+    """
+
+    resources: Resources = Resources()
+    limits: Limits = NO_LIMITS
+    overheads: tuple[tuple[str, ExactAmounts], ...] = ()
+    reclaimable_pods: bool = True
+
+    __hash__ = HashedOnce.__hash__
+
+
+PLAIN: Final = RequestRules()
+"""Nothing but the pod template decides."""
 
 
 @dataclass(frozen=True, slots=True)
-class PodRequirements:
-    """The requests a pod template states, with limits already standing in for missing requests."""
-
-    containers: tuple[Amounts, ...] = ()
-    init_containers: tuple[InitContainer, ...] = ()
-    overhead: Amounts = ()
-    pod_level: Amounts = ()
-
-
-@dataclass(frozen=True, slots=True)
-class PodSetDemand:
-    """What all pods of a podset that are still to run ask for together."""
+class PodSetDemand(HashedOnce):
+    """What all pods of a podset that are still to run ask for together, and one of them exactly."""
 
     pod_set: PodSet
     count: int
     totals: Amounts
+    per_pod: ExactAmounts = ()
+
+    __hash__ = HashedOnce.__hash__
+
+    def for_pods(self, count: int) -> "PodSetDemand":
+        """What this many of the pods ask for."""
+        return (
+            self
+            if count == self.count
+            else PodSetDemand(self.pod_set, count, _totals(self.per_pod, count), self.per_pod)
+        )
 
 
-def _gain(into: dict[str, int], of: Iterable[tuple[str, int]]) -> None:
-    for resource, amount in of:
-        into[resource] = add(into.get(resource, 0), amount)
+class Resolved(NamedTuple):
+    """What the podsets of a workload ask for, and why that can never be given, if so."""
+
+    demands: tuple[PodSetDemand, ...]
+    problems: tuple[OutOfBounds, ...]
 
 
-def _cover(into: dict[str, int], of: Iterable[tuple[str, int]]) -> None:
-    for resource, amount in of:
-        into[resource] = max(into.get(resource, 0), amount)
+def asking(of: Mapping[str, int] | Iterable[tuple[str, int]]) -> PodTemplate:
+    """The template of one container that asks for these amounts, counted in milli-CPU and whole units."""
+    exact = ((resource, Fraction(amount, _scale(resource))) for resource, amount in amounts(of))
+    return PodTemplate((ContainerResources(tuple(exact)),))
 
 
-def pod_requests(requirements: PodRequirements) -> Amounts:
-    """Requests of one pod: max(init phase, containers + sidecars), pod level instead, plus overhead."""
-    starting: dict[str, int] = {}
-    sidecars: dict[str, int] = {}
-    for container in requirements.init_containers:
+def _scale(resource: str) -> int:
+    return _MILLI if resource == "cpu" else 1
+
+
+def rounded_up(resource: str, amount: Fraction) -> int:
+    """An exact amount as it is counted: in milli-CPU or whole units, rounded up, saturating."""
+    return min(UNLIMITED, -(-amount * _scale(resource) // 1))
+
+
+# --- one pod --------------------------------------------------------------------------------------------
+
+_Exact = dict[str, Fraction]
+_ZERO: Final = Fraction()
+
+
+def _gain(into: _Exact, of: Mapping[str, Fraction]) -> None:
+    for resource, amount in of.items():
+        into[resource] = into.get(resource, _ZERO) + amount
+
+
+def _cover(into: _Exact, of: Mapping[str, Fraction]) -> None:
+    for resource, amount in of.items():
+        into[resource] = max(into.get(resource, _ZERO), amount)
+
+
+def _nonnegative(of: ExactAmounts) -> _Exact:
+    return {resource: max(_ZERO, amount) for resource, amount in of}
+
+
+class _Part(NamedTuple):
+    """A container or the pod level, with what it states and what stands in for what it does not."""
+
+    field: str
+    requests: _Exact
+    limits: _Exact
+
+
+def _part(field: str, stated: ContainerResources, limits: Limits) -> _Part:
+    own = dict(stated.limits)
+    requests = {
+        **dict(limits.default_limits),
+        **dict(limits.default_requests),
+        **own,
+        **dict(stated.requests),
+    }
+    return _Part(field, _nonnegative(tuple(requests.items())), {**dict(limits.default_limits), **own})
+
+
+class _Pod(NamedTuple):
+    """One pod of a template where it is to run."""
+
+    containers: tuple[_Part, ...]
+    init_containers: tuple[_Part, ...]
+    pod_level: _Part
+    requests: ExactAmounts
+
+
+def _running(template: PodTemplate, containers: Iterable[_Part], init_containers: Iterable[_Part]) -> _Exact:
+    starting: _Exact = {}
+    sidecars: _Exact = {}
+    for stated, part in zip(template.init_containers, init_containers, strict=True):
         beside = dict(sidecars)
-        _gain(beside, container.requests)
-        _cover(starting, beside.items())
-        if container.restartable:
+        _gain(beside, part.requests)
+        _cover(starting, beside)
+        if stated.restartable:
             sidecars = beside
     running = sidecars
-    for requests in requirements.containers:
-        _gain(running, requests)
-    _cover(running, starting.items())
-    running.update(requirements.pod_level)
-    _gain(running, requirements.overhead)
-    return amounts(running)
+    for part in containers:
+        _gain(running, part.requests)
+    _cover(running, starting)
+    return running
 
 
-def demand(pod_set: PodSet, reclaimable: int = 0) -> PodSetDemand:
-    """What a podset asks for without the pods that are known not to be needed any more."""
-    count = pod_set.count - min(reclaimable, pod_set.count)
-    totals = tuple((resource, multiply(amount, count)) for resource, amount in pod_set.requests)
-    return PodSetDemand(pod_set, count, totals)
+def _pod(template: PodTemplate, rules: RequestRules) -> _Pod:
+    containers, init_containers = (
+        tuple(_part(f"{name}[{index}].", stated, rules.limits) for index, stated in enumerate(some))
+        for name, some in (("containers", template.containers), ("initContainers", template.init_containers))
+    )
+    pod_level = _part("", ContainerResources(template.requests, template.limits), NO_LIMITS)
+    running = _running(template, containers, init_containers)
+    running.update(pod_level.requests)
+    overhead = template.overhead
+    if overhead is None:
+        overhead = dict(rules.overheads).get(template.runtime_class or "", ())
+    _gain(running, _nonnegative(overhead))
+    return _Pod(containers, init_containers, pod_level, tuple(sorted(running.items())))
+
+
+def pod_requests(template: PodTemplate, rules: RequestRules = PLAIN) -> ExactAmounts:
+    """What one pod asks for, before the configuration decides what that counts as."""
+    return _pod(template, rules).requests
+
+
+# --- what can never be given ----------------------------------------------------------------------------
+
+
+def _above(
+    bound: Bound, field: str, requests: Mapping[str, Fraction], most: Mapping[str, Fraction]
+) -> Iterator[OutOfBounds]:
+    for resource in sorted(requests.keys() & most.keys()):
+        if requests[resource] > most[resource]:
+            yield OutOfBounds(bound, f"{field}[{resource}]", resource, requests[resource], most[resource])
+
+
+def _below(
+    field: str, requests: Mapping[str, Fraction], least: Mapping[str, Fraction]
+) -> Iterator[OutOfBounds]:
+    for resource in sorted(requests.keys() & least.keys()):
+        if requests[resource] < least[resource]:
+            yield OutOfBounds(
+                Bound.MINIMUM, f"{field}[{resource}]", resource, requests[resource], least[resource]
+            )
+
+
+def _above_limits(pod: _Pod) -> Iterator[OutOfBounds]:
+    for part in (*pod.init_containers, *pod.containers, pod.pod_level):
+        yield from _above(Bound.LIMIT, f"{part.field}resources.requests", part.requests, part.limits)
+
+
+def _outside_limit_ranges(pod: _Pod, limits: Limits) -> Iterator[OutOfBounds]:
+    maximum, minimum = dict(limits.container_maximum), dict(limits.container_minimum)
+    for part in (*pod.init_containers, *pod.containers):
+        field = f"{part.field}resources.requests"
+        yield from _above(Bound.MAXIMUM, field, part.requests, maximum)
+        yield from _below(field, part.requests, minimum)
+    requests = dict(pod.requests)
+    yield from _above(Bound.MAXIMUM, "resources.requests", requests, dict(limits.pod_maximum))
+    yield from _below("resources.requests", requests, dict(limits.pod_minimum))
+
+
+# --- podsets --------------------------------------------------------------------------------------------
+
+
+class _Template(NamedTuple):
+    """What one pod of a template counts as, and what is wrong with it."""
+
+    per_pod: ExactAmounts
+    above_limits: tuple[OutOfBounds, ...]
+    outside_limit_ranges: tuple[OutOfBounds, ...]
+
+
+@lru_cache(_SHARED)
+def _template(template: PodTemplate, rules: RequestRules) -> _Template:
+    pod = _pod(template, rules)
+    return _Template(
+        tuple(sorted(counted(dict(pod.requests), rules.resources).items())),
+        tuple(_above_limits(pod)),
+        tuple(_outside_limit_ranges(pod, rules.limits)),
+    )
+
+
+def _totals(per_pod: ExactAmounts, count: int) -> Amounts:
+    return tuple((resource, rounded_up(resource, amount * count)) for resource, amount in per_pod)
+
+
+def _placed(index: int, problems: Iterable[OutOfBounds]) -> Iterator[OutOfBounds]:
+    for problem in problems:
+        yield problem._replace(field=f"spec.podSets[{index}].template.spec.{problem.field}")
+
+
+@lru_cache(_SHARED)
+def resolve(
+    pod_sets: tuple[PodSet, ...],
+    reclaimable_pods: tuple[tuple[str, int], ...] = (),
+    rules: RequestRules = PLAIN,
+) -> Resolved:
+    """What each podset of a workload asks for where it is to run, and whether that can be given at all.
+
+    Args:
+        pod_sets: the podsets, in order.
+        reclaimable_pods: by podset, how many of its pods are known not to be needed any more.
+        rules: those of the workload's namespace.
+    """
+    reclaimable = dict(reclaimable_pods) if rules.reclaimable_pods else {}
+    demands: list[PodSetDemand] = []
+    above_limits: list[OutOfBounds] = []
+    outside: list[OutOfBounds] = []
+    for index, pod_set in enumerate(pod_sets):
+        template = _template(pod_set.template, rules)
+        count = pod_set.count - min(reclaimable.get(pod_set.name, 0), pod_set.count)
+        demands.append(PodSetDemand(pod_set, count, _totals(template.per_pod, count), template.per_pod))
+        above_limits.extend(_placed(index, template.above_limits))
+        outside.extend(_placed(index, template.outside_limit_ranges))
+    problems = tuple(above_limits or outside)
+    return Resolved(tuple(demands), problems)
 
 
 def demands(
-    pod_sets: Iterable[PodSet], reclaimable_pods: Iterable[tuple[str, int]]
+    pod_sets: tuple[PodSet, ...],
+    reclaimable_pods: tuple[tuple[str, int], ...] = (),
+    rules: RequestRules = PLAIN,
 ) -> tuple[PodSetDemand, ...]:
-    """What each podset of a workload asks for."""
-    reclaimable = dict(reclaimable_pods)
-    return tuple(demand(pod_set, reclaimable.get(pod_set.name, 0)) for pod_set in pod_sets)
+    """What each podset of a workload asks for; see ``resolve``."""
+    return resolve(pod_sets, reclaimable_pods, rules).demands

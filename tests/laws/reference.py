@@ -22,6 +22,7 @@ from admitq.core.model import (
     Cohort,
     LocalQueue,
     ObjectKey,
+    PodSet,
     QueueingStrategy,
     ResourceFlavor,
     ResourceGroup,
@@ -31,6 +32,16 @@ from admitq.core.model import (
 )
 
 NO_QUOTA = ResourceQuota(0)
+
+
+def demanded(pod_set: PodSet, count: int) -> dict[str, int]:
+    """What so many pods of containers that state nothing but requests ask for, CPU in milli-CPU."""
+    needs: dict[str, int] = {}
+    for container in pod_set.template.containers:
+        for resource, amount in container.requests:
+            scaled = amount * count * (1000 if resource == "cpu" else 1)
+            needs[resource] = needs.get(resource, 0) + int(scaled)
+    return needs
 
 
 @dataclass
@@ -240,7 +251,7 @@ class Reference:
             return False
         (pod_set,) = workload.pod_sets
         count = max(0, pod_set.count - dict(workload.reclaimable_pods).get(pod_set.name, 0))
-        needs = {resource: amount * count for resource, amount in pod_set.requests}
+        needs = demanded(pod_set, count)
         covered = {resource for group in queue.resource_groups for resource in group.covered_resources}
         if "pods" in covered:
             needs["pods"] = count

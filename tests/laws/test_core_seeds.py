@@ -26,6 +26,7 @@ from admitq.core.model import (
     StopPolicy,
     Workload,
 )
+from admitq.core.requests import asking
 from tests.laws.test_core_laws import (
     COHORTS,
     FLAVORS,
@@ -88,9 +89,9 @@ class Crowd:
             (("cpu", 1), ("mem", 1)),
             (("cpu", 1), ("gpu", 1)),
         ]
-        pod_sets = [PodSet("main", draw.choice([1, 1, 1, 2]), draw.choice(requests))]
+        pod_sets = [PodSet("main", draw.choice([1, 1, 1, 2]), asking(draw.choice(requests)))]
         if draw.random() < 0.3:
-            pod_sets.append(PodSet("workers", 1, draw.choice(requests)))
+            pod_sets.append(PodSet("workers", 1, asking(draw.choice(requests))))
         return Workload(
             key,
             self.world.uid(),

@@ -1,5 +1,7 @@
 """The literal texts; stories tell most of them in passing."""
 
+from fractions import Fraction
+
 import pytest
 
 from admitq import explain
@@ -7,6 +9,7 @@ from admitq.core.instructions import FlavorAttempt
 from admitq.core.model import ResourceProblem
 from admitq.core.refusals import (
     AdmissionChecksFailed,
+    Bound,
     ClusterQueueInactive,
     ClusterQueueNotFound,
     ExceedsMaxQuota,
@@ -16,6 +19,7 @@ from admitq.core.refusals import (
     NamespaceMismatch,
     NodeAffinityMismatch,
     NoFlavorFits,
+    OutOfBounds,
     Refusal,
     ResourceNotCovered,
     TakenInThisCycle,
@@ -41,10 +45,34 @@ from admitq.core.refusals import (
         ),
         (
             InvalidResources(
-                (ResourceProblem("limits", "f", "2 > 1"), ResourceProblem("limits", "f", "2 > 1"))
+                (
+                    OutOfBounds(Bound.LIMIT, "f", "cpu", Fraction(3, 2), Fraction(1)),
+                    OutOfBounds(Bound.LIMIT, "f", "cpu", Fraction(3, 2), Fraction(1)),
+                )
             ),
             "Misconfigured",
-            "resources validation failed: f: Invalid value: 2 > 1: requests must not exceed its limits",
+            "resources validation failed: f: Invalid value: 1500m > 1: requests must not exceed its limits",
+        ),
+        (
+            InvalidResources(
+                (ResourceProblem("malformed", "f", "x"), ResourceProblem("malformed", "g", "y"))
+            ),
+            "Misconfigured",
+            "resources validation failed: [f: Invalid value: x, g: Invalid value: y]",
+        ),
+        (
+            InvalidResources(
+                (
+                    OutOfBounds(Bound.MAXIMUM, "f", "memory", Fraction(2**31), Fraction(2**30)),
+                    OutOfBounds(Bound.MINIMUM, "f", "cpu", Fraction(1), Fraction(2)),
+                )
+            ),
+            "Misconfigured",
+            (
+                "resources didn't satisfy LimitRange constraints: "
+                "[f: Invalid value: 2Gi > 1Gi: requests must not be above the limitRange max, "
+                "f: Invalid value: 1 < 2: requests must not be below the limitRange min]"
+            ),
         ),
         (
             NoFlavorFits("main", (ExceedsMaxQuota("default", "cpu", 0, 10000, 8000),), "ExceedsMaxQuota"),

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from admitq import translate
-from admitq.core.amounts import UNLIMITED
 from admitq.core.model import (
     SECOND,
     AdmissionCheckRule,
@@ -20,7 +19,8 @@ from admitq.core.model import (
     StopPolicy,
     Toleration,
 )
-from admitq.translate import Malformed
+from admitq.core.requests import resolve
+from admitq.translate import Malformed, Reading
 from admitq_api import conditions
 from admitq_api.labels import DEFAULT_GROUP, names_for
 
@@ -146,19 +146,25 @@ def test_a_malformed_cluster_queue_names_the_field(spec: dict[str, Any], field: 
 )
 def test_requests_are_reckoned_as_kubernetes_does(pod: dict[str, Any], requests: dict[str, int]) -> None:
     read = translate.workload(workload(pod=pod), NAMES)
-    assert dict(read.pod_sets[0].requests) == requests
-    assert read.resource_problems == ()
+    asked = resolve(read.pod_sets)
+    assert {resource: amount // 2 for resource, amount in asked.demands[0].totals} == requests
+    assert (read.resource_problems, asked.problems) == ((), ())
 
 
 @pytest.mark.parametrize(
     ("pod", "rule", "field"),
     [
-        (container(limits={"cpu": "1"}, cpu="2"), "limits", "containers[0].resources.requests[cpu]"),
         (container(cpu="-1"), "malformed", "containers[0].resources.requests[cpu]"),
         (container(memory="1e30"), "malformed", "containers[0].resources.requests[memory]"),
         (container(cpu="lots"), "malformed", "containers[0].resources.requests[cpu]"),
         (container(memory="8Ei"), "malformed", "containers[0].resources.requests[memory]"),
-        (container(memory="7Ei"), "malformed", "spec.podSets[0].count"),
+        (container(limits={"cpu": "-1"}), "malformed", "containers[0].resources.limits[cpu]"),
+        ({**container(), "overhead": {"cpu": "-1"}}, "malformed", "template.spec.overhead[cpu]"),
+        (
+            {**container(), "resources": {"requests": {"cpu": ""}}},
+            "malformed",
+            "spec.resources.requests[cpu]",
+        ),
     ],
 )
 def test_impossible_requests_are_problems_and_never_credit(
@@ -167,7 +173,7 @@ def test_impossible_requests_are_problems_and_never_credit(
     read = translate.workload(workload(pod=pod), NAMES)
     assert [problem.rule for problem in read.resource_problems] == [rule]
     assert field in read.resource_problems[0].field
-    assert all(0 <= amount <= UNLIMITED for _, amount in read.pod_sets[0].requests)
+    assert dict(resolve(read.pod_sets).demands[0].totals) in ({}, {"cpu": 0})
 
 
 def test_placement_of_the_pods_is_read() -> None:
@@ -235,7 +241,7 @@ def test_only_some_evictions_move_a_workload_to_the_back(
     evicted: dict[str, Any], moves: bool, moved: bool
 ) -> None:
     obj = workload(status={"conditions": [evicted]})
-    at = translate.queue_order_timestamp(obj, eviction_moves_to_back=moves)
+    at = translate.queue_order_timestamp(obj, Reading(eviction_moves_to_back=moves))
     assert at - conditions.parse_time(CREATED) == (3600 * SECOND if moved else 0)
 
 

@@ -38,7 +38,7 @@ from admitq.core.refusals import (
     ResourceNotCovered,
     UntoleratedTaint,
 )
-from admitq.core.requests import demands
+from admitq.core.requests import asking, demands
 
 FLAVORS = {name: ResourceFlavor(name) for name in ("f1", "f2", "f3")}
 
@@ -79,7 +79,7 @@ class Queue:
 
 
 def pods(cpu: int, name: str = "main") -> PodSet:
-    return PodSet(name, 1, (("cpu", cpu),))
+    return PodSet(name, 1, asking({"cpu": cpu}))
 
 
 def chosen(assignment: Assignment) -> list[str]:
@@ -217,7 +217,7 @@ def test_the_first_resource_that_finds_nothing_ends_the_flavor() -> None:
     quotas = (("cpu", ResourceQuota(1)), ("memory", ResourceQuota(1)))
     spec = ClusterQueue("q", "", None, (ResourceGroup(("cpu", "memory"), (FlavorQuotas("f1", quotas),)),))
     node = forest.put_cluster_queue("q", None, declared_quotas(spec.resource_groups))
-    wanted = PodSet("main", 1, (("cpu", 2), ("memory", 2)))
+    wanted = PodSet("main", 1, asking({"cpu": 2, "memory": 2}))
     refused = assign(demands((wanted,), ()), offer_of(spec, forest, node), FLAVORS)
     assert refused.refusal == NoFlavorFits(
         "main", (ExceedsMaxQuota("f1", "cpu", 0, 2, 1),), "ExceedsMaxQuota"
@@ -254,7 +254,7 @@ def test_among_groups_the_most_severe_gives_the_reason() -> None:
     node = forest.put_cluster_queue("q", None, declared_quotas(groups))
     forest.add_usage(node, ((next(pair for pair in node.cells if pair.resource == "cpu"), 2),))
     offer = offer_of(spec, forest, node)
-    wanted = demands((PodSet("main", 1, (("cpu", 1), ("gpu", 3), ("fpga", 1))),), ())
+    wanted = demands((PodSet("main", 1, asking({"cpu": 1, "gpu": 3, "fpga": 1})),), ())
     refusal = assign(wanted, offer, FLAVORS).refusal
     assert refusal == NoFlavorFits(
         "main",
@@ -265,7 +265,7 @@ def test_among_groups_the_most_severe_gives_the_reason() -> None:
         ),
         "NoMatchingFlavor",
     )
-    without_fpga = demands((PodSet("main", 1, (("cpu", 1), ("gpu", 3))),), ())
+    without_fpga = demands((PodSet("main", 1, asking({"cpu": 1, "gpu": 3})),), ())
     refusal = assign(without_fpga, offer, FLAVORS).refusal
     assert refusal is not None
     assert refusal.reason == "ExceedsMaxQuota"

@@ -6,9 +6,10 @@ import pytest
 from admitq.core.model import ObjectKey, PodSet, QueueingStrategy, Workload
 from admitq.core.queues import Aside, PendingQueue, new_pending
 from admitq.core.refusals import NoFlavorFits
+from admitq.core.requests import asking
 
 NO_FIT = NoFlavorFits("main", (), "WaitingForQuota")
-SMALL, LARGE = (PodSet("main", 1, (("cpu", 1),)),), (PodSet("main", 1, (("cpu", 9),)),)
+SMALL, LARGE = (PodSet("main", 1, asking({"cpu": 1})),), (PodSet("main", 1, asking({"cpu": 9})),)
 
 
 def workload(name: str, queued_at: int = 0, pods: tuple[PodSet, ...] = SMALL, priority: int = 0) -> Workload:

@@ -1,62 +1,150 @@
+"""What podsets ask for, from pod templates as they state it."""
+
+from fractions import Fraction
+
 import pytest
 
-from admitq.core.amounts import UNLIMITED, Amounts
-from admitq.core.model import PodSet
-from admitq.core.requests import InitContainer, PodRequirements, demand, demands, pod_requests
+from admitq.core.amounts import UNLIMITED
+from admitq.core.limit_ranges import Limits
+from admitq.core.model import (
+    ContainerResources,
+    ExactAmounts,
+    PodSet,
+    PodTemplate,
+)
+from admitq.core.refusals import Bound, OutOfBounds
+from admitq.core.requests import RequestRules, asking, demands, pod_requests, resolve
+from admitq.core.settings import Resources, Transformation, TransformationOutput
+
+CONTAINER = "spec.podSets[0].template.spec.containers[0].resources.requests"
 
 
-def cpu(amount: int) -> Amounts:
-    return (("cpu", amount),)
+def exact(**of: float | Fraction) -> ExactAmounts:
+    return tuple(sorted((resource, Fraction(amount)) for resource, amount in of.items()))
+
+
+def cpu(amount: float) -> ContainerResources:
+    return ContainerResources(exact(cpu=amount))
+
+
+def sidecar(amount: float) -> ContainerResources:
+    return ContainerResources(exact(cpu=amount), restartable=True)
 
 
 @pytest.mark.parametrize(
-    ("requirements", "expected"),
+    ("template", "expected"),
     [
-        pytest.param(PodRequirements(), (), id="nothing asked for"),
-        pytest.param(PodRequirements((cpu(1), cpu(2))), cpu(3), id="containers run together"),
+        pytest.param(PodTemplate(), exact(), id="nothing asked for"),
+        pytest.param(PodTemplate((cpu(1), cpu(2))), exact(cpu=3), id="containers run together"),
         pytest.param(
-            PodRequirements((cpu(1),), (InitContainer(cpu(5)), InitContainer(cpu(4)))),
-            cpu(5),
+            PodTemplate((cpu(1),), (cpu(5), cpu(4))),
+            exact(cpu=5),
             id="init containers run one after the other, before",
         ),
+        pytest.param(PodTemplate((cpu(4),), (cpu(3),)), exact(cpu=4), id="the larger phase counts"),
         pytest.param(
-            PodRequirements((cpu(4),), (InitContainer(cpu(3)),)), cpu(4), id="the larger phase counts"
+            PodTemplate((cpu(1),), (sidecar(2),)), exact(cpu=3), id="a sidecar runs beside the containers"
         ),
         pytest.param(
-            PodRequirements((cpu(1),), (InitContainer(cpu(2), restartable=True),)),
-            cpu(3),
-            id="a sidecar runs beside the containers",
-        ),
-        pytest.param(
-            PodRequirements((cpu(1),), (InitContainer(cpu(2), restartable=True), InitContainer(cpu(5)))),
-            cpu(7),
+            PodTemplate((cpu(1),), (sidecar(2), cpu(5))),
+            exact(cpu=7),
             id="a sidecar runs beside the init containers after it",
         ),
         pytest.param(
-            PodRequirements((cpu(1),), (InitContainer(cpu(5)), InitContainer(cpu(2), restartable=True))),
-            cpu(5),
-            id="and not beside those before it",
+            PodTemplate((cpu(1),), (cpu(5), sidecar(2))), exact(cpu=5), id="and not beside those before it"
         ),
         pytest.param(
-            PodRequirements((cpu(1),), overhead=(("cpu", 1), ("memory", 7))),
-            (("cpu", 2), ("memory", 7)),
-            id="the runtime's overhead comes on top",
+            PodTemplate((cpu(1),), (sidecar(1), sidecar(2))), exact(cpu=4), id="several sidecars stay"
         ),
         pytest.param(
-            PodRequirements(((("cpu", 1), ("memory", 2)),), pod_level=cpu(9), overhead=cpu(1)),
-            (("cpu", 10), ("memory", 2)),
+            PodTemplate((cpu(1),), overhead=exact(cpu=1, memory=7)),
+            exact(cpu=2, memory=7),
+            id="the overhead comes on top",
+        ),
+        pytest.param(
+            PodTemplate(
+                (ContainerResources(exact(cpu=1, memory=2)),), requests=exact(cpu=9), overhead=exact(cpu=1)
+            ),
+            exact(cpu=10, memory=2),
             id="what the pod level states stands instead, before the overhead",
         ),
-        pytest.param(PodRequirements((cpu(UNLIMITED - 1), cpu(5))), cpu(UNLIMITED), id="sums saturate"),
         pytest.param(
-            PodRequirements(((("cpu", 1),), (("gpu", 1),)), (InitContainer((("disk", 3),)),)),
-            (("cpu", 1), ("disk", 3), ("gpu", 1)),
+            PodTemplate((cpu(1),), limits=exact(cpu=4)),
+            exact(cpu=4),
+            id="a limit of the pod level stands in for its request",
+        ),
+        pytest.param(
+            PodTemplate((cpu(1),), requests=exact(cpu=2), limits=exact(cpu=4)),
+            exact(cpu=2),
+            id="and not where it requests",
+        ),
+        pytest.param(
+            PodTemplate(
+                (ContainerResources(limits=exact(cpu=2)),), (ContainerResources(limits=exact(cpu=3)),)
+            ),
+            exact(cpu=3),
+            id="limits stand in for requests of containers and init containers",
+        ),
+        pytest.param(
+            PodTemplate((ContainerResources(exact(cpu=0), exact(cpu=2)),)),
+            exact(cpu=0),
+            id="a request of nothing is a request",
+        ),
+        pytest.param(
+            PodTemplate((cpu(1), ContainerResources(exact(gpu=1))), (ContainerResources(exact(disk=3)),)),
+            exact(cpu=1, disk=3, gpu=1),
             id="each resource for itself",
+        ),
+        pytest.param(
+            PodTemplate((cpu(-5), cpu(3)), (cpu(-9),), requests=exact(memory=-1), overhead=exact(cpu=-1)),
+            exact(cpu=3, memory=0),
+            id="less than nothing is nothing, and no credit for others",
         ),
     ],
 )
-def test_requests_of_a_pod(requirements: PodRequirements, expected: Amounts) -> None:
-    assert pod_requests(requirements) == expected
+def test_requests_of_a_pod(template: PodTemplate, expected: ExactAmounts) -> None:
+    assert pod_requests(template) == expected
+
+
+OVERHEADS = RequestRules(overheads=(("kata", exact(cpu=2)),))
+
+
+@pytest.mark.parametrize(
+    ("runtime_class", "stated", "expected"),
+    [
+        ("kata", None, exact(cpu=3)),
+        ("kata", exact(cpu=1), exact(cpu=2)),
+        ("kata", exact(), exact(cpu=1)),
+        ("unknown", None, exact(cpu=1)),
+        (None, None, exact(cpu=1)),
+    ],
+    ids=["of the class", "as stated", "stated as nothing", "unknown class", "no class"],
+)
+def test_the_overhead_is_the_runtime_classs_where_the_template_states_none(
+    runtime_class: str | None, stated: ExactAmounts | None, expected: ExactAmounts
+) -> None:
+    template = PodTemplate((cpu(1),), overhead=stated, runtime_class=runtime_class)
+    assert pod_requests(template, OVERHEADS) == expected
+
+
+DEFAULTS = RequestRules(limits=Limits(default_limits=exact(cpu=4, memory=8), default_requests=exact(cpu=3)))
+
+
+@pytest.mark.parametrize(
+    ("container", "expected"),
+    [
+        (ContainerResources(), exact(cpu=3, memory=8)),
+        (ContainerResources(exact(cpu=1)), exact(cpu=1, memory=8)),
+        (ContainerResources(limits=exact(cpu=2)), exact(cpu=2, memory=8)),
+        (ContainerResources(exact(gpu=1)), exact(cpu=3, gpu=1, memory=8)),
+    ],
+    ids=["nothing stated", "request stated", "limit stated", "other resources"],
+)
+def test_defaults_of_the_namespace_stand_in_for_what_a_container_does_not_state(
+    container: ContainerResources, expected: ExactAmounts
+) -> None:
+    assert pod_requests(PodTemplate((container,)), DEFAULTS) == expected
+    assert pod_requests(PodTemplate((), (container,)), DEFAULTS) == expected
 
 
 @pytest.mark.parametrize(
@@ -64,10 +152,145 @@ def test_requests_of_a_pod(requirements: PodRequirements, expected: Amounts) -> 
     [(4, 0, 4, 8), (4, 1, 3, 6), (4, 4, 0, 0), (4, 9, 0, 0), (0, 0, 0, 0)],
 )
 def test_a_podset_asks_for_the_pods_still_to_run(count: int, reclaimable: int, left: int, total: int) -> None:
-    asked = demand(PodSet("main", count, cpu(2)), reclaimable)
-    assert (asked.count, asked.totals) == (left, cpu(total))
+    pod_sets = (PodSet("main", count, asking({"cpu": 2})),)
+    (asked,) = demands(pod_sets, (("main", reclaimable),))
+    assert (asked.count, asked.totals) == (left, (("cpu", total),))
+    (ungated,) = demands(pod_sets, (("main", reclaimable),), RequestRules(reclaimable_pods=False))
+    assert ungated.count == count
 
 
 def test_reclaimable_pods_are_those_of_the_podset_named() -> None:
-    asked = demands((PodSet("a", 2, cpu(1)), PodSet("b", 2, cpu(1))), (("b", 1), ("unknown", 5)))
+    pod_sets = (PodSet("a", 2, asking({"cpu": 1})), PodSet("b", 2, asking({"cpu": 1})))
+    asked = demands(pod_sets, (("b", 1), ("unknown", 5)))
     assert [each.count for each in asked] == [2, 1]
+
+
+@pytest.mark.parametrize(
+    ("amount", "count", "totals"),
+    [
+        (exact(cpu=Fraction(1, 2)), 3, (("cpu", 1500),)),
+        (exact(cpu=Fraction(1, 3000)), 1, (("cpu", 1),)),
+        (exact(cpu=Fraction(1, 3000)), 4, (("cpu", 2),)),
+        (exact(memory=Fraction(3, 2)), 3, (("memory", 5),)),
+        (exact(memory=Fraction(1, 1000)), 0, (("memory", 0),)),
+        (exact(memory=2**63), 1, (("memory", UNLIMITED),)),
+    ],
+)
+def test_only_the_total_is_rounded_up(
+    amount: ExactAmounts, count: int, totals: tuple[tuple[str, int], ...]
+) -> None:
+    (asked,) = demands((PodSet("main", count, PodTemplate((ContainerResources(amount),))),))
+    assert asked.totals == totals
+
+
+def test_a_demand_scales_to_fewer_pods() -> None:
+    (asked,) = demands((PodSet("main", 10, PodTemplate((ContainerResources(exact(memory=1.5)),))),))
+    assert asked.for_pods(10) is asked
+    assert (asked.for_pods(3).count, asked.for_pods(3).totals) == (3, (("memory", 5),))
+
+
+def test_what_counts_is_told_by_the_configuration() -> None:
+    as_credits = Transformation("cpu", (TransformationOutput("credits", Fraction(10)),), retain=False)
+    rules = RequestRules(Resources(excluded_prefixes=("example.com/",), transformations=(as_credits,)))
+    pod_sets = (PodSet("main", 2, asking({"cpu": 150, "example.com/nic": 1, "memory": 3})),)
+    (asked,) = demands(pod_sets, (), rules)
+    assert asked.totals == (("credits", 3), ("memory", 6))
+
+
+def test_equal_questions_share_an_answer() -> None:
+    first, second = ((PodSet("main", 2, asking({"cpu": 1})),) for _ in range(2))
+    assert first == second
+    assert first is not second
+    assert hash(first) == hash(second)
+    assert demands(first) is demands(second)
+
+
+def limited(limits: ExactAmounts, requests: ExactAmounts = ()) -> ContainerResources:
+    return ContainerResources(requests, limits)
+
+
+@pytest.mark.parametrize(
+    ("template", "limits", "problems"),
+    [
+        pytest.param(PodTemplate((limited(exact(cpu=1), exact(cpu=1)),)), Limits(), (), id="at the limit"),
+        pytest.param(
+            PodTemplate((limited(exact(cpu=1, memory=9), exact(cpu=2, memory=8)),)),
+            Limits(),
+            (OutOfBounds(Bound.LIMIT, f"{CONTAINER}[cpu]", "cpu", Fraction(2), Fraction(1)),),
+            id="above the limit",
+        ),
+        pytest.param(
+            PodTemplate((), (limited(exact(cpu=1), exact(cpu=2)),), exact(cpu=4), exact(cpu=3)),
+            Limits(),
+            (
+                OutOfBounds(
+                    Bound.LIMIT,
+                    "spec.podSets[0].template.spec.initContainers[0].resources.requests[cpu]",
+                    "cpu",
+                    Fraction(2),
+                    Fraction(1),
+                ),
+                OutOfBounds(
+                    Bound.LIMIT,
+                    "spec.podSets[0].template.spec.resources.requests[cpu]",
+                    "cpu",
+                    Fraction(4),
+                    Fraction(3),
+                ),
+            ),
+            id="in an init container and at the pod level",
+        ),
+        pytest.param(
+            PodTemplate((cpu(5),)),
+            Limits(default_limits=exact(cpu=4)),
+            (OutOfBounds(Bound.LIMIT, f"{CONTAINER}[cpu]", "cpu", Fraction(5), Fraction(4)),),
+            id="above the limit that the namespace sets by default",
+        ),
+        pytest.param(
+            PodTemplate((cpu(2), cpu(5)), (cpu(6),)),
+            Limits(container_maximum=exact(cpu=5, memory=1), container_minimum=exact(cpu=3, memory=1)),
+            (
+                OutOfBounds(
+                    Bound.MAXIMUM,
+                    "spec.podSets[0].template.spec.initContainers[0].resources.requests[cpu]",
+                    "cpu",
+                    Fraction(6),
+                    Fraction(5),
+                ),
+                OutOfBounds(Bound.MINIMUM, f"{CONTAINER}[cpu]", "cpu", Fraction(2), Fraction(3)),
+            ),
+            id="bounds for containers",
+        ),
+        pytest.param(
+            PodTemplate((cpu(2), cpu(2)), overhead=exact(cpu=1)),
+            Limits(pod_maximum=exact(cpu=4), pod_minimum=exact(cpu=6)),
+            (
+                OutOfBounds(
+                    Bound.MAXIMUM,
+                    "spec.podSets[0].template.spec.resources.requests[cpu]",
+                    "cpu",
+                    Fraction(5),
+                    Fraction(4),
+                ),
+                OutOfBounds(
+                    Bound.MINIMUM,
+                    "spec.podSets[0].template.spec.resources.requests[cpu]",
+                    "cpu",
+                    Fraction(5),
+                    Fraction(6),
+                ),
+            ),
+            id="bounds for pods",
+        ),
+        pytest.param(
+            PodTemplate((limited(exact(cpu=1), exact(cpu=2)),)),
+            Limits(container_maximum=exact(cpu=1)),
+            (OutOfBounds(Bound.LIMIT, f"{CONTAINER}[cpu]", "cpu", Fraction(2), Fraction(1)),),
+            id="limits are told before LimitRanges",
+        ),
+    ],
+)
+def test_requests_out_of_bounds(
+    template: PodTemplate, limits: Limits, problems: tuple[OutOfBounds, ...]
+) -> None:
+    assert resolve((PodSet("main", 1, template),), (), RequestRules(limits=limits)).problems == problems

@@ -22,6 +22,7 @@ from admitq.core.model import (
     Workload,
 )
 from admitq.core.refusals import NamespaceMismatch
+from admitq.core.requests import asking
 from admitq.core.state import AdmissionState, InvariantViolated
 from admitq.core.world import World
 
@@ -30,7 +31,7 @@ FIRST, SECOND, THIRD = (ObjectKey("n", name) for name in ("first", "second", "th
 
 
 def workload(key: ObjectKey, cpu: int = 2, uid: str | None = None) -> Workload:
-    pods = (PodSet("main", 1, (("cpu", cpu),)),)
+    pods = (PodSet("main", 1, asking({"cpu": cpu})),)
     return Workload(key, uid or f"uid-{key.name}", "main", 0, pods)
 
 

@@ -1,0 +1,56 @@
+"""What the LimitRanges of a namespace come to together.
+
+The rule (semantics, Resource arithmetic): of several maxima the least binds, of several minima the
+greatest, and of several defaults the first.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final
+
+from admitq.core.model import ExactAmounts, LimitedType, LimitRange, LimitRangeItem
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The bounds of a namespace, and what its containers ask for where they state nothing."""
+
+    container_maximum: ExactAmounts = ()
+    container_minimum: ExactAmounts = ()
+    pod_maximum: ExactAmounts = ()
+    pod_minimum: ExactAmounts = ()
+    default_limits: ExactAmounts = ()
+    default_requests: ExactAmounts = ()
+
+
+NO_LIMITS: Final = Limits()
+
+
+def _first(first: Fraction, _second: Fraction) -> Fraction:
+    return first
+
+
+def _merged(some: Iterable[ExactAmounts], choose: Callable[[Fraction, Fraction], Fraction]) -> ExactAmounts:
+    result: dict[str, Fraction] = {}
+    for amounts in some:
+        for resource, amount in amounts:
+            result[resource] = choose(result[resource], amount) if resource in result else amount
+    return tuple(sorted(result.items()))
+
+
+def limits_of(ranges: Iterable[LimitRange]) -> Limits:
+    """The limits that several LimitRanges set together; the order decides among their defaults."""
+    items: dict[LimitedType, list[LimitRangeItem]] = {type_: [] for type_ in LimitedType}
+    for each in ranges:
+        for item in each.items:
+            items[item.type].append(item)
+    containers, pods = items[LimitedType.CONTAINER], items[LimitedType.POD]
+    return Limits(
+        container_maximum=_merged((item.maximum for item in containers), min),
+        container_minimum=_merged((item.minimum for item in containers), max),
+        pod_maximum=_merged((item.maximum for item in pods), min),
+        pod_minimum=_merged((item.minimum for item in pods), max),
+        default_limits=_merged((item.default_limits for item in containers), _first),
+        default_requests=_merged((item.default_requests for item in containers), _first),
+    )

@@ -1,0 +1,53 @@
+"""What several LimitRanges of a namespace come to together."""
+
+from fractions import Fraction
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from admitq.core.limit_ranges import NO_LIMITS, Limits, limits_of
+from admitq.core.model import ExactAmounts, LimitedType, LimitRange, LimitRangeItem
+
+RESOURCES = ("cpu", "gpu", "memory")
+amounts = st.dictionaries(st.sampled_from(RESOURCES), st.fractions(0, 9, max_denominator=10), max_size=3).map(
+    lambda of: tuple(sorted(of.items()))
+)
+items = st.builds(
+    LimitRangeItem,
+    type=st.sampled_from(LimitedType),
+    maximum=amounts,
+    minimum=amounts,
+    default_limits=amounts,
+    default_requests=amounts,
+)
+ranges = st.lists(st.lists(items, max_size=3).map(lambda of: LimitRange(tuple(of))), max_size=3)
+
+
+def test_no_limit_range_limits_nothing() -> None:
+    assert limits_of(()) == NO_LIMITS == Limits()
+
+
+@given(ranges)
+def test_the_tightest_bounds_and_the_first_defaults_hold(some: list[LimitRange]) -> None:
+    limits = limits_of(some)
+    containers, pods = (
+        [item for each in some for item in each.items if item.type is type_]
+        for type_ in (LimitedType.CONTAINER, LimitedType.POD)
+    )
+
+    def stated(of: list[LimitRangeItem], field: str, resource: str) -> list[Fraction]:
+        found: list[ExactAmounts] = [getattr(item, field) for item in of]
+        return [amount for each in found for name, amount in each if name == resource]
+
+    for resource in RESOURCES:
+        for field, of, name, choose in (
+            ("container_maximum", containers, "maximum", min),
+            ("container_minimum", containers, "minimum", max),
+            ("pod_maximum", pods, "maximum", min),
+            ("pod_minimum", pods, "minimum", max),
+            ("default_limits", containers, "default_limits", lambda of: of[0]),
+            ("default_requests", containers, "default_requests", lambda of: of[0]),
+        ):
+            values = stated(of, name, resource)
+            expected = choose(values) if values else None
+            assert dict(getattr(limits, field)).get(resource) == expected
