@@ -25,6 +25,7 @@ from admitq.core.refusals import (
     Refusal,
     TakenInThisCycle,
 )
+from admitq.core.requests import resolve
 from admitq.core.selectors import selects_namespace
 from admitq.core.world import Assumption, ClusterQueueEntry, World
 
@@ -58,7 +59,10 @@ def _namespace_not_selected(world: World, queue: ClusterQueueEntry, workload: Wo
 
 
 def _resources_invalid(_world: World, _queue: ClusterQueueEntry, workload: Workload) -> Refusal | None:
-    return InvalidResources(workload.resource_problems) if workload.resource_problems else None
+    problems = (
+        workload.resource_problems or resolve(workload.pod_sets, workload.reclaimable_pods).problems
+    )
+    return InvalidResources(problems) if problems else None
 
 
 _CHECKS: Final[tuple[Callable[[World, ClusterQueueEntry, Workload], Refusal | None], ...]] = (
