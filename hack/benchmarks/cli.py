@@ -49,7 +49,8 @@ def _seed(options: argparse.Namespace) -> tuple[dict[str, Any], bool]:
 
 
 def _core(options: argparse.Namespace) -> tuple[dict[str, Any], bool]:
-    return {"benchmark": "core", **core.measure(options.scale)}, True
+    effort = core.Effort(options.scale, options.repeats)
+    return {"benchmark": "core", **core.measure(options.only or (), effort)}, True
 
 
 _BENCHMARKS: dict[str, Callable[[argparse.Namespace], tuple[dict[str, Any], bool]]] = {
@@ -107,6 +108,16 @@ def _parser() -> argparse.ArgumentParser:
     alone.add_argument("--json", type=Path, metavar="FILE", help="write the result to this file too")
     alone.add_argument(
         "--scale", type=_positive, default=1.0, metavar="X", help="share of the workloads to run (default 1)"
+    )
+    alone.add_argument(
+        "--repeats", type=_count, default=3, metavar="N", help="runs of each, median or best (default 3)"
+    )
+    alone.add_argument(
+        "--only",
+        action="append",
+        choices=tuple(core.FIGURES),
+        metavar="FIGURE",
+        help=f"measure this alone; may be given several times: {', '.join(core.FIGURES)}",
     )
     return parser
 

@@ -1,119 +1,236 @@
-"""How fast the decision core decides, alone and in one process.
+"""How fast the decision core decides, alone and in one process, and how much memory it takes.
 
-Two settings, each with every workload queued at the start and finishing the moment it was admitted, finish
-events included in the time: ClusterQueues in cohorts of equals, classes of workloads by size and priority.
+Each figure is measured in a fresh process, so that none inherits the memory of another. Seconds are those of
+the clock, which neighbours on the machine lengthen; ``cpu`` figures count only what the process itself used.
 """
 
-import resource
+import multiprocessing
+import os
+import statistics
 import time
-from collections import deque
-from dataclasses import replace
+from collections.abc import Callable, Collection, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
 
-from admitq.core.events import (
-    ClusterQueueChanged,
-    CyclesRequested,
-    Event,
-    LocalQueueChanged,
-    NamespaceChanged,
-    ResourceFlavorChanged,
-    WorkloadChanged,
-)
+from admitq.core.events import CyclesRequested, WorkloadChanged
 from admitq.core.instructions import ReserveQuota
-from admitq.core.model import (
-    ClusterQueue,
-    FlavorQuotas,
-    LabelSelector,
-    LocalQueue,
-    ObjectKey,
-    PodSet,
-    ResourceFlavor,
-    ResourceGroup,
-    ResourceQuota,
-    Workload,
+from admitq.core.model import Workload
+from benchmarks.core_driver import Driver
+from benchmarks.core_worlds import (
+    BASELINE,
+    LARGE,
+    MILLISECOND,
+    Class,
+    Setting,
+    new_state,
+    pod_sets,
+    workload,
+    workloads,
 )
-from admitq.core.state import AdmissionState
 from localcluster.cluster import to_stderr
 
-CPU = 1000
-CLASSES = ((1, 50), (5, 100), (20, 200))
-"""Size in CPU and priority of each class."""
+Report = dict[str, float | int | None]
+
+SHAPES: Final = 20
+DEPTHS: Final = (100, 10_000, 1_000_000)
 
 
-def world(queues: int, per_cohort: int) -> AdmissionState:
-    """Queues with 20 CPU each, of which they may borrow 100 within their cohort."""
-    state = AdmissionState()
-    quota = ResourceQuota(20 * CPU, borrowing_limit=100 * CPU)
-    groups = (ResourceGroup(("cpu",), (FlavorQuotas("default", (("cpu", quota),)),)),)
-    events: list[Event] = [NamespaceChanged("bench", ()), ResourceFlavorChanged(ResourceFlavor("default"))]
-    for number in range(queues):
-        name = f"queue-{number:04}"
-        cohort = f"cohort-{number // per_cohort:03}"
-        spec = ClusterQueue(name, "", cohort, groups, namespace_selector=LabelSelector())
-        events.append(ClusterQueueChanged(spec))
-        events.append(LocalQueueChanged(LocalQueue(ObjectKey("bench", name), name)))
-    for event in events:
-        state.handle(event, now=0)
-    return state
+@dataclass(slots=True)
+class Spent:
+    """Seconds by the clock, and seconds of CPU that this process used."""
+
+    wall: float = 0.0
+    cpu: float = 0.0
+
+    @contextmanager
+    def measured(self) -> Generator[None]:
+        """Add what the block spends."""
+        wall, cpu = time.perf_counter(), time.process_time()
+        yield
+        self.wall += time.perf_counter() - wall
+        self.cpu += time.process_time() - cpu
 
 
-def workloads(queues: int, counts: tuple[int, ...]) -> list[Workload]:
-    """So many workloads of each class for every queue, in a mixed order of arrival."""
-    result: list[Workload] = []
-    for (size, priority), count in zip(CLASSES, counts, strict=True):
-        pod_sets = (PodSet("main", 1, (("cpu", size * CPU),)),)
-        for number in range(count):
-            for queue in range(queues):
-                name = f"w-{queue:04}-{size}-{number:05}"
-                result.append(
-                    Workload(ObjectKey("bench", name), name, f"queue-{queue:04}", number, pod_sets, priority)
-                )
-    return result
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How much of a figure's full measurement is done."""
+
+    scale: float = 1.0
+    repeats: int = 3
 
 
-def run(queues: int, per_cohort: int, counts: tuple[int, ...]) -> tuple[float, float, int]:
-    """Seconds to take everything in, seconds to admit and finish everything, and how many there were."""
-    state = world(queues, per_cohort)
-    pending = {workload.key: workload for workload in workloads(queues, counts)}
-    started = time.perf_counter()
-    for workload in pending.values():
-        state.handle(WorkloadChanged(workload), now=0)
-    taken_in = time.perf_counter() - started
-    running: deque[Workload] = deque()
+# --- throughput -----------------------------------------------------------------------------------------
+
+
+def _scaled(setting: Setting, scale: float) -> Setting:
+    classes = tuple(replace(kind, count=max(1, round(kind.count * scale))) for kind in setting.classes)
+    return replace(setting, classes=classes)
+
+
+def _throughput(setting: Setting, suffix: str, effort: Effort) -> Report:
+    """Everything is queued, then admitted and finished: admissions per second of that second part."""
+    setting = _scaled(setting, effort.scale)
+    taking_in: list[Spent] = []
+    deciding: list[Spent] = []
+    alone: list[Spent] = []
     admitted = 0
-    now = 1
-    started = time.perf_counter()
-    while True:
-        for instruction in state.handle(CyclesRequested(), now=now):
-            if isinstance(instruction, ReserveQuota):
-                admitted += 1
-                workload = pending[instruction.key]
-                running.append(replace(workload, admission=instruction.admission, admitted=True))
-        if not running:
-            break
-        now += 1
-        workload = running.popleft()
-        state.handle(WorkloadChanged(workload), now=now)
-        state.handle(WorkloadChanged(replace(workload, finished=True)), now=now)
-    return taken_in, time.perf_counter() - started, admitted
+    # The last run decides after each workload that finishes, not after all of an instant.
+    for one_by_one in (*(False,) * effort.repeats, True):
+        driver = Driver(new_state(setting))
+        arrivals = [(each, kind.run_time_ms * MILLISECOND) for each, kind in workloads(setting)]
+        for each, run_time in arrivals:
+            driver.prepare(each, run_time)
+        taking_in.append(taken_in := Spent())
+        with taken_in.measured():
+            for each, _ in arrivals:
+                driver.arrive(each)
+        decided = Spent()
+        (alone if one_by_one else deciding).append(decided)
+        with decided.measured():
+            driver.run(alone=one_by_one)
+        admitted = driver.admitted
+        if admitted != len(arrivals):
+            raise RuntimeError(f"{admitted} of {len(arrivals)} workloads were admitted")
+    return {
+        f"admissions_per_s_{suffix}": round(admitted / statistics.median(spent.wall for spent in deciding)),
+        f"admissions_per_s_{suffix}_best": round(admitted / min(spent.wall for spent in deciding)),
+        f"admissions_per_cpu_s_{suffix}": round(admitted / min(spent.cpu for spent in deciding)),
+        f"admissions_per_cpu_s_{suffix}_one_by_one": round(admitted / min(spent.cpu for spent in alone)),
+        f"taken_in_per_cpu_s_{suffix}": round(admitted / min(spent.cpu for spent in taking_in)),
+    }
 
 
-def measure(scale: float) -> dict[str, float]:
-    """Run both settings.
+def _baseline(effort: Effort) -> Report:
+    return _throughput(BASELINE, "30_queues", effort)
+
+
+def _large(effort: Effort) -> Report:
+    return _throughput(LARGE, "1000_queues", effort)
+
+
+# --- depth and memory -----------------------------------------------------------------------------------
+
+
+def _resident_bytes() -> int:
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+_DEEP: Final = Setting(
+    cohorts=1,
+    queues_per_cohort=1,
+    classes=tuple(Class(cpus=1 + number, priority=0, run_time_ms=0, count=0) for number in range(SHAPES)),
+    nominal=1000,
+)
+
+
+class _Deep:
+    """One ClusterQueue with a given number of workloads of 20 shapes always waiting in it."""
+
+    def __init__(self, depth: int) -> None:
+        self.state = new_state(_DEEP)
+        self.shapes = [pod_sets(kind.cpus) for kind in _DEEP.classes]
+        self.arrived = 0
+        self.now = 1
+        self.running: list[Workload] = []
+        self.spent = Spent()
+        before = _resident_bytes()
+        for _ in range(depth):
+            self._arrive()
+        self.bytes_per_pending = (_resident_bytes() - before) / depth
+        self._settle([])
+
+    def _arrive(self) -> Workload:
+        number = self.arrived
+        self.arrived += 1
+        shape = self.shapes[number % SHAPES]
+        new = workload(f"w-{number:08}", 0, shape, 0, number)
+        self.state.handle(WorkloadChanged(new), now=self.now)
+        return new
+
+    def _settle(self, ended: list[Workload]) -> int:
+        """Have workloads end, others admitted and as many more arrive; how many were admitted."""
+        observed = [WorkloadChanged(replace(each, finished=True)) for each in ended]
+        with self.spent.measured():
+            for event in observed:
+                self.state.handle(event, now=self.now)
+            decided = self.state.handle(CyclesRequested(), now=self.now)
+        reserved = [
+            replace(self._waiting(each), admission=each.admission, admitted=True)
+            for each in decided
+            if isinstance(each, ReserveQuota)
+        ]
+        observed = [WorkloadChanged(each) for each in reserved]
+        with self.spent.measured():
+            for event in observed:
+                self.state.handle(event, now=self.now)
+        self.running += reserved
+        for _ in reserved:
+            self._arrive()
+        return len(reserved)
+
+    def _waiting(self, decided: ReserveQuota) -> Workload:
+        number = int(decided.key.name.removeprefix("w-"))
+        return workload(decided.key.name, 0, self.shapes[number % SHAPES], 0, number)
+
+    def microseconds_per_admission(self, admissions: int) -> float:
+        """CPU time of an admission, with the end that made room for it."""
+        self.spent = Spent()
+        admitted = 0
+        while admitted < admissions:
+            self.now += MILLISECOND
+            admitted += self._settle([self.running.pop(0)])
+        return self.spent.cpu / admitted * 1e6
+
+
+def _depth(effort: Effort) -> Report:
+    report: Report = {}
+    first = 0.0
+    for depth, name in zip(DEPTHS, ("100", "10k", "1m"), strict=True):
+        scaled = max(SHAPES, round(depth * effort.scale))
+        deep = _Deep(scaled)
+        cost = min(deep.microseconds_per_admission(1000) for _ in range(effort.repeats))
+        to_stderr(f"  {scaled} pending: {cost:.1f} µs an admission")
+        report[f"admission_us_{name}"] = round(cost, 1)
+        if not first:
+            first = cost
+        else:
+            report[f"depth_ratio_{name}"] = round(cost / first, 2)
+        report["bytes_per_pending"] = round(deep.bytes_per_pending)
+        del deep
+    return report
+
+
+# --- all of them ----------------------------------------------------------------------------------------
+
+FIGURES: Final[Mapping[str, Callable[[Effort], Report]]] = {
+    "30-queues": _baseline,
+    "1000-queues": _large,
+    "depth": _depth,
+}
+"""What can be measured, by the name under which it is asked for."""
+
+
+def measure(names: Collection[str], effort: Effort) -> Report:
+    """Measure figures, each in a process of its own.
 
     Args:
-        scale: share of the workloads to run.
+        names: which of ``FIGURES``; none means all.
+        effort: how much of each.
     """
-    report: dict[str, float] = {"scale": scale}
-    for name, queues, per_cohort, counts in (
-        ("30_queues", 30, 6, (350, 100, 50)),
-        ("1000_queues", 1000, 100, (7, 2, 1)),
-    ):
-        scaled = tuple(max(1, round(count * scale)) for count in counts)
-        taken_in, decided, admitted = run(queues, per_cohort, scaled)
-        to_stderr(
-            f"{name}: {admitted} taken in within {taken_in:.2f} s, admitted and finished in {decided:.2f} s"
-        )
-        report[f"taken_in_per_s_{name}"] = round(admitted / taken_in)
-        report[f"admissions_per_s_{name}"] = round(admitted / decided)
-    report["peak_rss_mb"] = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+    report: Report = {}
+    context = multiprocessing.get_context("spawn")
+    for name in FIGURES:
+        if names and name not in names:
+            continue
+        with context.Pool(1) as pool:
+            figures = pool.apply(_figure, (name, effort))
+        to_stderr(f"{name}: " + ", ".join(f"{key} {value}" for key, value in figures.items()))
+        report |= figures
     return report
+
+
+def _figure(name: str, effort: Effort) -> Report:
+    return FIGURES[name](effort)

@@ -1,0 +1,85 @@
+"""A driver of the core that does as little as one can: what it costs is in the figures too.
+
+A virtual clock, a heap of run times that end, and the two observations a workload makes on its way: that its
+reservation was written, and that it finished. The values that are observed are made before the clock starts,
+but for the admission, which is put in when the core has decided it.
+"""
+
+import heapq
+from dataclasses import dataclass, replace
+
+from admitq.core.events import CyclesRequested, WorkloadChanged
+from admitq.core.instructions import ReserveQuota
+from admitq.core.model import Admission, ObjectKey, Workload
+from admitq.core.state import AdmissionState
+
+_CYCLES = CyclesRequested()
+
+
+@dataclass(slots=True, eq=False)
+class _Course:
+    """What will be observed of a workload once it is admitted, and how long it runs (nanoseconds)."""
+
+    reserved: Workload
+    finished: Workload
+    run_time: int
+
+
+def _complete(workload: Workload, admission: Admission) -> None:
+    object.__setattr__(workload, "admission", admission)
+
+
+class Driver:
+    """Carries out what a state decides, on a virtual clock."""
+
+    def __init__(self, state: AdmissionState) -> None:
+        self.state = state
+        self.now = 0
+        self.admitted = 0
+        self._courses: dict[ObjectKey, _Course] = {}
+        self._finishes: list[tuple[int, int, _Course]] = []
+
+    def prepare(self, workload: Workload, run_time: int) -> None:
+        """Know what is to be observed of a workload later, and how long it runs (nanoseconds)."""
+        reserved = replace(workload, admitted=True)
+        self._courses[workload.key] = _Course(reserved, replace(reserved, finished=True), run_time)
+
+    def arrive(self, workload: Workload) -> None:
+        """Have the state observe a workload that waits."""
+        self.state.handle(WorkloadChanged(workload), now=self.now)
+
+    def decide(self) -> int:
+        """Run cycles until nothing more fits; how many were admitted."""
+        handle, now, courses = self.state.handle, self.now, self._courses
+        before = self.admitted
+        for instruction in handle(_CYCLES, now=now):
+            if type(instruction) is ReserveQuota:
+                it = courses.pop(instruction.key)
+                _complete(it.reserved, instruction.admission)
+                _complete(it.finished, instruction.admission)
+                self.admitted += 1
+                heapq.heappush(self._finishes, (now + it.run_time, self.admitted, it))
+                handle(WorkloadChanged(it.reserved), now=now)
+        return self.admitted - before
+
+    def finish_next(self, *, alone: bool = False) -> bool:
+        """Let time pass until workloads finish, all of that instant or one ``alone``; whether any did."""
+        finishes, handle = self._finishes, self.state.handle
+        if not finishes:
+            return False
+        self.now = now = finishes[0][0]
+        while finishes and finishes[0][0] == now:
+            handle(WorkloadChanged(heapq.heappop(finishes)[2].finished), now=now)
+            if alone:
+                break
+        return True
+
+    def run(self, *, alone: bool = False) -> None:
+        """Go on until nothing runs any more.
+
+        Args:
+            alone: whether to decide after each workload that finishes, also among those of one instant.
+        """
+        self.decide()
+        while self.finish_next(alone=alone):
+            self.decide()

@@ -1,0 +1,119 @@
+"""The worlds of the benchmark of the core: ClusterQueues in cohorts of equals, and workloads in classes."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from admitq.core.events import (
+    ClusterQueueChanged,
+    Event,
+    LocalQueueChanged,
+    NamespaceChanged,
+    ResourceFlavorChanged,
+)
+from admitq.core.model import (
+    ClusterQueue,
+    FlavorQuotas,
+    LabelSelector,
+    LocalQueue,
+    ObjectKey,
+    PodSet,
+    PreemptionPolicy,
+    ResourceFlavor,
+    ResourceGroup,
+    ResourceQuota,
+    Workload,
+)
+from admitq.core.requests import asking
+from admitq.core.state import AdmissionState
+
+CPU = 1000
+"""The unit in which CPU is counted: a thousandth."""
+
+MILLISECOND = 1_000_000
+_NAMESPACE = "bench"
+_FLAVOR = "default"
+_NO_PREEMPTION = PreemptionPolicy()
+
+
+@dataclass(frozen=True, slots=True)
+class Class:
+    """Workloads of one size (CPUs), priority and run time, and how many of them each queue has."""
+
+    cpus: int
+    priority: int
+    run_time_ms: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Cohorts of ClusterQueues, all alike: 20 CPU each, and up to 100 more from their cohort."""
+
+    cohorts: int
+    queues_per_cohort: int
+    classes: tuple[Class, ...]
+    nominal: int = 20
+    borrowing_limit: int = 100
+    preemption: PreemptionPolicy = _NO_PREEMPTION
+
+    @property
+    def queues(self) -> int:
+        """How many ClusterQueues there are."""
+        return self.cohorts * self.queues_per_cohort
+
+
+def _classes(small: int, medium: int, large: int) -> tuple[Class, ...]:
+    return (Class(1, 50, 200, small), Class(5, 100, 500, medium), Class(20, 200, 1000, large))
+
+
+BASELINE = Setting(5, 6, _classes(350, 100, 50))
+LARGE = Setting(10, 100, _classes(35, 11, 4))
+
+
+def pod_sets(cpus: int) -> tuple[PodSet, ...]:
+    """One pod of this size."""
+    return (PodSet("main", 1, asking({"cpu": cpus * CPU})),)
+
+
+def queue_name(number: int) -> str:
+    """The name of a ClusterQueue and of its LocalQueue."""
+    return f"queue-{number:04}"
+
+
+def new_state(setting: Setting) -> AdmissionState:
+    """A state that has seen everything but workloads."""
+    state = AdmissionState()
+    quota = ResourceQuota(setting.nominal * CPU, borrowing_limit=setting.borrowing_limit * CPU)
+    groups = (ResourceGroup(("cpu",), (FlavorQuotas(_FLAVOR, (("cpu", quota),)),)),)
+    events: list[Event] = [NamespaceChanged(_NAMESPACE, ()), ResourceFlavorChanged(ResourceFlavor(_FLAVOR))]
+    for number in range(setting.queues):
+        name = queue_name(number)
+        spec = ClusterQueue(
+            name,
+            cohort=f"cohort-{number // setting.queues_per_cohort:03}",
+            resource_groups=groups,
+            namespace_selector=LabelSelector(),
+            preemption=setting.preemption,
+        )
+        events += (
+            ClusterQueueChanged(spec),
+            LocalQueueChanged(LocalQueue(ObjectKey(_NAMESPACE, name), name)),
+        )
+    for event in events:
+        state.handle(event, now=0)
+    return state
+
+
+def workload(name: str, queue: int, pods: tuple[PodSet, ...], priority: int, queued_at: int) -> Workload:
+    """A workload that waits."""
+    return Workload(ObjectKey(_NAMESPACE, name), name, queue_name(queue), queued_at, pods, priority)
+
+
+def workloads(setting: Setting) -> Iterator[tuple[Workload, Class]]:
+    """All workloads of all queues, each class in the order of its queues."""
+    for kind in setting.classes:
+        pods = pod_sets(kind.cpus)
+        for number in range(kind.count):
+            for queue in range(setting.queues):
+                name = f"w-{queue:04}-{kind.cpus:02}-{number:05}"
+                yield workload(name, queue, pods, kind.priority, number), kind
