@@ -6,8 +6,9 @@ after the other before them, and a restartable init container (a sidecar) goes o
 that starts after it. A pod needs the larger of the two phases, then what the pod level states instead, then
 the overhead, which is its RuntimeClass's where the template states none.
 
-What a pod needs is then counted as the configuration says (``transformations``), times the pods still to
-run, and only this last is rounded up, to milli-CPU or whole units.
+What a pod needs is then counted as the configuration says (``transformations``), exactly. Only what comes
+out is rounded up, to milli-CPU or whole units, and then taken times the pods still to run, so that what a
+podset is assigned divides by its pods.
 
 Results are shared between equal questions: a million workloads of twenty shapes ask twenty.
 """
@@ -18,7 +19,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from admitq.core.amounts import UNLIMITED, Amounts, amounts
+from admitq.core.amounts import UNLIMITED, Amounts, amounts, multiply
 from admitq.core.limit_ranges import NO_LIMITS, Limits
 from admitq.core.model import (
     ContainerResources,
@@ -57,12 +58,12 @@ PLAIN: Final = RequestRules()
 
 @dataclass(frozen=True, slots=True)
 class PodSetDemand(HashedOnce):
-    """What all pods of a podset that are still to run ask for together, and one of them exactly."""
+    """What all pods of a podset that are still to run ask for together, and each of them."""
 
     pod_set: PodSet
     count: int
     totals: Amounts
-    per_pod: ExactAmounts = ()
+    per_pod: Amounts
 
     __hash__ = HashedOnce.__hash__
 
@@ -224,7 +225,7 @@ def _outside_limit_ranges(pod: _Pod, limits: Limits) -> Iterator[OutOfBounds]:
 class _Template(NamedTuple):
     """What one pod of a template counts as, and what is wrong with it."""
 
-    per_pod: ExactAmounts
+    per_pod: Amounts
     above_limits: tuple[OutOfBounds, ...]
     outside_limit_ranges: tuple[OutOfBounds, ...]
 
@@ -232,15 +233,16 @@ class _Template(NamedTuple):
 @lru_cache(_SHARED)
 def _template(template: PodTemplate, rules: RequestRules) -> _Template:
     pod = _pod(template, rules)
+    needs = counted(dict(pod.requests), rules.resources)
     return _Template(
-        tuple(sorted(counted(dict(pod.requests), rules.resources).items())),
+        amounts({resource: rounded_up(resource, amount) for resource, amount in needs.items()}),
         tuple(_above_limits(pod)),
         tuple(_outside_limit_ranges(pod, rules.limits)),
     )
 
 
-def _totals(per_pod: ExactAmounts, count: int) -> Amounts:
-    return tuple((resource, rounded_up(resource, amount * count)) for resource, amount in per_pod)
+def _totals(per_pod: Amounts, count: int) -> Amounts:
+    return tuple((resource, multiply(amount, count)) for resource, amount in per_pod)
 
 
 def _placed(index: int, problems: Iterable[OutOfBounds]) -> Iterator[OutOfBounds]:

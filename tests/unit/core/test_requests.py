@@ -170,13 +170,13 @@ def test_reclaimable_pods_are_those_of_the_podset_named() -> None:
     [
         (exact(cpu=Fraction(1, 2)), 3, (("cpu", 1500),)),
         (exact(cpu=Fraction(1, 3000)), 1, (("cpu", 1),)),
-        (exact(cpu=Fraction(1, 3000)), 4, (("cpu", 2),)),
-        (exact(memory=Fraction(3, 2)), 3, (("memory", 5),)),
+        (exact(cpu=Fraction(1, 3000)), 4, (("cpu", 4),)),
+        (exact(memory=Fraction(3, 2)), 3, (("memory", 6),)),
         (exact(memory=Fraction(1, 1000)), 0, (("memory", 0),)),
         (exact(memory=2**63), 1, (("memory", UNLIMITED),)),
     ],
 )
-def test_only_the_total_is_rounded_up(
+def test_what_a_pod_asks_for_is_rounded_up_and_then_taken_for_each(
     amount: ExactAmounts, count: int, totals: tuple[tuple[str, int], ...]
 ) -> None:
     (asked,) = demands((PodSet("main", count, PodTemplate((ContainerResources(amount),))),))
@@ -185,8 +185,9 @@ def test_only_the_total_is_rounded_up(
 
 def test_a_demand_scales_to_fewer_pods() -> None:
     (asked,) = demands((PodSet("main", 10, PodTemplate((ContainerResources(exact(memory=1.5)),))),))
+    assert asked.totals == (("memory", 20),)
     assert asked.for_pods(10) is asked
-    assert (asked.for_pods(3).count, asked.for_pods(3).totals) == (3, (("memory", 5),))
+    assert (asked.for_pods(3).count, asked.for_pods(3).totals) == (3, (("memory", 6),))
 
 
 def test_what_counts_is_told_by_the_configuration() -> None:
@@ -194,7 +195,7 @@ def test_what_counts_is_told_by_the_configuration() -> None:
     rules = RequestRules(Resources(excluded_prefixes=("example.com/",), transformations=(as_credits,)))
     pod_sets = (PodSet("main", 2, asking({"cpu": 150, "example.com/nic": 1, "memory": 3})),)
     (asked,) = demands(pod_sets, (), rules)
-    assert asked.totals == (("credits", 3), ("memory", 6))
+    assert asked.totals == (("credits", 4), ("memory", 6))
 
 
 def test_equal_questions_share_an_answer() -> None:
