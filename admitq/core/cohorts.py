@@ -14,11 +14,19 @@ Rules of this file
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import NamedTuple
 
 from admitq.core import quota
 from admitq.core.amounts import FlavorResource
 from admitq.core.model import ONE, ResourceGroup, ResourceQuota
 from admitq.core.quota import Cell, Height
+
+
+class Lendable(NamedTuple):
+    """What could be lent to a cohort's children, by resource, at a ``quota_generation`` of its root."""
+
+    generation: int
+    by_resource: Mapping[str, int]
 
 
 @dataclass(slots=True, eq=False)
@@ -42,6 +50,8 @@ class Node:
     quota_generation: int = 0
     """Meaningful at a root: differs after any change of quota or shape of the tree; usage is none."""
     fair_weight: Fraction = ONE
+    lendable: "Lendable | None" = None
+    """Of a cohort, as last reckoned; kept by fair sharing."""
     asleep: dict[str, None] = field(default_factory=dict[str, None])
     """Meaningful at a root: ClusterQueues below that have workloads to wake."""
 

@@ -51,6 +51,12 @@ class Holder(Protocol):
         ...
 
 
+def preemption_order(holder: Holder) -> PreemptionOrder:
+    """The key by which a holder is sorted in its ClusterQueue."""
+    workload = holder.workload
+    return PreemptionOrder(workload.priority, -holder.reserved_at, workload.uid)
+
+
 H = TypeVar("H", bound=Holder)
 
 
@@ -128,7 +134,7 @@ class Holders(Generic[H]):
         if held is None:
             self.remove(workload.key)
             return
-        order = PreemptionOrder(workload.priority, -holder.reserved_at, workload.uid)
+        order = preemption_order(holder)
         lines = self._leaving if holder.is_leaving else self._staying
         line = lines.get(held.cluster_queue)
         if line is None:

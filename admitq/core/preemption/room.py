@@ -1,0 +1,54 @@
+"""The room that a workload needs on the live tree, and the smallest set of those who must leave it."""
+
+from collections.abc import Callable, Mapping
+
+from admitq.core import quota
+from admitq.core.amounts import FlavorResource
+from admitq.core.cohorts import Node
+from admitq.core.preemption.candidates import Candidate
+
+
+class Room:
+    """What a workload would take at its ClusterQueue. Who asks for nothing of a pair needs no room there."""
+
+    def __init__(self, node: Node, usage: Mapping[FlavorResource, int]) -> None:
+        self._needed = [(node.cells[pair], amount) for pair, amount in usage.items() if amount > 0]
+
+    def is_free(self) -> bool:
+        """Whether it fits, borrowing if need be."""
+        return all(quota.available(cell) >= amount for cell, amount in self._needed)
+
+    def is_free_within_nominal(self) -> bool:
+        """Whether it fits and its ClusterQueue would borrow none of what it asks for."""
+        borrows = any(quota.borrowing_with(cell, amount) for cell, amount in self._needed)
+        return not borrows and self.is_free()
+
+    def exceeds_nominal(self) -> bool:
+        """Whether it asks for more than the nominal quota, whatever else is in use."""
+        return any(amount > cell.subtree for cell, amount in self._needed)
+
+    def occupy(self) -> None:
+        """Count the workload at its ClusterQueue."""
+        for cell, amount in self._needed:
+            quota.add_usage(cell, amount)
+
+    def vacate(self) -> None:
+        """Undo ``occupy``."""
+        for cell, amount in self._needed:
+            quota.remove_usage(cell, amount)
+
+
+def fill_back(taken: list[Candidate], is_enough: Callable[[], bool]) -> None:
+    """Put back whoever need not go, beginning with who was taken last but one.
+
+    Who was taken last is needed: nothing sufficed before. It stands in the place of each who is put back,
+    so that the order changes (semantics, Preemption).
+    """
+    for index in range(len(taken) - 2, -1, -1):
+        candidate = taken[index]
+        candidate.put_back()
+        if is_enough():
+            taken[index] = taken[-1]
+            taken.pop()
+        else:
+            candidate.take()
