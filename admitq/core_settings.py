@@ -60,7 +60,8 @@ def defaults_to_know_of(configuration: Configuration) -> tuple[str, ...]:
     half_life = format_duration(timedelta(microseconds=DEFAULT_HALF_LIFE // 1000))
     return (
         (
-            f"admissionFairSharing.usageHalfLifeTime is not set: past use loses half its weight in {half_life}; "
+            "admissionFairSharing.usageHalfLifeTime is not set: "
+            f"past use loses half its weight in {half_life}; "
             "set it to choose, or to 0s to have only present use count"
         ),
     )

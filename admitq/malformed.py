@@ -42,6 +42,7 @@ class Malformed:
         clock: wall time in nanoseconds.
         leading: whether this process may write.
         spawn: runs a write behind the caller.
+        set_aside: how many objects of a resource did not even come as far as to be read here.
     """
 
     writer: AdmissionWriter
@@ -49,6 +50,7 @@ class Malformed:
     clock: Callable[[], Instant]
     leading: Callable[[], bool]
     spawn: Callable[[Awaitable[None]], None]
+    set_aside: Callable[[Resource], int]
     known: dict[tuple[str, ObjectKey], Malformation] = field(
         default_factory=dict[tuple[str, ObjectKey], Malformation]
     )
@@ -61,7 +63,7 @@ class Malformed:
         now = self.known[resource.plural, key] = Malformation(resource, obj, problem)
         if before is not None and before.problem == problem:
             return False
-        self._count(resource)
+        self.count(resource)
         log.warning("object cannot be read", resource=resource.plural, object=str(key), problem=problem)
         self.spawn(self._report(now))
         return True
@@ -69,15 +71,17 @@ class Malformed:
     def mended(self, resource: Resource, key: ObjectKey) -> None:
         """Note that an object can be read, or is gone."""
         if self.known.pop((resource.plural, key), None) is not None:
-            self._count(resource)
+            self.count(resource)
 
     def report_all(self) -> None:
         """Tell of all: this process may write now."""
         for one in self.known.values():
             self.spawn(self._report(one))
 
-    def _count(self, resource: Resource) -> None:
-        count = sum(plural == resource.plural for plural, _ in self.known)
+    def count(self, resource: Resource) -> None:
+        """Tell how many objects of a resource cannot be read."""
+        unreadable = sum(plural == resource.plural for plural, _ in self.known)
+        count = unreadable + self.set_aside(resource)
         self.metrics.set("malformed_objects", count, resource=resource.plural)
 
     async def _report(self, one: Malformation) -> None:

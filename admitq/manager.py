@@ -41,6 +41,7 @@ from admitq.runtime.errors import ApiError
 from admitq.runtime.events import EventRecorder
 from admitq.runtime.resources import Object, Resource
 from admitq.runtime.store import Change, Store
+from admitq.translate import Reading
 from admitq_api.labels import Names
 
 log = logger(__name__)
@@ -82,7 +83,8 @@ class Manager:
         start: starts the job of an admitted Workload; the same code as the job controller's.
         refresh: whose statuses the core's numbers appear in.
         leading: whether this process may decide now.
-        eviction_moves_to_back: requeuingStrategy.timestamp is Eviction.
+        reading: how Workloads are read.
+        set_aside: how many objects of a resource the stores could not read.
         tracks_pods_ready: whether Workloads tell if their pods are ready.
         tell_reasons: whether each cause of waiting has a reason of its own.
     """
@@ -100,7 +102,8 @@ class Manager:
     start: Callable[[Object], Awaitable[None]]
     refresh: Refresh
     leading: Callable[[], bool]
-    eviction_moves_to_back: bool = True
+    reading: Reading = field(default_factory=Reading)
+    set_aside: Callable[[Resource], int] = lambda _: 0
     tracks_pods_ready: bool = True
     tell_reasons: bool = True
 
@@ -109,7 +112,7 @@ class Manager:
     _tasks: "set[asyncio.Future[None]]" = field(default_factory=set["asyncio.Future[None]"])
 
     def __post_init__(self) -> None:
-        self._observations = observations(self.names, eviction_moves_to_back=self.eviction_moves_to_back)
+        self._observations = observations(self.names, self.reading)
         writes = GuardedWrites(
             client=self.client,
             resource=self.workload_resource,
@@ -133,10 +136,12 @@ class Manager:
             recorder=self.recorder,
             measures=self.measures,
             clock=self.clock,
-            priority_of=self._priority_of,
+            priority_of=lambda obj: EffectivePriority(*translate.priority_of(obj, self.names, self.reading)),
         )
         self._preempting = asyncio.Semaphore(PREEMPTIONS_AT_ONCE)
-        self._malformed = Malformed(self._writer, self.metrics, self.clock, self.leading, self._spawn)
+        self._malformed = Malformed(
+            self._writer, self.metrics, self.clock, self.leading, self._spawn, self.set_aside
+        )
 
     # --- observations in --------------------------------------------------------------------------
 
@@ -171,6 +176,10 @@ class Manager:
             case _:
                 pass
         self._put(event)
+
+    def count_malformed(self, resource: Resource) -> None:
+        """Tell how many objects of a resource cannot be read: the stores set one aside, or took it back."""
+        self._malformed.count(resource)
 
     def _what_is_left(self, resource: Resource, obj: Object) -> happened.Event:
         """Go on as if the object were not there; but what a Workload holds goes on being counted."""
@@ -297,9 +306,6 @@ class Manager:
             await self._give_back(
                 instruction.key, happened.PreemptionFailed(instruction.key, instruction.uid)
             )
-
-    def _priority_of(self, workload: Object) -> EffectivePriority:
-        return EffectivePriority((workload.get("spec") or {}).get("priority") or 0, 0)
 
     # --- behind the loop --------------------------------------------------------------------------
 

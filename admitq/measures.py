@@ -25,6 +25,11 @@ def in_units(resource: str, amount: int) -> float:
     return amount / MILLI if resource == "cpu" else float(amount)
 
 
+def _share(weighted: int) -> float:
+    """A weighted share as metrics carry it: one without bounds is not a number."""
+    return float("nan") if weighted >= UNLIMITED else float(weighted)
+
+
 def _priority_class(workload: RawObject) -> str:
     return ((workload.get("spec") or {}).get("priorityClassRef") or {}).get("name", "")
 
@@ -212,6 +217,15 @@ class Measures:
             current = "terminating"
         for state in ("pending", "active", "terminating"):
             gauges.set("cluster_queue_status", float(state == current), cluster_queue=name, status=state)
+        if status.weighted_share is not None:
+            gauges.forget(("cluster_queue_weighted_share",), cluster_queue=name)
+            cohort = next(iter(self._places[name]), "")
+            gauges.set(
+                "cluster_queue_weighted_share",
+                _share(status.weighted_share),
+                cluster_queue=name,
+                cohort=cohort,
+            )
         if self.with_resources:
             self._totals("cluster_queue_resource_reservation", status.flavors_reservation, name)
             self._totals("cluster_queue_resource_usage", status.flavors_usage, name)
@@ -241,12 +255,23 @@ class Measures:
                         series, in_units(resource, total), flavor=flavor.flavor, resource=resource, **labels
                     )
 
+        gauges.forget(("local_queue_admission_fair_sharing_usage",), **labels)
+        if status.consumed is not None:
+            gauges.set(
+                "local_queue_admission_fair_sharing_usage",
+                INFINITE if status.fair_usage is None else float(status.fair_usage),
+                cluster_queue=self.cluster_queue_of(key) or "",
+                **labels,
+            )
+
     def cohort_reported(self, name: str, parent: str, root: str, status: CohortStatus) -> None:
         """The core's numbers of a cohort were looked at."""
         if not self.of_cohorts:
             return
         self.metrics.forget(("cohort_info",), cohort=name)
         self.metrics.set("cohort_info", 1, cohort=name, parent_cohort=parent, root_cohort=root)
+        if status.weighted_share is not None:
+            self.metrics.set("cohort_weighted_share", _share(status.weighted_share), cohort=name)
         for series, amounts in (
             ("cohort_subtree_quota", status.subtree_quota),
             ("cohort_subtree_resource_reservations", status.subtree_reservations),

@@ -64,6 +64,18 @@ TABLE: Final[tuple[Series, ...]] = (
     Series(
         "admission_attempt_duration_seconds", _H, "Length of an admission cycle", ("result",), ATTEMPT_BUCKETS
     ),
+    Series(
+        "admission_cycle_preemption_skips",
+        _G,
+        "Workloads of the last cycle that could not preempt because another one already did",
+        _CQ,
+    ),
+    Series(
+        "preemption_target_recomputations_total",
+        _C,
+        "Workloads assigned anew because another one preempts whom they would have to preempt",
+        ("cluster_queue", "result"),
+    ),
     Series("pending_workloads", _G, "Workloads that wait", ("cluster_queue", "status")),
     Series(
         "pending_scheduling_hashes", _G, "Distinct shapes of workloads that wait", ("cluster_queue", "status")
@@ -110,12 +122,24 @@ TABLE: Final[tuple[Series, ...]] = (
         "1, labelled with the place",
         ("cluster_queue", "parent_cohort", "root_cohort"),
     ),
+    Series(
+        "cluster_queue_weighted_share",
+        _G,
+        "Share of what may be borrowed that is borrowed, NaN with a weight of 0",
+        ("cluster_queue", "cohort"),
+    ),
     Series("cluster_queue_resource_reservation", _G, "Quota reserved", _CQ_QUOTA),
     Series("cluster_queue_resource_usage", _G, "Quota used by admitted workloads", _CQ_QUOTA),
     Series("cluster_queue_nominal_quota", _G, "Nominal quota", _CQ_QUOTA),
     Series("cluster_queue_borrowing_limit", _G, "Borrowing limit, +Inf if unset", _CQ_QUOTA),
     Series("cluster_queue_lending_limit", _G, "Lending limit, +Inf if unset", _CQ_QUOTA),
     Series("cohort_info", _G, "1, labelled with the place", ("cohort", "parent_cohort", "root_cohort")),
+    Series(
+        "cohort_weighted_share",
+        _G,
+        "Share of what may be borrowed that is borrowed, NaN with a weight of 0",
+        ("cohort",),
+    ),
     Series("cohort_subtree_quota", _G, "Quota of the cohort's subtree", ("cohort", "flavor", "resource")),
     Series(
         "cohort_subtree_resource_reservations",
@@ -154,6 +178,12 @@ TABLE: Final[tuple[Series, ...]] = (
         _G,
         "Workloads not admitted",
         (*_LQ, "cluster_queue", "reason", "underlying_cause"),
+    ),
+    Series(
+        "local_queue_admission_fair_sharing_usage",
+        _G,
+        "What was used, weighed, by which LocalQueues take turns",
+        (*_LQ, "cluster_queue"),
     ),
     Series(
         "workload_creation_latency_seconds",

@@ -17,7 +17,7 @@ class Observation:
     deleted: Callable[[Object], happened.Event]
 
 
-def observations(names: Names, *, eviction_moves_to_back: bool) -> Mapping[str, Observation]:
+def observations(names: Names, how: translate.Reading) -> Mapping[str, Observation]:
     """The observation of every kind that decisions depend on, by the resource's plural."""
 
     def name(obj: Object) -> str:
@@ -54,10 +54,16 @@ def observations(names: Names, *, eviction_moves_to_back: bool) -> Mapping[str, 
             ),
             lambda obj: happened.NamespaceDeleted(name(obj)),
         ),
+        "limitranges": Observation(
+            lambda obj: happened.LimitRangeChanged(translate.key_of(obj), translate.limit_range(obj)),
+            lambda obj: happened.LimitRangeDeleted(translate.key_of(obj)),
+        ),
+        "runtimeclasses": Observation(
+            lambda obj: happened.RuntimeClassChanged(name(obj), translate.overhead(obj)),
+            lambda obj: happened.RuntimeClassDeleted(name(obj)),
+        ),
         "workloads": Observation(
-            lambda obj: happened.WorkloadChanged(
-                translate.workload(obj, names, eviction_moves_to_back=eviction_moves_to_back)
-            ),
+            lambda obj: happened.WorkloadChanged(translate.workload(obj, names, how)),
             lambda obj: happened.WorkloadDeleted(translate.key_of(obj), obj["metadata"]["uid"]),
         ),
     }

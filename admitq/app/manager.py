@@ -29,7 +29,7 @@ from admitq.runtime.credentials import Credentials
 from admitq.runtime.events import EventRecorder
 from admitq.runtime.kinds import kinds_of
 from admitq.runtime.leases import Elector, LeaseTiming, unique_identity
-from admitq.runtime.resources import NAMESPACES, Object, Resource
+from admitq.runtime.resources import LIMIT_RANGES, NAMESPACES, RUNTIME_CLASSES, Object, Resource
 from admitq.runtime.store import Change, Key, Store
 from admitq.runtime.watcher import Outcome, Watcher
 from admitq_api.configuration import Configuration, LeaderElection
@@ -97,7 +97,7 @@ class ManagerPart:
             fence=self._elector.assert_leading if self._elector is not None else None,
         )
         self._stores = LiveStores(
-            Store(resource, indexes=indexes, on_quarantine=self._on_quarantined_object)
+            Store(resource, indexes=indexes, on_quarantine=self._on_objects_set_aside)
             for resource, indexes in registry.stores_needed(names, settings.integrations).items()
         )
         self._recorder = EventRecorder(
@@ -134,8 +134,8 @@ class ManagerPart:
             start=table.start,
             refresh=self,
             leading=self._is_leading,
-            eviction_moves_to_back=configuration.wait_for_pods_ready.requeuing_strategy.timestamp
-            == "Eviction",
+            reading=translate.reading(configuration, settings.gates),
+            set_aside=lambda resource: len(self._stores.of(resource).quarantined),
             tracks_pods_ready=not settings.gates[Gate.DISABLE_WAIT_FOR_PODS_READY],
             tell_reasons=settings.gates[Gate.UNADMITTED_WORKLOADS_OBSERVABILITY],
         )
@@ -156,6 +156,8 @@ class ManagerPart:
             kinds.cohorts,
             kinds.cluster_queues,
             NAMESPACES,
+            LIMIT_RANGES,
+            RUNTIME_CLASSES,
             kinds.local_queues,
             kinds.workloads,
         )
@@ -289,10 +291,8 @@ class ManagerPart:
         count = len(self._controllers[controller].quarantined)
         self._metrics.set("quarantined_keys", count, controller=controller)
 
-    def _on_quarantined_object(self, resource: Resource, key: Key, reason: str) -> None:
-        del key, reason  # the store logs both
-        count = len(self._stores.of(resource).quarantined)
-        self._metrics.set("malformed_objects", count, resource=resource.plural)
+    def _on_objects_set_aside(self, resource: Resource) -> None:
+        self.manager.count_malformed(resource)
 
 
 def _selects(selector: LabelSelector, obj: Object) -> bool:

@@ -1,4 +1,4 @@
-"""The statuses of ClusterQueues and LocalQueues, and the metrics of these and of cohorts.
+"""The statuses and metrics of ClusterQueues, LocalQueues and cohorts.
 
 Numbers and conditions are the core's. They change with every admission, so that an object's status is
 written at most once a second; what is not different is not written.
@@ -10,13 +10,14 @@ from typing import Any, Final
 from admitq.controllers.context import Clock, Context, CoreView
 from admitq.controllers.finalizers import hold_while_in_use
 from admitq.controllers.plan import act, plan, status_patch
-from admitq.core.model import SECOND, Instant, ObjectKey
-from admitq.core.statuses import ClusterQueueStatus, FlavorTotals, LocalQueueStatus
+from admitq.core.model import SECOND, ConsumedResources, Instant, ObjectKey
+from admitq.core.statuses import ClusterQueueStatus, CohortStatus, FlavorTotals, LocalQueueStatus
 from admitq.explain import ActiveCondition, cluster_queue_active, local_queue_active
 from admitq.integrations.paths import Object, merge_patch, value_at
 from admitq.runtime.resources import Resource
 from admitq.runtime.store import Key, Store
-from admitq_api.conditions import ConditionType, with_condition
+from admitq.translate import quantities
+from admitq_api.conditions import ConditionType, format_time, with_condition
 from admitq_api.quantity import format_amount
 
 WRITE_INTERVAL: Final = SECOND
@@ -89,6 +90,7 @@ def cluster_queue_patch(obj: Object, status: ClusterQueueStatus, now: Instant) -
             "pendingWorkloads": status.pending,
             "reservingWorkloads": status.reserving,
             "admittedWorkloads": status.admitted,
+            "fairSharing": _share(status.weighted_share),
         },
     )
 
@@ -104,11 +106,33 @@ def local_queue_patch(obj: Object, status: LocalQueueStatus, now: Instant) -> Ma
             "pendingWorkloads": status.pending,
             "reservingWorkloads": status.reserving,
             "admittedWorkloads": status.admitted,
+            "fairSharing": _past_use(status.consumed),
         },
     )
 
 
+def cohort_patch(obj: Object, status: CohortStatus) -> Mapping[str, Any] | None:
+    """The patch that makes a cohort's status tell the core's; None if it does."""
+    return _patch(obj, {"fairSharing": _share(status.weighted_share)})
+
+
+def _share(weighted: int | None) -> Mapping[str, Any] | None:
+    return None if weighted is None else {"weightedShare": weighted}
+
+
+def _past_use(consumed: ConsumedResources | None) -> Mapping[str, Any] | None:
+    """What a LocalQueue used; its weighted share is of no meaning, for it has no quota to borrow."""
+    if consumed is None:
+        return None
+    told = {
+        "consumedResources": quantities(consumed.consumed),
+        "lastUpdate": format_time(consumed.at),
+    }
+    return {"weightedShare": 0, "admissionFairSharingStatus": told}
+
+
 def _patch(obj: Object, told: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The patch of what differs; what is told as None is taken away."""
     before = value_at(obj, ("status",), {})
     changed = merge_patch(before, {**before, **told})
     return {"status": changed} if changed else None
@@ -197,21 +221,27 @@ class LocalQueueController:
 
 
 class CohortController:
-    """Keeps the metrics of cohorts. Their status tells weighted shares only, which come with fair sharing."""
+    """Keeps cohorts' statuses, which tell weighted shares, and the metrics of cohorts."""
 
     def __init__(self, ctx: Context, core: CoreView) -> None:
         self._ctx = ctx
         self._core = core
+        self._resource = ctx.kinds.cohorts
+        self._writer = _Writer(ctx, self._resource, "cohort-controller")
 
-    async def reconcile(self, key: Key) -> None:
+    async def reconcile(self, key: Key) -> float | None:
         """Look at one cohort, which may be named without there being an object."""
+        obj = self._ctx.stores.of(self._resource).get("", key.name)
+        if obj is None:
+            self._writer.forget(key)
         status = self._core.cohort_status(key.name)
         if status is None:
             self._ctx.metrics.forget_cohort(key.name)
-            return
+            return None
         path = cohort_path(self._ctx.stores.of(self._ctx.kinds.cohorts), key.name)
         parent = path[1] if len(path) > 1 else ""
         self._ctx.metrics.cohort_reported(key.name, parent, path[-1], status)
+        return None if obj is None else await self._writer.write(key, obj, cohort_patch(obj, status))
 
 
 def cohort_path(cohorts: Store, name: str) -> list[str]:

@@ -11,7 +11,7 @@ from admitq.controllers.indexes import resource_of
 from admitq.controllers.registry import CLUSTER_QUEUE, COHORT, LOCAL_QUEUE, PRIORITY_CLASS, WORKLOAD
 from admitq.integrations.base import Integration
 from admitq.runtime.kinds import Kinds, kinds_of
-from admitq.runtime.resources import NAMESPACES, PRIORITY_CLASSES, Resource
+from admitq.runtime.resources import LIMIT_RANGES, NAMESPACES, PRIORITY_CLASSES, RUNTIME_CLASSES, Resource
 from admitq_api.labels import Names
 
 
@@ -59,7 +59,8 @@ def rbac(names: Names, integrations: Iterable[Integration]) -> Mapping[str, tupl
         WORKLOAD: (
             _may(workloads, *_WATCH, "patch", "delete"),
             _may(workloads, "patch", subresource="status"),
-            *_watched(kinds.local_queues, cluster_queues),
+            # What pods ask for depends on the rules of their namespace and on how they are run.
+            *_watched(kinds.local_queues, cluster_queues, LIMIT_RANGES, RUNTIME_CLASSES),
         ),
         **{one.framework: _of_jobs(kinds, one) for one in integrations},
         CLUSTER_QUEUE: (
@@ -70,7 +71,8 @@ def rbac(names: Names, integrations: Iterable[Integration]) -> Mapping[str, tupl
             *_watched(kinds.local_queues),
             _may(kinds.local_queues, "patch", subresource="status"),
         ),
-        COHORT: _watched(kinds.cohorts),
+        # Statuses of cohorts tell of fair sharing, which is off by default.
+        COHORT: (*_watched(kinds.cohorts), _may(kinds.cohorts, "patch", subresource="status")),
         PRIORITY_CLASS: (*_watched(kinds.workload_priority_classes), _may(workloads, "patch")),
         "resourceflavor": (_may(flavors, *_WATCH, "patch"), *_watched(cluster_queues)),
         "admissioncheck": (_may(kinds.admission_checks, *_WATCH, "patch"), *_watched(cluster_queues)),

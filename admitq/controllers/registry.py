@@ -35,7 +35,7 @@ from admitq.integrations.base import Integration, OwnerKind
 from admitq.integrations.ownership import controller_of
 from admitq.integrations.paths import Object, value_at
 from admitq.runtime.kinds import kinds_of
-from admitq.runtime.resources import NAMESPACES, PRIORITY_CLASSES, Resource
+from admitq.runtime.resources import LIMIT_RANGES, NAMESPACES, PRIORITY_CLASSES, RUNTIME_CLASSES, Resource
 from admitq.runtime.store import Change, Index, Key
 from admitq_api.conditions import ConditionType, find
 from admitq_api.labels import Names
@@ -97,6 +97,8 @@ def stores_needed(
     unindexed: tuple[Resource, ...] = (
         NAMESPACES,
         PRIORITY_CLASSES,
+        LIMIT_RANGES,
+        RUNTIME_CLASSES,
         kinds.cohorts,
         kinds.admission_checks,
         kinds.topologies,

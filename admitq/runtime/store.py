@@ -122,7 +122,8 @@ class Store:
 
     ``transform`` makes an object smaller before it is held (it gets a shallow copy without managedFields
     and must not change nested parts in place). ``indexes`` maps an index's name to the function that gives
-    an object's values in it. If either raises, the object is quarantined and ``on_quarantine`` is told.
+    an object's values in it. If either raises, the object is quarantined; ``on_quarantine`` is told whenever
+    it is another number of objects that are.
 
     Not for use by several threads.
     """
@@ -133,7 +134,7 @@ class Store:
         *,
         transform: Transform | None = None,
         indexes: Mapping[str, Index] | None = None,
-        on_quarantine: Callable[[Resource, Key, str], None] | None = None,
+        on_quarantine: Callable[[Resource], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.resource = resource
@@ -210,7 +211,7 @@ class Store:
             self._quarantine(NAMELESS, "", error)
             return None
         self._bury(uid, version)
-        self.quarantined.pop(key, None)
+        self._take_back(key)
         entry = self._entries.get(key)
         if entry is None or entry.uid != uid:
             return None
@@ -243,7 +244,7 @@ class Store:
                 self._bury(entry.uid, listing.resource_version)
                 self._drop(key, entry)
         for key in self.quarantined.keys() - listing.seen - {NAMELESS}:
-            del self.quarantined[key]
+            self._take_back(key)
         self._complete_through = listing.resource_version
 
     def _upsert(self, obj: Object, source: "_Source") -> Change | None:
@@ -268,7 +269,7 @@ class Store:
         except Exception as error:  # noqa: BLE001 - whatever a bad object does, it concerns only itself
             self._quarantine(key, version, error)
             return None
-        self.quarantined.pop(key, None)
+        self._take_back(key)
         if entry is not None and entry.uid != uid:
             self._bury(entry.uid, version)
             self._drop(key, entry)
@@ -323,8 +324,16 @@ class Store:
         reason = f"{type(error).__name__}: {error}"
         self.quarantined[key] = Quarantined(version, reason)
         log.warning("set aside %s %s: %s", self.resource, key, reason)
+        self._tell_quarantine()
+
+    def _take_back(self, key: Key) -> None:
+        """End the quarantine of what can be read now, or is gone."""
+        if self.quarantined.pop(key, None) is not None:
+            self._tell_quarantine()
+
+    def _tell_quarantine(self) -> None:
         if self._on_quarantine is not None:
-            self._on_quarantine(self.resource, key, reason)
+            self._on_quarantine(self.resource)
 
     def _tell(self, change: Change) -> Change:
         for handler in self._handlers:

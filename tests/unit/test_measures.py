@@ -1,13 +1,16 @@
 """What happens to queues and workloads moves the right series, and nothing stays behind."""
 
+import math
+from fractions import Fraction
 from typing import Any
 
 import pytest
 
 from admitq import translate
 from admitq.core.activity import ActiveReason
-from admitq.core.model import ObjectKey
-from admitq.core.statuses import ClusterQueueStatus
+from admitq.core.amounts import UNLIMITED
+from admitq.core.model import ConsumedResources, ObjectKey
+from admitq.core.statuses import ClusterQueueStatus, CohortStatus, LocalQueueReason, LocalQueueStatus
 from admitq.measures import Measures
 from admitq.metrics import Metrics
 from admitq_api.labels import DEFAULT_GROUP, names_for
@@ -153,3 +156,39 @@ def test_an_eviction_counts_once_for_the_first_time_only() -> None:
     assert told.value("evicted_workloads_total", reason="Preempted", cluster_queue="cq-of-main") == 2
     assert told.value("evicted_workloads_once_total", reason="Preempted") == 1
     assert told.value("local_queue_evicted_workloads_total", name="main") == 2
+
+
+def test_a_preemption_counts_for_whom_it_happens() -> None:
+    told = Told()
+    told.measures.preempted("cq", "InClusterQueue")
+    assert (
+        told.value("preempted_workloads_total", preempting_cluster_queue="cq", reason="InClusterQueue") == 1
+    )
+
+
+def test_weighted_shares_are_numbers_while_there_is_a_bound() -> None:
+    told = Told()
+    told.measures.cluster_queue_reported("cq", IDLE)
+    assert told.value("cluster_queue_weighted_share") is None
+    told.measures.cluster_queue_reported("cq", IDLE._replace(weighted_share=42))
+    assert told.value("cluster_queue_weighted_share", cluster_queue="cq", cohort="teams") == 42
+    told.cohorts = []
+    told.measures.cluster_queue_reported("cq", IDLE._replace(weighted_share=UNLIMITED))
+    assert math.isnan(told.value("cluster_queue_weighted_share", cluster_queue="cq", cohort="") or 0)
+    told.measures.cohort_reported("teams", "company", "company", CohortStatus((), (), 7))
+    assert told.value("cohort_weighted_share", cohort="teams") == 7
+
+
+def test_what_local_queues_take_turns_by() -> None:
+    told = Told()
+    key = ObjectKey("team", "main")
+    status = LocalQueueStatus(True, LocalQueueReason.READY, 0, 0, 0, (), ())
+    told.measures.local_queue_reported(key, status)
+    assert told.value("local_queue_admission_fair_sharing_usage") is None
+    status = status._replace(consumed=ConsumedResources((), 0), fair_usage=Fraction(3, 2))
+    told.measures.local_queue_reported(key, status)
+    assert (
+        told.value("local_queue_admission_fair_sharing_usage", name="main", cluster_queue="cq-of-main") == 1.5
+    )
+    told.measures.local_queue_reported(key, status._replace(fair_usage=None))
+    assert told.value("local_queue_admission_fair_sharing_usage", name="main") == math.inf

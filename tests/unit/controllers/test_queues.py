@@ -8,9 +8,11 @@ from admitq.controllers.queues import (
     LocalQueueController,
     Pace,
     cluster_queue_patch,
+    cohort_patch,
+    local_queue_patch,
 )
 from admitq.core.activity import ActiveReason, InactiveCause
-from admitq.core.model import SECOND, ObjectKey
+from admitq.core.model import SECOND, ConsumedResources, ObjectKey
 from admitq.core.statuses import (
     ClusterQueueStatus,
     CohortStatus,
@@ -80,6 +82,30 @@ def test_a_status_tells_counts_totals_and_what_is_borrowed() -> None:
 def test_a_status_that_says_so_already_is_not_written() -> None:
     told = after(queue(), cluster_queue_patch(queue(), READY, START))
     assert cluster_queue_patch(told, READY, at(60)) is None
+
+
+def test_shares_are_told_with_fair_sharing_and_taken_away_without() -> None:
+    told = after(queue(), cluster_queue_patch(queue(), READY._replace(weighted_share=125), START))
+    assert told["status"]["fairSharing"] == {"weightedShare": 125}
+    assert cluster_queue_patch(told, READY, START) == {"status": {"fairSharing": None}}
+    cohort = cluster_scoped("c")
+    told = after(cohort, cohort_patch(cohort, CohortStatus((), (), 7)))
+    assert told["status"] == {"fairSharing": {"weightedShare": 7}}
+    assert cohort_patch(told, CohortStatus((), (), 7)) is None
+    assert cohort_patch(cohort, CohortStatus((), ())) is None
+
+
+def test_a_local_queue_tells_what_it_used_in_the_past() -> None:
+    past = ConsumedResources((("cpu", 1500), ("memory", 2**30)), START)
+    patch = local_queue_patch(cluster_scoped("lq"), LOCAL._replace(consumed=past), START)
+    assert patch is not None
+    assert patch["status"]["fairSharing"] == {
+        "weightedShare": 0,
+        "admissionFairSharingStatus": {
+            "consumedResources": {"cpu": "1500m", "memory": "1Gi"},
+            "lastUpdate": time(0),
+        },
+    }
 
 
 def test_what_others_say_in_the_status_stays() -> None:
@@ -171,7 +197,18 @@ async def test_a_cohort_is_told_with_its_place_in_the_tree_even_if_that_is_a_cyc
     controller = CohortController(world.ctx, world.core)
     for name in ("leaf", "root", "a"):
         world.core.cohorts[name] = CohortStatus((), ())
-        await controller.reconcile(Key("", name))
+        assert await controller.reconcile(Key("", name)) is None
+    assert world.calls == []
     assert world.told.cohorts == [("leaf", "middle", "root"), ("root", "", "root"), ("a", "b", "b")]
     await controller.reconcile(Key("", "gone"))
     assert world.told.counted == ["forget_cohort"]
+
+
+async def test_a_cohort_that_is_an_object_tells_its_share() -> None:
+    world = World()
+    world.put(KINDS.cohorts, cluster_scoped("leaf"))
+    world.core.cohorts |= {"leaf": CohortStatus((), (), 3), "implicit": CohortStatus((), (), 4)}
+    controller = CohortController(world.ctx, world.core)
+    for name in world.core.cohorts:
+        await controller.reconcile(Key("", name))
+    assert world.calls == ["patch cohorts/leaf/status"]

@@ -176,7 +176,7 @@ def test_a_bad_object_is_set_aside_and_the_others_go_on(bad: Any):
     aside: list[str] = []
     watched = Watched(
         transform=lambda o: {**o, "data": dict(o.get("data", {}).items())},
-        on_quarantine=lambda resource, key, reason: aside.append(f"{resource} {key}: {reason}"),
+        on_quarantine=lambda resource: aside.append(str(resource)),
     )
     listing = watched.store.begin_listing("50")
     for item in (obj("a"), bad, obj("b", uid="u2")):
@@ -201,17 +201,24 @@ def test_what_was_held_of_a_bad_object_stays_until_it_is_good_again_or_gone():
     assert watched.told == ["added a ->10", "modified a 10>12", "deleted a 12>-"]
 
 
-def test_a_bad_version_is_reported_once():
-    aside: list[str] = []
+def test_a_bad_version_is_reported_once_and_so_is_its_end():
+    told: list[int] = []
     store = Store(
         CONFIG_MAPS,
         indexes={"data": lambda o: o["data"].split()},
-        on_quarantine=lambda *told: aside.append(told[2]),
+        on_quarantine=lambda _: told.append(len(store.quarantined)),
     )
     for _ in range(3):
         store.upsert(obj(version="10", data=None))
     store.upsert(obj(version="11", data=None))
-    assert len(aside) == 2
+    assert told == [1, 1]
+    for _ in range(2):
+        store.upsert(obj(version="12", data="blue"))
+    assert told == [1, 1, 0]
+    store.upsert(obj(version="13", data=None))
+    listing = store.begin_listing("14")
+    store.finish_listing(listing)
+    assert told == [1, 1, 0, 1, 0]
 
 
 def test_indexes_follow_the_objects():
