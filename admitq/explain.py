@@ -82,16 +82,22 @@ def flavor_refusal(refusal: FlavorRefusal) -> str:
     return _FLAVOR_TEXTS[type(refusal)](refusal)
 
 
+_WITHOUT_PREEMPTION: Final = frozenset({"Fit", "NoFit"})
+
+
 def flavors_considered(attempts: Iterable[FlavorAttempt]) -> str:
     """The flavors that were looked at and were not simply taken; empty if there are none.
 
-    For each podset ``name: flavor(mode[;borrow=level][;reason…]), …``, podsets divided by `` | ``.
+    For each podset ``name: flavor(mode[;borrow=level][;reason…]), …``, podsets divided by `` | ``. Where
+    others would have to go, the mode tells who: ``preemptionMode=Preempt`` is those of the same ClusterQueue,
+    ``Reclaim`` is those of others, ``NoPreemptionCandidates`` is nobody.
     """
     by_pod_set: dict[str, list[str]] = {}
     for attempt in attempts:
         if attempt.mode == "Fit" and not attempt.borrow_level:
             continue
-        details = [attempt.mode]
+        mode = attempt.mode
+        details = [mode if mode in _WITHOUT_PREEMPTION else f"preemptionMode={mode}"]
         if attempt.borrow_level:
             details.append(f"borrow={attempt.borrow_level}")
         details.extend(flavor_refusal(reason) for reason in attempt.reasons)

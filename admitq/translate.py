@@ -11,7 +11,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, cast
 
-from admitq.core.amounts import Amounts, amounts
+from admitq.core.amounts import UNLIMITED, Amounts, amounts
 from admitq.core.model import (
     ONE,
     Admission,
@@ -349,18 +349,29 @@ def limit_range(obj: RawObject) -> LimitRange:
     limited = {str(one) for one in LimitedType}
     return LimitRange(
         tuple(
-            LimitRangeItem(
-                type=LimitedType(item["type"]),
-                maximum=_exact_amounts(item.get("max"), f"spec.limits[{index}].max"),
-                minimum=_exact_amounts(item.get("min"), f"spec.limits[{index}].min"),
-                default_limits=_exact_amounts(item.get("default"), f"spec.limits[{index}].default"),
-                default_requests=_exact_amounts(
-                    item.get("defaultRequest"), f"spec.limits[{index}].defaultRequest"
-                ),
-            )
+            _limit_range_item(item, f"spec.limits[{index}]")
             for index, item in enumerate(_items(spec.get("limits"), "spec.limits"))
             if item.get("type") in limited
         )
+    )
+
+
+def _limit_range_item(item: Mapping[str, Any], field: str) -> LimitRangeItem:
+    """Read one rule, with the defaults that the API server gives to rules for containers."""
+    maximum, minimum, limits, requests = (
+        dict(_exact_amounts(item.get(name), f"{field}.{name}"))
+        for name in ("max", "min", "default", "defaultRequest")
+    )
+    limited = LimitedType(item["type"])
+    if limited is LimitedType.CONTAINER:
+        limits = {**maximum, **limits}
+        requests = {**minimum, **limits, **requests}
+    return LimitRangeItem(
+        limited,
+        maximum=tuple(sorted(maximum.items())),
+        minimum=tuple(sorted(minimum.items())),
+        default_limits=tuple(sorted(limits.items())),
+        default_requests=tuple(sorted(requests.items())),
     )
 
 
@@ -525,8 +536,14 @@ def admission_status(value: Admission) -> dict[str, Any]:
 
 
 def quantities(of: Amounts) -> dict[str, str]:
-    """Write amounts as quantities by resource name."""
-    return {resource: format_amount(resource, value) for resource, value in of}
+    """Write amounts as quantities by resource name; what is beyond counting as the most that can be counted."""
+    return {resource: _quantity(resource, value) for resource, value in of}
+
+
+def _quantity(resource: str, value: int) -> str:
+    if value < UNLIMITED:
+        return format_amount(resource, value)
+    return f"{UNLIMITED}m" if resource == "cpu" else str(UNLIMITED)
 
 
 @dataclass(frozen=True, slots=True)

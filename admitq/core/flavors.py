@@ -55,9 +55,9 @@ class Mode(IntEnum):
 
 ATTEMPT_MODES: Final[Mapping[Mode, str]] = {
     Mode.NO_FIT: "NoFit",
-    Mode.NO_PREEMPTION_CANDIDATES: "Preempt",
+    Mode.NO_PREEMPTION_CANDIDATES: "NoPreemptionCandidates",
     Mode.PREEMPT: "Preempt",
-    Mode.RECLAIM: "Preempt",
+    Mode.RECLAIM: "Reclaim",
     Mode.FIT: "Fit",
 }
 """The mode of an attempt as users read it."""

@@ -5,8 +5,8 @@ from fractions import Fraction
 import pytest
 
 from admitq import explain
-from admitq.core.instructions import FlavorAttempt
-from admitq.core.model import ResourceProblem
+from admitq.core.instructions import FlavorAttempt, Preempt, PreemptionReason
+from admitq.core.model import ObjectKey, ResourceProblem
 from admitq.core.refusals import (
     AdmissionChecksFailed,
     Bound,
@@ -17,13 +17,24 @@ from admitq.core.refusals import (
     InsufficientQuota,
     InvalidResources,
     NamespaceMismatch,
+    NobodyToPreempt,
     NodeAffinityMismatch,
     NoFlavorFits,
     OutOfBounds,
+    OverlappingVictims,
+    PodsNotReady,
+    PreemptionGated,
+    PreemptionsFailed,
     Refusal,
     ResourceNotCovered,
     TakenInThisCycle,
     UntoleratedTaint,
+    WaitingForVictims,
+)
+
+SHORT = NoFlavorFits("main", (InsufficientQuota("f", "cpu", 1000),), "WaitingForQuota")
+SHORT_TEXT = (
+    "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor f, 1 more needed"
 )
 
 
@@ -38,6 +49,36 @@ from admitq.core.refusals import (
             "workload namespace doesn't match ClusterQueue selector",
         ),
         (AdmissionChecksFailed(), "PendingEvaluation", "The workload has failed admission checks"),
+        (
+            WaitingForVictims(2, SHORT),
+            "WaitingForPreemptedWorkloads",
+            f"{SHORT_TEXT}. Pending the preemption of 2 workload(s)",
+        ),
+        (
+            PreemptionsFailed(1, SHORT),
+            "WaitingForQuota",
+            f"{SHORT_TEXT}. Preempting 1 workload(s) failed, will retry.",
+        ),
+        (NobodyToPreempt(SHORT), "WaitingForQuota", SHORT_TEXT),
+        (PreemptionGated(), "AdmissionGated", "Workload requires preemption, but it's gated"),
+        (
+            OverlappingVictims(will_fit=True),
+            "WaitingForPreemptedWorkloads",
+            (
+                "Workload has overlapping preemption targets with another workload, "
+                "but will fit after these preemptions complete"
+            ),
+        ),
+        (
+            OverlappingVictims(will_fit=False),
+            "WaitingForQuota",
+            "Workload has overlapping preemption targets with another workload",
+        ),
+        (
+            PodsNotReady(),
+            "WaitingForPodsReady",
+            "waiting for all admitted workloads to be in PodsReady condition",
+        ),
         (
             TakenInThisCycle(),
             "WaitingForQuota",
@@ -134,3 +175,42 @@ def test_flavors_considered_leaves_out_the_plain_fit() -> None:
         "flavor near not found)"
     )
     assert explain.flavors_considered(()) == ""
+
+
+@pytest.mark.parametrize("mode", ["Preempt", "Reclaim", "NoPreemptionCandidates"])
+def test_flavors_considered_tell_who_would_have_to_go(mode: str) -> None:
+    attempt = FlavorAttempt("main", "spot", mode, 2, (InsufficientQuota("spot", "cpu", 1000),))
+    assert explain.flavors_considered([attempt]) == (
+        f"main: spot(preemptionMode={mode};borrow=2;"
+        "insufficient unused quota for cpu in flavor spot, 1 more needed)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("reason", "text"),
+    [
+        (PreemptionReason.IN_CLUSTER_QUEUE, "prioritization in the ClusterQueue"),
+        (PreemptionReason.IN_COHORT_RECLAMATION, "reclamation within the cohort"),
+        (PreemptionReason.IN_COHORT_FAIR_SHARING, "Fair Sharing within the cohort"),
+        (
+            PreemptionReason.IN_COHORT_RECLAIM_WHILE_BORROWING,
+            "reclamation within the cohort while borrowing",
+        ),
+    ],
+)
+def test_who_is_preempted_is_told_for_whom_and_by_what_right(reason: PreemptionReason, text: str) -> None:
+    key = ObjectKey("ns", "w")
+    told = explain.preempted(Preempt(key, "u", reason, key, "p", ("root", "a"), ("root", "b", "c")), "j")
+    assert told == (
+        f"Preempted to accommodate a workload (UID: p, JobUID: j) due to {text}; "
+        "preemptor path: /root/a; preemptee path: /root/b/c"
+    )
+
+
+def test_what_is_not_known_of_a_preemption_is_told_as_unknown() -> None:
+    key = ObjectKey("ns", "w")
+    told = explain.preempted(Preempt(key, "u", PreemptionReason.IN_CLUSTER_QUEUE, key, "", (), ()), "")
+    assert told == (
+        "Preempted to accommodate a workload (UID: UNKNOWN, JobUID: UNKNOWN) due to prioritization in the "
+        "ClusterQueue; preemptor path: UNKNOWN; preemptee path: UNKNOWN"
+    )

@@ -140,6 +140,44 @@ def test_a_limit_range_rules_for_containers_and_pods_only() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("stated", "limits", "requests"),
+    [
+        ({"max": {"cpu": "2"}}, 2, 2),
+        ({"min": {"cpu": "1"}}, None, 1),
+        ({"max": {"cpu": "3"}, "min": {"cpu": "1"}}, 3, 3),
+        ({"max": {"cpu": "3"}, "default": {"cpu": "2"}}, 2, 2),
+        ({"default": {"cpu": "2"}, "defaultRequest": {"cpu": "1"}}, 2, 1),
+    ],
+)
+def test_a_limit_range_defaults_as_the_api_server_does(
+    stated: dict[str, Any], limits: int | None, requests: int
+) -> None:
+    def cpu(amount: int | None) -> tuple[tuple[str, Fraction], ...]:
+        return () if amount is None else (("cpu", Fraction(amount)),)
+
+    for type_, expected in (
+        ("Container", (cpu(limits), cpu(requests))),
+        (
+            "Pod",
+            tuple(
+                cpu(int(stated.get(name, {}).get("cpu", 0)) or None) for name in ("default", "defaultRequest")
+            ),
+        ),
+    ):
+        spec = {"limits": [{"type": type_, **stated}]}
+        (item,) = translate.limit_range({"metadata": {"name": "l"}, "spec": spec}).items
+        assert (item.default_limits, item.default_requests) == expected
+
+
+def test_amounts_beyond_counting_are_still_quantities() -> None:
+    assert translate.quantities((("cpu", 2**63 - 1), ("memory", 2**63 - 1), ("pods", 3))) == {
+        "cpu": "9223372036854775807m",
+        "memory": "9223372036854775807",
+        "pods": "3",
+    }
+
+
 def test_the_overhead_of_a_runtime_class() -> None:
     assert translate.overhead({"metadata": {"name": "r"}}) == ()
     fixed = {"podFixed": {"memory": "64Mi", "cpu": "250m"}}
