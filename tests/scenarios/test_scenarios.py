@@ -2,21 +2,51 @@
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import yaml
 
-from tests.scenarios.story import play
+from admitq.core.state import AdmissionState
+from tests.scenarios.expectations import expect
+from tests.scenarios.objects import Raw, StoryError, Words, settings
+from tests.scenarios.story import Story, make_world
 
 FOLDER = Path(__file__).parent
 
 
 def scenarios() -> Iterator[Any]:
     for path in sorted(FOLDER.glob("*.yaml")):
-        for scenario in yaml.safe_load_all(path.read_text(encoding="utf-8")):
+        for scenario in yaml.load_all(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader):
             if scenario is not None:
                 yield pytest.param(scenario, id=f"{path.stem}: {scenario['title']}")
+
+
+def play(scenario: Raw) -> None:
+    """Play one scenario from its world to its end.
+
+    Raises:
+        StoryError: the scenario is not well written.
+        AssertionError: something else happened than is told.
+    """
+    words = Words(scenario, "scenario")
+    words.take("title")
+    story = Story(AdmissionState(settings(words.take("settings", {}))))
+    make_world(story, words.take("world", {}))
+    steps = words.take("story")
+    words.end()
+    for number, step in enumerate(steps, 1):
+        try:
+            ((word, what),) = cast("Raw", {step: None} if isinstance(step, str) else step).items()
+            if word == "expect":
+                expect(story, what)
+            else:
+                story.step(word, what)
+        except AssertionError as error:
+            error.add_note(f"in step {number}: {step}")
+            raise
+        except (KeyError, ValueError, TypeError) as error:
+            raise StoryError(f"step {number}: {step}: {error!r}") from error
 
 
 @pytest.mark.parametrize("scenario", list(scenarios()))
