@@ -159,7 +159,6 @@ class Forest:
         """Take a cohort's object away: it goes on, without quota, only while something names it."""
         node = self.cohorts[name]
         node.has_object = False
-        node.fair_weight = ONE
         self._declare_quotas(node, {})
         self._declare_parent(node, None)
         self._forget_if_unnamed(node)

@@ -127,6 +127,15 @@ class Holders(Generic[H]):
         """How many hold quota."""
         return len(self._places)
 
+    @property
+    def traces(self) -> int:
+        """How many who have left are still in the lines."""
+        return sum(
+            len(line.ordered) + len(line.recent) - line.size
+            for lines in (self._staying, self._leaving)
+            for line in lines.values()
+        )
+
     def put(self, holder: H) -> None:
         """Give a workload the place that follows from what it is now; none if it holds nothing."""
         workload = holder.workload

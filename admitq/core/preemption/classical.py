@@ -69,7 +69,7 @@ def _order(option: _Option) -> PreemptionOrder:
 # --- where candidates are ---------------------------------------------------------------------------
 
 
-def _levels(search: Search, node: Node) -> Iterator[tuple[Node, Node, bool]]:
+def levels(search: Search, node: Node) -> Iterator[tuple[Node, Node, bool]]:
     """Each cohort above the node, what of it was visited before, and whether there is the advantage."""
     remaining = {pair: amount for pair, amount in search.usage.items() if amount > 0}
     visited, advantage = node, False
@@ -149,7 +149,7 @@ def _groups(search: Search) -> tuple[_Group, _Group, _Group]:
     far: list[_Source] = []
     near: list[_Source] = []
     if policy.reclaim_within_cohort != NEVER:
-        for cohort, visited, advantage in _levels(search, queue.node):
+        for cohort, visited, advantage in levels(search, queue.node):
             (far if advantage else near).extend(_sources(search, cohort, visited))
     return (
         _Group(far, policy.reclaim_within_cohort, lambda _: _WITH_ADVANTAGE),
@@ -167,7 +167,7 @@ def _groups(search: Search) -> tuple[_Group, _Group, _Group]:
 # --- attempts ---------------------------------------------------------------------------------------
 
 
-def _attempts(
+def attempts(
     rule: BorrowWithinCohort, *, below_nominal: bool, elsewhere: bool, reclaim: bool
 ) -> tuple[bool, ...]:
     """Whether the preemptor may borrow, attempt by attempt.
@@ -211,7 +211,7 @@ def find(search: Search) -> list[Candidate]:
     far, near, own = (group.options(search.leaving) for group in groups)
     far_staying, near_staying, own_staying = (group.options(search.staying) for group in groups)
     reclaim = bool(far or far_staying)
-    for may_borrow in _attempts(
+    for may_borrow in attempts(
         queue.spec.preemption.borrow_within_cohort,
         below_nominal=all(cell.usage < cell.subtree for cell in search.cells(queue.node)),
         elsewhere=reclaim or bool(near or near_staying),

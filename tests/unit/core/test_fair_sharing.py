@@ -1,0 +1,386 @@
+"""Shares are exact, and turns are taken by them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from admitq.core.amounts import UNLIMITED, FlavorResource
+from admitq.core.cohorts import Node
+from admitq.core.fair_sharing import NO_SHARE, Share, Tournament, share
+from admitq.core.model import ResourceQuota
+from admitq.core.settings import Gates
+from tests.unit.core.stage import Stage, Stated, Weight, stated
+
+# --- the share of a node ----------------------------------------------------------------------------
+
+
+def finite(amount: Weight, resource: str = "cpu") -> Share:
+    return Share(infinite=False, amount=Fraction(amount), resource=resource)
+
+
+@pytest.mark.parametrize(
+    ("used", "weight", "expected", "shown"),
+    [
+        (14, 1, finite(200), 200),
+        (14, 2, finite(100), 100),
+        (14, 3, finite(Fraction(200, 3)), 67),
+        (10, 1, NO_SHARE, 0),
+        (0, 1, NO_SHARE, 0),
+        (10, 0, NO_SHARE, 0),
+        (11, 0, Share(True, Fraction(50)), UNLIMITED),
+        (11, "1/1000000000000", finite(50 * 10**12), 50 * 10**12),
+        (11, Fraction(1, 10**30), finite(50 * 10**30), UNLIMITED),
+        (11, 10**30, finite(Fraction(50, 10**30)), 1),
+    ],
+)
+def test_share(used: int, weight: Weight, expected: Share, shown: int) -> None:
+    """Worked numbers: two ClusterQueues of 10, so that 20 can be lent; one uses 14."""
+    stage = Stage()
+    stage.queue("a", "all", 10, weight=weight)
+    stage.queue("b", "all", 10)
+    stage.holds("a", "w", used)
+    assert (share(stage.node("a")), share(stage.node("a")).weighted_share) == (expected, shown)
+
+
+def test_the_dominant_resource_is_the_first_by_name_of_several() -> None:
+    stage = Stage()
+    stage.queue("a", "all", {"memory": 10, "gpu": 10, "cpu": 100})
+    stage.queue("b", "all", 0)
+    stage.holds("a", "w", {"memory": 5, "gpu": 5, "cpu": 3})
+    stage.queue("a", "all", {"memory": 3, "gpu": 3, "cpu": 100})
+    stage.queue("b", "all", {"memory": 7, "gpu": 7})
+    assert (share(stage.node("a")), share(stage.node("a")).resource) == (finite(200, "gpu"), "gpu")
+
+
+def test_flavors_of_a_resource_are_added_up() -> None:
+    stage = Stage()
+    stage.queue("a", "all", {"cpu": 2, "spot/cpu": 3})
+    stage.queue("b", "all", {"cpu": 8, "spot/cpu": 7})
+    stage.holds("a", "w", {"cpu": 4})
+    stage.holds("a", "v", {"spot/cpu": 6})
+    # What is not used of one flavor does not make up for another.
+    assert share(stage.node("a")) == finite(Fraction(1000 * (2 + 3), 20))
+    stage.leaves("v")
+    assert share(stage.node("a")) == finite(100)
+
+
+def test_what_can_be_lent_counts_all_that_is_known_at_the_root() -> None:
+    stage = Stage()
+    stage.cohort("left", "root", {"cpu": 4})
+    stage.cohort("root", None, {"spot/cpu": 6})
+    stage.queue("a", "left", {"cpu": 0})
+    stage.holds("a", "w", 2)
+    assert share(stage.node("a")) == finite(200)
+
+
+def test_limits_of_the_cohort_bound_what_can_be_lent() -> None:
+    stage = Stage()
+    stage.cohort("left", "root", ResourceQuota(4, borrowing_limit=1))
+    stage.cohort("root", None, 6)
+    stage.queue("a", "left")
+    stage.holds("a", "w", 1)
+    assert share(stage.node("a")) == finite(200)
+
+
+def test_cohorts_have_shares_and_roots_have_none() -> None:
+    stage = Stage()
+    stage.cohort("left", "root", 2, weight=2)
+    stage.cohort("root", None, 8)
+    stage.queue("a", "left", 0)
+    stage.queue("alone", None, 1)
+    stage.holds("a", "w", 4)
+    stage.holds("alone", "v", 4)
+    assert share(stage.node("left")) == finite(100)
+    assert (share(stage.node("root")), share(stage.node("alone"))) == (NO_SHARE, NO_SHARE)
+
+
+def test_a_resource_of_which_nothing_can_be_lent_does_not_count() -> None:
+    stage = Stage()
+    stage.queue("a", "all", {"cpu": 4, "gpu": 10})
+    stage.queue("b", "all", {"gpu": 0})
+    stage.holds("a", "w", {"cpu": 4})
+    stage.queue("a", "all", {"cpu": 0, "gpu": 10})
+    assert share(stage.node("a")) == NO_SHARE
+    stage.holds("b", "v", {"gpu": 1})
+    assert share(stage.node("b")) == finite(100)
+
+
+def test_a_resource_that_appears_by_use_alone_does_not_count() -> None:
+    stage = Stage()
+    stage.queue("a", "all", {"cpu": 1})
+    stage.holds("a", "w", {"cpu": 2})
+    assert share(stage.node("a")) == finite(1000)
+    stage.holds("a", "v", {"gpu": 2})
+    assert share(stage.node("a")) == finite(1000)
+
+
+def test_unlimited_quota_is_not_exhausted() -> None:
+    stage = Stage()
+    stage.cohort("all", None, UNLIMITED)
+    stage.queue("a", "all", 0)
+    stage.holds("a", "w", 2)
+    assert share(stage.node("a")) == finite(Fraction(2000, UNLIMITED))
+    assert share(stage.node("a")).weighted_share == 1
+
+
+def test_what_can_be_lent_follows_the_tree() -> None:
+    stage = Stage()
+    stage.queue("a", "left", 0)
+    stage.queue("b", "left", 4)
+    stage.holds("a", "w", 2)
+    seen = [share(stage.node("a")).amount]
+    stage.queue("b", "left", 8)
+    seen.append(share(stage.node("a")).amount)
+    stage.cohort("left", "root")
+    stage.cohort("root", None, 8)
+    seen.append(share(stage.node("a")).amount)
+    stage.queue("b", "elsewhere", 8)
+    seen.append(share(stage.node("a")).amount)
+    assert seen == [500, 250, 125, 250]
+
+
+@pytest.mark.parametrize(
+    ("smaller", "greater"),
+    [
+        (finite(0), finite(1)),
+        (finite(Fraction(1, 3)), finite(Fraction(1, 3) + Fraction(1, 10**40))),
+        (finite(10**40), Share(True, Fraction(1))),
+        (Share(True, Fraction(1)), Share(True, Fraction(2))),
+    ],
+)
+def test_order_of_shares(smaller: Share, greater: Share) -> None:
+    assert smaller < greater
+    assert not greater <= smaller
+
+
+def test_shares_are_equal_whatever_the_resource() -> None:
+    assert finite(1, "cpu") == finite(1, "gpu")
+    assert finite(1, "cpu") <= finite(1, "gpu")
+
+
+# --- turns ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Head:
+    node: Node
+    usage: tuple[tuple[FlavorResource, int], ...]
+    priority: int = 0
+    queued_at: int = 0
+    uid: str = ""
+    is_preemptor: bool = False
+
+
+def head(
+    stage: Stage, queue: str, of: Stated = 1, priority: int = 0, queued: int = 0, preemptor: bool = False
+) -> Head:
+    return Head(stage.node(queue), tuple(stated(of).items()), priority, queued, queue, preemptor)
+
+
+PREEMPTORS_FIRST = Gates(prioritize_preemptor_workloads=True)
+BY_SHARE_ALONE = Gates(fair_sharing_prioritize_non_borrowing=False)
+
+
+def admit(stage: Stage, tournament: Tournament[Head], winner: Head) -> None:
+    stage.world.forest.add_usage(winner.node, winner.usage)
+    tournament.usage_changed(winner.node)
+
+
+def turns(stage: Stage, heads: Iterable[Head], gates: Gates | None = None) -> list[str]:
+    """Let everybody take his turn, and what he asks for."""
+    tournament = Tournament(heads, gates or Gates())
+    order: list[str] = []
+    while len(tournament):
+        before = stage.cells()
+        winner = tournament.pop()
+        assert stage.cells() == before
+        order.append(winner.uid)
+        admit(stage, tournament, winner)
+    with pytest.raises(IndexError, match="nobody is left"):
+        tournament.pop()
+    return order
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "gates", "first"),
+    [
+        ({"of": 1}, {"of": 2}, None, "a"),
+        ({"of": 2}, {"of": 1}, None, "b"),
+        ({"priority": 1}, {"priority": 2}, None, "b"),
+        ({"queued": 2}, {"queued": 1}, None, "b"),
+        ({}, {}, None, "a"),
+        ({"of": 1}, {"of": 2, "preemptor": True}, None, "a"),
+        ({"of": 1}, {"of": 2, "preemptor": True}, PREEMPTORS_FIRST, "b"),
+        ({"of": 2, "preemptor": True}, {"of": 1, "preemptor": True}, PREEMPTORS_FIRST, "b"),
+        ({"of": 1}, {"of": 0}, None, "b"),
+        ({"of": 1}, {"of": {}}, None, "b"),
+    ],
+    ids=[
+        "smaller share",
+        "smaller share, the other way",
+        "higher priority",
+        "earlier queued",
+        "uid",
+        "a preemptor does not count",
+        "a preemptor first",
+        "both preemptors",
+        "nothing asked for",
+        "refused",
+    ],
+)
+def test_who_comes_first(a: dict[str, Any], b: dict[str, Any], gates: Gates | None, first: str) -> None:
+    stage = Stage()
+    stage.cohort("all", None, 10)
+    stage.queue("a")
+    stage.queue("b")
+    assert turns(stage, [head(stage, "b", **b), head(stage, "a", **a)], gates)[0] == first
+
+
+@pytest.mark.parametrize(("gates", "first"), [(None, "a"), (BY_SHARE_ALONE, "b")])
+def test_who_does_not_borrow_what_he_asks_for_comes_before_smaller_shares(
+    gates: Gates | None, first: str
+) -> None:
+    stage = Stage()
+    stage.cohort("all", None, {"cpu": 10, "gpu": 10})
+    stage.queue("a", "all", {"cpu": 1, "gpu": 0})
+    stage.queue("b", "all", 0)
+    stage.holds("a", "gpus", {"gpu": 5})
+    assert turns(stage, [head(stage, "a"), head(stage, "b")], gates)[0] == first
+
+
+def test_who_asks_for_nothing_of_a_resource_does_not_borrow_it() -> None:
+    stage = Stage()
+    stage.cohort("all", None, {"cpu": 10, "gpu": 10})
+    stage.queue("a", "all", {"cpu": 1, "gpu": 0})
+    stage.queue("b", "all", 0)
+    stage.holds("a", "gpus", {"gpu": 5})
+    assert turns(stage, [head(stage, "a", {"cpu": 1, "gpu": 0}), head(stage, "b")])[0] == "a"
+
+
+def test_cohorts_are_compared_where_they_meet() -> None:
+    stage = Stage()
+    stage.cohort("root", None, 20)
+    stage.cohort("left", "root")
+    stage.cohort("right", "root")
+    for queue, cohort in (("a", "left"), ("b", "left"), ("c", "right")):
+        stage.queue(queue, cohort)
+    stage.holds("b", "w", 6)
+    stage.holds("c", "v", 4)
+    # By itself a has the smallest share, but left has borrowed more than right.
+    assert turns(stage, [head(stage, name) for name in "abc"]) == ["c", "a", "b"]
+
+
+def test_weights_make_for_proportional_turns() -> None:
+    stage = Stage()
+    stage.cohort("all", None, 60)
+    stage.queue("heavy", "all", weight=2)
+    stage.queue("light", "all", weight=1)
+    order: list[str] = []
+    for _ in range(9):
+        tournament = Tournament([head(stage, "heavy"), head(stage, "light")], Gates())
+        winner = tournament.pop()
+        order.append(winner.uid)
+        stage.world.forest.add_usage(winner.node, winner.usage)
+    assert order.count("heavy") == 6
+
+
+def test_who_weighs_nothing_comes_last_when_borrowing() -> None:
+    stage = Stage()
+    stage.cohort("all", None, 20)
+    stage.queue("none", "all", 1, weight=0)
+    stage.queue("one", "all")
+    stage.holds("one", "w", 15)
+    assert turns(stage, [head(stage, "none", 1), head(stage, "one", 1)])[0] == "none"
+    assert turns(stage, [head(stage, "none", 2), head(stage, "one", 1)])[0] == "one"
+
+
+def test_queues_without_cohort_and_other_trees_take_their_turns() -> None:
+    stage = Stage()
+    stage.queue("alone", None, 1)
+    stage.queue("x", "first", 1)
+    stage.queue("y", "second", 1)
+    heads = [head(stage, name) for name in ("y", "x", "alone")]
+    assert turns(stage, heads) == ["alone", "x", "y"]
+
+
+def _order(gates: Gates, contender: Head, node: Node, taken: Share, borrowing: bool) -> tuple[object, ...]:
+    return (
+        gates.prioritize_preemptor_workloads and not contender.is_preemptor,
+        gates.fair_sharing_prioritize_non_borrowing and borrowing,
+        taken,
+        -contender.priority,
+        contender.queued_at,
+        contender.uid,
+    )
+
+
+def _best(stage: Stage, heads: list[Head], gates: Gates, at: Node) -> Head | None:
+    """The nominee of a node, all from scratch."""
+    if not at.is_cohort:
+        return next((each for each in heads if each.node is at), None)
+    best: tuple[tuple[object, ...], Head] | None = None
+    for child in [*at.cohorts.values(), *at.cluster_queues.values()]:
+        nominee = _best(stage, heads, gates, child)
+        if nominee is None:
+            continue
+        stage.world.forest.add_usage(nominee.node, nominee.usage)
+        borrowing = any(child.cells[of].usage > child.cells[of].subtree for of, _ in nominee.usage)
+        order = _order(gates, nominee, child, share(child), borrowing)
+        stage.world.forest.remove_usage(nominee.node, nominee.usage)
+        if best is None or order < best[0]:  # pyright: ignore[reportOperatorIssue]
+            best = (order, nominee)
+    return None if best is None else best[1]
+
+
+@given(st.randoms(use_true_random=False), st.booleans(), st.booleans())
+def test_turns_are_those_of_a_tournament_played_anew_each_time(
+    chance: Random, preemptors_first: bool, non_borrowing_first: bool
+) -> None:
+    gates = Gates(
+        prioritize_preemptor_workloads=preemptors_first,
+        fair_sharing_prioritize_non_borrowing=non_borrowing_first,
+    )
+    stage = Stage()
+    stage.cohort("root", None, 12)
+    for name in ("left", "right"):
+        stage.cohort(name, "root", chance.randrange(6), chance.choice([0, 1, 2, "1/3"]))
+    queues = [f"q{number}" for number in range(chance.randrange(1, 7))]
+    for name in queues:
+        quota = ResourceQuota(chance.randrange(4), lending_limit=chance.choice([None, 1]))
+        stage.queue(name, chance.choice(["root", "left", "right"]), quota, weight=chance.choice([0, 1, 1, 2]))
+        stage.holds(name, f"held-{name}", chance.randrange(5))
+    heads = [
+        head(
+            stage,
+            name,
+            chance.randrange(1, 4),
+            chance.randrange(2),
+            chance.randrange(2),
+            chance.random() < 0.3,
+        )
+        for name in queues
+        if chance.random() < 0.8
+    ]
+    chance.shuffle(heads)
+    tournament = Tournament(heads, gates)
+    left = list(heads)
+    while left:
+        expected = _best(stage, left, gates, stage.node("root"))
+        winner = tournament.pop()
+        assert expected is not None
+        assert winner.uid == expected.uid
+        left.remove(winner)
+        if chance.random() < 0.7:
+            admit(stage, tournament, winner)
+        other = stage.node(chance.choice(queues))
+        stage.world.forest.remove_usage(
+            other,
+            [(FlavorResource("default", "cpu"), min(1, other.cells[FlavorResource("default", "cpu")].usage))],
+        )
+        tournament.usage_changed(other)

@@ -1,0 +1,510 @@
+"""Whom a workload preempts by quota and priority: policies, order, reclaiming, attempts, fill back."""
+
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from admitq.core.model import (
+    BorrowWithinCohort,
+    ObjectKey,
+    PreemptionPolicy,
+    ResourceQuota,
+    StopPolicy,
+)
+from admitq.core.preemption.candidates import Search
+from admitq.core.preemption.classical import attempts, levels
+from admitq.core.preemption.policies import may_preempt
+from tests.unit.core.stage import Found, Stage, pair, policy
+
+OWN = "InClusterQueue"
+RECLAIMED = "InCohortReclamation"
+WHILE_BORROWING = "InCohortReclaimWhileBorrowing"
+
+ANY_ELSEWHERE = policy(reclaim="Any")
+LOWER_HERE = policy(within="LowerPriority")
+
+
+# --- policies ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "allowed"),
+    [
+        ("Never", []),
+        ("LowerPriority", ["lower, older", "lower, newer"]),
+        ("LowerOrNewerEqualPriority", ["lower, older", "lower, newer", "equal, newer"]),
+        (
+            "Any",
+            [
+                "lower, older",
+                "lower, newer",
+                "equal, older",
+                "equal, newer",
+                "equal, as old",
+                "higher, newer",
+            ],
+        ),
+    ],
+)
+def test_policy(name: str, allowed: list[str]) -> None:
+    stage = Stage()
+    stage.queue("q", None, 10)
+    for number, (what, priority, queued) in enumerate(
+        [
+            ("lower, older", 4, 1),
+            ("lower, newer", 4, 9),
+            ("equal, older", 5, 1),
+            ("equal, newer", 5, 9),
+            ("equal, as old", 5, 5),
+            ("higher, newer", 6, 9),
+        ]
+    ):
+        stage.holds("q", what, 1, priority=priority, queued=queued, since=-number)
+    preemptor = stage.preemptor("q", priority=5, queued=5).workload
+    candidates = [entry.workload for entry in stage.world.holders.staying("q")]
+    assert [each.key.name for each in candidates if may_preempt(name, preemptor, each)] == allowed
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("Never", []),
+        ("LowerPriority", ["lower"]),
+        ("LowerOrNewerEqualPriority", ["lower", "newer"]),
+        ("Any", ["higher", "lower", "newer", "older"]),
+    ],
+)
+@pytest.mark.parametrize("where", ["within", "reclaim"])
+def test_a_policy_decides_who_may_go(where: str, name: str, found: list[str]) -> None:
+    stage = Stage()
+    stage.queue("own", "all", 4, policy(name) if where == "within" else policy(reclaim=name))
+    stage.queue("other", "all", 0)
+    queue = "own" if where == "within" else "other"
+    stage.holds(queue, "older", 1, priority=5, queued=1)
+    stage.holds(queue, "newer", 1, priority=5, queued=9)
+    stage.holds(queue, "lower", 1, priority=4, queued=1)
+    stage.holds(queue, "higher", 1, priority=6, queued=9)
+    assert sorted(stage.names("own", len(found) or 1, priority=5, queued=5)) == found
+
+
+# --- order ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ({"priority": 9, "evicted": True}, {"priority": 0}),
+        ({"queue": "other", "priority": 3}, {"priority": 2}),
+        ({"queue": "other", "evicted": True, "priority": 3}, {"evicted": True}),
+        ({"evicted": True}, {"queue": "other"}),
+        ({"priority": 1}, {"priority": 2, "since": 9}),
+        ({"since": 9}, {"since": 1}),
+        ({"name": "a"}, {"name": "b"}),
+        ({"name": "c", "local_queue": "glutton", "priority": 3}, {"name": "a", "local_queue": "modest"}),
+        ({"name": "a", "local_queue": "glutton", "priority": 2}, {"local_queue": "glutton", "priority": 3}),
+        ({"evicted": True, "local_queue": "modest"}, {"local_queue": "glutton"}),
+    ],
+    ids=[
+        "evicted first",
+        "elsewhere before own",
+        "elsewhere before own among evicted",
+        "evicted own before elsewhere",
+        "lower priority",
+        "more recently reserved",
+        "uid",
+        "local queue that used more",
+        "priority within a local queue",
+        "evicted before use",
+    ],
+)
+def test_order_of_candidates(first: dict[str, Any], second: dict[str, Any]) -> None:
+    stage = Stage()
+    preemption = policy("LowerPriority", "Any", "LowerPriority")
+    stage.queue("own", "all", 1, preemption, usage_based_admission=True)
+    stage.queue("other", "all", 0)
+    stage.cohort("all", None, 1)
+    stage.world.local_queue_usage = lambda key: Fraction(len(key.name)) if key.name == "glutton" else 0
+    names = [each.get("name", name) for each, name in ((first, "x"), (second, "y"))]
+    for each, name in reversed(list(zip((first, second), names, strict=True))):
+        stage.holds(each.get("queue", "own"), name, **{k: v for k, v in each.items() if k not in _PLACE})
+    assert stage.names("own", 1, priority=10) == [names[0]]
+
+
+_PLACE = ("queue", "name")
+
+
+def test_usage_of_local_queues_counts_only_where_they_take_turns() -> None:
+    stage = Stage()
+    stage.queue("own", None, 2, LOWER_HERE)
+    stage.world.local_queue_usage = lambda key: len(key.name)
+    stage.holds("own", "low", 1, priority=1, local_queue="a")
+    stage.holds("own", "high", 1, priority=2, local_queue="glutton")
+    assert stage.names("own", 1, priority=9) == ["low"]
+
+
+def test_who_was_told_to_be_preempted_counts_as_evicted() -> None:
+    stage = Stage()
+    stage.queue("own", None, 2, LOWER_HERE)
+    stage.holds("own", "a", 1)
+    stage.holds("own", "b", 1)
+    entry = stage.world.workloads[ObjectKey("default", "b")]
+    entry.preempting = object()  # pyright: ignore[reportAttributeAccessIssue]
+    stage.world.holders.put(entry)
+    assert stage.names("own", 1, priority=1) == ["b"]
+
+
+# --- who comes into question ------------------------------------------------------------------------
+
+
+def test_a_candidate_uses_something_contested() -> None:
+    stage = Stage()
+    stage.queue("own", None, {"cpu": 2, "gpu": 2}, LOWER_HERE)
+    stage.holds("own", "cpu", {"cpu": 2})
+    stage.holds("own", "gpu", {"gpu": 2})
+    assert stage.names("own", {"cpu": 1, "gpu": 0}, 1, contested=["cpu"]) == ["cpu"]
+    assert stage.names("own", {"gpu": 1}, 1) == ["gpu"]
+
+
+def test_flavors_are_told_apart() -> None:
+    stage = Stage()
+    stage.queue("own", None, {"cpu": 1, "spot/cpu": 1}, LOWER_HERE)
+    stage.holds("own", "spot", {"spot/cpu": 1})
+    stage.holds("own", "default", {"cpu": 1}, priority=1)
+    assert stage.names("own", {"cpu": 1}, 2) == ["default"]
+
+
+def test_who_is_gone_is_no_candidate() -> None:
+    stage = Stage()
+    stage.queue("own", None, 2, LOWER_HERE)
+    stage.holds("own", "a")
+    stage.holds("own", "b")
+    assert stage.names("own", 1, 1, gone=["a"]) == ["b"]
+    assert stage.names("own", 1, 1, gone=["a", "b"]) == []
+
+
+def test_nobody_goes_where_there_is_room() -> None:
+    stage = Stage()
+    stage.queue("own", None, 2, LOWER_HERE)
+    stage.holds("own", "a")
+    assert stage.names("own", 1, 1) == []
+
+
+def test_all_of_the_usage_must_fit() -> None:
+    stage = Stage()
+    stage.queue("own", None, {"cpu": 2, "gpu": 2}, LOWER_HERE)
+    stage.holds("own", "a", {"cpu": 2})
+    stage.holds("own", "b", {"gpu": 1}, priority=9)
+    assert stage.names("own", {"cpu": 1, "gpu": 1}, 5, contested=["cpu"]) == ["a"]
+    assert stage.names("own", {"cpu": 1, "gpu": 2}, 5, contested=["cpu"]) == []
+
+
+def test_who_asks_for_nothing_needs_no_room_where_too_much_is_taken() -> None:
+    stage = Stage()
+    stage.queue("own", None, {"cpu": 2, "gpu": 1}, LOWER_HERE)
+    stage.holds("own", "a", {"cpu": 2})
+    stage.holds("own", "b", {"gpu": 3}, priority=9)
+    assert stage.names("own", {"cpu": 1, "gpu": 0}, 5, contested=["cpu"]) == ["a"]
+
+
+def test_a_stopped_queue_has_no_candidates() -> None:
+    stage = Stage()
+    stage.queue("own", "all", 2, ANY_ELSEWHERE)
+    stage.queue("other", "all", 0, stop_policy=StopPolicy.HOLD)
+    stage.holds("other", "a", 2)
+    assert stage.names("own", 1) == []
+
+
+def test_other_trees_are_left_alone() -> None:
+    stage = Stage()
+    stage.queue("own", "all", 1, policy("Any", "Any"))
+    stage.queue("stranger", "others", 0)
+    stage.cohort("others", None, 1)
+    stage.holds("stranger", "a", 1)
+    stage.holds("own", "b", 1)
+    assert stage.names("own", 1, 1) == ["b"]
+
+
+# --- reclaiming -------------------------------------------------------------------------------------
+
+
+def test_reclaiming_takes_from_who_borrows_only() -> None:
+    stage = Stage()
+    stage.queue("own", "all", 4, ANY_ELSEWHERE)
+    stage.queue("modest", "all", 4)
+    stage.queue("borrower", "all", 0)
+    stage.holds("modest", "within", 4, priority=-1)
+    stage.holds("borrower", "borrowed", 4)
+    assert stage.victims("own", 1) == [("borrowed", RECLAIMED)]
+
+
+def test_validity_is_looked_at_again_before_each_is_taken() -> None:
+    stage = Stage()
+    stage.queue("own", "all", 10, ANY_ELSEWHERE)
+    stage.queue("b", "all", 5)
+    stage.queue("c", "all", 5)
+    for queue in ("b", "c"):
+        for number in range(10):
+            # All of b would come before all of c, were it not that each only gives what it borrowed.
+            stage.holds(queue, f"{queue}{number}", 1, priority=0 if queue == "b" else 1)
+    found = stage.names("own", 10)
+    assert sorted(name[0] for name in found) == ["b"] * 5 + ["c"] * 5
+
+
+def test_a_cohort_within_its_quota_protects_whoever_borrows_in_it() -> None:
+    stage = Stage()
+    stage.cohort("left", "root")
+    stage.cohort("right", "root")
+    stage.queue("own", "left", 4, ANY_ELSEWHERE)
+    stage.queue("sibling", "left", 0)
+    stage.queue("x", "right", 0)
+    stage.queue("y", "right", 4)
+    stage.holds("x", "within the cohort", 4, priority=-9)
+    stage.holds("sibling", "in debt", 4)
+    assert stage.names("own", 4) == ["in debt"]
+
+
+def test_the_cohort_between_is_looked_at_again_before_each_is_taken() -> None:
+    stage = Stage()
+    stage.cohort("left", "root")
+    stage.cohort("right", "root")
+    stage.queue("own", "left", 10, ANY_ELSEWHERE)
+    stage.queue("x", "right", 0)
+    stage.queue("y", "right", 6)
+    for number in range(10):
+        stage.holds("x", f"x{number}", 1)
+    stage.holds("own", "own", 6, priority=9)
+    # The cohort borrows 4 of the 10: more are not taken though x borrows them all.
+    assert len(stage.names("own", 4)) == 4
+    assert stage.names("own", 5) == []
+
+
+def test_unlimited_borrowing_is_not_no_borrowing() -> None:
+    stage = Stage()
+    stage.queue("own", "all", ResourceQuota(2, borrowing_limit=None), policy("LowerPriority"))
+    stage.queue("other", "all", ResourceQuota(2))
+    stage.holds("own", "a", 4)
+    assert stage.names("own", 4, 1) == ["a"]
+
+
+def test_a_borrowing_limit_of_nothing_is_kept() -> None:
+    stage = Stage()
+    stage.queue("own", "all", ResourceQuota(2, borrowing_limit=0), policy("LowerPriority", "Any"))
+    stage.queue("other", "all", ResourceQuota(2))
+    stage.holds("own", "a", 2)
+    assert stage.names("own", 3, 1) == []
+    assert stage.names("own", 2, 1) == ["a"]
+
+
+ADVANTAGE = [
+    # quota of own and of left, use of own and of sibling, what is asked -> advantage in left, and in root
+    (4, 0, 0, 0, 4, (True, True)),
+    (4, 0, 1, 0, 4, (False, False)),
+    (2, 2, 0, 0, 4, (False, True)),
+    (2, 2, 1, 0, 3, (False, True)),
+    (2, 2, 1, 0, 4, (False, False)),
+    (2, 2, 0, 1, 4, (False, False)),
+    (2, 2, 0, 2, 2, (True, True)),
+    (2, 2, 0, 9, 2, (True, True)),
+]
+
+
+@pytest.mark.parametrize(("own", "left", "used", "sibling", "asked", "expected"), ADVANTAGE)
+def test_advantage_of_the_hierarchy(
+    own: int, left: int, used: int, sibling: int, asked: int, expected: tuple[bool, bool]
+) -> None:
+    stage = Stage()
+    stage.cohort("left", "root", left)
+    stage.cohort("root", None, 10)
+    stage.queue("own", "left", own)
+    stage.queue("sibling", "left", 0)
+    stage.holds("own", "o", used)
+    stage.holds("sibling", "s", sibling)
+    node = stage.node("own")
+    search = Search(stage.world, stage.preemptor("own"), {pair("cpu"): asked}, (pair("cpu"),), ())
+    assert tuple(advantage for _, _, advantage in levels(search, node)) == expected
+
+
+def test_who_has_the_advantage_reclaims_from_higher_priority() -> None:
+    stage = Stage()
+    stage.cohort("left", "root", 4)
+    stage.cohort("right", "root")
+    stage.queue("own", "left", 2, policy(reclaim="Any", borrow="LowerPriority"))
+    stage.queue("sibling", "left", 0)
+    stage.queue("far", "right", 0)
+    stage.holds("sibling", "near", 1, priority=9)
+    stage.holds("far", "far", 5, priority=9)
+    assert stage.victims("own", 4, priority=5) == [("far", RECLAIMED)]
+
+
+def test_what_a_queue_keeps_for_itself_reduces_what_is_asked_of_the_cohort() -> None:
+    stage = Stage()
+    stage.cohort("left", "root", 2)
+    stage.cohort("right", "root")
+    stage.cohort("root", None, 4)
+    # own keeps 2 of its 2; 4 asked for are 2 more, which left has.
+    stage.queue("own", "left", ResourceQuota(2, lending_limit=0), policy(reclaim="Any"))
+    stage.queue("far", "right", 0)
+    stage.holds("far", "far", 6, priority=9)
+    assert stage.victims("own", 4) == [("far", RECLAIMED)]
+
+
+def test_of_what_a_queue_keeps_nothing_more_is_asked_above() -> None:
+    stage = Stage()
+    stage.cohort("left", "root", {"cpu": 2, "gpu": 0})
+    stage.cohort("right", "root")
+    stage.cohort("root", None, {"cpu": 4, "gpu": 4})
+    stage.queue("own", "left", {"cpu": 0, "gpu": ResourceQuota(1, lending_limit=0)}, policy(reclaim="Any"))
+    stage.queue("sibling", "left", 0)
+    stage.queue("far", "right", 0)
+    stage.holds("sibling", "gpus of another cohort", {"gpu": 4}, priority=9)
+    stage.holds("far", "far", {"cpu": 6}, priority=9)
+    assert stage.victims("own", {"cpu": 2, "gpu": 1}, contested=["cpu"]) == [("far", RECLAIMED)]
+
+
+# --- borrowing while others are preempted -----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("borrow", "threshold", "candidate", "found"),
+    [
+        ("Never", None, 0, []),
+        ("LowerPriority", None, 4, [("other", WHILE_BORROWING)]),
+        ("LowerPriority", None, 5, []),
+        ("LowerPriority", None, 6, []),
+        ("LowerPriority", 3, 3, [("other", WHILE_BORROWING)]),
+        ("LowerPriority", 3, 4, []),
+        ("LowerPriority", 9, 5, []),
+        ("LowerPriority", 0, -1, [("other", WHILE_BORROWING)]),
+    ],
+)
+def test_borrow_within_cohort(borrow: str, threshold: int | None, candidate: int, found: Found) -> None:
+    stage = Stage()
+    stage.cohort("all", None, 3)
+    stage.queue("own", "all", 1, policy(reclaim="Any", borrow=borrow, threshold=threshold))
+    stage.queue("other", "all", 0)
+    stage.holds("other", "other", 3, priority=candidate)
+    assert stage.victims("own", 2, priority=5) == found
+
+
+def test_who_may_not_be_preempted_while_borrowing_is_if_the_preemptor_does_not_borrow() -> None:
+    stage = Stage()
+    stage.cohort("all", None, 2)
+    stage.queue("own", "all", 2, policy("LowerPriority", "Any", "LowerPriority"))
+    stage.queue("other", "all", 0)
+    stage.holds("other", "above", 2, priority=9)
+    stage.holds("own", "mine", 2, priority=0)
+    # Borrowing, it must leave "above" alone; its own is enough.
+    assert stage.victims("own", 1, priority=5) == [("mine", OWN)]
+    stage.leaves("mine")
+    stage.holds("own", "mine", 2, priority=9)
+    # Nobody goes while borrowing; and within nominal quota own usage does not go away.
+    assert stage.victims("own", 1, priority=5) == []
+
+
+def test_victims_of_an_attempt_without_borrowing_free_nominal_quota() -> None:
+    stage = Stage()
+    stage.cohort("all", None, 1)
+    stage.queue("own", "all", 2, policy("LowerPriority", "Any"))
+    stage.queue("other", "all", 0)
+    stage.holds("other", "lent", 1, priority=9)
+    stage.holds("own", "mine", 1, priority=0)
+    stage.holds("other", "more", 1, priority=9, since=5)
+    # Two are needed within nominal quota: the own one has to go, and one of the others.
+    assert sorted(stage.victims("own", 2, priority=5)) == [("mine", OWN), ("more", RECLAIMED)]
+
+
+ATTEMPTS = [
+    # policy, below nominal, candidates elsewhere, reclaimable by hierarchy -> may borrow, by attempt
+    ("Never", True, False, False, (True,)),
+    ("Never", False, False, False, (True,)),
+    ("LowerPriority", True, False, False, (True,)),
+    ("LowerPriority", False, False, False, (True,)),
+    ("Never", False, True, False, (True,)),
+    ("Never", False, True, True, (True,)),
+    ("Never", True, True, False, (False, True)),
+    ("Never", True, True, True, (True, False)),
+    ("LowerPriority", True, True, False, (True, False)),
+    ("LowerPriority", False, True, False, (True, False)),
+    ("LowerPriority", True, True, True, (True, False)),
+    ("LowerPriority", False, True, True, (True, False)),
+]
+
+
+@pytest.mark.parametrize(("borrow", "below", "elsewhere", "reclaim", "expected"), ATTEMPTS)
+def test_attempts(
+    borrow: str, below: bool, elsewhere: bool, reclaim: bool, expected: tuple[bool, ...]
+) -> None:
+    rule = BorrowWithinCohort(borrow)
+    assert attempts(rule, below_nominal=below, elsewhere=elsewhere, reclaim=reclaim) == expected
+
+
+def test_a_queue_at_its_nominal_quota_that_must_not_borrow_preempts_its_own_only() -> None:
+    stage = Stage()
+    stage.cohort("all", None, 1)
+    stage.queue("own", "all", 2, policy("LowerPriority", "Any"))
+    stage.queue("other", "all", 0)
+    stage.holds("own", "mine", 2)
+    stage.holds("other", "lent", 1, priority=-9)
+    assert stage.victims("own", 1, priority=5) == [("mine", OWN)]
+
+
+# --- fill back --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("need", "found"),
+    [(3, ["b"]), (4, ["a", "b"])],
+)
+def test_fill_back(need: int, found: list[str]) -> None:
+    """Worked numbers: A of 1 and B of 3, in this order."""
+    stage = Stage()
+    stage.queue("own", None, 4, LOWER_HERE)
+    stage.holds("own", "a", 1, priority=0)
+    stage.holds("own", "b", 3, priority=1)
+    assert stage.names("own", need, 5) == found
+
+
+def test_who_is_put_back_is_replaced_by_the_last() -> None:
+    stage = Stage()
+    stage.queue("own", None, 10, LOWER_HERE)
+    for name, amount, priority in (("a", 1, 0), ("b", 3, 1), ("c", 2, 2), ("d", 4, 3)):
+        stage.holds("own", name, amount, priority)
+    # Only a can be put back: d takes its place.
+    assert stage.names("own", 9, 5) == ["d", "b", "c"]
+
+
+def test_evicted_ones_who_do_not_suffice_are_put_back() -> None:
+    stage = Stage()
+    stage.queue("own", None, 4, LOWER_HERE)
+    stage.holds("own", "leaves", 1, evicted=True)
+    stage.holds("own", "stays", 3)
+    assert stage.names("own", 3, 5) == ["stays"]
+    assert stage.names("own", 1, 5) == ["leaves"]
+
+
+# --- the same whatever the order of arrival ---------------------------------------------------------
+
+
+def test_ties_do_not_depend_on_the_order_of_arrival() -> None:
+    results: set[tuple[str, ...]] = set()
+    names = ["a", "b", "c", "d"]
+    for turn in range(4):
+        stage = Stage()
+        order = names[turn:] + names[:turn]
+        for name in order:
+            stage.queue(f"q{name}", "all", 0)
+        stage.queue("own", "all", 4, ANY_ELSEWHERE)
+        for name in order:
+            stage.holds(f"q{name}", name, 1)
+        results.add(tuple(stage.names("own", 2)))
+    assert results == {("a", "b")}
+
+
+def test_the_default_policy_preempts_nobody() -> None:
+    stage = Stage()
+    stage.queue("own", "all", 4, PreemptionPolicy())
+    stage.queue("other", "all", 0)
+    stage.holds("other", "lent", 2)
+    stage.holds("own", "mine", 2)
+    assert stage.victims("own", 1, priority=9) == []

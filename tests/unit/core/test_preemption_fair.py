@@ -1,0 +1,433 @@
+"""Whom a workload preempts by shares: targets, strategies, almost-lowest common ancestors, second chances."""
+
+import pytest
+
+from admitq.core.model import ResourceQuota, StopPolicy
+from admitq.core.settings import FairSharing, Gates, PreemptionStrategy, Settings
+from tests.unit.core.stage import Found, Stage, Weight, policy
+
+OWN = "InClusterQueue"
+RECLAIMED = "InCohortReclamation"
+BY_SHARE = "InCohortFairSharing"
+
+FINAL = PreemptionStrategy.LESS_THAN_OR_EQUAL_TO_FINAL_SHARE
+INITIAL = PreemptionStrategy.LESS_THAN_INITIAL_SHARE
+
+ANYBODY = policy("LowerPriority", "Any")
+
+
+def fair(*strategies: PreemptionStrategy, unasked: bool = True) -> Stage:
+    return Stage(
+        Settings(
+            fair_sharing=FairSharing(strategies or (FINAL, INITIAL)),
+            gates=Gates(fair_sharing_preempt_within_nominal=unasked),
+        )
+    )
+
+
+def three(stage: Stage, nominal: int = 3, **weights: Weight) -> Stage:
+    """Three ClusterQueues a, b, c of equal quota."""
+    for name in "abc":
+        stage.queue(name, "all", nominal, ANYBODY, weight=weights.get(name, 1))
+    return stage
+
+
+def fill(stage: Stage, **workloads: int) -> None:
+    """Workloads of one each, the first of a queue the last to go."""
+    for queue, count in workloads.items():
+        for number in range(count):
+            stage.holds(queue, f"{queue}{number + 1}", 1, since=number)
+
+
+# --- targets ----------------------------------------------------------------------------------------
+
+
+def test_within_nominal_one_reclaims_from_who_borrowed_most() -> None:
+    stage = three(fair())
+    fill(stage, a=1, b=5, c=3)
+    assert stage.victims("a", 1) == [("b5", RECLAIMED)]
+
+
+def test_targets_are_ranked_anew_after_each_step() -> None:
+    stage = three(fair())
+    fill(stage, b=5, c=4)
+    # 2 and 1 borrowed: b gives one; then they are even, and the better candidate goes.
+    assert stage.victims("a", 3) == [("b5", RECLAIMED), ("b4", RECLAIMED), ("c4", RECLAIMED)]
+
+
+def test_of_even_shares_the_better_candidate_goes() -> None:
+    stage = three(fair())
+    fill(stage, b=3, c=4)
+    stage.holds("b", "low", 1, priority=-1)
+    assert stage.names("a", 2) == ["low"]
+
+
+def test_of_even_shares_the_evicted_goes() -> None:
+    stage = three(fair())
+    fill(stage, b=3, c=3)
+    stage.holds("b", "stays", 1, priority=-9)
+    stage.holds("c", "leaves", 1, evicted=True)
+    assert stage.names("a", 2) == ["leaves"]
+
+
+def test_of_even_shares_others_go_before_own() -> None:
+    stage = fair()
+    stage.cohort("all", None, {"cpu": 2, "gpu": 6})
+    stage.queue("a", "all", {"cpu": 4, "gpu": 0}, ANYBODY)
+    stage.queue("b", "all", {"cpu": 0, "gpu": 0})
+    stage.holds("a", "own", {"cpu": 2, "gpu": 4}, priority=-9)
+    stage.holds("b", "other", {"cpu": 4})
+    # 4 of 6 cpus are borrowed by b, 4 of 6 gpus by a.
+    assert stage.victims("a", {"cpu": 1}) == [("other", RECLAIMED)]
+
+
+def test_of_even_shares_a_cohort_goes_before_a_queue() -> None:
+    stage = fair()
+    stage.cohort("all", None, 2)
+    stage.cohort("team", "all")
+    stage.queue("a", "all", 1, ANYBODY)
+    stage.queue("b", "all", 0)
+    stage.queue("t", "team", 1)
+    stage.holds("b", "b", 2, priority=-9)
+    stage.holds("t", "t1", 2)
+    stage.holds("t", "t2", 1, priority=9)
+    # b and team have borrowed 2 each; but only what is asked for is taken.
+    assert stage.names("a", 1) == ["t1"]
+
+
+def test_of_even_cohorts_the_first_by_name_gives() -> None:
+    stage = fair()
+    stage.queue("a", "all", 4, ANYBODY)
+    for name in ("y", "x"):
+        stage.cohort(name, "all")
+        stage.queue(f"q{name}", name, 0)
+        stage.holds(f"q{name}", name, 2)
+    assert stage.names("a", 1) == ["x"]
+
+
+def test_who_does_not_borrow_what_is_contested_gives_nothing() -> None:
+    stage = fair()
+    stage.queue("a", "all", {"cpu": 2, "gpu": 4}, ANYBODY)
+    stage.queue("b", "all", {"cpu": 2, "gpu": 0}, ANYBODY)
+    stage.queue("c", "all", {"cpu": 2, "gpu": 0}, ANYBODY)
+    stage.holds("b", "both", {"cpu": 2, "gpu": 4})
+    stage.holds("c", "cpus", {"cpu": 3})
+    assert stage.names("a", {"cpu": 2}) == ["cpus"]
+
+
+def test_a_queue_back_within_its_quota_gives_no_more() -> None:
+    stage = three(fair())
+    fill(stage, b=5, c=4)
+    assert stage.names("a", 3) == ["b5", "b4", "c4"]
+    assert stage.names("a", 4) == []
+
+
+def test_a_cohort_within_its_quota_is_left_alone() -> None:
+    stage = fair()
+    stage.cohort("team", "all", 4)
+    stage.queue("a", "all", 3, ANYBODY)
+    stage.queue("b", "all", 0, ANYBODY)
+    stage.queue("t", "team", 0)
+    stage.holds("t", "t", 4)
+    stage.holds("b", "b", 3)
+    assert stage.names("a", 1) == ["b"]
+
+
+def test_a_cohort_back_within_its_quota_is_left_alone() -> None:
+    stage = fair()
+    stage.cohort("team", "all", 2)
+    stage.queue("a", "all", 3, ANYBODY)
+    stage.queue("t", "team", 0)
+    fill(stage, t=5)
+    assert stage.names("a", 3) == ["t5", "t4", "t3"]
+    assert stage.names("a", 4) == []
+
+
+def test_cohorts_on_the_way_are_gone_through_although_they_borrow_nothing() -> None:
+    stage = fair()
+    stage.cohort("team", "all", 2)
+    stage.queue("a", "team", 0, ANYBODY)
+    stage.queue("b", "team", 0)
+    fill(stage, b=2)
+    stage.queue("other", "all", 4)
+    fill(stage, other=4)
+    assert stage.victims("a", 1) == [("b2", BY_SHARE)]
+
+
+def test_a_cohort_without_candidates_is_passed_over() -> None:
+    stage = fair()
+    stage.cohort("team", "all")
+    stage.queue("a", "all", 4, policy(reclaim="LowerPriority"))
+    stage.queue("t", "team", 0)
+    stage.queue("b", "all", 0)
+    stage.holds("t", "high", 3, priority=9)
+    stage.holds("b", "low", 1)
+    assert stage.names("a", 1, priority=1) == ["low"]
+
+
+def test_a_stopped_queue_is_no_target() -> None:
+    stage = fair()
+    stage.queue("a", "all", 4, ANYBODY)
+    stage.queue("b", "all", 0, stop_policy=StopPolicy.HOLD)
+    stage.holds("b", "b", 4)
+    assert stage.names("a", 1) == []
+
+
+def test_without_cohort_the_own_candidates_go_in_order() -> None:
+    stage = fair()
+    stage.queue("a", None, 3, ANYBODY)
+    fill(stage, a=3)
+    assert stage.victims("a", 2, priority=1) == [("a3", OWN), ("a2", OWN)]
+    assert stage.victims("a", 2) == []
+
+
+@pytest.mark.parametrize(
+    ("preemption", "found"),
+    [
+        (policy("Never", "Never"), []),
+        (policy("LowerPriority", "Never"), ["own"]),
+        (policy("Never", "LowerPriority"), ["low"]),
+        (policy("Never", "Any"), ["low"]),
+    ],
+)
+def test_policies_of_the_two_kinds_of_targets(preemption: object, found: list[str]) -> None:
+    stage = fair()
+    stage.queue("a", "all", 2, preemption)  # pyright: ignore[reportArgumentType]
+    stage.queue("b", "all", 0)
+    stage.holds("a", "own", 1)
+    stage.holds("b", "low", 1, priority=1)
+    assert stage.names("a", 1, priority=5) == found
+
+
+# --- strategies -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("strategies", "b", "c", "found"),
+    [
+        # a has 3 of its 3 and asks for 1 more: its share with it is that of 1 borrowed.
+        ((FINAL,), 5, 1, [("b5", BY_SHARE)]),  # 1 <= 2 - 1
+        ((FINAL,), 4, 2, []),  # 1 > 1 - 1
+        ((INITIAL,), 5, 1, [("b5", BY_SHARE)]),  # 1 < 2
+        ((INITIAL,), 4, 2, []),  # 1 == 1
+        ((FINAL, INITIAL), 4, 2, []),
+        ((FINAL, INITIAL), 6, 0, [("b6", BY_SHARE)]),
+    ],
+)
+def test_strategies(strategies: tuple[PreemptionStrategy, ...], b: int, c: int, found: Found) -> None:
+    stage = three(fair(*strategies))
+    fill(stage, a=3, b=b, c=c)
+    assert stage.victims("a", 1) == found
+
+
+@pytest.mark.parametrize(
+    ("strategies", "found"),
+    [((FINAL,), []), ((INITIAL,), ["big"]), ((FINAL, INITIAL), ["big"])],
+)
+def test_a_big_workload_goes_only_by_the_initial_share(
+    strategies: tuple[PreemptionStrategy, ...], found: list[str]
+) -> None:
+    stage = fair(*strategies)
+    stage.cohort("all", None, 6)
+    stage.queue("a", "all", 0, ANYBODY)
+    stage.queue("b", "all", 0)
+    stage.holds("b", "big", 6)
+    # 3 > 6 - 6, but 3 < 6.
+    assert stage.names("a", 3) == found
+
+
+def test_rejected_ones_are_followed_by_who_is_let_go() -> None:
+    stage = fair(FINAL)
+    stage.cohort("all", None, 15)
+    stage.queue("a", "all", 0, ANYBODY)
+    stage.queue("b", "all", 0)
+    stage.holds("b", "big 1", 4, priority=0)
+    stage.holds("b", "big 2", 4, priority=1)
+    stage.holds("b", "small", 2, priority=2)
+    assert stage.names("a", 6) == ["big 1"]  # 6 <= 10 - 4
+    assert stage.names("a", 7) == ["small"]  # 7 > 10 - 4, twice; 7 <= 10 - 2
+    assert stage.names("a", 8) == []  # 8 <= 10 - 2, which is not enough
+    assert stage.names("a", 9) == []  # 9 > 10 - 2
+
+
+def test_the_second_strategy_takes_one_of_each_queue_at_most() -> None:
+    stage = fair()
+    stage.cohort("all", None, 12)
+    stage.queue("a", "all", 0, ANYBODY)
+    stage.queue("b", "all", 0)
+    stage.queue("c", "all", 0)
+    for queue in ("b", "c"):
+        for number in range(2):
+            stage.holds(queue, f"{queue}{number}", 3, since=number)
+    # 5 would be borrowed by a; 6 by each. 5 > 6 - 3, so all are rejected first; 5 < 6, so one of each goes.
+    assert stage.victims("a", 5) == [("b1", BY_SHARE), ("c1", BY_SHARE)]
+    # 7 of 12 need three of them, and 7 is more than anybody has borrowed.
+    assert stage.victims("a", 7) == []
+
+
+def test_the_second_strategy_stops_where_it_does_not_allow() -> None:
+    stage = fair()
+    stage.cohort("all", None, 11)
+    stage.queue("a", "all", 0, ANYBODY)
+    stage.queue("b", "all", 0)
+    stage.queue("c", "all", 0)
+    for queue, amounts in (("b", (3, 3)), ("c", (3, 2))):
+        for number, amount in enumerate(amounts):
+            stage.holds(queue, f"{queue}{number}", amount, since=-number)
+    # 5 < 6 lets one of b go, 5 < 5 none of c.
+    assert stage.victims("a", 5) == []
+
+
+# --- who stays within nominal quota -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("unasked", "found"), [(True, [("big", RECLAIMED)]), (False, [])])
+def test_within_nominal_quota_nobody_is_asked(unasked: bool, found: Found) -> None:
+    stage = fair(FINAL, unasked=unasked)
+    stage.cohort("all", None, {"cpu": 0, "gpu": 9})
+    stage.queue("a", "all", {"cpu": 4, "gpu": 0}, ANYBODY)
+    stage.queue("b", "all", {"cpu": 0, "gpu": 0})
+    stage.holds("a", "gpus", {"gpu": 1})
+    stage.holds("b", "big", {"cpu": 4})
+    # By gpus a has a share of a ninth, b's final share is none.
+    assert stage.victims("a", {"cpu": 1}) == found
+
+
+def test_without_the_gate_who_borrows_nothing_is_below_every_initial_share() -> None:
+    stage = fair(unasked=False)
+    stage.queue("a", "all", 4, ANYBODY)
+    stage.queue("b", "all", 0)
+    stage.holds("b", "big", 4)
+    assert stage.victims("a", 1) == [("big", BY_SHARE)]
+
+
+def test_own_victims_may_bring_the_preemptor_within_its_nominal_quota() -> None:
+    stage = fair(FINAL)
+    stage.queue("a", "all", 4, ANYBODY)
+    stage.queue("b", "all", 0, weight=3)
+    stage.holds("a", "own", 2)
+    stage.holds("b", "b", 2)
+    # 2 borrowed weigh more than 2 of three times the weight: own goes first, then nobody is asked.
+    assert sorted(stage.victims("a", 4, priority=1)) == [("b", RECLAIMED), ("own", OWN)]
+
+
+# --- almost-lowest common ancestors -----------------------------------------------------------------
+
+
+def teams(stage: Stage) -> None:
+    """Two teams of two queues, each team with 4 of its own; the root has 8 more."""
+    stage.cohort("root", None, 8)
+    for team in ("left", "right"):
+        stage.cohort(team, "root", 4)
+        for number in (1, 2):
+            stage.queue(f"{team}{number}", team, 0, ANYBODY)
+
+
+def test_teams_are_compared_not_their_queues() -> None:
+    stage = fair(FINAL)
+    teams(stage)
+    fill(stage, left1=7, right1=5, right2=4)
+    # left with one more has borrowed 4, right 5: 4 <= 5 - 1. That left1 has more than right1 does not count.
+    assert stage.victims("left1", 1) == [("right15", BY_SHARE)]
+
+
+def test_a_team_that_borrowed_less_is_left_alone_whatever_its_queues_have() -> None:
+    stage = fair(FINAL)
+    teams(stage)
+    fill(stage, left1=4, left2=4, right1=8)
+    # left2 with one more has 5, right1 has 8; but left would have 5 borrowed, right has 4.
+    assert stage.victims("left2", 1) == []
+
+
+def test_within_a_team_its_queues_are_compared() -> None:
+    stage = fair(FINAL)
+    teams(stage)
+    fill(stage, left1=6, left2=2, right1=8)
+    assert stage.victims("left2", 1) == [("left16", BY_SHARE)]
+
+
+# --- weights ----------------------------------------------------------------------------------------
+
+
+def test_a_greater_weight_protects() -> None:
+    stage = three(fair(), b=2)
+    fill(stage, b=5, c=4)
+    # 2 borrowed of weight 2 are no more than 1 of weight 1; the more recent of the two goes.
+    assert stage.names("a", 1) == ["b5"]
+    stage.queue("b", "all", 3, ANYBODY, weight=4)
+    assert stage.names("a", 1) == ["c4"]
+
+
+def test_who_weighs_nothing_gives_first() -> None:
+    stage = three(fair(), c=0)
+    fill(stage, b=5, c=4)
+    assert stage.names("a", 3) == ["c4", "b5", "b4"]
+
+
+def test_who_weighs_nothing_within_nominal_quota_gives_nothing() -> None:
+    stage = three(fair(), c=0)
+    fill(stage, b=5, c=3)
+    assert stage.names("a", 3) == ["b5", "b4"]
+    assert stage.names("a", 4) == []
+
+
+def test_a_preemptor_that_weighs_nothing_and_borrows_preempts_nobody_of_finite_share() -> None:
+    stage = three(fair(), a=0)
+    fill(stage, a=3, b=6)
+    assert stage.names("a", 1) == []
+    stage.leaves("a1")
+    stage.holds("b", "b7", 1)
+    assert stage.victims("a", 1) == [("b6", RECLAIMED)]
+
+
+def test_two_who_weigh_nothing_compare_by_what_they_borrowed() -> None:
+    stage = three(fair(FINAL), a=0, b=0)
+    fill(stage, a=3, b=6)
+    assert stage.names("a", 1) == ["b6"]
+    assert stage.names("a", 2) == []
+
+
+@pytest.mark.parametrize("weight", ["1/1000000000", "1e-300"])
+def test_tiny_weights_do_not_make_who_is_within_nominal_quota_a_target(weight: str) -> None:
+    stage = three(fair(), b=weight)
+    fill(stage, b=3, c=6)
+    assert stage.names("a", 1) == ["c6"]
+
+
+# --- fill back, ties --------------------------------------------------------------------------------
+
+
+def test_who_need_not_go_is_put_back() -> None:
+    stage = fair()
+    stage.queue("a", "all", 4, ANYBODY)
+    stage.queue("b", "all", 0)
+    stage.holds("b", "small", 1)
+    stage.holds("b", "big", 3, priority=1)
+    assert stage.names("a", 3) == ["big"]
+    assert stage.names("a", 4) == ["small", "big"]
+
+
+def test_a_borrowing_limit_binds() -> None:
+    stage = fair()
+    stage.cohort("all", None, 4)
+    stage.queue("a", "all", ResourceQuota(1, borrowing_limit=1), ANYBODY)
+    stage.queue("b", "all", 0)
+    fill(stage, b=5)
+    assert stage.names("a", 2) == ["b5", "b4"]
+    assert stage.names("a", 3) == []
+
+
+def test_ties_do_not_depend_on_the_order_of_arrival() -> None:
+    found: set[tuple[str, ...]] = set()
+    names = ["b", "c", "d", "e"]
+    for turn in range(4):
+        stage = fair()
+        order = names[turn:] + names[:turn]
+        for name in order:
+            stage.queue(name, "all", 0)
+        stage.queue("a", "all", 8, ANYBODY)
+        for name in order:
+            stage.holds(name, f"{name}1", 1)
+            stage.holds(name, f"{name}2", 1)
+        found.add(tuple(stage.names("a", 3)))
+    assert found == {("b1", "c1", "d1")}
