@@ -138,8 +138,11 @@ def _invalid_resources(refusal: Any) -> Explanation:
 
 
 def _no_flavor_fits(refusal: NoFlavorFits) -> str:
-    reasons = sorted({flavor_refusal(each) for each in refusal.refusals})
-    return f"couldn't assign flavors to pod set {refusal.pod_set}: {', '.join(reasons)}"
+    texts: list[str] = []
+    for pod_set, refusals in refusal.parts:
+        reasons = sorted({flavor_refusal(each) for each in refusals})
+        texts.append(f"couldn't assign flavors to pod set {pod_set}: {', '.join(reasons)}")
+    return "; ".join(texts)
 
 
 _OVERLAP: Final = "Workload has overlapping preemption targets with another workload"

@@ -120,7 +120,6 @@ def nominate(world: World, queue: ClusterQueueEntry, pending: Pending) -> Entry:
     assignment = assign(
         pending.lane.demands,
         queue.offer,
-        world.flavors,
         tried=() if progress is None else progress.tried,
     )
     begun = generation if progress is None else progress.begun

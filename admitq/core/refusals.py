@@ -125,14 +125,23 @@ FlavorRefusal = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class NoFlavorFits:
-    """For the named podset no flavor could be assigned; one refusal for each thing that was tried."""
+class PodSetRefusals(NamedTuple):
+    """Why a podset does not fit, one refusal for each thing that was tried."""
 
     pod_set: str
     refusals: tuple[FlavorRefusal, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NoFlavorFits:
+    """Podsets that do not fit into unused quota.
+
+    ``reason`` is the aggregated why-not (semantics, Why-not reason): NoMatchingFlavor, ExceedsMaxQuota or
+    WaitingForQuota.
+    """
+
+    parts: tuple[PodSetRefusals, ...]
     reason: str
-    """The aggregated why-not of semantics 4.5.6: NoMatchingFlavor, ExceedsMaxQuota or WaitingForQuota."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ from admitq.core.refusals import Bound, OutOfBounds
 from admitq.core.settings import Resources
 from admitq.core.transformations import counted
 
+_AS_REQUESTED: Final = Resources()
 _MILLI: Final = 1000
 _SHARED: Final = 1 << 14
 """How many different questions' answers are kept for others that ask the same."""
@@ -44,7 +45,7 @@ class RequestRules(HashedOnce):
     ``overheads`` are those of the RuntimeClasses, by name. ``reclaimable_pods`` is the gate of that name.
     """
 
-    resources: Resources = Resources()
+    resources: Resources = _AS_REQUESTED
     limits: Limits = NO_LIMITS
     overheads: tuple[tuple[str, ExactAmounts], ...] = ()
     reclaimable_pods: bool = True

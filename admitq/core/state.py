@@ -14,7 +14,6 @@ from admitq.core.cohorts import Node, declared_quotas
 from admitq.core.cycle import heads, inadmissibility, run_cycle
 from admitq.core.events import Event
 from admitq.core.fair_sharing import share
-from admitq.core.flavors import Offer
 from admitq.core.instructions import (
     Instruction,
     RefreshClusterQueue,
@@ -23,7 +22,8 @@ from admitq.core.instructions import (
 )
 from admitq.core.invariants import InvariantViolated
 from admitq.core.lifecycle import Phase
-from admitq.core.model import FlavorFungibility, Instant, ObjectKey
+from admitq.core.model import Instant, ObjectKey
+from admitq.core.offers import Offer
 from admitq.core.queues import PendingQueue
 from admitq.core.refusals import Refusal
 from admitq.core.selectors import selects_namespace
@@ -44,7 +44,7 @@ from admitq.core.world import ClusterQueueEntry, LocalQueueEntry, WorkloadEntry,
 
 __all__ = ["AdmissionState", "InvariantViolated"]
 
-_NOTHING_OFFERED = Offer({}, FlavorFungibility())
+_NOTHING_OFFERED = Offer()
 
 
 class AdmissionState:
@@ -369,7 +369,9 @@ class AdmissionState:
     def _reconsider(self, names: "Mapping[str, None] | list[str] | tuple[()]") -> None:
         self._settle_activity_of(names)
         for name in list(names):
-            self._world.wake(self._world.cluster_queues[name])
+            entry = self._world.cluster_queues[name]
+            self._world.lay_out_offer(entry)
+            self._world.wake(entry)
 
     # --- namespaces -------------------------------------------------------------------------------
 

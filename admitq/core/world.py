@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 from admitq.core.activity import InactiveCause, Surroundings, check_names, flavor_names, inactive_causes
 from admitq.core.cohorts import Forest, Node
-from admitq.core.flavors import Offer, offer_of
 from admitq.core.holders import Holders
 from admitq.core.instructions import Preempt, ReportPending, ReserveQuota
 from admitq.core.ledger import Ledger, Reservation, usage_of
@@ -29,6 +28,7 @@ from admitq.core.model import (
     StopPolicy,
     Workload,
 )
+from admitq.core.offers import Offer, offer_of
 from admitq.core.queues import Aside, Pending, PendingQueue, new_pending
 from admitq.core.settings import Settings
 from admitq.core.statuses import ClusterQueueMark, LocalQueueMark
@@ -250,7 +250,7 @@ class World:
 
     def lay_out_offer(self, entry: ClusterQueueEntry) -> None:
         """Lay out anew what a ClusterQueue gives."""
-        entry.offer = offer_of(entry.spec, self.forest, entry.node)
+        entry.offer = offer_of(entry.spec, self.forest, entry.node, self.flavors, self.settings)
 
     def settle_activity(self, entry: ClusterQueueEntry) -> None:
         """Recompute whether a ClusterQueue admits, after it or what it refers to changed."""

@@ -21,6 +21,7 @@ from admitq.core.refusals import (
     NodeAffinityMismatch,
     NoFlavorFits,
     OutOfBounds,
+    PodSetRefusals,
     OverlappingVictims,
     PodsNotReady,
     PreemptionGated,
@@ -32,7 +33,7 @@ from admitq.core.refusals import (
     WaitingForVictims,
 )
 
-SHORT = NoFlavorFits("main", (InsufficientQuota("f", "cpu", 1000),), "WaitingForQuota")
+SHORT = NoFlavorFits((PodSetRefusals("main", (InsufficientQuota("f", "cpu", 1000),)),), "WaitingForQuota")
 SHORT_TEXT = (
     "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor f, 1 more needed"
 )
@@ -116,7 +117,10 @@ SHORT_TEXT = (
             ),
         ),
         (
-            NoFlavorFits("main", (ExceedsMaxQuota("default", "cpu", 0, 10000, 8000),), "ExceedsMaxQuota"),
+            NoFlavorFits(
+                (PodSetRefusals("main", (ExceedsMaxQuota("default", "cpu", 0, 10000, 8000),)),),
+                "ExceedsMaxQuota",
+            ),
             "ExceedsMaxQuota",
             (
                 "couldn't assign flavors to pod set main: insufficient quota for cpu in flavor default, "
@@ -126,19 +130,26 @@ SHORT_TEXT = (
         ),
         (
             NoFlavorFits(
-                "workers",
                 (
-                    UntoleratedTaint("spot", "instance", "spot", "NoSchedule"),
-                    InsufficientQuota("default", "memory", 2**30),
-                    InsufficientQuota("default", "memory", 2**30),
-                    NodeAffinityMismatch("arm"),
-                    FlavorNotFound("gone"),
-                    ResourceNotCovered("gpu"),
+                    PodSetRefusals("leader", (InsufficientQuota("default", "cpu", 1000),)),
+                    PodSetRefusals(
+                        "workers",
+                        (
+                            UntoleratedTaint("spot", "instance", "spot", "NoSchedule"),
+                            InsufficientQuota("default", "memory", 2**30),
+                            InsufficientQuota("default", "memory", 2**30),
+                            NodeAffinityMismatch("arm"),
+                            FlavorNotFound("gone"),
+                            ResourceNotCovered("gpu"),
+                        ),
+                    ),
                 ),
                 "WaitingForQuota",
             ),
             "WaitingForQuota",
             (
+                "couldn't assign flavors to pod set leader: "
+                "insufficient unused quota for cpu in flavor default, 1 more needed; "
                 "couldn't assign flavors to pod set workers: flavor arm doesn't match node affinity, "
                 "flavor gone not found, insufficient unused quota for memory in flavor default, "
                 "1Gi more needed, "
@@ -153,7 +164,9 @@ def test_why_a_workload_waits(refusal: Refusal, reason: str, message: str) -> No
 
 
 def test_who_was_bypassed_has_the_reason_of_its_equal() -> None:
-    refusal = NoFlavorFits("main", (InsufficientQuota("default", "cpu", 1),), "WaitingForQuota")
+    refusal = NoFlavorFits(
+        (PodSetRefusals("main", (InsufficientQuota("default", "cpu", 1),)),), "WaitingForQuota"
+    )
     assert explain.bypassed_condition(refusal) == (
         "WaitingForQuota",
         "Bypassed scheduling evaluation because an equivalent workload recently failed",

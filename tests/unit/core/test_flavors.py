@@ -1,46 +1,51 @@
 """The search for flavors, with an oracle that stands for preemption."""
 
 from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from admitq.core.amounts import UNLIMITED, FlavorResource
+from admitq.core.assignments import Assignment, Mode, Prospect, TriedFlavor
 from admitq.core.cohorts import Forest, declared_quotas
 from admitq.core.flavors import (
-    Assignment,
-    Mode,
-    Offer,
     Oracle,
     PreemptionQuestion,
-    Prospect,
-    TriedFlavor,
+    as_recorded,
     assign,
     keeps_searching,
     nobody_to_preempt,
-    offer_of,
-    unfit_nodes,
 )
+from admitq.core.instructions import FlavorAttempt
 from admitq.core.model import (
+    BorrowWithinCohort,
     ClusterQueue,
     FlavorFungibility,
     FlavorQuotas,
     PodSet,
+    PodSetAssignment,
+    PreemptionPolicy,
     ResourceFlavor,
     ResourceGroup,
     ResourceQuota,
     Taint,
     Toleration,
 )
+from admitq.core.offers import Offer, offer_of
 from admitq.core.refusals import (
     ExceedsMaxQuota,
-    FlavorNotFound,
     InsufficientQuota,
     NoFlavorFits,
+    PodSetRefusals,
     ResourceNotCovered,
     UntoleratedTaint,
 )
 from admitq.core.requests import asking, demands
+from admitq.core.settings import FairSharing, Gates, Resources, Settings
 
 FLAVORS = {name: ResourceFlavor(name) for name in ("f1", "f2", "f3")}
+ANY_PREEMPTION = PreemptionPolicy(borrow_within_cohort=BorrowWithinCohort("LowerPriority"))
 
 
 class Queue:
@@ -53,18 +58,25 @@ class Queue:
         lent: Mapping[str, int] | None = None,
         used: Mapping[str, int] | None = None,
         fungibility: FlavorFungibility | None = None,
+        preemption: PreemptionPolicy = ANY_PREEMPTION,
+        settings: Settings | None = None,
+        flavors: Mapping[str, ResourceFlavor] = FLAVORS,
     ) -> None:
         def group(of: Mapping[str, int]) -> ResourceGroup:
-            flavors = (FlavorQuotas(name, (("cpu", ResourceQuota(cpu)),)) for name, cpu in of.items())
-            return ResourceGroup(("cpu",), tuple(flavors))
+            offered = (FlavorQuotas(name, (("cpu", ResourceQuota(cpu)),)) for name, cpu in of.items())
+            return ResourceGroup(("cpu",), tuple(offered))
 
         forest = Forest()
         spec = ClusterQueue(
-            "q", "", "org", (group(nominal),), flavor_fungibility=fungibility or FlavorFungibility()
+            "q",
+            cohort="org",
+            resource_groups=(group(nominal),),
+            flavor_fungibility=fungibility or FlavorFungibility(),
+            preemption=preemption,
         )
         node = forest.put_cluster_queue("q", "org", declared_quotas(spec.resource_groups))
         forest.put_cohort("org", None, declared_quotas((group(lent or {}),)))
-        self.offer: Offer = offer_of(spec, forest, node)
+        self.offer: Offer = offer_of(spec, forest, node, flavors, settings or Settings())
         usage = {pair: (used or {}).get(pair.flavor, 0) for pair in node.cells}
         forest.add_usage(node, tuple(usage.items()))
 
@@ -73,13 +85,35 @@ class Queue:
         *pod_sets: PodSet,
         tried: tuple[TriedFlavor, ...] = (),
         oracle: Oracle = nobody_to_preempt,
-        flavors: Mapping[str, ResourceFlavor] = FLAVORS,
+        restrict_to: tuple[PodSetAssignment, ...] | None = None,
     ) -> Assignment:
-        return assign(demands(pod_sets, ()), self.offer, flavors, tried=tried, oracle=oracle)
+        return assign(demands(pod_sets), self.offer, tried=tried, oracle=oracle, restrict_to=restrict_to)
 
 
-def pods(cpu: int, name: str = "main") -> PodSet:
-    return PodSet(name, 1, asking({"cpu": cpu}))
+def alone(
+    *groups: ResourceGroup,
+    settings: Settings | None = None,
+    used: Mapping[FlavorResource, int] | None = None,
+) -> Offer:
+    """What a ClusterQueue without a cohort offers."""
+    forest = Forest()
+    spec = ClusterQueue("q", resource_groups=groups)
+    node = forest.put_cluster_queue("q", None, declared_quotas(groups))
+    forest.add_usage(node, tuple((used or {}).items()))
+    return offer_of(spec, forest, node, FLAVORS, settings or Settings())
+
+
+def group(flavor: str, **quotas: int) -> ResourceGroup:
+    of = tuple((resource, ResourceQuota(amount)) for resource, amount in quotas.items())
+    return ResourceGroup(tuple(quotas), (FlavorQuotas(flavor, of),))
+
+
+def refusing(name: str, *refusals: Any, reason: str) -> NoFlavorFits:
+    return NoFlavorFits((PodSetRefusals(name, refusals),), reason)
+
+
+def pods(cpu: int, name: str = "main", **of: Any) -> PodSet:
+    return PodSet(name, 1, asking({"cpu": cpu}), **of)
 
 
 def chosen(assignment: Assignment) -> list[str]:
@@ -106,6 +140,11 @@ STOP = "MayStopSearch"
 )
 def test_when_the_search_goes_on(mode: Mode, level: int, borrow: str, preempt: str, *, on: bool) -> None:
     assert keeps_searching(Prospect(mode, level), FlavorFungibility(borrow, preempt)) is on
+
+
+@pytest.mark.parametrize("mode", Mode)
+def test_without_the_gate_only_a_fit_ends_the_search(mode: Mode) -> None:
+    assert keeps_searching(Prospect(mode, 1), None) is (mode is not Mode.FIT)
 
 
 BY_FLAVOR = {
@@ -170,7 +209,13 @@ def test_the_worst_podset_decides_the_mode() -> None:
     queue = Queue({"f1": 3}, used={"f1": 1})
     oracle = oracle_of({"f1": Prospect(Mode.PREEMPT, 0)})
     assignment = queue.assign(pods(2, "a"), pods(1, "b"), oracle=oracle)
-    assert (assignment.mode, assignment.refusal) == (Mode.PREEMPT, None)
+    assert (assignment.mode, assignment.refusal) == (
+        Mode.PREEMPT,
+        refusing("b", InsufficientQuota("f1", "cpu", 1), reason="WaitingForQuota"),
+    )
+    assert assignment.contested == {FlavorResource("f1", "cpu")}
+    assert assignment.usage == ((FlavorResource("f1", "cpu"), 3),)
+    assert assignment.attempts == ()
 
 
 def test_the_oracle_is_asked_for_all_that_the_workload_takes() -> None:
@@ -208,19 +253,15 @@ def test_a_scan_that_found_nothing_has_nothing_left() -> None:
 def test_an_earlier_podset_may_go_on_where_a_later_one_failed() -> None:
     refused = Queue({"f1": 2, "f2": 1}).assign(pods(2, "a"), pods(2, "b"))
     assert refused.refusal is not None
-    assert refused.refusal.pod_set == "b"
+    assert [part.pod_set for part in refused.refusal.parts] == ["b"]
     assert refused.tried == (TriedFlavor("a", "cpu", 0),)
 
 
 def test_the_first_resource_that_finds_nothing_ends_the_flavor() -> None:
-    forest = Forest()
-    quotas = (("cpu", ResourceQuota(1)), ("memory", ResourceQuota(1)))
-    spec = ClusterQueue("q", "", None, (ResourceGroup(("cpu", "memory"), (FlavorQuotas("f1", quotas),)),))
-    node = forest.put_cluster_queue("q", None, declared_quotas(spec.resource_groups))
     wanted = PodSet("main", 1, asking({"cpu": 2, "memory": 2}))
-    refused = assign(demands((wanted,), ()), offer_of(spec, forest, node), FLAVORS)
-    assert refused.refusal == NoFlavorFits(
-        "main", (ExceedsMaxQuota("f1", "cpu", 0, 2, 1),), "ExceedsMaxQuota"
+    refused = assign(demands((wanted,)), alone(group("f1", cpu=1, memory=1)))
+    assert refused.refusal == refusing(
+        "main", ExceedsMaxQuota("f1", "cpu", 0, 2, 1), reason="ExceedsMaxQuota"
     )
 
 
@@ -239,36 +280,30 @@ def test_the_most_hopeful_flavor_gives_the_reason(
 ) -> None:
     spot = (Taint("spot", "", "NoSchedule"),)
     flavors = {name: ResourceFlavor(name, (), spot if name in taints else ()) for name in nominal}
-    refusal = Queue(nominal, used=used).assign(pods(2), flavors=flavors).refusal
+    refusal = (
+        Queue(nominal, used=used, preemption=PreemptionPolicy(), flavors=flavors).assign(pods(2)).refusal
+    )
     assert refusal is not None
     assert refusal.reason == reason
 
 
 def test_among_groups_the_most_severe_gives_the_reason() -> None:
-    forest = Forest()
-    groups = tuple(
-        ResourceGroup((resource,), (FlavorQuotas(flavor, ((resource, ResourceQuota(2)),)),))
-        for resource, flavor in (("cpu", "f1"), ("gpu", "f2"))
-    )
-    spec = ClusterQueue("q", "", None, groups)
-    node = forest.put_cluster_queue("q", None, declared_quotas(groups))
-    forest.add_usage(node, ((next(pair for pair in node.cells if pair.resource == "cpu"), 2),))
-    offer = offer_of(spec, forest, node)
-    wanted = demands((PodSet("main", 1, asking({"cpu": 1, "gpu": 3, "fpga": 1})),), ())
-    refusal = assign(wanted, offer, FLAVORS).refusal
-    assert refusal == NoFlavorFits(
+    offer = alone(group("f1", cpu=2), group("f2", gpu=2), used={FlavorResource("f1", "cpu"): 2})
+    everything = demands((PodSet("main", 1, asking({"cpu": 3, "gpu": 3, "fpga": 1})),))
+    assert assign(everything, offer).refusal == refusing(
         "main",
-        (
-            ResourceNotCovered("fpga"),
-            InsufficientQuota("f1", "cpu", 1),
-            ExceedsMaxQuota("f2", "gpu", 0, 3, 2),
-        ),
-        "NoMatchingFlavor",
+        ResourceNotCovered("fpga"),
+        ExceedsMaxQuota("f1", "cpu", 0, 3, 2),
+        ExceedsMaxQuota("f2", "gpu", 0, 3, 2),
+        reason="NoMatchingFlavor",
     )
-    without_fpga = demands((PodSet("main", 1, asking({"cpu": 1, "gpu": 3})),), ())
-    refusal = assign(without_fpga, offer, FLAVORS).refusal
-    assert refusal is not None
-    assert refusal.reason == "ExceedsMaxQuota"
+    without_fpga = demands((PodSet("main", 1, asking({"cpu": 1, "gpu": 3})),))
+    assert assign(without_fpga, offer).refusal == refusing(
+        "main",
+        InsufficientQuota("f1", "cpu", 1),
+        ExceedsMaxQuota("f2", "gpu", 0, 3, 2),
+        reason="ExceedsMaxQuota",
+    )
 
 
 def test_pods_that_ask_for_nothing_need_no_flavor() -> None:
@@ -277,20 +312,253 @@ def test_pods_that_ask_for_nothing_need_no_flavor() -> None:
     assert (assignment.pod_sets[0].flavors, assignment.pod_sets[0].count) == ((), 3)
 
 
-def test_in_a_flavor_in_debt_not_even_nothing_is_taken() -> None:
-    refused = Queue({"f1": 2}, used={"f1": 3}).assign(pods(0))
-    assert refused.refusal == NoFlavorFits("main", (InsufficientQuota("f1", "cpu", 1),), "WaitingForQuota")
+def test_nothing_fits_into_a_flavor_in_debt_too() -> None:
+    assignment = Queue({"f1": 2}, used={"f1": 3}).assign(pods(0))
+    assert (assignment.mode, assignment.usage) == (Mode.FIT, ())
+    assert assignment.pod_sets == (PodSetAssignment("main", (("cpu", "f1"),), (("cpu", 0),), 1),)
+
+
+def test_what_is_missing_in_a_flavor_in_debt_is_not_the_debt() -> None:
+    refused = Queue({"f1": 2}, used={"f1": 9}, preemption=PreemptionPolicy()).assign(pods(1))
+    assert refused.refusal == refusing("main", InsufficientQuota("f1", "cpu", 1), reason="WaitingForQuota")
 
 
 def test_a_queue_without_flavors_offers_nothing() -> None:
-    refusal = Queue({}).assign(pods(1)).refusal
-    assert refusal == NoFlavorFits("main", (), "NoMatchingFlavor")
+    assert Queue({}).assign(pods(1)).refusal == refusing("main", reason="NoMatchingFlavor")
 
 
-def test_nodes_that_cannot_hold_the_pods() -> None:
-    spot = ResourceFlavor("spot", (("arch", "arm"),), (Taint("spot", "yes", "NoSchedule"),))
-    flavors = {"spot": spot}
-    assert unfit_nodes(pods(1), "other", flavors) == FlavorNotFound("other")
-    assert unfit_nodes(pods(1), "spot", flavors) == UntoleratedTaint("spot", "spot", "yes", "NoSchedule")
-    tolerant = PodSet("main", 1, tolerations=(Toleration("spot", "Exists"),))
-    assert unfit_nodes(tolerant, "spot", flavors) is None
+def test_more_than_can_be_counted_fits_into_no_quota() -> None:
+    offer = alone(group("f1", cpu=UNLIMITED, memory=UNLIMITED))
+    half = PodSet("a", 1, asking({"memory": 2**62}))
+    assert assign(demands((half,)), offer).mode is Mode.FIT
+    refused = assign(demands((half, replace(half, name="b"))), offer)
+    too_much = ExceedsMaxQuota("f1", "memory", 2**62, 2**62, UNLIMITED)
+    assert refused.refusal == refusing("b", too_much, reason="ExceedsMaxQuota")
+    whole = PodSet("a", 2**31, asking({"cpu": UNLIMITED - 1}))
+    assert assign(demands((whole,)), offer).mode is Mode.NO_FIT
+
+
+# --- what is covered ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("fpga", "resources", "gate", "refusals"),
+    [
+        (1, Resources(), True, (ResourceNotCovered("fpga"),)),
+        (0, Resources(), True, None),
+        (1, Resources(ignore_undeclared=True), True, None),
+        (1, Resources(ignore_undeclared=True), False, (ResourceNotCovered("fpga"),)),
+    ],
+    ids=["refused", "nothing of it", "ignored", "gate off"],
+)
+def test_resources_that_the_queue_does_not_cover(
+    fpga: int, resources: Resources, gate: bool, refusals: tuple[Any, ...] | None
+) -> None:
+    settings = Settings(resources=resources, gates=Gates(quota_check_strategy=gate))
+    wanted = demands((PodSet("main", 1, asking({"cpu": 1, "fpga": fpga})),))
+    assignment = assign(wanted, alone(group("f1", cpu=1), settings=settings))
+    if refusals is None:
+        assert assignment.usage == ((FlavorResource("f1", "cpu"), 1),)
+        assert assignment.pod_sets[0].flavors == (("cpu", "f1"),)
+    else:
+        assert assignment.refusal == refusing("main", *refusals, reason="NoMatchingFlavor")
+
+
+def test_pods_are_a_resource_where_the_queue_covers_them() -> None:
+    wanted = demands((PodSet("main", 3, asking({"cpu": 1})),), (("main", 1),))
+    assignment = assign(wanted, alone(group("f1", cpu=9, pods=2)))
+    assert assignment.pod_sets[0].resource_usage == (("cpu", 2), ("pods", 2))
+    refused = assign(wanted, alone(group("f1", cpu=9, pods=1)))
+    assert refused.refusal == refusing(
+        "main", ExceedsMaxQuota("f1", "pods", 0, 2, 1), reason="ExceedsMaxQuota"
+    )
+
+
+# --- podset groups --------------------------------------------------------------------------------------
+
+
+def test_podsets_of_a_group_take_the_same_flavor_for_all_they_ask_for_together() -> None:
+    queue = Queue({"f1": 3, "f2": 4})
+    apart = queue.assign(pods(3, "leader"), pods(1, "workers"))
+    assert chosen(apart) == ["f1", "f2"]
+    together = queue.assign(pods(3, "leader", group="g"), pods(1, "workers", group="g"))
+    assert chosen(together) == ["f2", "f2"]
+    assert [part.resource_usage for part in together.pod_sets] == [(("cpu", 3),), (("cpu", 1),)]
+    assert together.usage == ((FlavorResource("f2", "cpu"), 4),)
+
+
+def test_a_group_stands_where_its_first_podset_stands() -> None:
+    assignment = Queue({"f1": 9}).assign(pods(1, "a", group="g"), pods(1, "b"), pods(1, "c", group="g"))
+    assert [part.name for part in assignment.pod_sets] == ["a", "b", "c"]
+
+
+def test_nodes_must_hold_all_podsets_of_a_group() -> None:
+    spot = ResourceFlavor("f1", node_taints=(Taint("spot", "", "NoSchedule"),))
+    tolerant = pods(1, "a", group="g", tolerations=(Toleration("spot", "Exists"),))
+    refused = Queue({"f1": 9}, flavors={"f1": spot}).assign(tolerant, pods(1, "b", group="g"))
+    taint = UntoleratedTaint("f1", "spot", "", "NoSchedule")
+    assert refused.refusal == NoFlavorFits(
+        (PodSetRefusals("a", (taint,)), PodSetRefusals("b", (taint,))), "NoMatchingFlavor"
+    )
+
+
+def test_a_podset_takes_flavors_for_what_it_asks_for_itself() -> None:
+    offer = alone(group("f1", cpu=2), group("f2", gpu=2))
+    wanted = (PodSet("a", 1, asking({"cpu": 1}), group="g"), PodSet("b", 1, asking({"gpu": 1}), group="g"))
+    assignment = assign(demands(wanted), offer)
+    assert [part.flavors for part in assignment.pod_sets] == [(("cpu", "f1"),), (("gpu", "f2"),)]
+
+
+# --- when preemption may help ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("amount", "preemption", "fair", "asked"),
+    [
+        (2, PreemptionPolicy(), False, True),
+        (3, PreemptionPolicy(), False, False),
+        (3, PreemptionPolicy(reclaim_within_cohort="Any"), False, False),
+        (3, PreemptionPolicy(within_cluster_queue="LowerPriority"), False, False),
+        (3, PreemptionPolicy(reclaim_within_cohort="Any"), True, True),
+        (3, PreemptionPolicy(), True, False),
+        (3, ANY_PREEMPTION, False, True),
+    ],
+    ids=[
+        "within nominal",
+        "beyond it, in the whole tree",
+        "reclaiming does not help there",
+        "nor preempting at home",
+        "shares do if it may reclaim",
+        "and not if it may not",
+        "preempting while borrowing does",
+    ],
+)
+def test_when_the_oracle_is_asked(
+    amount: int, preemption: PreemptionPolicy, *, fair: bool, asked: bool
+) -> None:
+    settings = Settings(fair_sharing=FairSharing() if fair else None)
+    queue = Queue({"f1": 2}, lent={"f1": 5}, used={"f1": 7}, preemption=preemption, settings=settings)
+    assignment = queue.assign(pods(amount))
+    assert assignment.mode is (Mode.NO_PREEMPTION_CANDIDATES if asked else Mode.NO_FIT)
+
+
+def test_the_oracle_is_asked_where_others_below_the_root_may_be_in_debt() -> None:
+    forest = Forest()
+    quota = {
+        name: (group("f1", cpu=cpu),) for name, cpu in (("q", 1), ("other", 3), ("left", 2), ("root", 9))
+    }
+    forest.put_cohort("root", None, declared_quotas(quota["root"]))
+    forest.put_cohort("left", "root", declared_quotas(quota["left"]))
+    node = forest.put_cluster_queue("q", "left", declared_quotas(quota["q"]))
+    other = forest.put_cluster_queue("other", "root", declared_quotas(quota["other"]))
+    forest.add_usage(other, ((FlavorResource("f1", "cpu"), 15),))
+    spec = ClusterQueue("q", cohort="left", resource_groups=quota["q"])
+    offer = offer_of(spec, forest, node, FLAVORS, Settings())
+    modes = {amount: assign(demands((pods(amount),)), offer).mode for amount in (1, 3, 4)}
+    assert modes == {1: Mode.NO_PREEMPTION_CANDIDATES, 3: Mode.NO_PREEMPTION_CANDIDATES, 4: Mode.NO_FIT}
+
+
+def test_a_fit_elsewhere_does_not_hide_that_a_resource_must_be_preempted_for() -> None:
+    """The flavor competes as its least preferred resource, a fit far away; the workload must preempt."""
+    forest = Forest()
+    own = (group("f1", cpu=2, memory=1),)
+    node = forest.put_cluster_queue("q", "org", declared_quotas(own))
+    forest.put_cohort("org", None, declared_quotas((group("f1", memory=5),)))
+    forest.add_usage(node, ((FlavorResource("f1", "cpu"), 2),))
+    fungibility = FlavorFungibility(preference="PreemptionOverBorrowing")
+    spec = ClusterQueue("q", cohort="org", resource_groups=own, flavor_fungibility=fungibility)
+    wanted = demands((PodSet("main", 1, asking({"cpu": 1, "memory": 3})),))
+    assignment = assign(
+        wanted,
+        offer_of(spec, forest, node, FLAVORS, Settings()),
+        oracle=oracle_of({"f1": Prospect(Mode.PREEMPT, 0)}),
+    )
+    assert (assignment.mode, assignment.borrow_level) == (Mode.PREEMPT, 1)
+    assert assignment.contested == {FlavorResource("f1", "cpu")}
+    assert assignment.refusal == refusing("main", InsufficientQuota("f1", "cpu", 1), reason="WaitingForQuota")
+
+
+def test_why_a_preempting_workload_does_not_fit_tells_of_all_flavors_looked_at() -> None:
+    queue = Queue({"f1": 1, "f2": 3}, used={"f2": 3})
+    assignment = queue.assign(pods(2), oracle=oracle_of({"f2": Prospect(Mode.RECLAIM, 0)}))
+    assert assignment.mode is Mode.RECLAIM
+    assert assignment.refusal == refusing(
+        "main",
+        ExceedsMaxQuota("f1", "cpu", 0, 2, 1),
+        InsufficientQuota("f2", "cpu", 2),
+        reason="WaitingForQuota",
+    )
+
+
+# --- gates, pins, records -------------------------------------------------------------------------------
+
+
+def test_without_the_gate_the_first_fit_or_the_best_mode_is_taken() -> None:
+    gates = Settings(gates=Gates(flavor_fungibility=False))
+    rules = FlavorFungibility(SEARCH_ON, SEARCH_ON, "PreemptionOverBorrowing")
+    queue = Queue({"f1": 1, "f2": 3}, lent={"f1": 5}, fungibility=rules, settings=gates)
+    assert chosen(queue.assign(pods(2))) == ["f1"]
+    full = Queue({"f1": 1, "f2": 3, "f3": 3}, used={"f1": 1, "f2": 3, "f3": 3}, settings=gates)
+    oracle = oracle_of(
+        {"f1": Prospect(Mode.PREEMPT, 0), "f2": Prospect(Mode.RECLAIM, 2), "f3": Prospect(Mode.RECLAIM, 1)}
+    )
+    assert chosen(full.assign(pods(1), oracle=oracle)) == ["f2"]
+
+
+def test_a_nomination_is_kept_to() -> None:
+    queue = Queue({"f1": 2, "f2": 2, "f3": 2})
+    nominated = queue.assign(pods(1), tried=(TriedFlavor("main", "cpu", 0),))
+    assert chosen(nominated) == ["f2"]
+    again = queue.assign(pods(1), restrict_to=nominated.pod_sets)
+    assert chosen(again) == ["f2"]
+    full = Queue({"f1": 2, "f2": 2}, used={"f2": 2}, preemption=PreemptionPolicy())
+    refused = full.assign(pods(2), restrict_to=nominated.pod_sets)
+    assert refused.refusal == refusing("main", InsufficientQuota("f2", "cpu", 2), reason="WaitingForQuota")
+
+
+def test_pins_hold_for_each_podset() -> None:
+    queue = Queue({"f1": 2, "f2": 9})
+    nominated = queue.assign(pods(2, "a"), pods(2, "b"))
+    assert chosen(nominated) == ["f1", "f2"]
+    assert chosen(queue.assign(pods(1, "a"), pods(1, "b"), restrict_to=nominated.pod_sets)) == ["f1", "f2"]
+
+
+def test_who_has_its_quota_keeps_it() -> None:
+    recorded = (
+        PodSetAssignment("a", (("cpu", "f1"), ("pods", "f1")), (("cpu", 2), ("pods", 0)), 1),
+        PodSetAssignment("b", (("cpu", "f1"),), (("cpu", 3), ("unflavored", 9)), 1),
+    )
+    assignment = as_recorded(recorded)
+    assert (assignment.mode, assignment.pod_sets) == (Mode.FIT, recorded)
+    assert assignment.usage == ((FlavorResource("f1", "cpu"), 5),)
+
+
+# --- what was looked at ---------------------------------------------------------------------------------
+
+
+def test_flavors_that_were_not_simply_taken_are_told() -> None:
+    rules = FlavorFungibility(when_can_borrow=SEARCH_ON)
+    queue = Queue({"f1": 1, "f2": 1, "f3": 2}, lent={"f2": 5}, fungibility=rules)
+    assert queue.assign(pods(2)).attempts == (
+        FlavorAttempt("main", "f1", "NoFit", 0, (ExceedsMaxQuota("f1", "cpu", 0, 2, 1),)),
+        FlavorAttempt("main", "f2", "Fit", 1, ()),
+    )
+
+
+def test_what_is_remembered_of_a_shape_is_what_a_search_would_find() -> None:
+    queue = Queue({"f1": 2, "f2": 2}, lent={"f1": 9})
+    wanted = demands((pods(1, "a"), pods(2, "b")))
+    first, second = (assign(wanted, queue.offer) for _ in range(2))
+    assert first is second
+    assert (chosen(first), first.borrow_level, first.tried) == (
+        ["f1", "f1"],
+        1,
+        (TriedFlavor("a", "cpu", 0), TriedFlavor("b", "cpu", 0)),
+    )
+
+
+def test_a_great_many_shapes_are_not_all_remembered() -> None:
+    queue = Queue({"f1": 2})
+    for cpu in range(1100):
+        queue.assign(pods(cpu))
+    assert len(queue.offer.plans) < 1100

@@ -8,7 +8,7 @@ from admitq.core.queues import Aside, PendingQueue, new_pending
 from admitq.core.refusals import NoFlavorFits
 from admitq.core.requests import asking
 
-NO_FIT = NoFlavorFits("main", (), "WaitingForQuota")
+NO_FIT = NoFlavorFits((), "WaitingForQuota")
 SMALL, LARGE = (PodSet("main", 1, asking({"cpu": 1})),), (PodSet("main", 1, asking({"cpu": 9})),)
 
 

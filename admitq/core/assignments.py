@@ -1,0 +1,63 @@
+"""What comes out of a search for flavors, and how good it is."""
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from admitq.core.amounts import FlavorResource
+from admitq.core.instructions import FlavorAttempt
+from admitq.core.model import PodSetAssignment
+from admitq.core.refusals import NoFlavorFits
+
+
+class Mode(IntEnum):
+    """How a flavor can serve a request, worst first."""
+
+    NO_FIT = 0
+    NO_PREEMPTION_CANDIDATES = 1
+    PREEMPT = 2
+    RECLAIM = 3
+    FIT = 4
+
+
+class Prospect(NamedTuple):
+    """What a flavor offers: a mode, and how far up the tree quota comes from."""
+
+    mode: Mode
+    borrow_level: int
+
+
+NOTHING: Final = Prospect(Mode.NO_FIT, 0)
+AT_HOME: Final = Prospect(Mode.FIT, 0)
+
+
+class TriedFlavor(NamedTuple):
+    """How far the scan of one resource group got for podsets that are assigned together.
+
+    The scan is named by the first podset and the first resource.
+    """
+
+    pod_set: str
+    resource: str
+    flavor_index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """Flavors for every podset, or the refusal of the first that none fits."""
+
+    pod_sets: tuple[PodSetAssignment, ...]
+    usage: tuple[tuple[FlavorResource, int], ...]
+    """All that the workload takes, without amounts of zero."""
+    mode: Mode
+    """The worst mode of any request: with anything but ``FIT`` quota is not to be had without preemption."""
+    borrow_level: int
+    """The highest of any request."""
+    contested: frozenset[FlavorResource]
+    """What does not fit into unused quota."""
+    refusal: NoFlavorFits | None
+    """Why it does not fit, unless it does: also of an assignment for which others are to be preempted."""
+    attempts: tuple[FlavorAttempt, ...]
+    """The flavors that were looked at and not simply taken, where the assignment fits."""
+    tried: tuple[TriedFlavor, ...]
+    """Scans that have flavors left to try."""

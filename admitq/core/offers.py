@@ -1,0 +1,257 @@
+"""What a ClusterQueue offers to workloads of one shape, laid out once for all of them.
+
+Whether a flavor's nodes may hold the pods, which resources take their quota from which group, and which
+quota cell is to be asked for how much does not change while specifications stay as they are. An ``Offer``
+remembers it for each shape that asks; it is laid out anew when the ClusterQueue or a flavor that it names
+changes.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from admitq.core.amounts import UNLIMITED, Amounts, FlavorResource, add, amounts
+from admitq.core.assignments import Assignment
+from admitq.core.cohorts import Forest, Node
+from admitq.core.model import (
+    ClusterQueue,
+    FlavorFungibility,
+    PodSet,
+    PodSetAssignment,
+    PreemptionPolicy,
+    ResourceFlavor,
+)
+from admitq.core.quota import Cell
+from admitq.core.refusals import FlavorNotFound, NodeAffinityMismatch, ResourceNotCovered, UntoleratedTaint
+from admitq.core.requests import PodSetDemand
+from admitq.core.selectors import accepts_nodes, untolerated
+from admitq.core.settings import Settings
+
+PODS: Final = "pods"
+"""The resource that every podset requests by its count, where a ClusterQueue gives quota for it."""
+
+_REMEMBERED: Final = 1024
+"""For how many shapes a ClusterQueue remembers the layout."""
+
+_DEFAULT_RULES: Final = FlavorFungibility()
+
+NodesUnfit = FlavorNotFound | UntoleratedTaint | NodeAffinityMismatch
+
+
+class Check(NamedTuple):
+    """How much of one resource is to come from one flavor."""
+
+    pair: FlavorResource
+    cell: Cell
+    amount: int
+
+
+class Candidate(NamedTuple):
+    """A flavor for one resource group: why its nodes cannot hold the pods, or what is asked of its quota."""
+
+    flavor: str
+    unfit: NodesUnfit | None
+    checks: tuple[Check, ...]
+
+
+class GroupPlan(NamedTuple):
+    """What podsets that are assigned together request of one resource group, and from which flavors."""
+
+    resources: tuple[str, ...]
+    candidates: tuple[Candidate, ...]
+
+
+class UnitPlan(NamedTuple):
+    """Podsets that are assigned together: one, or all of one podset group.
+
+    ``requests`` are those of each podset, as many as the ClusterQueue covers.
+    """
+
+    positions: tuple[int, ...]
+    names: tuple[str, ...]
+    counts: tuple[int, ...]
+    requests: tuple[Amounts, ...]
+    uncovered: tuple[ResourceNotCovered, ...]
+    groups: tuple[GroupPlan, ...]
+
+    def assigned(self, flavor_of: Mapping[str, str]) -> Iterable[tuple[int, PodSetAssignment]]:
+        """The assignments of the podsets by position, given the flavor of each resource."""
+        for position, name, count, requests in zip(
+            self.positions, self.names, self.counts, self.requests, strict=True
+        ):
+            flavors = tuple((resource, flavor_of[resource]) for resource, _ in requests)
+            yield position, PodSetAssignment(name, flavors, requests, count)
+
+
+class Plan(NamedTuple):
+    """How the podsets of one shape are assigned, unit by unit.
+
+    ``first`` is what every group's first flavor is asked for where podsets before it take theirs from the
+    first flavors too; None if not all of those can be taken. Where all fit, the assignment follows from how
+    far up quota comes from for each: ``fitting`` remembers it.
+    """
+
+    units: tuple[UnitPlan, ...]
+    first: tuple[tuple[Check, ...], ...] | None
+    fitting: dict[tuple[int, ...], Assignment]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OfferedFlavor:
+    """A flavor, if it exists, with the ClusterQueue's quota cell of each resource that it gives."""
+
+    name: str
+    spec: ResourceFlavor | None
+    cells: Mapping[str, Cell]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OfferedGroup:
+    """The flavors of a resource group, in order of preference."""
+
+    resources: tuple[str, ...]
+    flavors: tuple[OfferedFlavor, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Offer:
+    """All that a ClusterQueue gives, and the rules by which it does."""
+
+    groups: tuple[OfferedGroup, ...] = ()
+    fungibility: FlavorFungibility | None = _DEFAULT_RULES
+    """None where the gate FlavorFungibility is off."""
+    ignores_undeclared: bool = False
+    always_asks: bool = False
+    """Whether preemption may help wherever quota is short, also beyond nominal quota in the whole tree."""
+    plans: dict[tuple[PodSetDemand, ...], Plan] = field(default_factory=dict[tuple[PodSetDemand, ...], Plan])
+
+    def plan(self, demands: tuple[PodSetDemand, ...]) -> Plan:
+        """How podsets with these demands are to be assigned."""
+        plan = self.plans.get(demands)
+        if plan is None:
+            if len(self.plans) >= _REMEMBERED:
+                self.plans.clear()
+            units = tuple(_unit_plan(self, unit) for unit in _units(demands))
+            plan = self.plans[demands] = Plan(units, _first_choices(units), {})
+        return plan
+
+
+def offer_of(
+    cluster_queue: ClusterQueue,
+    forest: Forest,
+    node: Node,
+    flavors: Mapping[str, ResourceFlavor],
+    settings: Settings,
+) -> Offer:
+    """Lay out what a ClusterQueue gives, and by which rules."""
+    groups: list[OfferedGroup] = []
+    for group in cluster_queue.resource_groups:
+        offered = tuple(
+            OfferedFlavor(
+                flavor.name,
+                flavors.get(flavor.name),
+                {
+                    resource: forest.cell(node, FlavorResource(flavor.name, resource))
+                    for resource in group.covered_resources
+                },
+            )
+            for flavor in group.flavors
+        )
+        groups.append(OfferedGroup(group.covered_resources, offered))
+    gates = settings.gates
+    return Offer(
+        tuple(groups),
+        cluster_queue.flavor_fungibility if gates.flavor_fungibility else None,
+        ignores_undeclared=settings.resources.ignore_undeclared and gates.quota_check_strategy,
+        always_asks=_always_asks(cluster_queue.preemption, fair=settings.fair_sharing is not None),
+    )
+
+
+def _always_asks(policy: PreemptionPolicy, *, fair: bool) -> bool:
+    return policy.borrow_within_cohort.policy != "Never" or (fair and policy.reclaim_within_cohort != "Never")
+
+
+# --- the layout for one shape ---------------------------------------------------------------------------
+
+
+def unfit_nodes(pod_sets: Iterable[PodSet], name: str, flavor: ResourceFlavor | None) -> NodesUnfit | None:
+    """Why the flavor's nodes cannot hold all of these pods, whatever quota there is."""
+    if flavor is None:
+        return FlavorNotFound(name)
+    labels = dict(flavor.node_labels)
+    for pod_set in pod_sets:
+        taint = untolerated(flavor.node_taints, pod_set.tolerations, flavor.tolerations)
+        if taint is not None:
+            return UntoleratedTaint(name, taint.key, taint.value, taint.effect)
+        if not accepts_nodes(pod_set, labels):
+            return NodeAffinityMismatch(name)
+    return None
+
+
+def _units(demands: Iterable[PodSetDemand]) -> Iterable[dict[int, PodSetDemand]]:
+    """Podsets of one group together, where the first of them stands; the others alone. By position."""
+    units: dict[str | int, dict[int, PodSetDemand]] = {}
+    for position, demand in enumerate(demands):
+        group = demand.pod_set.group
+        units.setdefault(position if group is None else group, {})[position] = demand
+    return units.values()
+
+
+def _unit_plan(offer: Offer, unit: Mapping[int, PodSetDemand]) -> UnitPlan:
+    covered = {resource for group in offer.groups for resource in group.resources}
+    requests: list[Amounts] = []
+    needs: dict[str, int] = {}
+    for demand in unit.values():
+        totals = dict(demand.totals)
+        if PODS in covered:
+            totals[PODS] = min(demand.count, UNLIMITED)
+        for resource, amount in totals.items():
+            needs[resource] = add(needs.get(resource, 0), amount)
+        requests.append(amounts(each for each in totals.items() if each[0] in covered))
+    missing = sorted(resource for resource, amount in needs.items() if amount and resource not in covered)
+    pod_sets = [demand.pod_set for demand in unit.values()]
+    plans = (_group_plan(group, pod_sets, needs) for group in offer.groups)
+    return UnitPlan(
+        tuple(unit),
+        tuple(pod_set.name for pod_set in pod_sets),
+        tuple(demand.count for demand in unit.values()),
+        tuple(requests),
+        () if offer.ignores_undeclared else tuple(map(ResourceNotCovered, missing)),
+        tuple(plan for plan in plans if plan.resources),
+    )
+
+
+def _first_choices(units: Iterable[UnitPlan]) -> tuple[tuple[Check, ...], ...] | None:
+    taken: dict[FlavorResource, int] = {}
+    choices: list[tuple[Check, ...]] = []
+    for unit in units:
+        for group in unit.groups:
+            first = group.candidates[0] if group.candidates else None
+            if first is None or first.unfit is not None or unit.uncovered:
+                return None
+            checks: list[Check] = []
+            for pair, cell, amount in first.checks:
+                taken[pair] = add(taken.get(pair, 0), amount)
+                checks.append(Check(pair, cell, taken[pair]))
+            choices.append(tuple(checks))
+        if unit.uncovered:
+            return None
+    return tuple(choices)
+
+
+def _group_plan(group: OfferedGroup, pod_sets: Iterable[PodSet], needs: Mapping[str, int]) -> GroupPlan:
+    resources = tuple(sorted(needs.keys() & set(group.resources)))
+    return GroupPlan(
+        resources,
+        tuple(
+            Candidate(
+                flavor.name,
+                unfit_nodes(pod_sets, flavor.name, flavor.spec),
+                tuple(
+                    Check(FlavorResource(flavor.name, resource), flavor.cells[resource], needs[resource])
+                    for resource in resources
+                ),
+            )
+            for flavor in group.flavors
+        ),
+    )
