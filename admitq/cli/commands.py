@@ -142,6 +142,44 @@ def kinds(
 
 
 @application.command()
+def simulate(
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            help="YAML files with a Scenario and manifests, or the name of a shipped scenario.",
+            metavar="FILE…",
+        ),
+    ],
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON document instead of tables.")
+    ] = False,
+    until: Annotated[
+        str | None,
+        typer.Option("--until", help="When to stop, on the simulated clock: 90m.", metavar="DURATION"),
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option("--seed", help="From which chance is drawn, not the scenario's.", metavar="NUMBER"),
+    ] = None,
+    timeline: Annotated[
+        Path | None,
+        typer.Option("--timeline", help="Write what happens, as CSV or JSON by the suffix.", metavar="FILE"),
+    ] = None,
+    plots: Annotated[
+        Path | None, typer.Option("--plots", help="Write pictures (SVG) into this folder.", metavar="FOLDER")
+    ] = None,
+) -> None:
+    """Play a scenario on a virtual clock and report waits, use, borrowing and preemptions.
+
+    Ends with status 0 when all workloads have ended or the time is up, 1 when workloads are left that nothing
+    can admit, and 2 when the files cannot be used.
+    """
+    from admitq.cli.simulate import simulate as run
+
+    raise typer.Exit(run(files, as_json=as_json, until=until, seed=seed, timeline=timeline, plots=plots))
+
+
+@application.command()
 def version() -> None:
     """Print the version and the API it serves."""
     typer.echo(f"admitq {VERSION} ({names_for(DEFAULT_GROUP).api_version})")

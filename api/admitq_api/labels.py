@@ -315,6 +315,11 @@ class Names:
         return f"config.{self.api_version}"
 
     @property
+    def simulation_api_version(self) -> str:
+        """What scenarios of the simulator carry as apiVersion."""
+        return f"simulation.{self.group}/v1alpha1"
+
+    @property
     def visibility_group(self) -> str:
         """The group of the aggregated API that shows pending workloads."""
         return f"visibility.{self.group}"

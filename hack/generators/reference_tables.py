@@ -92,6 +92,8 @@ def _commands(root: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _option(option: Any) -> tuple[str, str, str]:
+    if option.param_type_name == "argument":
+        return f"`{option.metavar}`", "", option.help or ""
     flag = max(option.opts, key=len)
     value = "" if option.is_flag else f" {option.metavar or _choices(option.default)}"
     default = option.default.value if isinstance(option.default, Enum) else option.default

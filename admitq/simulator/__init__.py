@@ -1,0 +1,13 @@
+"""The second shell of the core: manifests and a scenario on a virtual clock, measured.
+
+``read`` makes a ``Plan`` of files, ``Simulation`` plays it, ``report`` tells how it went. Nothing here reads
+a clock or the environment: the same files and the same seed give the same report, to the last byte.
+"""
+
+from admitq.simulator.documents import InputError
+from admitq.simulator.plan import Plan, read
+from admitq.simulator.report import Report, report
+from admitq.simulator.run import Simulation
+from admitq.simulator.shipped import shipped_scenarios
+
+__all__ = ["InputError", "Plan", "Report", "Simulation", "read", "report", "shipped_scenarios"]

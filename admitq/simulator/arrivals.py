@@ -1,0 +1,55 @@
+"""When workloads of a class are submitted."""
+
+import heapq
+import random
+from collections.abc import Iterable, Iterator
+
+from admitq.simulator.schema import Arrivals, Fixed, Nanoseconds, Poisson
+
+
+def times(arrivals: Iterable[Arrivals], chance: random.Random) -> Iterator[Nanoseconds]:
+    """The times of all arrivals of a class, in order. May have no end."""
+    every = list(arrivals)
+    if not every:
+        return iter((0,))
+    # Each has chance of its own, so that they may be drawn in whatever order they come due.
+    return heapq.merge(*(_times(one, random.Random(chance.getrandbits(64))) for one in every))  # noqa: S311 not a secret
+
+
+def expected(arrivals: Iterable[Arrivals]) -> int | None:
+    """How many there will be; None if only chance or the end of the run can tell."""
+    total, empty = 0, True
+    for one in arrivals:
+        empty = False
+        if one.fixed is not None:
+            total += one.fixed.count
+        elif one.at is not None:
+            total += len(one.at)
+        elif one.poisson is not None and one.poisson.count is not None and one.poisson.end is None:
+            total += one.poisson.count
+        else:
+            return None
+    return 1 if empty else total
+
+
+def _times(arrivals: Arrivals, chance: random.Random) -> Iterator[Nanoseconds]:
+    if arrivals.fixed is not None:
+        return _fixed(arrivals.fixed)
+    if arrivals.poisson is not None:
+        return _poisson(arrivals.poisson, chance)
+    return iter(sorted(arrivals.at or ()))
+
+
+def _fixed(fixed: Fixed) -> Iterator[Nanoseconds]:
+    for number in range(fixed.count):
+        yield fixed.start + number * fixed.every
+
+
+def _poisson(poisson: Poisson, chance: random.Random) -> Iterator[Nanoseconds]:
+    now, number, rate = poisson.start, 0, 1 / poisson.every
+    while poisson.count is None or number < poisson.count:
+        now += round(chance.expovariate(rate))
+        if poisson.end is not None and now > poisson.end:
+            return
+        yield now
+        number += 1

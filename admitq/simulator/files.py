@@ -1,0 +1,143 @@
+"""The files of a run: the scenario, the manifests it names, the configuration."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from pathlib import Path
+from typing import Any, Final, cast
+
+import orjson
+from pydantic import ValidationError
+
+from admitq.simulator.documents import Document, InputError, Place, Problem, read_file
+from admitq.simulator.problems import problems_of
+from admitq.simulator.schema import KIND, Repeat, Scenario
+from admitq_api.labels import DEFAULT_GROUP, GROUPS, Names, names_for
+
+_CONFIGURATION: Final = "Configuration"
+_COUNTER: Final = re.compile(r"\$\{([^}]*)\}")
+
+
+@dataclass(slots=True, eq=False)
+class Files:
+    """All that was read."""
+
+    names: Names
+    scenario: Scenario
+    document: Document
+    """The scenario's ``spec``."""
+    name: str
+    folder: Path
+    """What the scenario's own files are relative to."""
+    manifests: list[Document] = field(default_factory=list[Document])
+    configuration: Document | None = None
+
+
+def read_files(paths: Sequence[Path]) -> Files:
+    """Read all files, and those that the scenario names.
+
+    Raises:
+        InputError: with file, line and field of whatever is wrong.
+    """
+    documents = [(path, one) for path in paths for one in read_file(path, str(path))]
+    scenarios = [(path, one) for path, one in documents if one.value.get("kind") == KIND]
+    if not scenarios:
+        shown = str(paths[0]) if paths else ""
+        remedy = f"no document of kind {KIND} in any of the files: add one, it tells what arrives and when"
+        raise InputError([Problem(Place(shown), "", remedy)])
+    if len(scenarios) > 1:
+        first = scenarios[0][1].place()
+        raise scenarios[1][1].error(("kind",), f"there is a {KIND} already, at {first}: keep one")
+    path, document = scenarios[0]
+    names = _names(document, [one for _, one in documents])
+    scenario, spec = _scenario(document)
+    files = Files(names, scenario, spec, _name(document, path), path.parent)
+    for _, one in documents:
+        _sort_in(files, one)
+    for index, name in enumerate(scenario.manifests):
+        inner = files.folder / name
+        if not inner.exists():
+            raise spec.error(("manifests", index), f"{inner} does not exist")
+        for one in read_file(inner, str(inner)):
+            if one.value.get("kind") == KIND:
+                raise one.error(("kind",), f"a {KIND} cannot be among the manifests of another")
+            _sort_in(files, one)
+    files.manifests.extend(_repeated(spec, scenario.repeat))
+    return files
+
+
+def _sort_in(files: Files, document: Document) -> None:
+    kind = document.value.get("kind")
+    if kind == _CONFIGURATION and str(document.value.get("apiVersion", "")).startswith("config."):
+        if files.configuration is not None:
+            first = files.configuration.place()
+            raise document.error(("kind",), f"there is a {_CONFIGURATION} already, at {first}: keep one")
+        files.configuration = document
+    elif kind != KIND:
+        files.manifests.append(document)
+
+
+def _names(scenario: Document, documents: Sequence[Document]) -> Names:
+    """The names of the API group that the scenario is written for."""
+    api_version = scenario.value.get("apiVersion")
+    for group in GROUPS:
+        names = names_for(group)
+        if api_version == names.simulation_api_version:
+            return names
+    used = {str(one.value.get("apiVersion", "")).partition("/")[0] for one in documents}
+    group = next((group for group in GROUPS if group in used), DEFAULT_GROUP)
+    raise scenario.error(("apiVersion",), f"write {names_for(group).simulation_api_version}")
+
+
+def _name(document: Document, path: Path) -> str:
+    metadata: Any = document.value.get("metadata")
+    name = cast("Mapping[str, Any]", metadata).get("name") if isinstance(metadata, Mapping) else None
+    return name if isinstance(name, str) and name else path.stem
+
+
+def _scenario(document: Document) -> tuple[Scenario, Document]:
+    for key in document.value:
+        if key not in {"apiVersion", "kind", "metadata", "spec"}:
+            raise document.error((key,), "unknown field: what belongs to the scenario stands under spec")
+    spec: Any = document.value.get("spec")
+    if not isinstance(spec, Mapping):
+        raise document.error(("spec",), "is required")
+    inner = document.within(("spec",), cast("Mapping[str, Any]", spec))
+    try:
+        return Scenario.model_validate_json(orjson.dumps(spec)), inner
+    except ValidationError as error:
+        raise InputError(problems_of(error, inner, Scenario)) from None
+
+
+# --- repetition -----------------------------------------------------------------------------------
+
+
+def _repeated(spec: Document, repeats: Sequence[Repeat]) -> Iterator[Document]:
+    for number, repeat in enumerate(repeats):
+        parts = [
+            spec.within(("repeat", number, "objects", index), value)
+            for index, value in enumerate(repeat.objects)
+        ]
+        for counts in product(*(range(count) for count in repeat.over.values())):
+            counters = dict(zip(repeat.over, map(str, counts), strict=True))
+            for part in parts:
+                yield Document(part.file, _written(part.value, counters, part), part.node, part.base)
+
+
+def _written(value: Any, counters: Mapping[str, str], part: Document) -> Any:
+    """A value with the counters in its texts."""
+    if isinstance(value, str):
+        return _COUNTER.sub(lambda match: _counter(match[1], counters, part), value)
+    if isinstance(value, Mapping):
+        fields = cast("Mapping[str, Any]", value)
+        return {key: _written(inner, counters, part) for key, inner in fields.items()}
+    if isinstance(value, list):
+        return [_written(inner, counters, part) for inner in cast("list[Any]", value)]
+    return value
+
+
+def _counter(name: str, counters: Mapping[str, str], part: Document) -> str:
+    if name not in counters:
+        raise part.error((), f"${{{name}}} is no counter of this repetition: use {', '.join(counters)}")
+    return counters[name]

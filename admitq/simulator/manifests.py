@@ -1,0 +1,320 @@
+"""Manifests as ``kubectl apply`` takes them: checked, kept by name, and turned into what the core observes.
+
+Objects go through the functions that the manager uses: the kinds of ``admitq_api``, ``translate`` by way of
+``observations``, and ``job_workloads``. What is only of interest on a cluster (Deployments, say) is left out
+and counted.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from importlib import import_module
+from typing import Any, Final, NamedTuple, cast
+
+import orjson
+from pydantic import BaseModel, ValidationError
+
+from admitq.core.events import Event
+from admitq.integrations.paths import Object, value_at, with_value
+from admitq.integrations.registry import by_gvk
+from admitq.observations import Observation, observations
+from admitq.simulator.documents import Document, FieldPath, InputError, Problem, field_path, without_nulls
+from admitq.simulator.problems import aliases, problems_of, unknown_field
+from admitq.translate import Malformed, Reading
+from admitq_api.labels import GROUPS, Names
+
+NAMESPACE_LABEL: Final = "kubernetes.io/metadata.name"
+"""The label by which the API server tells every namespace's name."""
+
+_MODELS: Final[Mapping[str, str]] = {
+    "AdmissionCheck": "admission_check",
+    "ClusterQueue": "cluster_queue",
+    "Cohort": "cohort",
+    "LocalQueue": "local_queue",
+    "ResourceFlavor": "resource_flavor",
+    "Topology": "topology",
+    "WorkloadPriorityClass": "workload_priority_class",
+}
+"""The module of each of our kinds whose objects are held against their schema."""
+
+_OBSERVED: Final[Mapping[str, tuple[str, str]]] = {
+    "ResourceFlavor": ("resourceflavors", ""),
+    "AdmissionCheck": ("admissionchecks", ""),
+    "Topology": ("topologies", ""),
+    "Cohort": ("cohorts", ""),
+    "ClusterQueue": ("clusterqueues", ""),
+    "LocalQueue": ("localqueues", "default"),
+    "Namespace": ("namespaces", ""),
+    "LimitRange": ("limitranges", "default"),
+    "RuntimeClass": ("runtimeclasses", ""),
+}
+"""The kinds that the core observes, their plural, and the namespace of one that names none."""
+
+_FOREIGN: Final = frozenset({("", "Namespace"), ("", "LimitRange"), ("node.k8s.io", "RuntimeClass")})
+_CLASSES: Final = {"WorkloadPriorityClass": "", "PriorityClass": "scheduling.k8s.io"}
+
+
+class ObjectId(NamedTuple):
+    """What an object is told apart by."""
+
+    kind: str
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
+
+
+class Manifests:
+    """The objects of a run.
+
+    Args:
+        names: the names of the API group.
+        how: how Workloads are read.
+    """
+
+    def __init__(self, names: Names, how: Reading) -> None:
+        self.names = names
+        self._observations = observations(names, how)
+        self._objects: dict[ObjectId, Document] = {}
+        self.left_out: Counter[str] = Counter()
+        """Objects that mean nothing to a simulation, by kind."""
+
+    # --- taking in --------------------------------------------------------------------------------
+
+    def add(self, document: Document) -> ObjectId | None:
+        """Take an object in; None if it means nothing here.
+
+        Raises:
+            InputError: it is not what its kind must be, or is there twice.
+        """
+        document = _without_nulls(document)
+        kind = _text(document, ("kind",))
+        name = self._role(document, kind)
+        if name is None:
+            self.left_out[f"{kind} ({document.value.get('apiVersion', '')})"] += 1
+            return None
+        _check_schema(document, kind)
+        if name in self._objects:
+            first = self._objects[name].place()
+            raise document.error(("metadata", "name"), f"{name} is there already, at {first}")
+        self._objects[name] = document
+        return name
+
+    def _role(self, document: Document, kind: str) -> ObjectId | None:
+        """The identity of an object that means something here."""
+        api_version = _text(document, ("apiVersion",))
+        group, _, version = api_version.rpartition("/")
+        if group in GROUPS:
+            if api_version != self.names.api_version:
+                raise document.error(
+                    ("apiVersion",),
+                    f"write {self.names.api_version}: all objects are of one group and version",
+                )
+            if kind not in _OBSERVED and kind not in _CLASSES and kind != "Workload":
+                return None
+        elif (
+            (group, kind) not in _FOREIGN and _CLASSES.get(kind) != group and not by_gvk(group, version, kind)
+        ):
+            return None
+        namespace = "" if kind in _CLASSES else _OBSERVED.get(kind, ("", "default"))[1]
+        if namespace:
+            namespace = value_at(document.value, ("metadata", "namespace"), namespace)
+        generated = value_at(document.value, ("metadata", "generateName"))
+        name = generated.rstrip("-") if isinstance(generated, str) else _text(document, ("metadata", "name"))
+        return ObjectId(kind, namespace, name)
+
+    # --- asking -----------------------------------------------------------------------------------
+
+    def get(self, name: ObjectId) -> Document | None:
+        """An object by name."""
+        return self._objects.get(name)
+
+    def of_kind(self, kind: str) -> Iterator[tuple[ObjectId, Document]]:
+        """All objects of a kind, in the order of the files."""
+        return ((name, document) for name, document in self._objects.items() if name.kind == kind)
+
+    def workloads(self) -> Iterator[tuple[ObjectId, Document]]:
+        """Jobs and Workloads, in the order of the files."""
+        return (
+            (name, document)
+            for name, document in self._objects.items()
+            if name.kind not in _OBSERVED and name.kind not in _CLASSES
+        )
+
+    def workload_priority_class(self, name: str) -> Object | None:
+        """A WorkloadPriorityClass by name."""
+        return self._value(ObjectId("WorkloadPriorityClass", "", name))
+
+    def priority_class(self, name: str) -> Object | None:
+        """A PriorityClass by name."""
+        return self._value(ObjectId("PriorityClass", "", name))
+
+    def priority_classes(self) -> Iterable[Object]:
+        """All PriorityClasses."""
+        return [document.value for _, document in self.of_kind("PriorityClass")]
+
+    def _value(self, name: ObjectId) -> Object | None:
+        document = self._objects.get(name)
+        return None if document is None else document.value
+
+    # --- what the core observes ---------------------------------------------------------------------
+
+    def observed(self) -> list[Event]:
+        """All that is there at the start; namespaces that are only named exist too."""
+        for kind in ("LocalQueue", "Job", "Workload", "LimitRange"):
+            for name, document in list(self.of_kind(kind)):
+                self._imply_namespace(name.namespace, document)
+        return [self.changed(name, document) for kind in _OBSERVED for name, document in self.of_kind(kind)]
+
+    def _imply_namespace(self, namespace: str, document: Document) -> None:
+        name = ObjectId("Namespace", "", namespace)
+        if name not in self._objects:
+            raw = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
+            self._objects[name] = Document(document.file, raw, document.node, document.base)
+
+    def changed(self, name: ObjectId, document: Document) -> Event:
+        """What the core observes when an object is there as the document says.
+
+        Raises:
+            InputError: something in it cannot be read.
+        """
+        try:
+            return self._observation(name, document).changed(_as_stored(name, document.value))
+        except Malformed as error:
+            raise document.error(field_path(error.field), error.remedy) from None
+
+    def deleted(self, name: ObjectId, document: Document) -> Event:
+        """What the core observes when an object is gone."""
+        return self._observation(name, document).deleted(_as_stored(name, document.value))
+
+    def replace(self, document: Document) -> Event:
+        """Put an object where one of its name may be, while the run goes on.
+
+        Raises:
+            InputError: it is of a kind that cannot change during a run, or not what its kind must be.
+        """
+        document = _without_nulls(document)
+        name = self._role(document, _text(document, ("kind",)))
+        if name is None or name.kind not in _OBSERVED:
+            raise document.error(("kind",), _remedy_for_kind())
+        _check_schema(document, name.kind)
+        event = self.changed(name, document)
+        self._objects[name] = document
+        return event
+
+    def remove(self, name: ObjectId, document: Document) -> Event:
+        """Delete an object while the run goes on; ``document`` is what asks for it."""
+        found = self._objects.pop(self._known(name, document), None)
+        if found is None:
+            raise document.error(("name",), f"there is no {name}")
+        return self.deleted(name, found)
+
+    def patched(self, name: ObjectId, patch: Mapping[str, Any], document: Document) -> Event:
+        """Apply a JSON merge patch to an object while the run goes on.
+
+        Raises:
+            InputError: there is no such object, or the result is not what its kind must be.
+        """
+        found = self._objects.get(self._known(name, document))
+        if found is None:
+            raise document.error(("name",), f"there is no {name}")
+        # What is wrong with the result stands in the patch, as far as it can be found there.
+        part = document.within(("patch",), cast("Mapping[str, Any]", merged(found.value, patch)))
+        return self.replace(part)
+
+    def _known(self, name: ObjectId, document: Document) -> ObjectId:
+        if name.kind not in _OBSERVED:
+            raise document.error(("kind",), _remedy_for_kind())
+        return name._replace(namespace=name.namespace or _OBSERVED[name.kind][1])
+
+    def _observation(self, name: ObjectId, document: Document) -> Observation:
+        plural = _OBSERVED.get(name.kind)
+        if plural is None:
+            raise document.error(("kind",), _remedy_for_kind())
+        return self._observations[plural[0]]
+
+
+def _without_nulls(document: Document) -> Document:
+    return replace(document, value=without_nulls(document.value))
+
+
+def _remedy_for_kind() -> str:
+    return f"only these kinds can change during a run: {', '.join(_OBSERVED)}"
+
+
+def _text(document: Document, path: FieldPath) -> str:
+    found = value_at(document.value, path)
+    if not isinstance(found, str) or not found:
+        raise document.error(path, "is required")
+    return found
+
+
+def _as_stored(name: ObjectId, value: Object) -> Object:
+    """The object as the API server and its controllers would have it, where decisions ask for it."""
+    stored = with_value(value, ("metadata", "uid"), str(name))
+    if name.namespace:
+        stored = with_value(stored, ("metadata", "namespace"), name.namespace)
+    if name.kind == "Namespace":
+        return with_value(stored, ("metadata", "labels", NAMESPACE_LABEL), name.name)
+    if name.kind == "AdmissionCheck":
+        # Whoever runs the check would have marked it so; without that its ClusterQueues admit nothing.
+        return with_value(stored, ("status",), {"conditions": [{"type": "Active", "status": "True"}]})
+    return {key: inner for key, inner in stored.items() if key != "status"}
+
+
+def merged(document: Any, patch: Any) -> Any:
+    """A document with a JSON merge patch (RFC 7396) applied."""
+    if not isinstance(patch, Mapping):
+        return patch
+    result: dict[str, Any] = (
+        dict(cast("Mapping[str, Any]", document)) if isinstance(document, Mapping) else {}
+    )
+    for key, value in cast("Mapping[str, Any]", patch).items():
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = merged(result.get(key), value)
+    return result
+
+
+# --- schema ---------------------------------------------------------------------------------------
+
+
+def _check_schema(document: Document, kind: str) -> None:
+    """Refuse what the API server would refuse, unknown fields included.
+
+    Raises:
+        InputError: with every field that is wrong.
+    """
+    module = _MODELS.get(kind)
+    if module is None:
+        return
+    model: type[BaseModel] = getattr(import_module(f"admitq_api.kinds.{module}"), kind)
+    try:
+        read = model.model_validate_json(orjson.dumps(document.value), strict=True)
+    except ValidationError as error:
+        raise InputError(problems_of(error, document, model)) from None
+    known = read.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    unknown = list(_unknown(document.value, known, ()))
+    if unknown:
+        names = aliases(model)
+        raise InputError(_unknown_problem(document, path, names) for path in unknown)
+
+
+def _unknown_problem(document: Document, path: FieldPath, names: list[str]) -> Problem:
+    return document.problem(path, unknown_field(str(path[-1]), names))
+
+
+def _unknown(given: Any, known: Any, path: FieldPath) -> Iterator[FieldPath]:
+    """The fields that were given and that nobody knows."""
+    if isinstance(given, Mapping) and isinstance(known, Mapping):
+        for key, value in cast("Mapping[str, Any]", given).items():
+            if key not in known and key != "status":
+                yield (*path, key)
+            elif key in known:
+                yield from _unknown(value, known[key], (*path, key))
+    elif isinstance(given, list) and isinstance(known, list):
+        pairs = zip(cast("list[Any]", given), cast("list[Any]", known), strict=False)
+        for index, (left, right) in enumerate(pairs):
+            yield from _unknown(left, right, (*path, index))

@@ -1,0 +1,316 @@
+"""What is measured of a run.
+
+Measurements are no decisions: floats are fine. What they are measured of, usage for instance, comes from the
+core's own functions, so that the figures are those that a cluster's status would show.
+"""
+
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from admitq.core import events as happened
+from admitq.core.amounts import UNLIMITED, FlavorResource
+from admitq.core.events import Event
+from admitq.core.instructions import PreemptionReason
+from admitq.core.ledger import Usage
+from admitq.core.model import ClusterQueue, Cohort, ObjectKey, ResourceGroup
+from admitq.simulator.course import Course
+from admitq.simulator.schema import Nanoseconds
+from admitq.simulator.series import Grid, Level
+
+
+@dataclass(slots=True, eq=False)
+class Passage:
+    """Workloads of one class, or of one LocalQueue, and how they fared. Times in nanoseconds."""
+
+    submitted: int = 0
+    finished: int = 0
+    failed: int = 0
+    waits: "array[int]" = field(default_factory=lambda: array("q"))
+    """From submission to first admission, of all that were admitted."""
+
+
+@dataclass(slots=True, eq=False)
+class QueueMeter:
+    """What a ClusterQueue holds, and who waits in it."""
+
+    grid: Grid
+    spec: ClusterQueue
+    waiting: Level
+    uses: dict[FlavorResource, Level] = field(default_factory=dict[FlavorResource, Level])
+    borrows: dict[FlavorResource, Level] = field(default_factory=dict[FlavorResource, Level])
+    quotas: dict[FlavorResource, Level] = field(default_factory=dict[FlavorResource, Level])
+    """Nominal quota."""
+    preempted: int = 0
+    preempting: int = 0
+    lost: Counter[str] = field(default_factory=Counter[str])
+    """Work of its workloads that preemptions cost: amount times nanoseconds, by resource."""
+
+    def use(self, usage: Usage, sign: int, now: Nanoseconds) -> None:
+        """Count what a workload takes or gives back."""
+        for pair, amount in usage:
+            level = self.uses.get(pair)
+            if level is None:
+                level = self.uses[pair] = Level(self.grid, now)
+            level.change(sign * amount, now)
+            self._settle_borrowing(pair, now)
+
+    def _settle_borrowing(self, pair: FlavorResource, now: Nanoseconds) -> None:
+        """What is used beyond the nominal quota is borrowed, where there is anybody to borrow from."""
+        use = self.uses.get(pair)
+        if use is None or self.spec.cohort is None:
+            return
+        quota = self.quotas.get(pair)
+        beyond = max(0, use.value - (0 if quota is None else quota.value))
+        borrowed = self.borrows.get(pair)
+        if borrowed is None:
+            if not beyond:
+                return
+            borrowed = self.borrows[pair] = Level(self.grid, now)
+        if beyond != borrowed.value:
+            borrowed.change(beyond - borrowed.value, now)
+
+    def change(self, spec: ClusterQueue, now: Nanoseconds) -> None:
+        """Take in what it is like from now on."""
+        self.spec = spec
+        _set_levels(self.quotas, nominal(spec.resource_groups), self.grid, now)
+        for pair in self.uses:
+            self._settle_borrowing(pair, now)
+
+
+def nominal(groups: Iterable[ResourceGroup]) -> dict[FlavorResource, int]:
+    """Nominal quotas that are not unlimited."""
+    return {
+        FlavorResource(flavor.name, resource): quota.nominal
+        for group in groups
+        for flavor in group.flavors
+        for resource, quota in flavor.resources
+        if quota.nominal < UNLIMITED
+    }
+
+
+def _set_levels(
+    levels: dict[FlavorResource, Level], to: Mapping[FlavorResource, int], grid: Grid, now: Nanoseconds
+) -> None:
+    for pair in {**levels, **to}:
+        level = levels.get(pair)
+        if level is None:
+            level = levels[pair] = Level(grid, now)
+        level.change(to.get(pair, 0) - level.value, now)
+
+
+@dataclass(slots=True, eq=False)
+class Lower:
+    """What the makespan cannot be shorter than: work that came from an instant on, by all quota there is."""
+
+    submitted: "array[int]" = field(default_factory=lambda: array("q"))
+    work: "dict[str, array[float]]" = field(default_factory=dict[str, "array[float]"])
+    earliest_end: Nanoseconds = 0
+    """Of the workload that would end last if each began when it was submitted."""
+
+    def add(self, course: Course, unit: Iterable[tuple[str, float]]) -> None:
+        """Count a workload that ended."""
+        work = course.work
+        count = len(self.submitted)
+        self.submitted.append(course.submitted)
+        shortest = max(work.longest, work.done // max(1, course.running.parallel))
+        self.earliest_end = max(self.earliest_end, course.submitted + shortest)
+        for resource, amount in unit:
+            column = self.work.get(resource)
+            if column is None:
+                column = self.work[resource] = array("d")
+            column.extend([0.0] * (count - len(column)))
+            column.append(amount * work.done)
+
+    def bound(self, capacity: Mapping[str, float]) -> float:
+        """The bound in nanoseconds.
+
+        Args:
+            capacity: the most that there ever was of each resource, over all quotas.
+        """
+        order = sorted(range(len(self.submitted)), key=self.submitted.__getitem__, reverse=True)
+        longest = float(self.earliest_end)
+        for resource, column in self.work.items():
+            there = capacity.get(resource, 0.0)
+            if not there:
+                continue
+            column.extend([0.0] * (len(self.submitted) - len(column)))
+            total = 0.0
+            for index in order:
+                total += column[index]
+                longest = max(longest, self.submitted[index] + total / there)
+        return longest
+
+
+@dataclass(slots=True, eq=False)
+class Measures:
+    """All that is measured."""
+
+    grid: Grid = field(default_factory=Grid)
+    all: Passage = field(default_factory=Passage)
+    by_class: dict[str, Passage] = field(default_factory=dict[str, Passage])
+    by_queue: dict[ObjectKey, Passage] = field(default_factory=dict[ObjectKey, Passage])
+    queues: dict[str, QueueMeter] = field(default_factory=dict[str, QueueMeter])
+    routes: dict[ObjectKey, str] = field(default_factory=dict[ObjectKey, str])
+    """The ClusterQueue of each LocalQueue, as they are now."""
+    uses: dict[FlavorResource, Level] = field(default_factory=dict[FlavorResource, Level])
+    """Use of all ClusterQueues together."""
+    quotas: dict[FlavorResource, Level] = field(default_factory=dict[FlavorResource, Level])
+    """Nominal quota of all ClusterQueues and cohorts together."""
+    cohorts: dict[str, Cohort] = field(default_factory=dict[str, Cohort])
+    capacity: dict[str, float] = field(default_factory=dict[str, float])
+    """The most that there ever was of each resource."""
+    preemptions: Counter[PreemptionReason] = field(default_factory=Counter[PreemptionReason])
+    killed: int = 0
+    lost: Counter[str] = field(default_factory=Counter[str])
+    """Work that kills cost: amount times nanoseconds, by resource."""
+    useful: Counter[str] = field(default_factory=Counter[str])
+    """Work of workloads that finished."""
+    lower: Lower = field(default_factory=Lower)
+    first_submission: Nanoseconds | None = None
+    last_end: Nanoseconds = 0
+
+    # --- the world --------------------------------------------------------------------------------
+
+    def observe(self, events: Iterable[Event], now: Nanoseconds) -> None:
+        """Take in quota, and which LocalQueue leads where."""
+        edited = False
+        for event in events:
+            match event:
+                case happened.ClusterQueueChanged(cluster_queue=spec):
+                    meter = self.queues.get(spec.name)
+                    if meter is None:
+                        meter = QueueMeter(self.grid, spec, Level(self.grid, now))
+                        self.queues[spec.name] = meter
+                    meter.change(spec, now)
+                    edited = True
+                case happened.ClusterQueueDeleted(name=name) if name in self.queues:
+                    meter = self.queues[name]
+                    _set_levels(meter.quotas, {}, self.grid, now)
+                    edited = True
+                case happened.CohortChanged(cohort=cohort):
+                    self.cohorts[cohort.name] = cohort
+                    edited = True
+                case happened.CohortDeleted(name=name):
+                    self.cohorts.pop(name, None)
+                    edited = True
+                case happened.LocalQueueChanged(local_queue=queue):
+                    self.routes[queue.key] = queue.cluster_queue
+                case _:
+                    pass
+        if edited:
+            self._count_quota(now)
+
+    def _count_quota(self, now: Nanoseconds) -> None:
+        total: Counter[FlavorResource] = Counter()
+        for meter in self.queues.values():
+            total.update({pair: level.value for pair, level in meter.quotas.items()})
+        for cohort in self.cohorts.values():
+            total.update(nominal(cohort.resource_groups))
+        _set_levels(self.quotas, total, self.grid, now)
+        by_resource: Counter[str] = Counter()
+        for pair, amount in total.items():
+            by_resource[pair.resource] += amount
+        for resource, amount in by_resource.items():
+            self.capacity[resource] = max(self.capacity.get(resource, 0.0), amount)
+
+    # --- workloads --------------------------------------------------------------------------------
+
+    def passages(self, course: Course) -> tuple[Passage, Passage, Passage]:
+        """All that the workload counts in."""
+        by_class = self.by_class.get(course.source.name)
+        if by_class is None:
+            by_class = self.by_class[course.source.name] = Passage()
+        key = course.local_queue
+        by_queue = self.by_queue.get(key)
+        if by_queue is None:
+            by_queue = self.by_queue[key] = Passage()
+        return self.all, by_class, by_queue
+
+    def submitted(self, course: Course, now: Nanoseconds) -> None:
+        """Count a workload that arrived."""
+        if self.first_submission is None:
+            self.first_submission = now
+        for passage in self.passages(course):
+            passage.submitted += 1
+        self.waits(course, now)
+
+    def waits(self, course: Course, now: Nanoseconds) -> None:
+        """Count a workload as waiting."""
+        course.waits_in = self.routes.get(course.local_queue, "")
+        meter = self.queues.get(course.waits_in)
+        if meter is not None:
+            meter.waiting.change(1, now)
+
+    def waits_no_more(self, course: Course, now: Nanoseconds) -> None:
+        """Count it no more."""
+        meter = self.queues.get(course.waits_in)
+        if meter is not None:
+            meter.waiting.change(-1, now)
+        course.waits_in = ""
+
+    def admitted(self, course: Course, now: Nanoseconds) -> None:
+        """Count the wait of a workload that is admitted for the first time."""
+        course.admitted_at = now
+        for passage in self.passages(course):
+            passage.waits.append(now - course.submitted)
+
+    def holds(self, course: Course, usage: Usage, now: Nanoseconds) -> None:
+        """Count what a workload holds from now on."""
+        if usage == course.holds:
+            return
+        admission = course.workload.admission
+        self._use(course.holds_in, course.holds, -1, now)
+        course.holds = usage
+        if usage and admission is not None:
+            course.holds_in = admission.cluster_queue
+            self._use(course.holds_in, usage, 1, now)
+
+    def _use(self, queue: str, usage: Usage, sign: int, now: Nanoseconds) -> None:
+        meter = self.queues.get(queue)
+        if meter is None:
+            return
+        meter.use(usage, sign, now)
+        for pair, amount in usage:
+            level = self.uses.get(pair)
+            if level is None:
+                level = self.uses[pair] = Level(self.grid, now)
+            level.change(sign * amount, now)
+
+    def preempted(
+        self,
+        course: Course,
+        reason: PreemptionReason,
+        by: str,
+        lost: int,
+    ) -> None:
+        """Count a preemption and the work it costs: pods times nanoseconds."""
+        self.preemptions[reason] += 1
+        if by in self.queues:
+            self.queues[by].preempting += 1
+        meter = self.queues.get(course.holds_in)
+        if meter is not None:
+            meter.preempted += 1
+            for resource, amount in course.unit():
+                meter.lost[resource] += round(amount * lost)
+
+    def killed_one(self, course: Course, lost: int) -> None:
+        """Count a kill and the work it costs."""
+        self.killed += 1
+        for resource, amount in course.unit():
+            self.lost[resource] += round(amount * lost)
+
+    def ended(self, course: Course, now: Nanoseconds, *, success: bool) -> None:
+        """Count a workload that ended."""
+        self.last_end = now
+        for passage in self.passages(course):
+            if success:
+                passage.finished += 1
+            else:
+                passage.failed += 1
+        if success:
+            unit = course.unit()
+            self.lower.add(course, unit)
+            for resource, amount in unit:
+                self.useful[resource] += round(amount * course.work.done)

@@ -1,0 +1,456 @@
+"""A run, ready to be played: what is there at the start, what arrives, what happens meanwhile."""
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orjson
+
+from admitq import translate
+from admitq.core.events import Event
+from admitq.core.model import ObjectKey
+from admitq.core.settings import Settings
+from admitq.integrations.paths import Object, with_value
+from admitq.simulator import arrivals
+from admitq.simulator.distributions import Draw, sampler, stream
+from admitq.simulator.documents import Document, FieldPath, InputError, Place, Problem, field_name, field_path
+from admitq.simulator.files import Files, read_files
+from admitq.simulator.manifests import Manifests, ObjectId
+from admitq.simulator.schema import (
+    Evictions,
+    Kill,
+    Nanoseconds,
+    Reference,
+    RunTime,
+    Scenario,
+    Trace,
+    WorkloadClass,
+)
+from admitq.simulator.templates import Template, Translation, job_manifest
+from admitq.simulator.traces import REQUESTS, Row, read_trace
+from admitq_api.labels import Names
+
+
+class Submission(NamedTuple):
+    """A workload that arrives: when, which, and how long its pods run (so many pods of each run time)."""
+
+    at: Nanoseconds
+    template: Template
+    work: tuple[tuple[Nanoseconds, int], ...]
+
+
+@dataclass(slots=True, eq=False)
+class Source:
+    """Workloads of one class, in the order in which they arrive.
+
+    ``name`` is that of the class in the report, ``prefix`` what the names of workloads begin with.
+    """
+
+    name: str
+    prefix: str
+    submissions: Iterator[Submission]
+    expected: int | None
+    ready_after: Draw
+    termination: Draw
+    checkpoints: Nanoseconds | None
+    """None: no work survives an eviction; 0: all of it; else what was done up to the last interval."""
+    chance: random.Random
+
+
+@dataclass(slots=True, eq=False)
+class Plan:
+    """A run, ready to be played. It can be played once: what arrives is drawn as it goes."""
+
+    name: str
+    description: str
+    seed: int
+    until: Nanoseconds | None
+    settings: Settings
+    how: translate.Reading
+    names: Names
+    start: list[Event]
+    """What the core observes before anything arrives."""
+    sources: list[Source]
+    changes: list[tuple[Nanoseconds, Event]]
+    """What it observes while the run goes on, in the order of time."""
+    kills: list[Kill]
+    checks: Draw
+    """How long admission checks take."""
+    left_out: Mapping[str, int] = field(default_factory=dict[str, int])
+    """What was given and means nothing to a simulation, with how many of it there are."""
+
+    @property
+    def expected(self) -> int | None:
+        """How many workloads will arrive, where that is known."""
+        total = 0
+        for source in self.sources:
+            if source.expected is None:
+                return None
+            total += source.expected
+        return total
+
+
+def read(paths: Sequence[Path], *, seed: int | None = None, until: Nanoseconds | None = None) -> Plan:
+    """Read files into a run.
+
+    Args:
+        paths: YAML files, one of which has the scenario.
+        seed: from which chance is drawn, in the place of the scenario's.
+        until: when the run ends, in the place of the scenario's.
+
+    Raises:
+        InputError: with file, line and field of whatever is wrong.
+    """
+    files = read_files(paths)
+    scenario = files.scenario
+    chosen = seed if seed is not None else scenario.seed
+    # The one place where chance comes from outside; it is told, so that the run can be had again.
+    drawn = chosen if chosen is not None else random.SystemRandom().randrange(2**31)
+    settings, how = _configured(files)
+    manifests = Manifests(files.names, how)
+    for document in files.manifests:
+        manifests.add(document)
+    start = manifests.observed()
+    reader = _Reader(files, manifests, settings, how, drawn)
+    sources = reader.sources()
+    return Plan(
+        name=files.name,
+        description=scenario.description,
+        seed=drawn,
+        until=until if until is not None else scenario.until,
+        settings=settings,
+        how=how,
+        names=files.names,
+        start=start,
+        sources=sources,
+        changes=reader.changes(),
+        kills=list(scenario.kills),
+        checks=sampler(scenario.admission_checks),
+        left_out=dict(manifests.left_out),
+    )
+
+
+def _configured(files: Files) -> tuple[Settings, translate.Reading]:
+    """What the configuration file decides; without one, the defaults."""
+    document, names = files.configuration, files.names
+    if document is None:
+        settings = Settings(
+            multikueue_controller=names.multikueue_controller,
+            provisioning_controller=names.provisioning_controller,
+        )
+        return settings, translate.Reading()
+    # The models of the whole file take long to import, for scenarios that have none.
+    from admitq.core_settings import core_settings  # noqa: PLC0415
+    from admitq_api.configuration import ConfigurationError, load_configuration  # noqa: PLC0415
+
+    try:
+        configuration = load_configuration(orjson.dumps(document.value).decode())
+        gates = configuration.gates()
+    except ConfigurationError as error:
+        raise InputError(_configuration_problem(document, line) for line in error.problems) from None
+    if configuration.api_group != names.group:
+        raise document.error(("apiGroup",), f"write {names.group}, which the scenario is written for")
+    return core_settings(configuration, gates), translate.reading(configuration, gates)
+
+
+def _configuration_problem(document: Document, line: str) -> Problem:
+    name, _, remedy = line.partition(": ")
+    path = field_path(name)
+    if " " in name or not path:
+        return document.problem((), line)
+    return document.problem(path, remedy)
+
+
+# --- what arrives ---------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, eq=False)
+class _Reader:
+    files: Files
+    manifests: Manifests
+    settings: Settings
+    how: translate.Reading
+    seed: int
+    _translation: Translation = field(init=False)
+    _queues: list[ObjectKey] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._translation = Translation(
+            self.files.names,
+            self.manifests,
+            self.how,
+            partial_admission=self.settings.gates.partial_admission,
+        )
+        self._queues = [
+            ObjectKey(name.namespace, name.name) for name, _ in self.manifests.of_kind("LocalQueue")
+        ]
+
+    @property
+    def _scenario(self) -> Scenario:
+        return self.files.scenario
+
+    @property
+    def _spec(self) -> Document:
+        return self.files.document
+
+    def sources(self) -> list[Source]:
+        """All classes, for each of their queues; then traces; then what the manifests themselves submit."""
+        sources: list[Source] = []
+        referred: set[ObjectId] = set()
+        for index, one in enumerate(self._scenario.workloads):
+            if one.template is not None:
+                referred.add(_id_of(one.template))
+            sources.extend(self._class(one, ("workloads", index)))
+        for index, one in enumerate(self._scenario.traces):
+            sources.append(self._trace(one, ("traces", index)))
+        for name, document in self.manifests.workloads():
+            if name not in referred:
+                sources.append(self._manifest(name, document))
+        if not sources:
+            raise self._spec.error(("workloads",), "nothing is ever submitted: add a class, a trace or a Job")
+        return sources
+
+    def changes(self) -> list[tuple[Nanoseconds, Event]]:
+        """Events of the changes in the order of time; each builds upon those before it."""
+        ordered = sorted(enumerate(self._scenario.changes), key=lambda pair: pair[1].at)
+        return [(change.at, self._change(index)) for index, change in ordered]
+
+    def _change(self, index: int) -> Event:
+        change = self._scenario.changes[index]
+        raw = self._spec.value["changes"][index]
+
+        def part(field_of: str) -> Document:
+            return self._spec.within(("changes", index, field_of), raw[field_of])
+
+        if change.patch is not None:
+            named = ObjectId(change.patch.kind, change.patch.namespace, change.patch.name)
+            return self.manifests.patched(named, change.patch.patch, part("patch"))
+        if change.delete is not None:
+            named = ObjectId(change.delete.kind, change.delete.namespace, change.delete.name)
+            return self.manifests.remove(named, part("delete"))
+        return self.manifests.replace(part("apply"))
+
+    # --- classes ----------------------------------------------------------------------------------
+
+    def _class(self, one: WorkloadClass, path: FieldPath) -> Iterator[Source]:
+        run_time = one.run_time or self._scenario.run_time
+        if run_time is None:
+            raise self._spec.error(path, "runTime is required, here or for the whole scenario")
+        queues = self._queues_of(one, path)
+        for queue in queues:
+            template = self._template(one, queue, path)
+            prefix = one.name if len(queues) == 1 else f"{one.name}-{queue.namespace}-{queue.name}"
+            chances = [stream(self.seed, prefix, purpose) for purpose in ("arrivals", "run times", "course")]
+            yield self._source(
+                one.name,
+                prefix,
+                _of_class(arrivals.times(one.arrivals, chances[0]), template, run_time, chances[1]),
+                arrivals.expected(one.arrivals),
+                one,
+                chances[2],
+            )
+
+    def _queues_of(self, one: WorkloadClass, path: FieldPath) -> list[ObjectKey]:
+        if one.queue is None:
+            document = self._referred(one, path)
+            namespace = document.value["metadata"].get("namespace", "default")
+            workload = self._translation.template(
+                with_value(document.value, ("metadata", "namespace"), namespace), document.error
+            ).workload
+            return [self._known(ObjectKey(namespace, workload.queue_name), document, ("metadata", "labels"))]
+        pattern = one.queue if "/" in one.queue else f"default/{one.queue}"
+        found = [queue for queue in self._queues if fnmatchcase(str(queue), pattern)]
+        if not found:
+            known = ", ".join(map(str, self._queues[:8])) or "none"
+            raise self._spec.error(
+                (*path, "queue"), f"{one.queue}: no such LocalQueue among the manifests, which have {known}"
+            )
+        return found
+
+    def _known(self, queue: ObjectKey, document: Document, path: FieldPath) -> ObjectKey:
+        if queue not in self._queues:
+            raise document.error(path, f"LocalQueue {queue} is not among the manifests")
+        return queue
+
+    def _referred(self, one: WorkloadClass, path: FieldPath) -> Document:
+        assert one.template is not None  # noqa: S101 only asked for classes with one
+        found = self.manifests.get(_id_of(one.template))
+        if found is None:
+            raise self._spec.error(
+                (*path, "template"), f"there is no {_id_of(one.template)} in the manifests"
+            )
+        return found
+
+    def _template(self, one: WorkloadClass, queue: ObjectKey, path: FieldPath) -> Template:
+        if one.template is None:
+            job = job_manifest(
+                self.files.names,
+                queue,
+                name=one.name,
+                pods=one.pods or 1,
+                requests=(one.requests or {}).items(),
+                priority_class=one.priority_class or "",
+                min_pods=one.min_pods,
+            )
+
+            def blame(inner: FieldPath, remedy: str) -> Exception:
+                return self._spec.error((*path, *_in_class(inner)), remedy)
+
+            return self._translation.template(job, blame)
+        document = self._referred(one, path)
+        job = _placed(document.value, queue, one.priority_class, self.files.names)
+        return self._translation.template(job, document.error)
+
+    def _manifest(self, name: ObjectId, document: Document) -> Source:
+        run_time = self._scenario.run_time
+        if run_time is None:
+            raise document.error(
+                (),
+                f"{name}: its run time is not said: set runTime of the scenario, or refer to it in workloads",
+            )
+        obj = with_value(document.value, ("metadata", "namespace"), name.namespace)
+        template = self._translation.template(obj, document.error)
+        self._known(ObjectKey(name.namespace, template.workload.queue_name), document, ("metadata", "labels"))
+        chance = stream(self.seed, str(name), "run times")
+        return self._source(
+            name.name,
+            name.name,
+            _of_class(iter((0,)), template, run_time, chance),
+            1,
+            WorkloadClass.model_construct(pods_ready_after=None, evictions=None),
+            stream(self.seed, str(name), "course"),
+        )
+
+    def _source(
+        self,
+        name: str,
+        prefix: str,
+        submissions: Iterator[Submission],
+        expected: int | None,
+        own: WorkloadClass | Trace,
+        chance: random.Random,
+    ) -> Source:
+        evictions: Evictions = own.evictions or self._scenario.evictions
+        return Source(
+            name,
+            prefix,
+            submissions,
+            expected,
+            sampler(own.pods_ready_after or self._scenario.pods_ready_after),
+            sampler(evictions.termination),
+            evictions.checkpoints,
+            chance,
+        )
+
+    # --- traces -----------------------------------------------------------------------------------
+
+    def _trace(self, trace: Trace, path: FieldPath) -> Source:
+        file = self.files.folder / trace.file
+        recorded = read_trace(trace, file, str(file))
+        if not recorded.rows:
+            raise self._spec.error((*path, "file"), f"{file} has no job that ever ran")
+        if recorded.left_out:
+            self.manifests.left_out[f"jobs of {trace.file} that never ran"] += recorded.left_out
+        # Every row is looked at before the run begins: a queue that does not exist is told at once.
+        templates = _RowTemplates(self, trace, str(file))
+        for row in recorded.rows:
+            templates.of(row)
+        return self._source(
+            trace.name,
+            trace.name,
+            _of_trace(recorded.rows, templates),
+            len(recorded.rows),
+            trace,
+            stream(self.seed, trace.name, "course"),
+        )
+
+    def row_template(self, row: Row, queue: ObjectKey, trace: Trace, shown: str) -> Template:
+        """The template of a trace's row."""
+
+        def problem(name: str, remedy: str) -> InputError:
+            return InputError([Problem(Place(shown, row.line), name, remedy)])
+
+        if queue not in self._queues:
+            raise problem("queue", f"LocalQueue {queue} is not among the manifests")
+        number = row.priority.lstrip("-").isdecimal()
+        job = job_manifest(
+            self.files.names,
+            queue,
+            name=trace.name,
+            pods=row.pods,
+            requests=row.requests,
+            priority_class="" if number else row.priority,
+        )
+
+        def blame(inner: FieldPath, remedy: str) -> Exception:
+            if inner[-2:-1] == ("requests",):
+                return problem(f"{REQUESTS}{inner[-1]}", remedy)
+            return problem("priority" if "labels" in inner else field_name(inner), remedy)
+
+        template = self._translation.template(job, blame)
+        if number:
+            template.workload = replace(template.workload, priority=int(row.priority))
+        return template
+
+
+def _id_of(reference: Reference) -> ObjectId:
+    return ObjectId(reference.kind, reference.namespace, reference.name)
+
+
+def _in_class(path: FieldPath) -> FieldPath:
+    """The field of a class that a field of its Job comes from."""
+    if "requests" in path:
+        return path[path.index("requests") :]
+    return ("priorityClass",) if "labels" in path else ()
+
+
+def _placed(obj: Object, queue: ObjectKey, priority_class: str | None, names: Names) -> Object:
+    """A Job or Workload in this queue."""
+    placed = with_value(obj, ("metadata", "namespace"), queue.namespace)
+    if obj.get("kind") == "Workload":
+        return with_value(placed, ("spec", "queueName"), queue.name)
+    placed = with_value(placed, ("metadata", "labels", names.queue_name), queue.name)
+    if priority_class is None:
+        return placed
+    return with_value(placed, ("metadata", "labels", names.priority_class), priority_class)
+
+
+def _of_class(
+    times: Iterator[Nanoseconds], template: Template, run_time: RunTime, chance: random.Random
+) -> Iterator[Submission]:
+    draw = sampler(run_time)
+    completions, _ = template.running(template.pods)
+    if run_time.per == "Workload" or completions == 1:
+        for at in times:
+            yield Submission(at, template, ((draw(chance), completions),))
+        return
+    for at in times:
+        yield Submission(at, template, tuple((draw(chance), 1) for _ in range(completions)))
+
+
+def _of_trace(rows: Sequence[Row], templates: "_RowTemplates") -> Iterator[Submission]:
+    for row in rows:
+        yield Submission(row.submitted, templates.of(row), ((row.run_time, row.pods),))
+
+
+@dataclass(slots=True, eq=False)
+class _RowTemplates:
+    """Templates of a trace's rows; rows that ask for the same share one."""
+
+    reader: _Reader
+    trace: Trace
+    shown: str
+    _known: dict[tuple[Any, ...], Template] = field(default_factory=dict[tuple[Any, ...], Template])
+
+    def of(self, row: Row) -> Template:
+        """The template of a row."""
+        asks = row[1:5]
+        found = self._known.get(asks)
+        if found is None:
+            namespace, _, name = row.queue.rpartition("/")
+            queue = ObjectKey(namespace or "default", name)
+            found = self._known[asks] = self.reader.row_template(row, queue, self.trace, self.shown)
+        return found

@@ -1,0 +1,456 @@
+"""The measurements of a run as one value, and that as JSON.
+
+Times are in seconds, amounts in the resource's own unit (cores, bytes, pieces), shares between 0 and 1.
+Nothing in it depends on the machine: the same files and seed give the same bytes.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import islice
+from math import ceil
+from typing import Any, Final
+
+import orjson
+
+from admitq import explain
+from admitq.core.amounts import FlavorResource
+from admitq.core.model import SECOND, ClusterQueue, ObjectKey
+from admitq.core.refusals import Refusal
+from admitq.simulator.course import Course
+from admitq.simulator.measures import Measures, Passage, QueueMeter
+from admitq.simulator.run import Ending, Simulation
+from admitq.simulator.series import Level
+
+_WAITING_SHOWN: Final = 20
+"""How many of those who wait at the end are told by name."""
+
+PERCENTILES: Final = (50, 90, 99)
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """How long workloads waited for their first admission, in seconds; None if there were none."""
+
+    mean: float | None
+    p50: float | None
+    p90: float | None
+    p99: float | None
+    most: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Fared:
+    """How the workloads of a class or of a LocalQueue fared."""
+
+    name: str
+    submitted: int
+    admitted: int
+    finished: int
+    failed: int
+    waits: Waits
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """Use of one resource of one flavor: means over the run, in the resource's own unit."""
+
+    flavor: str
+    resource: str
+    quota: float
+    mean: float
+    peak: float
+    utilisation: float | None
+    """Mean use by mean quota."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueUse:
+    """Use of one resource of one flavor by one ClusterQueue."""
+
+    cluster_queue: str
+    cohort: str
+    use: Use
+    borrowed_mean: float
+    borrowed_peak: float
+    borrowed_share: float
+    """How much of its use was borrowed."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueuePreemptions:
+    """What preemption did to, and for, a ClusterQueue. Lost work in unit-seconds by resource."""
+
+    cluster_queue: str
+    preempted: int
+    preempting: int
+    lost: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A workload that waits at the end, and why it was last refused."""
+
+    workload: str
+    local_queue: str
+    cluster_queue: str
+    since: float
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """How a run went."""
+
+    scenario: str
+    description: str
+    seed: int
+    ending: Ending
+    seconds: float
+    all: Fared
+    running: int
+    waiting: int
+    makespan: float | None
+    """From the first submission to the last end; None unless all has ended."""
+    bound: float | None
+    """What no arrangement could be shorter than."""
+    jain_use: float | None
+    """Jain's index of what ClusterQueues use while they have workloads waiting: 1 is equal, 1/n unequal."""
+    jain_waits: float | None
+    """Jain's index of the mean waits of LocalQueues."""
+    queues: tuple[Fared, ...]
+    classes: tuple[Fared, ...]
+    flavors: tuple[Use, ...]
+    cluster_queues: tuple[QueueUse, ...]
+    preemptions: Mapping[str, int]
+    """How many, by reason."""
+    preemptions_of: tuple[QueuePreemptions, ...]
+    lost: Mapping[str, float]
+    """Work that preemptions cost, in unit-seconds by resource."""
+    lost_share: float | None
+    """That by all work that was done, of the resource where it is most."""
+    killed: int
+    lost_to_kills: Mapping[str, float]
+    left_waiting: tuple[Waiting, ...]
+    left_out: Mapping[str, int]
+
+    @property
+    def ratio(self) -> float | None:
+        """Makespan by bound."""
+        return None if self.makespan is None or not self.bound else _rounded(self.makespan / self.bound)
+
+    def to_json(self) -> bytes:
+        """One JSON document, with a newline at its end."""
+        return orjson.dumps(self.to_dict(), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as the JSON document has it. docs/reference/simulation-report.md describes it."""
+        return {
+            "scenario": self.scenario,
+            "description": self.description,
+            "seed": self.seed,
+            "ending": self.ending.value,
+            "seconds": self.seconds,
+            "workloads": {
+                "submitted": self.all.submitted,
+                "admitted": self.all.admitted,
+                "finished": self.all.finished,
+                "failed": self.all.failed,
+                "running": self.running,
+                "waiting": self.waiting,
+            },
+            "makespan": self.makespan,
+            "bound": self.bound,
+            "makespanToBound": self.ratio,
+            "jain": {"use": self.jain_use, "waits": self.jain_waits},
+            "waits": _waits_dict(self.all.waits),
+            "localQueues": [_fared_dict(one) for one in self.queues],
+            "classes": [_fared_dict(one) for one in self.classes],
+            "flavors": [_use_dict(one) for one in self.flavors],
+            "clusterQueues": [
+                {
+                    "name": one.cluster_queue,
+                    "cohort": one.cohort,
+                    **_use_dict(one.use),
+                    "borrowedMean": one.borrowed_mean,
+                    "borrowedPeak": one.borrowed_peak,
+                    "borrowedShare": one.borrowed_share,
+                }
+                for one in self.cluster_queues
+            ],
+            "preemptions": {
+                "total": sum(self.preemptions.values()),
+                "byReason": dict(self.preemptions),
+                "clusterQueues": [
+                    {
+                        "name": one.cluster_queue,
+                        "preempted": one.preempted,
+                        "preempting": one.preempting,
+                        "lost": dict(one.lost),
+                    }
+                    for one in self.preemptions_of
+                ],
+                "lost": dict(self.lost),
+                "lostShare": self.lost_share,
+            },
+            "kills": {"total": self.killed, "lost": dict(self.lost_to_kills)},
+            "leftWaiting": [
+                {
+                    "workload": one.workload,
+                    "localQueue": one.local_queue,
+                    "clusterQueue": one.cluster_queue,
+                    "since": one.since,
+                    "reason": one.reason,
+                    "message": one.message,
+                }
+                for one in self.left_waiting
+            ],
+            "leftOut": dict(self.left_out),
+        }
+
+
+def _waits_dict(waits: Waits) -> dict[str, float | None]:
+    return {"mean": waits.mean, "p50": waits.p50, "p90": waits.p90, "p99": waits.p99, "max": waits.most}
+
+
+def _fared_dict(one: Fared) -> dict[str, Any]:
+    return {
+        "name": one.name,
+        "submitted": one.submitted,
+        "admitted": one.admitted,
+        "finished": one.finished,
+        "failed": one.failed,
+        "waits": _waits_dict(one.waits),
+    }
+
+
+def _use_dict(use: Use) -> dict[str, Any]:
+    return {
+        "flavor": use.flavor,
+        "resource": use.resource,
+        "quota": use.quota,
+        "mean": use.mean,
+        "peak": use.peak,
+        "utilisation": use.utilisation,
+    }
+
+
+# --- making it ------------------------------------------------------------------------------------
+
+
+def report(simulation: Simulation) -> Report:
+    """The report of a run that has ended."""
+    plan, measures, now = simulation.plan, simulation.measures, simulation.now
+    ending = simulation.ending or Ending.UNTIL
+    courses = list(simulation.courses.values())
+    waiting = [course for course in courses if course.workload.admission is None]
+    begin = measures.first_submission or 0
+    # A run that ended by itself is over with its last workload, not with the last thing that was planned.
+    end = max(measures.last_end, begin) if ending is Ending.FINISHED else now
+    capacity = {resource: float(amount) for resource, amount in measures.capacity.items()}
+    finished = ending is Ending.FINISHED and not measures.all.failed and measures.all.finished > 0
+    return Report(
+        scenario=plan.name,
+        description=plan.description,
+        seed=plan.seed,
+        ending=ending,
+        seconds=_seconds(end),
+        all=_fared("all", measures.all),
+        running=len(courses) - len(waiting),
+        waiting=len(waiting),
+        makespan=_seconds(measures.last_end - begin) if ending is Ending.FINISHED else None,
+        bound=_seconds(measures.lower.bound(capacity) - begin)
+        if finished and measures.all.finished
+        else None,
+        jain_use=_jain_of_use(measures, end),
+        jain_waits=_jain_of_waits(measures),
+        queues=tuple(_fared(str(key), measures.by_queue[key]) for key in sorted(measures.by_queue)),
+        classes=tuple(_fared(name, one) for name, one in measures.by_class.items()),
+        flavors=tuple(_flavor_use(measures, pair, end) for pair in sorted(measures.quotas)),
+        cluster_queues=tuple(
+            _queue_use(meter, pair, end)
+            for _, meter in sorted(measures.queues.items())
+            for pair in sorted({**meter.quotas, **meter.uses})
+        ),
+        preemptions={str(reason): count for reason, count in sorted(measures.preemptions.items())},
+        preemptions_of=tuple(
+            QueuePreemptions(name, meter.preempted, meter.preempting, _work(meter.lost))
+            for name, meter in sorted(measures.queues.items())
+            if meter.preempted or meter.preempting
+        ),
+        lost=_work(_lost(measures)),
+        lost_share=_lost_share(measures),
+        killed=measures.killed,
+        lost_to_kills=_work(measures.lost),
+        left_waiting=tuple(_left(simulation, course) for course in islice(waiting, _WAITING_SHOWN)),
+        left_out=dict(plan.left_out),
+    )
+
+
+def _rounded(value: float, digits: int = 6) -> float:
+    return round(value, digits)
+
+
+def _seconds(nanoseconds: float) -> float:
+    return _rounded(nanoseconds / SECOND)
+
+
+def natural(resource: str, amount: float) -> float:
+    """An amount in the resource's own unit: the core counts CPU in thousandths."""
+    return amount / 1000 if resource == "cpu" else amount
+
+
+def _work(of: Mapping[str, int]) -> dict[str, float]:
+    return {
+        resource: _rounded(natural(resource, amount / SECOND), 3) for resource, amount in sorted(of.items())
+    }
+
+
+def percentile(ordered: Sequence[int], percent: int) -> int:
+    """The smallest value that so many percent do not exceed (nearest rank)."""
+    return ordered[max(0, ceil(len(ordered) * percent / 100) - 1)]
+
+
+def _waits(of: Iterable[int]) -> Waits:
+    ordered = sorted(of)
+    if not ordered:
+        return Waits(None, None, None, None, None)
+    p50, p90, p99 = (_seconds(percentile(ordered, percent)) for percent in PERCENTILES)
+    return Waits(_seconds(sum(ordered) / len(ordered)), p50, p90, p99, _seconds(ordered[-1]))
+
+
+def _fared(name: str, of: Passage) -> Fared:
+    return Fared(name, of.submitted, len(of.waits), of.finished, of.failed, _waits(of.waits))
+
+
+def _mean(level: Level | None, end: int) -> float:
+    if level is None or not end:
+        return 0.0
+    level.settle(end)
+    return level.integral / end
+
+
+def _use(pair: FlavorResource, quota: float, mean: float, peak: float) -> Use:
+    flavor, resource = pair
+    return Use(
+        flavor,
+        resource,
+        _rounded(natural(resource, quota)),
+        _rounded(natural(resource, mean)),
+        _rounded(natural(resource, peak)),
+        _rounded(mean / quota) if quota else None,
+    )
+
+
+def _flavor_use(measures: Measures, pair: FlavorResource, end: int) -> Use:
+    use = measures.uses.get(pair)
+    return _use(pair, _mean(measures.quotas[pair], end), _mean(use, end), 0 if use is None else use.peak)
+
+
+def _queue_use(meter: QueueMeter, pair: FlavorResource, end: int) -> QueueUse:
+    use, borrows = meter.uses.get(pair), meter.borrows.get(pair)
+    mean = _mean(use, end)
+    borrowed = _mean(borrows, end)
+    return QueueUse(
+        meter.spec.name,
+        meter.spec.cohort or "",
+        _use(pair, _mean(meter.quotas.get(pair), end), mean, 0 if use is None else use.peak),
+        _rounded(natural(pair.resource, borrowed)),
+        _rounded(natural(pair.resource, 0 if borrows is None else borrows.peak)),
+        _rounded(borrowed / mean) if mean else 0.0,
+    )
+
+
+def _lost(measures: Measures) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for meter in measures.queues.values():
+        for resource, amount in meter.lost.items():
+            total[resource] = total.get(resource, 0) + amount
+    return total
+
+
+def _lost_share(measures: Measures) -> float | None:
+    shares = [
+        amount / (amount + measures.useful[resource] + measures.lost[resource])
+        for resource, amount in _lost(measures).items()
+        if amount
+    ]
+    return _rounded(max(shares)) if shares else (0.0 if measures.useful else None)
+
+
+# --- fairness -------------------------------------------------------------------------------------
+
+
+def jain(values: Sequence[float]) -> float | None:
+    """Jain's index of fairness: 1 if all are equal, 1/n if one has everything; None for fewer than two."""
+    squares = sum(value * value for value in values)
+    if len(values) < 2:
+        return None
+    return 1.0 if not squares else sum(values) ** 2 / (len(values) * squares)
+
+
+def _weight(spec: ClusterQueue) -> Fraction:
+    return spec.fair_weight
+
+
+def _jain_of_use(measures: Measures, end: int) -> float | None:
+    """The mean over the time in which at least two ClusterQueues have workloads waiting.
+
+    What each of them uses is its share of its dominant resource by its weight. Only those who wait count:
+    who asks for less than it could have is not treated unfairly.
+    """
+    capacity = measures.capacity
+    courses: list[tuple[list[float], list[float]]] = []
+    for meter in measures.queues.values():
+        weight = float(_weight(meter.spec))
+        if not weight or not meter.waiting.peak:
+            continue
+        shares: dict[str, list[float]] = {}
+        for pair, level in meter.uses.items():
+            there = capacity.get(pair.resource)
+            if there:
+                course = [value / there / weight for value in level.course(end)]
+                known = shares.get(pair.resource)
+                shares[pair.resource] = (
+                    course if known is None else [a + b for a, b in zip(known, course, strict=True)]
+                )
+        waiting = meter.waiting.course(end)
+        dominant = [max(values) for values in zip(*shares.values(), strict=True)] or [0.0] * len(waiting)
+        courses.append((waiting, dominant))
+    indexes: list[float] = []
+    for bucket in range(len(courses[0][0]) if courses else 0):
+        used = [dominant[bucket] for waiting, dominant in courses if waiting[bucket] >= 1]
+        index = jain(used)
+        if index is not None:
+            indexes.append(index)
+    return _rounded(sum(indexes) / len(indexes)) if indexes else None
+
+
+def _jain_of_waits(measures: Measures) -> float | None:
+    means = [sum(one.waits) / len(one.waits) for one in measures.by_queue.values() if one.waits]
+    index = jain(means)
+    return None if index is None else _rounded(index)
+
+
+# --- who still waits ------------------------------------------------------------------------------
+
+
+def _left(simulation: Simulation, course: Course) -> Waiting:
+    state, key = simulation.state, course.workload.key
+    refusal = state.parked_refusal(key) or state.admissibility(key)
+    said = _said(refusal, course.local_queue)
+    return Waiting(
+        str(key),
+        str(course.local_queue),
+        simulation.measures.routes.get(course.local_queue, ""),
+        _seconds(course.submitted),
+        said.reason,
+        said.message,
+    )
+
+
+def _said(refusal: Refusal | None, queue: ObjectKey) -> explain.Explanation:
+    if refusal is None:
+        return explain.Explanation("Pending", f"waits in LocalQueue {queue} and was not tried yet")
+    return explain.pending_condition(refusal)

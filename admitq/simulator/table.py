@@ -1,0 +1,175 @@
+"""The report for people: tables on a terminal."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from admitq.simulator.report import Fared, QueueUse, Report
+from admitq.simulator.run import Ending
+from admitq.simulator.units import amount_text, duration_text
+
+_ROWS: Final = 20
+"""Longest table; the rest is in the JSON report."""
+
+_ENDINGS: Final[Mapping[Ending, tuple[str, str]]] = {
+    Ending.FINISHED: ("all workloads have ended", "green"),
+    Ending.STUCK: ("workloads wait, and nothing is left to happen that could admit them", "red"),
+    Ending.UNTIL: ("the time was up", "yellow"),
+}
+
+_NOTHING: Final = "-"
+
+
+def show(report: Report, console: Console) -> None:
+    """Print the report."""
+    parts: list[RenderableType] = [_head(report), _summary(report)]
+    parts.append(_fared("LocalQueue", report.queues))
+    if len(report.classes) > 1:
+        parts.append(_fared("Class", report.classes))
+    parts.append(_use(report))
+    if any(one.cohort for one in report.cluster_queues):
+        parts.append(_borrowing(report.cluster_queues))
+    if report.preemptions:
+        parts.append(_preemptions(report))
+    if report.left_waiting:
+        parts.append(_left_waiting(report))
+    console.print(Group(*(Padding(part, (0, 0, 1, 0)) for part in parts)))
+
+
+def _head(report: Report) -> Text:
+    said, style = _ENDINGS[report.ending]
+    text = Text()
+    text.append(report.scenario, style="bold")
+    text.append(f"  seed {report.seed}  ", style="dim")
+    text.append(f"{duration_text(report.seconds)} simulated: ")
+    text.append(said, style=style)
+    if report.description:
+        text.append(f"\n{report.description}", style="dim")
+    return text
+
+
+def _table(*columns: str, left: int = 1) -> Table:
+    """A table whose first columns are text and whose others are figures."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold cyan")
+    for index, column in enumerate(columns):
+        table.add_column(column, justify="left" if index < left else "right", no_wrap=index >= left)
+    return table
+
+
+def _summary(report: Report) -> Table:
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(style="dim")
+    table.add_column()
+    of = report.all
+    counts = [f"{of.submitted:,} submitted", f"{of.finished:,} finished"]
+    for count, what in ((of.failed, "failed"), (report.running, "running"), (report.waiting, "waiting")):
+        if count:
+            counts.append(f"{count:,} {what}")
+    table.add_row("workloads", ", ".join(counts))
+    if report.makespan is not None:
+        text = duration_text(report.makespan)
+        if report.bound is not None and report.ratio is not None:
+            text += f", bound {duration_text(report.bound)}, ratio {report.ratio:.3f}"
+        table.add_row("makespan", text)
+    if report.jain_use is not None or report.jain_waits is not None:
+        table.add_row(
+            "Jain's index", f"{_index(report.jain_use)} of use, {_index(report.jain_waits)} of waits"
+        )
+    if report.killed:
+        table.add_row("kills", f"{report.killed:,}, {_work(report.lost_to_kills)} lost")
+    if report.left_out:
+        left_out = ", ".join(f"{count:,} of {what}" for what, count in report.left_out.items())
+        table.add_row("left out", left_out)
+    return table
+
+
+def _index(value: float | None) -> str:
+    return _NOTHING if value is None else f"{value:.3f}"
+
+
+def _duration(seconds: float | None) -> str:
+    return _NOTHING if seconds is None else duration_text(seconds)
+
+
+def _share(value: float | None) -> str:
+    return _NOTHING if value is None else f"{value:.1%}"
+
+
+def _work(lost: Mapping[str, float]) -> str:
+    """Lost work: CPU, or whatever is counted, times hours."""
+    texts = [f"{amount_text(one, amount / 3600)} {one}·h" for one, amount in lost.items() if amount]
+    return ", ".join(texts) or "nothing"
+
+
+def _more(table: Table, rows: int) -> RenderableType:
+    if rows <= _ROWS:
+        return table
+    return Group(table, Text(f"and {rows - _ROWS:,} more, all of them in the output of --json", style="dim"))
+
+
+def _fared(what: str, those: Sequence[Fared]) -> RenderableType:
+    table = _table(what, "submitted", "finished", "wait p50", "p90", "p99", "max")
+    worst = sorted(those, key=lambda one: -(one.waits.p90 or 0.0)) if len(those) > _ROWS else those
+    for one in worst[:_ROWS]:
+        waits = one.waits
+        table.add_row(
+            one.name,
+            f"{one.submitted:,}",
+            f"{one.finished:,}",
+            *(_duration(value) for value in (waits.p50, waits.p90, waits.p99, waits.most)),
+        )
+    return _more(table, len(those))
+
+
+def _use(report: Report) -> RenderableType:
+    table = _table("Flavor", "resource", "quota", "mean use", "peak", "utilisation", left=2)
+    for use in report.flavors[:_ROWS]:
+        table.add_row(
+            use.flavor,
+            use.resource,
+            *(amount_text(use.resource, value) for value in (use.quota, use.mean, use.peak)),
+            _share(use.utilisation),
+        )
+    return _more(table, len(report.flavors))
+
+
+def _borrowing(uses: Sequence[QueueUse]) -> RenderableType:
+    in_cohorts = [one for one in uses if one.cohort]
+    shown = sorted(in_cohorts, key=lambda one: -one.borrowed_share) if len(in_cohorts) > _ROWS else in_cohorts
+    table = _table(
+        "ClusterQueue", "flavor", "resource", "quota", "mean use", "borrowed", "at most", "of its use", left=3
+    )
+    for one in shown[:_ROWS]:
+        resource = one.use.resource
+        table.add_row(
+            one.cluster_queue,
+            one.use.flavor,
+            resource,
+            *(
+                amount_text(resource, value)
+                for value in (one.use.quota, one.use.mean, one.borrowed_mean, one.borrowed_peak)
+            ),
+            _share(one.borrowed_share),
+        )
+    return _more(table, len(in_cohorts))
+
+
+def _preemptions(report: Report) -> RenderableType:
+    table = _table("ClusterQueue", "preempted", "for its workloads", "work lost")
+    for one in report.preemptions_of[:_ROWS]:
+        table.add_row(one.cluster_queue, f"{one.preempted:,}", f"{one.preempting:,}", _work(one.lost))
+    reasons = ", ".join(f"{count:,} {reason}" for reason, count in report.preemptions.items())
+    total = f"{sum(report.preemptions.values()):,} preemptions ({reasons})"
+    lost = f"{_share(report.lost_share)} of all work lost"
+    return Group(_more(table, len(report.preemptions_of)), Text(f"{total}, {lost}", style="dim"))
+
+
+def _left_waiting(report: Report) -> RenderableType:
+    table = _table("Waits at the end", "LocalQueue", "since", "reason", "why", left=5)
+    for one in report.left_waiting[:_ROWS]:
+        table.add_row(one.workload, one.local_queue, duration_text(one.since), one.reason, one.message)
+    return _more(table, report.waiting)

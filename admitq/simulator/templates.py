@@ -1,0 +1,218 @@
+"""Workloads to be submitted many times: translated once, then copied with another name and time.
+
+A class of the scenario and a row of a trace become a Job, and Jobs become Workloads by the function that the
+manager uses, so that a simulated workload is what the same manifest would be on a cluster.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from admitq import translate
+from admitq.core.model import ObjectKey, Workload
+from admitq.integrations.base import Integration, PodSetTemplate
+from admitq.integrations.names import LONGEST
+from admitq.integrations.paths import Object, value_at, with_value
+from admitq.integrations.registry import by_gvk
+from admitq.job_workloads import PriorityClasses, PriorityClassMissing, workload_for
+from admitq.simulator.documents import FieldPath, field_path
+from admitq_api.labels import Names, names_for
+
+SECOND: Final = 1_000_000_000
+_CREATED: Final = "1970-01-01T00:00:00Z"
+_POD_SETS: Final = ("spec", "podSets")
+
+Blame = Callable[[FieldPath, str], Exception]
+"""Makes the error for what is wrong with a field of the Job or Workload."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Conventions:
+    partial_admission: bool
+    longest_workload_name: int = LONGEST
+    label_keys_to_copy: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """A Job and all that its Workload follows from besides."""
+
+    integration: Integration
+    names: Names
+    job: Object
+    settings: _Conventions
+    lookups: PriorityClasses
+
+
+class Running(NamedTuple):
+    """How a workload runs with so many pods: what it must complete, and how many at a time."""
+
+    completions: int
+    parallel: int
+
+
+@dataclass(slots=True, eq=False)
+class Template:
+    """A workload to be copied.
+
+    ``deadline`` is how long it may run once started, in nanoseconds. What runs is counted in pods where the
+    workload has one podset, and as a whole where it has several.
+    """
+
+    workload: Workload
+    deadline: int | None = None
+    integration: Integration | None = None
+    job: Object | None = None
+    names: Names = field(default_factory=names_for)
+    _running: dict[int, Running] = field(default_factory=dict[int, Running])
+    _reclaimable: dict[tuple[int, int], tuple[tuple[str, int], ...]] = field(
+        default_factory=dict[tuple[int, int], tuple[tuple[str, int], ...]]
+    )
+
+    @property
+    def has_pods(self) -> bool:
+        """Whether its pods are counted one by one."""
+        return len(self.workload.pod_sets) == 1
+
+    @property
+    def pods(self) -> int:
+        """How many pods it asks for."""
+        return sum(one.count for one in self.workload.pod_sets)
+
+    def running(self, count: int) -> Running:
+        """How it runs when it was given so many pods."""
+        found = self._running.get(count)
+        if found is None:
+            job = self._with_count(count)
+            completions = None if job is None else value_at(job, ("spec", "completions"))
+            found = Running(completions if isinstance(completions, int) else count, count)
+            if not self.has_pods:
+                found = Running(1, 1)
+            self._running[count] = found
+        return found
+
+    def reclaimable(self, count: int, ended: int) -> tuple[tuple[str, int], ...]:
+        """Which of its pods need no quota any more, when so many have ended."""
+        found = self._reclaimable.get((count, ended))
+        if found is None:
+            found = self._reclaimable[(count, ended)] = self._ask_reclaimable(count, ended)
+        return found
+
+    def _ask_reclaimable(self, count: int, ended: int) -> tuple[tuple[str, int], ...]:
+        job = self._with_count(count)
+        if job is None or self.integration is None or not ended:
+            return ()
+        indexes = f"0-{ended - 1}" if ended > 1 else "0"
+        reported = with_value(job, ("status",), {"succeeded": ended, "completedIndexes": indexes})
+        return tuple(sorted((self.integration.reclaimable(reported) or {}).items()))
+
+    def _with_count(self, count: int) -> Object | None:
+        job, integration = self.job, self.integration
+        if job is None or integration is None or integration.with_counts is None or not self.has_pods:
+            return job
+        pod_set = self.workload.pod_sets[0]
+        if count == pod_set.count:
+            return job
+        return integration.with_counts(job, {pod_set.name: count}, self.names)
+
+
+def job_manifest(
+    names: Names,
+    queue: ObjectKey,
+    *,
+    name: str,
+    pods: int,
+    requests: Iterable[tuple[str, str | int]],
+    priority_class: str = "",
+    min_pods: int | None = None,
+) -> Object:
+    """A Job of so many equal pods."""
+    labels = {names.queue_name: queue.name}
+    if priority_class:
+        labels[names.priority_class] = priority_class
+    metadata: dict[str, Any] = {"name": name, "namespace": queue.namespace, "labels": labels}
+    if min_pods is not None:
+        metadata["annotations"] = {names.job_min_parallelism: str(min_pods)}
+    container = {"name": "main", "resources": {"requests": dict(requests)}}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": metadata,
+        "spec": {
+            "parallelism": pods,
+            "completions": pods,
+            "template": {"spec": {"restartPolicy": "Never", "containers": [container]}},
+        },
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """Makes templates of Jobs and Workloads.
+
+    Args:
+        names: the names of the API group.
+        lookups: where priority classes are found.
+        how: how Workloads are read.
+        partial_admission: whether Jobs may run with fewer pods, where they say so.
+    """
+
+    names: Names
+    lookups: PriorityClasses
+    how: translate.Reading
+    partial_admission: bool = True
+
+    def template(self, obj: Object, blame: Blame) -> Template:
+        """The template of a Job or Workload. What is wrong raises what ``blame`` makes of it."""
+        group, _, version = str(obj.get("apiVersion", "")).rpartition("/")
+        integration = by_gvk(group, version, str(obj.get("kind", "")))
+        if integration is None:
+            return Template(self._translated(with_value(obj, ("status",), None), (), blame))
+        job = integration.mutate(with_value(obj, ("metadata", "uid"), "template"), self.names)
+        source = _Source(integration, self.names, job, _Conventions(self.partial_admission), self.lookups)
+        try:
+            raw = workload_for(source)
+        except PriorityClassMissing as error:
+            raise blame(("metadata", "labels", self.names.priority_class), f"{error}") from None
+        workload = self._translated(raw, integration.pod_sets(job, self.names), blame)
+        deadline = value_at(job, ("spec", "activeDeadlineSeconds"))
+        return Template(
+            workload,
+            deadline * SECOND if isinstance(deadline, int) else None,
+            integration,
+            job,
+            self.names,
+        )
+
+    def _translated(self, raw: Object, pod_sets: Iterable[PodSetTemplate], blame: Blame) -> Workload:
+        paths = [pod_set.template_path for pod_set in pod_sets]
+        metadata: Mapping[str, Any] = raw.get("metadata") or {}
+        stored = {
+            **raw,
+            "metadata": {
+                **metadata,
+                "name": metadata.get("name", ""),
+                "uid": "",
+                "creationTimestamp": _CREATED,
+            },
+        }
+        try:
+            workload = translate.workload(stored, self.names, self.how)
+        except translate.Malformed as error:
+            raise blame(_in_job(error.field, paths), error.remedy) from None
+        for problem in workload.resource_problems:
+            raise blame(_in_job(problem.field, paths), problem.detail)
+        if not workload.queue_name:
+            where = ("metadata", "labels", self.names.queue_name) if paths else ("spec", "queueName")
+            raise blame(where, "is required: name the LocalQueue")
+        return workload
+
+
+def _in_job(name: str, templates: list[tuple[str | int, ...]]) -> FieldPath:
+    """Where a field of the Workload stands in the job that the Workload is made of."""
+    path = field_path(name)
+    if path[:2] == _POD_SETS and len(path) > 3 and path[3] == "template" and isinstance(path[2], int):
+        index = path[2]
+        if index < len(templates):
+            return (*templates[index], *path[4:])
+    return path

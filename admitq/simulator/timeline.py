@@ -1,0 +1,119 @@
+"""What happens, one line for each event, written as it happens: JSON or CSV."""
+
+import csv
+from enum import StrEnum
+from typing import Final, Protocol, TextIO
+
+import orjson
+
+from admitq.simulator.course import Course
+from admitq.simulator.schema import Nanoseconds
+
+COLUMNS: Final = (
+    "time",
+    "event",
+    "workload",
+    "class",
+    "localQueue",
+    "clusterQueue",
+    "flavors",
+    "priority",
+    "pods",
+    "detail",
+)
+"""The columns of the CSV, and the fields of the JSON objects. Times are in seconds from the start."""
+
+
+class Happening(StrEnum):
+    """What happens to workloads."""
+
+    SUBMITTED = "Submitted"
+    ADMITTED = "Admitted"
+    PREEMPTED = "Preempted"
+    """Evicted for another. It holds its quota until it has stopped."""
+    STOPPED = "Stopped"
+    """Its pods are gone after a preemption; it waits again."""
+    KILLED = "Killed"
+    FINISHED = "Finished"
+    FAILED = "Failed"
+
+
+class Timeline(Protocol):
+    """Where it is told what happens."""
+
+    def write(self, now: Nanoseconds, happening: Happening, course: Course, detail: str) -> None:
+        """Tell that something happened to a workload."""
+        ...
+
+    def close(self) -> None:
+        """Write what is still to be written."""
+        ...
+
+
+def _row(
+    now: Nanoseconds, happening: Happening, course: Course, detail: str
+) -> tuple[str | float | int, ...]:
+    workload, admission = course.workload, course.workload.admission
+    flavors = (
+        {flavor: None for one in admission.pod_set_assignments for _, flavor in one.flavors}
+        if admission is not None
+        else {}
+    )
+    return (
+        now / 1_000_000_000,
+        happening.value,
+        str(workload.key),
+        course.source.name,
+        str(course.local_queue),
+        "" if admission is None else admission.cluster_queue,
+        " ".join(flavors),
+        workload.priority,
+        course.template.pods if admission is None else course.count,
+        detail,
+    )
+
+
+class CsvTimeline:
+    """A CSV with a header.
+
+    Args:
+        file: where it is written.
+    """
+
+    def __init__(self, file: TextIO) -> None:
+        self._writer = csv.writer(file, lineterminator="\n")
+        self._writer.writerow(COLUMNS)
+
+    def write(self, now: Nanoseconds, happening: Happening, course: Course, detail: str) -> None:
+        """Write a line."""
+        self._writer.writerow(_row(now, happening, course, detail))
+
+    def close(self) -> None:
+        """Nothing is held back."""
+
+
+class JsonTimeline:
+    """A JSON array with one object on each line.
+
+    Args:
+        file: where it is written.
+    """
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+        self._lead = "[\n"
+
+    def write(self, now: Nanoseconds, happening: Happening, course: Course, detail: str) -> None:
+        """Write a line."""
+        values = dict(zip(COLUMNS, _row(now, happening, course, detail), strict=True))
+        self._file.write(self._lead + orjson.dumps(values).decode())
+        self._lead = ",\n"
+
+    def close(self) -> None:
+        """End the array."""
+        self._file.write("\n]\n" if self._lead != "[\n" else "[]\n")
+
+
+def timeline_for(name: str, file: TextIO) -> Timeline:
+    """The timeline that a file's name asks for: CSV where it ends so, JSON else."""
+    return CsvTimeline(file) if name.lower().endswith(".csv") else JsonTimeline(file)

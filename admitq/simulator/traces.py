@@ -1,0 +1,248 @@
+"""Traces: workloads as they were recorded, from CSV or from the Standard Workload Format.
+
+The Standard Workload Format is that of the Parallel Workloads Archive: 18 columns of numbers divided by
+blanks, -1 for what is not known, and comments that begin with a semicolon. Jobs that never ran (no run
+time, no processors) are left out and counted.
+"""
+
+import csv
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from admitq.simulator.documents import InputError, Place, Problem
+from admitq.simulator.schema import Nanoseconds, QueueMapping, Trace, nanoseconds
+
+SECOND: Final = 1_000_000_000
+
+REQUESTS: Final = "requests."
+"""What the columns of a CSV with requests begin with."""
+
+_COLUMNS: Final = ("submit_time", "queue", "priority", "pods", "run_time")
+_OPTIONAL: Final = frozenset({"priority", "pods"})
+
+
+class Row(NamedTuple):
+    """A workload of a trace. ``priority`` is a number, the name of a class, or empty."""
+
+    submitted: Nanoseconds
+    queue: str
+    priority: str
+    pods: int
+    requests: tuple[tuple[str, str], ...]
+    run_time: Nanoseconds
+    line: int
+
+
+class Recorded(NamedTuple):
+    """A trace that was read: its rows in the order of submission, and how many jobs never ran."""
+
+    rows: list[Row]
+    left_out: int
+
+
+class _Unusable(ValueError):
+    def __init__(self, field: str, remedy: str) -> None:
+        super().__init__(remedy)
+        self.field = field
+
+
+def read_trace(trace: Trace, path: Path, shown: str) -> Recorded:
+    """Read a trace.
+
+    Raises:
+        InputError: it cannot be read, or a line of it means nothing; with file, line and column.
+    """
+    form = trace.format or ("swf" if ".swf" in path.name.lower() else "csv")
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            rows, left_out = (_swf if form == "swf" else _csv)(trace, file, shown)
+    except (OSError, UnicodeDecodeError) as error:
+        detail = getattr(error, "strerror", None) or str(error)
+        raise InputError([Problem(Place(shown), "", f"cannot be read: {detail}")]) from None
+    rows.sort(key=lambda row: row.submitted)
+    return Recorded(_moved(rows[: trace.limit], trace), left_out)
+
+
+def _moved(rows: list[Row], trace: Trace) -> list[Row]:
+    """The rows with their submissions where the scenario wants them."""
+    origin = rows[0].submitted if rows and trace.from_first else 0
+    speed = Fraction(trace.speed)
+    if not origin and not trace.start and speed == 1:
+        return rows
+    return [row._replace(submitted=trace.start + int((row.submitted - origin) / speed)) for row in rows]
+
+
+# --- CSV ------------------------------------------------------------------------------------------
+
+
+def _csv(trace: Trace, lines: Iterable[str], shown: str) -> tuple[list[Row], int]:
+    reader = csv.reader(lines)
+    header = [name.strip() for name in next(reader, [])]
+    columns = _columns(header, trace, shown)
+    requests = [(header.index(REQUESTS + name), name) for name in _requests_of(header)]
+    rows: list[Row] = []
+    for values in reader:
+        if not values:
+            continue
+        try:
+            rows.append(_csv_row(values, columns, requests, trace.queues, len(header), reader.line_num))
+        except _Unusable as error:
+            place = Place(shown, reader.line_num)
+            raise InputError([Problem(place, error.field, str(error))]) from None
+    return rows, 0
+
+
+def _requests_of(header: Sequence[str]) -> list[str]:
+    return sorted(name.removeprefix(REQUESTS) for name in header if name.startswith(REQUESTS))
+
+
+def _columns(header: Sequence[str], trace: Trace, shown: str) -> Mapping[str, int]:
+    """Where each of our columns stands."""
+    place = Place(shown, 1)
+    problems = [
+        Problem(place, ours, f"is none of our columns: {', '.join(_COLUMNS)}")
+        for ours in trace.columns
+        if ours not in _COLUMNS
+    ]
+    found: dict[str, int] = {}
+    for ours in _COLUMNS:
+        theirs = trace.columns.get(ours, ours)
+        if theirs in header:
+            found[ours] = header.index(theirs)
+        elif ours not in _OPTIONAL or ours in trace.columns:
+            problems.append(Problem(place, theirs, "this column is missing in the header"))
+    if not _requests_of(header):
+        problems.append(Problem(place, f"{REQUESTS}cpu", "no column tells what a pod requests"))
+    if problems:
+        raise InputError(problems)
+    return found
+
+
+def _csv_row(
+    values: Sequence[str],
+    columns: Mapping[str, int],
+    requests: Iterable[tuple[int, str]],
+    queues: QueueMapping,
+    width: int,
+    line: int,
+) -> Row:
+    if len(values) != width:
+        raise _Unusable("", f"has {len(values)} columns and the header {width}")
+
+    def text(column: str) -> str:
+        index = columns.get(column)
+        return "" if index is None else values[index].strip()
+
+    pods = text("pods") or "1"
+    if not pods.isdecimal() or not int(pods):
+        raise _Unusable("pods", f"{pods!r} is not a whole number of pods")
+    queue = text("queue")
+    return Row(
+        _time("submit_time", text("submit_time")),
+        queue if "/" in queue and queue not in queues.map else _queue(queues, queue, "queue"),
+        text("priority"),
+        int(pods),
+        tuple((name, values[index].strip()) for index, name in requests if values[index].strip()),
+        _time("run_time", text("run_time")),
+        line,
+    )
+
+
+def _time(column: str, text: str) -> Nanoseconds:
+    """Seconds as a number, or a duration with its units."""
+    try:
+        if text and text[-1].isdigit():
+            seconds = Fraction(text)
+            if seconds < 0:
+                raise _Unusable(column, f"{text!r} is negative")
+            return int(seconds * SECOND)
+        return nanoseconds(text)
+    except ValueError as error:
+        if isinstance(error, _Unusable):
+            raise
+        raise _Unusable(column, f"{text!r} is neither a number of seconds nor a duration like 90s") from None
+
+
+def _queue(queues: QueueMapping, value: str, column: str) -> str:
+    queue = queues.map.get(value, queues.default)
+    if queue is None:
+        raise _Unusable(
+            column, f"{value!r} has no LocalQueue: add it to queues.map of the trace, or set queues.default"
+        )
+    return queue
+
+
+# --- Standard Workload Format ---------------------------------------------------------------------
+
+_WIDTH: Final = 18
+_SUBMIT, _RUN, _ALLOCATED, _USED_MEMORY, _REQUESTED, _REQUESTED_MEMORY = 1, 3, 4, 6, 7, 9
+_DECIDING: Final = {"user": 11, "group": 12, "queue": 14, "partition": 15}
+
+
+def _swf(trace: Trace, lines: Iterable[str], shown: str) -> tuple[list[Row], int]:
+    rows: list[Row] = []
+    left_out = 0
+    read = _swf_reader(trace)
+    for line, fields in _records(lines):
+        try:
+            row = read(fields, line)
+        except _Unusable as error:
+            raise InputError([Problem(Place(shown, line), error.field, str(error))]) from None
+        if row is None:
+            left_out += 1
+        else:
+            rows.append(row)
+    return rows, left_out
+
+
+def _records(lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
+    for line, text in enumerate(lines, start=1):
+        fields = text.split(";", 1)[0].split()
+        if fields:
+            yield line, fields
+
+
+def _swf_reader(trace: Trace) -> Callable[[list[str], int], Row | None]:
+    """What makes a row of a record; None for a job that never ran."""
+    mapping, deciding = trace.queues, _DECIDING[trace.queues.by]
+    per_pod = tuple(sorted((name, str(value)) for name, value in trace.requests.items()))
+    size, with_memory = trace.processors_per_pod, trace.memory
+
+    def read(fields: list[str], line: int) -> Row | None:
+        if len(fields) != _WIDTH:
+            raise _Unusable("", f"has {len(fields)} columns; the Standard Workload Format has {_WIDTH}")
+        run, requested = _number(fields, _RUN), _number(fields, _REQUESTED)
+        processors = requested if requested > 0 else _number(fields, _ALLOCATED)
+        if run < 0 or processors <= 0:
+            return None
+        requests = per_pod
+        if with_memory:
+            asked = _number(fields, _REQUESTED_MEMORY)
+            kibibytes = asked if asked > 0 else _number(fields, _USED_MEMORY)
+            if kibibytes > 0:
+                requests = (*per_pod, ("memory", f"{kibibytes * size}Ki"))
+        return Row(
+            max(0, _number(fields, _SUBMIT)) * SECOND,
+            _queue(mapping, fields[deciding], f"column {deciding + 1} ({mapping.by})"),
+            "",
+            -(-processors // size),
+            requests,
+            run * SECOND,
+            line,
+        )
+
+    return read
+
+
+def _number(fields: list[str], index: int) -> int:
+    """A whole number; logs that have fractions of a second are cut to seconds."""
+    text = fields[index]
+    try:
+        return int(text)
+    except ValueError:
+        try:
+            return int(Fraction(text))
+        except ValueError:
+            raise _Unusable(f"column {index + 1}", f"{text!r} is not a number") from None
