@@ -1,0 +1,297 @@
+"""What LocalQueues have used lately, so that within a ClusterQueue the one that used least goes first.
+
+The rules (semantics, Admission fair sharing): past use decays by half every half-life towards what is used
+now. As it takes time until use shows, a workload is charged a penalty as soon as it is assumed, at most
+once; it becomes part of what was consumed when the workload is admitted, and is taken back if it never is.
+
+Everything is counted in integers, in units of 2⁻⁵³ of what amounts are counted in. The share that remains
+after a time is the only number that is not exact: it is the true value rounded to the nearest 2⁻⁵³, reckoned
+by integers alone, so that it is the same on every machine.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import lru_cache
+from math import isqrt
+from typing import Final, NamedTuple
+
+from admitq.core.amounts import UNLIMITED, Amounts
+from admitq.core.model import ConsumedResources, Instant, LocalQueue, ObjectKey
+from admitq.core.settings import AdmissionFairSharing
+
+_BITS: Final = 53
+_ONE: Final = 1 << _BITS
+_ZERO: Final = Fraction()
+
+# --- decay ----------------------------------------------------------------------------------------------
+
+_PRECISION: Final = 192
+_DIGITS: Final = 128
+"""Binary digits of the exponent that count. Errors stay below 2⁻¹²⁰ and so leave the result alone."""
+
+
+def _roots_of_half() -> tuple[int, ...]:
+    """2^-½, 2^-¼, 2^-⅛ …, each times 2^192."""
+    roots: list[int] = []
+    root = 1 << (_PRECISION - 1)
+    for _ in range(_DIGITS):
+        root = isqrt(root << _PRECISION)
+        roots.append(root)
+    return tuple(roots)
+
+
+_ROOTS: Final = _roots_of_half()
+
+
+@lru_cache(1024)
+def remaining(elapsed: int, half_life: int) -> int:
+    """What remains of past use after a time, 2^-(elapsed / half_life), times 2⁵³ and rounded to the nearest.
+
+    Everything remains for ever with a half-life of zero.
+
+    Args:
+        elapsed: nanoseconds, not negative.
+        half_life: nanoseconds.
+    """
+    if not half_life:
+        return _ONE
+    halvings, rest = divmod(elapsed, half_life)
+    if halvings > _BITS:
+        return 0
+    value = 1 << _PRECISION
+    for root in _ROOTS:
+        rest *= 2
+        if rest >= half_life:
+            rest -= half_life
+            value = (value * root) >> _PRECISION
+    shift = _PRECISION - _BITS + halvings
+    return (value + (1 << (shift - 1))) >> shift
+
+
+# --- values ---------------------------------------------------------------------------------------------
+
+
+class PastUse(NamedTuple):
+    """By what LocalQueues are ordered: the less, the earlier. It is infinite for a weight of zero or less."""
+
+    infinite: bool
+    amount: Fraction
+
+
+NEVER_USED: Final = PastUse(infinite=False, amount=_ZERO)
+
+
+class Charge(NamedTuple):
+    """That a workload was charged. ``penalty`` is what has not become part of the consumed yet."""
+
+    uid: str
+    queue: ObjectKey
+    penalty: Amounts
+
+
+class Balance(NamedTuple):
+    """What a LocalQueue consumed, in units of 2⁻⁵³, as of an instant."""
+
+    queue: ObjectKey
+    weight: Fraction
+    consumed: Amounts
+    at: Instant
+
+
+class DumpedBooks(NamedTuple):
+    """All that is on the books."""
+
+    balances: tuple[Balance, ...]
+    charges: tuple[Charge, ...]
+
+
+@dataclass(slots=True, eq=False)
+class _Account:
+    """One LocalQueue. ``penalties`` is the sum of what is pending; ``age`` counts changes."""
+
+    weight: Fraction
+    consumed: dict[str, int]
+    at: Instant
+    penalties: dict[str, int] = field(default_factory=dict[str, int])
+    age: int = 0
+    usage: PastUse | None = None
+    """As last reckoned; None after a change."""
+
+
+# --- the books ------------------------------------------------------------------------------------------
+
+
+class Books:
+    """The accounts of all LocalQueues.
+
+    Args:
+        settings: half-life, interval and weights.
+    """
+
+    def __init__(self, settings: AdmissionFairSharing) -> None:
+        self._settings = settings
+        self._weights = dict(settings.resource_weights)
+        self._charged = _ONE - remaining(settings.sampling_interval, settings.half_life)
+        self._accounts: dict[ObjectKey, _Account] = {}
+        self._charges: dict[str, Charge] = {}
+        self._uids: dict[ObjectKey, set[str]] = {}
+
+    # --- LocalQueues ------------------------------------------------------------------------------
+
+    def open(self, queue: LocalQueue, now: Instant) -> None:
+        """Take up a LocalQueue, with what its status tells the first time; later its weight."""
+        account = self._accounts.get(queue.key)
+        if account is None:
+            known = queue.consumed or ConsumedResources((), now)
+            consumed = {resource: amount << _BITS for resource, amount in known.consumed}
+            self._accounts[queue.key] = _Account(queue.fair_weight, consumed, known.at)
+        elif account.weight != queue.fair_weight:
+            account.weight = queue.fair_weight
+            _changed(account)
+
+    def close(self, key: ObjectKey) -> None:
+        """Forget a LocalQueue that is gone, with what its workloads were charged."""
+        self._accounts.pop(key, None)
+        for uid in self._uids.pop(key, ()):
+            del self._charges[uid]
+
+    # --- workloads --------------------------------------------------------------------------------
+
+    def penalize(self, key: ObjectKey, uid: str, totals: Iterable[Amounts]) -> None:
+        """Charge a workload that is about to be admitted for the first interval, unless it was before."""
+        account = self._accounts.get(key)
+        if account is None or uid in self._charges:
+            return
+        requested: dict[str, int] = {}
+        for part in totals:
+            for resource, amount in part:
+                requested[resource] = requested.get(resource, 0) + amount
+        penalty = tuple(sorted((resource, self._charged * amount) for resource, amount in requested.items()))
+        self._charges[uid] = Charge(uid, key, penalty)
+        self._uids.setdefault(key, set()).add(uid)
+        _add(account.penalties, penalty)
+        _changed(account)
+
+    def roll_back(self, uid: str) -> None:
+        """Forget that a workload was charged, and take back what has not been settled."""
+        charge = self._charges.pop(uid, None)
+        if charge is None:
+            return
+        uids = self._uids[charge.queue]
+        uids.discard(uid)
+        if not uids:
+            del self._uids[charge.queue]
+        self._take_off(charge)
+
+    def settle(self, key: ObjectKey, uid: str, used: Mapping[str, int], now: Instant) -> None:
+        """Let time pass until a workload's admission, and make its penalty part of what was consumed."""
+        account = self._accounts.get(key)
+        if account is None:
+            return
+        self.sample(key, used, now)
+        charge = self._charges.get(uid)
+        if charge is not None and charge.queue == key:
+            self._take_off(charge)
+            self._charges[uid] = charge._replace(penalty=())
+            _add(account.consumed, charge.penalty)
+
+    def _take_off(self, charge: Charge) -> None:
+        account = self._accounts[charge.queue]
+        _add(account.penalties, tuple((resource, -amount) for resource, amount in charge.penalty))
+        _changed(account)
+
+    # --- time -------------------------------------------------------------------------------------
+
+    def sample(self, key: ObjectKey, used: Mapping[str, int], now: Instant) -> None:
+        """Let time pass for a LocalQueue.
+
+        Args:
+            key: the LocalQueue.
+            used: what its admitted workloads use now, by resource.
+            now: the present; one before the last sample counts as no time.
+        """
+        account = self._accounts.get(key)
+        if account is None:
+            return
+        left = remaining(max(0, now - account.at), self._settings.half_life)
+        for resource in account.consumed.keys() | used.keys():
+            past, present = account.consumed.get(resource, 0), used.get(resource, 0)
+            decayed = (left * past + (_ONE - left) * (present << _BITS)) >> _BITS
+            if decayed:
+                account.consumed[resource] = decayed
+            else:
+                account.consumed.pop(resource, None)
+        account.at = max(account.at, now)
+        _changed(account)
+
+    def next_sample(self, key: ObjectKey) -> Instant:
+        """When time is to be let pass for a LocalQueue again."""
+        return self._accounts[key].at + self._settings.sampling_interval
+
+    # --- answers ----------------------------------------------------------------------------------
+
+    def usage(self, key: ObjectKey) -> PastUse:
+        """By what a LocalQueue is ordered: Σ weight · (consumed + penalties) / its weight, CPU in cores."""
+        account = self._accounts.get(key)
+        if account is None:
+            return NEVER_USED
+        if account.usage is None:
+            account.usage = self._usage(account)
+        return account.usage
+
+    def _usage(self, account: _Account) -> PastUse:
+        if account.weight <= 0:
+            return PastUse(infinite=True, amount=_ZERO)
+        total = _ZERO
+        for of in (account.consumed, account.penalties):
+            for resource, amount in of.items():
+                scale = _ONE * (1000 if resource == "cpu" else 1)
+                total += self._weights.get(resource, 1) * Fraction(amount, scale)
+        return PastUse(infinite=False, amount=total / account.weight)
+
+    def consumed(self, key: ObjectKey) -> ConsumedResources | None:
+        """What a LocalQueue's status is to tell: amounts rounded up, as of the last sample."""
+        account = self._accounts.get(key)
+        if account is None:
+            return None
+        amounts = ((name, min(UNLIMITED, -(-amount >> _BITS))) for name, amount in account.consumed.items())
+        return ConsumedResources(tuple(sorted(amounts)), account.at)
+
+    def age(self, key: ObjectKey) -> int:
+        """How often anything changed for a LocalQueue."""
+        account = self._accounts.get(key)
+        return 0 if account is None else account.age
+
+    # --- dump -------------------------------------------------------------------------------------
+
+    def taken(self) -> DumpedBooks:
+        """All that is on the books, as a value."""
+        balances = (
+            Balance(key, account.weight, tuple(sorted(account.consumed.items())), account.at)
+            for key, account in sorted(self._accounts.items())
+        )
+        return DumpedBooks(tuple(balances), tuple(sorted(self._charges.values())))
+
+    def restore(self, books: DumpedBooks) -> None:
+        """Put the books in place as a dump had them."""
+        self._accounts = {
+            key: _Account(weight, dict(consumed), at) for key, weight, consumed, at in books.balances
+        }
+        self._charges = {charge.uid: charge for charge in books.charges}
+        self._uids = {}
+        for charge in books.charges:
+            self._uids.setdefault(charge.queue, set()).add(charge.uid)
+            _add(self._accounts[charge.queue].penalties, charge.penalty)
+
+
+def _changed(account: _Account) -> None:
+    account.usage = None
+    account.age += 1
+
+
+def _add(into: dict[str, int], amounts: Amounts) -> None:
+    for resource, amount in amounts:
+        into[resource] = into.get(resource, 0) + amount
+        if not into[resource]:
+            del into[resource]
