@@ -20,7 +20,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         result, passed = _BENCHMARKS[options.benchmark](options)
-    except (ClusterError, InstallationError, seed.SettingError) as error:
+    except (ClusterError, InstallationError, seed.SettingError, core.MeasurementFailed) as error:
         to_stderr(f"hack/bench {options.benchmark}: {error}")
         return 1
     except KeyboardInterrupt:

@@ -17,19 +17,25 @@ from typing import Final
 from admitq.core.events import CyclesRequested, WorkloadChanged
 from admitq.core.instructions import ReserveQuota
 from admitq.core.model import Workload
+from benchmarks import core_simulations
 from benchmarks.core_driver import Driver
+from benchmarks.core_preemption import searches
 from benchmarks.core_worlds import (
     BASELINE,
     LARGE,
     MILLISECOND,
     Class,
+    MeasurementFailed,
     Setting,
     new_state,
     pod_sets,
     workload,
     workloads,
 )
+from benchmarks.measures import percentile
 from localcluster.cluster import to_stderr
+
+__all__ = ["FIGURES", "Effort", "MeasurementFailed", "measure"]
 
 Report = dict[str, float | int | None]
 
@@ -92,7 +98,7 @@ def _throughput(setting: Setting, suffix: str, effort: Effort) -> Report:
             driver.run(alone=one_by_one)
         admitted = driver.admitted
         if admitted != len(arrivals):
-            raise RuntimeError(f"{admitted} of {len(arrivals)} workloads were admitted")
+            raise MeasurementFailed(f"{admitted} of {len(arrivals)} workloads were admitted")
     return {
         f"admissions_per_s_{suffix}": round(admitted / statistics.median(spent.wall for spent in deciding)),
         f"admissions_per_s_{suffix}_best": round(admitted / min(spent.wall for spent in deciding)),
@@ -203,12 +209,54 @@ def _depth(effort: Effort) -> Report:
     return report
 
 
+# --- preemption -----------------------------------------------------------------------------------------
+
+
+def _preemption(effort: Effort) -> Report:
+    """The least of the repeats at each percentile: what interrupts one search is not of its own making."""
+    count = max(1, round(500 * effort.scale))
+    at: dict[float, list[float]] = {0.5: [], 0.99: [], 1.0: []}
+    found = 0
+    for _ in range(effort.repeats):
+        seconds, found = searches(count)
+        for fraction, values in at.items():
+            values.append(percentile(seconds, fraction) or 0.0)
+    if not found:
+        raise MeasurementFailed("no search found anybody to preempt")
+    return {
+        "preempt_p50_ms": round(min(at[0.5]) * 1000, 2),
+        "preempt_p99_ms": round(min(at[0.99]) * 1000, 2),
+        "preempt_max_ms": round(min(at[1.0]) * 1000, 2),
+        "preempt_searches": count,
+        "preempt_searches_that_found": found,
+    }
+
+
+# --- the simulator --------------------------------------------------------------------------------------
+
+
+def _simulate_seed(effort: Effort) -> Report:
+    runs = [core_simulations.seconds("seed-literal") for _ in range(effort.repeats)]
+    return {
+        "simulate_seed_s": round(statistics.median(wall for wall, _ in runs), 2),
+        "simulate_seed_cpu_s": round(min(cpu for _, cpu in runs), 2),
+    }
+
+
+def _simulate_trace(effort: Effort) -> Report:
+    wall, cpu = core_simulations.trace_seconds(max(100, round(core_simulations.JOBS * effort.scale)))
+    return {"simulate_trace_100k_s": round(wall, 2), "simulate_trace_100k_cpu_s": round(cpu, 2)}
+
+
 # --- all of them ----------------------------------------------------------------------------------------
 
 FIGURES: Final[Mapping[str, Callable[[Effort], Report]]] = {
     "30-queues": _baseline,
     "1000-queues": _large,
     "depth": _depth,
+    "preemption": _preemption,
+    "simulate-seed": _simulate_seed,
+    "simulate-trace": _simulate_trace,
 }
 """What can be measured, by the name under which it is asked for."""
 

@@ -26,12 +26,19 @@ from admitq.core.model import (
 from admitq.core.requests import asking
 from admitq.core.state import AdmissionState
 
+
+class MeasurementFailed(RuntimeError):
+    """What was to be measured did not happen."""
+
+
 CPU = 1000
 """The unit in which CPU is counted: a thousandth."""
 
 MILLISECOND = 1_000_000
 _NAMESPACE = "bench"
-_FLAVOR = "default"
+FLAVOR = "default"
+"""The one flavor there is."""
+
 _NO_PREEMPTION = PreemptionPolicy()
 
 
@@ -84,8 +91,8 @@ def new_state(setting: Setting) -> AdmissionState:
     """A state that has seen everything but workloads."""
     state = AdmissionState()
     quota = ResourceQuota(setting.nominal * CPU, borrowing_limit=setting.borrowing_limit * CPU)
-    groups = (ResourceGroup(("cpu",), (FlavorQuotas(_FLAVOR, (("cpu", quota),)),)),)
-    events: list[Event] = [NamespaceChanged(_NAMESPACE, ()), ResourceFlavorChanged(ResourceFlavor(_FLAVOR))]
+    groups = (ResourceGroup(("cpu",), (FlavorQuotas(FLAVOR, (("cpu", quota),)),)),)
+    events: list[Event] = [NamespaceChanged(_NAMESPACE, ()), ResourceFlavorChanged(ResourceFlavor(FLAVOR))]
     for number in range(setting.queues):
         name = queue_name(number)
         spec = ClusterQueue(

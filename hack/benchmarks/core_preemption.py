@@ -1,0 +1,90 @@
+"""How long a search for workloads to preempt takes among many, in one cohort, by classical preemption.
+
+Half of the ClusterQueues use half of their quota, the others all of theirs and what the first leave. Each
+search is for one workload that does not fit, and is timed as the cycle that it is: assignment, search, and
+the decision to preempt who was found. Nobody is preempted really, so that each search finds the same.
+"""
+
+import random
+import time
+from dataclasses import replace
+from typing import Final
+
+from admitq.core.events import CyclesRequested, PreemptionFailed, WorkloadChanged, WorkloadDeleted
+from admitq.core.instructions import Preempt
+from admitq.core.model import SECOND, Admission, BorrowWithinCohort, PodSetAssignment, PreemptionPolicy
+from admitq.core.state import AdmissionState
+from benchmarks.core_worlds import (
+    CPU,
+    FLAVOR,
+    MeasurementFailed,
+    Setting,
+    new_state,
+    pod_sets,
+    queue_name,
+    workload,
+)
+
+ADMITTED: Final = 10_000
+_NOMINAL: Final = 100
+_SETTING: Final = Setting(
+    cohorts=1,
+    queues_per_cohort=100,
+    classes=(),
+    nominal=_NOMINAL,
+    borrowing_limit=_NOMINAL,
+    preemption=PreemptionPolicy(
+        reclaim_within_cohort="Any",
+        within_cluster_queue="LowerPriority",
+        borrow_within_cohort=BorrowWithinCohort("LowerPriority"),
+    ),
+)
+_SIZES: Final = (1, 5, 20, 50, 100)
+_PRIORITIES: Final = (0, 50, 100, 200)
+_LIMIT_ONE: Final = CyclesRequested(limit=1)
+
+
+def _fill(state: AdmissionState, choice: random.Random) -> None:
+    """Admit 10,000 workloads of one CPU: 50 and 150 by turns in queues of 100."""
+    number = 0
+    for queue in range(_SETTING.queues):
+        for _ in range(_NOMINAL // 2 if queue % 2 else 3 * _NOMINAL // 2):
+            one = workload(f"running-{number:05}", queue, pod_sets(1), choice.choice((0, 50, 100)), number)
+            assigned = PodSetAssignment("main", (("cpu", FLAVOR),), (("cpu", CPU),), 1)
+            running = replace(
+                one,
+                admission=Admission(queue_name(queue), (assigned,)),
+                admitted=True,
+                reserved_at=(1 + choice.randrange(100_000)) * SECOND,
+            )
+            state.handle(WorkloadChanged(running), now=SECOND)
+            number += 1
+    if number != ADMITTED:
+        raise MeasurementFailed(f"{number} workloads were admitted")
+
+
+def searches(count: int) -> tuple[list[float], int]:
+    """Seconds that each of so many searches took, and how many of them found victims."""
+    choice = random.Random(1)  # noqa: S311 the same searches in every run
+    state = new_state(_SETTING)
+    _fill(state, choice)
+    now = 200_000 * SECOND
+    seconds: list[float] = []
+    found = 0
+    for number in range(count):
+        now += SECOND
+        size, priority = choice.choice(_SIZES), choice.choice(_PRIORITIES)
+        one = workload(
+            f"waiting-{number:05}", choice.randrange(_SETTING.queues), pod_sets(size), priority, number
+        )
+        state.handle(WorkloadChanged(one), now=now)
+        started = time.perf_counter()
+        decided = state.handle(_LIMIT_ONE, now=now)
+        seconds.append(time.perf_counter() - started)
+        victims = [each for each in decided if isinstance(each, Preempt)]
+        found += bool(victims)
+        for victim in victims:
+            state.handle(PreemptionFailed(victim.key, victim.uid), now=now)
+        state.handle(WorkloadDeleted(one.key, one.uid), now=now)
+        state.handle(CyclesRequested(), now=now)
+    return seconds, found

@@ -1,0 +1,133 @@
+"""How long `admitq simulate` takes: the seed test at full time, and a month of a trace of 100,000 jobs.
+
+The trace is made here, always the same: 20 ClusterQueues in four cohorts, three priorities, jobs of one to
+32 pods that run for minutes to many hours, submitted by day more than by night, about nine tenths of what the
+quota can carry.
+"""
+
+import json
+import math
+import random
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from benchmarks.core_worlds import MeasurementFailed
+
+JOBS: Final = 100_000
+_MONTH_S: Final = 30 * 86_400
+_COHORTS: Final = 4
+_QUEUES_PER_COHORT: Final = 5
+_NAMESPACE: Final = "bench"
+_LOAD: Final = 0.9
+_PRIORITIES: Final = (0, 0, 0, 100, 1000)
+_PODS: Final = (1, 1, 1, 2, 4, 8, 16, 32)
+
+
+class Job(NamedTuple):
+    """A line of the trace."""
+
+    submit_time: int
+    queue: str
+    priority: int
+    pods: int
+    run_time: int
+
+
+def _queues() -> list[str]:
+    return [f"team-{cohort}-{queue}" for cohort in range(_COHORTS) for queue in range(_QUEUES_PER_COHORT)]
+
+
+def jobs(count: int) -> list[Job]:
+    """The trace; with fewer jobs, as many days fewer."""
+    chance = random.Random(1)  # noqa: S311 the same trace in every run
+    length = _MONTH_S * count / JOBS
+    queues = _queues()
+    result: list[Job] = []
+    while len(result) < count:
+        at = chance.random() * length
+        by_day = 0.5 + 0.5 * math.sin(2 * math.pi * (at / 86_400 - 0.3))
+        if chance.random() > 0.2 + 0.8 * by_day:
+            continue
+        run_time = min(2 * 86_400, max(30, round(chance.lognormvariate(math.log(1800), 1.5))))
+        pods = chance.choice(_PODS)
+        result.append(Job(int(at), chance.choice(queues), chance.choice(_PRIORITIES), pods, run_time))
+    return sorted(result)
+
+
+def _quota(trace: list[Job]) -> int:
+    """CPUs of each ClusterQueue, so that the trace takes nine tenths of all."""
+    work = sum(job.pods * job.run_time for job in trace)
+    length = trace[-1].submit_time - trace[0].submit_time
+    return max(*_PODS, math.ceil(work / length / _LOAD / len(_queues())))
+
+
+def _objects(quota: int) -> list[dict[str, Any]]:
+    objects: list[dict[str, Any]] = [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": _NAMESPACE}},
+        {"apiVersion": "admitq.dev/v1beta2", "kind": "ResourceFlavor", "metadata": {"name": "default"}},
+    ]
+    cpu = {"name": "cpu", "nominalQuota": quota}
+    group = {"coveredResources": ["cpu"], "flavors": [{"name": "default", "resources": [cpu]}]}
+    for name in _queues():
+        cohort = name.rpartition("-")[0]
+        objects += (
+            {
+                "apiVersion": "admitq.dev/v1beta2",
+                "kind": "ClusterQueue",
+                "metadata": {"name": name},
+                "spec": {"cohortName": cohort, "namespaceSelector": {}, "resourceGroups": [group]},
+            },
+            {
+                "apiVersion": "admitq.dev/v1beta2",
+                "kind": "LocalQueue",
+                "metadata": {"name": name, "namespace": _NAMESPACE},
+                "spec": {"clusterQueue": name},
+            },
+        )
+    return objects
+
+
+def write_trace(folder: Path, count: int) -> Path:
+    """Write trace and scenario into a folder; the scenario's path."""
+    trace = jobs(count)
+    lines = ["submit_time,queue,priority,pods,requests.cpu,run_time"]
+    lines += (
+        f"{job.submit_time},{_NAMESPACE}/{job.queue},{job.priority},{job.pods},1,{job.run_time}"
+        for job in trace
+    )
+    (folder / "month.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    scenario = {
+        "apiVersion": "simulation.admitq.dev/v1alpha1",
+        "kind": "Scenario",
+        "metadata": {"name": "month"},
+        "spec": {"seed": 1, "traces": [{"name": "month", "file": "month.csv"}]},
+    }
+    path = folder / "month.yaml"
+    documents = [scenario, *_objects(_quota(trace))]
+    # JSON is YAML, and documents of it are divided alike.
+    path.write_text("\n---\n".join(map(json.dumps, documents)) + "\n", encoding="utf-8")
+    return path
+
+
+def seconds(scenario: str) -> tuple[float, float]:
+    """Seconds by the clock and of CPU that the command takes for a scenario, start and imports included."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    started = time.perf_counter()
+    command = [Path(sys.executable).with_name("admitq"), "simulate", scenario, "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    wall = time.perf_counter() - started
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    if done.returncode:
+        raise MeasurementFailed(f"admitq simulate {scenario}: {done.stderr or done.stdout}")
+    return wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def trace_seconds(count: int) -> tuple[float, float]:
+    """The same for a trace of so many jobs, which is written to a folder that goes again."""
+    with tempfile.TemporaryDirectory() as folder:
+        return seconds(str(write_trace(Path(folder), count)))
