@@ -61,7 +61,10 @@ H = TypeVar("H", bound=Holder)
 
 
 class _Place(Generic[H]):
-    """A holder's entry in a line; without holder, a trace of one that has left the line."""
+    """A holder's entry in a line, with the key that it had when it was put.
+
+    Without holder it is a trace of one that has left the line; nobody comes across these.
+    """
 
     __slots__ = ("holder", "line", "order")
 
@@ -97,12 +100,12 @@ class _Line(Generic[H]):
             self.ordered = [place for place in self.ordered if place.holder is not None]
             self.recent = [place for place in self.recent if place.holder is not None]
 
-    def __iter__(self) -> Iterator[H]:
+    def in_order(self) -> Iterator[tuple[PreemptionOrder, H]]:
         if self.recent:
             self._sort_in()
         for place in self.ordered:
             if place.holder is not None:
-                yield place.holder
+                yield place.order, place.holder
 
     def _sort_in(self) -> None:
         newcomers = [place for place in self.recent if place.holder is not None]
@@ -163,10 +166,12 @@ class Holders(Generic[H]):
         if place is not None:
             place.line.leave(place)
 
-    def staying(self, cluster_queue: str) -> Iterator[H]:
+    def staying(self, cluster_queue: str) -> Iterator[tuple[PreemptionOrder, H]]:
         """Those who hold quota in a ClusterQueue and do not leave yet, whom to preempt first first."""
-        return iter(self._staying.get(cluster_queue, ()))
+        line = self._staying.get(cluster_queue)
+        return iter(()) if line is None else line.in_order()
 
-    def leaving(self, cluster_queue: str) -> Iterator[H]:
+    def leaving(self, cluster_queue: str) -> Iterator[tuple[PreemptionOrder, H]]:
         """Those who hold quota in a ClusterQueue and leave already, in the same order."""
-        return iter(self._leaving.get(cluster_queue, ()))
+        line = self._leaving.get(cluster_queue)
+        return iter(()) if line is None else line.in_order()

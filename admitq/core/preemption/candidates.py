@@ -7,16 +7,17 @@ more recently reserved, uid. Between ClusterQueues their next candidates are com
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, NamedTuple
 
 from admitq.core import quota
 from admitq.core.amounts import FlavorResource
 from admitq.core.cohorts import Node
-from admitq.core.holders import preemption_order
+from admitq.core.holders import PreemptionOrder
 from admitq.core.instructions import PreemptionReason
 from admitq.core.ledger import Usage
 from admitq.core.model import ObjectKey, Workload
-from admitq.core.preemption.policies import NEVER, ends_at_higher_priority, may_preempt
+from admitq.core.preemption.policies import ABOVE_ALL, highest_priority, may_preempt
 from admitq.core.quota import Cell
 from admitq.core.world import ClusterQueueEntry, WorkloadEntry, World
 
@@ -38,27 +39,29 @@ class Preemptor(NamedTuple):
 class Candidate:
     """A workload that may be taken off the live tree for a while, and put back exactly.
 
-    Whoever finds that it may be taken says for what reason.
+    Whoever takes it for another reason than being in the preemptor's ClusterQueue says so.
     """
 
-    __slots__ = ("_cells", "entry", "holds", "order", "reason")
+    __slots__ = ("entry", "holds", "node", "order", "reason")
 
-    def __init__(self, entry: WorkloadEntry, holds: Usage, node: Node) -> None:
+    def __init__(self, order: PreemptionOrder, entry: WorkloadEntry, holds: Usage, node: Node) -> None:
+        self.order = order
         self.entry = entry
         self.holds = holds
+        self.node = node
         self.reason = PreemptionReason.IN_CLUSTER_QUEUE
-        self.order = preemption_order(entry)
-        self._cells = [(node.cells[pair], amount) for pair, amount in holds]
 
     def take(self) -> None:
         """Take what it holds off the tree."""
-        for cell, amount in self._cells:
-            quota.remove_usage(cell, amount)
+        cells = self.node.cells
+        for pair, amount in self.holds:
+            quota.remove_usage(cells[pair], amount)
 
     def put_back(self) -> None:
         """Undo ``take``."""
-        for cell, amount in self._cells:
-            quota.add_usage(cell, amount)
+        cells = self.node.cells
+        for pair, amount in self.holds:
+            quota.add_usage(cells[pair], amount)
 
 
 def in_debt(cells: Iterable[Cell]) -> bool:
@@ -88,42 +91,55 @@ class Search:
         """The node's cells of what is contested."""
         return tuple([node.cells[pair] for pair in self.contested if pair in node.cells])
 
-    def leaving(self, queue: ClusterQueueEntry, policy: str) -> Iterator[Candidate]:
-        """Candidates of a ClusterQueue who leave already, in order."""
-        return self._in_order(queue, policy, self.world.holders.leaving)
+    def leaving(
+        self, queue: ClusterQueueEntry, policy: str, priority: int = ABOVE_ALL
+    ) -> Iterator[Candidate]:
+        """Candidates of a ClusterQueue who leave already, in order, up to a priority."""
+        return self._in_order(queue, policy, priority, self.world.holders.leaving)
 
-    def staying(self, queue: ClusterQueueEntry, policy: str) -> Iterator[Candidate]:
-        """Candidates of a ClusterQueue who do not leave yet, in order."""
-        return self._in_order(queue, policy, self.world.holders.staying)
+    def staying(
+        self, queue: ClusterQueueEntry, policy: str, priority: int = ABOVE_ALL
+    ) -> Iterator[Candidate]:
+        """Candidates of a ClusterQueue who do not leave yet, in order, up to a priority."""
+        return self._in_order(queue, policy, priority, self.world.holders.staying)
+
+    def candidates(self, queue: ClusterQueueEntry, policy: str) -> Iterator[Candidate]:
+        """All candidates of a ClusterQueue, in order."""
+        return chain(self.leaving(queue, policy), self.staying(queue, policy))
 
     def _in_order(
         self,
         queue: ClusterQueueEntry,
         policy: str,
-        holders: Callable[[str], Iterator[WorkloadEntry]],
+        priority: int,
+        holders: Callable[[str], Iterator[tuple[PreemptionOrder, WorkloadEntry]]],
     ) -> Iterator[Candidate]:
-        if policy == NEVER:
-            return iter(())
-        eligible = self._eligible(holders(queue.spec.name), policy, queue.node)
+        highest = min(priority, highest_priority(policy, self.preemptor.workload.priority))
+        eligible = self._eligible(holders(queue.spec.name), policy, highest, queue.node)
         used = self.world.local_queue_usage
         if used is None or not queue.spec.usage_based_admission:
             return eligible
         return _by_usage(eligible, used)
 
-    def _eligible(self, entries: Iterator[WorkloadEntry], policy: str, node: Node) -> Iterator[Candidate]:
+    def _eligible(
+        self,
+        holders: Iterator[tuple[PreemptionOrder, WorkloadEntry]],
+        policy: str,
+        highest: int,
+        node: Node,
+    ) -> Iterator[Candidate]:
         preemptor, contested, gone = self.preemptor.workload, self.contested, self.gone
-        ends = ends_at_higher_priority(policy)
-        for entry in entries:
-            workload = entry.workload
-            if ends and workload.priority > preemptor.priority:
+        for order, entry in holders:
+            if order.priority > highest:
                 return
-            holds = () if entry.held is None else entry.held.usage
-            if (
-                may_preempt(policy, preemptor, workload)
-                and any(pair in contested for pair, _ in holds)
-                and workload.key not in gone
-            ):
-                yield Candidate(entry, holds, node)
+            workload = entry.workload
+            if entry.held is None or workload.key in gone or not may_preempt(policy, preemptor, workload):
+                continue
+            holds = entry.held.usage
+            for pair, _ in holds:
+                if pair in contested:
+                    yield Candidate(order, entry, holds, node)
+                    break
 
 
 def _by_usage(candidates: Iterator[Candidate], used: Callable[[ObjectKey], Any]) -> Iterator[Candidate]:

@@ -11,15 +11,17 @@ room counts (semantics, Preemption, Classical).
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator
+from enum import Enum, auto
 from itertools import chain
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
+from admitq.core import quota
 from admitq.core.cohorts import Node
 from admitq.core.holders import PreemptionOrder
 from admitq.core.instructions import PreemptionReason
 from admitq.core.model import BorrowWithinCohort
 from admitq.core.preemption.candidates import Candidate, Search, in_debt
-from admitq.core.preemption.policies import NEVER
+from admitq.core.preemption.policies import ABOVE_ALL, NEVER, highest_priority
 from admitq.core.preemption.room import Room, fill_back
 from admitq.core.quota import Cell
 from admitq.core.world import ClusterQueueEntry
@@ -35,35 +37,10 @@ class _Source(NamedTuple):
     queue: ClusterQueueEntry
     debts: tuple[tuple[Cell, ...], ...] = ()
 
-
-class _Option(NamedTuple):
-    """A candidate, whose debts allow to take it, and whether it may be while the preemptor borrows."""
-
-    candidate: Candidate
-    debts: tuple[tuple[Cell, ...], ...]
-    while_borrowing: bool
-
-
-class _Options:
-    """Options in order, looked for one by one and only once, however often they are gone through."""
-
-    def __init__(self, streams: Iterable[Iterator[_Option]]) -> None:
-        self._found: list[_Option] = []
-        self._rest = heapq.merge(*streams, key=_order)
-
-    def __iter__(self) -> Iterator[_Option]:
-        yield from self._found
-        for option in self._rest:
-            self._found.append(option)
-            yield option
-
-    def __bool__(self) -> bool:
-        """Whether there is any."""
-        return next(iter(self), None) is not None
-
-
-def _order(option: _Option) -> PreemptionOrder:
-    return option.candidate.order
+    @property
+    def in_debt(self) -> bool:
+        """Whether its candidates may be taken now."""
+        return all(map(in_debt, self.debts))
 
 
 # --- where candidates are ---------------------------------------------------------------------------
@@ -87,7 +64,7 @@ def levels(search: Search, node: Node) -> Iterator[tuple[Node, Node, bool]]:
         visited = ancestor
 
 
-def _sources(
+def _in_debt_below(
     search: Search, cohort: Node, visited: Node, above: tuple[tuple[Cell, ...], ...] = ()
 ) -> Iterator[_Source]:
     """The ClusterQueues in debt below a cohort that no cohort within its quota stands before."""
@@ -96,72 +73,50 @@ def _sources(
             continue
         debts = (*above, cells)
         if node.is_cohort:
-            yield from _sources(search, node, visited, debts)
+            yield from _in_debt_below(search, node, visited, debts)
         elif (queue := search.active(node)) is not None:
             yield _Source(queue, debts)
 
 
-# --- on which terms ---------------------------------------------------------------------------------
+class _Sources(NamedTuple):
+    """Where candidates are: elsewhere with the advantage, elsewhere without, and in the own ClusterQueue."""
+
+    far: list[_Source]
+    near: list[_Source]
+    own: list[_Source]
 
 
-class _Terms(NamedTuple):
-    """For what reason a candidate may be preempted, and whether the preemptor may borrow then."""
-
-    reason: PreemptionReason
-    while_borrowing: bool
-
-
-_OWN: Final = _Terms(PreemptionReason.IN_CLUSTER_QUEUE, while_borrowing=True)
-_WITH_ADVANTAGE: Final = _Terms(PreemptionReason.IN_COHORT_RECLAMATION, while_borrowing=True)
-_WITHOUT_BORROWING: Final = _Terms(PreemptionReason.IN_COHORT_RECLAMATION, while_borrowing=False)
-_WHILE_BORROWING: Final = _Terms(PreemptionReason.IN_COHORT_RECLAIM_WHILE_BORROWING, while_borrowing=True)
-
-
-def _without_advantage(rule: BorrowWithinCohort, preemptor: int, candidate: int) -> _Terms:
-    """The terms for a candidate elsewhere by the two priorities."""
-    threshold = rule.max_priority_threshold
-    if rule.policy == NEVER or candidate >= preemptor or (threshold is not None and candidate > threshold):
-        return _WITHOUT_BORROWING
-    return _WHILE_BORROWING
-
-
-class _Group(NamedTuple):
-    """Candidates that stand together in the order."""
-
-    sources: list[_Source]
-    policy: str
-    terms: Callable[[Candidate], _Terms]
-
-    def options(self, candidates: Callable[[ClusterQueueEntry, str], Iterator[Candidate]]) -> _Options:
-        """Its options among these candidates of a ClusterQueue by a policy."""
-        return _Options(self._of(source, candidates(source.queue, self.policy)) for source in self.sources)
-
-    def _of(self, source: _Source, candidates: Iterator[Candidate]) -> Iterator[_Option]:
-        for candidate in candidates:
-            candidate.reason, while_borrowing = self.terms(candidate)
-            yield _Option(candidate, source.debts, while_borrowing)
-
-
-def _groups(search: Search) -> tuple[_Group, _Group, _Group]:
-    """The groups of candidates: reclaimed with the advantage, without it, and the preemptor's own."""
-    queue, priority = search.preemptor.queue, search.preemptor.workload.priority
-    policy = queue.spec.preemption
-    far: list[_Source] = []
-    near: list[_Source] = []
-    if policy.reclaim_within_cohort != NEVER:
+def _find_sources(search: Search) -> _Sources:
+    queue = search.preemptor.queue
+    sources = _Sources([], [], [_Source(queue)])
+    if queue.spec.preemption.reclaim_within_cohort != NEVER:
         for cohort, visited, advantage in levels(search, queue.node):
-            (far if advantage else near).extend(_sources(search, cohort, visited))
-    return (
-        _Group(far, policy.reclaim_within_cohort, lambda _: _WITH_ADVANTAGE),
-        _Group(
-            near,
-            policy.reclaim_within_cohort,
-            lambda candidate: _without_advantage(
-                policy.borrow_within_cohort, priority, candidate.order.priority
-            ),
-        ),
-        _Group([_Source(queue)], policy.within_cluster_queue, lambda _: _OWN),
-    )
+            into = sources.far if advantage else sources.near
+            into.extend(_in_debt_below(search, cohort, visited))
+    return sources
+
+
+def _in_turn(streams: Iterable[tuple[_Source, Iterator[Candidate]]]) -> Iterator[Candidate]:
+    """Candidates of several ClusterQueues in order, each if its source is in debt when its turn comes.
+
+    Whoever goes through them takes each, so that usage falls: a source out of debt has no more turns.
+    """
+    turns: list[tuple[PreemptionOrder, int, Candidate, _Source, Iterator[Candidate]]] = []
+    for number, (source, stream) in enumerate(streams):
+        for candidate in stream:
+            turns.append((candidate.order, number, candidate, source, stream))
+            break
+    heapq.heapify(turns)
+    while turns:
+        _, number, candidate, source, stream = turns[0]
+        following = None
+        if source.in_debt:
+            yield candidate
+            following = next(stream, None)
+        if following is None:
+            heapq.heappop(turns)
+        else:
+            heapq.heapreplace(turns, (following.order, number, following, source, stream))
 
 
 # --- attempts ---------------------------------------------------------------------------------------
@@ -184,17 +139,74 @@ def attempts(
     return (False, True) if never and not reclaim else (True, False)
 
 
-def _attempt(options: Iterable[_Option], room: Room, *, may_borrow: bool) -> list[Candidate]:
-    if not may_borrow and room.exceeds_nominal():
-        return []
+def _highest_while_borrowing(search: Search) -> int:
+    """The highest priority at which those near may be preempted although the preemptor borrows."""
+    rule = search.preemptor.queue.spec.preemption.borrow_within_cohort
+    highest = highest_priority(rule.policy, search.preemptor.workload.priority)
+    return highest if rule.max_priority_threshold is None else min(highest, rule.max_priority_threshold)
+
+
+def _groups(
+    search: Search, sources: _Sources, *, may_borrow: bool
+) -> Iterator[tuple[list[_Source], Iterator[Candidate]]]:
+    """Candidates as they may be taken, group by group."""
+    policy = search.preemptor.queue.spec.preemption
+    across, within = policy.reclaim_within_cohort, policy.within_cluster_queue
+    near = _highest_while_borrowing(search) if may_borrow else ABOVE_ALL
+    for line in (search.leaving, search.staying):
+        for group, rule, highest in (
+            (sources.far, across, ABOVE_ALL),
+            (sources.near, across, near),
+            (sources.own, within, ABOVE_ALL),
+        ):
+            yield group, _in_turn((source, line(source.queue, rule, highest)) for source in group)
+
+
+class _Outlook(Enum):
+    """What an attempt can come to, as far as is found without going through candidates one by one."""
+
+    HOPELESS = auto()
+    """Not even all candidates would be enough."""
+    ONLY_WITH_OWN = auto()
+    """It takes some of the preemptor's own ClusterQueue, whoever else goes."""
+    OPEN = auto()
+
+
+def _outlook(search: Search, sources: _Sources, room: Room, is_enough: Callable[[], bool]) -> _Outlook:
+    """Look what would be, if nothing of what is needed were in use elsewhere where there are candidates."""
+    queue = search.preemptor.queue
+    used = room.used_at(source.queue.node for source in chain(sources.far, sources.near))
+    own: list[Candidate] = []
+    for cell, amount in used:
+        quota.remove_usage(cell, amount)
+    try:
+        if is_enough():
+            return _Outlook.OPEN
+        for candidate in search.candidates(queue, queue.spec.preemption.within_cluster_queue):
+            own.append(candidate)
+            candidate.take()
+        return _Outlook.ONLY_WITH_OWN if is_enough() else _Outlook.HOPELESS
+    finally:
+        for candidate in own:
+            candidate.put_back()
+        for cell, amount in used:
+            quota.add_usage(cell, amount)
+
+
+def _attempt(search: Search, sources: _Sources, room: Room, *, may_borrow: bool) -> list[Candidate]:
     is_enough = room.is_free if may_borrow else room.is_free_within_nominal
+    outlook = _outlook(search, sources, room, is_enough)
+    if outlook is _Outlook.HOPELESS:
+        return []
+    looks = outlook is _Outlook.OPEN
     taken: list[Candidate] = []
     try:
-        for candidate, debts, while_borrowing in options:
-            if (while_borrowing or not may_borrow) and all(map(in_debt, debts)):
+        for group, candidates in _groups(search, sources, may_borrow=may_borrow):
+            for candidate in candidates:
                 taken.append(candidate)
                 candidate.take()
-                if is_enough():
+                looks = looks or group is sources.own
+                if looks and is_enough():
                     fill_back(taken, is_enough)
                     return taken
         return []
@@ -203,22 +215,37 @@ def _attempt(options: Iterable[_Option], room: Room, *, may_borrow: bool) -> lis
             candidate.put_back()
 
 
+def _give_reasons(search: Search, sources: _Sources, victims: Iterable[Candidate]) -> None:
+    """Say why each is preempted who is not in the preemptor's own ClusterQueue."""
+    near = {source.queue.node for source in sources.near}
+    own = search.preemptor.queue.node
+    highest = _highest_while_borrowing(search)
+    for victim in victims:
+        if victim.node in near and victim.order.priority <= highest:
+            victim.reason = PreemptionReason.IN_COHORT_RECLAIM_WHILE_BORROWING
+        elif victim.node is not own:
+            victim.reason = PreemptionReason.IN_COHORT_RECLAMATION
+
+
 def find(search: Search) -> list[Candidate]:
     """Whom to preempt, in the order in which the search ends; nobody if nothing suffices."""
     queue = search.preemptor.queue
+    across = queue.spec.preemption.reclaim_within_cohort
+    sources = _find_sources(search)
     room = Room(queue.node, search.usage)
-    groups = _groups(search)
-    far, near, own = (group.options(search.leaving) for group in groups)
-    far_staying, near_staying, own_staying = (group.options(search.staying) for group in groups)
-    reclaim = bool(far or far_staying)
+
+    def any_in(group: Iterable[_Source]) -> bool:
+        return any(True for source in group for _ in search.candidates(source.queue, across))
+
+    reclaim = any_in(sources.far)
     for may_borrow in attempts(
         queue.spec.preemption.borrow_within_cohort,
         below_nominal=all(cell.usage < cell.subtree for cell in search.cells(queue.node)),
-        elsewhere=reclaim or bool(near or near_staying),
+        elsewhere=reclaim or any_in(sources.near),
         reclaim=reclaim,
     ):
-        options = chain(far, near, own, far_staying, near_staying, own_staying)
-        taken = _attempt(options, room, may_borrow=may_borrow)
+        taken = _attempt(search, sources, room, may_borrow=may_borrow)
         if taken:
+            _give_reasons(search, sources, taken)
             return taken
     return []

@@ -239,7 +239,7 @@ class _Fair:
         own = self._search.preemptor.queue
         policies = own.spec.preemption
         policy = policies.within_cluster_queue if queue is own else policies.reclaim_within_cohort
-        return chain(self._search.leaving(queue, policy), self._search.staying(queue, policy))
+        return self._search.candidates(queue, policy)
 
     def _take(self, candidate: Candidate) -> bool:
         """Take a candidate; whether there is room then."""

@@ -46,6 +46,18 @@ def may_preempt(policy: str, preemptor: Workload, candidate: Workload) -> bool:
     return _RULES[policy](preemptor, candidate)
 
 
-def ends_at_higher_priority(policy: str) -> bool:
-    """Whether no candidate of a priority above the preemptor's is ever let."""
-    return policy != ANY
+_BELOW_ALL: Final = -(1 << 63)
+ABOVE_ALL: Final = 1 << 63
+"""Above every priority there is."""
+
+_HIGHEST: Final[Mapping[str, Callable[[int], int]]] = {
+    NEVER: lambda _priority: _BELOW_ALL,
+    ANY: lambda _priority: ABOVE_ALL,
+    LOWER_PRIORITY: lambda priority: priority - 1,
+    LOWER_OR_NEWER_EQUAL_PRIORITY: lambda priority: priority,
+}
+
+
+def highest_priority(policy: str, priority: int) -> int:
+    """The highest priority at which the policy lets anybody be preempted by a workload of a priority."""
+    return _HIGHEST[policy](priority)

@@ -1,18 +1,20 @@
 """The room that a workload needs on the live tree, and the smallest set of those who must leave it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from admitq.core import quota
 from admitq.core.amounts import FlavorResource
 from admitq.core.cohorts import Node
 from admitq.core.preemption.candidates import Candidate
+from admitq.core.quota import Cell
 
 
 class Room:
     """What a workload would take at its ClusterQueue. Who asks for nothing of a pair needs no room there."""
 
     def __init__(self, node: Node, usage: Mapping[FlavorResource, int]) -> None:
-        self._needed = [(node.cells[pair], amount) for pair, amount in usage.items() if amount > 0]
+        self._pairs = [pair for pair, amount in usage.items() if amount > 0]
+        self._needed = [(node.cells[pair], usage[pair]) for pair in self._pairs]
 
     def is_free(self) -> bool:
         """Whether it fits, borrowing if need be."""
@@ -23,9 +25,14 @@ class Room:
         borrows = any(quota.borrowing_with(cell, amount) for cell, amount in self._needed)
         return not borrows and self.is_free()
 
-    def exceeds_nominal(self) -> bool:
-        """Whether it asks for more than the nominal quota, whatever else is in use."""
-        return any(amount > cell.subtree for cell, amount in self._needed)
+    def used_at(self, nodes: Iterable[Node]) -> list[tuple[Cell, int]]:
+        """What is in use at these ClusterQueues of what it asks for."""
+        return [
+            (cell, cell.usage)
+            for node in nodes
+            for pair in self._pairs
+            if (cell := node.cells.get(pair)) is not None
+        ]
 
     def occupy(self) -> None:
         """Count the workload at its ClusterQueue."""

@@ -28,7 +28,7 @@ def someone(
 
 def names(holders: Holders[Someone], queue: str = "q", leaving: bool = False) -> list[str]:
     line = holders.leaving(queue) if leaving else holders.staying(queue)
-    return [each.workload.key.name for each in line]
+    return [each.workload.key.name for _, each in line]
 
 
 def test_lower_priority_then_more_recently_reserved_then_uid() -> None:

@@ -62,7 +62,7 @@ def test_policy(name: str, allowed: list[str]) -> None:
     ):
         stage.holds("q", what, 1, priority=priority, queued=queued, since=-number)
     preemptor = stage.preemptor("q", priority=5, queued=5).workload
-    candidates = [entry.workload for entry in stage.world.holders.staying("q")]
+    candidates = [entry.workload for _, entry in stage.world.holders.staying("q")]
     assert [each.key.name for each in candidates if may_preempt(name, preemptor, each)] == allowed
 
 
