@@ -9,7 +9,7 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import asdict
 from pathlib import Path
@@ -37,7 +37,8 @@ _POOL = NodePool(count=20, cpu="32", memory="128Gi")
 _KEPT_LOGS = 5
 _OWNER = "ADMITQ_TEST_OWNER"
 _WITH_ADMITQ = "-admitq"
-_NEEDS_CONTROL_PLANE = {"cluster", "private_cluster", "admitq_running"}
+_CONFIGURED = "-with-"
+_NEEDS_CONTROL_PLANE = {"cluster", "private_cluster", "admitq_running", "installation_with"}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -69,13 +70,17 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     if _is_worker(session.config):
         return
     owner = _owner()
-    for cluster in all_clusters():
-        if processes.read(cluster.folder / "owner.json") == owner:
-            if cluster.name.endswith(_WITH_ADMITQ):
-                _check_access(session, cluster, exitstatus)
-            if exitstatus not in {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED}:
-                _keep_logs(cluster)
-            cluster.stop()
+    ours = [one for one in all_clusters() if processes.read(one.folder / "owner.json") == owner]
+    # What an installation of a configuration calls counts where it is asked what the rules are used for.
+    for cluster in sorted(ours, key=lambda one: one.name.endswith(_WITH_ADMITQ)):
+        if _CONFIGURED in cluster.name:
+            Installation(cluster).stop()
+            _keep_calls(cluster)
+        if cluster.name.endswith(_WITH_ADMITQ):
+            _check_access(session, cluster, exitstatus)
+        if exitstatus not in {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED}:
+            _keep_logs(cluster)
+        cluster.stop()
     _calls_of_the_run().unlink(missing_ok=True)
 
 
@@ -104,13 +109,34 @@ def admitq_running(api_group: str) -> Installation:
     It is not the cluster of the fixture `cluster`: there nobody but the test touches an object.
     """
     reclaim_orphans(_quietly)
-    found = LocalCluster(f"test-{_owner().pid}{_WITH_ADMITQ}")
-    with exclusive(state_folder() / f"{found.name}.lock"):
-        found.start((_POOL,), owner=_owner(), say=_quietly)
-        installation = Installation(found)
+    return _installation(f"test-{_owner().pid}{_WITH_ADMITQ}", (_POOL,), api_group, {})
+
+
+@pytest.fixture(scope="session")
+def installation_with(api_group: str) -> Callable[[str, Mapping[str, Any]], Installation]:
+    """Admitq with a configuration of its own: `installation_with(name, config)`, one for all of that name.
+
+    It stands beside a control plane of its own, which has no nodes.
+    """
+
+    def started(name: str, config: Mapping[str, Any]) -> Installation:
+        reclaim_orphans(_quietly)
+        return _installation(f"test-{_owner().pid}{_CONFIGURED}{name}", (), api_group, config)
+
+    return started
+
+
+def _installation(
+    name: str, pools: tuple[NodePool, ...], api_group: str, config: Mapping[str, Any]
+) -> Installation:
+    """The installation of a run that all its workers share; the first who asks for it starts it."""
+    cluster = LocalCluster(name)
+    with exclusive(state_folder() / f"{name}.lock"):
+        cluster.start(pools, owner=_owner(), say=_quietly)
+        installation = Installation(cluster)
         process = installation.process("webhook")
         if process is None or not process.alive():
-            installation.install(api_group=api_group)
+            installation.install(api_group=api_group, config=config)
             installation.start()
     return installation
 

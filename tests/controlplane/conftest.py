@@ -1,12 +1,16 @@
 """The stage of a story: a fresh namespace beside a running admitq, and the removal of what it leaves."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Final
 
 import pytest
 
 from admitq.runtime.client import Client
 from admitq.runtime.errors import ApiError
+from admitq.runtime.resources import RUNTIME_CLASSES
 from admitq_api.labels import names_for
+from localcluster.cluster import LocalCluster
+from localcluster.installation import Installation
 from localcluster.pytest_plugin import fresh_namespace
 from tests.controlplane.stage import Stage
 
@@ -28,15 +32,50 @@ async def other_stage(admitq_client: Client, api_group: str) -> AsyncGenerator[S
         await _clear(made)
 
 
+FAIR: Final = {
+    "fairSharing": {"preemptionStrategies": ["LessThanOrEqualToFinalShare", "LessThanInitialShare"]},
+    # What is used hardly decays within a story, and is charged at once with three tenths of itself.
+    "admissionFairSharing": {"usageHalfLifeTime": "1h", "usageSamplingInterval": "30m"},
+    "resources": {
+        "excludeResourcePrefixes": ["internal.example.com/"],
+        "transformations": [
+            {"input": "example.com/slice", "strategy": "Replace", "outputs": {"cpu": "2"}},
+            {"input": "example.com/card", "multiplyBy": "cpu", "outputs": {"example.com/credit": "10"}},
+        ],
+    },
+    "featureGates": {"PriorityBoost": True},
+}
+
+
+@pytest.fixture(scope="session")
+def admitq_fair(installation_with: Callable[..., Installation]) -> Installation:
+    """A second control plane and admitq, configured for fair sharing, which all its stories share."""
+    return installation_with("fair", FAIR)
+
+
+@pytest.fixture
+async def fair_stage(
+    admitq_fair: Installation, connect: Callable[[LocalCluster], Awaitable[Client]], api_group: str
+) -> AsyncGenerator[Stage]:
+    """A namespace of its own beside an admitq that shares fairly."""
+    client = await connect(admitq_fair.cluster)
+    async with fresh_namespace(client) as namespace:
+        made = Stage(client, names_for(api_group), namespace)
+        yield made
+        await _clear(made)
+
+
 async def _clear(stage: Stage) -> None:
     """Delete what has no namespace and would outlive the story; it goes when nothing uses it any more."""
     kinds = stage.kinds
     for resource in (
         kinds.cluster_queues,
+        kinds.cohorts,
         kinds.resource_flavors,
         kinds.workload_priority_classes,
         kinds.admission_checks,
         kinds.topologies,
+        RUNTIME_CLASSES,
     ):
         items, _ = await stage.client.list(resource)
         for item in items:

@@ -1,0 +1,427 @@
+"""Plays stories of Workloads on a stage: small worlds in YAML, and what their conditions must say literally.
+
+A case is a ``name``, the ``row`` of the semantics that it belongs to, and ``steps``. Each step is one word
+and what it is about. Names of objects without a namespace are made the story's own; ``$name`` in a text
+stands for such a name, ``$ns`` for the namespace, ``$uid(w)`` for a Workload's identity, ``$key(name)`` for a
+label or annotation of the API group.
+
+Workloads here belong to no job, so that a story can be their owner: it ends them, and it gives up the quota
+of those that are evicted.
+"""
+
+import re
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import yaml
+
+from admitq.integrations.paths import value_at
+from admitq.runtime.errors import ApiError
+from admitq.runtime.resources import LIMIT_RANGES, NAMESPACES, RUNTIME_CLASSES, Resource
+from admitq.transitions import Transition
+from admitq_api.conditions import SECOND, parse_time
+from localcluster.waiting import eventually
+from tests.controlplane.stage import Object, Stage, condition_of
+
+FOLDER = Path(__file__).parent / "cases"
+FLAVOR = "f"
+"""The flavor of a quota that names none."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One story."""
+
+    name: str
+    row: str
+    steps: tuple[Mapping[str, Any], ...]
+    missing: tuple[str, ...] = ()
+    """Flavors that quotas name and that do not exist."""
+
+    def __str__(self) -> str:
+        return f"{self.row}: {self.name}"
+
+
+def cases(file: str) -> list[Case]:
+    """The stories of a file."""
+    listed: list[dict[str, Any]] = yaml.safe_load((FOLDER / file).read_text())
+    return [
+        Case(one["name"], one["row"], tuple(one["steps"]), tuple(one.get("missing", ()))) for one in listed
+    ]
+
+
+async def play(stage: Stage, case: Case) -> None:
+    """Play a story to its end.
+
+    Raises:
+        AssertionError: something did not become as it must; the step and what was seen are told.
+    """
+    told = Play(stage, frozenset(case.missing))
+    for number, step in enumerate(case.steps, start=1):
+        for word, what in step.items():
+            try:
+                await told.words[word](what)
+            except (AssertionError, ApiError) as error:
+                raise AssertionError(f"{case}, step {number}, {word}: {error}") from error
+
+
+@dataclass
+class Play:
+    """One story being played."""
+
+    stage: Stage
+    missing: frozenset[str]
+    _flavors: set[str] = field(default_factory=set[str])
+    _uids: dict[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def words(self) -> Mapping[str, Callable[[Any], Awaitable[None]]]:
+        """What a step may say."""
+        return {
+            "flavor": self._each(self._flavor),
+            "cohort": self._each(self._cohort),
+            "queue": self._each(self._queue),
+            "local_queue": self._each(self._local_queue),
+            "workload": self._each(self._workload),
+            "check": self._each(self._check),
+            "limit_range": self._each(self._limit_range),
+            "runtime_class": self._each(self._runtime_class),
+            "change": self._each(self._change),
+            "status": self._each(self._status),
+            "label_namespace": self._label_namespace,
+            "delete": self._listed(self._delete),
+            "finish": self._listed(self._finish),
+            "release": self._listed(self._release),
+            "later_than": self._listed(self._later_than),
+            "admitted": self._listed(self._is_admitted),
+            "pending": self._each(self._is_pending),
+            "evicted": self._each(self._is_evicted),
+            "see": self._each(self._sees),
+            "assigned": self._each(self._is_assigned),
+            "count": self._each(self._has_count),
+            "told": self._each(self._is_told),
+            "field": self._each(self._has_field),
+        }
+
+    def _each(self, word: Callable[[str, Any], Awaitable[None]]) -> Callable[[Any], Awaitable[None]]:
+        async def do(what: Mapping[str, Any]) -> None:
+            for name, value in what.items():
+                await word(name, value)
+
+        return do
+
+    def _listed(self, word: Callable[[str], Awaitable[None]]) -> Callable[[Any], Awaitable[None]]:
+        async def do(what: Iterable[str]) -> None:
+            for name in what:
+                await word(name)
+
+        return do
+
+    def _filled(self, value: Any) -> Any:
+        """A value with the names in its texts made the story's own."""
+        if isinstance(value, Mapping):
+            return {self._filled(key): self._filled(item) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self._filled(item) for item in value]
+        if not isinstance(value, str):
+            return value
+        with_uids = re.sub(r"\$uid\((\w+)\)", lambda found: self._uids[found[1]], value)
+        with_uids = re.sub(r"\$key\((\w+)\)", lambda found: getattr(self.stage.names, found[1]), with_uids)
+        return re.sub(
+            r"\$(\w+)",
+            lambda found: self.stage.namespace if found[1] == "ns" else self.stage.own(found[1]),
+            with_uids,
+        )
+
+    def _place(self, what: str) -> tuple[Resource, str]:
+        """The resource and the real name of ``Kind name``."""
+        kind, name = what.split()
+        kinds = self.stage.kinds
+        found = {
+            one.kind: one
+            for one in (
+                kinds.cluster_queues,
+                kinds.local_queues,
+                kinds.cohorts,
+                kinds.resource_flavors,
+                kinds.admission_checks,
+                kinds.workloads,
+                LIMIT_RANGES,
+                RUNTIME_CLASSES,
+            )
+        }[kind]
+        return found, name if found.namespaced else self.stage.own(name)
+
+    # --- making -----------------------------------------------------------------------------------
+
+    async def _flavor(self, name: str, spec: Object | None) -> None:
+        self._flavors.add(name)
+        await self.stage.flavor(name, **(spec or {}))
+
+    async def _cohort(self, name: str, given: Object | None) -> None:
+        spec = await self._quotas(dict(given or {}))
+        await self.stage.create(self.stage.kinds.cohorts, self.stage.own(name), {"spec": spec})
+
+    async def _queue(self, name: str, given: Object) -> None:
+        """A ClusterQueue, and a LocalQueue of the same name."""
+        spec = {"namespaceSelector": {}, **await self._quotas(dict(given))}
+        await self.stage.create(self.stage.kinds.cluster_queues, self.stage.own(name), {"spec": spec})
+        try:
+            await self.stage.local_queue(name, cluster_queue=name)
+        except ApiError as error:
+            # A queue that is made once more finds what leads to it.
+            if not error.is_already_exists:
+                raise
+
+    async def _local_queue(self, name: str, spec: Object) -> None:
+        await self.stage.create(self.stage.kinds.local_queues, name, {"spec": self._filled(spec)})
+
+    async def _quotas(self, given: Object) -> Object:
+        """The spec that a quota in short stands for, with the flavors that it names."""
+        if "cpu" in given:
+            given["quota"] = [{FLAVOR: {"cpu": given.pop("cpu")}}]
+        groups: list[Object] = []
+        for group in given.pop("quota", ()):
+            flavors: list[Object] = []
+            for flavor, quotas in group.items():
+                if flavor not in self._flavors and flavor not in self.missing:
+                    await self._flavor(flavor, None)
+                resources = [_quota(name, quota) for name, quota in quotas.items()]
+                flavors.append({"name": self.stage.own(flavor), "resources": resources})
+            covered = [one["name"] for one in flavors[0]["resources"]]
+            groups.append({"coveredResources": covered, "flavors": flavors})
+        for short, name in (("cohort", "cohortName"), ("parent", "parentName")):
+            if short in given:
+                given[name] = f"${given.pop(short)}"
+        if "weight" in given:
+            given["fairSharing"] = {"weight": given.pop("weight")}
+        if "checks" in given:
+            listed = [{"name": f"${name}"} for name in given.pop("checks")]
+            given["admissionChecksStrategy"] = {"admissionChecks": listed}
+        return {**self._filled(given), **({"resourceGroups": groups} if groups else {})}
+
+    async def _workload(self, name: str, given: Object) -> None:
+        given = dict(given)
+        pod_sets = given.pop("pod_sets", None)
+        shape_of = {key: given.pop(key) for key in tuple(given) if key in _OF_POD_SETS or "/" in key}
+        spec = {
+            "queueName": given.pop("queue"),
+            "podSets": [_pod_set(**one) for one in pod_sets or [shape_of]],
+            **({"priority": given.pop("priority")} if "priority" in given else {}),
+        }
+        metadata = {"metadata": {"annotations": given.pop("annotations")}} if "annotations" in given else {}
+        obj = {**metadata, "spec": {**spec, **given}}
+        made = await self.stage.create(self.stage.kinds.workloads, name, self._filled(obj))
+        self._uids[name] = made["metadata"]["uid"]
+
+    async def _check(self, name: str, active: bool) -> None:
+        checks, own = self.stage.kinds.admission_checks, self.stage.own(name)
+        await self.stage.create(checks, own, {"spec": {"controllerName": "example.com/c"}})
+        await self.stage.change(checks, own, {"status": {"conditions": [_active(active)]}}, "status")
+
+    async def _limit_range(self, name: str, limits: list[Object]) -> None:
+        await self.stage.create(LIMIT_RANGES, name, {"spec": {"limits": limits}})
+
+    async def _runtime_class(self, name: str, overhead: Object | None) -> None:
+        fixed = {} if overhead is None else {"overhead": {"podFixed": overhead}}
+        await self.stage.create(RUNTIME_CLASSES, self.stage.own(name), {"handler": "h", **fixed})
+
+    # --- what happens -----------------------------------------------------------------------------
+
+    async def _change(self, what: str, patch: Object) -> None:
+        resource, name = self._place(what)
+        if "active" in patch:
+            status = {"status": {"conditions": [_active(patch["active"])]}}
+            await self.stage.change(resource, name, status, "status")
+            return
+        await self.stage.change(resource, name, self._filled(patch))
+
+    async def _status(self, name: str, status: Object) -> None:
+        await self.stage.change(self.stage.kinds.workloads, name, {"status": self._filled(status)}, "status")
+
+    async def _label_namespace(self, labels: Object) -> None:
+        await self.stage.client.merge_patch(
+            NAMESPACES, self.stage.namespace, {"metadata": {"labels": labels}}, None, None
+        )
+
+    async def _delete(self, what: str) -> None:
+        resource, name = self._place(what)
+        namespace = self.stage.namespace if resource.namespaced else None
+        await self.stage.client.delete(resource, name, namespace)
+
+    async def _finish(self, name: str) -> None:
+        await self._transit(name, lambda change: change.finish("Succeeded", "done"))
+
+    async def _release(self, name: str) -> None:
+        """End an eviction, as the owner of an evicted Workload does when nothing of it runs any more."""
+        await self._is_evicted(name, None)
+        await self._transit(name, lambda change: change.requeue("PendingEvaluation"))
+
+    async def _transit(self, name: str, what: Callable[[Transition], None]) -> None:
+        async def done() -> bool:
+            change = Transition(await self._read(name), time.time_ns())
+            what(change)
+            if (patch := change.patch()) is not None:
+                await self.stage.change(self.stage.kinds.workloads, name, patch, "status")
+            return True
+
+        await eventually(done)
+
+    async def _later_than(self, name: str) -> None:
+        """Let what is made from now on be newer than this Workload and its reservation.
+
+        The API counts whole seconds.
+        """
+        workload = await self._read(name)
+        times = [one["lastTransitionTime"] for one in value_at(workload, ("status", "conditions"), [])]
+        latest = max(map(parse_time, (workload["metadata"]["creationTimestamp"], *times)))
+        await eventually(lambda: time.time_ns() >= latest + SECOND, interval=0.02)
+
+    # --- what is seen -----------------------------------------------------------------------------
+
+    async def _read(self, name: str) -> Object:
+        return await self.stage.get(self.stage.kinds.workloads, name)
+
+    async def _is_admitted(self, name: str) -> None:
+        await self._sees(f"Workload {name}", {"Admitted": "True Admitted The workload is admitted"})
+
+    async def _is_pending(self, name: str, text: str) -> None:
+        await self._sees(f"Workload {name}", {"QuotaReserved": f"False {text}"})
+
+    async def _is_evicted(self, name: str, text: str | None) -> None:
+        if text is not None:
+            await self._sees(f"Workload {name}", {"Evicted": f"True {text}"})
+            return
+
+        async def seen() -> bool:
+            return (condition_of(await self._read(name), "Evicted") or ("",))[0] == "True"
+
+        await eventually(seen, what=f"{name} to be evicted")
+
+    async def _sees(self, what: str, conditions: Mapping[str, str]) -> None:
+        resource, name = self._place(what if " " in what else f"Workload {what}")
+
+        async def seen() -> bool:
+            obj = await self.stage.get(resource, name)
+            for type_, text in conditions.items():
+                found = " ".join(condition_of(obj, type_) or ())
+                wanted = self._filled(text)
+                assert found == wanted, f"{type_} of {what} is\n  {found!r}, not\n  {wanted!r}"
+            return True
+
+        await eventually(seen, what=f"conditions of {what}")
+
+    async def _is_assigned(self, name: str, flavors: Object) -> None:
+        """The flavor of each resource of a Workload's first podset."""
+
+        async def seen() -> bool:
+            assigned = (await self._read(name))["status"]["admission"]["podSetAssignments"][0]
+            wanted = {resource: self.stage.own(flavor) for resource, flavor in flavors.items()}
+            assert assigned["flavors"] == wanted, assigned
+            return True
+
+        await eventually(seen, what=f"flavors of {name}")
+
+    async def _has_count(self, name: str, count: int) -> None:
+        async def seen() -> bool:
+            assigned = (await self._read(name))["status"]["admission"]["podSetAssignments"][0]
+            assert assigned["count"] == count, assigned
+            return True
+
+        await eventually(seen, what=f"count of {name}")
+
+    async def _is_told(self, name: str, events: Mapping[str, str]) -> None:
+        """Events about a Workload; how long anything took is ``Ns``."""
+
+        async def seen() -> bool:
+            found = [
+                (reason, re.sub(r"was \d+s", "was Ns", note))
+                for reason, note in await self.stage.events("Workload", name)
+            ]
+            for reason, note in events.items():
+                assert (reason, self._filled(note)) in found, found
+            return True
+
+        await eventually(seen, what=f"events about {name}")
+
+    async def _has_field(self, what: str, fields: Mapping[str, Any]) -> None:
+        """Fields of an object by their paths, with dots between the names."""
+        resource, name = self._place(what)
+
+        async def seen() -> bool:
+            obj = await self.stage.get(resource, name)
+            for path, value in fields.items():
+                found, wanted = _at(obj, path), self._filled(value)
+                assert found == wanted, f"{path} of {what} is {found!r}, not {wanted!r}"
+            return True
+
+        await eventually(seen, what=f"fields of {what}")
+
+
+def _at(obj: Any, path: str) -> Any:
+    """What is at a path; a number in it counts the items of a list."""
+    for name in path.split("."):
+        obj = cast("list[Any]", obj)[int(name)] if isinstance(obj, list) else (obj or {}).get(name)
+    return obj
+
+
+_OF_POD_SETS = frozenset(
+    {
+        "pods",
+        "min",
+        "name",
+        "cpu",
+        "memory",
+        "gpu",
+        "limits",
+        "pod",
+        "group",
+    }
+)
+
+
+def _pod_set(
+    name: str = "main",
+    pods: int = 1,
+    min: int | None = None,  # noqa: A002 as in the cases
+    limits: Object | None = None,
+    pod: Object | None = None,
+    group: str | None = None,
+    **requests: Any,
+) -> Object:
+    """A podset of pods with one container."""
+    asked = {_RESOURCES.get(resource, resource): amount for resource, amount in requests.items()}
+    resources = {"requests": asked, **({"limits": limits} if limits else {})}
+    template = {
+        "spec": {
+            "restartPolicy": "Never",
+            "containers": [{"name": "c", "image": "example.com/c:1", "resources": resources}],
+            **(pod or {}),
+        }
+    }
+    grouped = {} if group is None else {"topologyRequest": {"podSetGroupName": group}}
+    least = {} if min is None else {"minCount": min}
+    return {"name": name, "count": pods, "template": template, **least, **grouped}
+
+
+_RESOURCES = {"gpu": "example.com/gpu"}
+
+
+def _quota(name: str, quota: Any) -> Object:
+    """A quota: an amount, or an amount with what may be borrowed and lent of it."""
+    amounts = quota if isinstance(quota, Mapping) else {"nominal": quota}
+    names = {"nominal": "nominalQuota", "borrow": "borrowingLimit", "lend": "lendingLimit"}
+    return {"name": _RESOURCES.get(name, name), **{names[key]: amount for key, amount in amounts.items()}}
+
+
+def _active(active: bool) -> Object:
+    return {
+        "type": "Active",
+        "status": str(active),
+        "reason": "Active" if active else "Broken",
+        "message": "",
+        "lastTransitionTime": "2030-01-01T00:00:00Z",
+    }

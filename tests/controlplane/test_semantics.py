@@ -1,0 +1,18 @@
+"""The rules of queues and of admission on the real control plane, a story or more for each of their rows."""
+
+import pytest
+
+from tests.controlplane.play import Case, cases, play
+from tests.controlplane.stage import Stage
+
+FILES = ("waking.yaml", "nominate.yaml", "flavors.yaml", "preemption.yaml")
+
+
+@pytest.mark.parametrize("case", [case for file in FILES for case in cases(file)], ids=str)
+async def test_story(stage: Stage, case: Case) -> None:
+    await play(stage, case)
+
+
+@pytest.mark.parametrize("case", cases("fair.yaml"), ids=str)
+async def test_story_of_shares(fair_stage: Stage, case: Case) -> None:
+    await play(fair_stage, case)
