@@ -120,7 +120,7 @@ _SEVERITY_OF: Final[Mapping[type[FlavorRefusal], int]] = {
 }
 
 
-# --- one resource group ---------------------------------------------------------------------------------
+# --- one flavor -----------------------------------------------------------------------------------------
 
 
 class _Verdict(NamedTuple):
@@ -137,101 +137,108 @@ class _Verdict(NamedTuple):
     refusals: tuple[FlavorRefusal, ...]
 
 
-class _Scan:
-    """How the flavors of one resource group were looked through."""
+_UNTRIED: Final = _Verdict(NOTHING, Mode.NO_FIT, 0, (), ())
 
-    def __init__(self) -> None:
-        self.chosen: Candidate | None = None
-        self.verdict = _Verdict(NOTHING, Mode.NO_FIT, 0, (), ())
-        """Of the chosen one."""
-        self.verdicts: list[tuple[Candidate, _Verdict]] = []
-        self.stopped_at: int | None = None
-        """The flavor at which the scan stopped although there are more."""
+Taken = dict[FlavorResource, int]
+"""What podsets before this one, of the same workload, take."""
+
+
+def _judge(candidate: Candidate, taken: Taken, offer: Offer, oracle: Oracle) -> _Verdict:
+    """What quota, or preemption, can do for everything that is asked of a flavor."""
+    if candidate.unfit is not None:
+        return _UNTRIED._replace(refusals=(candidate.unfit,))
+    worst, mode, level = AT_HOME, Mode.FIT, 0
+    contested: tuple[FlavorResource, ...] = ()
+    refusals: tuple[FlavorRefusal, ...] = ()
+    for check in candidate.checks:
+        pair, cell, amount = check
+        previously = taken.get(pair, 0)
+        value = add(previously, amount)
+        free = max(0, quota.available(cell))
+        if value <= free and value != UNLIMITED:
+            near = quota.borrow_level(cell, value).level
+            prospect = Prospect(Mode.FIT, near) if near else AT_HOME
+        else:
+            prospect, refusal = _short_of(check, previously, free, offer, oracle)
+            refusals = (*refusals, refusal)
+            if prospect.mode is Mode.NO_FIT:
+                return _Verdict(NOTHING, Mode.NO_FIT, 0, (), refusals)
+            contested = (*contested, pair)
+        if prospect is not AT_HOME:
+            mode, level = min(mode, prospect.mode), max(level, prospect.borrow_level)
+            worst = min(worst, prospect, key=_preference(offer))
+    return _Verdict(worst, mode, level, contested, refusals)
+
+
+def _short_of(
+    check: Check, previously: int, free: int, offer: Offer, oracle: Oracle
+) -> tuple[Prospect, FlavorRefusal]:
+    """What preemption can do where unused quota does not suffice for all that the workload is to take."""
+    pair, cell, amount = check
+    value = add(previously, amount)
+    maximum = quota.potential_available(cell)
+    if value > maximum or value == UNLIMITED:
+        return NOTHING, ExceedsMaxQuota(pair.flavor, pair.resource, previously, amount, maximum)
+    refusal = InsufficientQuota(pair.flavor, pair.resource, value - free)
+    if offer.always_asks or cell.nominal >= value or quota.borrow_level(cell, value).may_reclaim:
+        return oracle(PreemptionQuestion(pair, cell, value)), refusal
+    return NOTHING, refusal
+
+
+def _preference(offer: Offer) -> Callable[[Prospect], tuple[int, int, int]]:
+    return _mode_alone if offer.fungibility is None else _PREFERENCES[offer.fungibility.preference]
+
+
+# --- one resource group ---------------------------------------------------------------------------------
+
+
+class _Scan(NamedTuple):
+    """How the flavors of one resource group were looked through.
+
+    ``stopped_at`` is the flavor at which the scan stopped although there are more.
+    """
+
+    chosen: Candidate | None
+    verdict: _Verdict
+    verdicts: tuple[tuple[str, _Verdict], ...]
+    stopped_at: int | None
 
     @property
     def refusals(self) -> Iterable[FlavorRefusal]:
         """Why the group does not fit into unused quota."""
-        if self.verdict.mode is not Mode.FIT:
-            for _, verdict in self.verdicts:
-                yield from verdict.refusals
+        if self.verdict.mode is Mode.FIT:
+            return ()
+        return (refusal for _, verdict in self.verdicts for refusal in verdict.refusals)
 
     @property
     def severity(self) -> int:
         """Of a group that found nothing: its most hopeful flavor counts."""
-        last_words = (verdict.refusals[-1] for _, verdict in self.verdicts if verdict.refusals)
-        return min((_SEVERITY_OF[type(refusal)] for refusal in last_words), default=_SEVEREST)
+        last_words = [verdict.refusals[-1] for _, verdict in self.verdicts]
+        return min([_SEVERITY_OF[type(refusal)] for refusal in last_words], default=_SEVEREST)
 
 
-class _Search:
-    """One search for flavors. Usage that the workload itself takes is counted while searching."""
-
-    def __init__(self, offer: Offer, oracle: Oracle) -> None:
-        self.offer = offer
-        self.oracle = oracle
-        fungibility = offer.fungibility
-        self.preferred = _mode_alone if fungibility is None else _PREFERENCES[fungibility.preference]
-        self.taken: dict[FlavorResource, int] = {}
-
-    def scan(self, group: GroupPlan, start: int, only: str | None) -> _Scan:
-        """Look through the flavors of a resource group, or at one only."""
-        scan = _Scan()
-        last = len(group.candidates) - 1
-        index = start if start <= last else 0
-        while index <= last:
-            candidate = group.candidates[index]
-            if only is None or candidate.flavor == only:
-                verdict = self._judge(candidate)
-                scan.verdicts.append((candidate, verdict))
-                prospect = verdict.prospect
-                if prospect.mode is not Mode.NO_FIT and (
-                    scan.chosen is None or self.preferred(prospect) > self.preferred(scan.verdict.prospect)
-                ):
-                    scan.chosen, scan.verdict = candidate, verdict
-                if not keeps_searching(prospect, self.offer.fungibility):
+def _scan(
+    group: GroupPlan, begin: int, only: str | None, judge: Callable[[Candidate], _Verdict], offer: Offer
+) -> _Scan:
+    """Look through the flavors of a resource group from a place on, or at one only."""
+    chosen: Candidate | None = None
+    best = _UNTRIED
+    verdicts: list[tuple[str, _Verdict]] = []
+    last = len(group.candidates) - 1
+    index = begin if begin <= last else 0
+    while index <= last:
+        candidate = group.candidates[index]
+        if only is None or candidate.flavor == only:
+            verdict = judge(candidate)
+            verdicts.append((candidate.flavor, verdict))
+            if verdict.mode is not Mode.NO_FIT:
+                preferred = _preference(offer)
+                if chosen is None or preferred(verdict.prospect) > preferred(best.prospect):
+                    chosen, best = candidate, verdict
+                if not keeps_searching(verdict.prospect, offer.fungibility):
                     break
-            index += 1
-        if index < last:
-            scan.stopped_at = index
-        return scan
-
-    def take(self, candidate: Candidate) -> None:
-        """Count what is taken from a flavor."""
-        for pair, _, amount in candidate.checks:
-            self.taken[pair] = add(self.taken.get(pair, 0), amount)
-
-    def _judge(self, candidate: Candidate) -> _Verdict:
-        if candidate.unfit is not None:
-            return _Verdict(NOTHING, Mode.NO_FIT, 0, (), (candidate.unfit,))
-        worst, mode, level = AT_HOME, Mode.FIT, 0
-        contested: list[FlavorResource] = []
-        refusals: list[FlavorRefusal] = []
-        for check in candidate.checks:
-            prospect, refusal = self._ask_quota(check)
-            if refusal is not None:
-                refusals.append(refusal)
-                contested.append(check.pair)
-            if prospect.mode is Mode.NO_FIT:
-                return _Verdict(NOTHING, Mode.NO_FIT, 0, (), tuple(refusals))
-            mode, level = min(mode, prospect.mode), max(level, prospect.borrow_level)
-            if self.preferred(prospect) < self.preferred(worst):
-                worst = prospect
-        return _Verdict(worst, mode, level, tuple(contested), tuple(refusals))
-
-    def _ask_quota(self, check: Check) -> tuple[Prospect, FlavorRefusal | None]:
-        """What quota, or preemption, can do for one request, on top of what the workload takes already."""
-        pair, cell, amount = check
-        previously = self.taken.get(pair, 0)
-        value = add(previously, amount)
-        free = max(0, quota.available(cell))
-        if value <= free and value < UNLIMITED:
-            return Prospect(Mode.FIT, quota.borrow_level(cell, value).level), None
-        maximum = quota.potential_available(cell)
-        if value > maximum or value == UNLIMITED:
-            return NOTHING, ExceedsMaxQuota(pair.flavor, pair.resource, previously, amount, maximum)
-        short = InsufficientQuota(pair.flavor, pair.resource, value - free)
-        if self.offer.always_asks or cell.nominal >= value or quota.borrow_level(cell, value).may_reclaim:
-            return self.oracle(PreemptionQuestion(pair, cell, value)), short
-        return NOTHING, short
+        index += 1
+    return _Scan(chosen, best, tuple(verdicts), index if index < last else None)
 
 
 # --- all podsets ----------------------------------------------------------------------------------------
@@ -261,7 +268,7 @@ def assign(
         return known
     start = {(scan.pod_set, scan.resource): scan.flavor_index + 1 for scan in tried}
     pins = {(part.name, resource): flavor for part in restrict_to or () for resource, flavor in part.flavors}
-    assignment = _assign(plan, _Search(offer, oracle), start, pins)
+    assignment = _search(plan, offer, oracle, start, pins)
     if levels is not None:
         plan.fitting[levels] = assignment
     return assignment
@@ -299,84 +306,83 @@ def _first_choice_levels(plan: Plan, offer: Offer) -> tuple[int, ...] | None:
     return tuple(levels)
 
 
-class _Outcome:
-    """What a search has come to so far."""
-
-    def __init__(self) -> None:
-        self.assigned: list[tuple[int, PodSetAssignment]] = []
-        self.looked_at: list[tuple[str, Candidate, _Verdict]] = []
-        self.tried: list[TriedFlavor] = []
-        self.parts: list[PodSetRefusals] = []
-        self.contested: set[FlavorResource] = set()
-        self.mode = Mode.FIT
-        self.borrow_level = 0
-
-    def add(self, unit: UnitPlan, group: GroupPlan, scan: _Scan) -> None:
-        """Count a group for which a flavor was found."""
-        verdict = scan.verdict
-        self.mode = min(self.mode, verdict.mode)
-        self.borrow_level = max(self.borrow_level, verdict.borrow_level)
-        self.contested.update(verdict.contested)
-        self.looked_at.extend((unit.names[0], candidate, each) for candidate, each in scan.verdicts)
-        if scan.stopped_at is not None:
-            self.tried.append(TriedFlavor(unit.names[0], group.resources[0], scan.stopped_at))
-
-    def attempts(self) -> Iterable[FlavorAttempt]:
-        """The flavors that were looked at and not simply taken."""
-        for name, candidate, verdict in self.looked_at:
-            if verdict.prospect != AT_HOME:
-                mode = ATTEMPT_MODES[verdict.prospect.mode]
-                yield FlavorAttempt(
-                    name, candidate.flavor, mode, verdict.prospect.borrow_level, verdict.refusals
-                )
-
-    def refused(self, severity: int) -> Assignment:
-        """No flavor for some podset."""
-        refusal = NoFlavorFits(tuple(self.parts), _SEVERITY[severity])
-        return Assignment((), (), Mode.NO_FIT, 0, frozenset(), refusal, (), tuple(self.tried))
-
-    def accepted(self, taken: Mapping[FlavorResource, int]) -> Assignment:
-        """A flavor for everything, though others may have to be preempted for it."""
-        fits = self.mode is Mode.FIT
-        return Assignment(
-            tuple(part for _, part in sorted(self.assigned, key=itemgetter(0))),
-            _nonzero(taken),
-            self.mode,
-            self.borrow_level,
-            frozenset(self.contested),
-            None if fits else NoFlavorFits(tuple(self.parts), WAITING_FOR_QUOTA),
-            tuple(self.attempts()) if fits else (),
-            tuple(self.tried),
-        )
+_Group = tuple[str, str]
+"""A resource group as podsets ask for it, named by their first and by the first resource."""
 
 
-def _pinned(unit: UnitPlan, group: GroupPlan, pins: Mapping[tuple[str, str], str]) -> str | None:
+def _pinned(unit: UnitPlan, group: GroupPlan, pins: Mapping[_Group, str]) -> str | None:
     """The flavor that podsets were given for a group before."""
     names = (pins.get((name, resource)) for name in unit.names for resource in group.resources)
     return next((name for name in names if name is not None), None)
 
 
-def _assign(
-    plan: Plan, search: _Search, start: Mapping[tuple[str, str], int], pins: Mapping[tuple[str, str], str]
+def _search(
+    plan: Plan, offer: Offer, oracle: Oracle, start: Mapping[_Group, int], pins: Mapping[_Group, str]
 ) -> Assignment:
-    outcome = _Outcome()
+    taken: Taken = {}
+    assigned: list[tuple[int, PodSetAssignment]] = []
+    scans: list[tuple[_Group, _Scan]] = []
+    parts: list[PodSetRefusals] = []
+
+    def judge(candidate: Candidate) -> _Verdict:
+        return _judge(candidate, taken, offer, oracle)
+
     for unit in plan.units:
         severity = _SEVEREST if unit.uncovered else -1
-        refusals: list[FlavorRefusal] = list(unit.uncovered)
+        refusals: list[FlavorRefusal] = [*unit.uncovered]
         flavor_of: dict[str, str] = {}
         for group in unit.groups:
-            begin = start.get((unit.names[0], group.resources[0]), 0)
-            scan = search.scan(group, begin, _pinned(unit, group, pins))
-            refusals.extend(scan.refusals)
+            key = (unit.names[0], group.resources[0])
+            only = _pinned(unit, group, pins) if pins else None
+            scan = _scan(group, start.get(key, 0), only, judge, offer)
+            refusals += scan.refusals
             if scan.chosen is None:
                 severity = max(severity, scan.severity)
             elif severity < 0:
-                outcome.add(unit, group, scan)
-                search.take(scan.chosen)
+                scans.append((key, scan))
+                for pair, _, amount in scan.chosen.checks:
+                    taken[pair] = add(taken.get(pair, 0), amount)
                 flavor_of.update(dict.fromkeys(group.resources, scan.chosen.flavor))
         if refusals or severity >= 0:
-            outcome.parts.extend(PodSetRefusals(name, tuple(refusals)) for name in unit.names)
+            parts += [PodSetRefusals(name, tuple(refusals)) for name in unit.names]
         if severity >= 0:
-            return outcome.refused(severity)
-        outcome.assigned.extend(unit.assigned(flavor_of))
-    return outcome.accepted(search.taken)
+            refusal = NoFlavorFits(tuple(parts), _SEVERITY[severity])
+            return Assignment((), (), Mode.NO_FIT, 0, frozenset(), refusal, (), _tried(scans))
+        assigned += unit.assigned(flavor_of)
+    return _assignment(assigned, taken, scans, parts)
+
+
+def _assignment(
+    assigned: list[tuple[int, PodSetAssignment]],
+    taken: Taken,
+    scans: list[tuple[_Group, _Scan]],
+    parts: list[PodSetRefusals],
+) -> Assignment:
+    """A flavor for everything, though others may have to be preempted for it."""
+    verdicts = [scan.verdict for _, scan in scans]
+    mode = min([verdict.mode for verdict in verdicts], default=Mode.FIT)
+    fits = mode is Mode.FIT
+    return Assignment(
+        tuple(part for _, part in sorted(assigned, key=itemgetter(0))),
+        _nonzero(taken),
+        mode,
+        max([verdict.borrow_level for verdict in verdicts], default=0),
+        frozenset(pair for verdict in verdicts for pair in verdict.contested),
+        None if fits else NoFlavorFits(tuple(parts), WAITING_FOR_QUOTA),
+        tuple(_attempts(scans)) if fits else (),
+        _tried(scans),
+    )
+
+
+def _tried(scans: Iterable[tuple[_Group, _Scan]]) -> tuple[TriedFlavor, ...]:
+    return tuple(TriedFlavor(*group, scan.stopped_at) for group, scan in scans if scan.stopped_at is not None)
+
+
+def _attempts(scans: Iterable[tuple[_Group, _Scan]]) -> Iterable[FlavorAttempt]:
+    """The flavors that were looked at and not simply taken."""
+    for (pod_set, _), scan in scans:
+        for flavor, verdict in scan.verdicts:
+            prospect = verdict.prospect
+            if prospect != AT_HOME:
+                mode = ATTEMPT_MODES[prospect.mode]
+                yield FlavorAttempt(pod_set, flavor, mode, prospect.borrow_level, verdict.refusals)
