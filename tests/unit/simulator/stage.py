@@ -1,0 +1,86 @@
+"""Small worlds for tests of the simulator: one ClusterQueue with 4 CPU, and whatever a test adds."""
+
+from pathlib import Path
+from textwrap import dedent, indent
+
+from admitq.simulator import Plan, Simulation, read
+from admitq.simulator.course import Course
+from admitq.simulator.schema import Nanoseconds
+from admitq.simulator.timeline import Happening
+
+WORLD = """\
+apiVersion: admitq.dev/v1beta2
+kind: ResourceFlavor
+metadata:
+  name: default
+---
+apiVersion: admitq.dev/v1beta2
+kind: ClusterQueue
+metadata:
+  name: queue
+spec:
+  namespaceSelector: {}
+  resourceGroups:
+    - coveredResources: [cpu]
+      flavors:
+        - name: default
+          resources:
+            - name: cpu
+              nominalQuota: 4
+---
+apiVersion: admitq.dev/v1beta2
+kind: LocalQueue
+metadata:
+  name: main
+  namespace: team
+spec:
+  clusterQueue: queue
+---
+apiVersion: admitq.dev/v1beta2
+kind: WorkloadPriorityClass
+metadata:
+  name: high
+value: 100
+"""
+
+
+def scenario(spec: str) -> str:
+    """A scenario with this spec; its first line is line 5 of the file."""
+    head = "apiVersion: simulation.admitq.dev/v1alpha1\nkind: Scenario\nspec:\n  seed: 1\n"
+    return f"{head}{indent(dedent(spec).strip(chr(10)), '  ')}\n"
+
+
+def write(folder: Path, spec: str, world: str = WORLD) -> Path:
+    """A scenario and a world in one file."""
+    path = folder / "scenario.yaml"
+    path.write_text(f"{scenario(spec)}---\n{world}")
+    return path
+
+
+def plan(folder: Path, spec: str, world: str = WORLD) -> Plan:
+    return read([write(folder, spec, world)])
+
+
+class Story:
+    """A timeline that is kept: seconds, what happened, and to whom."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def write(self, now: Nanoseconds, happening: Happening, course: Course, detail: str) -> None:
+        self.lines.append(f"{now / 1e9:g} {happening} {course.workload.key.name}")
+
+    def close(self) -> None:
+        pass
+
+    def of(self, *happenings: Happening) -> list[str]:
+        return [line for line in self.lines if line.split()[1] in happenings]
+
+
+def played(folder: Path, spec: str, world: str = WORLD) -> tuple[Simulation, Story]:
+    """A run of a scenario, ended."""
+    story = Story()
+    simulation = Simulation(plan(folder, spec, world), story)
+    simulation.run()
+    simulation.state.validate()
+    return simulation, story

@@ -1,0 +1,159 @@
+"""What the user gives: every error names file, line and field. The cases stand in cases/refusals.yaml."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from admitq.simulator import InputError, read
+from tests.unit.simulator.stage import WORLD, plan, scenario, write
+
+CASES: Mapping[str, Mapping[str, Mapping[str, str]]] = yaml.safe_load(
+    (Path(__file__).parent / "cases" / "refusals.yaml").read_text()
+)
+
+CLASS = """\
+runTime: 1m
+workloads:
+  - {name: a, queue: team/main, requests: {cpu: 1}}
+"""
+
+NOTHING = scenario("description: none")
+
+JOB = """\
+---
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: one
+  namespace: team
+  labels:
+    admitq.dev/queue-name: main
+spec:
+  template:
+    spec:
+      containers:
+        - name: main
+          resources:
+            requests:
+              cpu: 1
+"""
+
+
+def cases(section: str) -> Any:
+    return pytest.mark.parametrize("case", CASES[section].values(), ids=CASES[section])
+
+
+def refusal(folder: Path, spec: str, world: str = WORLD) -> str:
+    """What is wrong, without the folder of the file."""
+    with pytest.raises(InputError) as refused:
+        plan(folder, spec, world)
+    return str(refused.value).replace(f"{folder}/", "")
+
+
+def changed(text: str, case: Mapping[str, str]) -> str:
+    assert case["instead of"] in text
+    return text.replace(case["instead of"], case["with"], 1)
+
+
+@cases("scenarios")
+def test_a_scenario_that_means_nothing_is_refused(tmp_path: Path, case: Mapping[str, str]) -> None:
+    told = refusal(tmp_path, case["spec"])
+    assert told.startswith(case["told"])
+
+
+@cases("world")
+def test_a_manifest_that_the_api_server_would_refuse_is_refused(
+    tmp_path: Path, case: Mapping[str, str]
+) -> None:
+    told = refusal(tmp_path, CLASS, changed(WORLD, case))
+    assert told.startswith("scenario.yaml:")
+    assert case["told"] in told
+
+
+@cases("job")
+def test_a_job_that_could_not_be_queued_is_refused(tmp_path: Path, case: Mapping[str, str]) -> None:
+    told = refusal(tmp_path, "runTime: 1m", WORLD + changed(JOB, case))
+    assert told.startswith("scenario.yaml:")
+    assert case["told"] in told
+
+
+def test_a_job_without_a_run_time_is_told_what_to_do(tmp_path: Path) -> None:
+    told = refusal(tmp_path, "description: none", WORLD + JOB)
+    remedy = "set runTime of the scenario, or refer to it in workloads"
+    assert told.endswith(f"Job team/one: its run time is not said: {remedy}")
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        ([WORLD], "file-0.yaml: no document of kind Scenario in any of the files: add one"),
+        (
+            [NOTHING, NOTHING],
+            "file-1.yaml:2: kind: there is a Scenario already, at file-0",
+        ),
+        (["kind: Scenario\nspec: {}\n"], "file-0.yaml:1: apiVersion: write simulation.admitq.dev/v1alpha1"),
+        (
+            [NOTHING.replace("spec:", "specs:")],
+            "file-0.yaml:3: specs: unknown field: what belongs to",
+        ),
+        (
+            [
+                scenario(CLASS),
+                WORLD,
+                "apiVersion: config.admitq.dev/v1beta2\nkind: Configuration\nfairSharing: {}\n",
+            ],
+            "file-2.yaml:3: fairSharing.preemptionStrategies: is required",
+        ),
+    ],
+)
+def test_files_that_do_not_go_together_are_refused(tmp_path: Path, texts: list[str], message: str) -> None:
+    paths: list[Path] = []
+    for index, text in enumerate(texts):
+        paths.append(tmp_path / f"file-{index}.yaml")
+        paths[-1].write_text(text)
+    with pytest.raises(InputError) as refused:
+        read(paths)
+    assert str(refused.value).replace(f"{tmp_path}/", "").startswith(message)
+
+
+def test_everything_that_is_wrong_with_a_document_is_told_at_once(tmp_path: Path) -> None:
+    told = refusal(tmp_path, "repeat: many\nuntil: never\nkills: [{at: 1m, then: Rest}]").splitlines()
+    assert [line.split(": ")[1] for line in told] == ["spec.until", "spec.repeat", "spec.kills[0].then"]
+
+
+def test_what_means_nothing_to_a_simulation_is_counted(tmp_path: Path) -> None:
+    extra = "---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: x}\n"
+    assert plan(tmp_path, CLASS, WORLD + extra).left_out == {"Deployment (apps/v1)": 1}
+
+
+def test_the_scenario_may_name_files_of_manifests(tmp_path: Path) -> None:
+    (tmp_path / "world.yaml").write_text(WORLD)
+    path = tmp_path / "scenario.yaml"
+    path.write_text(scenario(f"manifests: [world.yaml]\n{CLASS}"))
+    assert len(read([path]).start) == len(read([write(tmp_path, CLASS)]).start)
+
+
+def test_the_other_api_group_is_as_good(tmp_path: Path) -> None:
+    path = write(tmp_path, CLASS)
+    path.write_text(path.read_text().replace("admitq.dev", "kueue.x-k8s.io"))
+    assert read([path]).names.group == "kueue.x-k8s.io"
+
+
+def test_repeated_manifests_are_written_for_every_combination(tmp_path: Path) -> None:
+    spec = """
+        repeat:
+          - over: {cohort: 2, queue: 3}
+            objects:
+              - apiVersion: admitq.dev/v1beta2
+                kind: LocalQueue
+                metadata: {name: "q-${cohort}-${queue}", namespace: team}
+                spec: {clusterQueue: queue}
+        runTime: 1m
+        workloads:
+          - {name: a, queue: team/q-1-*, requests: {cpu: 1}}
+        """
+    prefixes = [source.prefix for source in plan(tmp_path, spec).sources]
+    assert prefixes == ["a-team-q-1-0", "a-team-q-1-1", "a-team-q-1-2"]
