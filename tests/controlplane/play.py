@@ -95,6 +95,7 @@ class Play:
             "delete": self._listed(self._delete),
             "finish": self._listed(self._finish),
             "release": self._listed(self._release),
+            "pods_ready": self._listed(self._pods_ready),
             "later_than": self._listed(self._later_than),
             "admitted": self._listed(self._is_admitted),
             "pending": self._each(self._is_pending),
@@ -254,6 +255,9 @@ class Play:
 
     async def _finish(self, name: str) -> None:
         await self._transit(name, lambda change: change.finish("Succeeded", "done"))
+
+    async def _pods_ready(self, name: str) -> None:
+        await self._transit(name, lambda change: change.pods_ready(admitted=True, ready=True))
 
     async def _release(self, name: str) -> None:
         """End an eviction, as the owner of an evicted Workload does when nothing of it runs any more."""

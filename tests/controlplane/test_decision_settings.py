@@ -1,0 +1,90 @@
+"""Settings that change decisions for everybody, and what survives a restart of the manager.
+
+A control plane of its own, because these settings would change everybody else's stories.
+"""
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from admitq.integrations.paths import value_at
+from admitq.runtime.client import Client
+from admitq_api.conditions import format_time, parse_time
+from admitq_api.labels import names_for
+from localcluster.cluster import LocalCluster
+from localcluster.installation import Installation
+from localcluster.pytest_plugin import fresh_namespace
+from localcluster.waiting import eventually
+from tests.controlplane.play import Case, cases, play
+from tests.controlplane.stage import Stage
+
+CONFIG = {
+    "waitForPodsReady": {"blockAdmission": True},
+    "resources": {"quotaCheckStrategy": "IgnoreUndeclared"},
+    "admissionFairSharing": {"usageSamplingInterval": "1s"},
+}
+UNSET_HALF_LIFE = (
+    "admissionFairSharing.usageHalfLifeTime is not set: past use loses half its weight in 24h0m0s"
+)
+
+QUEUES = Case(
+    "two LocalQueues of one ClusterQueue, and what both wait for",
+    "3.8 seeding",
+    (
+        {"queue": {"cq": {"cpu": 4, "admissionScope": {"admissionMode": "UsageBasedAdmissionFairSharing"}}}},
+        {"local_queue": {"greedy": {"clusterQueue": "$cq"}, "modest": {"clusterQueue": "$cq"}}},
+        {"workload": {"had": {"queue": "cq", "cpu": 4}}},
+        {"admitted": ["had"]},
+        {"pods_ready": ["had"]},
+        {"workload": {"again": {"queue": "greedy", "cpu": 4, "priority": 9}}},
+        {"workload": {"first": {"queue": "modest", "cpu": 4, "priority": 1}}},
+    ),
+)
+AFTERWARDS = Case("who used less goes first", "3.8 seeding", ({"finish": ["had"]}, {"admitted": ["first"]}))
+
+
+@pytest.mark.slow
+async def test_settings_and_what_survives_a_restart(
+    private_cluster: Callable[..., LocalCluster],
+    connect: Callable[[LocalCluster], Awaitable[Client]],
+    api_group: str,
+) -> None:
+    cluster = private_cluster(())
+    installation = Installation(cluster)
+    installation.install(api_group=api_group, config=CONFIG)
+    installation.start()
+    client = await connect(cluster)
+    for case in cases("settings.yaml"):
+        async with fresh_namespace(client) as namespace:
+            await play(Stage(client, names_for(api_group), namespace), case)
+    async with fresh_namespace(client) as namespace:
+        await _past_use_survives(Stage(client, names_for(api_group), namespace), installation)
+    assert UNSET_HALF_LIFE in installation.log("manager").read_text()
+
+
+async def _past_use_survives(stage: Stage, installation: Installation) -> None:
+    queues = stage.kinds.local_queues
+    await play(stage, QUEUES)
+
+    async def use() -> tuple[int, str]:
+        told = value_at(
+            await stage.get(queues, "greedy"), ("status", "fairSharing", "admissionFairSharingStatus")
+        )
+        return parse_time(told["lastUpdate"]), value_at(told, ("consumedResources", "cpu"), "0")
+
+    at, _ = await eventually(use, what="the use of a LocalQueue in its status")
+    installation.stop(["manager"])
+    past = {"consumedResources": {"cpu": "100"}, "lastUpdate": format_time(at)}
+    patch = {"status": {"fairSharing": {"weightedShare": 0, "admissionFairSharingStatus": past}}}
+    await stage.change(queues, "greedy", patch, "status")
+    installation.start(["manager"])
+
+    async def goes_on() -> bool:
+        later, consumed = await use()
+        assert later > at
+        # It has hardly decayed in these seconds, and is not forgotten.
+        assert 99_000 < int(consumed.removesuffix("m")) * (1 if consumed.endswith("m") else 1000) <= 100_000
+        return True
+
+    await eventually(goes_on, what="the use of before the restart to be told on")
+    await play(stage, AFTERWARDS)
