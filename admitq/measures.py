@@ -54,6 +54,8 @@ class Measures:
     with_resources: bool = False
     of_cohorts: bool = True
     _census: "_Census" = field(init=False)
+    _skipped: set[str] = field(default_factory=set[str])
+    """ClusterQueues of which some were skipped in the last cycle."""
     _places: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """The cohorts above each ClusterQueue that was looked at, the nearest first."""
     _admitted: Counter[str] = field(default_factory=Counter[str])
@@ -129,6 +131,21 @@ class Measures:
         self.metrics.increment(
             "preempted_workloads_total", preempting_cluster_queue=preempting, reason=reason
         )
+
+    def targets_recomputed(self, cluster_queue: str, result: str) -> None:
+        """A workload was assigned anew, because another one preempts whom it would have to preempt."""
+        self.metrics.increment(
+            "preemption_target_recomputations_total", cluster_queue=cluster_queue, result=result
+        )
+
+    def preemptions_skipped(self, by_cluster_queue: Mapping[str, int]) -> None:
+        """In the last cycle so many workloads could not preempt, because others already did."""
+        series = "admission_cycle_preemption_skips"
+        for name in self._skipped - by_cluster_queue.keys():
+            self.metrics.set(series, 0, cluster_queue=name)
+        for name, count in by_cluster_queue.items():
+            self.metrics.set(series, count, cluster_queue=name)
+        self._skipped = set(by_cluster_queue)
 
     def quota_released(self, workload: RawObject, reason: str, since_evicted: float) -> None:
         """The job of an evicted workload has stopped."""

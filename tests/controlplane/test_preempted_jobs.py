@@ -1,4 +1,4 @@
-"""Jobs that give way to others: stopped, their quota free when their pods are gone, and started again."""
+"""Jobs that do not get all they ask for: some give way to others, some begin with fewer pods."""
 
 from admitq.runtime.resources import JOBS
 from tests.controlplane.stage import Stage, condition_of
@@ -42,3 +42,16 @@ async def test_a_job_gives_way_to_a_more_important_one_and_runs_again_after_it(s
     await stage.until_finished("high")
     await stage.until_running("low")
     assert await stage.condition("Evicted", "low") == ("False", "QuotaReserved", f"Previously: {message}")
+
+
+async def test_a_job_begins_with_as_many_pods_as_fit_and_is_whole_again_when_it_stops(stage: Stage) -> None:
+    await stage.queues(cpu=3)
+    await stage.job(pods=5, metadata={"annotations": {stage.names.job_min_parallelism: "2"}})
+    await stage.until_running()
+    assert (await stage.get(JOBS, "j"))["spec"]["parallelism"] == 3
+    (assigned,) = (await stage.workload())["status"]["admission"]["podSetAssignments"]
+    assert (assigned["count"], assigned["resourceUsage"]) == (3, {"cpu": "3"})
+    drain = {"spec": {"stopPolicy": "HoldAndDrain"}}
+    await stage.change(stage.kinds.cluster_queues, stage.own("cq"), drain)
+    await stage.until_running(running=False)
+    assert (await stage.get(JOBS, "j"))["spec"]["parallelism"] == 5

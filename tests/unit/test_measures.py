@@ -192,3 +192,15 @@ def test_what_local_queues_take_turns_by() -> None:
     )
     told.measures.local_queue_reported(key, status._replace(fair_usage=None))
     assert told.value("local_queue_admission_fair_sharing_usage", name="main") == math.inf
+
+
+def test_recomputed_targets_are_counted_and_skips_are_those_of_the_last_cycle() -> None:
+    told = Told()
+    told.measures.targets_recomputed("cq", "deferred_fit")
+    assert (
+        told.value("preemption_target_recomputations_total", cluster_queue="cq", result="deferred_fit") == 1
+    )
+    told.measures.preemptions_skipped({"cq": 2, "other": 1})
+    told.measures.preemptions_skipped({"other": 3})
+    assert told.value("admission_cycle_preemption_skips", cluster_queue="cq") == 0
+    assert told.value("admission_cycle_preemption_skips", cluster_queue="other") == 3
