@@ -425,7 +425,8 @@ def _stated(raw: Any, field: str, problems: list[ResourceProblem]) -> tuple[Exac
 def _containers(
     spec: Mapping[str, Any], name: str, field: str, problems: list[ResourceProblem]
 ) -> Iterator[ContainerResources]:
-    for index, container in enumerate(_items(spec.get(name), f"{field}.{name}")):
+    for index, item in enumerate(_items(spec.get(name), f"{field}.{name}")):
+        container = _mapping(item, f"{field}.{name}[{index}]")
         stated = _stated(container.get("resources"), f"{field}.{name}[{index}].resources", problems)
         yield ContainerResources(*stated, restartable=container.get("restartPolicy") == "Always")
 

@@ -225,17 +225,17 @@ def _first_choices(units: Iterable[UnitPlan]) -> tuple[tuple[Check, ...], ...] |
     taken: dict[FlavorResource, int] = {}
     choices: list[tuple[Check, ...]] = []
     for unit in units:
+        if unit.uncovered:
+            return None
         for group in unit.groups:
             first = group.candidates[0] if group.candidates else None
-            if first is None or first.unfit is not None or unit.uncovered:
+            if first is None or first.unfit is not None:
                 return None
             checks: list[Check] = []
             for pair, cell, amount in first.checks:
                 taken[pair] = add(taken.get(pair, 0), amount)
                 checks.append(Check(pair, cell, taken[pair]))
             choices.append(tuple(checks))
-        if unit.uncovered:
-            return None
     return tuple(choices)
 
 

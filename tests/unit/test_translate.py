@@ -1,6 +1,7 @@
 """Objects as the API stores them become the values that decisions are made of, or say what is wrong."""
 
 import copy
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -9,9 +10,11 @@ from admitq import translate
 from admitq.core.model import (
     SECOND,
     AdmissionCheckRule,
+    ContainerResources,
     LabelSelector,
     NodeSelectorTerm,
     ObjectKey,
+    PodTemplate,
     QueueingStrategy,
     ResourceQuota,
     SelectorOperator,
@@ -158,6 +161,7 @@ def test_requests_are_reckoned_as_kubernetes_does(pod: dict[str, Any], requests:
         (container(memory="1e30"), "malformed", "containers[0].resources.requests[memory]"),
         (container(cpu="lots"), "malformed", "containers[0].resources.requests[cpu]"),
         (container(memory="8Ei"), "malformed", "containers[0].resources.requests[memory]"),
+        (container(cpu="9223372036854775807"), "malformed", "containers[0].resources.requests[cpu]"),
         (container(limits={"cpu": "-1"}), "malformed", "containers[0].resources.limits[cpu]"),
         ({**container(), "overhead": {"cpu": "-1"}}, "malformed", "template.spec.overhead[cpu]"),
         (
@@ -174,6 +178,55 @@ def test_impossible_requests_are_problems_and_never_credit(
     assert [problem.rule for problem in read.resource_problems] == [rule]
     assert field in read.resource_problems[0].field
     assert dict(resolve(read.pod_sets).demands[0].totals) in ({}, {"cpu": 0})
+
+
+def test_all_of_a_pod_template_that_decides_is_read() -> None:
+    template = {
+        "containers": [{"resources": {"requests": {"cpu": "1500m"}, "limits": {"memory": "1Gi"}}}, {}],
+        "initContainers": [{"restartPolicy": "Always"}, {"resources": {"requests": {"cpu": "2"}}}],
+        "resources": {"requests": {"cpu": "3"}, "limits": {"cpu": "4"}},
+        "runtimeClassName": "kata",
+    }
+    read = translate.workload(workload(pod=template), NAMES).pod_sets[0].template
+    assert read == PodTemplate(
+        containers=(
+            ContainerResources((("cpu", Fraction(3, 2)),), (("memory", Fraction(2**30)),)),
+            ContainerResources(),
+        ),
+        init_containers=(
+            ContainerResources(restartable=True),
+            ContainerResources((("cpu", Fraction(2)),)),
+        ),
+        requests=(("cpu", Fraction(3)),),
+        limits=(("cpu", Fraction(4)),),
+        runtime_class="kata",
+    )
+    stated = translate.workload(workload(pod={**template, "overhead": {}}), NAMES).pod_sets[0].template
+    assert stated.overhead == ()
+
+
+def test_the_podset_group_is_read() -> None:
+    obj = workload()
+    obj["spec"]["podSets"][0]["topologyRequest"] = {"podSetGroupName": "g"}
+    assert translate.workload(obj, NAMES).pod_sets[0].group == "g"
+
+
+@pytest.mark.parametrize("containers", ["c", ["c"], [{"resources": []}], [{"resources": {"requests": []}}]])
+def test_a_template_of_another_structure_is_malformed(containers: Any) -> None:
+    with pytest.raises(Malformed) as caught:
+        translate.workload(workload(pod={"containers": containers}), NAMES)
+    assert caught.value.field.startswith("spec.podSets[0].template.spec.containers")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("1G", "1000M"), ("1500m", "1.5"), ("1Ki", "1024"), ("1e3", "1k"), ("0.5Gi", "512Mi")],
+)
+def test_equal_amounts_are_equal_however_they_are_written(one: str, other: str) -> None:
+    first, second = (
+        translate.workload(workload(pod=container(memory=text)), NAMES).pod_sets for text in (one, other)
+    )
+    assert first is second
 
 
 def test_placement_of_the_pods_is_read() -> None:

@@ -3,6 +3,8 @@
 from fractions import Fraction
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from admitq.core.amounts import UNLIMITED
 from admitq.core.limit_ranges import Limits
@@ -295,3 +297,56 @@ def test_requests_out_of_bounds(
     template: PodTemplate, limits: Limits, problems: tuple[OutOfBounds, ...]
 ) -> None:
     assert resolve((PodSet("main", 1, template),), (), RequestRules(limits=limits)).problems == problems
+
+
+def test_what_a_transformation_makes_too_much_of_is_not_counted_as_less() -> None:
+    huge = Transformation("cpu", (TransformationOutput("credits", Fraction(2**62)),))
+    rules = RequestRules(Resources(transformations=(huge,)))
+    (asked,) = demands((PodSet("main", 1, asking({"cpu": 9000})),), (), rules)
+    assert dict(asked.totals) == {"cpu": 9000, "credits": UNLIMITED}
+
+
+amounts_ = st.dictionaries(
+    st.sampled_from(("cpu", "memory")), st.fractions(0, 9, max_denominator=3), max_size=2
+).map(lambda of: tuple(sorted(of.items())))
+containers = st.builds(ContainerResources, requests=amounts_, limits=amounts_, restartable=st.booleans())
+templates = st.builds(
+    PodTemplate,
+    containers=st.lists(containers, max_size=3).map(tuple),
+    init_containers=st.lists(containers, max_size=4).map(tuple),
+    requests=amounts_,
+    limits=amounts_,
+    overhead=st.none() | amounts_,
+    runtime_class=st.none() | st.just("kata"),
+)
+rules = st.builds(
+    RequestRules,
+    limits=st.builds(Limits, default_limits=amounts_, default_requests=amounts_),
+    overheads=st.just((("kata", exact(cpu=Fraction(1, 4))),)),
+)
+
+
+@given(templates, rules)
+def test_a_pod_asks_for_the_most_that_runs_at_any_moment(template: PodTemplate, rules: RequestRules) -> None:
+    def asked(container: ContainerResources, resource: str) -> Fraction:
+        sources = (
+            container.requests,
+            container.limits,
+            rules.limits.default_requests,
+            rules.limits.default_limits,
+        )
+        return next((dict(source)[resource] for source in sources if resource in dict(source)), Fraction())
+
+    for resource in ("cpu", "memory"):
+        moments = [Fraction()]
+        for index, starting in enumerate(template.init_containers):
+            running = [each for each in template.init_containers[:index] if each.restartable]
+            moments.append(sum((asked(each, resource) for each in (*running, starting)), Fraction()))
+        running = [each for each in template.init_containers if each.restartable]
+        moments.append(sum((asked(each, resource) for each in (*running, *template.containers)), Fraction()))
+        pod_level = {**dict(template.limits), **dict(template.requests)}
+        overhead = template.overhead
+        if overhead is None:
+            overhead = dict(rules.overheads).get(template.runtime_class or "", ())
+        expected = pod_level.get(resource, max(moments)) + dict(overhead).get(resource, 0)
+        assert dict(pod_requests(template, rules)).get(resource, 0) == expected

@@ -105,6 +105,9 @@ def term(**of: str) -> NodeSelectorTerm:
         ((), (term(zone="east"), term(unlabelled="x")), True),
         ((), (term(zone="east", unlabelled="x"),), False),
         ((("zone", "west"),), (term(zone="east"),), False),
+        ((("zone", "west"),), (term(zone="west"),), True),
+        ((), (NodeSelectorTerm(),), True),
+        ((), (term(zone="east"), NodeSelectorTerm()), True),
     ],
 )
 def test_only_keys_the_flavor_labels_decide(
