@@ -537,7 +537,7 @@ def admission_status(value: Admission) -> dict[str, Any]:
 
 
 def quantities(of: Amounts) -> dict[str, str]:
-    """Write amounts as quantities by resource name; what is beyond counting as the most that can be counted."""
+    """Write amounts as quantities by resource name; beyond counting, the most that can be counted."""
     return {resource: _quantity(resource, value) for resource, value in of}
 
 
