@@ -52,6 +52,8 @@ class Node:
     fair_weight: Fraction = ONE
     lendable: "Lendable | None" = None
     """Of a cohort, as last reckoned; kept by fair sharing."""
+    progress: int = 0
+    """Meaningful at a root: differs after a head of the tree got somewhere in a cycle."""
     asleep: dict[str, None] = field(default_factory=dict[str, None])
     """Meaningful at a root: ClusterQueues below that have workloads to wake."""
 
@@ -237,10 +239,16 @@ class Forest:
         root.asleep.clear()
         return names
 
-    def restore_generation(self, node: Node, generation: int) -> None:
-        """Set the count of changes as a dump had it."""
-        node.root.generation = generation
-        self._changes = max(self._changes, generation)
+    def got_somewhere(self, root: Node) -> None:
+        """Note that a head of the tree got somewhere: others may fare differently in the next cycle."""
+        self._changes += 1
+        root.progress = self._changes
+
+    def restore_counts(self, node: Node, generation: int, progress: int) -> None:
+        """Set the counts of changes and of progress as a dump had them."""
+        root = node.root
+        root.generation, root.progress = generation, progress
+        self._changes = max(self._changes, generation, progress)
 
     # --- edges ------------------------------------------------------------------------------------
 

@@ -26,8 +26,9 @@ from admitq.core import (
     settings,
 )
 from admitq.core.events import Event
+from admitq.core.instructions import Preempt
 from admitq.core.model import ObjectKey
-from admitq.core.queues import Aside, ScanProgress, Shape
+from admitq.core.queues import Aside, Claimant, Pending, Preemptions, ScanProgress, Shape
 from admitq.core.refusals import Refusal
 from admitq.core.settings import Settings
 from admitq.core.world import Assumption, Timer, World
@@ -47,15 +48,19 @@ class DumpedPending:
     aside: Aside | None
     progress: ScanProgress | None
     refusal: Refusal | None
+    preemptions: Preemptions | None
 
 
 @dataclass(frozen=True, slots=True)
 class DumpedQueue:
-    """What a ClusterQueue's queue knows beyond its members."""
+    """What a ClusterQueue's queue knows beyond its members, and its tree beyond its quota."""
 
     name: str
     generation: int
+    progress: int
+    claimant: Claimant | None
     blocked: ObjectKey | None
+    standing: bool
     parked: tuple[tuple[Shape, Refusal], ...]
 
 
@@ -69,11 +74,15 @@ class Dump:
     checks: tuple[model.AdmissionCheck, ...]
     topologies: tuple[str, ...]
     namespaces: tuple[tuple[str, model.Labels], ...]
+    limit_ranges: tuple[tuple[ObjectKey, model.LimitRange], ...]
+    overheads: tuple[tuple[str, model.ExactAmounts], ...]
     cohorts: tuple[model.Cohort, ...]
     cluster_queues: tuple[model.ClusterQueue, ...]
     local_queues: tuple[model.LocalQueue, ...]
     workloads: tuple[model.Workload, ...]
     assumptions: tuple[tuple[ObjectKey, Assumption], ...]
+    preemptions: tuple[Preempt, ...]
+    halted: bool
     pending: tuple[DumpedPending, ...]
     queues: tuple[DumpedQueue, ...]
 
@@ -93,6 +102,12 @@ def take(world: World) -> Dump:
         namespaces=tuple(
             (name, tuple(sorted(world.namespaces[name].items()))) for name in sorted(world.namespaces)
         ),
+        limit_ranges=tuple(
+            (ObjectKey(namespace, name), world.limit_ranges[namespace][name])
+            for namespace in sorted(world.limit_ranges)
+            for name in sorted(world.limit_ranges[namespace])
+        ),
+        overheads=tuple(sorted(world.overheads.items())),
         cohorts=tuple(world.cohorts[name] for name in sorted(world.cohorts)),
         cluster_queues=tuple(world.cluster_queues[name].spec for name in sorted(world.cluster_queues)),
         local_queues=tuple(world.local_queues[key].spec for key in sorted(world.local_queues)),
@@ -100,24 +115,30 @@ def take(world: World) -> Dump:
         assumptions=tuple(
             (entry.workload.key, entry.assumed) for entry in entries if entry.assumed is not None
         ),
+        preemptions=tuple(entry.preempting for entry in entries if entry.preempting is not None),
+        halted=world.is_halted,
         pending=tuple(
-            DumpedPending(
-                entry.workload.key, entry.pending.aside, entry.pending.progress, entry.pending.refusal
-            )
-            for entry in entries
-            if entry.pending is not None
+            _take_pending(entry.workload.key, entry.pending) for entry in entries if entry.pending is not None
         ),
         queues=tuple(_take_queue(world, name) for name in sorted(world.cluster_queues)),
     )
 
 
+def _take_pending(key: ObjectKey, pending: Pending) -> DumpedPending:
+    return DumpedPending(key, pending.aside, pending.progress, pending.refusal, pending.preemptions)
+
+
 def _take_queue(world: World, name: str) -> DumpedQueue:
     entry = world.cluster_queues[name]
     blocked = entry.queue.blocked
+    root = entry.node.root
     return DumpedQueue(
         name,
-        entry.node.root.generation,
+        root.generation,
+        root.progress,
+        entry.queue.claimant,
         None if blocked is None else blocked.key,
+        entry.queue.is_standing,
         tuple(
             sorted(
                 (
@@ -137,6 +158,8 @@ def observations(dump: Dump) -> Iterator[Event]:
     yield from (events.AdmissionCheckChanged(check) for check in dump.checks)
     yield from (events.ResourceFlavorChanged(flavor) for flavor in dump.flavors)
     yield from (events.NamespaceChanged(name, labels) for name, labels in dump.namespaces)
+    yield from (events.LimitRangeChanged(key, limits) for key, limits in dump.limit_ranges)
+    yield from (events.RuntimeClassChanged(name, overhead) for name, overhead in dump.overheads)
     yield from (events.CohortChanged(cohort) for cohort in dump.cohorts)
     yield from (events.ClusterQueueChanged(queue) for queue in dump.cluster_queues)
     yield from (events.LocalQueueChanged(queue) for queue in dump.local_queues)
@@ -150,17 +173,22 @@ def restore_volatile(world: World, dump: Dump) -> None:
         entry = world.workloads[key]
         entry.assumed = assumption
         world.settle(entry, 0)
+    for preemption in dump.preemptions:
+        world.preempt(preemption)
     for each in dump.pending:
         _restore_pending(world, each)
     for each in dump.queues:
         entry = world.cluster_queues[each.name]
+        if each.claimant is not None:
+            entry.queue.restore_claimant(each.claimant)
         for shape, refusal in each.parked:
             entry.queue.restore_parked(shape, refusal)
         if each.blocked is not None:
-            entry.queue.restore_blocked(each.blocked)
-        world.forest.restore_generation(entry.node, each.generation)
+            world.restore_blocked(entry, each.blocked, standing=each.standing)
+        world.forest.restore_counts(entry.node, each.generation, each.progress)
         world.sleep_if_parked(entry)
         world.with_empty_lanes.add(each.name)
+    world.is_halted = dump.halted
 
 
 def _restore_pending(world: World, each: DumpedPending) -> None:
@@ -169,7 +197,7 @@ def _restore_pending(world: World, each: DumpedPending) -> None:
     if pending is None:
         raise DumpError(f"{each.key} is not pending")
     queue = world.cluster_queues[entry.queued_in or ""]
-    pending.progress, pending.refusal = each.progress, each.refusal
+    pending.progress, pending.refusal, pending.preemptions = each.progress, each.refusal, each.preemptions
     if each.aside is not None:
         world.set_aside(queue, pending, each.aside)
     elif pending.aside is not None:

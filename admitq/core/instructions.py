@@ -59,6 +59,22 @@ class Preempt:
     victim_path: tuple[str, ...]
 
 
+class Recomputation(StrEnum):
+    """What became of a workload whose victims were preempted for others already in the same cycle."""
+
+    NEW_TARGETS = "new_targets"
+    DEFERRED_FIT = "deferred_fit"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True, slots=True)
+class TargetsRecomputed:
+    """Count that victims were sought anew for a workload of the ClusterQueue."""
+
+    cluster_queue: str
+    result: Recomputation
+
+
 @dataclass(frozen=True, slots=True)
 class WithdrawReservation:
     """Take back a reservation that must not become an admission, and write why."""
@@ -102,6 +118,7 @@ class RefreshCohort:
 Instruction = (
     ReserveQuota
     | Preempt
+    | TargetsRecomputed
     | WithdrawReservation
     | ReportPending
     | RefreshClusterQueue

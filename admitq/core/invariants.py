@@ -15,7 +15,7 @@ from admitq.core.ledger import Usage, usage_of
 from admitq.core.lifecycle import Phase
 from admitq.core.model import ObjectKey
 from admitq.core.quota import Cell
-from admitq.core.world import World
+from admitq.core.world import WorkloadEntry, World
 
 
 class InvariantViolated(AssertionError):
@@ -37,6 +37,10 @@ def check(world: World) -> None:
     _check_forest(world)
     _check_places(world)
     _check_local_queues(world)
+    _check_indexes(world)
+    _check_holders(world)
+    _check_standing(world)
+    _check_pods(world)
     _check_nothing_left_undone(world)
 
 
@@ -153,16 +157,81 @@ def _check_local_queues(world: World) -> None:
     listed = Counter(entry.listed_in for entry in world.workloads.values())
     for key, entry in world.local_queues.items():
         _expect(f"pending in {key}", entry.pending, listed[key])
-    expected: dict[ObjectKey, set[ObjectKey]] = {}
+
+
+def _check_indexes(world: World) -> None:
+    by_queue: dict[ObjectKey, set[ObjectKey]] = {}
+    queues_in: dict[str, set[ObjectKey]] = {}
+    by_runtime_class: dict[str, set[ObjectKey]] = {}
     for key, entry in world.workloads.items():
-        if not entry.workload.finished:
-            expected.setdefault(entry.local_queue, set()).add(key)
-    _expect("workloads by queue", {key: set(of) for key, of in world.workloads_of.items()}, expected)
+        if entry.workload.finished:
+            continue
+        by_queue.setdefault(entry.local_queue, set()).add(key)
+        queues_in.setdefault(key.namespace, set()).add(entry.local_queue)
+        for pod_set in entry.workload.pod_sets:
+            if pod_set.template.runtime_class is not None:
+                by_runtime_class.setdefault(pod_set.template.runtime_class, set()).add(key)
+    for what, index, expected in (
+        ("workloads by queue", world.workloads_of, by_queue),
+        ("queues by namespace", world.local_queues_in, queues_in),
+        ("workloads by RuntimeClass", world.users_of_runtime_class, by_runtime_class),
+    ):
+        _expect(what, {name: set(of) for name, of in index.items()}, expected)
+
+
+def _check_holders(world: World) -> None:
+    """Who holds quota stands in the line of the ClusterQueue that is charged, in order."""
+    charged: dict[tuple[str, bool], list[WorkloadEntry]] = {}
+    for key, entry in world.workloads.items():
+        if entry.held is not None:
+            charged.setdefault((entry.held.cluster_queue, entry.is_leaving), []).append(entry)
+        elif entry.preempting is not None:
+            raise InvariantViolated(f"{key} is told to leave and holds nothing")
+    _expect("holders of quota", len(world.holders), sum(map(len, charged.values())))
+    for (name, leaving), entries in charged.items():
+        line = world.holders.leaving(name) if leaving else world.holders.staying(name)
+        entries.sort(key=lambda each: (each.workload.priority, -each.reserved_at, each.workload.uid))
+        _expect(
+            f"{'leavers' if leaving else 'holders'} of {name}",
+            [each.workload.key for _, each in line],
+            [each.workload.key for each in entries],
+        )
+
+
+def _check_standing(world: World) -> None:
+    listed = {(name, id(root)) for root, names in world.standing.items() for name in names}
+    expected = {
+        (name, id(entry.node.root)) for name, entry in world.cluster_queues.items() if entry.queue.is_standing
+    }
+    _expect("queues whose first stands", listed, expected)
+    for name, entry in world.cluster_queues.items():
+        if entry.queue.is_standing and not entry.is_active:
+            raise InvariantViolated(f"the first of {name} stands although the queue is not active")
+
+
+def _check_pods(world: World) -> None:
+    unready = {
+        key
+        for key, entry in world.workloads.items()
+        if entry.held is not None and entry.held.admitted and not entry.workload.pods_ready
+    }
+    expected = unready if world.settings.block_admission else set[ObjectKey]()
+    _expect("workloads that admission waits for", world.unready, expected)
+    if world.is_halted and not unready:
+        raise InvariantViolated("admission is halted for nobody")
 
 
 def _check_nothing_left_undone(world: World) -> None:
     for name, entry in world.cluster_queues.items():
         if entry.is_active and entry.queue.first() is not None and name not in world.candidates:
             raise InvariantViolated(f"{name} has a head that no cycle would take")
-    if world.reservations or world.reports or world.touched_cluster_queues or world.touched_local_queues:
+    undone = (
+        world.reservations,
+        world.preemptions,
+        world.recomputations,
+        world.reports,
+        world.touched_cluster_queues,
+        world.touched_local_queues,
+    )
+    if any(undone):
         raise InvariantViolated("instructions were decided and not handed out")

@@ -6,21 +6,27 @@ Rules of this file
   is found out about one holds for all. Lanes are sorted inside and compete by their first.
 - BestEffortFIFO parks the whole lane when its first does not fit. StrictFIFO stops at its first (*blocked*),
   whoever stands behind it. Both end when something in the cohort tree changes (``wake``).
+- Whoever waits for others to leave is the *claimant*: of a BestEffortFIFO queue it stays the first (*sticky*)
+  and blocks it like one of StrictFIFO. It *stands*: it is blocked, and yet takes part whenever heads of its
+  cohort tree are tried, so that nobody takes the capacity that it waits for.
+- In a queue that goes by what LocalQueues used, the LocalQueue is part of the shape: a lane then has one
+  usage, and its first competes with that before all else.
 - What concerns one workload alone puts it aside, each reason with its own way back (``Aside``).
 - Heaps drop what is stale when it comes to the top; a removal costs nothing but a mark.
 """
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
+from fractions import Fraction
 from typing import Final, NamedTuple
 
 from admitq.core.flavors import TriedFlavor
-from admitq.core.model import ObjectKey, PodSet, QueueingStrategy, Workload
+from admitq.core.model import ObjectKey, QueueingStrategy, Workload
 from admitq.core.ordering import QueueOrder, queue_order
 from admitq.core.refusals import Refusal
-from admitq.core.requests import PodSetDemand, demands
+from admitq.core.requests import PLAIN, PodSetDemand, RequestRules, demands
 
 
 class Aside(StrEnum):
@@ -37,22 +43,30 @@ class Aside(StrEnum):
 
 
 class Shape(NamedTuple):
-    """All of a workload that decides whether and how it fits; equal shapes share a lane."""
+    """All of a workload that decides whether and how it fits; equal shapes share a lane.
 
-    pod_sets: tuple[PodSet, ...]
-    reclaimable_pods: tuple[tuple[str, int], ...]
+    ``local_queue`` is set where LocalQueues take turns by what they used.
+    """
+
+    demands: tuple[PodSetDemand, ...]
     priority: int
     has_closed_preemption_gate: bool
+    local_queue: ObjectKey | None = None
 
 
-def shape_of(workload: Workload) -> Shape:
-    """The shape of a workload."""
-    return Shape(
-        workload.pod_sets,
-        workload.reclaimable_pods,
-        workload.priority,
-        workload.has_closed_preemption_gate,
-    )
+def local_queue_of(workload: Workload) -> ObjectKey:
+    """The LocalQueue that a workload names."""
+    return ObjectKey(workload.key.namespace, workload.queue_name)
+
+
+def _plain_rules(_namespace: str) -> RequestRules:
+    return PLAIN
+
+
+LocalQueueUsage = tuple[bool, Fraction]
+"""How much went through a LocalQueue, for its weight; the flag marks what is infinite."""
+
+_UNUSED: Final[LocalQueueUsage] = (False, Fraction())
 
 
 class Place(NamedTuple):
@@ -62,18 +76,42 @@ class Place(NamedTuple):
     key: ObjectKey
 
 
+class Front(NamedTuple):
+    """The first of a lane, where it competes with those of other lanes."""
+
+    usage: LocalQueueUsage
+    place: Place
+
+
+class Claimant(NamedTuple):
+    """The workload of a queue that others were last told to leave for."""
+
+    key: ObjectKey
+    generation: int
+
+
+class Preemptions(NamedTuple):
+    """The preemptions of one attempt: how many there are to be, were asked for, and could not be done."""
+
+    victims: int
+    told: int
+    failed: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class ScanProgress:
     """Where the scan of flavors goes on at the next attempt.
 
     ``cycle`` and ``generation`` are those of the attempt, ``begun`` the generation of the cohort tree when
-    the scan last started from the first flavor, ``attempts`` how many there were since.
+    the scan last started from the first flavor, ``since`` how far the tree had got then, ``attempts`` how
+    many there were from there on.
     """
 
     tried: tuple[TriedFlavor, ...]
     cycle: int
     generation: int
     begun: int
+    since: int
     attempts: int
 
 
@@ -82,7 +120,7 @@ class Lane:
     """Pending workloads of one shape. ``refusal`` is set while the lane is parked."""
 
     shape: Shape
-    demands: tuple[PodSetDemand, ...]
+    usage: LocalQueueUsage = _UNUSED
     places: list[Place] = field(default_factory=list[Place])
     size: int = 0
     refusal: Refusal | None = None
@@ -93,7 +131,7 @@ class Pending:
     """A workload waiting for quota.
 
     ``lane`` stays set in flight. ``refusal`` is what it was last refused for, while that is what its status
-    tells too; ``progress`` where its scan of flavors stands.
+    tells too; ``progress`` where its scan of flavors stands; ``preemptions`` what it waits for.
     """
 
     workload: Workload
@@ -103,15 +141,12 @@ class Pending:
     in_flight: bool = False
     progress: ScanProgress | None = None
     refusal: Refusal | None = None
-
-
-def _place_of(workload: Workload) -> Place:
-    return Place(queue_order(workload), workload.key)
+    preemptions: Preemptions | None = None
 
 
 def new_pending(workload: Workload) -> Pending:
     """A workload that begins to wait."""
-    return Pending(workload, _place_of(workload))
+    return Pending(workload, Place(queue_order(workload), workload.key))
 
 
 _SLACK: Final = 64
@@ -121,17 +156,30 @@ _SLACK: Final = 64
 class PendingQueue:
     """The pending workloads of one ClusterQueue."""
 
-    def __init__(self, strategy: QueueingStrategy) -> None:
+    def __init__(
+        self, strategy: QueueingStrategy, rules_of: Callable[[str], RequestRules] = _plain_rules
+    ) -> None:
+        """An empty queue.
+
+        Args:
+            strategy: what a head that does not fit does to those behind it.
+            rules_of: what decides in a namespace what podsets ask for.
+        """
         self.strategy = strategy
+        self.is_standing = False
+        """Whether the first, although it is blocked, takes part when heads of the cohort tree are tried."""
+        self._rules_of = rules_of
+        self._usage_of: Callable[[ObjectKey], LocalQueueUsage] | None = None
         self.members: dict[ObjectKey, Pending] = {}
         self.lanes: dict[Shape, Lane] = {}
         self.parked_in_lanes = 0
         """How many workloads stand in parked lanes."""
         self._parked: dict[Lane, None] = {}
-        self._fronts: list[Place] = []
+        self._fronts: list[Front] = []
         self._aside: dict[Aside, dict[ObjectKey, Pending]] = {reason: {} for reason in Aside}
         self._by_namespace: dict[str, dict[ObjectKey, Pending]] = {}
         self._blocked: Place | None = None
+        self._claimant: Claimant | None = None
 
     # --- numbers ----------------------------------------------------------------------------------
 
@@ -153,8 +201,17 @@ class PendingQueue:
 
     @property
     def blocked(self) -> Place | None:
-        """The first of a StrictFIFO queue, while it is known not to be admitted."""
+        """The first, while it is known not to be admitted and nobody behind it is tried."""
         return self._blocked
+
+    @property
+    def claimant(self) -> Claimant | None:
+        """Who waits for others to leave, as far as that was not forgotten."""
+        return self._claimant
+
+    def is_claimant(self, pending: Pending) -> bool:
+        """Whether the workload waits for others to leave."""
+        return self._is_claimant(pending.workload)
 
     def aside(self, reason: Aside) -> Iterator[Pending]:
         """Those kept aside for the reason."""
@@ -168,14 +225,14 @@ class PendingQueue:
         self._leave_aside(pending)
         lane = pending.lane
         if lane is None:
-            lane = pending.lane = self._lane(shape_of(pending.workload))
+            lane = pending.lane = self._lane(self.shape_of(pending.workload))
         pending.in_flight = False
         lane.size += 1
         heapq.heappush(lane.places, pending.place)
         if lane.refusal is not None:
             self.parked_in_lanes += 1
         elif lane.places[0] == pending.place:
-            heapq.heappush(self._fronts, pending.place)
+            heapq.heappush(self._fronts, Front(lane.usage, pending.place))
         self._compact(lane)
 
     def set_aside(self, pending: Pending, reason: Aside) -> None:
@@ -191,18 +248,22 @@ class PendingQueue:
 
     def remove(self, key: ObjectKey) -> None:
         """Forget a workload."""
-        pending = self.members.pop(key)
-        self._leave_aside(pending)
-        self._leave_lane(pending)
+        self._take_out(self.members[key])
+        del self.members[key]
+        if self._claimant is not None and self._claimant.key == key:
+            self._claimant = None
 
     def update(self, pending: Pending, workload: Workload) -> None:
         """Replace a workload by its changed value, which keeps its place if that does not change it.
 
         A workload in a parked lane stays parked while its shape is the same. One that was aside for its
-        own sake, or that blocks a StrictFIFO queue, is looked at again.
+        own sake, or that blocks the queue, is looked at again.
         """
-        place = _place_of(workload)
-        same_shape = shape_of(workload) == shape_of(pending.workload)
+        claimant = self._claimant
+        if claimant is not None and claimant.key == workload.key and not self._is_claimant(workload):
+            self._claimant = None
+        place = self._place_of(workload)
+        same_shape = self.shape_of(workload) == self._shape_now(pending)
         moved = place != pending.place or not same_shape
         reconsidered = pending.aside in (Aside.OWN, Aside.BACKOFF) or self._blocked == pending.place
         if not same_shape:
@@ -210,18 +271,32 @@ class PendingQueue:
         if not (moved or reconsidered):
             pending.workload = workload
             return
-        self.remove(workload.key)
+        self._take_out(pending)
         pending.workload, pending.place = workload, place
         self.enter(pending)
+
+    def readjust(self, pending: Pending) -> None:
+        """What decides over the requests of a workload changed: look at it again if that concerns it."""
+        if pending.aside is Aside.OWN:
+            self.enter(pending)
+        elif pending.lane is not None and self.shape_of(pending.workload) != pending.lane.shape:
+            self._take_out(pending)
+            pending.progress = None
+            self.enter(pending)
 
     def first(self) -> Pending | None:
         """Who is next, if anybody is to be tried now."""
         while self._fronts:
-            place = self._fronts[0]
+            usage, place = self._fronts[0]
             pending = self.members.get(place.key)
             if pending is not None and pending.place == place:
                 lane = pending.lane
-                if lane is not None and lane.refusal is None and self._first_of(lane) == place:
+                if (
+                    lane is not None
+                    and lane.refusal is None
+                    and lane.usage == usage
+                    and self._first_of(lane) == place
+                ):
                     return None if place == self._blocked else pending
             heapq.heappop(self._fronts)
         return None
@@ -237,11 +312,28 @@ class PendingQueue:
 
     # --- parking and waking -----------------------------------------------------------------------
 
+    def block(self, pending: Pending, *, standing: bool) -> None:
+        """Put one in flight back, and try nobody of this queue while it is the first.
+
+        Args:
+            pending: the first.
+            standing: whether it is to take part when heads of its cohort tree are tried.
+        """
+        self.enter(pending)
+        self._blocked, self.is_standing = pending.place, standing
+
+    def claim(self, pending: Pending) -> None:
+        """Note that one in flight waits for others to leave, and no more who did before."""
+        former = None if self._claimant is None else self.members[self._claimant.key]
+        self._claimant = Claimant(pending.workload.key, pending.workload.generation)
+        if former is not None:
+            self._sort_again(former)
+        self._sort_again(pending)
+
     def park(self, pending: Pending, refusal: Refusal) -> None:
         """Put one in flight back, and stop trying: its equals for BestEffortFIFO, everyone for StrictFIFO."""
         if self.strategy is QueueingStrategy.STRICT_FIFO:
-            self.enter(pending)
-            self._blocked = pending.place
+            self.block(pending, standing=False)
             return
         self.enter(pending)
         lane = pending.lane
@@ -252,7 +344,7 @@ class PendingQueue:
 
     def wake(self) -> None:
         """Something in the cohort tree changed: whoever did not fit is to be tried again."""
-        self._blocked = None
+        self.unblock()
         for lane in self._parked:
             lane.refusal = None
             self.parked_in_lanes -= lane.size
@@ -267,14 +359,36 @@ class PendingQueue:
             self.strategy = strategy
             self.wake()
             self._let_in(self._aside[Aside.OWN])
+            if self._claimant is not None:
+                self._sort_again(self.members[self._claimant.key])
+
+    def go_by_usage(self, usage_of: Callable[[ObjectKey], LocalQueueUsage] | None) -> None:
+        """Have LocalQueues take turns by what they used, or no more (None): everybody is sorted again."""
+        self._usage_of = usage_of
+        for pending in self.members.values():
+            if pending.lane is not None:
+                self._take_out(pending)
+                self.enter(pending)
+
+    def usage_changed(self, local_queue: ObjectKey) -> None:
+        """What went through a LocalQueue changed, and with it the turn of those who wait in it."""
+        if self._usage_of is None:
+            return
+        usage = self._usage_of(local_queue)
+        for lane in self.lanes.values():
+            if lane.shape.local_queue == local_queue and lane.usage != usage:
+                lane.usage = usage
+                if lane.refusal is None:
+                    self._offer(lane)
 
     def wake_namespace(self, namespace: str) -> None:
         """The namespace is selected now."""
         self._let_in(self._by_namespace.get(namespace, {}))
 
     def unblock(self) -> None:
-        """What made the first of a StrictFIFO queue stop it may not hold any more: try it again."""
+        """What made the first stop the queue may not hold any more: try it again."""
         self._blocked = None
+        self.is_standing = False
 
     def namespaces_aside(self) -> list[str]:
         """Namespaces that have workloads aside because they are not selected."""
@@ -297,9 +411,14 @@ class PendingQueue:
         self._parked[lane] = None
         self.parked_in_lanes += lane.size
 
-    def restore_blocked(self, key: ObjectKey) -> None:
-        """Block a StrictFIFO queue as a dump had it."""
-        self._blocked = self.members[key].place
+    def restore_blocked(self, key: ObjectKey, *, standing: bool) -> None:
+        """Block the queue as a dump had it."""
+        self._blocked, self.is_standing = self.members[key].place, standing
+
+    def restore_claimant(self, claimant: Claimant) -> None:
+        """Know who waits for others to leave, as a dump had it."""
+        self._claimant = claimant
+        self._sort_again(self.members[claimant.key])
 
     def is_bypassed(self, key: ObjectKey) -> bool:
         """Whether the workload is parked because an equal one did not fit, without having been tried."""
@@ -321,21 +440,64 @@ class PendingQueue:
         """
         in_lanes: dict[int, int] = {}
         for pending in self.members.values():
+            if pending.place != self._place_of(pending.workload):
+                raise AssertionError(f"{pending.workload.key} stands at {pending.place}")
             if pending.lane is not None:
                 in_lanes[id(pending.lane)] = in_lanes.get(id(pending.lane), 0) + 1
+                if self.shape_of(pending.workload) != pending.lane.shape:
+                    raise AssertionError(f"{pending.workload.key} is in a lane of another shape")
         parked = 0
         for shape, lane in self.lanes.items():
             counted = (lane.shape == shape, lane.size, lane in self._parked)
             expected = (True, in_lanes.pop(id(lane), 0), lane.refusal is not None)
             parked += lane.size if lane.refusal is not None else 0
             first = self._first_of(lane)
-            offered = first is None or lane.refusal is not None or first in self._fronts
+            front = None if first is None else Front(self._usage_by(shape), first)
+            offered = front is None or lane.refusal is not None or front in self._fronts
             if counted != expected or not offered:
                 raise AssertionError(f"lane {shape}: {counted} should be {expected}, offered: {offered}")
         if in_lanes or parked != self.parked_in_lanes:
             raise AssertionError(f"{parked} parked in lanes, counted {self.parked_in_lanes}")
+        if self._claimant is not None and self._claimant.key not in self.members:
+            raise AssertionError(f"{self._claimant.key} is gone and still waited for")
+        if self.is_standing and self._blocked is None:
+            raise AssertionError("somebody stands who is not blocked")
+
+    def shape_of(self, workload: Workload) -> Shape:
+        """The shape that a workload has in this queue now."""
+        return Shape(
+            demands(workload.pod_sets, workload.reclaimable_pods, self._rules_of(workload.key.namespace)),
+            workload.priority,
+            workload.has_closed_preemption_gate,
+            None if self._usage_of is None else local_queue_of(workload),
+        )
 
     # --- internals --------------------------------------------------------------------------------
+
+    def _shape_now(self, pending: Pending) -> Shape:
+        return self.shape_of(pending.workload) if pending.lane is None else pending.lane.shape
+
+    def _is_claimant(self, workload: Workload) -> bool:
+        return self._claimant == (workload.key, workload.generation)
+
+    def _place_of(self, workload: Workload) -> Place:
+        sticky = self.strategy is QueueingStrategy.BEST_EFFORT_FIFO and self._is_claimant(workload)
+        return Place(queue_order(workload, sticky=sticky), workload.key)
+
+    def _sort_again(self, pending: Pending) -> None:
+        place = self._place_of(pending.workload)
+        if place == pending.place:
+            return
+        if pending.lane is None or pending.in_flight:
+            pending.place = place
+            return
+        self._take_out(pending)
+        pending.place = place
+        self.enter(pending)
+
+    def _take_out(self, pending: Pending) -> None:
+        self._leave_aside(pending)
+        self._leave_lane(pending)
 
     def _let_in(self, some: dict[ObjectKey, Pending]) -> None:
         for pending in list(some.values()):
@@ -360,7 +522,7 @@ class PendingQueue:
             return
         pending.lane = None
         if self._blocked == pending.place:
-            self._blocked = None
+            self.unblock()
         if pending.in_flight:
             pending.in_flight = False
         else:
@@ -374,8 +536,13 @@ class PendingQueue:
     def _lane(self, shape: Shape) -> Lane:
         lane = self.lanes.get(shape)
         if lane is None:
-            lane = self.lanes[shape] = Lane(shape, demands(shape.pod_sets, shape.reclaimable_pods))
+            lane = self.lanes[shape] = Lane(shape, self._usage_by(shape))
         return lane
+
+    def _usage_by(self, shape: Shape) -> LocalQueueUsage:
+        if self._usage_of is None or shape.local_queue is None:
+            return _UNUSED
+        return self._usage_of(shape.local_queue)
 
     def _drop_if_empty(self, lane: Lane) -> None:
         if not lane.size and lane.refusal is None:
@@ -402,12 +569,13 @@ class PendingQueue:
     def _offer(self, lane: Lane) -> None:
         first = self._first_of(lane)
         if first is not None:
-            heapq.heappush(self._fronts, first)
+            heapq.heappush(self._fronts, Front(lane.usage, first))
 
     def _compact(self, lane: Lane) -> None:
         """Keep heaps in proportion to what lives in them; a sorted list is a heap."""
         if len(lane.places) > 2 * lane.size + _SLACK:
             lane.places[:] = sorted({place for place in lane.places if self._stands(place, lane)})
         if len(self._fronts) > 2 * len(self.lanes) + _SLACK:
-            firsts = (self._first_of(each) for each in self.lanes.values() if each.refusal is None)
-            self._fronts = sorted(first for first in firsts if first is not None)
+            awake = (each for each in self.lanes.values() if each.refusal is None)
+            firsts = ((each.usage, self._first_of(each)) for each in awake)
+            self._fronts = sorted(Front(usage, first) for usage, first in firsts if first is not None)

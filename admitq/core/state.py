@@ -22,7 +22,7 @@ from admitq.core.instructions import (
 )
 from admitq.core.invariants import InvariantViolated
 from admitq.core.lifecycle import Phase
-from admitq.core.model import Instant, ObjectKey
+from admitq.core.model import Instant, ObjectKey, Workload
 from admitq.core.offers import Offer
 from admitq.core.queues import PendingQueue
 from admitq.core.refusals import Refusal
@@ -74,6 +74,11 @@ class AdmissionState:
             happened.WorkloadChanged: self._workload_changed,
             happened.WorkloadDeleted: self._workload_deleted,
             happened.ReservationFailed: self._reservation_failed,
+            happened.PreemptionFailed: self._preemption_failed,
+            happened.LimitRangeChanged: self._limit_range_changed,
+            happened.LimitRangeDeleted: self._limit_range_deleted,
+            happened.RuntimeClassChanged: self._runtime_class_changed,
+            happened.RuntimeClassDeleted: self._runtime_class_deleted,
             happened.CyclesRequested: self._cycles_requested,
         }
 
@@ -87,8 +92,8 @@ class AdmissionState:
             now: the present instant, in nanoseconds since the Unix epoch.
 
         Returns:
-            What is to be done: reservations in the order of decision, then refusals to report (at most one
-            a workload), then statuses to refresh.
+            What is to be done: reservations in the order of decision, likewise preemptions, then refusals
+            to report (at most one a workload), then statuses to refresh.
         """
         self._handlers[type(event)](event, now)
         return self._instructions()
@@ -96,7 +101,7 @@ class AdmissionState:
     def next_wakeup(self, now: Instant) -> Instant | None:
         """The earliest instant at which a cycle would have something to do; None if it takes an event."""
         world = self._world
-        for name in list(world.candidates):
+        for name in () if world.is_halted else list(world.candidates):
             entry = world.cluster_queues.get(name)
             if entry is not None and entry.is_active and entry.queue.first() is not None:
                 return now
@@ -207,6 +212,7 @@ class AdmissionState:
             state._handlers[type(event)](event, 0)
         dump.restore_volatile(state._world, taken)
         state._world.reservations.clear()
+        state._world.preemptions.clear()
         state._instructions()
         return state
 
@@ -233,7 +239,8 @@ class AdmissionState:
         )
         world.index_cluster_queue(spec)
         if entry is None:
-            entry = ClusterQueueEntry(spec, node, PendingQueue(spec.queueing_strategy), _NOTHING_OFFERED)
+            queue = PendingQueue(spec.queueing_strategy, world.rules_of)
+            entry = ClusterQueueEntry(spec, node, queue, _NOTHING_OFFERED)
             world.cluster_queues[spec.name] = entry
             world.forest.add_usage(node, world.ledger.of_cluster_queue(spec.name).reserved_usage.items())
             self._settle_workloads_of(spec.name, now)
@@ -373,6 +380,30 @@ class AdmissionState:
             self._world.lay_out_offer(entry)
             self._world.wake(entry)
 
+    # --- what decides over requests ---------------------------------------------------------------
+
+    def _limit_range_changed(self, event: happened.LimitRangeChanged, _now: Instant) -> None:
+        ranges = self._world.limit_ranges.setdefault(event.key.namespace, {})
+        if ranges.get(event.key.name) != event.limit_range:
+            ranges[event.key.name] = event.limit_range
+            self._world.limit_ranges_changed(event.key.namespace)
+
+    def _limit_range_deleted(self, event: happened.LimitRangeDeleted, _now: Instant) -> None:
+        ranges = self._world.limit_ranges.get(event.key.namespace, {})
+        if ranges.pop(event.key.name, None) is not None:
+            if not ranges:
+                del self._world.limit_ranges[event.key.namespace]
+            self._world.limit_ranges_changed(event.key.namespace)
+
+    def _runtime_class_changed(self, event: happened.RuntimeClassChanged, _now: Instant) -> None:
+        if self._world.overheads.get(event.name) != event.overhead:
+            self._world.overheads[event.name] = event.overhead
+            self._world.runtime_class_changed(event.name)
+
+    def _runtime_class_deleted(self, event: happened.RuntimeClassDeleted, _now: Instant) -> None:
+        if self._world.overheads.pop(event.name, None) is not None:
+            self._world.runtime_class_changed(event.name)
+
     # --- namespaces -------------------------------------------------------------------------------
 
     def _namespace_changed(self, event: happened.NamespaceChanged, _now: Instant) -> None:
@@ -397,6 +428,7 @@ class AdmissionState:
             if blocked is not None and blocked.key.namespace == namespace:
                 entry.queue.unblock()
                 world.touch(entry)
+                world.settle_standing(entry)
             if not self._let_in_namespace(entry, namespace):
                 world.attend_to_namespace(namespace, entry)
 
@@ -421,10 +453,12 @@ class AdmissionState:
         elif entry.workload == workload:
             return
         else:
-            self._unindex_workload(entry)
+            former = entry.workload
+            world.unindex_workload(entry)
             entry.workload = workload
-        if not workload.finished:
-            world.workloads_of.setdefault(entry.local_queue, {})[workload.key] = entry
+            if entry.held is not None and _rank(former) != _rank(workload):
+                world.wake_holders_tree(entry)
+        world.index_workload(entry)
         world.settle(entry, now)
 
     def _workload_deleted(self, event: happened.WorkloadDeleted, _now: Instant) -> None:
@@ -435,25 +469,22 @@ class AdmissionState:
     def _forget(self, entry: WorkloadEntry) -> None:
         """A workload that is gone is one that holds nothing and waits nowhere."""
         world = self._world
-        self._unindex_workload(entry)
+        world.unindex_workload(entry)
         del world.workloads[entry.workload.key]
         world.dequeue(entry)
         world.list_pending(entry, None)
         world.release(entry)
-
-    def _unindex_workload(self, entry: WorkloadEntry) -> None:
-        index = self._world.workloads_of
-        keys = index.get(entry.local_queue)
-        if keys is not None:
-            keys.pop(entry.workload.key, None)
-            if not keys:
-                del index[entry.local_queue]
 
     def _reservation_failed(self, event: happened.ReservationFailed, now: Instant) -> None:
         entry = self._world.workloads.get(event.key)
         if entry is not None and entry.workload.uid == event.uid and entry.assumed is not None:
             entry.assumed = None
             self._world.settle(entry, now)
+
+    def _preemption_failed(self, event: happened.PreemptionFailed, _now: Instant) -> None:
+        entry = self._world.workloads.get(event.key)
+        if entry is not None and entry.workload.uid == event.uid:
+            self._world.preemption_failed(entry)
 
     # --- cycles -----------------------------------------------------------------------------------
 
@@ -467,15 +498,22 @@ class AdmissionState:
         world.with_empty_lanes.clear()
         cycles = 0
         while (event.limit is None or cycles < event.limit) and (of := heads(world)):
-            run_cycle(world, of)
+            run_cycle(world, of, now)
             cycles += 1
 
     # --- instructions -----------------------------------------------------------------------------
 
     def _instructions(self) -> list[Instruction]:
         world = self._world
-        result: list[Instruction] = [*world.reservations, *world.reports.values()]
+        result: list[Instruction] = [
+            *world.reservations,
+            *world.preemptions,
+            *world.recomputations,
+            *world.reports.values(),
+        ]
         world.reservations.clear()
+        world.preemptions.clear()
+        world.recomputations.clear()
         world.reports.clear()
         result.extend(self._refreshed_cluster_queues())
         result.extend(self._refreshed_local_queues())
@@ -554,6 +592,11 @@ class AdmissionState:
             world.ledger.of_local_queue(entry.spec.key),
             entry.pending,
         )
+
+
+def _rank(workload: Workload) -> tuple[int, Instant]:
+    """What decides who may preempt a workload."""
+    return workload.priority, workload.queued_at
 
 
 def _local_queue_reason(entry: LocalQueueEntry, queue: ClusterQueueEntry | None) -> LocalQueueReason:

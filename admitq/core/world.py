@@ -8,20 +8,23 @@ with what is on the books, so that there is one rule for each and none for every
 import heapq
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from admitq.core.activity import InactiveCause, Surroundings, check_names, flavor_names, inactive_causes
 from admitq.core.cohorts import Forest, Node
 from admitq.core.holders import Holders
-from admitq.core.instructions import Preempt, ReportPending, ReserveQuota
+from admitq.core.instructions import Preempt, ReportPending, ReserveQuota, TargetsRecomputed
 from admitq.core.ledger import Ledger, Reservation, usage_of
 from admitq.core.lifecycle import Phase, phase_of
+from admitq.core.limit_ranges import limits_of
 from admitq.core.model import (
     Admission,
     AdmissionCheck,
     ClusterQueue,
     Cohort,
+    ExactAmounts,
     Instant,
+    LimitRange,
     LocalQueue,
     ObjectKey,
     ResourceFlavor,
@@ -30,6 +33,8 @@ from admitq.core.model import (
 )
 from admitq.core.offers import Offer, offer_of
 from admitq.core.queues import Aside, Pending, PendingQueue, new_pending
+from admitq.core.refusals import PreemptionsFailed, Refusal, WaitingForVictims
+from admitq.core.requests import RequestRules, Resolved, resolve
 from admitq.core.settings import Settings
 from admitq.core.statuses import ClusterQueueMark, LocalQueueMark
 
@@ -43,6 +48,10 @@ class ClusterQueueEntry:
     queue: PendingQueue
     offer: Offer
     causes: tuple[InactiveCause, ...] = ()
+    stands_under: Node | None = None
+    """The root under which it is listed as one whose first stands."""
+    is_taken_along: bool = False
+    """Whether its first was taken into the cycle that runs because it stood."""
     shown: ClusterQueueMark | None = None
     """The mark of the status that a refresh was last asked for."""
 
@@ -131,6 +140,27 @@ class WorkloadEntry:
         return phase_of(self.workload, reserved=self.admission is not None, admitted=self.is_admitted)
 
 
+def _runtime_classes(workload: Workload) -> set[str]:
+    names = (pod_set.template.runtime_class for pod_set in workload.pod_sets)
+    return {name for name in names if name is not None}
+
+
+_Key = TypeVar("_Key")
+_Member = TypeVar("_Member")
+
+
+def _discard(index: dict[_Key, dict[_Member, Any]], key: _Key, member: _Member) -> bool:
+    """Take a member out of an index, if it is in; whether that left nobody under the key."""
+    members = index.get(key)
+    if members is None:
+        return False
+    members.pop(member, None)
+    if members:
+        return False
+    del index[key]
+    return True
+
+
 class Timer(NamedTuple):
     """The instant before which a workload may not be tried."""
 
@@ -156,8 +186,17 @@ class World:
     holders: Holders[WorkloadEntry] = field(default_factory=Holders[WorkloadEntry])
     local_queue_usage: Callable[[ObjectKey], Any] | None = None
     """What a LocalQueue used, by admission fair sharing, as a value that sorts; None where that is off."""
+    limit_ranges: dict[str, dict[str, LimitRange]] = field(default_factory=dict[str, dict[str, LimitRange]])
+    """By namespace and name."""
+    overheads: dict[str, ExactAmounts] = field(default_factory=dict[str, ExactAmounts])
+    """By RuntimeClass, what its pods need beside what their containers ask for."""
     cycle: int = 0
     """How many cycles have run."""
+    unready: set[ObjectKey] = field(default_factory=set[ObjectKey])
+    """Admitted workloads whose pods are not ready, where admission waits for that."""
+    is_halted: bool = False
+    """Whether a workload found admission blocked by them: no cycle runs until there are none."""
+    _rules: dict[str, RequestRules] = field(default_factory=dict[str, RequestRules])
 
     # Indexes: who must be looked at when something changes.
     local_queues_of: dict[str, dict[ObjectKey, None]] = field(
@@ -168,6 +207,15 @@ class World:
     )
     users_of_flavor: dict[str, dict[str, None]] = field(default_factory=dict[str, dict[str, None]])
     users_of_check: dict[str, dict[str, None]] = field(default_factory=dict[str, dict[str, None]])
+    local_queues_in: dict[str, dict[ObjectKey, None]] = field(
+        default_factory=dict[str, dict[ObjectKey, None]]
+    )
+    """LocalQueues that workloads of the namespace name."""
+    users_of_runtime_class: dict[str, dict[ObjectKey, WorkloadEntry]] = field(
+        default_factory=dict[str, dict[ObjectKey, WorkloadEntry]]
+    )
+    standing: dict[Node, dict[str, None]] = field(default_factory=dict[Node, dict[str, None]])
+    """By root of their tree, ClusterQueues whose first takes part when heads of the tree are tried."""
     attentive_to_namespace: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
     """ClusterQueues that may have somebody to try once a namespace is selected, or is not any more."""
 
@@ -177,6 +225,8 @@ class World:
     with_empty_lanes: set[str] = field(default_factory=set[str])
     timers: list[Timer] = field(default_factory=list[Timer])
     reservations: list[ReserveQuota] = field(default_factory=list[ReserveQuota])
+    preemptions: list[Preempt] = field(default_factory=list[Preempt])
+    recomputations: list[TargetsRecomputed] = field(default_factory=list[TargetsRecomputed])
     reports: dict[ObjectKey, ReportPending] = field(default_factory=dict[ObjectKey, ReportPending])
     touched_cluster_queues: set[str] = field(default_factory=set[str])
     touched_local_queues: set[ObjectKey] = field(default_factory=set[ObjectKey])
@@ -199,12 +249,14 @@ class World:
         for name in self.forest.wake(node):
             entry = self.cluster_queues.get(name)
             if entry is not None:
+                self._unlist_standing(entry)
                 self.wake(entry)
 
     def wake(self, entry: ClusterQueueEntry) -> None:
         """Something that decides over one ClusterQueue's workloads changed."""
         entry.queue.wake()
         self.touch(entry)
+        self.settle_standing(entry)
 
     def sleep_if_parked(self, entry: ClusterQueueEntry) -> None:
         """Have the tree wake this ClusterQueue at its next change.
@@ -221,6 +273,94 @@ class World:
     def attend_to_namespace(self, namespace: str, entry: ClusterQueueEntry) -> None:
         """Have a change of the namespace looked at by this ClusterQueue."""
         self.attentive_to_namespace.setdefault(namespace, set()).add(entry.spec.name)
+
+    # --- standing ---------------------------------------------------------------------------------
+
+    def stand(self, entry: ClusterQueueEntry, pending: Pending) -> None:
+        """Put one in flight back as the first of its queue, which takes part when others of its tree do."""
+        entry.queue.block(pending, standing=True)
+        self._list_standing(entry)
+        self.sleep_if_parked(entry)
+
+    def restore_blocked(self, entry: ClusterQueueEntry, key: ObjectKey, *, standing: bool) -> None:
+        """Block a queue as a dump had it."""
+        entry.queue.restore_blocked(key, standing=standing)
+        if standing:
+            self._list_standing(entry)
+
+    def _list_standing(self, entry: ClusterQueueEntry) -> None:
+        entry.stands_under = entry.node.root
+        self.standing.setdefault(entry.stands_under, {})[entry.spec.name] = None
+
+    def settle_standing(self, entry: ClusterQueueEntry) -> None:
+        """If the first of a queue stands no more, others may have what was kept for it."""
+        if entry.stands_under is not None and not entry.queue.is_standing:
+            self._unlist_standing(entry)
+            self.wake_tree(entry.node)
+
+    def overtake(self, entry: ClusterQueueEntry) -> None:
+        """Somebody came before the one who stands, and takes part in the cycle instead."""
+        entry.queue.unblock()
+        self._unlist_standing(entry)
+
+    def take_along(self, root: Node) -> list[ClusterQueueEntry]:
+        """The queues of a tree whose first stands; they stand no more, but take part in a cycle."""
+        entries = [self.cluster_queues[name] for name in sorted(self.standing.get(root, ()))]
+        for entry in entries:
+            self.overtake(entry)
+            entry.is_taken_along = True
+        return entries
+
+    def _unlist_standing(self, entry: ClusterQueueEntry) -> None:
+        root, entry.stands_under = entry.stands_under, None
+        if root is not None:
+            listed = self.standing[root]
+            del listed[entry.spec.name]
+            if not listed:
+                del self.standing[root]
+
+    # --- what decides over requests ---------------------------------------------------------------
+
+    def rules_of(self, namespace: str) -> RequestRules:
+        """What decides in a namespace what podsets ask for."""
+        rules = self._rules.get(namespace)
+        if rules is None:
+            ranges = self.limit_ranges.get(namespace, {})
+            rules = self._rules[namespace] = RequestRules(
+                self.settings.resources,
+                limits_of(ranges[name] for name in sorted(ranges)),
+                tuple(sorted(self.overheads.items())),
+                self.settings.gates.reclaimable_pods,
+            )
+        return rules
+
+    def resolved(self, workload: Workload) -> Resolved:
+        """What the podsets of a workload ask for, and whether that can be given at all."""
+        return resolve(workload.pod_sets, workload.reclaimable_pods, self.rules_of(workload.key.namespace))
+
+    def limit_ranges_changed(self, namespace: str) -> None:
+        """Resolve anew what waits in a namespace."""
+        self._rules.pop(namespace, None)
+        for key in self.local_queues_in.get(namespace, ()):
+            self._readjust(self.workloads_of[key])
+
+    def runtime_class_changed(self, name: str) -> None:
+        """Resolve anew what waits and names a RuntimeClass."""
+        self._rules.clear()
+        self._readjust(self.users_of_runtime_class.get(name, {}))
+
+    def _readjust(self, workloads: Mapping[ObjectKey, WorkloadEntry]) -> None:
+        for entry in workloads.values():
+            queue = self.cluster_queues.get(entry.queued_in or "")
+            if queue is not None and entry.pending is not None:
+                queue.queue.readjust(entry.pending)
+                self._queue_changed(queue)
+
+    def _queue_changed(self, entry: ClusterQueueEntry) -> None:
+        """Note that somebody came into, left or moved in a queue."""
+        self.with_empty_lanes.add(entry.spec.name)
+        self.touch(entry)
+        self.settle_standing(entry)
 
     # --- ClusterQueues ----------------------------------------------------------------------------
 
@@ -266,8 +406,34 @@ class World:
             self.wake(entry)
         else:
             entry.queue.forget_refusals()
+            entry.queue.unblock()
+            self.settle_standing(entry)
+        # Who holds quota in it may be preempted for others, or no more.
+        self.wake_tree(entry.node)
 
     # --- workloads --------------------------------------------------------------------------------
+
+    def index_workload(self, entry: WorkloadEntry) -> None:
+        """Know the workload where something changes that concerns those of its LocalQueue or RuntimeClass."""
+        workload = entry.workload
+        if workload.finished:
+            return
+        queue = entry.local_queue
+        of_queue = self.workloads_of.get(queue)
+        if of_queue is None:
+            of_queue = self.workloads_of[queue] = {}
+            self.local_queues_in.setdefault(queue.namespace, {})[queue] = None
+        of_queue[workload.key] = entry
+        for name in _runtime_classes(workload):
+            self.users_of_runtime_class.setdefault(name, {})[workload.key] = entry
+
+    def unindex_workload(self, entry: WorkloadEntry) -> None:
+        """Undo ``index_workload``."""
+        key, queue = entry.workload.key, entry.local_queue
+        if _discard(self.workloads_of, queue, key):
+            _discard(self.local_queues_in, queue.namespace, queue)
+        for name in _runtime_classes(entry.workload):
+            _discard(self.users_of_runtime_class, name, key)
 
     def settle(self, entry: WorkloadEntry, now: Instant) -> None:
         """Bring the books in line with the workload as it is now."""
@@ -279,11 +445,82 @@ class World:
         workload = entry.workload
         if entry.assumed is not None and (workload.admission is not None or workload.finished):
             entry.assumed = None
-        self._hold(entry, self._reservation_of(entry))
+        reservation = self._reservation_of(entry)
+        if reservation is None or (workload.evicted and workload.admission is not None):
+            entry.preempting = None
+        self._hold(entry, reservation)
+        self.holders.put(entry)
+        if self.settings.block_admission:
+            self._watch_pods(entry)
 
     def release(self, entry: WorkloadEntry) -> None:
         """Take what a workload that is gone has held."""
         self._hold(entry, None)
+        self.holders.put(entry)
+        self._watch_pods(entry)
+
+    def preempt(self, instruction: Preempt) -> None:
+        """Have a workload preempted; it counts as leaving from now on."""
+        entry = self.workloads[instruction.key]
+        entry.preempting = instruction
+        self.holders.put(entry)
+        self.preemptions.append(instruction)
+
+    def preemption_failed(self, entry: WorkloadEntry) -> None:
+        """A workload is not preempted after all: others must be found, or the same be told again.
+
+        If that is so of all whom its preemptor waits for, that is told of the preemptor.
+        """
+        told, entry.preempting = entry.preempting, None
+        if told is None:
+            return
+        self.holders.put(entry)
+        preemptor = self.workloads.get(told.preemptor)
+        if preemptor is not None and preemptor.workload.uid == told.preemptor_uid:
+            self._count_failure(preemptor.pending)
+        self.wake_holders_tree(entry)
+
+    def _count_failure(self, pending: Pending | None) -> None:
+        if pending is None or pending.preemptions is None:
+            return
+        failed = pending.preemptions.failed + 1
+        pending.preemptions = pending.preemptions._replace(failed=failed)
+        if isinstance(pending.refusal, WaitingForVictims) and failed == pending.preemptions.victims:
+            self.report(pending, PreemptionsFailed(failed, pending.refusal.refused))
+
+    def wake_holders_tree(self, entry: WorkloadEntry) -> None:
+        """Who may preempt a workload that holds quota may have changed."""
+        queue = None if entry.held is None else self.cluster_queues.get(entry.held.cluster_queue)
+        if queue is not None:
+            self.wake_tree(queue.node)
+
+    def report(self, pending: Pending, refusal: Refusal) -> None:
+        """Have a refusal written, if it is not what the status tells already."""
+        if pending.refusal == refusal:
+            return
+        pending.refusal = refusal
+        workload = pending.workload
+        demands = pending.lane.shape.demands if pending.lane is not None else ()
+        self.reports[workload.key] = ReportPending(
+            workload.key,
+            workload.uid,
+            refusal,
+            tuple((demand.pod_set.name, demand.totals) for demand in demands),
+        )
+
+    def _watch_pods(self, entry: WorkloadEntry) -> None:
+        """Know whether admission has to wait for the workload's pods."""
+        if entry.held is not None and entry.held.admitted and not entry.workload.pods_ready:
+            self.unready.add(entry.workload.key)
+            return
+        self.unready.discard(entry.workload.key)
+        if not self.unready:
+            self.is_halted = False
+
+    def halt_if_unready(self) -> bool:
+        """Whether admission has to wait for pods; if so, no cycle runs until they are ready."""
+        self.is_halted = bool(self.unready)
+        return self.is_halted
 
     def _hold(self, entry: WorkloadEntry, reservation: Reservation | None) -> None:
         held = entry.held
@@ -369,8 +606,7 @@ class World:
         queue = None if name is None else self.cluster_queues.get(name)
         if queue is not None and pending is not None:
             queue.queue.remove(pending.workload.key)
-            self.with_empty_lanes.add(queue.spec.name)
-            self.touch(queue)
+            self._queue_changed(queue)
 
     def _enqueue(self, entry: WorkloadEntry, target: ClusterQueueEntry, now: Instant) -> None:
         workload, pending = entry.workload, entry.pending
@@ -381,9 +617,9 @@ class World:
             if not self._keep_back(target, pending, now):
                 target.queue.enter(pending)
         elif pending.workload is not workload:
-            self.with_empty_lanes.add(target.spec.name)
             target.queue.update(pending, workload)
             self._keep_back(target, pending, now)
+            self._queue_changed(target)
 
     def set_aside(self, queue: ClusterQueueEntry, pending: Pending, reason: Aside) -> None:
         """Keep a single workload out of the lanes of its ClusterQueue."""

@@ -1,0 +1,164 @@
+"""A small world to play in: queues of one flavor and CPU alone, and what became of whom."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from admitq.core import events as happened
+from admitq.core.events import Event
+from admitq.core.instructions import Instruction, Preempt, ReportPending, ReserveQuota
+from admitq.core.model import (
+    SECOND,
+    ClusterQueue,
+    FlavorQuotas,
+    LabelSelector,
+    LocalQueue,
+    ObjectKey,
+    PodSet,
+    PreemptionPolicy,
+    ResourceFlavor,
+    ResourceGroup,
+    ResourceQuota,
+    Workload,
+)
+from admitq.core.refusals import Refusal
+from admitq.core.requests import asking
+from admitq.core.settings import Settings
+from admitq.core.state import AdmissionState
+
+LOWER = PreemptionPolicy(within_cluster_queue="LowerPriority")
+RECLAIM = PreemptionPolicy(reclaim_within_cohort="Any", within_cluster_queue="LowerPriority")
+
+
+def key(name: str) -> ObjectKey:
+    return ObjectKey("n", name)
+
+
+def group(*quotas: tuple[str, int], limit: int | None = None) -> tuple[ResourceGroup, ...]:
+    flavors = tuple(FlavorQuotas(name, (("cpu", ResourceQuota(cpu, limit)),)) for name, cpu in quotas)
+    return (ResourceGroup(("cpu",), flavors),)
+
+
+def queue(name: str, cpu: int = 0, cohort: str | None = None, **fields: Any) -> ClusterQueue:
+    """A ClusterQueue with so much of flavor ``default``, that every namespace may use."""
+    fields.setdefault("resource_groups", group(("default", cpu)))
+    fields.setdefault("namespace_selector", LabelSelector())
+    return ClusterQueue(name, "", cohort, **fields)
+
+
+@dataclass
+class Play:
+    """The state, driven by events, every one of which leaves it valid."""
+
+    settings: Settings = field(default_factory=Settings)
+    now: int = 1_000 * SECOND + 5
+    workloads: dict[str, Workload] = field(default_factory=dict[str, Workload])
+    told: list[Instruction] = field(default_factory=list[Instruction])
+    queued: int = 0
+
+    def __post_init__(self) -> None:
+        self.state = AdmissionState(self.settings)
+        self.send(happened.NamespaceChanged("n", ()))
+        self.put_flavors("default")
+
+    def send(self, event: Event) -> list[Instruction]:
+        instructions = self.state.handle(event, now=self.now)
+        self.state.validate()
+        self.told = instructions
+        return instructions
+
+    def put_flavors(self, *names: str) -> None:
+        for name in names:
+            self.send(happened.ResourceFlavorChanged(ResourceFlavor(name)))
+
+    def put(self, *queues: ClusterQueue) -> None:
+        """ClusterQueues, each with a LocalQueue of its name."""
+        for each in queues:
+            self.send(happened.ClusterQueueChanged(each))
+            self.send(happened.LocalQueueChanged(LocalQueue(key(each.name), each.name)))
+
+    def submit(self, name: str, queue: str, cpu: int = 1, priority: int = 0, **fields: Any) -> None:
+        self.queued += 1
+        fields.setdefault("queued_at", self.queued)
+        fields.setdefault("pod_sets", (PodSet("main", 1, asking({"cpu": cpu})),))
+        self.put_workload(Workload(key(name), f"uid-{name}", queue, priority=priority, **fields))
+
+    def put_workload(self, workload: Workload) -> None:
+        self.workloads[workload.key.name] = workload
+        self.send(happened.WorkloadChanged(workload))
+
+    def change(self, name: str, **fields: Any) -> None:
+        self.put_workload(replace(self.workloads[name], **fields))
+
+    def cycles(self, limit: int | None = None) -> list[Instruction]:
+        return self.send(happened.CyclesRequested(limit))
+
+    def decide(self, limit: int | None = None) -> list[str]:
+        """Run cycles and have every reservation observed; who got one, in order."""
+        instructions = self.cycles(limit)
+        for each in instructions:
+            if isinstance(each, ReserveQuota):
+                self.change(
+                    each.key.name,
+                    admission=each.admission,
+                    admitted=each.admit,
+                    reserved_at=self.now // SECOND * SECOND,
+                    evicted=False,
+                )
+        self.told = instructions
+        return reserved(instructions)
+
+    def run(self, *names: str) -> None:
+        """Admit exactly these, in any order."""
+        assert sorted(self.decide()) == sorted(names)
+
+    def evict(self, *names: str) -> None:
+        for name in names:
+            self.change(name, evicted=True)
+
+    def leave(self, *names: str) -> None:
+        """Evicted workloads have stopped."""
+        for name in names:
+            self.change(name, evicted=True)
+            self.change(name, admission=None, admitted=False)
+
+    def finish(self, *names: str) -> None:
+        for name in names:
+            self.change(name, finished=True)
+
+    def delete(self, name: str) -> None:
+        workload = self.workloads.pop(name)
+        self.send(happened.WorkloadDeleted(workload.key, workload.uid))
+
+    def fail(self, *names: str) -> list[Instruction]:
+        """Preemptions that could not be written."""
+        return [
+            instruction
+            for name in names
+            for instruction in self.send(happened.PreemptionFailed(key(name), f"uid-{name}"))
+        ]
+
+    def restart(self) -> None:
+        self.state = AdmissionState.from_dict(self.state.to_dict())
+        self.state.validate()
+
+    def refusal(self, name: str) -> Refusal | None:
+        return self.state.parked_refusal(key(name))
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether no cycle has anything to do."""
+        due = self.state.next_wakeup(self.now)
+        return due is None or due > self.now
+
+
+def reserved(instructions: Iterable[Instruction]) -> list[str]:
+    return [each.key.name for each in instructions if isinstance(each, ReserveQuota)]
+
+
+def preempted(instructions: Iterable[Instruction]) -> list[str]:
+    return sorted(each.key.name for each in instructions if isinstance(each, Preempt))
+
+
+def reported(instructions: Iterable[Instruction]) -> dict[str, Refusal]:
+    return {each.key.name: each.refusal for each in instructions if isinstance(each, ReportPending)}

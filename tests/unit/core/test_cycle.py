@@ -1,0 +1,449 @@
+"""What becomes of the heads of a cycle, one rule after the other."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from admitq.core import events as happened
+from admitq.core.instructions import (
+    Preempt,
+    PreemptionReason,
+    Recomputation,
+    TargetsRecomputed,
+)
+from admitq.core.model import (
+    SECOND,
+    AdmissionCheck,
+    AdmissionCheckRule,
+    Cohort,
+    PreemptionPolicy,
+    QueueingStrategy,
+    StopPolicy,
+)
+from admitq.core.refusals import (
+    NobodyToPreempt,
+    NoFlavorFits,
+    OverlappingVictims,
+    PodsNotReady,
+    PreemptionGated,
+    PreemptionsFailed,
+    TakenInThisCycle,
+    WaitingForVictims,
+)
+from admitq.core.settings import Gates, Settings
+from tests.unit.core.play import LOWER, RECLAIM, Play, group, key, preempted, queue, reported, reserved
+
+STRICT = QueueingStrategy.STRICT_FIFO
+
+
+def preempting(**fields: Any) -> Play:
+    """``low`` holds all of a queue, ``high`` was told to wait for it."""
+    play = Play()
+    play.put(queue("q", 4, preemption=LOWER, **fields))
+    play.submit("low", "q", 4)
+    play.run("low")
+    play.submit("high", "q", 3, priority=1)
+    assert preempted(play.cycles()) == ["low"]
+    return play
+
+
+def test_an_assumption_is_as_old_as_it_will_be_seen() -> None:
+    play = Play(now=7 * SECOND + 123)
+    play.put(queue("q", 4))
+    play.submit("one", "q")
+    play.cycles()
+    world = play.state._world  # pyright: ignore[reportPrivateUsage]
+    assert world.workloads[key("one")].reserved_at == 7 * SECOND
+
+
+# --- preempting -----------------------------------------------------------------------------------------
+
+
+def test_a_preemption_names_both_sides() -> None:
+    play = Play()
+    play.send(happened.CohortChanged(Cohort("team", "org")))
+    play.put(queue("a", 4, "team", preemption=RECLAIM), queue("b", 0, "team"))
+    play.submit("borrower", "b", 4)
+    play.run("borrower")
+    play.submit("owner", "a", 4)
+    (preemption,) = (each for each in play.cycles() if isinstance(each, Preempt))
+    assert preemption == Preempt(
+        key("borrower"),
+        "uid-borrower",
+        PreemptionReason.IN_COHORT_RECLAMATION,
+        key("owner"),
+        "uid-owner",
+        ("org", "team", "a"),
+        ("org", "team", "b"),
+    )
+
+
+def test_who_preempts_waits_until_the_victims_have_left() -> None:
+    play = preempting()
+    assert isinstance(reported(play.told)["high"], WaitingForVictims)
+    assert play.is_quiet
+    assert play.cycles() == []
+    play.evict("low")
+    assert play.is_quiet
+    play.leave("low")
+    assert play.decide() == ["high"]
+    assert play.refusal("low") is not None
+
+
+def test_victims_that_leave_already_are_not_told_again() -> None:
+    play = Play()
+    play.put(queue("q", 4, preemption=LOWER))
+    play.submit("low", "q", 2)
+    play.submit("evicted", "q", 2)
+    play.run("low", "evicted")
+    play.evict("evicted")
+    play.submit("high", "q", 2, priority=1)
+    assert preempted(play.cycles()) == []
+    refusal = play.refusal("high")
+    assert isinstance(refusal, WaitingForVictims)
+    assert refusal.victims == 1
+
+
+def test_nobody_behind_a_sticky_preemptor_is_tried() -> None:
+    play = preempting()
+    play.submit("small", "q", 1, priority=5)
+    assert play.is_quiet
+    assert play.decide() == []
+    play.leave("low")
+    assert play.decide() == ["high", "small"]
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_preemptor_keeps_its_capacity_while_others_are_tried(*, restarted: bool) -> None:
+    play = Play()
+    play.put(queue("a", 4, "org", preemption=RECLAIM), queue("b", 0, "org"))
+    play.submit("borrower", "b", 3)
+    play.run("borrower")
+    play.submit("owner", "a", 4)
+    assert preempted(play.cycles()) == ["borrower"]
+    if restarted:
+        play.restart()
+    play.submit("greedy", "b", 1)
+    assert play.decide() == []
+    assert play.refusal("greedy") == TakenInThisCycle()
+    assert play.is_quiet
+    play.leave("borrower")
+    assert play.decide() == ["owner"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"generation": 2}, {"active": False}, {"queue_name": "nowhere"}, {"admission_gates": ("gate",)}],
+)
+def test_a_preemptor_that_changes_gives_its_capacity_up(change: dict[str, object]) -> None:
+    play = Play()
+    play.put(queue("a", 4, "org", preemption=RECLAIM), queue("b", 0, "org"))
+    play.submit("borrower", "b", 3)
+    play.run("borrower")
+    play.submit("owner", "a", 4)
+    play.submit("greedy", "b", 1)
+    play.decide()
+    assert play.is_quiet
+    play.change("owner", **change)
+    assert not play.is_quiet
+    assert play.decide() == ([] if "generation" in change else ["greedy"])
+
+
+def test_a_preemptor_that_is_deleted_gives_its_capacity_up() -> None:
+    play = Play()
+    play.put(queue("a", 4, "org", preemption=RECLAIM), queue("b", 0, "org"))
+    play.submit("borrower", "b", 3)
+    play.run("borrower")
+    play.submit("owner", "a", 4)
+    play.submit("greedy", "b", 1)
+    assert play.decide() == []
+    play.delete("owner")
+    assert play.decide() == ["greedy"]
+
+
+def test_a_preemptor_in_a_queue_that_stops_gives_its_capacity_up() -> None:
+    play = Play()
+    owners = queue("a", 4, "org", preemption=RECLAIM)
+    play.put(owners, queue("b", 0, "org"))
+    play.submit("borrower", "b", 3)
+    play.run("borrower")
+    play.submit("owner", "a", 4)
+    play.submit("greedy", "b", 1)
+    assert play.decide() == []
+    play.send(happened.ClusterQueueChanged(replace(owners, stop_policy=StopPolicy.HOLD)))
+    assert play.decide() == ["greedy"]
+
+
+def test_a_preemptor_whose_generation_changes_loses_its_place() -> None:
+    play = preempting()
+    play.submit("higher", "q", 1, priority=5)
+    play.change("high", generation=2)
+    play.leave("low")
+    assert play.decide() == ["higher", "high"]
+
+
+def test_first_of_a_strict_queue_a_preemptor_can_be_overtaken() -> None:
+    play = preempting(queueing_strategy=STRICT)
+    play.submit("higher", "q", 2, priority=5)
+    play.cycles()
+    assert isinstance(play.refusal("higher"), WaitingForVictims)
+    play.leave("low")
+    assert play.decide() == ["higher"]
+
+
+def test_a_preemptor_that_is_overtaken_in_its_strict_queue_stands_no_more() -> None:
+    play = Play()
+    play.put(
+        queue("a", 4, "org", preemption=RECLAIM, queueing_strategy=STRICT),
+        queue("b", 0, "org"),
+        queue("c", 0, "org"),
+    )
+    play.submit("borrower", "b", 3)
+    play.run("borrower")
+    play.submit("owner", "a", 4)
+    play.submit("greedy", "c", 1)
+    assert play.decide() == []
+    assert play.is_quiet
+    play.submit("impossible", "a", 40, priority=1)
+    assert play.decide() == ["greedy"]
+
+
+def test_preemptions_that_failed_are_tried_again() -> None:
+    play = Play()
+    play.put(queue("q", 4, preemption=LOWER))
+    for name in ("one", "two"):
+        play.submit(name, "q", 2)
+    play.run("one", "two")
+    play.submit("high", "q", 4, priority=1)
+    assert preempted(play.cycles()) == ["one", "two"]
+    assert reported(play.fail("one")) == {}
+    failed = reported(play.fail("two"))["high"]
+    assert isinstance(failed, PreemptionsFailed)
+    assert failed.victims == 2
+    assert not play.is_quiet
+    again = play.cycles()
+    assert preempted(again) == ["one", "two"]
+    assert isinstance(reported(again)["high"], WaitingForVictims)
+
+
+def test_a_failure_that_is_no_news_changes_nothing() -> None:
+    play = preempting()
+    assert play.fail("unknown", "high") == []
+    assert play.send(happened.PreemptionFailed(key("low"), "uid-of-another")) == []
+    play.evict("low")
+    assert play.fail("low") == []
+    assert play.is_quiet
+
+
+def test_a_preemption_may_fail_after_its_preemptor_is_gone() -> None:
+    play = preempting()
+    play.delete("high")
+    play.fail("low")
+    play.submit("high", "q", 3, priority=1)
+    assert preempted(play.cycles()) == ["low"]
+
+
+def test_a_closed_gate_keeps_from_preempting() -> None:
+    play = Play()
+    play.put(queue("q", 4, preemption=LOWER))
+    play.submit("low", "q", 4)
+    play.run("low")
+    play.submit("high", "q", 4, priority=1, has_closed_preemption_gate=True)
+    instructions = play.cycles()
+    assert reported(instructions) == {"high": PreemptionGated()}
+    assert preempted(instructions) == []
+    play.change("high", has_closed_preemption_gate=False)
+    assert preempted(play.cycles()) == ["low"]
+
+
+# --- nobody to preempt ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("reclaim", "first_cycle"), [("Never", []), ("LowerPriority", []), ("Any", ["greedy"])]
+)
+def test_capacity_is_kept_for_a_cycle_unless_it_can_be_reclaimed_anyway(
+    reclaim: str, first_cycle: list[str]
+) -> None:
+    play = Play()
+    policy = PreemptionPolicy(reclaim_within_cohort=reclaim)
+    play.put(queue("a", 4, "org", preemption=policy), queue("b", 2, "org"), queue("c", 0, "org"))
+    play.submit("mine", "a", 2)
+    play.submit("theirs", "b", 2, priority=9)
+    play.run("mine", "theirs")
+    play.submit("more", "a", 3)
+    play.submit("greedy", "c", 1)
+    assert play.decide(1) == first_cycle
+    assert isinstance(play.refusal("more"), NobodyToPreempt)
+    assert play.decide() == ([] if first_cycle else ["greedy"])
+
+
+@pytest.mark.parametrize(("limit", "kept"), [(None, True), (3, True), (0, False)])
+def test_where_it_borrows_it_keeps_as_much_as_it_may_borrow(limit: int | None, *, kept: bool) -> None:
+    """In a hierarchy quota may be reclaimed nearby, so that preemption is an option although it borrows."""
+    play = Play()
+    play.send(happened.CohortChanged(Cohort("left", "root")))
+    play.put(
+        queue("a", cohort="left", resource_groups=group(("default", 1), limit=limit)),
+        queue("b", 3, "left"),
+        queue("c", 1, "root"),
+        queue("d", 0, "root"),
+    )
+    play.submit("far", "c", 4)
+    play.run("far")
+    play.submit("more", "a", 2)
+    play.submit("greedy", "d", 1, priority=-1)
+    first = play.decide(1)
+    assert first == ([] if kept else ["greedy"])
+
+
+# --- others' victims ------------------------------------------------------------------------------------
+
+
+def at_odds(gates: Gates = Gates(), **fields: object) -> Play:  # noqa: B008 frozen
+    """Two owners of 4 whose common quota a borrower holds."""
+    play = Play(Settings(gates=gates))
+    play.put(
+        queue("a", 4, "org", preemption=RECLAIM),
+        queue("b", 4, "org", preemption=RECLAIM),
+        queue("c", 0, "org"),
+    )
+    play.submit("borrower", "c", 8)
+    play.run("borrower")
+    return play
+
+
+def recomputations(play: Play) -> list[Recomputation]:
+    return [each.result for each in play.told if isinstance(each, TargetsRecomputed)]
+
+
+def test_one_victim_may_do_for_two() -> None:
+    play = at_odds()
+    play.submit("one", "a", 4)
+    play.submit("two", "b", 4)
+    assert preempted(play.cycles()) == ["borrower"]
+    assert play.refusal("two") == OverlappingVictims(will_fit=True)
+    assert recomputations(play) == [Recomputation.DEFERRED_FIT]
+    play.submit("greedy", "c", 1)
+    assert play.decide() == []
+    play.leave("borrower")
+    assert play.decide() == ["one", "two"]
+
+
+def test_without_the_gate_one_of_two_is_beaten() -> None:
+    play = at_odds(Gates(recompute_assignment_upon_preemption_targets_overlap=False))
+    play.submit("one", "a", 4)
+    play.submit("two", "b", 4)
+    assert preempted(play.cycles()) == ["borrower"]
+    assert play.refusal("two") == OverlappingVictims(will_fit=False)
+    assert recomputations(play) == []
+    assert play.is_quiet
+    play.leave("borrower")
+    assert play.decide() == ["one", "two"]
+
+
+def test_others_are_found_where_victims_are_taken() -> None:
+    play = Play()
+    play.put(
+        queue("a", 4, "org", preemption=RECLAIM),
+        queue("b", 4, "org", preemption=RECLAIM),
+        queue("c", 0, "org"),
+    )
+    play.submit("first", "c", 4)
+    play.run("first")
+    play.now += SECOND
+    play.submit("last", "c", 4)
+    play.run("last")
+    play.submit("one", "a", 4)
+    play.submit("two", "b", 4)
+    assert preempted(play.cycles()) == ["first", "last"]
+    assert recomputations(play) == [Recomputation.NEW_TARGETS]
+
+
+def test_where_neither_helps_it_is_beaten() -> None:
+    play = Play()
+    play.put(
+        queue("a", 2, "org", preemption=RECLAIM),
+        queue("b", 4, "org", preemption=RECLAIM),
+        queue("c", 0, "org"),
+    )
+    play.submit("borrower", "c", 4)
+    play.submit("mine", "b", 2)
+    play.run("borrower", "mine")
+    play.submit("one", "a", 2)
+    play.submit("two", "b", 4)
+    play.cycles()
+    assert play.refusal("two") is not None
+
+
+def test_quota_that_victims_still_hold_is_not_given_away() -> None:
+    """It must fit in truth too: the victims leave later than the beaten would come."""
+    play = Play()
+    play.put(
+        queue("a", 6, "org", preemption=RECLAIM),
+        queue("b", 2, "org"),
+        queue("c", 2, "org"),
+        queue("v", 0, "org"),
+    )
+    play.submit("victim", "v", 8)
+    play.run("victim")
+    play.submit("preemptor", "a", 6)
+    play.submit("f1", "b", 2)
+    play.submit("f2", "c", 2)
+    instructions = play.cycles()
+    assert len(reserved(instructions)) == 1
+    play.leave("victim")
+
+
+# --- blocked until pods are ready -----------------------------------------------------------------------
+
+
+def test_admission_waits_until_pods_are_ready() -> None:
+    play = Play(Settings(block_admission=True))
+    play.put(queue("a", 4), queue("b", 4))
+    for name, of in (("one", "a"), ("two", "a"), ("three", "b")):
+        play.submit(name, of)
+    assert play.decide() == ["one"]
+    assert play.refusal("three") == PodsNotReady()
+    assert play.is_quiet
+    assert play.cycles() == []
+    play.restart()
+    assert play.is_quiet
+    play.change("one", pods_ready=True)
+    assert not play.is_quiet
+    assert play.decide() == ["two"]
+    play.finish("two")
+    assert play.decide() == ["three"]
+    play.delete("three")
+    assert play.is_quiet
+
+
+def test_reservations_without_admission_block_nobody() -> None:
+    play = Play(Settings(block_admission=True))
+    play.send(happened.AdmissionCheckChanged(AdmissionCheck("check", "example.com/check", active=True)))
+    play.put(queue("q", 4, admission_checks=(AdmissionCheckRule("check"),)))
+    play.submit("one", "q")
+    play.submit("two", "q")
+    assert play.decide() == ["one", "two"]
+
+
+# --- order ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("gate", "first"), [(True, "urgent"), (False, "early")])
+def test_priority_counts_between_queues_behind_a_gate(*, gate: bool, first: str) -> None:
+    play = Play(Settings(gates=Gates(priority_sorting_within_cohort=gate)))
+    play.send(happened.CohortChanged(replace(Cohort("org"), resource_groups=group(("default", 1)))))
+    play.put(queue("a", 0, "org"), queue("b", 0, "org"))
+    play.submit("early", "a")
+    play.submit("urgent", "b", priority=1)
+    assert play.decide()[0] == first
+
+
+def test_no_flavor_at_all() -> None:
+    play = Play()
+    play.put(queue("q", 1))
+    play.submit("large", "q", 2)
+    assert isinstance(reported(play.cycles())["large"], NoFlavorFits)
+    assert play.is_quiet
