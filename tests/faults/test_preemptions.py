@@ -1,0 +1,123 @@
+"""A preemption is written once, whatever becomes of the call on its way to the API server and back."""
+
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+
+import pytest
+
+from admitq.core.instructions import Preempt, PreemptionReason
+from admitq.core.model import ObjectKey
+from admitq.explain import EffectivePriority
+from admitq.guarded_writes import GuardedWrites
+from admitq.measures import Measures
+from admitq.metrics import Metrics
+from admitq.preemption_writer import PreemptionWriter
+from admitq.runtime.client import Client
+from admitq.runtime.kinds import kinds_of
+from admitq.runtime.resources import Object
+from admitq.runtime.store import Store
+from admitq_api.conditions import format_time
+from admitq_api.labels import names_for
+from tests.faults import proxy as p
+from tests.faults.proxy import Action, Asked, Proxy
+
+Through = Callable[..., Awaitable[Client]]
+
+
+class Told:
+    """Keeps the reasons of events."""
+
+    def __init__(self) -> None:
+        self.reasons: list[str] = []
+
+    def event(self, regarding: Object, kind: str, reason: str, note: str) -> None:
+        del regarding, kind, note
+        self.reasons.append(reason)
+
+
+async def admitted_workload(client: Client, namespace: str, group: str) -> Object:
+    """Create a Workload that holds quota."""
+    workloads = kinds_of(names_for(group)).workloads
+    container = {"name": "c", "image": "example.com/c:1", "resources": {"requests": {"cpu": "1"}}}
+    template = {"spec": {"containers": [container], "restartPolicy": "Never"}}
+    made = await client.create(
+        workloads,
+        {
+            "apiVersion": workloads.api_version,
+            "kind": workloads.kind,
+            "metadata": {"name": "victim", "namespace": namespace},
+            "spec": {"queueName": "q", "podSets": [{"name": "main", "count": 1, "template": template}]},
+        },
+    )
+    state = [
+        {
+            "type": type_,
+            "status": "True",
+            "reason": type_,
+            "message": "",
+            "lastTransitionTime": format_time(time.time_ns()),
+        }
+        for type_ in ("QuotaReserved", "Admitted")
+    ]
+    assigned = {"name": "main", "flavors": {"cpu": "f"}, "resourceUsage": {"cpu": "1"}, "count": 1}
+    status = {"conditions": state, "admission": {"clusterQueue": "cq", "podSetAssignments": [assigned]}}
+    name = made["metadata"]["name"]
+    return await client.merge_patch(workloads, name, {"status": status}, namespace, "status")
+
+
+def is_preemption(asked: Asked) -> bool:
+    return asked.is_write and asked.path.endswith("/victim/status")
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [
+        (),
+        (p.done_but_cut,),
+        (p.done_but_hung,),
+        (p.cut_before_asking, p.done_but_cut),
+        (p.refused(503, "ServiceUnavailable"), p.hung, p.done_but_cut, p.refused(500, "InternalError")),
+    ],
+    ids=["none", "answer lost", "answer late", "call lost", "many"],
+)
+async def test_a_preemption_is_counted_once(
+    client: Client,
+    namespace: str,
+    installed: str,
+    proxy: Proxy,
+    through: Through,
+    faults: tuple[Action, ...],
+) -> None:
+    victim = await admitted_workload(client, namespace, installed)
+    names = names_for(installed)
+    workloads = kinds_of(names).workloads
+    store = Store(workloads)
+    store.upsert(victim)
+    told = Told()
+    writer = PreemptionWriter(
+        writes=GuardedWrites(
+            client=await through(timeout=0.5),
+            resource=workloads,
+            workloads=store,
+            observed=lambda _, obj: cast("None", store.upsert(obj)),
+            decides_alike=lambda *_: True,
+            field_manager="test",
+        ),
+        names=names,
+        recorder=cast("Any", told),
+        measures=Measures(Metrics(), lambda _: "cq"),
+        clock=time.time_ns,
+        priority_of=lambda _: EffectivePriority(0, 0),
+    )
+    for action in faults:
+        proxy.fault(action, is_preemption)
+    key, uid = ObjectKey(namespace, "victim"), victim["metadata"]["uid"]
+    instruction = Preempt(
+        key, uid, PreemptionReason.IN_CLUSTER_QUEUE, ObjectKey("ns", "p"), "p", ("cq",), ("cq",)
+    )
+    assert await writer.preempt(instruction)
+    status = (await client.get(workloads, "victim", namespace))["status"]
+    assert [one["count"] for one in status["schedulingStats"]["evictions"]] == [1]
+    assert status["admission"]["clusterQueue"] == "cq"
+    assert told.reasons == ["Preempted", "EvictedDueToPreempted"]
