@@ -78,7 +78,6 @@ def _mode_alone(prospect: Prospect) -> tuple[int, int, int]:
 
 
 _PREFERENCES: Final[Mapping[str | None, Callable[[Prospect], tuple[int, int, int]]]] = {
-    None: _mode_then_nearness,
     "BorrowingOverPreemption": _mode_then_nearness,
     "PreemptionOverBorrowing": _nearness_then_mode,
 }
@@ -186,7 +185,9 @@ def _short_of(
 
 
 def _preference(offer: Offer) -> Callable[[Prospect], tuple[int, int, int]]:
-    return _mode_alone if offer.fungibility is None else _PREFERENCES[offer.fungibility.preference]
+    if offer.fungibility is None:
+        return _mode_alone
+    return _PREFERENCES.get(offer.fungibility.preference, _mode_then_nearness)
 
 
 # --- one resource group ---------------------------------------------------------------------------------
