@@ -17,7 +17,7 @@ from admitq.core.holders import PreemptionOrder
 from admitq.core.instructions import PreemptionReason
 from admitq.core.ledger import Usage
 from admitq.core.model import ObjectKey, Workload
-from admitq.core.preemption.policies import ABOVE_ALL, highest_priority, may_preempt
+from admitq.core.preemption.policies import ABOVE_ALL, equals_must_be_newer, highest_priority
 from admitq.core.quota import Cell
 from admitq.core.world import ClusterQueueEntry, WorkloadEntry, World
 
@@ -129,13 +129,16 @@ class Search:
         node: Node,
     ) -> Iterator[Candidate]:
         preemptor, contested, gone = self.preemptor.workload, self.contested, self.gone
+        newer_at = preemptor.priority if equals_must_be_newer(policy) else None
         for order, entry in holders:
             if order.priority > highest:
                 return
-            workload = entry.workload
-            if entry.held is None or workload.key in gone or not may_preempt(policy, preemptor, workload):
+            workload, held = entry.workload, entry.held
+            if held is None or (gone and workload.key in gone):
                 continue
-            holds = entry.held.usage
+            if order.priority == newer_at and workload.queued_at <= preemptor.queued_at:
+                continue
+            holds = held.usage
             for pair, _ in holds:
                 if pair in contested:
                     yield Candidate(order, entry, holds, node)

@@ -37,11 +37,6 @@ class _Source(NamedTuple):
     queue: ClusterQueueEntry
     debts: tuple[tuple[Cell, ...], ...] = ()
 
-    @property
-    def in_debt(self) -> bool:
-        """Whether its candidates may be taken now."""
-        return all(map(in_debt, self.debts))
-
 
 # --- where candidates are ---------------------------------------------------------------------------
 
@@ -96,6 +91,16 @@ def _find_sources(search: Search) -> _Sources:
     return sources
 
 
+def _all_in_debt(debts: Iterable[Iterable[Cell]]) -> bool:
+    for cells in debts:
+        for cell in cells:
+            if cell.usage > cell.subtree:
+                break
+        else:
+            return False
+    return True
+
+
 def _in_turn(streams: Iterable[tuple[_Source, Iterator[Candidate]]]) -> Iterator[Candidate]:
     """Candidates of several ClusterQueues in order, each if its source is in debt when its turn comes.
 
@@ -110,7 +115,7 @@ def _in_turn(streams: Iterable[tuple[_Source, Iterator[Candidate]]]) -> Iterator
     while turns:
         _, number, candidate, source, stream = turns[0]
         following = None
-        if source.in_debt:
+        if _all_in_debt(source.debts):
             yield candidate
             following = next(stream, None)
         if following is None:

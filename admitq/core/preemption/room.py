@@ -50,12 +50,24 @@ def fill_back(taken: list[Candidate], is_enough: Callable[[], bool]) -> None:
 
     Who was taken last is needed: nothing sufficed before. It stands in the place of each who is put back,
     so that the order changes (semantics, Preemption).
+
+    Where all of several may stay, each of them may: so they are tried together, more of them each time.
     """
-    for index in range(len(taken) - 2, -1, -1):
-        candidate = taken[index]
-        candidate.put_back()
+    spared: list[int] = []
+    end, together = len(taken) - 1, 1
+    while end > 0:
+        start = max(0, end - together)
+        for candidate in taken[start:end]:
+            candidate.put_back()
         if is_enough():
-            taken[index] = taken[-1]
-            taken.pop()
-        else:
+            spared.extend(reversed(range(start, end)))
+            end, together = start, 2 * together
+            continue
+        for candidate in taken[start:end]:
             candidate.take()
+        if together == 1:
+            end = start
+        together = 1
+    for index in spared:
+        taken[index] = taken[-1]
+        taken.pop()

@@ -14,7 +14,6 @@ from admitq.core.model import (
 )
 from admitq.core.preemption.candidates import Search
 from admitq.core.preemption.classical import attempts, levels
-from admitq.core.preemption.policies import may_preempt
 from tests.unit.core.stage import Found, Stage, pair, policy
 
 OWN = "InClusterQueue"
@@ -61,9 +60,10 @@ def test_policy(name: str, allowed: list[str]) -> None:
         ]
     ):
         stage.holds("q", what, 1, priority=priority, queued=queued, since=-number)
-    preemptor = stage.preemptor("q", priority=5, queued=5).workload
-    candidates = [entry.workload for _, entry in stage.world.holders.staying("q")]
-    assert [each.key.name for each in candidates if may_preempt(name, preemptor, each)] == allowed
+    cpu = pair("cpu")
+    search = Search(stage.world, stage.preemptor("q", priority=5, queued=5), {cpu: 1}, (cpu,), ())
+    candidates = search.candidates(stage.world.cluster_queues["q"], name)
+    assert [each.entry.workload.key.name for each in candidates] == allowed
 
 
 @pytest.mark.parametrize(
