@@ -224,12 +224,14 @@ class _Search:
 
     def suffices(self, assignment: Assignment) -> bool:
         """Whether the workload gets what it was assigned, at once or when its victims have left."""
-        self.victims = ()
-        if assignment.mode in (Mode.NO_FIT, Mode.FIT):
-            return assignment.mode is Mode.FIT
-        usage = dict(assignment.usage)
-        self.victims = find_victims(self.world, self.preemptor, usage, assignment.contested, self.gone)
-        return bool(self.victims)
+        victims: tuple[Victim, ...] = ()
+        if assignment.mode not in (Mode.NO_FIT, Mode.FIT):
+            usage = dict(assignment.usage)
+            victims = find_victims(self.world, self.preemptor, usage, assignment.contested, self.gone)
+        found = bool(victims) or assignment.mode is Mode.FIT
+        if found:
+            self.victims = victims
+        return found
 
     def with_fewer_pods(self, demands: tuple[PodSetDemand, ...]) -> Assignment | None:
         """The most pods that suffice, where fewer than all will do."""
