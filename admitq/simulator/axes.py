@@ -41,19 +41,17 @@ def amount_ticks(resource: str, most: float, about: int = 4) -> list[Tick]:
     """Ticks from 0 to at least ``most``, in the resource's own unit."""
     if most <= 0:
         return [Tick(0, "0"), Tick(1, "1")]
-    step = _round_step(most / about, resource)
-    return [
-        Tick(index * step, amount_text(resource, index * step))
-        for index in range(ceil(most / step - 1e-9) + 1)
-    ]
+    return _ticks(_round_step(most / about, resource), most, resource)
 
 
 def count_ticks(most: float, about: int = 4) -> list[Tick]:
     """Ticks for whole things."""
-    step = max(1.0, _round_step(max(most, 1) / about, ""))
-    return [
-        Tick(index * step, amount_text("", index * step)) for index in range(ceil(most / step - 1e-9) + 1)
-    ]
+    return _ticks(max(1.0, _round_step(max(most, 1) / about, "")), most, "")
+
+
+def _ticks(step: float, most: float, resource: str) -> list[Tick]:
+    count = max(1, ceil(most / step - 1e-9))
+    return [Tick(index * step, amount_text(resource, index * step)) for index in range(count + 1)]
 
 
 def _round_step(least: float, resource: str) -> float:

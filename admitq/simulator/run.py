@@ -97,11 +97,12 @@ class Simulation:
 
     # --- the clock --------------------------------------------------------------------------------
 
-    def run(self, progress: Progress | None = None) -> Ending:
+    def run(self, progress: Progress | None = None, *, every: int = 256) -> Ending:
         """Play it to its end.
 
         Args:
-            progress: told now and then how far it is.
+            progress: told how far it is.
+            every: after how many instants it is told.
 
         Raises:
             Unsettled: a defect of the core.
@@ -120,7 +121,7 @@ class Simulation:
                 act(subject, epoch)
             self._settle()
             instants += 1
-            if progress is not None and not instants % 256:
+            if progress is not None and not instants % every:
                 progress(self)
         if until is not None and self.courses:
             self.now = until

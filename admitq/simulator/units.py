@@ -3,7 +3,9 @@
 from typing import Final
 
 _BINARY: Final = ((1 << 50, "Pi"), (1 << 40, "Ti"), (1 << 30, "Gi"), (1 << 20, "Mi"), (1 << 10, "Ki"))
-_DECIMAL: Final = ((10**12, "T"), (10**9, "G"), (10**6, "M"), (10**4, "k"))
+_DECIMAL: Final = ((10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k"))
+_PLAIN: Final = 10_000
+"""What is counted in pieces is told in full below it."""
 _BYTES: Final = ("memory", "ephemeral-storage", "hugepages-")
 
 
@@ -28,6 +30,8 @@ def is_bytes(resource: str) -> bool:
 
 def amount_text(resource: str, amount: float) -> str:
     """An amount in a unit that fits it: "1.5", "12k", "3.2Gi"."""
+    if not is_bytes(resource) and abs(amount) < _PLAIN:
+        return _short(amount)
     for size, suffix in _BINARY if is_bytes(resource) else _DECIMAL:
         if abs(amount) >= size:
             return f"{_short(amount / size)}{suffix}"

@@ -1,0 +1,151 @@
+"""The command: what it prints, what it writes, how it ends."""
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from admitq.cli.commands import application
+from admitq.simulator import shipped_scenarios
+from tests.unit.simulator.stage import write
+
+Command = Callable[..., Result]
+
+THREE = """
+    workloads:
+      - {name: w, queue: team/main, requests: {cpu: 2}, runTime: 1m, arrivals: {fixed: {count: 3}}}
+    """
+
+
+@pytest.fixture
+def simulate() -> Command:
+    runner = CliRunner()
+
+    def run(*arguments: object) -> Result:
+        return runner.invoke(application, ["simulate", *map(str, arguments)])
+
+    return run
+
+
+def test_tables_show_waits_use_and_makespan(simulate: Command, tmp_path: Path) -> None:
+    result = simulate(write(tmp_path, THREE))
+    assert result.exit_code == 0
+    for words in (
+        "scenario  seed 1  2m simulated: all workloads have ended",
+        "team/main",
+        "utilisation",
+        "75.0%",
+    ):
+        assert words in result.stdout
+    assert "makespan   2m, bound 1m 30s, ratio 1.333" in result.stdout
+
+
+def test_json_is_one_document_and_nothing_else(simulate: Command, tmp_path: Path) -> None:
+    result = simulate(write(tmp_path, THREE), "--json")
+    told = json.loads(result.stdout)
+    assert (told["seed"], told["ending"], told["makespan"]) == (1, "Finished", 120.0)
+    assert told["localQueues"][0]["waits"] == {
+        "mean": 20.0,
+        "p50": 0.0,
+        "p90": 60.0,
+        "p99": 60.0,
+        "max": 60.0,
+    }
+    assert simulate(write(tmp_path, THREE), "--json").stdout == result.stdout
+
+
+def test_options_take_the_place_of_what_the_scenario_says(simulate: Command, tmp_path: Path) -> None:
+    told = json.loads(simulate(write(tmp_path, THREE), "--json", "--until", "30s", "--seed", 9).stdout)
+    assert (told["seed"], told["ending"], told["seconds"]) == (9, "Until", 30.0)
+    assert told["workloads"] == {
+        "submitted": 3, "admitted": 2, "finished": 0, "failed": 0, "running": 2, "waiting": 1,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("suffix", ["csv", "json"])
+def test_the_timeline_is_csv_or_json(simulate: Command, tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"timeline.{suffix}"
+    assert simulate(write(tmp_path, THREE), "--timeline", path).exit_code == 0
+    rows: list[dict[str, Any]] = (
+        json.loads(path.read_text())
+        if suffix == "json"
+        else list(csv.DictReader(path.read_text().splitlines()))
+    )
+    assert [row["event"] for row in rows].count("Finished") == 3
+    last = rows[-1]
+    assert (float(last["time"]), last["workload"], last["localQueue"]) == (120, "team/w-3", "team/main")
+    assert (last["class"], last["clusterQueue"], last["flavors"]) == ("w", "queue", "default")
+
+
+def test_pictures_are_written(simulate: Command, tmp_path: Path) -> None:
+    assert simulate(write(tmp_path, THREE), "--plots", tmp_path / "plots").exit_code == 0
+    assert (tmp_path / "plots" / "waits.svg").read_text().startswith("<svg")
+
+
+def test_workloads_that_nothing_can_admit_end_the_command_with_1(simulate: Command, tmp_path: Path) -> None:
+    result = simulate(write(tmp_path, THREE.replace("cpu: 2", "cpu: 5")))
+    assert result.exit_code == 1
+    assert "ExceedsMaxQuota" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["missing.yaml"],
+            "missing.yaml: no such file, and no scenario of that name comes with admitq: baseline,",
+        ),
+        (["borrowing", "--until", "soon"], "--until: 'soon' is not a duration"),
+        (
+            ["borrowing", "--until", "1m", "--timeline", "/nowhere/at/all.csv"],
+            "--timeline: /nowhere/at/all.csv: No",
+        ),
+        (["borrowing", "--until", "1m", "--plots", "/proc/none"], "--plots: /proc/none: No such file"),
+        (["preemption", "borrowing"], "kind: there is a Scenario already, at "),
+    ],
+)
+def test_what_cannot_be_used_ends_the_command_with_2(
+    simulate: Command, arguments: list[str], message: str
+) -> None:
+    result = simulate(*arguments)
+    assert result.exit_code == 2
+    assert message in result.stderr.replace("\n", " ")
+    assert result.stdout == ""
+
+
+@pytest.mark.parametrize("name", ["borrowing", "preemption", "fair-sharing"])
+def test_shipped_scenarios_run_to_their_end(simulate: Command, name: str) -> None:
+    told = json.loads(simulate(name, "--json").stdout)
+    assert told["scenario"] == name
+    assert told["ending"] == "Finished"
+    assert told["workloads"]["failed"] == 0
+
+
+FEWER = {
+    "count: 1000}": "count: 120}",
+    "count: 350": "count: 3",
+    "count: 35}": "count: 1}",
+    "count: 100}": "count: 2}",
+    "count: 11}": "count: 1}",
+    "count: 50}": "count: 1}",
+    "queue: 100}": "queue: 5}",
+}
+"""Makes a long scenario short: other counts of workloads and queues."""
+
+
+@pytest.mark.parametrize("name", ["baseline", "large", "seed-literal", "seed-ten-minute"])
+def test_long_scenarios_that_come_with_admitq_begin_well(
+    simulate: Command, tmp_path: Path, name: str
+) -> None:
+    text = shipped_scenarios()[name].read_text()
+    for many, few in FEWER.items():
+        text = text.replace(many, few)
+    path = tmp_path / f"{name}.yaml"
+    path.write_text(text)
+    told = json.loads(simulate(path, "--json").stdout)
+    assert (told["scenario"], told["ending"]) == (name, "Finished")
+    assert told["workloads"]["finished"] == told["workloads"]["submitted"] > 100
