@@ -1,0 +1,176 @@
+"""Over random small trees: victims are those of the plain rules, make room, and none can be spared."""
+
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from admitq.core import quota
+from admitq.core.amounts import FlavorResource
+from admitq.core.cohorts import Node
+from admitq.core.model import ObjectKey, PreemptionPolicy, ResourceQuota
+from admitq.core.preemption import find_victims
+from admitq.core.settings import FairSharing, Gates, PreemptionStrategy, Settings
+from tests.unit.core.plain_preemption import find_plainly
+from tests.unit.core.stage import Stage, pair, policy
+
+POLICIES = ("Never", "LowerPriority", "LowerOrNewerEqualPriority", "Any", "Any")
+FINAL, INITIAL = PreemptionStrategy
+STRATEGIES = ((FINAL, INITIAL), (FINAL,), (INITIAL,))
+
+
+@dataclass
+class Case:
+    """A world as the events that make it, and what is asked."""
+
+    settings: Settings
+    cohorts: list[dict[str, Any]]
+    queues: list[dict[str, Any]]
+    holders: list[dict[str, Any]]
+    preemptor: dict[str, Any]
+
+    def stage(self) -> Stage:
+        stage = Stage(self.settings)
+        for each in self.cohorts:
+            stage.cohort(**each)
+        for each in self.queues:
+            stage.queue(**each)
+        for each in self.holders:
+            stage.holds(**each)
+        return stage
+
+
+def a_policy(chance: Random) -> PreemptionPolicy:
+    return policy(
+        chance.choice(POLICIES[:3]),
+        chance.choice(POLICIES),
+        chance.choice(["Never", "LowerPriority"]),
+        chance.choice([None, None, 0, 1]),
+    )
+
+
+def a_quota(chance: Random, most: int) -> ResourceQuota:
+    limits = (None, None, None, None, None, 0, 2)
+    return ResourceQuota(chance.randrange(most), chance.choice(limits), chance.choice(limits))
+
+
+def a_case(chance: Random, settings: Settings) -> Case:
+    resources = chance.choice([["cpu"], ["cpu"], ["cpu", "gpu"]])
+    weights = [0, 1, 1, 1, 2, "1/3"]
+
+    def quotas(most: int) -> dict[str, ResourceQuota]:
+        return {name: a_quota(chance, most) for name in resources}
+
+    tree = {"root": None, "left": "root", "right": "root", "deep": "left"}
+    cohorts = [
+        {"name": name, "parent": parent, "of": quotas(4), "weight": chance.choice(weights)}
+        for name, parent in tree.items()
+    ]
+    names = [f"q{number}" for number in range(chance.randrange(1, 6))]
+    queues = [
+        {
+            "name": name,
+            "cohort": chance.choice([*tree, "root", None] if name == "q0" else [*tree]),
+            "of": quotas(6 if name == "q0" else 2),
+            "preemption": a_policy(chance),
+            "weight": chance.choice(weights),
+        }
+        for name in names
+    ]
+    holders = [
+        {
+            "queue": chance.choice(names[1:] * 2 + names),
+            "name": f"w{number}",
+            "of": {
+                name: chance.choice([1, 1, 2, 3])
+                for name in chance.sample(resources, chance.randint(1, len(resources)))
+            },
+            "priority": chance.randrange(3),
+            "since": chance.randrange(2),
+            "queued": chance.randrange(3),
+            "evicted": chance.random() < 0.2,
+        }
+        for number in range(chance.randrange(3, 11))
+    ]
+    preemptor = {
+        "queue": "q0",
+        "of": {name: chance.randrange(1, 5) for name in resources if name == "cpu" or chance.random() < 0.5},
+        "priority": chance.randrange(4),
+        "queued": chance.randrange(3),
+    }
+    return Case(settings, cohorts, queues, holders, preemptor)
+
+
+def ask(stage: Stage, case: Case) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """The victims by the core and by the plain rules."""
+    wanted = case.preemptor
+    usage = {pair(name): amount for name, amount in wanted["of"].items()}
+    cells = stage.node("q0").cells
+    contested = {each for each, amount in usage.items() if quota.available(cells[each]) < amount}
+    preemptor = stage.preemptor("q0", wanted["priority"], wanted["queued"])
+    before = stage.cells()
+    plain = find_plainly(stage.world, preemptor, usage, contested)
+    found = find_victims(stage.world, preemptor, usage, contested)
+    assert stage.cells() == before
+    return [(each.entry.workload.key.name, str(each.reason)) for each in found], plain
+
+
+def check(case: Case, chance: Random) -> None:
+    stage = case.stage()
+    found, plain = ask(stage, case)
+    assert found == plain
+    shuffled = replace(
+        case,
+        **{
+            name: chance.sample(getattr(case, name), len(getattr(case, name)))
+            for name in ("cohorts", "queues", "holders")
+        },
+    )
+    assert ask(shuffled.stage(), case)[0] == found
+    if found:
+        check_room(stage, case, [name for name, _ in found])
+
+
+def check_room(stage: Stage, case: Case, victims: list[str]) -> None:
+    """Without the victims there is room; with any of them there is not."""
+    node = stage.node("q0")
+    usage = {pair(name): amount for name, amount in case.preemptor["of"].items()}
+
+    def change(name: str, sign: int) -> None:
+        entry = stage.world.workloads[ObjectKey("default", name)]
+        assert entry.held is not None
+        cells = stage.node(entry.held.cluster_queue).cells
+        for each, amount in entry.held.usage:
+            quota.add_usage(cells[each], sign * amount)
+
+    for name in victims:
+        change(name, -1)
+    room = rooms(node, usage)
+    assert room[0]
+    spared: list[tuple[bool, bool]] = []
+    for name in victims:
+        change(name, 1)
+        spared.append(rooms(node, usage))
+        change(name, -1)
+    nobody_spared = not any(free for free, _ in spared)
+    assert nobody_spared or (room[1] and not any(within for _, within in spared))
+
+
+def rooms(node: Node, usage: dict[FlavorResource, int]) -> tuple[bool, bool]:
+    """Whether there is room, and whether there is within nominal quota."""
+    free = all(quota.available(node.cells[each]) >= amount for each, amount in usage.items())
+    borrows = any(quota.borrowing_with(node.cells[each], amount) for each, amount in usage.items())
+    return free, free and not borrows
+
+
+@given(st.randoms(use_true_random=False))
+def test_classical(chance: Random) -> None:
+    check(a_case(chance, Settings()), chance)
+
+
+@given(st.randoms(use_true_random=False), st.sampled_from(STRATEGIES), st.booleans())
+def test_fair_sharing(chance: Random, strategies: tuple[PreemptionStrategy, ...], unasked: bool) -> None:
+    gates = Gates(fair_sharing_preempt_within_nominal=unasked)
+    check(a_case(chance, Settings(fair_sharing=FairSharing(strategies), gates=gates)), chance)
