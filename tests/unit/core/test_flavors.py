@@ -5,6 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from admitq.core.amounts import UNLIMITED, FlavorResource
 from admitq.core.assignments import Assignment, Mode, Prospect, TriedFlavor
@@ -555,6 +557,42 @@ def test_what_is_remembered_of_a_shape_is_what_a_search_would_find() -> None:
         1,
         (TriedFlavor("a", "cpu", 0), TriedFlavor("b", "cpu", 0)),
     )
+
+
+small = st.integers(0, 4)
+
+
+@given(
+    st.fixed_dictionaries({"f1": small}, optional={"f2": small, "f3": small}),
+    st.dictionaries(st.sampled_from(("f1", "f2")), small),
+    st.dictionaries(st.sampled_from(("f1", "f2")), small),
+    st.sampled_from((STOP, SEARCH_ON)),
+    st.sampled_from((None, "BorrowingOverPreemption", "PreemptionOverBorrowing")),
+    st.booleans(),
+    st.lists(st.lists(st.tuples(small, st.sampled_from((None, "g"))), min_size=1, max_size=3), max_size=4),
+)
+def test_whatever_is_remembered_a_search_would_find(
+    nominal: dict[str, int],
+    lent: dict[str, int],
+    used: dict[str, int],
+    when_can_borrow: str,
+    preference: str | None,
+    gate: bool,
+    workloads: list[list[tuple[int, str | None]]],
+) -> None:
+    queue = Queue(
+        nominal,
+        lent=lent,
+        used=used,
+        fungibility=FlavorFungibility(when_can_borrow, STOP, preference),
+        settings=Settings(gates=Gates(flavor_fungibility=gate)),
+    )
+    for workload in workloads:
+        pod_sets = tuple(pods(cpu, f"p{number}", group=group) for number, (cpu, group) in enumerate(workload))
+        wanted = demands(pod_sets)
+        found = assign(wanted, queue.offer), assign(wanted, queue.offer)
+        queue.offer.plans[wanted] = queue.offer.plan(wanted)._replace(first=None)
+        assert found == (assign(wanted, queue.offer),) * 2
 
 
 def test_a_great_many_shapes_are_not_all_remembered() -> None:
