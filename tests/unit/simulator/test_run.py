@@ -235,7 +235,7 @@ def test_another_seed_gives_another_run(tmp_path: Path) -> None:
     assert len(waits) == 2
 
 
-def _drawn(source: Source) -> list[tuple[object, object]]:
+def drawn(source: Source) -> list[tuple[object, object]]:
     return [(submission.at, submission.work) for submission in source.submissions]
 
 
@@ -243,9 +243,7 @@ def test_another_class_changes_no_arrival_and_no_run_time_of_the_others(tmp_path
     more = f"{CHANCE.rstrip()}\n      - {{name: c, queue: team/main, requests: {{cpu: 1}}, runTime: 1s}}\n"
     first, second = plan(tmp_path, CHANCE), plan(tmp_path, more)
     for one, other in zip(first.sources, second.sources, strict=False):
-        assert [(sub.at, sub.work) for sub in one.submissions] == [
-            (sub.at, sub.work) for sub in other.submissions
-        ]
+        assert drawn(one) == drawn(other)
 
 
 def test_a_scenario_without_a_seed_draws_one_and_tells_it(tmp_path: Path) -> None:

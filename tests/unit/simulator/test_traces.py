@@ -1,6 +1,7 @@
 """Traces: CSV and the Standard Workload Format."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,13 +29,13 @@ SWF = """\
 """
 
 
-def read(folder: Path, text: str, suffix: str = ".csv", **options: object) -> Recorded:
-    path = folder / f"trace{suffix}"
+def read(folder: Path, text: str, form: str = "csv", **options: Any) -> Recorded:
+    path = folder / f"trace.{form}"
     path.write_text(text)
     return read_trace(Trace.model_validate({"name": "t", "file": path.name, **options}), path, path.name)
 
 
-MAPPED = {"queues": {"map": {"batch": "team/low"}}}
+MAPPED: dict[str, Any] = {"queues": {"map": {"batch": "team/low"}}}
 
 
 def test_a_csv_tells_all_about_its_workloads(tmp_path: Path) -> None:
@@ -61,7 +62,7 @@ def test_a_csv_tells_all_about_its_workloads(tmp_path: Path) -> None:
     ],
 )
 def test_a_trace_can_be_moved_sped_up_and_cut(
-    tmp_path: Path, options: dict[str, object], submitted: list[int]
+    tmp_path: Path, options: dict[str, Any], submitted: list[int]
 ) -> None:
     rows = read(tmp_path, CSV, **MAPPED, **options).rows
     assert [row.submitted // SECOND for row in rows] == submitted
@@ -95,7 +96,7 @@ def test_a_csv_that_means_nothing_is_refused_with_line_and_column(
 
 def test_the_standard_workload_format_is_read(tmp_path: Path) -> None:
     by_user = {"by": "user", "map": {"3": "team/three"}, "default": "team/main"}
-    recorded = read(tmp_path, SWF, ".swf", queues=by_user)
+    recorded = read(tmp_path, SWF, "swf", queues=by_user)
     assert recorded.left_out == 1
     first, second = recorded.rows
     assert first[:6] == (0, "team/three", "", 16, (("cpu", "1"),), 60 * SECOND)
@@ -108,13 +109,13 @@ def test_the_standard_workload_format_is_read(tmp_path: Path) -> None:
 )
 def test_any_column_of_the_format_may_decide_over_the_queue(tmp_path: Path, by: str, queue: str) -> None:
     names = {"1": "team/one", "2": "team/two", "3": "team/three"}
-    first, *_ = read(tmp_path, SWF, ".swf", queues={"by": by, "map": names, "default": "team/none"}).rows
+    first, *_ = read(tmp_path, SWF, "swf", queues={"by": by, "map": names, "default": "team/none"}).rows
     assert first.queue == queue
 
 
 def test_processors_and_memory_become_pods_and_requests(tmp_path: Path) -> None:
     rows = read(
-        tmp_path, SWF, ".swf", queues={"default": "team/main"}, memory=True, processorsPerPod=8,
+        tmp_path, SWF, "swf", queues={"default": "team/main"}, memory=True, processorsPerPod=8,
         requests={"cpu": 8},
     ).rows  # fmt: skip
     assert [(row.pods, row.requests) for row in rows] == [
@@ -133,7 +134,7 @@ def test_processors_and_memory_become_pods_and_requests(tmp_path: Path) -> None:
 )
 def test_a_record_that_means_nothing_is_refused(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(InputError) as refused:
-        read(tmp_path, text, ".swf", queues={"by": "user"})
+        read(tmp_path, text, "swf", queues={"by": "user"})
     assert str(refused.value).startswith(message)
 
 
@@ -148,7 +149,9 @@ def test_a_trace_is_played(tmp_path: Path) -> None:
         """
     simulation, story = played(tmp_path, spec)
     assert story.lines == [
-        "0 Submitted log-1", "0 Admitted log-1", "60 Submitted log-2", "60 Finished log-1", "60 Admitted log-2", "90 Finished log-2",
+        "0 Submitted log-1", "0 Admitted log-1",
+        "60 Submitted log-2", "60 Finished log-1", "60 Admitted log-2",
+        "90 Finished log-2",
     ]  # fmt: skip
     assert report(simulation).left_out == {"jobs of log.swf that never ran": 1}
 
