@@ -8,6 +8,7 @@ not be written comes back as an event.
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -19,11 +20,13 @@ from admitq.core import events as happened
 from admitq.core.instructions import (
     Instruction,
     Preempt,
+    Recomputation,
     RefreshClusterQueue,
     RefreshCohort,
     RefreshLocalQueue,
     ReportPending,
     ReserveQuota,
+    TargetsRecomputed,
     WithdrawReservation,
 )
 from admitq.core.model import SECOND, Instant, ObjectKey
@@ -240,6 +243,13 @@ class Manager:
         took = time.perf_counter() - started
         self.metrics.increment("admission_attempts_total", result=result)
         self.metrics.observe("admission_attempt_duration_seconds", took, result=result)
+        self.measures.preemptions_skipped(
+            Counter(
+                item.cluster_queue
+                for item in instructions
+                if isinstance(item, TargetsRecomputed) and item.result is Recomputation.SKIPPED
+            )
+        )
         self._carry_out(instructions)
 
     def _carry_out(self, instructions: list[Instruction]) -> None:
@@ -251,6 +261,8 @@ class Manager:
                     self._spawn(self._preempt(instruction))
                 case WithdrawReservation():
                     self._spawn(self._writer.withdraw(instruction))
+                case TargetsRecomputed(cluster_queue, result):
+                    self.measures.targets_recomputed(cluster_queue, result)
                 case ReportPending():
                     self._writer.schedule_report(instruction)
                 case RefreshClusterQueue(name):
