@@ -136,11 +136,13 @@ def test_a_cohort_within_its_quota_is_left_alone() -> None:
 def test_a_cohort_back_within_its_quota_is_left_alone() -> None:
     stage = fair()
     stage.cohort("team", "all", 2)
-    stage.queue("a", "all", 3, ANYBODY)
+    stage.queue("a", "all", 4, policy(reclaim="LowerPriority"))
     stage.queue("t", "team", 0)
+    stage.queue("x", "all", 0)
     fill(stage, t=5)
-    assert stage.names("a", 3) == ["t5", "t4", "t3"]
-    assert stage.names("a", 4) == []
+    stage.holds("x", "high", 1, priority=9)
+    assert stage.names("a", 3, priority=5) == ["t5", "t4", "t3"]
+    assert stage.names("a", 4, priority=5) == []
 
 
 def test_cohorts_on_the_way_are_gone_through_although_they_borrow_nothing() -> None:
