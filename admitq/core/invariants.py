@@ -45,12 +45,13 @@ def check(world: World) -> None:
 
 
 def _usage(world: World) -> dict[str, Usage]:
+    gate = world.settings.gates.reclaimable_pods
     by_queue: dict[str, Counter[FlavorResource]] = {}
     for entry in world.workloads.values():
         admission = entry.admission
         if admission is not None and not entry.workload.finished:
             total = by_queue.setdefault(admission.cluster_queue, Counter())
-            for pair, amount in usage_of(entry.workload, admission):
+            for pair, amount in usage_of(entry.workload, admission, reclaimable_pods=gate):
                 total[pair] += amount
     return {
         name: tuple(sorted((pair, amount) for pair, amount in total.items() if amount))

@@ -26,10 +26,16 @@ class Reservation(NamedTuple):
     admitted: bool
 
 
-def usage_of(workload: Workload, admission: Admission) -> Usage:
-    """What the workload uses now: what it was assigned, less where fewer pods remain to run."""
+def usage_of(workload: Workload, admission: Admission, *, reclaimable_pods: bool = True) -> Usage:
+    """What the workload uses now: what it was assigned, less where fewer pods remain to run.
+
+    Args:
+        workload: as it is now.
+        admission: what it was assigned.
+        reclaimable_pods: the gate of that name; without it all pods count to the end.
+    """
     assignments = admission.pod_set_assignments
-    if not workload.reclaimable_pods:
+    if not (reclaimable_pods and workload.reclaimable_pods):
         return _usage(assignments, None)
     counts = {pod_set.name: pod_set.count for pod_set in workload.pod_sets}
     reclaimable = dict(workload.reclaimable_pods)

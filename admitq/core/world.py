@@ -553,7 +553,7 @@ class World:
         return Reservation(
             admission.cluster_queue,
             entry.local_queue,
-            usage_of(entry.workload, admission),
+            usage_of(entry.workload, admission, reclaimable_pods=self.settings.gates.reclaimable_pods),
             entry.is_admitted,
         )
 

@@ -36,6 +36,15 @@ def test_fewer_pods_to_run_use_less(count: int, assigned_count: int, reclaimable
     assert dict(usage_of(workload, admission)).get(CPU, 0) == used
 
 
+def test_without_its_gate_reclaimable_pods_count_on() -> None:
+    workload = Workload(
+        ObjectKey("n", "w"), "u", "main", 0, (PodSet("main", 4),), reclaimable_pods=(("main", 3),)
+    )
+    admission = Admission("cq", (assigned("main", 8, 4),))
+    assert usage_of(workload, admission) == ((CPU, 2),)
+    assert usage_of(workload, admission, reclaimable_pods=False) == ((CPU, 8),)
+
+
 def test_usage_that_does_not_divide_is_never_counted_too_low() -> None:
     workload = Workload(
         ObjectKey("n", "w"), "u", "main", 0, (PodSet("main", 3),), reclaimable_pods=(("main", 1),)
