@@ -62,7 +62,7 @@ def defaults_to_know_of(configuration: Configuration) -> tuple[str, ...]:
         (
             "admissionFairSharing.usageHalfLifeTime is not set: "
             f"past use loses half its weight in {half_life}; "
-            "set it to choose, or to 0s to have only present use count"
+            "set it to choose, or to 0s to have use not count"
         ),
     )
 

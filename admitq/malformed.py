@@ -49,7 +49,7 @@ class Malformed:
     metrics: Metrics
     clock: Callable[[], Instant]
     leading: Callable[[], bool]
-    spawn: Callable[[Awaitable[None]], None]
+    spawn: Callable[[Awaitable[None]], object]
     set_aside: Callable[[Resource], int]
     known: dict[tuple[str, ObjectKey], Malformation] = field(
         default_factory=dict[tuple[str, ObjectKey], Malformation]

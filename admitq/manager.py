@@ -112,6 +112,10 @@ class Manager:
 
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
     _failures: dict[ObjectKey, int] = field(default_factory=dict[ObjectKey, int])
+    _reserving: "dict[ObjectKey, asyncio.Future[None]]" = field(
+        default_factory=dict[ObjectKey, "asyncio.Future[None]"]
+    )
+    """Reservations that are being written."""
     _tasks: "set[asyncio.Future[None]]" = field(default_factory=set["asyncio.Future[None]"])
 
     def __post_init__(self) -> None:
@@ -255,8 +259,9 @@ class Manager:
     def _carry_out(self, instructions: list[Instruction]) -> None:
         for instruction in instructions:
             match instruction:
-                case ReserveQuota():
-                    self._spawn(self._reserve(instruction))
+                case ReserveQuota(key):
+                    self._reserving[key] = task = self._spawn(self._reserve(instruction))
+                    task.add_done_callback(lambda done, key=key: self._reserved(key, done))
                 case Preempt():
                     self._spawn(self._preempt(instruction))
                 case WithdrawReservation():
@@ -294,6 +299,10 @@ class Manager:
                 # The job controller sees an admitted Workload with a suspended job and starts it.
                 log.info("job is left to its controller", workload=str(instruction.key), error=str(error))
 
+    def _reserved(self, key: ObjectKey, done: "asyncio.Future[None]") -> None:
+        if self._reserving.get(key) is done:
+            del self._reserving[key]
+
     async def _give_back(self, key: ObjectKey, failed: happened.Event) -> None:
         """Let the core forget what could not be written, later each time the same workload fails."""
         attempt = self._failures[key] = self._failures.get(key, 0) + 1
@@ -305,7 +314,9 @@ class Manager:
     # --- preemptions ------------------------------------------------------------------------------
 
     async def _preempt(self, instruction: Preempt) -> None:
-        """Have a preemption written."""
+        """Have a preemption written, after the reservation that it ends."""
+        if (reserving := self._reserving.get(instruction.key)) is not None:
+            await asyncio.wait([reserving])
         try:
             async with self._preempting:
                 stands = await self._preemptions.preempt(instruction)
@@ -321,10 +332,11 @@ class Manager:
 
     # --- behind the loop --------------------------------------------------------------------------
 
-    def _spawn(self, work: Awaitable[None]) -> None:
+    def _spawn(self, work: Awaitable[None]) -> "asyncio.Future[None]":
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._done)
+        return task
 
     def _done(self, task: "asyncio.Future[None]") -> None:
         self._tasks.discard(task)

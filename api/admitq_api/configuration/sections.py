@@ -406,7 +406,7 @@ class AdmissionFairSharing(Section):
     """Order by how much each LocalQueue used in the past."""
 
     usage_half_life_time: NonNegativeDuration | None = None
-    """After how long half of a use is forgotten; 0: at once; absent: 24h, and the log says so at start."""
+    """After how long a use counts half; 0: use does not count; absent: 24h, and the log says so at start."""
 
     usage_sampling_interval: PositiveDuration = timedelta(minutes=5)
     """How often use is sampled."""
