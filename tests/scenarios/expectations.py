@@ -175,6 +175,7 @@ def _of_cluster_queue(status: ClusterQueueStatus) -> Raw:
         "reservation": totals(status.flavors_reservation, borrowed=False),
         "usage": totals(status.flavors_usage, borrowed=False),
         "borrowed": totals(status.flavors_reservation, borrowed=True),
+        "share": status.weighted_share,
     }
 
 
@@ -188,11 +189,13 @@ def _of_local_queue(status: LocalQueueStatus) -> Raw:
         "condition": f"{condition.reason}: {condition.message}",
         "reservation": totals(status.flavors_reservation, borrowed=False),
         "usage": totals(status.flavors_usage, borrowed=False),
+        "consumed": None if status.consumed is None else printed(status.consumed.consumed),
     }
 
 
 def _of_cohort(status: CohortStatus) -> Raw:
     return {
+        "share": status.weighted_share,
         "quota": {f"{f}/{r}": format_amount(r, value) for (f, r), value in status.subtree_quota},
         "reservations": {
             f"{f}/{r}": format_amount(r, value) for (f, r), value in status.subtree_reservations

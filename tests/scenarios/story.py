@@ -3,7 +3,7 @@
 A story drives ``AdmissionState.handle`` and nothing else. README.md beside this file lists the words.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -47,9 +47,7 @@ class Story:
     decided: list[ReserveQuota] = field(default_factory=list[ReserveQuota])
     preempted: list[Preempt] = field(default_factory=list[Preempt])
     withdrawn: list[WithdrawReservation] = field(default_factory=list[WithdrawReservation])
-    unwritten: dict[ObjectKey, ReserveQuota | Preempt] = field(
-        default_factory=dict[ObjectKey, ReserveQuota | Preempt]
-    )
+    unwritten: list[ReserveQuota | Preempt] = field(default_factory=list["ReserveQuota | Preempt"])
     told: list[Instruction] = field(default_factory=list[Instruction])
     """All instructions since the last expectation, as are those decided, preempted and withdrawn."""
     considered: dict[ObjectKey, str] = field(default_factory=dict[ObjectKey, str])
@@ -77,8 +75,8 @@ class Story:
 
     def put_workload(self, workload: Workload) -> None:
         self.workloads[workload.key] = workload
-        if workload.admission is not None or workload.finished:
-            self.unwritten.pop(workload.key, None)
+        if workload.finished:
+            self._taken({workload.key})
         self.send(happened.WorkloadChanged(workload))
 
     def submit(self, raw: Any) -> None:
@@ -134,11 +132,11 @@ class Story:
             match instruction:
                 case ReserveQuota(key):
                     self.decided.append(instruction)
-                    self.unwritten[key] = instruction
+                    self.unwritten.append(instruction)
                     self.considered[key] = explain.flavors_considered(instruction.attempts)
-                case Preempt(key):
+                case Preempt():
                     self.preempted.append(instruction)
-                    self.unwritten[key] = instruction
+                    self.unwritten.append(instruction)
                 case WithdrawReservation():
                     self.withdrawn.append(instruction)
                 case _:
@@ -146,12 +144,17 @@ class Story:
         if written:
             self.write(None)
 
+    def _taken(self, keys: Container[ObjectKey]) -> list[ReserveQuota | Preempt]:
+        """What was decided of these and is not written, in order; it is not outstanding any more."""
+        taken = [each for each in self.unwritten if each.key in keys]
+        self.unwritten = [each for each in self.unwritten if each.key not in keys]
+        return taken
+
     def write(self, raw: Any) -> None:
         """Reservations and preemptions that were decided become visible."""
-        keys = list(self.unwritten) if raw is None else [each.key for each in self.names(raw)]
-        for key in keys:
-            match self.unwritten.pop(key):
-                case ReserveQuota(admission=admission, admit=admit):
+        for each in self._taken(self.workloads if raw is None else {each.key for each in self.names(raw)}):
+            match each:
+                case ReserveQuota(key=key, admission=admission, admit=admit):
                     self.put_workload(
                         replace(
                             self.workloads[key],
@@ -161,14 +164,18 @@ class Story:
                             evicted=False,
                         )
                     )
-                case Preempt():
+                case Preempt(key=key):
                     self.put_workload(replace(self.workloads[key], evicted=True))
 
     def lose(self, raw: Any) -> None:
         """What was decided could not be written."""
         for workload in self.names(raw):
-            lost = self.unwritten.pop(workload.key, None)
-            failed = happened.PreemptionFailed if isinstance(lost, Preempt) else happened.ReservationFailed
+            lost = self._taken({workload.key})
+            failed = (
+                happened.PreemptionFailed
+                if any(isinstance(each, Preempt) for each in lost)
+                else happened.ReservationFailed
+            )
             self.send(failed(workload.key, workload.uid))
 
     def finish(self, raw: Any) -> None:
@@ -201,7 +208,7 @@ class Story:
     def delete(self, raw: Any) -> None:
         for workload in list(self.names(raw)):
             del self.workloads[workload.key]
-            self.unwritten.pop(workload.key, None)
+            self._taken({workload.key})
             self.send(happened.WorkloadDeleted(workload.key, workload.uid))
 
     def restart(self) -> None:
@@ -310,7 +317,8 @@ _STEPS: Mapping[str, Callable[[Story, Any], None]] = {
 
 def make_world(story: Story, raw: Any) -> None:
     """Make the objects of a world, each after those that it may name."""
-    world = {"namespaces": {"default": {}}, **cast("Raw", raw)}
+    world = dict(cast("Raw", raw))
+    world["namespaces"] = {"default": {}, **world.get("namespaces", {})}
     unknown = set(world) - set(_MADE)
     if unknown:
         raise StoryError(f"world: unknown words {sorted(unknown)}")
