@@ -1,6 +1,5 @@
 """What comes out of a search for flavors, and how good it is."""
 
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NamedTuple
 
@@ -42,8 +41,7 @@ class TriedFlavor(NamedTuple):
     flavor_index: int
 
 
-@dataclass(frozen=True, slots=True)
-class Assignment:
+class Assignment(NamedTuple):
     """Flavors for every podset, or the refusal of the first that none fits."""
 
     pod_sets: tuple[PodSetAssignment, ...]

@@ -10,7 +10,6 @@ to another goes on with the next flavor; it starts over after the last.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from operator import itemgetter
 from typing import Final, NamedTuple
 
 from admitq.core import quota
@@ -145,7 +144,7 @@ Taken = dict[FlavorResource, int]
 def _judge(candidate: Candidate, taken: Taken, offer: Offer, oracle: Oracle) -> _Verdict:
     """What quota, or preemption, can do for everything that is asked of a flavor."""
     if candidate.unfit is not None:
-        return _UNTRIED._replace(refusals=(candidate.unfit,))
+        return _Verdict(NOTHING, Mode.NO_FIT, 0, (), (candidate.unfit,))
     worst, mode, level = AT_HOME, Mode.FIT, 0
     contested: tuple[FlavorResource, ...] = ()
     refusals: tuple[FlavorRefusal, ...] = ()
@@ -204,18 +203,10 @@ class _Scan(NamedTuple):
     verdicts: tuple[tuple[str, _Verdict], ...]
     stopped_at: int | None
 
-    @property
-    def refusals(self) -> Iterable[FlavorRefusal]:
-        """Why the group does not fit into unused quota."""
-        if self.verdict.mode is Mode.FIT:
-            return ()
-        return (refusal for _, verdict in self.verdicts for refusal in verdict.refusals)
-
-    @property
     def severity(self) -> int:
         """Of a group that found nothing: its most hopeful flavor counts."""
-        last_words = [verdict.refusals[-1] for _, verdict in self.verdicts]
-        return min([_SEVERITY_OF[type(refusal)] for refusal in last_words], default=_SEVEREST)
+        last_words = [_SEVERITY_OF[type(verdict.refusals[-1])] for _, verdict in self.verdicts]
+        return min(last_words, default=_SEVEREST)
 
 
 def _scan(
@@ -321,7 +312,6 @@ def _search(
     plan: Plan, offer: Offer, oracle: Oracle, start: Mapping[_Group, int], pins: Mapping[_Group, str]
 ) -> Assignment:
     taken: Taken = {}
-    assigned: list[tuple[int, PodSetAssignment]] = []
     scans: list[tuple[_Group, _Scan]] = []
     parts: list[PodSetRefusals] = []
 
@@ -331,44 +321,38 @@ def _search(
     for unit in plan.units:
         severity = _SEVEREST if unit.uncovered else -1
         refusals: list[FlavorRefusal] = [*unit.uncovered]
-        flavor_of: dict[str, str] = {}
         for group in unit.groups:
             key = (unit.names[0], group.resources[0])
             only = _pinned(unit, group, pins) if pins else None
             scan = _scan(group, start.get(key, 0), only, judge, offer)
-            refusals += scan.refusals
+            if scan.verdict.mode is not Mode.FIT:
+                for _, verdict in scan.verdicts:
+                    refusals += verdict.refusals
             if scan.chosen is None:
-                severity = max(severity, scan.severity)
+                severity = max(severity, scan.severity())
             elif severity < 0:
                 scans.append((key, scan))
                 for pair, _, amount in scan.chosen.checks:
                     taken[pair] = add(taken.get(pair, 0), amount)
-                flavor_of.update(dict.fromkeys(group.resources, scan.chosen.flavor))
         if refusals or severity >= 0:
             parts += [PodSetRefusals(name, tuple(refusals)) for name in unit.names]
         if severity >= 0:
             refusal = NoFlavorFits(tuple(parts), _SEVERITY[severity])
             return Assignment((), (), Mode.NO_FIT, 0, frozenset(), refusal, (), _tried(scans))
-        assigned += unit.assigned(flavor_of)
-    return _assignment(assigned, taken, scans, parts)
+    return _assignment(plan, scans, parts)
 
 
-def _assignment(
-    assigned: list[tuple[int, PodSetAssignment]],
-    taken: Taken,
-    scans: list[tuple[_Group, _Scan]],
-    parts: list[PodSetRefusals],
-) -> Assignment:
+def _assignment(plan: Plan, scans: list[tuple[_Group, _Scan]], parts: list[PodSetRefusals]) -> Assignment:
     """A flavor for everything, though others may have to be preempted for it."""
+    choice = plan.choose(tuple([scan.chosen for _, scan in scans if scan.chosen is not None]))
     verdicts = [scan.verdict for _, scan in scans]
     mode = min([verdict.mode for verdict in verdicts], default=Mode.FIT)
     fits = mode is Mode.FIT
     return Assignment(
-        tuple(part for _, part in sorted(assigned, key=itemgetter(0))),
-        _nonzero(taken),
+        *choice,
         mode,
         max([verdict.borrow_level for verdict in verdicts], default=0),
-        frozenset(pair for verdict in verdicts for pair in verdict.contested),
+        frozenset([pair for verdict in verdicts for pair in verdict.contested]),
         None if fits else NoFlavorFits(tuple(parts), WAITING_FOR_QUOTA),
         tuple(_attempts(scans)) if fits else (),
         _tried(scans),

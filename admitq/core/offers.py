@@ -83,17 +83,48 @@ class UnitPlan(NamedTuple):
             yield position, PodSetAssignment(name, flavors, requests, count)
 
 
+class Choice(NamedTuple):
+    """What podsets get, and what they take together without amounts of zero."""
+
+    pod_sets: tuple[PodSetAssignment, ...]
+    usage: tuple[tuple[FlavorResource, int], ...]
+
+
 class Plan(NamedTuple):
     """How the podsets of one shape are assigned, unit by unit.
 
     ``first`` is what every group's first flavor is asked for where podsets before it take theirs from the
     first flavors too; None if not all of those can be taken. Where all fit, the assignment follows from how
-    far up quota comes from for each: ``fitting`` remembers it.
+    far up quota comes from for each: ``fitting`` remembers it. ``chosen`` remembers what podsets get and take
+    with a flavor for each group.
     """
 
     units: tuple[UnitPlan, ...]
     first: tuple[tuple[Check, ...], ...] | None
     fitting: dict[tuple[int, ...], Assignment]
+    chosen: dict[tuple[str, ...], Choice]
+
+    def choose(self, candidates: tuple[Candidate, ...]) -> Choice:
+        """What podsets get and take from these flavors, one for each group in order."""
+        names = tuple([candidate.flavor for candidate in candidates])
+        choice = self.chosen.get(names)
+        if choice is None:
+            choice = self.chosen[names] = self._choice(candidates)
+        return choice
+
+    def _choice(self, candidates: Iterable[Candidate]) -> Choice:
+        remaining = iter(candidates)
+        assigned: dict[int, PodSetAssignment] = {}
+        taken: dict[FlavorResource, int] = {}
+        for unit in self.units:
+            flavor_of: dict[str, str] = {}
+            for group, candidate in zip(unit.groups, remaining, strict=False):
+                flavor_of.update(dict.fromkeys(group.resources, candidate.flavor))
+                for pair, _, amount in candidate.checks:
+                    taken[pair] = add(taken.get(pair, 0), amount)
+            assigned.update(unit.assigned(flavor_of))
+        usage = tuple((pair, amount) for pair, amount in taken.items() if amount)
+        return Choice(tuple(assigned[position] for position in sorted(assigned)), usage)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -132,7 +163,7 @@ class Offer:
             if len(self.plans) >= _REMEMBERED:
                 self.plans.clear()
             units = tuple(_unit_plan(self, unit) for unit in _units(demands))
-            plan = self.plans[demands] = Plan(units, _first_choices(units), {})
+            plan = self.plans[demands] = Plan(units, _first_choices(units), {}, {})
         return plan
 
 
