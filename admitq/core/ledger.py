@@ -75,19 +75,24 @@ class Account:
     """Sums over the reservations of one queue."""
 
     reserving: int = 0
-    admitted: int = 0
     reserved_usage: dict[FlavorResource, int] = field(default_factory=dict[FlavorResource, int])
-    admitted_usage: dict[FlavorResource, int] = field(default_factory=dict[FlavorResource, int])
+    awaiting: int = 0
+    """How many of those who reserve are not admitted. They are few, and so it is them who are counted."""
+    awaiting_usage: dict[FlavorResource, int] = field(default_factory=dict[FlavorResource, int])
     age: int = 0
     """Differs after every change; 0 is that of an account without any."""
 
-    def count(self, reservation: Reservation, sign: int) -> None:
-        """Add (+1) or take off (-1) a reservation."""
-        self.reserving += sign
-        _count(self.reserved_usage, reservation.usage, sign)
-        if reservation.admitted:
-            self.admitted += sign
-            _count(self.admitted_usage, reservation.usage, sign)
+    @property
+    def admitted(self) -> int:
+        """How many are admitted."""
+        return self.reserving - self.awaiting
+
+    @property
+    def admitted_usage(self) -> dict[FlavorResource, int]:
+        """What the admitted use."""
+        awaiting = self.awaiting_usage
+        usage = {pair: amount - awaiting.get(pair, 0) for pair, amount in self.reserved_usage.items()}
+        return {pair: amount for pair, amount in usage.items() if amount}
 
 
 def _count(into: dict[FlavorResource, int], usage: Iterable[tuple[FlavorResource, int]], sign: int) -> None:
@@ -112,16 +117,13 @@ class Ledger:
 
     def add(self, reservation: Reservation) -> None:
         """Count a reservation."""
-        # One count for all accounts: one that is closed and opened again must not look unchanged.
-        self._changes += 1
-        _add(self._by_cluster_queue, reservation.cluster_queue, reservation, self._changes)
-        _add(self._by_local_queue, reservation.local_queue, reservation, self._changes)
+        self._change(self._by_cluster_queue, reservation.cluster_queue, reservation, 1)
+        self._change(self._by_local_queue, reservation.local_queue, reservation, 1)
 
     def remove(self, reservation: Reservation) -> None:
         """Take a reservation off."""
-        self._changes += 1
-        _remove(self._by_cluster_queue, reservation.cluster_queue, reservation, self._changes)
-        _remove(self._by_local_queue, reservation.local_queue, reservation, self._changes)
+        self._change(self._by_cluster_queue, reservation.cluster_queue, reservation, -1)
+        self._change(self._by_local_queue, reservation.local_queue, reservation, -1)
 
     def of_cluster_queue(self, name: str) -> Account:
         """The account of a ClusterQueue, whether it exists or not. To be read only."""
@@ -136,18 +138,16 @@ class Ledger:
         """All accounts with reservations, by ClusterQueue."""
         return self._by_cluster_queue
 
-
-def _add(accounts: dict[_Key, Account], key: _Key, reservation: Reservation, age: int) -> None:
-    account = accounts.get(key)
-    if account is None:
-        account = accounts[key] = Account()
-    account.count(reservation, 1)
-    account.age = age
-
-
-def _remove(accounts: dict[_Key, Account], key: _Key, reservation: Reservation, age: int) -> None:
-    account = accounts[key]
-    account.count(reservation, -1)
-    account.age = age
-    if not account.reserving:
-        del accounts[key]
+    def _change(self, accounts: dict[_Key, Account], key: _Key, reservation: Reservation, sign: int) -> None:
+        account = accounts.get(key)
+        if account is None:
+            account = accounts[key] = Account()
+        # One count for all accounts: one that is closed and opened again must not look unchanged.
+        self._changes = account.age = self._changes + 1
+        account.reserving += sign
+        _count(account.reserved_usage, reservation.usage, sign)
+        if not reservation.admitted:
+            account.awaiting += sign
+            _count(account.awaiting_usage, reservation.usage, sign)
+        if not account.reserving:
+            del accounts[key]
