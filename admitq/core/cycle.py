@@ -189,8 +189,15 @@ def _valid_progress(world: World, pending: Pending, generation: int) -> ScanProg
     return progress if preserve and world.cycle - progress.cycle <= 1 else None
 
 
+_LookedFor = tuple[frozenset[tuple[FlavorResource, int]], frozenset[FlavorResource]]
+"""A usage, and what of it is contested."""
+
+
 class _Search:
-    """The search of flavors and victims for one head."""
+    """The search of flavors and victims for one head, while nothing else happens.
+
+    What was looked for once is remembered: mostly the question for one flavor is that for the whole usage.
+    """
 
     def __init__(self, world: World, queue: ClusterQueueEntry, workload: Workload) -> None:
         self.world = world
@@ -200,11 +207,22 @@ class _Search:
         """Victims of others that were taken off the tree."""
         self.victims: tuple[Victim, ...] = ()
         """Whom to preempt for the assignment that was last found to suffice."""
+        self._found: dict[_LookedFor, tuple[Victim, ...]] = {}
+
+    def _find(
+        self, usage: dict[FlavorResource, int], contested: Iterable[FlavorResource]
+    ) -> tuple[Victim, ...]:
+        looked_for = (frozenset(usage.items()), frozenset(contested))
+        found = self._found.get(looked_for)
+        if found is None:
+            found = find_victims(self.world, self.preemptor, usage, looked_for[1], self.gone)
+            self._found[looked_for] = found
+        return found
 
     def ask(self, question: PreemptionQuestion) -> Prospect:
         """What a flavor could be made to give by preempting for it alone."""
         pair, cell, amount = question
-        victims = find_victims(self.world, self.preemptor, {pair: amount}, (pair,), self.gone)
+        victims = self._find({pair: amount}, (pair,))
         level = partial(quota.borrow_level, cell, amount)
         if not victims:
             return Prospect(Mode.NO_PREEMPTION_CANDIDATES, level().level)
@@ -226,8 +244,7 @@ class _Search:
         """Whether the workload gets what it was assigned, at once or when its victims have left."""
         victims: tuple[Victim, ...] = ()
         if assignment.mode not in (Mode.NO_FIT, Mode.FIT):
-            usage = dict(assignment.usage)
-            victims = find_victims(self.world, self.preemptor, usage, assignment.contested, self.gone)
+            victims = self._find(dict(assignment.usage), assignment.contested)
         found = bool(victims) or assignment.mode is Mode.FIT
         if found:
             self.victims = victims
