@@ -159,9 +159,7 @@ def use(simulation: Simulation, pair: FlavorResource) -> str:
             for meter in queues
         ]
     picture.text(_LEFT, 26, title, style="title")
-    borrows = any(any(panel.borrowed) for panel in panels)
-    entries = [("within quota", _OWN), *([("borrowed", picture.hatched(_BORROWED))] if borrows else [])]
-    _legend(picture, [*entries, ("nominal quota", "")], 42)
+    _legend(picture, _use_entries(picture, panels), 42)
     ticks = amount_ticks(pair.resource, max(panel.most for panel in panels))
     area = first
     for index, panel in enumerate(panels):
@@ -171,6 +169,20 @@ def use(simulation: Simulation, pair: FlavorResource) -> str:
         _draw_use(picture, panel, clock, area, top(ticks))
     _draw_clock(picture, clock, area.bottom)
     return picture.to_text()
+
+
+def _use_entries(picture: Picture, panels: Sequence[_Panel]) -> list[tuple[str, str]]:
+    """The legend of what is there to be seen."""
+    entries: list[tuple[str, str]] = []
+    if any(
+        use > borrowed for panel in panels for use, borrowed in zip(panel.use, panel.borrowed, strict=True)
+    ):
+        entries.append(("within quota", _OWN))
+    if any(any(panel.borrowed) for panel in panels):
+        entries.append(("borrowed", picture.hatched(_BORROWED)))
+    if any(any(panel.quota) for panel in panels):
+        entries.append(("nominal quota", ""))
+    return entries
 
 
 def _unit(resource: str) -> str:

@@ -44,11 +44,11 @@ def metrics() -> str:
         "How to read them: [Metrics and alerts](../guides/metrics.md). Every series also has the label "
         "`replica_role`: `leader`, `follower`, or `standalone` where there is no leader election. "
         "Times are in seconds. With the API group `kueue.x-k8s.io` names begin with `kueue_`.",
-        *_table(("metric", "type", "labels", "meaning"), rows),
+        *table(("metric", "type", "labels", "meaning"), rows),
         "",
         "## Buckets",
         "",
-        *_table(
+        *table(
             ("histogram", "upper bounds, in seconds"),
             [
                 (f"`{prefix}_{series.name}`", ", ".join(f"{bound:g}" for bound in series.buckets))
@@ -66,7 +66,7 @@ def labels() -> str:
         "Labels and annotations",
         "With the API group `kueue.x-k8s.io` all begin with that instead of `admitq.dev`. Names of features "
         "that are not built yet are reserved: they are listed, and have no effect.",
-        *_table(("name", "is a", "on", "meaning"), rows),
+        *table(("name", "is a", "on", "meaning"), rows),
     )
 
 
@@ -78,7 +78,7 @@ def cli() -> str:
         lines += ["", f"## admitq {name}", "", command.help or "", ""]
         options = [parameter for parameter in command.params if parameter.name != "help"]
         if options:
-            lines += _table(("option", "default", "meaning"), [_option(option) for option in options])
+            lines += table(("option", "default", "meaning"), [_option(option) for option in options])
     return _page(
         "Commands",
         "The image runs `admitq`. A process that is given a configuration it cannot use ends with status 2 "
@@ -108,7 +108,8 @@ def _page(title: str, *lines: str) -> str:
     return "\n".join([f"# {title}", "", lines[0], "", *lines[1:], ""])
 
 
-def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
+def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
+    """Return the lines of a table."""
     # A bar within a cell would end it.
     cells = [[cell.replace("|", "\\|") for cell in row] for row in rows]
     return [

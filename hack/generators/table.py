@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from generators import api_reference, chart, pod_template, reference_tables
+from generators import api_reference, chart, pictures, pod_template, reference_tables, scenario_reference
 
 Generator = Callable[[], dict[Path, str]]
 """Returns, by path within the repository, what the files must contain."""
@@ -13,5 +13,7 @@ GENERATORS: tuple[Generator, ...] = (
     api_reference.outputs,
     chart.outputs,
     reference_tables.outputs,
+    scenario_reference.outputs,
+    pictures.outputs,
 )
 """In order: the first ones make what later ones read."""

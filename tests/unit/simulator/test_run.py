@@ -63,7 +63,7 @@ def small(count: int, run_time: str = "1m", **more: str) -> str:
         ),
         pytest.param(
             small(3) + "kills: [{at: 30s, count: 5, then: Fail}]",
-            "0 Admitted w-1|0 Admitted w-2|30 Killed|30 Failed|30 Killed|30 Failed|30 Admitted w-3|90 Finished",
+            "0 Admitted w-1|0 Admitted w-2|30 Killed|30 Failed|30 Killed|30 Failed|30 Admitted w-3|90 F",
             id="who is killed for good makes room",
         ),
         pytest.param(
@@ -85,6 +85,12 @@ def small(count: int, run_time: str = "1m", **more: str) -> str:
             "{spec: {stopPolicy: null}}}}]",
             "0 Admitted w-1|0 Admitted w-2|60 Finished w-1|60 Finished w-2|90 Admitted w-3|150 Finished w-3",
             id="a queue that is held admits nothing until it goes on",
+        ),
+        pytest.param(
+            "workloads: [{name: w, queue: team/main, requests: {cpu: 1}, pods: 4, minPods: 2, runTime: 1m, "
+            "arrivals: {at: [10s]}}, {name: first, queue: team/main, requests: {cpu: 2}, runTime: 5m}]",
+            "0 Admitted first-1|10 Admitted w-1|130 Finished w-1|300 Finished first-1",
+            id="with half of its pods a job takes twice as long",
         ),
     ],
 )  # fmt: skip
@@ -272,3 +278,61 @@ def test_measured_use_is_what_the_core_reports(tmp_path: Path) -> None:
 
     simulation.run(compare, every=1)
     assert len(seen) > 100
+
+
+# --- preemption -----------------------------------------------------------------------------------
+
+PREEMPTING = WORLD.replace(
+    "  namespaceSelector: {}\n",
+    "  namespaceSelector: {}\n  preemption: {withinClusterQueue: LowerPriority}\n",
+)
+
+LOW_THEN_HIGH = """\
+runTime: 100s
+workloads:
+  - {name: low, queue: team/main, requests: {cpu: 4}}
+  - {name: high, queue: team/main, requests: {cpu: 4}, priorityClass: high, arrivals: {at: [70s]}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("evictions", "admitted", "finished", "lost"),
+    [
+        pytest.param("{}", 70, 270, 280, id="at once and with nothing kept"),
+        pytest.param("{termination: 10s}", 80, 280, 280, id="after a while"),
+        pytest.param("{checkpoints: Always}", 70, 200, 0, id="all is kept"),
+        pytest.param("{checkpoints: 30s}", 70, 210, 40, id="up to the last checkpoint"),
+    ],
+)
+def test_who_is_preempted_stops_waits_and_comes_back(
+    tmp_path: Path, evictions: str, admitted: int, finished: int, lost: int
+) -> None:
+    simulation, story = played(tmp_path, f"evictions: {evictions}\n{LOW_THEN_HIGH}", PREEMPTING)
+    assert story.lines == [
+        "0 Submitted low-1",
+        "0 Admitted low-1",
+        "70 Submitted high-1",
+        "70 Preempted low-1",
+        f"{admitted} Stopped low-1",
+        f"{admitted} Admitted high-1",
+        f"{admitted + 100} Finished high-1",
+        f"{admitted + 100} Admitted low-1",
+        f"{finished} Finished low-1",
+    ]
+    result = report(simulation)
+    assert result.preemptions == {"InClusterQueue": 1}
+    assert result.lost.get("cpu", 0) == lost
+    (queue,) = result.preemptions_of
+    assert (queue.preempted, queue.preempting) == (1, 1)
+
+
+def test_pods_that_ended_before_a_preemption_stay_ended(tmp_path: Path) -> None:
+    low = "completions: 4\n  activeDeadlineSeconds: 1000"
+    job = JOB.replace("completions: COMPLETIONS\n  activeDeadlineSeconds: DEADLINE", low)
+    spec = """
+        runTime: 50s
+        workloads:
+          - {name: high, queue: team/main, requests: {cpu: 4}, priorityClass: high, arrivals: {at: [70s]}}
+        """
+    _, story = played(tmp_path, spec, PREEMPTING + job)
+    assert story.lines[-2:] == ["120 Admitted job-1", "170 Finished job-1"]

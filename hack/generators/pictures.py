@@ -1,0 +1,33 @@
+"""Generates the pictures of docs/concepts from the scenarios that come with admitq.
+
+The same as `admitq simulate NAME --plots FOLDER`, for those pictures that the pages show.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from admitq.simulator import Simulation, read, shipped_scenarios
+from admitq.simulator.plots import pictures
+
+FOLDER: Final = Path("docs/concepts/pictures")
+
+SHOWN: Final[Mapping[str, Mapping[str, str]]] = {
+    "borrowing": {"use": "use-default-cpu", "depth": "queue-depth"},
+    "preemption": {"use": "use-default-cpu", "waits": "waits"},
+    "fair-sharing": {"use": "use-default-cpu"},
+}
+"""By scenario: which of its pictures are shown, and by what name."""
+
+
+def outputs() -> dict[Path, str]:
+    """Return the pictures."""
+    files: dict[Path, str] = {}
+    for scenario, shown in SHOWN.items():
+        simulation = Simulation(read([shipped_scenarios()[scenario]]))
+        simulation.run()
+        drawn = pictures(simulation)
+        files |= {
+            FOLDER / f"{scenario}-{name}.svg": drawn[f"{picture}.svg"] for name, picture in shown.items()
+        }
+    return files
