@@ -55,7 +55,7 @@ class Candidate:
         """Take what it holds off the tree."""
         cells = self.node.cells
         for pair, amount in self.holds:
-            quota.remove_usage(cells[pair], amount)
+            quota.add_usage(cells[pair], -amount)
 
     def put_back(self) -> None:
         """Undo ``take``."""
