@@ -5,7 +5,13 @@ from typing import Any, cast
 
 from admitq import explain
 from admitq.core.amounts import Amounts
-from admitq.core.instructions import RefreshClusterQueue, RefreshCohort, RefreshLocalQueue, ReportPending
+from admitq.core.instructions import (
+    RefreshClusterQueue,
+    RefreshCohort,
+    RefreshLocalQueue,
+    ReportPending,
+    TargetsRecomputed,
+)
 from admitq.core.model import SECOND, ObjectKey
 from admitq.core.refusals import Refusal
 from admitq.core.statuses import ClusterQueueStatus, CohortStatus, FlavorTotals, LocalQueueStatus
@@ -37,6 +43,12 @@ def _preempted(story: Story, expected: Raw) -> None:
 
 def _preemptors(story: Story, expected: Raw) -> None:
     assert {name_of(each.key): name_of(each.preemptor) for each in story.preempted} == dict(expected)
+
+
+def _recomputed(story: Story, expected: Raw) -> None:
+    """Whose victims were looked for once more, and what came of it."""
+    found = (each for each in story.told if isinstance(each, TargetsRecomputed))
+    assert {each.cluster_queue: str(each.result) for each in found} == dict(expected)
 
 
 def _flavors(story: Story, expected: Raw) -> None:
@@ -234,6 +246,7 @@ _EXPECTATIONS: Mapping[str, Callable[[Story, Any], None]] = {
     "reserved": _reserved,
     "preempted": _preempted,
     "preemptors": _preemptors,
+    "recomputed": _recomputed,
     "flavors": _flavors,
     "usage": _usage,
     "admit": _admit,

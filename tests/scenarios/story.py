@@ -168,12 +168,12 @@ class Story:
                     self.put_workload(replace(self.workloads[key], evicted=True))
 
     def lose(self, raw: Any) -> None:
-        """What was decided could not be written."""
+        """What was decided could not be written: the first of it, which what came after was built on."""
         for workload in self.names(raw):
             lost = self._taken({workload.key})
             failed = (
                 happened.PreemptionFailed
-                if any(isinstance(each, Preempt) for each in lost)
+                if lost and isinstance(lost[0], Preempt)
                 else happened.ReservationFailed
             )
             self.send(failed(workload.key, workload.uid))
