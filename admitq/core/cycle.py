@@ -26,6 +26,7 @@ from typing import Final
 from admitq.core import quota
 from admitq.core.amounts import FlavorResource
 from admitq.core.assignments import Assignment, Mode, Prospect, TriedFlavor
+from admitq.core.charging import charge
 from admitq.core.cohorts import Node
 from admitq.core.fair_sharing import Tournament
 from admitq.core.flavors import PreemptionQuestion, assign
@@ -551,6 +552,7 @@ def _reserve(cycle: Cycle, entry: Entry) -> None:
     world.dequeue(record)
     record.assumed = Assumption(admission, admit, cycle.now // SECOND * SECOND)
     world.settle_reservation(record)
+    charge(world, record, admission)
     world.list_pending(record, None)
     world.reports.pop(workload.key, None)
     world.reservations.append(ReserveQuota(workload.key, workload.uid, admission, admit, assignment.attempts))

@@ -13,7 +13,9 @@ from fractions import Fraction
 from typing import Any, Final, cast
 
 from admitq.core import (
+    admission_fair_sharing,
     amounts,
+    charging,
     events,
     flavors,
     instructions,
@@ -25,13 +27,14 @@ from admitq.core import (
     requests,
     settings,
 )
+from admitq.core.admission_fair_sharing import DumpedBooks
 from admitq.core.events import Event
 from admitq.core.instructions import Preempt
 from admitq.core.model import ObjectKey
 from admitq.core.queues import Aside, Claimant, Pending, Preemptions, ScanProgress, Shape
 from admitq.core.refusals import Refusal
 from admitq.core.settings import Settings
-from admitq.core.world import Assumption, Timer, World
+from admitq.core.world import Assumption, SeenAdmitted, Timer, World
 
 _NAME: Final = "is"
 
@@ -83,6 +86,9 @@ class Dump:
     assumptions: tuple[tuple[ObjectKey, Assumption], ...]
     preemptions: tuple[Preempt, ...]
     halted: bool
+    books: DumpedBooks | None
+    seen_admitted: tuple[SeenAdmitted, ...]
+    seen_leaving: tuple[str, ...]
     pending: tuple[DumpedPending, ...]
     queues: tuple[DumpedQueue, ...]
 
@@ -117,6 +123,9 @@ def take(world: World) -> Dump:
         ),
         preemptions=tuple(entry.preempting for entry in entries if entry.preempting is not None),
         halted=world.is_halted,
+        books=None if world.books is None else world.books.taken(),
+        seen_admitted=tuple(sorted(world.seen_admitted)),
+        seen_leaving=tuple(sorted(world.seen_leaving)),
         pending=tuple(
             _take_pending(entry.workload.key, entry.pending) for entry in entries if entry.pending is not None
         ),
@@ -169,6 +178,10 @@ def observations(dump: Dump) -> Iterator[Event]:
 def restore_volatile(world: World, dump: Dump) -> None:
     """Put in place what observations do not show. Every workload must have been observed."""
     world.cycle = dump.cycle
+    if dump.books is not None:
+        charging.restore(world, dump.books)
+    world.seen_admitted = list(dump.seen_admitted)
+    world.seen_leaving = set(dump.seen_leaving)
     for key, assumption in dump.assumptions:
         entry = world.workloads[key]
         entry.assumed = assumption
@@ -216,9 +229,12 @@ def _is_value(kind: object) -> bool:
     )
 
 
+_OWN_KINDS: Final = (Assumption, SeenAdmitted, Fraction, Dump, DumpedPending, DumpedQueue)
+
 _KINDS: Final[Mapping[str, type]] = {
     name: kind
     for module in (
+        admission_fair_sharing,
         amounts,
         model,
         refusals,
@@ -232,7 +248,7 @@ _KINDS: Final[Mapping[str, type]] = {
     )
     for name, kind in vars(module).items()
     if _is_value(kind)
-} | {kind.__name__: kind for kind in (Assumption, Fraction, Dump, DumpedPending, DumpedQueue)}
+} | {kind.__name__: kind for kind in _OWN_KINDS}
 
 
 def encode(value: object) -> object:

@@ -19,10 +19,10 @@ import heapq
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
-from fractions import Fraction
 from typing import Final, NamedTuple
 
-from admitq.core.flavors import TriedFlavor
+from admitq.core.admission_fair_sharing import NEVER_USED, PastUse
+from admitq.core.assignments import TriedFlavor
 from admitq.core.model import ObjectKey, QueueingStrategy, Workload
 from admitq.core.ordering import QueueOrder, queue_order
 from admitq.core.refusals import Refusal
@@ -63,12 +63,6 @@ def _plain_rules(_namespace: str) -> RequestRules:
     return PLAIN
 
 
-LocalQueueUsage = tuple[bool, Fraction]
-"""How much went through a LocalQueue, for its weight; the flag marks what is infinite."""
-
-_UNUSED: Final[LocalQueueUsage] = (False, Fraction())
-
-
 class Place(NamedTuple):
     """An entry of the heaps: where a workload stands, and which."""
 
@@ -79,7 +73,7 @@ class Place(NamedTuple):
 class Front(NamedTuple):
     """The first of a lane, where it competes with those of other lanes."""
 
-    usage: LocalQueueUsage
+    usage: PastUse
     place: Place
 
 
@@ -120,7 +114,7 @@ class Lane:
     """Pending workloads of one shape. ``refusal`` is set while the lane is parked."""
 
     shape: Shape
-    usage: LocalQueueUsage = _UNUSED
+    usage: PastUse = NEVER_USED
     places: list[Place] = field(default_factory=list[Place])
     size: int = 0
     refusal: Refusal | None = None
@@ -169,7 +163,7 @@ class PendingQueue:
         self.is_standing = False
         """Whether the first, although it is blocked, takes part when heads of the cohort tree are tried."""
         self._rules_of = rules_of
-        self._usage_of: Callable[[ObjectKey], LocalQueueUsage] | None = None
+        self._usage_of: Callable[[ObjectKey], PastUse] | None = None
         self.members: dict[ObjectKey, Pending] = {}
         self.lanes: dict[Shape, Lane] = {}
         self.parked_in_lanes = 0
@@ -362,8 +356,10 @@ class PendingQueue:
             if self._claimant is not None:
                 self._sort_again(self.members[self._claimant.key])
 
-    def go_by_usage(self, usage_of: Callable[[ObjectKey], LocalQueueUsage] | None) -> None:
+    def go_by_usage(self, usage_of: Callable[[ObjectKey], PastUse] | None) -> None:
         """Have LocalQueues take turns by what they used, or no more (None): everybody is sorted again."""
+        if usage_of == self._usage_of:
+            return
         self._usage_of = usage_of
         for pending in self.members.values():
             if pending.lane is not None:
@@ -539,9 +535,9 @@ class PendingQueue:
             lane = self.lanes[shape] = Lane(shape, self._usage_by(shape))
         return lane
 
-    def _usage_by(self, shape: Shape) -> LocalQueueUsage:
+    def _usage_by(self, shape: Shape) -> PastUse:
         if self._usage_of is None or shape.local_queue is None:
-            return _UNUSED
+            return NEVER_USED
         return self._usage_of(shape.local_queue)
 
     def _drop_if_empty(self, lane: Lane) -> None:

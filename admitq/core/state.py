@@ -8,7 +8,7 @@ Between two calls everything is settled; a cycle runs only when it is asked for.
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-from admitq.core import dump, invariants
+from admitq.core import charging, dump, invariants
 from admitq.core import events as happened
 from admitq.core.cohorts import Node, declared_quotas
 from admitq.core.cycle import heads, inadmissibility, run_cycle
@@ -95,6 +95,8 @@ class AdmissionState:
             What is to be done: reservations in the order of decision, likewise preemptions, then refusals
             to report (at most one a workload), then statuses to refresh.
         """
+        if self._world.seen_admitted:
+            charging.settle_admissions(self._world, before=now)
         self._handlers[type(event)](event, now)
         return self._instructions()
 
@@ -106,8 +108,11 @@ class AdmissionState:
             if entry is not None and entry.is_active and entry.queue.first() is not None:
                 return now
             world.candidates.discard(name)
+        if world.seen_admitted:
+            return now
         timer = world.next_timer()
-        return None if timer is None else max(now, timer.at)
+        due = [each for each in (timer and timer.at, charging.next_sample(world)) if each is not None]
+        return max(now, min(due)) if due else None
 
     def retry_everything(self) -> None:
         """Forget that anybody was found not to fit, so that the next cycles try all who wait again.
@@ -232,7 +237,7 @@ class AdmissionState:
         if entry is not None and entry.spec == spec:
             return
         if entry is not None:
-            world.wake_tree(entry.node)
+            world.tree_edited(entry.node)
             world.unindex_cluster_queue(entry.spec)
         node = world.forest.put_cluster_queue(
             spec.name, spec.cohort, declared_quotas(spec.resource_groups), spec.fair_weight
@@ -246,20 +251,24 @@ class AdmissionState:
             self._settle_workloads_of(spec.name, now)
         entry.spec = spec
         entry.queue.change_strategy(spec.queueing_strategy)
+        entry.queue.go_by_usage(world.local_queue_usage if spec.usage_based_admission else None)
+        world.with_empty_lanes.add(spec.name)
+        for key in world.local_queues_of.get(spec.name, ()):
+            charging.schedule_sample(world, key)
         world.lay_out_offer(entry)
         world.touch_local_queues_of(spec.name)
         world.settle_activity(entry)
         for namespace in entry.queue.namespaces_aside():
             self._let_in_namespace(entry, namespace)
         world.wake(entry)
-        world.wake_tree(node)
+        world.tree_edited(node)
 
     def _cluster_queue_deleted(self, event: happened.ClusterQueueDeleted, now: Instant) -> None:
         world = self._world
         entry = world.cluster_queues.get(event.name)
         if entry is None:
             return
-        world.wake_tree(entry.node)
+        world.tree_edited(entry.node)
         world.unindex_cluster_queue(entry.spec)
         del world.cluster_queues[event.name]
         world.forest.drop_cluster_queue(event.name)
@@ -293,7 +302,7 @@ class AdmissionState:
         """Whoever waits in a cohort's tree, before or after a change to it, has reason to try again."""
         node = self._world.forest.cohorts.get(cohort)
         if node is not None:
-            self._world.wake_tree(node)
+            self._world.tree_edited(node)
 
     # --- LocalQueues ------------------------------------------------------------------------------
 
@@ -309,6 +318,7 @@ class AdmissionState:
             entry.spec = spec
         world.local_queues_of.setdefault(spec.cluster_queue, {})[spec.key] = None
         world.touched_local_queues.add(spec.key)
+        charging.open_account(world, spec, now)
         self._settle_workloads_in(spec.key, now)
 
     def _local_queue_deleted(self, event: happened.LocalQueueDeleted, now: Instant) -> None:
@@ -316,6 +326,7 @@ class AdmissionState:
         if entry is not None:
             self._unindex_local_queue(entry)
             self._settle_workloads_in(event.key, now)
+            charging.close_account(self._world, event.key)
 
     def _unindex_local_queue(self, entry: LocalQueueEntry) -> None:
         index = self._world.local_queues_of
@@ -445,6 +456,7 @@ class AdmissionState:
     def _workload_changed(self, event: happened.WorkloadChanged, now: Instant) -> None:
         world, workload = self._world, event.workload
         entry = world.workloads.get(workload.key)
+        former: Workload | None = None
         if entry is not None and entry.workload.uid != workload.uid:
             self._forget(entry)
             entry = None
@@ -460,6 +472,8 @@ class AdmissionState:
                 world.wake_holders_tree(entry)
         world.index_workload(entry)
         world.settle(entry, now)
+        if former is not None:
+            charging.follow(world, entry, former, now)
 
     def _workload_deleted(self, event: happened.WorkloadDeleted, _now: Instant) -> None:
         entry = self._world.workloads.get(event.key)
@@ -474,12 +488,14 @@ class AdmissionState:
         world.dequeue(entry)
         world.list_pending(entry, None)
         world.release(entry)
+        charging.discharge(world, entry)
 
     def _reservation_failed(self, event: happened.ReservationFailed, now: Instant) -> None:
         entry = self._world.workloads.get(event.key)
         if entry is not None and entry.workload.uid == event.uid and entry.assumed is not None:
             entry.assumed = None
             self._world.settle(entry, now)
+            charging.discharge(self._world, entry)
 
     def _preemption_failed(self, event: happened.PreemptionFailed, _now: Instant) -> None:
         entry = self._world.workloads.get(event.key)
@@ -490,6 +506,8 @@ class AdmissionState:
 
     def _cycles_requested(self, event: happened.CyclesRequested, now: Instant) -> None:
         world = self._world
+        charging.settle_admissions(world)
+        charging.take_samples(world, now)
         world.let_in_due(now)
         for name in world.with_empty_lanes:
             entry = world.cluster_queues.get(name)
@@ -530,7 +548,12 @@ class AdmissionState:
             queue = entry.queue
             account = world.ledger.of_cluster_queue(name)
             mark = ClusterQueueMark(
-                entry.spec, entry.causes, account.age, len(queue.members), queue.inadmissible
+                entry.spec,
+                entry.causes,
+                account.age,
+                len(queue.members),
+                queue.inadmissible,
+                0 if world.settings.fair_sharing is None else entry.node.root.quota_generation,
             )
             if mark != entry.shown:
                 entry.shown = mark
@@ -551,6 +574,7 @@ class AdmissionState:
                 None if queue is None else queue.spec,
                 world.ledger.of_local_queue(key).age,
                 entry.pending,
+                0 if world.books is None else world.books.age(key),
             )
             if mark != entry.shown:
                 entry.shown = mark
@@ -591,6 +615,7 @@ class AdmissionState:
             None if queue is None else queue.spec,
             world.ledger.of_local_queue(entry.spec.key),
             entry.pending,
+            charging.past_use(world, entry.spec.key),
         )
 
 

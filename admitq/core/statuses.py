@@ -95,6 +95,8 @@ class ClusterQueueMark(NamedTuple):
     account: int
     pending: int
     inadmissible: int
+    quota: int
+    """Of its tree, where shares are told."""
 
 
 class LocalQueueMark(NamedTuple):
@@ -104,6 +106,14 @@ class LocalQueueMark(NamedTuple):
     cluster_queue: ClusterQueue | None
     account: int
     pending: int
+    past_use: int
+
+
+class ToldUse(NamedTuple):
+    """What admission fair sharing tells of a LocalQueue."""
+
+    consumed: ConsumedResources | None
+    fair_usage: Fraction | None
 
 
 def _nominal(node: Node, pair: FlavorResource) -> int | None:
@@ -165,7 +175,11 @@ def local_queue_reason(
 
 
 def local_queue_status(
-    reason: LocalQueueReason, cluster_queue: ClusterQueue | None, account: Account, pending: int
+    reason: LocalQueueReason,
+    cluster_queue: ClusterQueue | None,
+    account: Account,
+    pending: int,
+    past_use: ToldUse,
 ) -> LocalQueueStatus:
     """Put together a LocalQueue's status."""
     return LocalQueueStatus(
@@ -178,6 +192,8 @@ def local_queue_status(
             () if cluster_queue is None else _totals(cluster_queue, account.reserved_usage, None)
         ),
         flavors_usage=() if cluster_queue is None else _totals(cluster_queue, account.admitted_usage, None),
+        consumed=past_use.consumed,
+        fair_usage=past_use.fair_usage,
     )
 
 

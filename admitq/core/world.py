@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
 from admitq.core.activity import InactiveCause, Surroundings, check_names, flavor_names, inactive_causes
+from admitq.core.admission_fair_sharing import Books
 from admitq.core.cohorts import Forest, Node
 from admitq.core.holders import Holders
 from admitq.core.instructions import Preempt, ReportPending, ReserveQuota, TargetsRecomputed
@@ -168,6 +169,21 @@ class Timer(NamedTuple):
     key: ObjectKey
 
 
+class SampleTimer(NamedTuple):
+    """The instant at which time is to be let pass for a LocalQueue."""
+
+    at: Instant
+    key: ObjectKey
+
+
+class SeenAdmitted(NamedTuple):
+    """That a workload was seen admitted, by the LocalQueue that is to be charged."""
+
+    at: Instant
+    local_queue: ObjectKey
+    uid: str
+
+
 @dataclass(eq=False)
 class World:
     """The state of all queues. Everything here is changed by event handlers and cycles alone."""
@@ -184,8 +200,15 @@ class World:
     forest: Forest = field(default_factory=Forest)
     ledger: Ledger = field(default_factory=Ledger)
     holders: Holders[WorkloadEntry] = field(default_factory=Holders[WorkloadEntry])
+    books: Books | None = None
+    """What LocalQueues used, by admission fair sharing; None where that is off."""
     local_queue_usage: Callable[[ObjectKey], Any] | None = None
-    """What a LocalQueue used, by admission fair sharing, as a value that sorts; None where that is off."""
+    """The same of one LocalQueue, as a value that sorts."""
+    seen_admitted: list[SeenAdmitted] = field(default_factory=list[SeenAdmitted])
+    """Who was seen admitted at the present instant and is to be settled when it is over."""
+    seen_leaving: set[str] = field(default_factory=set[str])
+    """Uids of those of them whose charge is to be forgotten thereafter."""
+    samples: list[SampleTimer] = field(default_factory=list[SampleTimer])
     limit_ranges: dict[str, dict[str, LimitRange]] = field(default_factory=dict[str, dict[str, LimitRange]])
     """By namespace and name."""
     overheads: dict[str, ExactAmounts] = field(default_factory=dict[str, ExactAmounts])
@@ -231,6 +254,13 @@ class World:
     touched_cluster_queues: set[str] = field(default_factory=set[str])
     touched_local_queues: set[ObjectKey] = field(default_factory=set[ObjectKey])
 
+    def __post_init__(self) -> None:
+        """Keep books if the configuration says so."""
+        sharing = self.settings.admission_fair_sharing
+        if sharing is not None and self.settings.gates.admission_fair_sharing:
+            self.books = Books(sharing)
+            self.local_queue_usage = self.books.usage
+
     # --- noting what changed ----------------------------------------------------------------------
 
     def touch(self, entry: ClusterQueueEntry) -> None:
@@ -251,6 +281,12 @@ class World:
             if entry is not None:
                 self._unlist_standing(entry)
                 self.wake(entry)
+
+    def tree_edited(self, node: Node) -> None:
+        """Quota, weights or the shape of the node's tree are about to change, or did."""
+        self.wake_tree(node)
+        if self.settings.fair_sharing is not None:
+            self.touched_cluster_queues.update(each.name for each in node.root.cluster_queues_below())
 
     def wake(self, entry: ClusterQueueEntry) -> None:
         """Something that decides over one ClusterQueue's workloads changed."""

@@ -1,0 +1,165 @@
+"""When LocalQueues are charged for what goes through them (semantics, Admission fair sharing).
+
+``admission_fair_sharing`` keeps the books; here is what makes an entry in them. Without admission fair
+sharing there are no books and nothing here does anything.
+
+A workload is charged when its reservation is decided, and settled when it is seen admitted. Which workloads
+of a LocalQueue are seen admitted first within one instant must not matter, as events on different objects
+may come in any order; so they are settled when the instant is over, with what is in use then.
+"""
+
+import heapq
+
+from admitq.core.admission_fair_sharing import DumpedBooks
+from admitq.core.model import Admission, Instant, LocalQueue, ObjectKey, Workload
+from admitq.core.statuses import ToldUse
+from admitq.core.world import LocalQueueEntry, SampleTimer, SeenAdmitted, WorkloadEntry, World
+
+# --- LocalQueues ----------------------------------------------------------------------------------------
+
+
+def open_account(world: World, spec: LocalQueue, now: Instant) -> None:
+    """Keep books of a LocalQueue that was created or changed."""
+    if world.books is not None:
+        world.books.open(spec, now)
+        _note_usage(world, spec.key)
+        schedule_sample(world, spec.key)
+
+
+def close_account(world: World, key: ObjectKey) -> None:
+    """Forget a LocalQueue that is gone."""
+    if world.books is not None:
+        world.books.close(key)
+
+
+def _counting(world: World, key: ObjectKey) -> LocalQueueEntry | None:
+    """The LocalQueue, if its ClusterQueue goes by what its LocalQueues used."""
+    entry = world.local_queues.get(key)
+    queue = None if entry is None else world.cluster_queues.get(entry.spec.cluster_queue)
+    return entry if queue is not None and queue.spec.usage_based_admission else None
+
+
+def _note_usage(world: World, key: ObjectKey) -> None:
+    """Sort those who wait anew, after what their LocalQueue used changed."""
+    world.touched_local_queues.add(key)
+    entry = _counting(world, key)
+    queue = None if entry is None else world.cluster_queues.get(entry.spec.cluster_queue)
+    if queue is not None:
+        queue.queue.usage_changed(key)
+        world.touch(queue)
+
+
+# --- workloads ------------------------------------------------------------------------------------------
+
+
+def charge(world: World, entry: WorkloadEntry, admission: Admission) -> None:
+    """A reservation was decided."""
+    queue = entry.local_queue
+    if world.books is not None and _counting(world, queue) is not None:
+        world.books.penalize(
+            queue, entry.workload.uid, (part.resource_usage for part in admission.pod_set_assignments)
+        )
+        _note_usage(world, queue)
+
+
+def discharge(world: World, entry: WorkloadEntry) -> None:
+    """A reservation does not stand, or its workload is gone or has moved on."""
+    _forget_charge(world, entry.local_queue, entry.workload.uid)
+
+
+def _forget_charge(world: World, queue: ObjectKey, uid: str) -> None:
+    """Take a charge back; one of a workload that was just seen admitted is settled before."""
+    if world.books is None:
+        return
+    if any(seen.uid == uid for seen in world.seen_admitted):
+        world.seen_leaving.add(uid)
+    else:
+        world.books.roll_back(uid)
+        _note_usage(world, queue)
+
+
+def follow(world: World, entry: WorkloadEntry, former: Workload, now: Instant) -> None:
+    """A workload was seen changed; ``former`` is what it was."""
+    workload = entry.workload
+    if world.books is None:
+        return
+    if former.queue_name != workload.queue_name:
+        _forget_charge(world, ObjectKey(former.key.namespace, former.queue_name), workload.uid)
+    if workload.finished or (not workload.active and entry.held is None):
+        discharge(world, entry)
+    if _is_admitted(workload) and not _is_admitted(former):
+        world.seen_admitted.append(SeenAdmitted(now, entry.local_queue, workload.uid))
+
+
+def _is_admitted(workload: Workload) -> bool:
+    return workload.admitted and workload.admission is not None
+
+
+def restore(world: World, books: DumpedBooks) -> None:
+    """Put the books in place as a dump had them."""
+    if world.books is not None:
+        world.books.restore(books)
+        for key in world.local_queues:
+            _note_usage(world, key)
+            schedule_sample(world, key)
+
+
+def settle_admissions(world: World, before: Instant | None = None) -> None:
+    """Settle those who were seen admitted, at an instant before the given one if one is given."""
+    books, seen = world.books, world.seen_admitted
+    if books is None or not seen or (before is not None and seen[0].at >= before):
+        return
+    world.seen_admitted = []
+    for at, key, uid in sorted(seen):
+        if _counting(world, key) is not None:
+            books.settle(key, uid, _in_use(world, key), at)
+            _note_usage(world, key)
+            schedule_sample(world, key)
+    for uid in world.seen_leaving:
+        books.roll_back(uid)
+    world.seen_leaving.clear()
+
+
+def _in_use(world: World, key: ObjectKey) -> dict[str, int]:
+    """What admitted workloads of a LocalQueue use now, by resource."""
+    used: dict[str, int] = {}
+    for pair, amount in world.ledger.of_local_queue(key).admitted_usage.items():
+        used[pair.resource] = used.get(pair.resource, 0) + amount
+    return used
+
+
+def past_use(world: World, key: ObjectKey) -> ToldUse:
+    """What is told of a LocalQueue."""
+    if world.books is None or _counting(world, key) is None:
+        return ToldUse(None, None)
+    usage = world.books.usage(key)
+    return ToldUse(world.books.consumed(key), None if usage.infinite else usage.amount)
+
+
+# --- time -----------------------------------------------------------------------------------------------
+
+
+def schedule_sample(world: World, key: ObjectKey) -> None:
+    """Let time pass for a LocalQueue when it is due."""
+    if world.books is not None and _counting(world, key) is not None:
+        heapq.heappush(world.samples, SampleTimer(world.books.next_sample(key), key))
+
+
+def next_sample(world: World) -> Instant | None:
+    """When time is next to be let pass for some LocalQueue."""
+    while world.books is not None and world.samples:
+        at, key = world.samples[0]
+        if _counting(world, key) is not None and world.books.next_sample(key) == at:
+            return at
+        heapq.heappop(world.samples)
+    return None
+
+
+def take_samples(world: World, now: Instant) -> None:
+    """Let time pass for the LocalQueues for which that is due."""
+    books = world.books
+    while books is not None and (at := next_sample(world)) is not None and at <= now:
+        key = heapq.heappop(world.samples).key
+        books.sample(key, _in_use(world, key), now)
+        _note_usage(world, key)
+        schedule_sample(world, key)
