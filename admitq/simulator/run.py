@@ -6,7 +6,6 @@ observations come in while cycles wait.
 
 import heapq
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Any, Final
@@ -23,7 +22,7 @@ from admitq.core.instructions import (
 from admitq.core.ledger import usage_of
 from admitq.core.model import SECOND, Instant, ObjectKey
 from admitq.core.state import AdmissionState
-from admitq.simulator.course import START, Course, Work
+from admitq.simulator.course import START, Course, Work, revised
 from admitq.simulator.distributions import stream
 from admitq.simulator.measures import Measures
 from admitq.simulator.plan import Plan, Source, Submission
@@ -208,7 +207,7 @@ class Simulation:
         self._submitted += 1
         number = self._numbers[source.prefix] = self._numbers.get(source.prefix, 0) + 1
         template = submission.template
-        workload = replace(
+        workload = revised(
             template.workload,
             key=ObjectKey(template.workload.key.namespace, f"{source.prefix}-{number}"),
             uid=f"{self._submitted:012d}",
@@ -229,20 +228,22 @@ class Simulation:
             return
         course.epoch += 1
         course.count = sum(one.count for one in instruction.admission.pod_set_assignments)
-        course.workload = replace(
+        delay = course.source.ready_after(course.source.chance) if instruction.admit else 0
+        course.workload = revised(
             course.workload,
             admission=instruction.admission,
             reserved_at=self._whole_second,
             evicted=False,
+            admitted=instruction.admit,
+            pods_ready=instruction.admit and not delay,
         )
         self.measures.waits_no_more(course, self.now)
         self._hold(course)
+        self._tell(WorkloadChanged(course.workload))
         if instruction.admit:
-            self._admit(course)
+            self._admitted(course, delay)
         else:
-            self._tell(WorkloadChanged(course.workload))
-            delay = self.plan.checks(course.source.chance)
-            self._plan(self.now + delay, self._checked, course, course.epoch)
+            self._plan(self.now + self.plan.checks(course.source.chance), self._checked, course, course.epoch)
 
     def _checked(self, course: Course, epoch: int) -> None:
         """All admission checks are ready."""
@@ -250,17 +251,21 @@ class Simulation:
         if course.epoch != epoch or admission is None:
             return
         spec = self.measures.queues[admission.cluster_queue].spec
-        ready = tuple(sorted((rule.name, "Ready") for rule in spec.admission_checks))
-        course.workload = replace(course.workload, admission_checks=ready)
-        self._admit(course)
+        delay = course.source.ready_after(course.source.chance)
+        course.workload = revised(
+            course.workload,
+            admission_checks=tuple(sorted((rule.name, "Ready") for rule in spec.admission_checks)),
+            admitted=True,
+            pods_ready=not delay,
+        )
+        self._tell(WorkloadChanged(course.workload))
+        self._admitted(course, delay)
 
-    def _admit(self, course: Course) -> None:
+    def _admitted(self, course: Course, delay: Nanoseconds) -> None:
+        """Its pods are made, and ready after a while."""
         if course.admitted_at is None:
             self.measures.admitted(course, self.now)
         self._record(Happening.ADMITTED, course)
-        delay = course.source.ready_after(course.source.chance)
-        course.workload = replace(course.workload, admitted=True, pods_ready=not delay)
-        self._tell(WorkloadChanged(course.workload))
         if course.template.deadline is not None:
             self._plan(self.now + course.template.deadline, self._too_late, course, course.epoch)
         if delay:
@@ -270,7 +275,7 @@ class Simulation:
 
     def _ready(self, course: Course, epoch: int) -> None:
         if course.epoch == epoch:
-            course.workload = replace(course.workload, pods_ready=True)
+            course.workload = revised(course.workload, pods_ready=True)
             self._tell(WorkloadChanged(course.workload))
             self._start(course)
 
@@ -294,7 +299,7 @@ class Simulation:
         if work.running and course.template.has_pods:
             reclaimable = course.template.reclaimable(course.count, work.ended)
             if reclaimable != course.workload.reclaimable_pods:
-                course.workload = replace(course.workload, reclaimable_pods=reclaimable)
+                course.workload = revised(course.workload, reclaimable_pods=reclaimable)
                 self._hold(course)
                 self._tell(WorkloadChanged(course.workload))
         self._expect_end(course)
@@ -305,7 +310,7 @@ class Simulation:
         self.measures.ended(course, self.now, success=success)
         self.measures.holds(course, (), self.now)
         del self.courses[course.workload.key]
-        self._tell(WorkloadChanged(replace(course.workload, finished=True)))
+        self._tell(WorkloadChanged(revised(course.workload, finished=True)))
         self._tell(WorkloadDeleted(course.workload.key, course.workload.uid))
 
     def _hold(self, course: Course) -> None:
@@ -323,7 +328,7 @@ class Simulation:
         by = instruction.preemptor_path[-1] if instruction.preemptor_path else ""
         self.measures.preempted(course, instruction.reason, by, lost)
         self._record(Happening.PREEMPTED, course, f"{instruction.reason} for {instruction.preemptor}")
-        course.workload = replace(course.workload, evicted=True)
+        course.workload = revised(course.workload, evicted=True)
         self._tell(WorkloadChanged(course.workload))
         delay = course.source.termination(course.source.chance)
         self._plan(self.now + delay, self._stopped, (course, instruction.reason), course.epoch)
@@ -340,7 +345,7 @@ class Simulation:
 
     def _give_back(self, course: Course, queued_at: Instant) -> None:
         self.measures.holds(course, (), self.now)
-        course.workload = replace(
+        course.workload = revised(
             course.workload,
             admission=None,
             reserved_at=0,
@@ -403,7 +408,7 @@ class Simulation:
                 continue
             delay = course.source.ready_after(course.source.chance)
             if delay:
-                course.workload = replace(course.workload, pods_ready=False)
+                course.workload = revised(course.workload, pods_ready=False)
                 self._tell(WorkloadChanged(course.workload))
                 self._plan(self.now + delay, self._ready, course, course.epoch)
             else:
