@@ -1,6 +1,7 @@
 """The manager of a process: watches, the core, the controllers, and the lease that says who acts."""
 
 import asyncio
+import gc
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AsyncExitStack
@@ -247,6 +248,9 @@ class ManagerPart:
             tasks.create_task(watcher.run(), name=f"watch {watcher.resource}")
         patience = self._settings.configuration.controller.cache_sync_timeout.total_seconds()
         await all_synced(self._watchers, patience)
+        # What was listed lives on; collections need not walk through all of it again and again.
+        gc.collect()
+        gc.freeze()
         self._synced = True
         tasks.create_task(self.manager.run(), name="manager")
         tasks.create_task(self._lead(tasks), name="lead")

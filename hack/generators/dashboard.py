@@ -50,6 +50,21 @@ PANELS = (
         ),
     ),
     Panel(
+        "Preemptions per second",
+        "ops",
+        (
+            (
+                f"sum by (preempting_cluster_queue, reason) (rate({PREFIX}preempted_workloads_total[5m]))",
+                "{{preempting_cluster_queue}} {{reason}}",
+            ),
+        ),
+    ),
+    Panel(
+        "Weighted shares",
+        "short",
+        ((f"sum by (cluster_queue) ({PREFIX}cluster_queue_weighted_share)", "{{cluster_queue}}"),),
+    ),
+    Panel(
         "Wait until admission, 90th percentile",
         "s",
         (
