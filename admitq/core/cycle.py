@@ -659,6 +659,7 @@ def heads(world: World) -> list[tuple[ClusterQueueEntry, Pending]]:
                 if pending is not None:
                     result[queue.spec.name] = (queue, pending)
     world.touched_cluster_queues.update(result)
+    world.candidates.update(result)
     return [result[name] for name in sorted(result)]
 
 

@@ -209,6 +209,23 @@ def test_a_preemptor_that_is_overtaken_in_its_strict_queue_stands_no_more() -> N
     assert play.decide() == ["greedy"]
 
 
+def test_a_preemptor_that_was_beaten_is_tried_again_once_the_other_gives_up() -> None:
+    play = Play()
+    play.put(queue("a", 4, "org", preemption=RECLAIM), queue("c", 0, "org"), queue("d", 1, "org"))
+    play.submit("borrower", "c", 4)
+    play.submit("other", "c", 1, priority=1)
+    play.run("borrower", "other")
+    play.submit("owner", "a", 4)
+    assert preempted(play.cycles()) == ["borrower"]
+    play.submit("hopeless", "d", 1, priority=5)
+    play.cycles(1)
+    assert play.refusal("owner") == TakenInThisCycle()
+    assert not play.is_quiet
+    play.cycles()
+    assert isinstance(play.refusal("owner"), WaitingForVictims)
+    assert play.is_quiet
+
+
 def test_preemptions_that_failed_are_tried_again() -> None:
     play = Play()
     play.put(queue("q", 4, preemption=LOWER))
