@@ -29,7 +29,7 @@ from admitq.core.assignments import Assignment, Mode, Prospect, TriedFlavor
 from admitq.core.charging import charge
 from admitq.core.cohorts import Node
 from admitq.core.fair_sharing import Tournament
-from admitq.core.flavors import PreemptionQuestion, assign
+from admitq.core.flavors import PreemptionQuestion, assign, nobody_to_preempt
 from admitq.core.instructions import Preempt, Recomputation, ReserveQuota, TargetsRecomputed
 from admitq.core.model import (
     SECOND,
@@ -44,7 +44,7 @@ from admitq.core.model import (
 from admitq.core.ordering import cycle_order
 from admitq.core.overlay import Overlay, without
 from admitq.core.partial_admission import assign_partially, may_shrink
-from admitq.core.preemption import Preemptor, Victim, find_victims
+from admitq.core.preemption import Preemptor, Victim, find_victims, never_preempts
 from admitq.core.queues import Aside, Pending, Preemptions, ScanProgress
 from admitq.core.refusals import (
     AdmissionChecksFailed,
@@ -79,7 +79,8 @@ _RECLAIM_ALWAYS: Final = "Any"
 
 
 def _checks_failed(_world: World, _queue: ClusterQueueEntry, workload: Workload) -> Refusal | None:
-    failed = any(state in _FAILED_CHECKS for _, state in workload.admission_checks)
+    checks = workload.admission_checks
+    failed = bool(checks) and any(state in _FAILED_CHECKS for _, state in checks)
     return AdmissionChecksFailed() if failed else None
 
 
@@ -209,6 +210,7 @@ class _Search:
         self.victims: tuple[Victim, ...] = ()
         """Whom to preempt for the assignment that was last found to suffice."""
         self._found: dict[_LookedFor, tuple[Victim, ...]] = {}
+        self._oracle = nobody_to_preempt if never_preempts(queue.spec.preemption) else self.ask
 
     def _find(
         self, usage: dict[FlavorResource, int], contested: Iterable[FlavorResource]
@@ -239,17 +241,19 @@ class _Search:
         restrict_to: tuple[PodSetAssignment, ...] | None = None,
     ) -> Assignment:
         """Assign flavors as quota stands."""
-        return assign(demands, self.queue.offer, tried=tried, oracle=self.ask, restrict_to=restrict_to)
+        return assign(demands, self.queue.offer, tried=tried, oracle=self._oracle, restrict_to=restrict_to)
 
     def suffices(self, assignment: Assignment) -> bool:
         """Whether the workload gets what it was assigned, at once or when its victims have left."""
-        victims: tuple[Victim, ...] = ()
-        if assignment.mode not in (Mode.NO_FIT, Mode.FIT):
-            victims = self._find(dict(assignment.usage), assignment.contested)
-        found = bool(victims) or assignment.mode is Mode.FIT
-        if found:
+        if assignment.mode is Mode.FIT:
+            self.victims = ()
+            return True
+        if assignment.mode is Mode.NO_FIT or never_preempts(self.queue.spec.preemption):
+            return False
+        victims = self._find(dict(assignment.usage), assignment.contested)
+        if victims:
             self.victims = victims
-        return found
+        return bool(victims)
 
     def with_fewer_pods(self, demands: tuple[PodSetDemand, ...]) -> Assignment | None:
         """The most pods that suffice, where fewer than all will do."""
@@ -341,10 +345,12 @@ class Cycle:
             self.tournament.usage_changed(entry.node)
 
     def keep(self, entry: Entry, usage: Iterable[tuple[FlavorResource, int]]) -> None:
-        """Leave capacity for an entry that gets nothing yet to those behind it no more."""
-        self.overlay(entry).keep(entry.node, usage)
-        entry.keeps = True
-        self.usage_changed(entry)
+        """Leave capacity for an entry that gets nothing yet to those behind it no more, if there is any."""
+        amounts = [(pair, amount) for pair, amount in usage if amount]
+        if amounts:
+            self.overlay(entry).keep(entry.node, amounts)
+            entry.keeps = True
+            self.usage_changed(entry)
 
 
 # --- process --------------------------------------------------------------------------------------------
@@ -445,7 +451,7 @@ def _no_longer_fits(cycle: Cycle, entry: Entry) -> Refusal | None:
     overlay = cycle.overlays.get(entry.root)
     if overlay is None or overlay.is_empty:
         unchanged = entry.root.generation == entry.generation
-        fits = unchanged or _fits_without(cycle, entry)
+        fits = unchanged or (_fits_without(cycle, entry) if entry.victims else _fits(entry))
     else:
         fits = _fits_without(cycle, entry) and (
             bool(entry.victims) or overlay.with_nothing_kept(partial(_fits, entry))

@@ -13,11 +13,11 @@ from admitq.core.amounts import FlavorResource
 from admitq.core.model import ObjectKey
 from admitq.core.preemption import classical, fair
 from admitq.core.preemption.candidates import Preemptor, Search, Victim
-from admitq.core.preemption.policies import NEVER
+from admitq.core.preemption.policies import never_preempts
 from admitq.core.preemption.room import Room
 from admitq.core.world import World
 
-__all__ = ["Preemptor", "Victim", "find_victims"]
+__all__ = ["Preemptor", "Victim", "find_victims", "never_preempts"]
 
 
 def find_victims(
@@ -40,10 +40,7 @@ def find_victims(
         Victims, none of whom can be spared; nobody if not even all candidates would suffice, or if there is
         room without preempting anybody.
     """
-    policy = preemptor.queue.spec.preemption
-    if policy.within_cluster_queue == policy.reclaim_within_cohort == NEVER:
-        return ()
-    if Room(preemptor.queue.node, usage).is_free():
+    if never_preempts(preemptor.queue.spec.preemption) or Room(preemptor.queue.node, usage).is_free():
         return ()
     search = Search(world, preemptor, usage, frozenset(contested), frozenset(gone))
     fairness = world.settings.fair_sharing

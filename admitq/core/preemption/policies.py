@@ -7,6 +7,8 @@ began to wait at the same instant neither may preempt the other for it (semantic
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
+from admitq.core.model import PreemptionPolicy
+
 NEVER: Final = "Never"
 
 _BELOW_ALL: Final = -(1 << 63)
@@ -27,6 +29,11 @@ _RULES: Final[Mapping[str, _Rule]] = {
     "LowerOrNewerEqualPriority": _Rule(lambda priority: priority, newer_if_equal=True),
     "Any": _Rule(lambda _priority: ABOVE_ALL),
 }
+
+
+def never_preempts(policy: PreemptionPolicy) -> bool:
+    """Whether workloads of a ClusterQueue preempt nobody, whatever there is to gain."""
+    return policy.within_cluster_queue == NEVER and policy.reclaim_within_cohort == NEVER
 
 
 def highest_priority(policy: str, priority: int) -> int:
