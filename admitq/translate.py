@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from admitq.core.amounts import UNLIMITED, Amounts, amounts
 from admitq.core.model import (
@@ -52,10 +52,13 @@ from admitq.core.model import (
 )
 from admitq_api import conditions
 from admitq_api.conditions import ConditionType, Reason
-from admitq_api.configuration import Configuration
 from admitq_api.feature_gates import FeatureGates, Gate
 from admitq_api.labels import Names
 from admitq_api.quantity import QuantityError, amount, format_amount, parse
+
+if TYPE_CHECKING:
+    # Its models take long to import, for those who read objects without a configuration file.
+    from admitq_api.configuration import Configuration
 
 RawObject = Mapping[str, Any]
 
@@ -559,7 +562,7 @@ class Reading:
     """Whether an annotation may add to the priority: gate PriorityBoost."""
 
 
-def reading(configuration: Configuration, gates: FeatureGates) -> Reading:
+def reading(configuration: "Configuration", gates: FeatureGates) -> Reading:
     """How Workloads are read under a configuration."""
     timestamp = configuration.wait_for_pods_ready.requeuing_strategy.timestamp
     return Reading(
