@@ -462,15 +462,14 @@ class AdmissionState:
             entry = None
         if entry is None:
             entry = world.workloads[workload.key] = WorkloadEntry(workload)
+            world.index_workload(entry)
         elif entry.workload == workload:
             return
         else:
             former = entry.workload
-            world.unindex_workload(entry)
-            entry.workload = workload
+            world.observe_workload(entry, workload)
             if entry.held is not None and _rank(former) != _rank(workload):
                 world.wake_holders_tree(entry)
-        world.index_workload(entry)
         world.settle(entry, now)
         if former is not None:
             charging.follow(world, entry, former, now)
@@ -523,24 +522,25 @@ class AdmissionState:
 
     def _instructions(self) -> list[Instruction]:
         world = self._world
-        result: list[Instruction] = [
-            *world.reservations,
-            *world.preemptions,
-            *world.recomputations,
-            *world.reports.values(),
-        ]
-        world.reservations.clear()
-        world.preemptions.clear()
-        world.recomputations.clear()
-        world.reports.clear()
-        result.extend(self._refreshed_cluster_queues())
-        result.extend(self._refreshed_local_queues())
-        result.extend(self._refreshed_cohorts())
+        result: list[Instruction] = []
+        for decided in (world.reservations, world.preemptions, world.recomputations):
+            if decided:
+                result += decided
+                decided.clear()
+        if world.reports:
+            result += world.reports.values()
+            world.reports.clear()
+        # Most events touch few statuses, or none.
+        if world.touched_cluster_queues:
+            self._refresh_cluster_queues(result)
+        if world.touched_local_queues:
+            self._refresh_local_queues(result)
+        if world.forest.changed_cohorts:
+            self._refresh_cohorts(result)
         return result
 
-    def _refreshed_cluster_queues(self) -> list[Instruction]:
+    def _refresh_cluster_queues(self, result: list[Instruction]) -> None:
         world = self._world
-        result: list[Instruction] = []
         for name in sorted(world.touched_cluster_queues):
             entry = world.cluster_queues.get(name)
             if entry is None:
@@ -559,11 +559,9 @@ class AdmissionState:
                 entry.shown = mark
                 result.append(RefreshClusterQueue(name))
         world.touched_cluster_queues.clear()
-        return result
 
-    def _refreshed_local_queues(self) -> list[Instruction]:
+    def _refresh_local_queues(self, result: list[Instruction]) -> None:
         world = self._world
-        result: list[Instruction] = []
         for key in sorted(world.touched_local_queues):
             entry = world.local_queues.get(key)
             if entry is None:
@@ -580,15 +578,11 @@ class AdmissionState:
                 entry.shown = mark
                 result.append(RefreshLocalQueue(key))
         world.touched_local_queues.clear()
-        return result
 
-    def _refreshed_cohorts(self) -> list[Instruction]:
+    def _refresh_cohorts(self, result: list[Instruction]) -> None:
         forest = self._world.forest
-        result: list[Instruction] = [
-            RefreshCohort(name) for name in sorted(forest.changed_cohorts) if name in forest.cohorts
-        ]
+        result += [RefreshCohort(name) for name in sorted(forest.changed_cohorts) if name in forest.cohorts]
         forest.changed_cohorts.clear()
-        return result
 
     def _cluster_queue_status(self, entry: ClusterQueueEntry) -> ClusterQueueStatus:
         return cluster_queue_status(

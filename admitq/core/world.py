@@ -33,7 +33,7 @@ from admitq.core.model import (
     Workload,
 )
 from admitq.core.offers import Offer, offer_of
-from admitq.core.queues import Aside, Pending, PendingQueue, new_pending
+from admitq.core.queues import Aside, Pending, PendingQueue, local_queue_of, new_pending
 from admitq.core.refusals import PreemptionsFailed, Refusal, WaitingForVictims
 from admitq.core.requests import RequestRules, Resolved, resolve
 from admitq.core.settings import Settings
@@ -99,11 +99,18 @@ class WorkloadEntry:
     pending: Pending | None = None
     preempting: Preempt | None = None
     """What was asked for to preempt it, until it is observed evicted, or not to be done."""
+    local_queue: ObjectKey = field(init=False)
+    """The LocalQueue that it names."""
 
-    @property
-    def local_queue(self) -> ObjectKey:
-        """The LocalQueue that it names."""
-        return ObjectKey(self.workload.key.namespace, self.workload.queue_name)
+    def __post_init__(self) -> None:
+        """Name its LocalQueue."""
+        self.local_queue = local_queue_of(self.workload)
+
+    def observe(self, workload: Workload) -> None:
+        """Take the workload as it is now."""
+        if workload.queue_name != self.workload.queue_name:
+            self.local_queue = local_queue_of(workload)
+        self.workload = workload
 
     @property
     def admission(self) -> Admission | None:
@@ -463,6 +470,20 @@ class World:
         for name in _runtime_classes(workload):
             self.users_of_runtime_class.setdefault(name, {})[workload.key] = entry
 
+    def observe_workload(self, entry: WorkloadEntry, workload: Workload) -> None:
+        """Take a workload as it is now, and index it anew where that makes a difference."""
+        former = entry.workload
+        if (
+            former.finished == workload.finished
+            and former.queue_name == workload.queue_name
+            and former.pod_sets == workload.pod_sets
+        ):
+            entry.observe(workload)
+            return
+        self.unindex_workload(entry)
+        entry.observe(workload)
+        self.index_workload(entry)
+
     def unindex_workload(self, entry: WorkloadEntry) -> None:
         """Undo ``index_workload``."""
         key, queue = entry.workload.key, entry.local_queue
@@ -583,15 +604,16 @@ class World:
                 self.wake_tree(queue.node)
 
     def _reservation_of(self, entry: WorkloadEntry) -> Reservation | None:
-        admission = entry.admission
-        if admission is None or entry.workload.finished:
+        workload, assumed = entry.workload, entry.assumed
+        if workload.finished:
             return None
-        return Reservation(
-            admission.cluster_queue,
-            entry.local_queue,
-            usage_of(entry.workload, admission, reclaimable_pods=self.settings.gates.reclaimable_pods),
-            entry.is_admitted,
-        )
+        admission, admitted = workload.admission, workload.admitted
+        if admission is None:
+            if assumed is None:
+                return None
+            admission, admitted = assumed.admission, assumed.admit
+        usage = usage_of(workload, admission, reclaimable_pods=self.settings.gates.reclaimable_pods)
+        return Reservation(admission.cluster_queue, entry.local_queue, usage, admitted)
 
     def _book(self, reservation: Reservation, *, add: bool, count_usage: bool) -> None:
         self.touched_local_queues.add(reservation.local_queue)
@@ -605,8 +627,11 @@ class World:
 
     def settle_place(self, entry: WorkloadEntry, now: Instant) -> None:
         """Queue the workload where it belongs, or take it out of where it does not."""
+        is_pending = entry.phase is Phase.PENDING
+        if not is_pending and entry.pending is None and entry.listed_in is None:
+            return
         local_queue = self.local_queues.get(entry.local_queue)
-        listed = entry.phase is Phase.PENDING and local_queue is not None and local_queue.is_open
+        listed = is_pending and local_queue is not None and local_queue.is_open
         came_from = entry.listed_in
         self.list_pending(entry, entry.local_queue if listed else None)
         target = (
