@@ -82,6 +82,7 @@ class Simulation:
         self._due: list[Instruction] = []
         self._wake_at: Nanoseconds | None = None
         self._idle_wakes = 0
+        self._last_event: Nanoseconds = 0
         self._chance = stream(plan.seed, "kills")
         self._carry_out: Mapping[type[Instruction], Callable[[Any], None]] = {
             ReserveQuota: self._reserve,
@@ -118,12 +119,14 @@ class Simulation:
             while heap and heap[0][0] == now:
                 _, _, act, subject, epoch = heapq.heappop(heap)
                 act(subject, epoch)
+                if act != self._woken:
+                    self._last_event = now
             self._settle()
             instants += 1
             if progress is not None and not instants % every:
                 progress(self)
-        if until is not None and self.courses:
-            self.now = until
+        # That time passed for the core's own timers is nothing that happened.
+        self.now = until if until is not None and self.courses else self._last_event
         return self._end(Ending.STUCK if self.courses else Ending.FINISHED)
 
     def _begin(self) -> None:
@@ -178,6 +181,8 @@ class Simulation:
                     self._carry_out[type(instruction)](instruction)
         else:
             raise Unsettled(f"the core still decides after {_ROUNDS} rounds at {self.now / SECOND} s")
+        if acted:
+            self._last_event = self.now
         self._idle_wakes = 0 if acted else self._idle_wakes + 1
         self._expect_wake()
 

@@ -30,3 +30,16 @@ def test_foreign_kubernetes_client_is_not_loaded_until_needed(module: str) -> No
     loaded = f"import sys, {module}; print('kubernetes_asyncio' in sys.modules)"
     answer = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True)
     assert answer.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize("module", ["admitq.simulator", "rich.progress", "yaml"])
+def test_the_command_line_loads_a_command_only_when_it_runs(module: str) -> None:
+    loaded = f"import sys, admitq.cli; print({module!r} in sys.modules)"
+    answer = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True)
+    assert answer.stdout.strip() == "False"
+
+
+def test_the_simulator_reaches_nothing_that_talks_to_a_cluster(graph: grimp.ImportGraph) -> None:
+    simulator = {"admitq.simulator"} | graph.find_descendants("admitq.simulator")
+    reached = set[str]().union(*(graph.find_upstream_modules(module) for module in simulator))
+    assert not {"admitq.runtime", "admitq.runtime.client", "admitq.manager", "aiohttp", "asyncio"} & reached

@@ -191,6 +191,20 @@ def test_a_workload_that_can_never_be_admitted_is_told_with_its_reason(tmp_path:
     assert "insufficient quota for cpu in flavor default" in left.message
 
 
+def test_timers_of_the_core_do_not_make_a_run_longer(tmp_path: Path) -> None:
+    usage_based = "  admissionScope: {admissionMode: UsageBasedAdmissionFairSharing}\n"
+    configuration = """---
+apiVersion: config.admitq.dev/v1beta2
+kind: Configuration
+admissionFairSharing: {usageHalfLifeTime: 10m, usageSamplingInterval: 1m}
+"""
+    world = WORLD.replace("  resourceGroups:\n", f"{usage_based}  resourceGroups:\n") + configuration
+    spec = f"{small(3)}  - {{name: never, queue: team/main, requests: {{cpu: 5}}, runTime: 1m}}\n"
+    simulation, _ = played(tmp_path, spec, world)
+    result = report(simulation)
+    assert (result.ending, result.waiting, result.seconds) == (Ending.STUCK, 1, 120.0)
+
+
 def test_the_run_ends_when_its_time_is_up(tmp_path: Path) -> None:
     simulation, _ = played(tmp_path, f"until: 90s\n{small(5)}")
     result = report(simulation)
