@@ -258,27 +258,19 @@ def assign(
     known = None if levels is None else plan.fitting.get(levels)
     if known is not None:
         return known
+    outlook = plan.outlook if oracle is nobody_to_preempt and not tried and restrict_to is None else None
+    if outlook is not None and levels is None:
+        known = plan.refused.get(outlook)
+        if known is not None:
+            return known
     start = {(scan.pod_set, scan.resource): scan.flavor_index + 1 for scan in tried}
     pins = {(part.name, resource): flavor for part in restrict_to or () for resource, flavor in part.flavors}
     assignment = _search(plan, offer, oracle, start, pins)
     if levels is not None:
         plan.fitting[levels] = assignment
+    elif outlook is not None:
+        plan.remember(outlook, assignment)
     return assignment
-
-
-def as_recorded(recorded: tuple[PodSetAssignment, ...]) -> Assignment:
-    """The assignment of a workload that has its quota already: it keeps what was recorded."""
-    taken: dict[FlavorResource, int] = {}
-    for part in recorded:
-        amount_of = dict(part.resource_usage)
-        for resource, flavor in part.flavors:
-            pair = FlavorResource(flavor, resource)
-            taken[pair] = add(taken.get(pair, 0), amount_of.get(resource, 0))
-    return Assignment(recorded, _nonzero(taken), Mode.FIT, 0, frozenset(), None, (), ())
-
-
-def _nonzero(taken: Mapping[FlavorResource, int]) -> tuple[tuple[FlavorResource, int], ...]:
-    return tuple((pair, amount) for pair, amount in taken.items() if amount)
 
 
 def _first_choice_levels(plan: Plan, offer: Offer) -> tuple[int, ...] | None:

@@ -14,7 +14,6 @@ from admitq.core.cohorts import Forest, declared_quotas
 from admitq.core.flavors import (
     Oracle,
     PreemptionQuestion,
-    as_recorded,
     assign,
     keeps_searching,
     nobody_to_preempt,
@@ -79,8 +78,13 @@ class Queue:
         node = forest.put_cluster_queue("q", "org", declared_quotas(spec.resource_groups))
         forest.put_cohort("org", None, declared_quotas((group(lent or {}),)))
         self.offer: Offer = offer_of(spec, forest, node, flavors, settings or Settings())
-        usage = {pair: (used or {}).get(pair.flavor, 0) for pair in node.cells}
-        forest.add_usage(node, tuple(usage.items()))
+        self._forest, self._node = forest, node
+        self.use(used or {})
+
+    def use(self, more: Mapping[str, int]) -> None:
+        """Count so much more as in use."""
+        usage = {pair: more.get(pair.flavor, 0) for pair in self._node.cells}
+        self._forest.add_usage(self._node, tuple(usage.items()))
 
     def assign(
         self,
@@ -257,6 +261,21 @@ def test_an_earlier_podset_may_go_on_where_a_later_one_failed() -> None:
     assert refused.refusal is not None
     assert [part.pod_set for part in refused.refusal.parts] == ["b"]
     assert refused.tried == (TriedFlavor("a", "cpu", 0),)
+
+
+def test_scans_of_a_podset_that_failed_before_them_are_not_gone_on_with() -> None:
+    two_flavors = ResourceGroup(
+        ("gpu",), tuple(FlavorQuotas(name, (("gpu", ResourceQuota(1)),)) for name in ("f2", "f3"))
+    )
+    offer = alone(group("f1", cpu=2), two_flavors, used={FlavorResource("f1", "cpu"): 2})
+    wanted = demands((PodSet("main", 1, asking({"cpu": 3, "gpu": 1})),))
+    assert assign(wanted, offer).tried == ()
+    short = alone(group("f1", cpu=2), two_flavors, used={FlavorResource("f1", "cpu"): 2})
+    within = demands((PodSet("main", 1, asking({"cpu": 1, "gpu": 1})),))
+    oracle = oracle_of({"f1": Prospect(Mode.NO_FIT, 0)})
+    refused = assign(within, short, oracle=oracle)
+    assert refused.refusal == refusing("main", InsufficientQuota("f1", "cpu", 1), reason="WaitingForQuota")
+    assert refused.tried == ()
 
 
 def test_the_first_resource_that_finds_nothing_ends_the_flavor() -> None:
@@ -525,16 +544,6 @@ def test_pins_hold_for_each_podset() -> None:
     assert chosen(queue.assign(pods(1, "a"), pods(1, "b"), restrict_to=nominated.pod_sets)) == ["f1", "f2"]
 
 
-def test_who_has_its_quota_keeps_it() -> None:
-    recorded = (
-        PodSetAssignment("a", (("cpu", "f1"), ("pods", "f1")), (("cpu", 2), ("pods", 0)), 1),
-        PodSetAssignment("b", (("cpu", "f1"),), (("cpu", 3), ("unflavored", 9)), 1),
-    )
-    assignment = as_recorded(recorded)
-    assert (assignment.mode, assignment.pod_sets) == (Mode.FIT, recorded)
-    assert assignment.usage == ((FlavorResource("f1", "cpu"), 5),)
-
-
 # --- what was looked at ---------------------------------------------------------------------------------
 
 
@@ -569,7 +578,8 @@ small = st.integers(0, 4)
     st.sampled_from((STOP, SEARCH_ON)),
     st.sampled_from((None, "BorrowingOverPreemption", "PreemptionOverBorrowing")),
     st.booleans(),
-    st.lists(st.lists(st.tuples(small, st.sampled_from((None, "g"))), min_size=1, max_size=3), max_size=4),
+    st.lists(st.tuples(small, st.sampled_from((None, "g"))), min_size=1, max_size=3),
+    st.lists(st.dictionaries(st.sampled_from(("f1", "f2")), st.integers(-2, 2)), max_size=4),
 )
 def test_whatever_is_remembered_a_search_would_find(
     nominal: dict[str, int],
@@ -578,7 +588,8 @@ def test_whatever_is_remembered_a_search_would_find(
     when_can_borrow: str,
     preference: str | None,
     gate: bool,
-    workloads: list[list[tuple[int, str | None]]],
+    workload: list[tuple[int, str | None]],
+    changes: list[dict[str, int]],
 ) -> None:
     queue = Queue(
         nominal,
@@ -587,12 +598,25 @@ def test_whatever_is_remembered_a_search_would_find(
         fungibility=FlavorFungibility(when_can_borrow, STOP, preference),
         settings=Settings(gates=Gates(flavor_fungibility=gate)),
     )
-    for workload in workloads:
-        pod_sets = tuple(pods(cpu, f"p{number}", group=group) for number, (cpu, group) in enumerate(workload))
-        wanted = demands(pod_sets)
-        found = assign(wanted, queue.offer), assign(wanted, queue.offer)
-        queue.offer.plans[wanted] = queue.offer.plan(wanted)._replace(first=None)
-        assert found == (assign(wanted, queue.offer),) * 2
+    wanted = demands(
+        tuple(pods(cpu, f"p{number}", group=group) for number, (cpu, group) in enumerate(workload))
+    )
+    forgetful = replace(queue.offer, plans={})
+    forgetful.plans[wanted] = queue.offer.plan(wanted)._replace(first=None)
+    for change in ({}, *changes):
+        queue.use(change)
+        assert assign(wanted, queue.offer) == assign(wanted, forgetful)
+
+
+def test_what_is_remembered_holds_only_while_it_fits() -> None:
+    queue = Queue({"f1": 4}, lent={"f1": 4}, preemption=PreemptionPolicy())
+    outcomes: list[tuple[Mode, int]] = []
+    for more in (0, 2, 1, 4, -4, -3):
+        queue.use({"f1": more})
+        assignment = queue.assign(pods(2))
+        outcomes.append((assignment.mode, assignment.borrow_level))
+    fits, borrows, short = (Mode.FIT, 0), (Mode.FIT, 1), (Mode.NO_PREEMPTION_CANDIDATES, 1)
+    assert outcomes == [fits, fits, borrows, short, borrows, fits]
 
 
 def test_a_great_many_shapes_are_not_all_remembered() -> None:

@@ -265,6 +265,12 @@ def limited(limits: ExactAmounts, requests: ExactAmounts = ()) -> ContainerResou
             id="bounds for containers",
         ),
         pytest.param(
+            PodTemplate((cpu(3),)),
+            Limits(container_maximum=exact(cpu=3), container_minimum=exact(cpu=3)),
+            (),
+            id="at the bounds",
+        ),
+        pytest.param(
             PodTemplate((cpu(2), cpu(2)), overhead=exact(cpu=1)),
             Limits(pod_maximum=exact(cpu=4), pod_minimum=exact(cpu=6)),
             (
