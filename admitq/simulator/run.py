@@ -33,6 +33,8 @@ from admitq_api.conditions import ConditionType, Reason, format_time
 _ROUNDS: Final = 100_000
 """After so many rounds of decisions at one instant something goes round in circles."""
 
+_CYCLES: Final = CyclesRequested()
+
 _IDLE_WAKES: Final = 1_000
 """How often the core may be woken by its own timers with nothing else to come, before that is the end."""
 
@@ -168,29 +170,29 @@ class Simulation:
 
     def _settle(self) -> None:
         """Have the core decide, and carry out what it decides, until it has nothing more to say."""
-        cycles = CyclesRequested()
+        instant = self._instant
+        wake: Instant | None = instant
         acted = False
         for _ in range(_ROUNDS):
-            self._tell(cycles)
-            if not self._due:
-                break
-            acted = True
+            self._tell(_CYCLES)
+            decided = bool(self._due)
             while self._due:
                 due, self._due = self._due, []
                 for instruction in due:
                     self._carry_out[type(instruction)](instruction)
+            acted = acted or decided
+            wake = self.state.next_wakeup(instant)
+            if not decided or wake != instant:
+                break
         else:
             raise Unsettled(f"the core still decides after {_ROUNDS} rounds at {self.now / SECOND} s")
         if acted:
             self._last_event = self.now
         self._idle_wakes = 0 if acted else self._idle_wakes + 1
-        self._expect_wake()
+        if wake is not None and wake > instant:
+            self._expect_wake(wake - START)
 
-    def _expect_wake(self) -> None:
-        wake = self.state.next_wakeup(self._instant)
-        if wake is None or wake <= self._instant:
-            return
-        at = wake - START
+    def _expect_wake(self, at: Nanoseconds) -> None:
         if self._wake_at is not None and self.now < self._wake_at <= at:
             return
         if self._heap or self._idle_wakes < _IDLE_WAKES:
