@@ -656,7 +656,8 @@ def heads(world: World) -> list[tuple[ClusterQueueEntry, Pending]]:
         if queue is None or pending is None:
             world.candidates.discard(name)
             continue
-        world.overtake(queue)
+        if queue.stands_under is not None:
+            world.overtake(queue)
         result[name] = (queue, pending)
     if world.standing:
         for root in {queue.node.root: None for queue, _ in result.values()}:

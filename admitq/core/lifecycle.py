@@ -1,6 +1,10 @@
-"""The phases of a workload, as a table: the first row that holds is the phase."""
+"""The phases of a workload and the ways between them, as tables.
 
-from collections.abc import Callable
+The phase is the first row of ``_TABLE`` that holds. ``EDGES`` names every step that there is from one phase
+to another, and why it is taken. Observations are levels: one may show several steps at once.
+"""
+
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Final
 
@@ -64,3 +68,93 @@ def phase_of(workload: Workload, *, reserved: bool, admitted: bool) -> Phase:
         if holds(workload, reserved, admitted):
             break
     return phase
+
+
+# --- edges ----------------------------------------------------------------------------------------------
+
+
+class Cause(StrEnum):
+    """Why a workload passes from one phase to another: reasons of its conditions, where they have one."""
+
+    QUOTA_RESERVED = "QuotaReserved"
+    ADMITTED = "Admitted"
+    NO_RESERVATION = "NoReservation"
+    """The reservation was not written, or withdrawn before it became an admission."""
+    CHECK_NOT_READY = "CheckNotReady"
+    """A check that applies is listed anew, or ready no more."""
+    PREEMPTED = "Preempted"
+    PODS_READY_TIMEOUT = "PodsReadyTimeout"
+    ADMISSION_CHECK = "AdmissionCheck"
+    CLUSTER_QUEUE_STOPPED = "ClusterQueueStopped"
+    LOCAL_QUEUE_STOPPED = "LocalQueueStopped"
+    NODE_FAILURES = "NodeFailures"
+    DEACTIVATED = "Deactivated"
+    REACTIVATED = "Reactivated"
+    STOPPED = "Stopped"
+    """The job of an evicted workload has stopped, and its quota is given back."""
+    ADMISSION_GATED = "AdmissionGated"
+    ON_HOLD = "OnHold"
+    WAITING_FOR_REPLACEMENT_PODS = "WaitingForReplacementPods"
+    DELETING = "Deleting"
+    LET_GO = "LetGo"
+    """Nothing holds it back from the queue any more."""
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    OUT_OF_SYNC = "OutOfSync"
+    FAILED_TO_START = "FailedToStart"
+    OWNER_NOT_FOUND = "OwnerNotFound"
+
+
+_ENDS: Final = (
+    Cause.SUCCEEDED,
+    Cause.FAILED,
+    Cause.OUT_OF_SYNC,
+    Cause.FAILED_TO_START,
+    Cause.OWNER_NOT_FOUND,
+)
+_KEPT_BACK: Final = (
+    Cause.ADMISSION_GATED,
+    Cause.ON_HOLD,
+    Cause.WAITING_FOR_REPLACEMENT_PODS,
+    Cause.DELETING,
+)
+_EVICTIONS: Final = (
+    Cause.PREEMPTED,
+    Cause.PODS_READY_TIMEOUT,
+    Cause.ADMISSION_CHECK,
+    Cause.CLUSTER_QUEUE_STOPPED,
+    Cause.LOCAL_QUEUE_STOPPED,
+    Cause.NODE_FAILURES,
+    Cause.DEACTIVATED,
+)
+
+EDGES: Final[Mapping[tuple[Phase, Phase], tuple[Cause, ...]]] = {
+    (Phase.PENDING, Phase.RESERVED): (Cause.QUOTA_RESERVED,),
+    (Phase.PENDING, Phase.ADMITTED): (Cause.ADMITTED,),
+    (Phase.PENDING, Phase.HELD): _KEPT_BACK,
+    (Phase.PENDING, Phase.INACTIVE): (Cause.DEACTIVATED,),
+    (Phase.HELD, Phase.PENDING): (Cause.LET_GO,),
+    (Phase.HELD, Phase.INACTIVE): (Cause.DEACTIVATED,),
+    (Phase.INACTIVE, Phase.PENDING): (Cause.REACTIVATED,),
+    (Phase.INACTIVE, Phase.HELD): (Cause.REACTIVATED,),
+    (Phase.RESERVED, Phase.ADMITTED): (Cause.ADMITTED,),
+    (Phase.RESERVED, Phase.PENDING): (Cause.NO_RESERVATION,),
+    (Phase.RESERVED, Phase.HELD): (Cause.NO_RESERVATION,),
+    (Phase.RESERVED, Phase.EVICTING): (Cause.PREEMPTED, Cause.ADMISSION_CHECK, Cause.DEACTIVATED),
+    (Phase.ADMITTED, Phase.RESERVED): (Cause.CHECK_NOT_READY,),
+    (Phase.ADMITTED, Phase.PENDING): (Cause.NO_RESERVATION,),
+    (Phase.ADMITTED, Phase.HELD): (Cause.NO_RESERVATION,),
+    (Phase.ADMITTED, Phase.EVICTING): _EVICTIONS,
+    (Phase.EVICTING, Phase.PENDING): (Cause.STOPPED,),
+    (Phase.EVICTING, Phase.HELD): (Cause.STOPPED,),
+    (Phase.EVICTING, Phase.INACTIVE): (Cause.STOPPED,),
+    (Phase.EVICTING, Phase.RESERVED): (Cause.REACTIVATED,),
+    (Phase.EVICTING, Phase.ADMITTED): (Cause.REACTIVATED,),
+    **{(phase, Phase.FINISHED): _ENDS for phase in Phase if phase is not Phase.FINISHED},
+}
+"""Every step between two phases, with all its causes. Nothing leads out of Finished.
+
+An assumption that is not written leads back from Reserved or Admitted; and one that was taken out of the
+queue while it was being written is held then. Only a workload that was deactivated and reactivated before
+its eviction was written goes back from Evicting to what it had.
+"""

@@ -10,6 +10,7 @@ from admitq.core.instructions import (
     Preempt,
     PreemptionReason,
     Recomputation,
+    ReserveQuota,
     TargetsRecomputed,
 )
 from admitq.core.model import (
@@ -17,6 +18,7 @@ from admitq.core.model import (
     AdmissionCheck,
     AdmissionCheckRule,
     Cohort,
+    FlavorFungibility,
     PreemptionPolicy,
     QueueingStrategy,
     StopPolicy,
@@ -464,3 +466,59 @@ def test_no_flavor_at_all() -> None:
     play.submit("large", "q", 2)
     assert isinstance(reported(play.cycles())["large"], NoFlavorFits)
     assert play.is_quiet
+
+
+def test_whose_turn_does_not_come_stays_where_it_was() -> None:
+    """Admission is halted in the middle of a cycle: those behind go on waiting as they did."""
+    play = Play(Settings(block_admission=True))
+    play.put(queue("a", 4, "org", preemption=RECLAIM), queue("b", 0, "org"), queue("c", 1), queue("d", 1))
+    play.submit("borrower", "b", 4)
+    play.run("borrower")
+    play.submit("owner", "a", 4)
+    assert preempted(play.cycles()) == ["borrower"]
+    play.submit("sound", "b", 0, priority=9)
+    play.submit("other", "c", 1, priority=9)
+    play.submit("last", "d", 1)
+    assert play.decide() == []
+    refused = [name for name in ("sound", "other") if play.refusal(name) == PodsNotReady()]
+    assert len(refused) == 1
+    assert play.refusal("last") is None
+    assert isinstance(play.refusal("owner"), WaitingForVictims)
+    play.change("borrower", pods_ready=True)
+    assert len(play.decide()) == 1
+
+
+def test_a_scan_goes_on_after_nobody_was_found_to_preempt() -> None:
+    play = Play()
+    play.put_flavors("second")
+    lend = PreemptionPolicy(reclaim_within_cohort="LowerPriority")
+    mine = queue(
+        "a",
+        cohort="org",
+        resource_groups=group(("default", 2), ("second", 0)),
+        preemption=lend,
+        flavor_fungibility=FlavorFungibility(when_can_preempt="MayStopSearch"),
+    )
+    play.put(mine, queue("b", cohort="org", resource_groups=group(("default", 0), ("second", 2))))
+    play.submit("theirs", "b", 2, priority=9)
+    play.run("theirs")
+    play.submit("job", "a", 2)
+    assert play.decide() == ["job"]
+
+
+@pytest.mark.parametrize(("preserve", "flavor"), [(True, "second"), (False, "default")])
+def test_who_was_beaten_goes_on_with_the_next_flavor_behind_a_gate(*, preserve: bool, flavor: str) -> None:
+    play = Play(Settings(gates=Gates(flavor_fungibility_preserve_scan_progress=preserve)))
+    play.put_flavors("second")
+    flavors = group(("default", 2), ("second", 2))
+    play.send(happened.CohortChanged(Cohort("org", None, flavors)))
+    nothing = group(("default", 0), ("second", 0))
+    play.put(*(queue(name, cohort="org", resource_groups=nothing) for name in "ab"))
+    play.submit("first", "a", 2)
+    play.submit("second", "b", 2)
+    assert play.decide(1) == ["first"]
+    play.finish("first")
+    decided = [each for each in play.cycles(1) if isinstance(each, ReserveQuota)]
+    assert [dict(part.flavors)["cpu"] for each in decided for part in each.admission.pod_set_assignments] == [
+        flavor
+    ]

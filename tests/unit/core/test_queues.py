@@ -1,12 +1,23 @@
 import random
+from collections.abc import Callable
 from dataclasses import replace
+from fractions import Fraction
 
 import pytest
 
-from admitq.core.model import ObjectKey, PodSet, QueueingStrategy, Workload
-from admitq.core.queues import Aside, PendingQueue, new_pending
+from admitq.core.admission_fair_sharing import PastUse
+from admitq.core.limit_ranges import Limits
+from admitq.core.model import (
+    ContainerResources,
+    ObjectKey,
+    PodSet,
+    PodTemplate,
+    QueueingStrategy,
+    Workload,
+)
+from admitq.core.queues import Aside, Pending, PendingQueue, new_pending
 from admitq.core.refusals import NoFlavorFits
-from admitq.core.requests import asking
+from admitq.core.requests import PLAIN, RequestRules, asking
 
 NO_FIT = NoFlavorFits((), "WaitingForQuota")
 SMALL, LARGE = (PodSet("main", 1, asking({"cpu": 1})),), (PodSet("main", 1, asking({"cpu": 9})),)
@@ -199,3 +210,216 @@ def test_any_mix_of_comings_and_goings_keeps_the_order() -> None:
             queue.enter(new_pending(workload(name, queued_at, draw.choice((SMALL, LARGE)), priority)))
     queue.check()
     assert drained(queue) == sorted(alive, key=lambda name: alive[name])
+
+
+# --- claimants and those who stand ----------------------------------------------------------------------
+
+
+def in_flight(queue: PendingQueue) -> Pending:
+    pending = queue.pop()
+    assert pending is not None
+    return pending
+
+
+def test_who_waits_for_others_stays_the_first() -> None:
+    queue = queue_of(workload("a", 1, LARGE), workload("b", 2))
+    pending = in_flight(queue)
+    queue.claim(pending)
+    queue.block(pending, standing=True)
+    queue.check()
+    queue.enter(new_pending(workload("urgent", 3, priority=9)))
+    assert queue.first() is None
+    assert (queue.is_standing, queue.is_asleep) == (True, True)
+    queue.wake()
+    assert not queue.is_standing
+    assert drained(queue) == ["a", "urgent", "b"]
+    assert queue.claimant is None
+
+
+def test_the_claim_passes_to_who_waits_last() -> None:
+    queue = queue_of(workload("a", 1), workload("b", 2, LARGE), workload("c", 3))
+    first = in_flight(queue)
+    queue.claim(first)
+    queue.park(first, NO_FIT)
+    second = in_flight(queue)
+    assert queue.is_claimant(first)
+    queue.claim(second)
+    queue.enter(second)
+    queue.check()
+    assert [queue.is_claimant(each) for each in (first, second)] == [False, True]
+    queue.wake()
+    assert drained(queue) == ["b", "a", "c"]
+
+
+def test_a_claim_ends_with_the_generation_that_made_it() -> None:
+    queue = queue_of(workload("a", 9), workload("b", 2))
+    queue.remove(ObjectKey("n", "b"))
+    pending = in_flight(queue)
+    queue.claim(pending)
+    queue.enter(pending)
+    queue.enter(new_pending(workload("b", 2)))
+    queue.update(pending, replace(pending.workload, generation=2))
+    queue.check()
+    assert queue.claimant is None
+    assert drained(queue) == ["b", "a"]
+
+
+def test_a_strict_queue_keeps_nobody_first() -> None:
+    queue = queue_of(workload("a", 9), workload("b", 10), strict=True)
+    pending = in_flight(queue)
+    queue.claim(pending)
+    queue.block(pending, standing=True)
+    queue.enter(new_pending(workload("early", 1)))
+    assert queue.first() is queue.members[ObjectKey("n", "early")]
+    queue.change_strategy(QueueingStrategy.BEST_EFFORT_FIFO)
+    queue.check()
+    assert drained(queue) == ["a", "early", "b"]
+
+
+def test_a_change_of_strategy_means_nothing_to_itself() -> None:
+    queue = queue_of(workload("a", 1), strict=True)
+    park_first(queue)
+    queue.change_strategy(QueueingStrategy.STRICT_FIFO)
+    assert queue.first() is None
+
+
+def test_a_claimant_aside_keeps_its_claim() -> None:
+    queue = queue_of(workload("a", 1), workload("b", 2))
+    first = in_flight(queue)
+    queue.claim(first)
+    queue.set_aside(first, Aside.OWN)
+    second = in_flight(queue)
+    queue.claim(second)
+    queue.enter(second)
+    queue.check()
+    queue.enter(first)
+    assert drained(queue) == ["b", "a"]
+
+
+# --- turns of LocalQueues -------------------------------------------------------------------------------
+
+
+class Usage:
+    """What LocalQueues are said to have used."""
+
+    def __init__(self, **amounts: int) -> None:
+        self.amounts = amounts
+
+    def __call__(self, local_queue: ObjectKey) -> PastUse:
+        return PastUse(infinite=False, amount=Fraction(self.amounts.get(local_queue.name, 0)))
+
+
+def through(name: str, local_queue: str, queued_at: int = 0, priority: int = 0) -> Workload:
+    return replace(workload(name, queued_at, priority=priority), queue_name=local_queue)
+
+
+def test_who_used_less_goes_first_whatever_its_priority() -> None:
+    queue = queue_of(through("a1", "a", 1, 9), through("b1", "b", 2), through("a2", "a", 3))
+    usage = Usage(a=2, b=1)
+    queue.go_by_usage(usage)
+    queue.drop_empty_lanes()
+    queue.check()
+    assert in_flight(queue).workload.uid == "b1"
+    queue.remove(ObjectKey("n", "b1"))
+    queue.enter(new_pending(through("b2", "b", 4)))
+    usage.amounts["b"] = 3
+    queue.usage_changed(ObjectKey("n", "b"))
+    queue.usage_changed(ObjectKey("n", "b"))
+    queue.check()
+    assert drained(queue) == ["a1", "a2", "b2"]
+    queue.go_by_usage(usage)
+    queue.enter(new_pending(through("late", "b", 9)))
+    queue.enter(new_pending(through("urgent", "a", 9, 1)))
+    queue.go_by_usage(None)
+    queue.check()
+    assert drained(queue) == ["urgent", "late"]
+
+
+def test_usage_means_nothing_where_nobody_goes_by_it() -> None:
+    queue = queue_of(through("a1", "a", 1))
+    queue.usage_changed(ObjectKey("n", "a"))
+    queue.check()
+
+
+def test_a_parked_lane_learns_its_usage_without_waking() -> None:
+    queue = queue_of(through("a1", "a", 1), through("b1", "b", 2))
+    usage = Usage(a=1, b=2)
+    queue.go_by_usage(usage)
+    assert park_first(queue) == "a1"
+    usage.amounts["a"] = 5
+    queue.usage_changed(ObjectKey("n", "a"))
+    queue.check()
+    queue.wake()
+    assert drained(queue) == ["b1", "a1"]
+
+
+# --- what decides over requests -------------------------------------------------------------------------
+
+
+def test_a_workload_moves_to_the_lane_of_what_it_now_asks_for() -> None:
+    rules = {"n": PLAIN}
+    queue = PendingQueue(QueueingStrategy.BEST_EFFORT_FIFO, lambda namespace: rules[namespace])
+    bare = (PodSet("main", 1, PodTemplate((ContainerResources(),))),)
+    for name in ("a", "b"):
+        queue.enter(new_pending(workload(name, pods=bare)))
+    assert park_first(queue) == "a"
+    aside = new_pending(workload("c", pods=bare))
+    queue.set_aside(aside, Aside.BACKOFF)
+    wrong = new_pending(workload("d", pods=bare))
+    queue.set_aside(wrong, Aside.OWN)
+    rules["n"] = RequestRules(limits=Limits(default_requests=(("cpu", Fraction(1)),)))
+    for pending in list(queue.members.values()):
+        queue.readjust(pending)
+    queue.drop_empty_lanes()
+    queue.check()
+    assert drained(queue) == ["a", "b", "d"]
+    assert aside.aside is Aside.BACKOFF
+
+
+def test_what_asks_for_the_same_as_before_stays_parked() -> None:
+    queue = queue_of(workload("a"))
+    park_first(queue)
+    queue.readjust(queue.members[ObjectKey("n", "a")])
+    assert queue.first() is None
+
+
+# --- its own checks -------------------------------------------------------------------------------------
+
+
+def _misplace(queue: PendingQueue) -> None:
+    pending = queue.members[ObjectKey("n", "a")]
+    pending.place = new_pending(workload("a", 99)).place
+
+
+def _change_shape(queue: PendingQueue) -> None:
+    queue.members[ObjectKey("n", "a")].workload = replace(workload("a", 1), has_closed_preemption_gate=True)
+
+
+def _keep_claim(queue: PendingQueue) -> None:
+    pending = in_flight(queue)
+    queue.claim(pending)
+    queue.enter(pending)
+    queue.lanes[queue.shape_of(pending.workload)].size -= 1
+    del queue.members[pending.workload.key]
+
+
+def _stand_unblocked(queue: PendingQueue) -> None:
+    queue.is_standing = True
+
+
+def _miscount(queue: PendingQueue) -> None:
+    queue.parked_in_lanes += 1
+
+
+def _forget_front(queue: PendingQueue) -> None:
+    in_flight(queue).in_flight = False
+
+
+@pytest.mark.parametrize(
+    "damage", [_misplace, _change_shape, _keep_claim, _stand_unblocked, _miscount, _forget_front]
+)
+def test_damage_is_seen(damage: Callable[[PendingQueue], None]) -> None:
+    queue = queue_of(workload("a", 1))
+    damage(queue)
+    with pytest.raises(AssertionError):
+        queue.check()

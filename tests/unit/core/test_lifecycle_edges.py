@@ -1,0 +1,134 @@
+"""Histories of single steps take only the ways between phases that the table names."""
+
+import random
+from collections.abc import Callable
+
+import pytest
+
+from admitq.core import events as happened
+from admitq.core.instructions import Preempt, ReserveQuota
+from admitq.core.lifecycle import EDGES, Phase
+from admitq.core.model import AdmissionCheck, AdmissionCheckRule, Workload
+from tests.unit.core.play import LOWER, Play, key, queue
+
+NAMES = tuple(f"w{n}" for n in range(5))
+
+
+class History:
+    """One thing happens at a time, and the phases before and after it are compared."""
+
+    def __init__(self, seed: int) -> None:
+        self.draw = random.Random(seed)  # noqa: S311 a history, not a secret
+        self.play = Play()
+        self.play.send(happened.AdmissionCheckChanged(AdmissionCheck("check", "example.com/c", active=True)))
+        checks = (AdmissionCheckRule("check"),)
+        self.play.put(queue("a", 3, preemption=LOWER))
+        self.play.put(queue("b", 3, preemption=LOWER, admission_checks=checks))
+        self.unwritten: dict[str, ReserveQuota] = {}
+        self.seen: set[tuple[Phase, Phase]] = set()
+
+    def phases(self) -> dict[str, Phase]:
+        phases = {name: self.play.state.workload_phase(key(name)) for name in self.play.workloads}
+        return {name: phase for name, phase in phases.items() if phase is not None}
+
+    def step(self, act: Callable[[], object]) -> None:
+        before = self.phases()
+        uids = {name: workload.uid for name, workload in self.play.workloads.items()}
+        act()
+        for name, phase in self.phases().items():
+            if uids.get(name) == self.play.workloads[name].uid and before[name] is not phase:
+                self.seen.add((before[name], phase))
+
+    def write(self) -> None:
+        """Reservations are observed, or lost."""
+        for name, decided in list(self.unwritten.items()):
+            del self.unwritten[name]
+            workload = self.play.workloads.get(name)
+            if workload is None or workload.uid != decided.uid:
+                continue
+            if self.draw.random() < 0.3:
+                self.step(lambda one=workload: self.play.send(happened.ReservationFailed(one.key, one.uid)))
+            else:
+                fields = {"admission": decided.admission, "admitted": decided.admit, "evicted": False}
+                self.step(lambda name=name, fields=fields: self.play.change(name, **fields))
+
+    def cycles(self) -> None:
+        for each in self.play.cycles():
+            if isinstance(each, ReserveQuota):
+                self.unwritten[each.key.name] = each
+            elif isinstance(each, Preempt) and each.key.name not in self.unwritten:
+                self.unevicted.append(each.key.name)
+
+    unevicted: list[str]
+
+    def some(self, holds: Callable[[Workload], bool]) -> str | None:
+        names = sorted(name for name, workload in self.play.workloads.items() if holds(workload))
+        return self.draw.choice(names) if names else None
+
+    def change(self, holds: Callable[[Workload], bool], **fields: object) -> None:
+        name = self.some(lambda workload: not workload.finished and holds(workload))
+        if name is not None:
+            self.step(lambda: self.play.change(name, **fields))
+
+    def run(self, steps: int) -> None:
+        for _ in range(steps):
+            self.unevicted = []
+            self.draw.choice(
+                [
+                    self.submit,
+                    self.submit,
+                    lambda: self.step(self.cycles),
+                    lambda: self.step(self.cycles),
+                    self.write,
+                    lambda: self.change(_holds, finished=True),
+                    lambda: self.change(lambda _: True, finished=True),
+                    lambda: self.change(_holds, admitted=True),
+                    lambda: self.change(_holds, admitted=False),
+                    lambda: self.change(_holds, evicted=True),
+                    lambda: self.change(_is_evicting, admission=None, admitted=False),
+                    lambda: self.change(lambda each: not _holds(each), admission_gates=("gate",)),
+                    lambda: self.change(lambda _: True, admission_gates=()),
+                    lambda: self.change(lambda _: True, active=False),
+                    lambda: self.change(lambda _: True, active=True),
+                ]
+            )()
+            for name in self.unevicted:
+                self.step(lambda name=name: self.play.change(name, evicted=True))
+
+    def submit(self) -> None:
+        name = self.draw.choice(NAMES)
+        if name not in self.play.workloads:
+            self.play.submit(name, self.draw.choice("ab"), self.draw.randint(1, 3), self.draw.randint(0, 1))
+        elif self.play.workloads[name].finished:
+            self.play.delete(name)
+
+
+def _holds(workload: Workload) -> bool:
+    return workload.admission is not None
+
+
+def _is_evicting(workload: Workload) -> bool:
+    return workload.admission is not None and (workload.evicted or not workload.active)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_only_the_ways_of_the_table_are_taken(seed: int) -> None:
+    history = History(seed)
+    history.run(120)
+    assert history.seen <= EDGES.keys(), history.seen - EDGES.keys()
+
+
+def test_every_way_of_the_table_is_taken_by_some_history() -> None:
+    seen: set[tuple[Phase, Phase]] = set()
+    for seed in range(100, 400):
+        history = History(seed)
+        history.run(80)
+        seen |= history.seen
+        if seen >= EDGES.keys():
+            break
+    assert seen == EDGES.keys(), EDGES.keys() - seen
+
+
+def test_nothing_leads_out_of_the_end() -> None:
+    assert not [edge for edge in EDGES if edge[0] is Phase.FINISHED]
+    assert all(causes for causes in EDGES.values())
