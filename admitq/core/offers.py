@@ -21,7 +21,7 @@ from admitq.core.model import (
     PreemptionPolicy,
     ResourceFlavor,
 )
-from admitq.core.quota import Cell
+from admitq.core.quota import BorrowLevel, Cell, available, borrow_level, potential_available
 from admitq.core.refusals import FlavorNotFound, NodeAffinityMismatch, ResourceNotCovered, UntoleratedTaint
 from admitq.core.requests import PodSetDemand
 from admitq.core.selectors import accepts_nodes, untolerated
@@ -90,19 +90,47 @@ class Choice(NamedTuple):
     usage: tuple[tuple[FlavorResource, int], ...]
 
 
+Outlook = tuple[tuple[int, int, BorrowLevel], ...]
+"""What is available, what could be at most, and how far up it comes from, for every check there is."""
+
+_REMEMBERED_REFUSALS: Final = 64
+
+
 class Plan(NamedTuple):
     """How the podsets of one shape are assigned, unit by unit.
 
     ``first`` is what every group's first flavor is asked for where podsets before it take theirs from the
     first flavors too; None if not all of those can be taken. Where all fit, the assignment follows from how
     far up quota comes from for each: ``fitting`` remembers it. ``chosen`` remembers what podsets get and take
-    with a flavor for each group.
+    with a flavor for each group, ``refused`` what came of it where quota was short and nobody to preempt, by
+    the ``outlook`` of that moment: most who wait are tried again and again, and find quota as it was.
     """
 
     units: tuple[UnitPlan, ...]
     first: tuple[tuple[Check, ...], ...] | None
     fitting: dict[tuple[int, ...], Assignment]
     chosen: dict[tuple[str, ...], Choice]
+    refused: dict[Outlook, Assignment]
+
+    @property
+    def outlook(self) -> Outlook | None:
+        """All that decides over an attempt without preemption, if podsets do not depend on each other."""
+        if len(self.units) != 1:
+            return None
+        return tuple(
+            [
+                (max(0, available(cell)), potential_available(cell), borrow_level(cell, amount))
+                for group in self.units[0].groups
+                for candidate in group.candidates
+                for _, cell, amount in candidate.checks
+            ]
+        )
+
+    def remember(self, outlook: Outlook, assignment: Assignment) -> None:
+        """Remember what comes of an outlook."""
+        if len(self.refused) >= _REMEMBERED_REFUSALS:
+            self.refused.clear()
+        self.refused[outlook] = assignment
 
     def choose(self, candidates: tuple[Candidate, ...]) -> Choice:
         """What podsets get and take from these flavors, one for each group in order."""
@@ -163,7 +191,7 @@ class Offer:
             if len(self.plans) >= _REMEMBERED:
                 self.plans.clear()
             units = tuple(_unit_plan(self, unit) for unit in _units(demands))
-            plan = self.plans[demands] = Plan(units, _first_choices(units), {}, {})
+            plan = self.plans[demands] = Plan(units, _first_choices(units), {}, {}, {})
         return plan
 
 

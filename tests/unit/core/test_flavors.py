@@ -602,9 +602,10 @@ def test_whatever_is_remembered_a_search_would_find(
         tuple(pods(cpu, f"p{number}", group=group) for number, (cpu, group) in enumerate(workload))
     )
     forgetful = replace(queue.offer, plans={})
-    forgetful.plans[wanted] = queue.offer.plan(wanted)._replace(first=None)
-    for change in ({}, *changes):
+    plan = queue.offer.plan(wanted)
+    for change in ({}, *changes, {}):
         queue.use(change)
+        forgetful.plans[wanted] = plan._replace(first=None, fitting={}, chosen={}, refused={})
         assert assign(wanted, queue.offer) == assign(wanted, forgetful)
 
 
@@ -624,3 +625,13 @@ def test_a_great_many_shapes_are_not_all_remembered() -> None:
     for cpu in range(1100):
         queue.assign(pods(cpu))
     assert len(queue.offer.plans) < 1100
+
+
+def test_a_great_many_refusals_are_not_all_remembered() -> None:
+    queue = Queue({"f1": 200})
+    queue.use({"f1": 1})
+    for _ in range(100):
+        queue.use({"f1": 1})
+        assert queue.assign(pods(200)).refusal is not None
+    (plan,) = queue.offer.plans.values()
+    assert 0 < len(plan.refused) <= 64
