@@ -22,8 +22,12 @@ def scenarios() -> Iterator[Any]:
                 yield pytest.param(scenario, id=f"{path.stem}: {scenario['title']}")
 
 
-def play(scenario: Raw) -> None:
+def play(scenario: Raw, *, restarting: bool = False) -> None:
     """Play one scenario from its world to its end.
+
+    Args:
+        scenario: a document.
+        restarting: whether to restart from a dump before every step, which changes nothing.
 
     Raises:
         StoryError: the scenario is not well written.
@@ -36,6 +40,8 @@ def play(scenario: Raw) -> None:
     steps = words.take("story")
     words.end()
     for number, step in enumerate(steps, 1):
+        if restarting:
+            story.step("restart", None)
         try:
             ((word, what),) = cast("Raw", {step: None} if isinstance(step, str) else step).items()
             if word == "expect":
@@ -52,3 +58,8 @@ def play(scenario: Raw) -> None:
 @pytest.mark.parametrize("scenario", list(scenarios()))
 def test_scenario(scenario: Mapping[str, Any]) -> None:
     play(scenario)
+
+
+@pytest.mark.parametrize("scenario", list(scenarios()))
+def test_restarts_change_nothing(scenario: Mapping[str, Any]) -> None:
+    play(scenario, restarting=True)
