@@ -30,7 +30,7 @@ from admitq.core import (
 from admitq.core.admission_fair_sharing import DumpedBooks
 from admitq.core.events import Event
 from admitq.core.instructions import Preempt
-from admitq.core.model import ObjectKey
+from admitq.core.model import Instant, ObjectKey
 from admitq.core.queues import Aside, Claimant, Pending, Preemptions, ScanProgress, Shape
 from admitq.core.refusals import Refusal
 from admitq.core.settings import Settings
@@ -64,7 +64,7 @@ class DumpedQueue:
     claimant: Claimant | None
     blocked: ObjectKey | None
     standing: bool
-    parked: tuple[tuple[Shape, Refusal], ...]
+    parked: tuple[tuple[Shape, Refusal, Instant], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,7 @@ def _take_queue(world: World, name: str) -> DumpedQueue:
         tuple(
             sorted(
                 (
-                    (lane.shape, lane.refusal)
+                    (lane.shape, lane.refusal, lane.refused_at)
                     for lane in entry.queue.lanes.values()
                     if lane.refusal is not None
                 ),
@@ -194,8 +194,8 @@ def restore_volatile(world: World, dump: Dump) -> None:
         entry = world.cluster_queues[each.name]
         if each.claimant is not None:
             entry.queue.restore_claimant(each.claimant)
-        for shape, refusal in each.parked:
-            entry.queue.restore_parked(shape, refusal)
+        for shape, refusal, refused_at in each.parked:
+            entry.queue.restore_parked(shape, refusal, refused_at)
         if each.blocked is not None:
             world.restore_blocked(entry, each.blocked, standing=each.standing)
         world.forest.restore_counts(entry.node, each.generation, each.progress)

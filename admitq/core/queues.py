@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 
 from admitq.core.admission_fair_sharing import NEVER_USED, PastUse
 from admitq.core.assignments import TriedFlavor
-from admitq.core.model import ObjectKey, QueueingStrategy, Workload
+from admitq.core.model import Instant, ObjectKey, QueueingStrategy, Workload
 from admitq.core.ordering import QueueOrder, queue_order
 from admitq.core.refusals import Refusal
 from admitq.core.requests import PLAIN, PodSetDemand, RequestRules, demands
@@ -111,13 +111,18 @@ class ScanProgress:
 
 @dataclass(slots=True, eq=False)
 class Lane:
-    """Pending workloads of one shape. ``refusal`` is set while the lane is parked."""
+    """Pending workloads of one shape.
+
+    ``refusal`` is set while the lane is parked, for one that was queued at ``refused_at``: who was queued
+    earlier may preempt more, and has to be tried itself.
+    """
 
     shape: Shape
     usage: PastUse = NEVER_USED
     places: list[Place] = field(default_factory=list[Place])
     size: int = 0
     refusal: Refusal | None = None
+    refused_at: Instant = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -225,6 +230,8 @@ class PendingQueue:
         heapq.heappush(lane.places, pending.place)
         if lane.refusal is not None:
             self.parked_in_lanes += 1
+            if pending.workload.queued_at < lane.refused_at:
+                self._unpark(lane)
         elif lane.places[0] == pending.place:
             heapq.heappush(self._fronts, Front(lane.usage, pending.place))
         self._compact(lane)
@@ -332,19 +339,13 @@ class PendingQueue:
         self.enter(pending)
         lane = pending.lane
         if lane is not None and lane.refusal is None:
-            lane.refusal = refusal
-            self._parked[lane] = None
-            self.parked_in_lanes += lane.size
+            self._park(lane, refusal, pending.workload.queued_at)
 
     def wake(self) -> None:
         """Something in the cohort tree changed: whoever did not fit is to be tried again."""
         self.unblock()
-        for lane in self._parked:
-            lane.refusal = None
-            self.parked_in_lanes -= lane.size
-            self._offer(lane)
-            self._drop_if_empty(lane)
-        self._parked.clear()
+        for lane in list(self._parked):
+            self._unpark(lane)
         self._let_in(self._aside[Aside.TREE])
 
     def change_strategy(self, strategy: QueueingStrategy) -> None:
@@ -400,12 +401,9 @@ class PendingQueue:
         for lane in [lane for lane in self._parked if not lane.size]:
             del self._parked[lane], self.lanes[lane.shape]
 
-    def restore_parked(self, shape: Shape, refusal: Refusal) -> None:
+    def restore_parked(self, shape: Shape, refusal: Refusal, refused_at: Instant) -> None:
         """Park a lane as a dump had it."""
-        lane = self._lane(shape)
-        lane.refusal = refusal
-        self._parked[lane] = None
-        self.parked_in_lanes += lane.size
+        self._park(self._lane(shape), refusal, refused_at)
 
     def restore_blocked(self, key: ObjectKey, *, standing: bool) -> None:
         """Block the queue as a dump had it."""
@@ -469,6 +467,18 @@ class PendingQueue:
         )
 
     # --- internals --------------------------------------------------------------------------------
+
+    def _park(self, lane: Lane, refusal: Refusal, refused_at: Instant) -> None:
+        lane.refusal, lane.refused_at = refusal, refused_at
+        self._parked[lane] = None
+        self.parked_in_lanes += lane.size
+
+    def _unpark(self, lane: Lane) -> None:
+        lane.refusal = None
+        del self._parked[lane]
+        self.parked_in_lanes -= lane.size
+        self._offer(lane)
+        self._drop_if_empty(lane)
 
     def _shape_now(self, pending: Pending) -> Shape:
         return self.shape_of(pending.workload) if pending.lane is None else pending.lane.shape

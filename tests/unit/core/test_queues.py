@@ -108,6 +108,16 @@ def test_a_parked_shape_is_remembered_until_its_emptiness_is_looked_at() -> None
     assert drained(queue) == ["c"]
 
 
+def test_who_was_queued_before_the_refused_is_tried_itself() -> None:
+    queue = queue_of(workload("a", 5), workload("b", 6))
+    park_first(queue)
+    queue.enter(new_pending(workload("late", 5)))
+    assert queue.first() is None
+    queue.update(queue.members[ObjectKey("n", "b")], workload("b", 4))
+    queue.check()
+    assert drained(queue) == ["b", "a", "late"]
+
+
 def test_strict_order_stops_at_its_first() -> None:
     queue = queue_of(workload("a", 1, LARGE), workload("b", 2), strict=True)
     assert park_first(queue) == "a"
