@@ -303,7 +303,7 @@ class Simulation:
             return
         work = course.work
         work.end_due(course.running, self.now)
-        if work.running and course.template.has_pods:
+        if work.running and course.template.has_pods and self.plan.settings.gates.reclaimable_pods:
             reclaimable = course.template.reclaimable(course.count, work.ended)
             if reclaimable != course.workload.reclaimable_pods:
                 course.workload = revised(course.workload, reclaimable_pods=reclaimable)
