@@ -22,12 +22,13 @@ def scenarios() -> Iterator[Any]:
                 yield pytest.param(scenario, id=f"{path.stem}: {scenario['title']}")
 
 
-def play(scenario: Raw, *, restarting: bool = False) -> None:
+def play(scenario: Raw, *, disturbed: bool = False) -> None:
     """Play one scenario from its world to its end.
 
     Args:
         scenario: a document.
-        restarting: whether to restart from a dump before every step, which changes nothing.
+        disturbed: whether to restart from a dump and to observe everything again before every step, which
+            changes nothing.
 
     Raises:
         StoryError: the scenario is not well written.
@@ -40,8 +41,9 @@ def play(scenario: Raw, *, restarting: bool = False) -> None:
     steps = words.take("story")
     words.end()
     for number, step in enumerate(steps, 1):
-        if restarting:
-            story.step("restart", None)
+        if disturbed:
+            story.restart()
+            story.again()
         try:
             ((word, what),) = cast("Raw", {step: None} if isinstance(step, str) else step).items()
             if word == "expect":
@@ -61,5 +63,5 @@ def test_scenario(scenario: Mapping[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("scenario", list(scenarios()))
-def test_restarts_change_nothing(scenario: Mapping[str, Any]) -> None:
-    play(scenario, restarting=True)
+def test_restarts_and_repeated_observations_change_nothing(scenario: Mapping[str, Any]) -> None:
+    play(scenario, disturbed=True)
