@@ -1,0 +1,382 @@
+"""Draws objects of every kind for small, crowded worlds: few names, little quota, many at odds over it.
+
+Amounts are small integers (CPU in milli-CPU, so that a container asks for thousandths of a core).
+"""
+
+import random
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import TypeVar
+
+from admitq.core.model import (
+    SECOND,
+    AdmissionCheck,
+    AdmissionCheckRule,
+    BorrowWithinCohort,
+    ClusterQueue,
+    Cohort,
+    ContainerResources,
+    ExactAmounts,
+    FlavorFungibility,
+    FlavorQuotas,
+    Instant,
+    LabelSelector,
+    LimitedType,
+    LimitRange,
+    LimitRangeItem,
+    LocalQueue,
+    NodeSelectorTerm,
+    ObjectKey,
+    PodSet,
+    PodTemplate,
+    PreemptionPolicy,
+    QueueingStrategy,
+    ResourceFlavor,
+    ResourceGroup,
+    ResourceProblem,
+    ResourceQuota,
+    SelectorOperator,
+    SelectorRequirement,
+    StopPolicy,
+    Taint,
+    Toleration,
+    Workload,
+)
+from admitq.core.settings import (
+    AdmissionFairSharing,
+    FairSharing,
+    Gates,
+    PreemptionStrategy,
+    Resources,
+    Settings,
+    Transformation,
+    TransformationOutput,
+)
+
+QUEUES = ("a", "b", "c", "d", "e")
+COHORTS = ("w", "x", "y", "z")
+FLAVORS = ("f1", "f2", "f3")
+NAMESPACES = ("n1", "n2")
+LOCAL_QUEUES = tuple(ObjectKey(namespace, name) for namespace in NAMESPACES for name in ("l1", "l2"))
+WORKLOADS = tuple(ObjectKey(namespace, f"w{n}") for namespace in NAMESPACES for n in range(9))
+CHECKS = ("check", "other")
+RUNTIME_CLASSES = ("sandboxed",)
+TOPOLOGY = "racks"
+
+TEAM_BLUE = LabelSelector((SelectorRequirement("team", SelectorOperator.IN, ("blue",)),))
+NOT_RED = LabelSelector((SelectorRequirement("team", SelectorOperator.NOT_IN, ("red",)),))
+SPOT = Taint("spot", "", "NoSchedule")
+
+IN_TWO_POOLS = NodeSelectorTerm((SelectorRequirement("pool", SelectorOperator.IN, ("f2", "f3")),))
+
+T = TypeVar("T")
+
+
+def exact(**amounts: int) -> ExactAmounts:
+    """Amounts in the units that quota is counted in, as a pod states them."""
+    return tuple(
+        sorted((name, Fraction(amount, 1000 if name == "cpu" else 1)) for name, amount in amounts.items())
+    )
+
+
+def asking(**amounts: int) -> PodTemplate:
+    """A pod of one container that states its requests."""
+    return PodTemplate((ContainerResources(exact(**amounts)),))
+
+
+_USUAL_TEMPLATES = (
+    *(asking(cpu=amount) for amount in (1, 1, 1, 2, 2, 2, 3, 3, 4)),
+    asking(cpu=1, mem=1),
+    asking(cpu=2, mem=1),
+    asking(cpu=1, gpu=1),
+)
+
+_ODD_TEMPLATES = (
+    asking(),
+    asking(cpu=0),
+    asking(cpu=1, disk=1),
+    asking(cpu=1, disk=0),
+    PodTemplate(),
+    PodTemplate((ContainerResources(limits=exact(cpu=2)),)),
+    PodTemplate((ContainerResources(),)),
+    PodTemplate((ContainerResources(exact(cpu=1)), ContainerResources(exact(mem=1), exact(cpu=1)))),
+    PodTemplate((ContainerResources(exact(cpu=1)),), (ContainerResources(exact(cpu=2)),)),
+    PodTemplate(
+        (ContainerResources(exact(cpu=1)),),
+        (ContainerResources(exact(cpu=1), restartable=True), ContainerResources(exact(cpu=2))),
+    ),
+    PodTemplate((ContainerResources(exact(cpu=1)),), requests=exact(cpu=2)),
+    PodTemplate((ContainerResources(exact(cpu=1)),), limits=exact(cpu=3)),
+    PodTemplate((ContainerResources(exact(cpu=1)),), runtime_class="sandboxed"),
+    PodTemplate((ContainerResources(exact(cpu=1)),), overhead=exact(cpu=1), runtime_class="sandboxed"),
+    PodTemplate((ContainerResources(exact(cpu=3), exact(cpu=2)),)),
+    PodTemplate((ContainerResources((("cpu", Fraction(1, 3000)),)),)),
+)
+
+_TRANSFORMATIONS = (
+    Transformation("gpu", (TransformationOutput("cpu", Fraction(1, 500)),)),
+    Transformation("disk", (TransformationOutput("mem", Fraction(1)),), retain=False),
+    Transformation("mem", (TransformationOutput("gpu", Fraction(1, 3)),), retain=False),
+    Transformation("cpu", (TransformationOutput("mem", Fraction(500)),), multiply_by="gpu"),
+    Transformation("gpu", (TransformationOutput("cpu", Fraction(-1, 1000)),)),
+)
+
+_STRATEGIES = (
+    tuple(PreemptionStrategy),
+    (PreemptionStrategy.LESS_THAN_OR_EQUAL_TO_FINAL_SHARE,),
+    (PreemptionStrategy.LESS_THAN_INITIAL_SHARE,),
+)
+
+_POLICIES = ("Never", "LowerPriority", "LowerPriority", "Any", "Any")
+_OWN_POLICIES = ("Never", "LowerPriority", "LowerPriority", "LowerOrNewerEqualPriority")
+
+
+class Draw(random.Random):
+    """A source of chance with a vocabulary. The same seed draws the same.
+
+    In a *crowded* world nearly everything is in one cohort and at odds over one flavor.
+    """
+
+    crowded = False
+
+    def chance(self, probability: float) -> bool:
+        """Whether something of this probability happens."""
+        return self.random() < probability
+
+    def often(self, usual: T, *others: T) -> T:
+        """The usual four times out of five."""
+        return usual if self.chance(0.8) else self.choice(others)
+
+    def mostly(self, usual: T, *others: T) -> T:
+        """The usual nineteen times out of twenty."""
+        return usual if self.chance(0.95) else self.choice(others)
+
+    def some(self, of: Sequence[T], probability: float = 0.6) -> list[T]:
+        """A part of what there is, in order."""
+        return [each for each in of if self.chance(probability)]
+
+    # --- configuration ----------------------------------------------------------------------------
+
+    def settings(self) -> Settings:
+        """A configuration."""
+        return Settings(
+            fair_sharing=FairSharing(self.choice(_STRATEGIES)) if self.chance(0.4) else None,
+            admission_fair_sharing=self.admission_fair_sharing() if self.chance(0.25) else None,
+            resources=self.resources(),
+            block_admission=self.chance(0.06),
+            gates=self.gates(),
+        )
+
+    def admission_fair_sharing(self) -> AdmissionFairSharing:
+        """How past use counts."""
+        half_life = self.choice((0, 10, 100)) * SECOND
+        weights = self.choice(((), (("cpu", Fraction(2)),), (("cpu", Fraction(0)), ("mem", Fraction(1, 2)))))
+        return AdmissionFairSharing(half_life, 5 * SECOND, weights)
+
+    def resources(self) -> Resources:
+        """How requests are counted; names that are not covered are either left out or let pass."""
+        if self.chance(0.6):
+            return Resources()
+        ignore = self.chance(0.4)
+        return Resources(
+            ignore_undeclared=ignore,
+            excluded_prefixes=() if ignore or self.chance(0.5) else ("di",),
+            transformations=tuple(self.some(_TRANSFORMATIONS, 0.25)),
+        )
+
+    def gates(self) -> Gates:
+        """Mostly the defaults."""
+        if self.chance(0.6):
+            return Gates()
+        return Gates(
+            partial_admission=self.often(True, False),
+            flavor_fungibility=self.often(True, False),
+            flavor_fungibility_preserve_scan_progress=self.often(True, False),
+            priority_sorting_within_cohort=self.often(True, False),
+            fair_sharing_preempt_within_nominal=self.often(True, False),
+            fair_sharing_prioritize_non_borrowing=self.often(True, False),
+            admission_fair_sharing=self.often(True, False),
+            reclaimable_pods=self.often(True, False),
+            recompute_assignment_upon_preemption_targets_overlap=self.often(True, False),
+            prioritize_preemptor_workloads=self.often(False, True),
+            quota_check_strategy=self.often(True, False),
+        )
+
+    # --- quota ------------------------------------------------------------------------------------
+
+    def quota(self) -> ResourceQuota:
+        """Little of it, mostly without limits."""
+        if self.crowded:
+            unlimited = self.often(None, 1, 2)
+            return ResourceQuota(self.choice((1, 2, 3, 4)), unlimited, self.mostly(None, 1, 2))
+        limits = (None, None, None, None, 0, 1, 2, 4)
+        return ResourceQuota(self.choice((0, 1, 2, 3, 4, 5, 6)), self.choice(limits), self.choice(limits))
+
+    def groups(self) -> tuple[ResourceGroup, ...]:
+        """A group around CPU in up to three flavors, perhaps a second one of GPUs."""
+        if self.crowded:
+            names = self.often(("f1",), ("f1", "f2"))
+            return (ResourceGroup(("cpu",), tuple(self.flavor_quotas(name, ("cpu",)) for name in names)),)
+        covered = self.choice((("cpu",), ("cpu",), ("cpu", "mem"), ("cpu", "mem"), ("cpu", "pods")))
+        names = self.choice((("f1",), ("f1",), ("f1", "f2"), ("f2", "f1"), ("f1", "f2", "f3")))
+        groups = [ResourceGroup(covered, tuple(self.flavor_quotas(name, covered) for name in names))]
+        rest = [name for name in FLAVORS if name not in names]
+        if rest and self.chance(0.4):
+            groups.append(ResourceGroup(("gpu",), tuple(self.flavor_quotas(name, ("gpu",)) for name in rest)))
+        return tuple(groups)
+
+    def flavor_quotas(self, name: str, resources: tuple[str, ...]) -> FlavorQuotas:
+        """Quotas of one flavor."""
+        return FlavorQuotas(name, tuple((resource, self.quota()) for resource in resources))
+
+    def weight(self) -> Fraction:
+        """A weight, rarely nothing."""
+        return self.often(Fraction(1), Fraction(2), Fraction(1, 2), Fraction(0))
+
+    def preemption(self) -> PreemptionPolicy:
+        """Who may be preempted; borrowing by preemption needs reclaiming."""
+        reclaim = self.choice(_POLICIES)
+        borrow = self.choice(("Never", "LowerPriority")) if reclaim != "Never" else "Never"
+        threshold = self.choice((None, 0, 1, 2)) if borrow != "Never" else None
+        return PreemptionPolicy(reclaim, self.choice(_OWN_POLICIES), BorrowWithinCohort(borrow, threshold))
+
+    def fungibility(self) -> FlavorFungibility:
+        """How flavors are searched; a preference only where both others try the next."""
+        borrow = self.choice(("MayStopSearch", "MayStopSearch", "TryNextFlavor"))
+        preempt = self.choice(("TryNextFlavor", "TryNextFlavor", "MayStopSearch"))
+        preference = None
+        if borrow == preempt == "TryNextFlavor":
+            preference = self.choice((None, "BorrowingOverPreemption", "PreemptionOverBorrowing"))
+        return FlavorFungibility(borrow, preempt, preference)
+
+    def selector(self) -> LabelSelector | None:
+        """Which namespaces are selected: mostly all."""
+        return self.often(LabelSelector(), TEAM_BLUE, NOT_RED, self.choice((TEAM_BLUE, None)))
+
+    def stop_policy(self) -> StopPolicy:
+        """Mostly none."""
+        if self.chance(0.95):
+            return StopPolicy.NONE
+        return self.choice((StopPolicy.HOLD, StopPolicy.HOLD_AND_DRAIN))
+
+    def check_rules(self) -> tuple[AdmissionCheckRule, ...]:
+        """Mostly none."""
+        if self.chance(0.9):
+            return ()
+        return tuple(
+            AdmissionCheckRule(name, self.choice(((), ("f1",), ("f2",)))) for name in self.some(CHECKS)
+        )
+
+    def cluster_queue(self, name: str) -> ClusterQueue:
+        """A ClusterQueue, mostly in a cohort."""
+        return ClusterQueue(
+            name,
+            cohort=self.often("w", "x")
+            if self.crowded
+            else self.choice((*COHORTS, "w", "w", "x", "x", None)),
+            resource_groups=self.groups(),
+            queueing_strategy=self.often(QueueingStrategy.BEST_EFFORT_FIFO, QueueingStrategy.STRICT_FIFO),
+            namespace_selector=self.selector(),
+            stop_policy=self.stop_policy(),
+            admission_checks=self.check_rules(),
+            flavor_fungibility=self.fungibility(),
+            preemption=self.preemption(),
+            fair_weight=self.weight(),
+            usage_based_admission=self.chance(0.4),
+            terminating=self.chance(0.02),
+        )
+
+    def cohort(self, name: str) -> Cohort:
+        """A cohort, perhaps below another, perhaps in a circle."""
+        groups = self.groups() if self.chance(0.1 if self.crowded else 0.4) else ()
+        above = COHORTS if self.chance(0.1) else COHORTS[COHORTS.index(name) + 1 :]
+        return Cohort(name, self.choice((None, *above)), groups, self.weight())
+
+    def local_queue(self, key: ObjectKey) -> LocalQueue:
+        """A LocalQueue."""
+        return LocalQueue(
+            key,
+            self.choice(QUEUES),
+            stop_policy=self.stop_policy(),
+            fair_weight=self.weight(),
+            terminating=self.chance(0.02),
+        )
+
+    # --- what ClusterQueues refer to --------------------------------------------------------------
+
+    def flavor(self, name: str) -> ResourceFlavor:
+        """A flavor, mostly plain."""
+        return ResourceFlavor(
+            name,
+            self.choice(((), (("pool", name),), (("pool", name), ("zone", "one")))),
+            () if self.crowded else self.often((), (SPOT,), (Taint("old", "", "PreferNoSchedule"),)),
+            self.mostly((), (Toleration("spot", "Exists"),)),
+            self.mostly(None, TOPOLOGY),
+        )
+
+    def check(self, name: str) -> AdmissionCheck:
+        """A check, mostly active."""
+        return AdmissionCheck(name, "controller", self.chance(0.9))
+
+    def limit_range(self) -> LimitRange:
+        """Bounds and defaults that some of the templates meet."""
+        items = (
+            LimitRangeItem(LimitedType.CONTAINER, maximum=exact(cpu=3)),
+            LimitRangeItem(LimitedType.CONTAINER, maximum=exact(cpu=2, mem=4)),
+            LimitRangeItem(LimitedType.CONTAINER, minimum=exact(cpu=1)),
+            LimitRangeItem(LimitedType.CONTAINER, default_requests=exact(cpu=1)),
+            LimitRangeItem(LimitedType.CONTAINER, default_requests=exact(mem=1), default_limits=exact(mem=2)),
+            LimitRangeItem(LimitedType.POD, maximum=exact(cpu=3)),
+            LimitRangeItem(LimitedType.POD, minimum=exact(cpu=1)),
+        )
+        return LimitRange(tuple(self.some(items, 0.25)))
+
+    # --- workloads --------------------------------------------------------------------------------
+
+    def template(self) -> PodTemplate:
+        """What a pod asks for."""
+        if self.crowded and self.chance(0.95):
+            return asking(cpu=self.choice((1, 1, 2, 2, 3)))
+        return self.choice(_USUAL_TEMPLATES if self.chance(0.92) else _ODD_TEMPLATES)
+
+    def pod_set(self, name: str, group: str | None) -> PodSet:
+        """Pods of one shape."""
+        count = self.mostly(self.choice((1, 1, 1, 2, 2, 3)), 0)
+        return PodSet(
+            name,
+            count,
+            self.template(),
+            min_count=self.choice((1, max(1, count - 1))) if count > 1 and self.chance(0.35) else None,
+            group=group,
+            node_selector=self.mostly((), (("pool", "f1"),), (("pool", "f2"),), (("rack", "r1"),)),
+            required_node_affinity=self.mostly(None, (IN_TWO_POOLS,)),
+            tolerations=self.often((), (Toleration("spot", "Exists"),)),
+        )
+
+    def pod_sets(self) -> tuple[PodSet, ...]:
+        """One podset or two, those perhaps a group; at most one may have fewer pods than it states."""
+        if self.chance(0.95 if self.crowded else 0.7):
+            return (self.pod_set("main", None),)
+        group = "together" if self.chance(0.3) else None
+        first, second = self.pod_set("main", group), self.pod_set("workers", group)
+        if first.min_count is not None and second.min_count is not None:
+            second = PodSet(second.name, second.count, second.template, group=group)
+        return first, second
+
+    def queued_at(self, now: Instant) -> Instant:
+        """Now; or, three times in ten, an instant that many share."""
+        return now // (8 * SECOND) * 8 * SECOND if self.chance(0.3) else now
+
+    def workload(self, key: ObjectKey, uid: str, now: Instant) -> Workload:
+        """A workload that is new."""
+        return Workload(
+            key,
+            uid,
+            self.mostly(self.choice(("l1", "l2")), "nowhere"),
+            self.queued_at(now),
+            self.pod_sets(),
+            self.choice((0, 0, 1, 2, 3)),
+            has_closed_preemption_gate=self.chance(0.04),
+            admission_checks=(("check", "Ready"), ("other", "Ready")) if self.chance(0.5) else (),
+            resource_problems=(ResourceProblem("malformed", "f", "d"),) if self.chance(0.01) else (),
+        )

@@ -1,0 +1,67 @@
+"""The one place where the laws look inside the core: whom a cycle takes, and where their scans go on.
+
+Which of the parked a change wakes is up to the core, as long as nobody is forgotten. So the model is told who
+the heads of a cycle are, and finds everything else by itself; but for what LocalQueues have used, which
+depends on when somebody looked, and is held against a model of its own (``test_books``).
+"""
+
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import contextmanager
+from typing import NamedTuple
+from unittest import mock
+
+from admitq.core import cycle, state
+from admitq.core.model import Instant, ObjectKey
+from admitq.core.queues import Pending
+from admitq.core.world import ClusterQueueEntry, World
+from tests.laws.reference.cycle import Head
+from tests.laws.reference.preemption import Used
+
+
+def _head(
+    world: World, queue: ClusterQueueEntry, pending: Pending, preemptors: Mapping[str, tuple[str, int]]
+) -> Head:
+    world.cycle += 1  # as the cycle will have it
+    generation = queue.node.root.generation
+    progress = cycle._valid_progress(world, pending, generation)  # pyright: ignore[reportPrivateUsage]
+    world.cycle -= 1
+    name, workload = queue.spec.name, pending.workload
+    tried = () if progress is None else progress.tried
+    return Head(
+        name,
+        workload.key,
+        {(each.pod_set, each.resource): each.flavor_index for each in tried},
+        preemptors.get(name) == (workload.uid, workload.generation),
+    )
+
+
+class Taken(NamedTuple):
+    """Whom a cycle takes, and what LocalQueues have used so far, if that counts."""
+
+    heads: list[Head]
+    used: Mapping[ObjectKey, Used] | None
+
+
+def used_by_local_queues(world: World) -> Mapping[ObjectKey, Used] | None:
+    """What LocalQueues have used so far, if that counts."""
+    usage_of = world.local_queue_usage
+    return None if usage_of is None else {key: Used(*usage_of(key)) for key in world.local_queues}
+
+
+@contextmanager
+def taken_heads(preemptors: Mapping[str, tuple[str, int]]) -> Generator[list[Taken]]:
+    """The heads of each cycle that is run meanwhile.
+
+    Args:
+        preemptors: by ClusterQueue, uid and generation of who waits for victims there.
+    """
+    cycles: list[Taken] = []
+
+    def run_cycle(world: World, of: Iterable[tuple[ClusterQueueEntry, Pending]], now: Instant) -> None:
+        taken = list(of)
+        heads = [_head(world, queue, pending, preemptors) for queue, pending in taken]
+        cycles.append(Taken(heads, used_by_local_queues(world)))
+        cycle.run_cycle(world, taken, now)
+
+    with mock.patch.object(state, "run_cycle", run_cycle):
+        yield cycles

@@ -1,0 +1,422 @@
+"""What may happen in a history. Each operation draws from a seed of its own and from the world as it stands.
+
+So an operation means something wherever it stands, and a history stays one when operations are left out:
+that is what lets a failing one shrink.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from admitq.core import events as happened
+from admitq.core.model import SECOND, AdmissionCheck, ResourceProblem, StopPolicy
+from tests.laws.drawing import (
+    CHECKS,
+    COHORTS,
+    FLAVORS,
+    LOCAL_QUEUES,
+    NAMESPACES,
+    QUEUES,
+    RUNTIME_CLASSES,
+    TOPOLOGY,
+    WORKLOADS,
+    Draw,
+    exact,
+)
+from tests.laws.player import Player
+
+Operation = Callable[[Player, Draw], None]
+
+# --- workloads ------------------------------------------------------------------------------------------
+
+
+def submit(player: Player, draw: Draw) -> None:
+    """Workloads are created, some where finished ones were."""
+    for key in draw.sample(WORKLOADS, draw.randint(3, 8)):
+        former = player.observed.workloads.get(key)
+        if former is not None and former.finished:
+            player.send(happened.WorkloadDeleted(key, former.uid))
+        if former is None or former.finished:
+            player.send(happened.WorkloadChanged(draw.workload(key, player.uid(), player.now)))
+
+
+def create_again(player: Player, draw: Draw) -> None:
+    """A workload was deleted and another of its name created before anyone looked."""
+    player.send(happened.WorkloadChanged(draw.workload(draw.choice(WORKLOADS), player.uid(), player.now)))
+
+
+def delete_workload(player: Player, draw: Draw) -> None:
+    """A workload is gone; or one that was there before is, which nobody knows any more."""
+    key = draw.choice(WORKLOADS)
+    workload = player.observed.workloads.get(key)
+    uid = "" if workload is None else workload.uid
+    player.send(happened.WorkloadDeleted(key, uid if draw.chance(0.9) else "former"))
+
+
+def change_workload(player: Player, draw: Draw) -> None:
+    """Something of a workload changes that its user, a controller or a webhook may change."""
+    known = sorted(player.observed.workloads)
+    if not known:
+        return
+    workload = player.observed.workloads[draw.choice(known)]
+    if workload.finished:
+        return
+    checks = draw.choice(((), (("check", "Ready"),), (("check", "Retry"),), (("other", "Rejected"),)))
+    pending = workload.admission is None
+    changes: list[dict[str, Any]] = [
+        {"priority": draw.choice((0, 1, 2, 3))},
+        {"priority": draw.choice((0, 1, 2, 3)), "generation": workload.generation + 1},
+        {"reclaimable_pods": tuple((each.name, draw.randint(0, each.count)) for each in workload.pod_sets)},
+        {"active": draw.chance(0.5)},
+        {"active": True},
+        {"requeue_blocked": draw.chance(0.4)},
+        {"requeue_at": draw.choice((None, player.now + draw.randrange(4) * SECOND))},
+        {"admission_checks": checks},
+        {"admission_gates": draw.choice(((), ("gate",)))},
+        {"on_hold": draw.chance(0.3)},
+        {"waiting_for_replacement_pods": draw.chance(0.3)},
+        {"deleting": draw.chance(0.3)},
+        {"has_closed_preemption_gate": draw.chance(0.3)},
+        {"pods_ready": draw.chance(0.8)},
+        {"finished": True},
+        {"resource_problems": draw.choice(((), (ResourceProblem("malformed", "f", "d"),)))},
+        {"generation": workload.generation + 1},
+    ]
+    if pending:
+        changes += [
+            {"queue_name": draw.choice(("l1", "l2", "nowhere"))},
+            {"queued_at": draw.queued_at(player.now)},
+        ]
+    if player.observed.admission(workload.key) is None:
+        changes.append({"pod_sets": draw.pod_sets(), "reclaimable_pods": ()})
+    player.put(workload, **draw.choice(changes))
+
+
+# --- answers --------------------------------------------------------------------------------------------
+
+
+def answer_reservations(player: Player, draw: Draw) -> None:
+    """Decided reservations are observed, or could not be written, or are still on their way."""
+    for key in sorted(player.observed.assumed):
+        if draw.chance(0.7):
+            player.write_reservation(key)
+        elif draw.chance(0.4):
+            player.send(happened.ReservationFailed(key, player.observed.workloads[key].uid))
+
+
+def answer_preemptions(player: Player, draw: Draw) -> None:
+    """Those told to stop are evicted, or that could not be written, or nothing is heard of it."""
+    for key, uid in sorted(player.told_to_stop.items()):
+        if draw.chance(0.6):
+            player.evict(key)
+        elif draw.chance(0.5):
+            del player.told_to_stop[key]
+            player.send(happened.PreemptionFailed(key, uid))
+    for key, uid in sorted(player.withdrawn.items()):
+        if draw.chance(0.7):
+            del player.withdrawn[key]
+            if player.observed.workloads[key].admission is not None:
+                player.stop(key)
+            else:
+                player.send(happened.ReservationFailed(key, uid))
+
+
+def stop_evicted(player: Player, draw: Draw) -> None:
+    """Jobs of evicted workloads have stopped, some at once and some later."""
+    for key in player.holding(lambda workload: workload.evicted):
+        if draw.chance(0.7):
+            player.stop(key)
+
+
+def evict(player: Player, draw: Draw) -> None:
+    """Somebody else evicts: a check, a timeout, a user."""
+    holding = player.holding(lambda workload: not workload.evicted)
+    if holding:
+        workload = player.observed.workloads[draw.choice(holding)]
+        changes = draw.choice(
+            (
+                {},
+                {"active": False},
+                {"requeue_blocked": True},
+                {"requeue_at": player.now + draw.randrange(1, 5) * SECOND},
+                {"admission_checks": (("check", "Retry"),)},
+            )
+        )
+        player.put(workload, evicted=True, **changes)
+
+
+def finish(player: Player, draw: Draw) -> None:
+    """Workloads that hold quota come to their end."""
+    for key in player.holding():
+        if draw.chance(0.4):
+            player.put(player.observed.workloads[key], finished=True)
+
+
+def pods_ready(player: Player, draw: Draw) -> None:
+    """Pods of admitted workloads become ready."""
+    for key in player.holding(lambda workload: workload.admitted and not workload.pods_ready):
+        if draw.chance(0.8):
+            player.put(player.observed.workloads[key], pods_ready=True)
+
+
+def pass_checks(player: Player, draw: Draw) -> None:
+    """Outstanding checks become ready, and workloads that hold quota are admitted."""
+    for key in player.holding(lambda workload: not workload.admitted and not workload.evicted):
+        if draw.chance(0.6):
+            ready = tuple((name, "Ready") for name in CHECKS)
+            player.put(player.observed.workloads[key], admitted=True, admission_checks=ready)
+
+
+# --- what administrators do -----------------------------------------------------------------------------
+
+
+def change_quota(player: Player, draw: Draw) -> None:
+    """Quota is cut or raised."""
+    queue = player.observed.cluster_queues.get(draw.choice(QUEUES))
+    if queue is not None:
+        groups = draw.groups()
+        if draw.chance(0.6):
+            groups = tuple(
+                replace(
+                    group,
+                    flavors=tuple(
+                        draw.flavor_quotas(flavor.name, group.covered_resources) for flavor in group.flavors
+                    ),
+                )
+                for group in queue.resource_groups
+            )
+        player.send(happened.ClusterQueueChanged(replace(queue, resource_groups=groups)))
+
+
+def change_cluster_queue(player: Player, draw: Draw) -> None:
+    """Something else of a ClusterQueue is edited, or it is created anew."""
+    name = draw.choice(QUEUES)
+    queue, fresh = player.observed.cluster_queues.get(name), draw.cluster_queue(name)
+    if queue is not None and draw.chance(0.8):
+        part = draw.choice(
+            (
+                "cohort",
+                "queueing_strategy",
+                "namespace_selector",
+                "stop_policy",
+                "stop_policy",
+                "admission_checks",
+                "flavor_fungibility",
+                "preemption",
+                "fair_weight",
+                "usage_based_admission",
+                "terminating",
+            )
+        )
+        fresh = replace(queue, **{part: getattr(fresh, part)})
+    player.send(happened.ClusterQueueChanged(fresh))
+
+
+def delete_cluster_queue(player: Player, draw: Draw) -> None:
+    """A ClusterQueue is gone."""
+    player.send(happened.ClusterQueueDeleted(draw.choice(QUEUES)))
+
+
+def change_cohort(player: Player, draw: Draw) -> None:
+    """The tree is edited."""
+    name = draw.choice(COHORTS)
+    if draw.chance(0.8):
+        player.send(happened.CohortChanged(draw.cohort(name)))
+    else:
+        player.send(happened.CohortDeleted(name))
+
+
+def change_local_queue(player: Player, draw: Draw) -> None:
+    """A LocalQueue is edited, deleted or created; another of its name may lead elsewhere."""
+    key = draw.choice(LOCAL_QUEUES)
+    queue = player.observed.local_queues.get(key)
+    if queue is not None and draw.chance(0.5):
+        fresh = draw.local_queue(key)
+        part = draw.choice(("stop_policy", "fair_weight", "terminating"))
+        player.send(happened.LocalQueueChanged(replace(queue, **{part: getattr(fresh, part)})))
+    elif draw.chance(0.3):
+        player.send(happened.LocalQueueDeleted(key))
+    else:
+        player.send(happened.LocalQueueChanged(draw.local_queue(key)))
+
+
+def change_flavor(player: Player, draw: Draw) -> None:
+    """A flavor is edited, deleted or created."""
+    name = draw.choice(FLAVORS)
+    if draw.chance(0.25):
+        player.send(happened.ResourceFlavorDeleted(name))
+    else:
+        player.send(happened.ResourceFlavorChanged(draw.flavor(name)))
+
+
+def repair(player: Player, draw: Draw) -> None:
+    """What was deleted or stopped is put back, so that worlds do not die out."""
+    observed = player.observed
+    for name in FLAVORS:
+        if name not in observed.flavors:
+            player.send(happened.ResourceFlavorChanged(draw.flavor(name)))
+    for name in CHECKS:
+        if name not in observed.checks or not observed.checks[name].active:
+            player.send(happened.AdmissionCheckChanged(AdmissionCheck(name, "controller", active=True)))
+    player.send(happened.TopologyChanged(TOPOLOGY))
+    for name in NAMESPACES:
+        if name not in observed.namespaces:
+            player.send(happened.NamespaceChanged(name, (("team", "blue"),)))
+    for queue in list(observed.cluster_queues.values()):
+        opened = replace(queue, stop_policy=StopPolicy.NONE, terminating=False)
+        player.send(happened.ClusterQueueChanged(opened))
+    for key in LOCAL_QUEUES:
+        queue = observed.local_queues.get(key)
+        if queue is None or queue.cluster_queue not in observed.cluster_queues:
+            player.send(happened.LocalQueueChanged(draw.local_queue(key)))
+        else:
+            player.send(
+                happened.LocalQueueChanged(replace(queue, stop_policy=StopPolicy.NONE, terminating=False))
+            )
+
+
+def change_check(player: Player, draw: Draw) -> None:
+    """A check is edited or deleted."""
+    name = draw.choice(CHECKS)
+    if draw.chance(0.2):
+        player.send(happened.AdmissionCheckDeleted(name))
+    else:
+        player.send(happened.AdmissionCheckChanged(draw.check(name)))
+
+
+def change_topology(player: Player, draw: Draw) -> None:
+    """A topology comes or goes."""
+    gone = draw.chance(0.3)
+    player.send(happened.TopologyDeleted(TOPOLOGY) if gone else happened.TopologyChanged(TOPOLOGY))
+
+
+def change_namespace(player: Player, draw: Draw) -> None:
+    """Labels of a namespace change, or it is gone."""
+    name = draw.choice(NAMESPACES)
+    if draw.chance(0.15):
+        player.send(happened.NamespaceDeleted(name))
+    else:
+        player.send(
+            happened.NamespaceChanged(name, draw.choice(((("team", "blue"),), (("team", "red"),), ())))
+        )
+
+
+def change_limit_range(player: Player, draw: Draw) -> None:
+    """Rules of a namespace for its pods change."""
+    key = draw.choice(LOCAL_QUEUES)._replace(name=draw.choice(("r1", "r2")))
+    if draw.chance(0.5):
+        player.send(happened.LimitRangeDeleted(key))
+    else:
+        player.send(happened.LimitRangeChanged(key, draw.limit_range()))
+
+
+def change_runtime_class(player: Player, draw: Draw) -> None:
+    """What pods of a RuntimeClass need beside what they ask for changes."""
+    name = draw.choice(RUNTIME_CLASSES)
+    if draw.chance(0.3):
+        player.send(happened.RuntimeClassDeleted(name))
+    else:
+        player.send(happened.RuntimeClassChanged(name, exact(cpu=draw.randrange(3))))
+
+
+# --- time, cycles, restarts -----------------------------------------------------------------------------
+
+
+def wait(player: Player, draw: Draw) -> None:
+    """Time passes."""
+    player.now += draw.choice((SECOND // 2, SECOND, 3 * SECOND, 20 * SECOND))
+
+
+def run(player: Player, draw: Draw) -> None:
+    """Cycles are run, often after some time."""
+    player.now += draw.choice((0, 0, SECOND // 4, SECOND))
+    player.run(draw.choice((None, None, None, 1, 2)), draw)
+
+
+def live(player: Player, draw: Draw) -> None:
+    """A busy while: what was asked for is answered, some finish, others come, and cycles run."""
+    for operation in (answer_reservations, answer_preemptions, stop_evicted, finish, submit, run):
+        operation(player, draw)
+
+
+def settle(player: Player, draw: Draw) -> None:
+    """Everything that is asked for happens until nothing is."""
+    player.settle(draw)
+
+
+def restart(player: Player, draw: Draw) -> None:
+    """A restored state goes on beside the old one, or in its place."""
+    player.restart()
+    if draw.chance(0.5) and player.twin is not None:
+        player.core, player.twin = player.twin, player.core
+
+
+def observe_everything_again(player: Player, draw: Draw) -> None:
+    """Observations are levels: repeated, they say nothing new."""
+    observed = player.observed
+    for event in (
+        *map(happened.ResourceFlavorChanged, observed.flavors.values()),
+        *map(happened.AdmissionCheckChanged, observed.checks.values()),
+        *(happened.NamespaceChanged(*each) for each in observed.namespaces.items()),
+        *map(happened.CohortChanged, observed.cohorts.values()),
+        *map(happened.ClusterQueueChanged, observed.cluster_queues.values()),
+        *map(happened.LocalQueueChanged, observed.local_queues.values()),
+        *(happened.LimitRangeChanged(*each) for each in observed.limit_ranges.items()),
+        *(happened.RuntimeClassChanged(*each) for each in observed.runtime_classes.items()),
+        *map(happened.WorkloadChanged, observed.workloads.values()),
+    ):
+        player.observe_again(event)
+
+
+OPERATIONS: Mapping[str, tuple[Operation, int]] = {
+    operation.__name__: (operation, weight)
+    for operation, weight in (
+        (submit, 16),
+        (create_again, 2),
+        (delete_workload, 4),
+        (change_workload, 10),
+        (answer_reservations, 18),
+        (answer_preemptions, 9),
+        (stop_evicted, 9),
+        (evict, 3),
+        (finish, 10),
+        (pods_ready, 2),
+        (pass_checks, 3),
+        (change_quota, 4),
+        (change_cluster_queue, 5),
+        (delete_cluster_queue, 1),
+        (change_cohort, 4),
+        (change_local_queue, 3),
+        (change_flavor, 2),
+        (repair, 5),
+        (change_check, 2),
+        (change_topology, 1),
+        (change_namespace, 2),
+        (change_limit_range, 2),
+        (change_runtime_class, 1),
+        (wait, 4),
+        (live, 22),
+        (run, 24),
+        (settle, 3),
+        (restart, 2),
+        (observe_everything_again, 1),
+    )
+}
+"""By name, what an operation does and how often it happens among the others."""
+
+
+def begin(player: Player, draw: Draw) -> None:
+    """A world in which something can happen."""
+    for name in FLAVORS:
+        player.send(happened.ResourceFlavorChanged(draw.flavor(name)))
+    for name in CHECKS:
+        player.send(happened.AdmissionCheckChanged(draw.check(name)))
+    player.send(happened.TopologyChanged(TOPOLOGY))
+    for name in NAMESPACES:
+        player.send(happened.NamespaceChanged(name, (("team", "blue"),)))
+    for name in draw.some(COHORTS):
+        player.send(happened.CohortChanged(draw.cohort(name)))
+    for name in draw.some(QUEUES, 0.8):
+        player.send(happened.ClusterQueueChanged(draw.cluster_queue(name)))
+    for key in LOCAL_QUEUES:
+        player.send(happened.LocalQueueChanged(draw.local_queue(key)))

@@ -1,0 +1,549 @@
+"""Plays events to the core, to a twin restored from a dump, and to the model, and checks the laws.
+
+=====  ======================================================================================================
+law    says
+=====  ======================================================================================================
+S1     no reservation takes more than is available at any node, when it is decided
+S2     the core's books equal a recomputation from what was observed (``validate``, and the model's)
+S3     a workload is in one place
+S5     what is finished or inactive is not admitted; who holds quota already gets none
+S6     no float leaves the core
+D1     the same decisions from a restored state, from another order of events, and from cycles run singly
+L1     nobody who waits would be admitted, or could preempt, if he was tried again
+L2     so a queue that is blocked holds up no other
+L3     without changes from outside, preemptions come to an end
+model  each cycle does with its heads what the reference model says
+=====  ======================================================================================================
+"""
+
+import json
+import random
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields, is_dataclass, replace
+from enum import Enum
+from fractions import Fraction
+from typing import Any
+
+from admitq.core import events as happened
+from admitq.core.amounts import FlavorResource
+from admitq.core.events import Event
+from admitq.core.instructions import (
+    Instruction,
+    Preempt,
+    RefreshClusterQueue,
+    RefreshCohort,
+    RefreshLocalQueue,
+    ReportPending,
+    ReserveQuota,
+    WithdrawReservation,
+)
+from admitq.core.model import SECOND, Instant, ObjectKey, Workload
+from admitq.core.settings import Settings
+from admitq.core.state import AdmissionState
+from tests.laws.drawing import COHORTS, LOCAL_QUEUES, QUEUES
+from tests.laws.heads import taken_heads
+from tests.laws.reference.assignment import Assignment
+from tests.laws.reference.cycle import Cycle, Head, Outcome, Preemption
+from tests.laws.reference.observed import Assumed, Observed
+from tests.laws.reference.preemption import Used
+from tests.laws.reference.tree import Node, cohort_node, queue_node
+
+MOST_CYCLES = 200
+"""Cycles after which a world that is not at rest is one that spins."""
+
+
+class LawBroken(AssertionError):
+    """The core does not do as it must."""
+
+
+def law(holds: object, message: str, *details: object) -> None:
+    """Raise if a law does not hold."""
+    if not holds:
+        raise LawBroken("\n  ".join([message, *map(str, details)]))
+
+
+def floats_in(value: object) -> bool:
+    """Whether a value handed out has a float anywhere in it."""
+    if isinstance(value, float):
+        return True
+    if value is None or isinstance(value, (str, int, Fraction, Enum)):
+        return False
+    if is_dataclass(value):
+        return any(floats_in(getattr(value, each.name)) for each in fields(value))
+    if isinstance(value, dict):
+        return any(floats_in(key) or floats_in(item) for key, item in value.items())
+    assert isinstance(value, (list, tuple)), f"{value!r} is handed out"
+    return any(floats_in(item) for item in value)
+
+
+def object_of(event: Event) -> tuple[str, Any]:
+    """The object that an event is about; events on one object keep their order."""
+    kind = type(event).__name__
+    for ending in ("Changed", "Deleted"):
+        kind = kind.removesuffix(ending)
+    match event:
+        case (
+            happened.WorkloadDeleted(key, _)
+            | happened.ReservationFailed(key, _)
+            | happened.PreemptionFailed(key, _)
+        ):
+            return ("Workload", key)
+        case happened.WorkloadChanged(workload):
+            return (kind, workload.key)
+        case happened.ClusterQueueChanged(value) | happened.CohortChanged(value):
+            return (kind, value.name)
+        case happened.ResourceFlavorChanged(value) | happened.AdmissionCheckChanged(value):
+            return (kind, value.name)
+        case happened.LocalQueueChanged(value):
+            return (kind, value.key)
+        case (
+            happened.LocalQueueDeleted(key)
+            | happened.LimitRangeChanged(key)
+            | happened.LimitRangeDeleted(key)
+        ):
+            return (kind, key)
+        case happened.CyclesRequested():
+            raise AssertionError(event)
+        case _:
+            return (kind, event.name)
+
+
+def reordered(batch: Iterable[Event], seed: int) -> list[Event]:
+    """Another order of the events in which those on one object keep theirs."""
+    by_object: dict[tuple[str, Any], list[Event]] = {}
+    for event in batch:
+        by_object.setdefault(object_of(event), []).append(event)
+    turns = [name for name, events in by_object.items() for _ in events]
+    random.Random(seed).shuffle(turns)  # noqa: S311 an order, not a secret
+    return [by_object[name].pop(0) for name in turns]
+
+
+def decisions(instructions: Iterable[Instruction]) -> list[Instruction]:
+    """Reservations, preemptions and withdrawals, in order."""
+    return [each for each in instructions if isinstance(each, (ReserveQuota, Preempt, WithdrawReservation))]
+
+
+class Player:
+    """One history, being played."""
+
+    def __init__(self, settings: Settings, *, crowded: bool, watches_statuses: bool) -> None:
+        self.crowded = crowded
+        self.watches_statuses = watches_statuses
+        self.core = AdmissionState(settings)
+        self.twin: AdmissionState | None = None
+        self.observed = Observed(settings)
+        self.now: Instant = 1000 * SECOND
+        self.uids = 0
+        self.told_to_stop: dict[ObjectKey, str] = {}
+        """Preemptions that nobody has answered: the uid by workload."""
+        self.withdrawn: dict[ObjectKey, str] = {}
+        self.tried: dict[ObjectKey, tuple[str, dict[tuple[str, str], int]]] = {}
+        self.preemptors: dict[str, tuple[str, int]] = {}
+        """By ClusterQueue, uid and generation of who waits for victims."""
+        self.shown: dict[object, object] = {}
+        self.before_batch: AdmissionState | None = None
+        self.batch: list[tuple[Event, Instant]] = []
+        self.preemptions: list[Preemption] = []
+        self.used: Mapping[ObjectKey, Used] | None = None
+        """What LocalQueues used, at the last cycle."""
+        self.cycles = 0
+        self.tried_in: dict[object, int] = {}
+        """By ClusterQueue and shape, the cycle in which one of it was last tried."""
+        self.taken_in = 0
+        """The cycle in which quota was last taken."""
+
+    def uid(self) -> str:
+        """A new uid; they are not in the order of creation."""
+        self.uids += 1
+        return f"{(self.uids * 7919) % 1000:03}-{self.uids}"
+
+    # --- events -----------------------------------------------------------------------------------
+
+    def tell(self, event: Event) -> list[Instruction]:
+        """Hand an event to the core and its twin."""
+        instructions = self.core.handle(event, now=self.now)
+        if self.twin is not None:
+            same = self.twin.handle(event, now=self.now)
+            law(same == instructions, "D1: a restored state decides otherwise", same, instructions)
+        law(not floats_in(instructions), "S6: a float is handed out", instructions)
+        if self.watches_statuses:
+            self.check_refreshes(instructions)
+        for each in instructions:
+            if isinstance(each, WithdrawReservation):
+                self.withdrawn[each.key] = each.uid
+        return instructions
+
+    def send(self, event: Event) -> None:
+        """Something happened other than a request for cycles."""
+        if self.before_batch is not None:
+            self.batch.append((event, self.now))
+        self.observed.observe(event)
+        instructions = self.tell(event)
+        law(
+            not any(isinstance(each, (ReserveQuota, Preempt)) for each in instructions),
+            "decided without a cycle",
+            instructions,
+        )
+        if isinstance(event, (happened.WorkloadChanged, happened.WorkloadDeleted)):
+            self.forget_answers()
+
+    def observe_again(self, event: Event) -> None:
+        """What is observed once more says nothing new."""
+        instructions = self.tell(event)
+        law(not instructions, "an observation repeated says something new", event, instructions)
+
+    def forget_answers(self) -> None:
+        """What was asked of a workload that holds nothing any more needs no answer."""
+        for asked in (self.told_to_stop, self.withdrawn):
+            for key, uid in list(asked.items()):
+                workload = self.observed.workloads.get(key)
+                if workload is None or workload.uid != uid or self.observed.admission(key) is None:
+                    del asked[key]
+
+    def put(self, workload: Workload, **changes: Any) -> None:
+        """A workload is observed."""
+        self.send(happened.WorkloadChanged(replace(workload, **changes)))
+
+    # --- cycles -----------------------------------------------------------------------------------
+
+    def run(self, limit: int | None, draw: random.Random) -> None:
+        """Cycles, one after the other, each held against the model."""
+        apart = self.core.fork() if draw.random() < 0.15 else None  # before anything of it happened
+        other = self.before_batch
+        decided: list[Instruction] = []
+        for _ in range(MOST_CYCLES if limit is None else limit):
+            heads, instructions = self.cycle(draw)
+            decided += decisions(instructions)
+            if not heads:
+                break
+        else:
+            law(limit is not None, f"R1: not at rest after {MOST_CYCLES} cycles")
+        if apart is not None:
+            together = decisions(apart.handle(happened.CyclesRequested(limit), now=self.now))
+            law(
+                sorted(map(repr, together)) == sorted(map(repr, decided)),
+                "D1: cycles back to back decide otherwise than one by one",
+                together,
+                decided,
+            )
+        if other is not None:
+            self.check_other_order(other, limit, decided, draw.randrange(1000))
+        self.before_batch = self.core.fork() if draw.random() < 0.15 else None
+        self.batch = []
+        if limit is None:
+            self.check_rest(draw)
+
+    def check_other_order(
+        self, other: AdmissionState, limit: int | None, decided: list[Instruction], seed: int
+    ) -> None:
+        """Events on different objects may come in any order between two requests for cycles."""
+        instants = {id(event): at for event, at in self.batch}
+        if len(set(instants.values())) > 1:
+            return
+        for event in reordered([event for event, _ in self.batch], seed):
+            other.handle(event, now=instants[id(event)])
+        otherwise = decisions(other.handle(happened.CyclesRequested(limit), now=self.now))
+        law(
+            sorted(map(repr, otherwise)) == sorted(map(repr, decided)),
+            "D1: decisions depend on the order of events on different objects",
+            otherwise,
+            decided,
+        )
+
+    def cycle(self, draw: random.Random) -> tuple[list[Head], list[Instruction]]:
+        """One cycle."""
+        with taken_heads(self.preemptors) as cycles:
+            instructions = self.tell(happened.CyclesRequested(1))
+        heads, self.used = cycles[0] if cycles else ([], self.used)
+        self.cycles += 1
+        for head in heads:
+            self.check_head(head)
+            if draw.random() < 0.1:
+                self.check_nobody_is_overtaken(head)
+        outcome = Cycle(self.observed, self.used).run(heads)
+        self.compare(outcome, instructions)
+        self.take_over(outcome, instructions, heads)
+        return heads, instructions
+
+    def in_order(self, name: str) -> list[ObjectKey]:
+        """Who may be tried in a ClusterQueue, in the order in which they are tried."""
+        observed = self.observed
+        waiting = observed.waiting(name, self.now)
+        if self.used is not None and observed.cluster_queues[name].usage_based_admission:
+            used = self.used
+            waiting.sort(key=lambda key: used[ObjectKey(key.namespace, observed.workloads[key].queue_name)])
+        return waiting
+
+    def check_nobody_is_overtaken(self, head: Head) -> None:
+        """Whoever stands before a head would get nothing."""
+        waiting = self.in_order(head.queue)
+        if head.key not in waiting or head.is_preemptor:
+            return
+        before = waiting[: waiting.index(head.key)]
+        law(not before or not self.observed.is_strict(head.queue), "overtakes in a StrictFIFO queue", head)
+        for key in {self.shape(key): key for key in before}.values():
+            self.check_not_forgotten(head.queue, key)
+
+    def check_head(self, head: Head) -> None:
+        """Only who waits where he is taken is tried, and goes on where he stopped."""
+        observed, key = self.observed, head.key
+        law(observed.waits_in(key) == head.queue, "S3: a head does not wait there", head)
+        law(not observed.is_kept_back(key, self.now), "a head is kept back", head)
+        law(observed.is_active(head.queue), "a head of a ClusterQueue that is not active", head)
+        uid, tried = self.tried.get(key, ("", {}))
+        recorded = tried if uid == observed.workloads[key].uid else {}
+        law(head.start in ({}, recorded), "a scan goes on where none stopped", head, recorded)
+
+    def compare(self, outcome: Outcome, instructions: list[Instruction]) -> None:
+        """The cycle did what the model says; what happens in one tree is nothing to another."""
+        tree = self.observed.tree()
+
+        def root(key: ObjectKey) -> Node:
+            return tree.root(queue_node(self.observed.waits_in(key) or ""))
+
+        expected = [(key, self.admission_parts(assignment)) for key, assignment in outcome.reservations]
+        decided = [
+            (
+                each.key,
+                {
+                    part.name: (part.count, dict(part.flavors), dict(part.resource_usage))
+                    for part in each.admission.pod_set_assignments
+                },
+            )
+            for each in instructions
+            if isinstance(each, ReserveQuota)
+        ]
+        for some in (expected, decided):
+            some.sort(key=lambda each: root(each[0]))
+        law(decided == expected, "model: other reservations", f"core  {decided}", f"model {expected}")
+        preempted = [
+            Preemption(each.key, each.preemptor, each.reason)
+            for each in instructions
+            if isinstance(each, Preempt)
+        ]
+        foreseen = sorted(outcome.preemptions, key=lambda each: root(each.preemptor))
+        preempted.sort(key=lambda each: root(each.preemptor))
+        law(preempted == foreseen, "model: other preemptions", f"core  {preempted}", f"model {foreseen}")
+        for each in instructions:
+            if isinstance(each, ReportPending) and each.key in outcome.refusals:
+                told = type(each.refusal).__name__
+                law(told == outcome.refusals[each.key], "model: another refusal", each, outcome.refusals)
+
+    @staticmethod
+    def admission_parts(assignment: Assignment) -> dict[str, tuple[int, dict[str, str], dict[str, int]]]:
+        """An assignment as an admission tells it."""
+        return {
+            name: (count, assignment.flavors[name], assignment.amounts[name])
+            for name, count in assignment.counts.items()
+        }
+
+    def take_over(self, outcome: Outcome, instructions: list[Instruction], heads: list[Head]) -> None:
+        """Count what was decided, and check it against what there was."""
+        observed = self.observed
+        held = observed.tree()
+        for each in instructions:
+            if isinstance(each, ReserveQuota):
+                self.check_reservation(each)
+                observed.assumed[each.key] = Assumed(each.admission, self.now, each.admit)
+                holder = observed.holder(each.key)
+                assert holder is not None, "it holds now"
+                law(held.fits(holder.queue, holder.usage), "S1: more than there is", each)
+                held.add(holder.queue, holder.usage)
+                self.taken_in = self.cycles
+                self.tried.pop(each.key, None)
+            if isinstance(each, Preempt):
+                law(observed.admission(each.key) is not None, "preempts one that holds nothing", each)
+                law(each.uid == observed.workloads[each.key].uid, "preempts a former workload", each)
+                observed.preempting.add(each.key)
+                self.told_to_stop[each.key] = each.uid
+                self.preemptions.append(Preemption(each.key, each.preemptor, each.reason))
+        for head in heads:
+            self.tried_in[head.queue, self.shape(head.key)] = self.cycles
+            uid = observed.workloads[head.key].uid
+            self.tried[head.key] = (uid, outcome.tried.get(head.key, {}))
+            if head.key in outcome.waiting_for_victims:
+                self.preemptors[head.queue] = (uid, observed.workloads[head.key].generation)
+
+    def check_reservation(self, decided: ReserveQuota) -> None:
+        """Whoever is admitted may be, and no check is forgotten."""
+        observed, key = self.observed, decided.key
+        workload, name = observed.workloads[key], decided.admission.cluster_queue
+        law(decided.uid == workload.uid, "reserves for a former workload", decided)
+        law(workload.active and not workload.finished, "S5: admits what is inactive or finished", decided)
+        flavors = {flavor for part in decided.admission.pod_set_assignments for _, flavor in part.flavors}
+        outstanding = observed.outstanding_checks(key, name, flavors)
+        law(decided.admit == (not outstanding), "admits with checks outstanding", decided, outstanding)
+
+    # --- at rest ----------------------------------------------------------------------------------
+
+    def check_rest(self, draw: random.Random) -> None:
+        """Nobody was forgotten, and what is settled is quiet."""
+        due = self.core.next_wakeup(self.now)
+        law(due is None or due > self.now, "a settled world has something to do", due)
+        quiet = self.tell(happened.CyclesRequested())
+        law(not quiet, "R1: a settled world is not quiet", quiet)
+        if draw.random() < 0.3:
+            again = self.core.fork()
+            again.retry_everything()
+            found = decisions(again.handle(happened.CyclesRequested(), now=self.now))
+            law(not any(map(self.is_new, found)), "L1: a lost wake-up", found)
+        if draw.random() < 0.3:
+            self.check_nobody_is_forgotten()
+
+    def check_nobody_is_forgotten(self) -> None:
+        """By the model nobody who waits would be admitted, or could preempt, if he was tried again."""
+        observed = self.observed
+        tree = observed.tree()
+        for name in sorted(observed.cluster_queues):
+            if not observed.is_active(name) or tree.path(queue_node(name)) is None:
+                continue
+            shapes: set[object] = set()
+            for key in self.to_be_tried(name):
+                shape = self.shape(key)
+                if shape not in shapes:
+                    shapes.add(shape)
+                    self.check_not_forgotten(name, key)
+
+    def shape(self, key: ObjectKey) -> object:
+        """What makes two workloads of a ClusterQueue the same for its decisions, or nearly so."""
+        workload = self.observed.workloads[key]
+        return (workload.pod_sets, workload.priority, workload.reclaimable_pods, key.namespace)
+
+    def is_new(self, decided: Instruction) -> bool:
+        """Whether a decision of those who waited should have been taken before.
+
+        Whoever found nobody to preempt is not tried again because others took quota, although those may be
+        preempted (semantics, Events that retry inadmissible workloads).
+        """
+        if not isinstance(decided, Preempt):
+            return True
+        name = self.observed.waits_in(decided.preemptor)
+        return self.tried_in.get((name, self.shape(decided.preemptor)), 0) > self.taken_in
+
+    def to_be_tried(self, name: str) -> list[ObjectKey]:
+        """Who would be tried in a ClusterQueue if everything was tried again."""
+        waiting = self.in_order(name)
+        if self.observed.is_strict(name):
+            return waiting[:1]
+        uid, generation = self.preemptors.get(name, ("", 0))
+        workloads = self.observed.workloads
+        sticky = [
+            key for key in waiting if (workloads[key].uid, workloads[key].generation) == (uid, generation)
+        ]
+        return sticky or waiting
+
+    def check_not_forgotten(self, name: str, key: ObjectKey) -> None:
+        """Not even beside those who keep capacity in every cycle."""
+        for others in ([], self.keepers(name)):
+            outcome = Cycle(self.observed, self.used).run([Head(name, key, {}), *others])
+            admitted = any(each == key for each, _ in outcome.reservations)
+            tried = self.tried_in.get((name, self.shape(key)), 0)
+            preempts = tried > self.taken_in and any(each.preemptor == key for each in outcome.preemptions)
+            if not admitted and not preempts:
+                return
+        raise LawBroken(f"L1: {key} waits in {name} for nothing")
+
+    def keepers(self, name: str) -> list[Head]:
+        """The first of other ClusterQueues."""
+        return [
+            Head(other, keys[0], {})
+            for other in sorted(self.observed.cluster_queues)
+            if other != name and self.observed.is_active(other) and (keys := self.to_be_tried(other))
+        ]
+
+    # --- books ------------------------------------------------------------------------------------
+
+    def check_refreshes(self, instructions: list[Instruction]) -> None:
+        """A refresh is asked for whenever what is shown changed."""
+        asked = {
+            each
+            for each in instructions
+            if isinstance(each, (RefreshClusterQueue, RefreshLocalQueue, RefreshCohort))
+        }
+        current: dict[object, object] = {}
+        for name in QUEUES:
+            current[RefreshClusterQueue(name)] = self.core.cluster_queue_status(name)
+        for key in LOCAL_QUEUES:
+            current[RefreshLocalQueue(key)] = self.core.local_queue_status(key)
+        for name in COHORTS:
+            current[RefreshCohort(name)] = self.core.cohort_status(name)
+        changed = {
+            what for what, status in current.items() if status is not None and status != self.shown.get(what)
+        }
+        law(changed <= asked, "a status changed and nobody is told", changed - asked)
+        self.shown = current
+
+    def check_books(self) -> None:
+        """The core's numbers against the model's."""
+        observed = self.observed
+        tree = observed.tree()
+        waits_in = [observed.waits_in(key) for key in observed.workloads]
+        for name, queue in observed.cluster_queues.items():
+            status = self.core.cluster_queue_status(name)
+            assert status is not None, name
+            law(status.active == observed.is_active(name), "S2: activity", name, status)
+            law(status.pending == waits_in.count(name), "S3: how many wait", name, status)
+            node = queue_node(name)
+            for flavor, totals in status.flavors_reservation:
+                for total in totals:
+                    pair = FlavorResource(flavor, total.resource)
+                    used = tree.usage(node, pair)
+                    beyond = max(0, used - tree.nominal(node, pair)) if queue.cohort is not None else 0
+                    law((total.total, total.borrowed) == (used, beyond), "S2: usage", name, total, used)
+        for name in sorted({node.name for node in tree.parents if node.cohort}):
+            status = self.core.cohort_status(name)
+            assert status is not None, name
+            if tree.path(cohort_node(name)) is None:
+                continue
+            for pair, subtree in status.subtree_quota:
+                law(subtree == tree.subtree(cohort_node(name), pair), "S2: quota of a cohort", name, pair)
+
+    def restart(self) -> None:
+        """Go on beside a state restored from a dump, through text."""
+        dumped = json.loads(json.dumps(self.core.to_dict()))
+        law(not floats_in(dumped), "S6: a float is in a dump")
+        self.twin = AdmissionState.from_dict(dumped)
+        self.twin.validate()
+        law(self.twin.to_dict() == dumped, "D1: a restored state dumps otherwise")
+
+    # --- answers ----------------------------------------------------------------------------------
+
+    def holding(self, which: Callable[[Workload], bool] = lambda _: True) -> list[ObjectKey]:
+        """Workloads that are observed to hold quota."""
+        return sorted(
+            key
+            for key, workload in self.observed.workloads.items()
+            if workload.admission is not None and not workload.finished and which(workload)
+        )
+
+    def write_reservation(self, key: ObjectKey) -> None:
+        """A decided reservation is observed."""
+        self.send(happened.WorkloadChanged(self.observed.answered(key)))
+
+    def evict(self, key: ObjectKey) -> None:
+        """A workload that was told to stop is observed to be evicted, if its reservation is."""
+        workload = self.observed.workloads[key]
+        if workload.admission is not None:
+            self.told_to_stop.pop(key, None)
+            self.put(workload, evicted=True)
+
+    def stop(self, key: ObjectKey) -> None:
+        """The job of an evicted workload has stopped: it holds nothing any more."""
+        self.put(self.observed.workloads[key], admission=None, admitted=False, reserved_at=0)
+
+    def settle(self, draw: random.Random) -> None:
+        """Without changes from outside everything that is asked for happens, until nothing is."""
+        begin = len(self.preemptions)
+        for _ in range(60):
+            self.run(None, draw)
+            busy = bool(self.observed.assumed or self.told_to_stop)
+            for key in sorted(self.observed.assumed):
+                self.write_reservation(key)
+            for key in sorted(self.told_to_stop):
+                self.evict(key)
+            for key in self.holding(lambda workload: workload.evicted):
+                self.stop(key)
+                busy = True
+            if not busy:
+                return
+        raise LawBroken(f"L3: preemptions do not end: {self.preemptions[begin:][-12:]}")

@@ -1,0 +1,316 @@
+"""What one cycle does with its heads (semantics, Cycle): nominate all, then process one after the other."""
+
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from admitq.core.amounts import FlavorResource
+from admitq.core.instructions import PreemptionReason
+from admitq.core.model import ObjectKey, Workload
+from tests.laws.reference.assignment import Assignment, Mode, Pins, Prospect, Scan, Search
+from tests.laws.reference.fair_sharing import Contender, Fair, next_of
+from tests.laws.reference.observed import Holder, Observed
+from tests.laws.reference.preemption import Classical, Question, Used, Victim
+from tests.laws.reference.requests import Demand, requests
+from tests.laws.reference.tree import queue_node
+
+
+class Head(NamedTuple):
+    """The first of a ClusterQueue, and where its scans of flavors go on."""
+
+    queue: str
+    key: ObjectKey
+    start: Mapping[Scan, int]
+    is_preemptor: bool = False
+
+
+class Preemption(NamedTuple):
+    """A workload that is told to stop, and for whom."""
+
+    victim: ObjectKey
+    preemptor: ObjectKey
+    reason: PreemptionReason
+
+
+@dataclass
+class Outcome:
+    """What a cycle decided."""
+
+    reservations: list[tuple[ObjectKey, Assignment]] = field(default_factory=list)
+    preemptions: list[Preemption] = field(default_factory=list)
+    refusals: dict[ObjectKey, str] = field(default_factory=dict)
+    """Names of refusals, by workload."""
+    tried: dict[ObjectKey, dict[Scan, int]] = field(default_factory=dict)
+    waiting_for_victims: set[ObjectKey] = field(default_factory=set)
+
+
+@dataclass
+class Entry:
+    """A head in its cycle."""
+
+    head: Head
+    workload: Workload
+    assignment: Assignment = field(default_factory=lambda: Assignment(mode=Mode.NO_FIT))
+    targets: list[Victim] = field(default_factory=list)
+    refusal: str | None = None
+    deferred: bool = False
+
+
+class Cycle:
+    """One cycle. ``tree`` is what the cycle reckons with; ``held`` what is really held."""
+
+    def __init__(self, observed: Observed, used: Mapping[ObjectKey, Used] | None = None) -> None:
+        self.observed = observed
+        self.used = used
+        self.settings = observed.settings
+        self.tree = observed.tree()
+        self.held = observed.tree()
+        self.victims: dict[ObjectKey, Holder] = {}
+        self.gone: tuple[ObjectKey, ...] = ()
+        """Victims so far, while they are off the tree to resolve an overlap."""
+        self.admitted_now = False
+        """Whether the cycle admitted somebody, whose pods cannot be ready yet."""
+        self.outcome = Outcome()
+
+    def run(self, heads: Iterable[Head]) -> Outcome:
+        """Decide over the heads."""
+        entries = [self.nominate(head) for head in sorted(heads, key=lambda head: head.queue)]
+        self.outcome.tried = {
+            entry.head.key: entry.assignment.tried for entry in entries if entry.refusal is None
+        }
+        for entry in self._in_order(entries):
+            refusal = entry.refusal or self._process(entry)
+            if refusal is not None:
+                self.outcome.refusals[entry.head.key] = refusal
+            if refusal == "PodsNotReady":
+                break
+        return self.outcome
+
+    # --- nominate ---------------------------------------------------------------------------------
+
+    def nominate(self, head: Head) -> Entry:
+        """Refuse a head, or find flavors and victims for it."""
+        observed, workload = self.observed, self.observed.workloads[head.key]
+        wanted, checks = requests(observed, workload), workload.admission_checks
+        refusals = {
+            "AdmissionChecksFailed": any(state in ("Retry", "Rejected") for _, state in checks),
+            "ClusterQueueInactive": not observed.is_active(head.queue),
+            "ClusterQueueNotFound": self.tree.path(queue_node(head.queue)) is None,
+            "NamespaceMismatch": not observed.is_selected(head.key, head.queue),
+            "InvalidResources": not wanted.sound,
+        }
+        refusal = next((name for name, holds in refusals.items() if holds), None)
+        if refusal is not None:
+            return Entry(head, workload, refusal=refusal)
+        assignment, targets = self._assign(head, workload, wanted.demands)
+        return Entry(head, workload, assignment, targets)
+
+    def _attempt(
+        self,
+        head: Head,
+        workload: Workload,
+        demands: tuple[Demand, ...],
+        start: Mapping[Scan, int],
+        only: Pins | None = None,
+    ) -> tuple[Assignment, list[Victim]]:
+        """Flavors for these pods, and victims where it takes them."""
+        search = Search(
+            self.observed.cluster_queues[head.queue],
+            self.tree,
+            self.observed.flavors,
+            self.settings,
+            lambda pair, amount: self._foresee(head, workload, pair, amount),
+        )
+        assignment = search.assign(demands, start, only)
+        if assignment.mode in (Mode.FIT, Mode.NO_FIT):
+            return assignment, []
+        return assignment, self._targets(head, workload, assignment.usage, assignment.contested)
+
+    def _assign(
+        self, head: Head, workload: Workload, demands: tuple[Demand, ...]
+    ) -> tuple[Assignment, list[Victim]]:
+        """Flavors and victims, with as many pods as possible."""
+
+        def suffices(result: tuple[Assignment, list[Victim]]) -> bool:
+            return result[0].mode is Mode.FIT or bool(result[1])
+
+        whole = self._attempt(head, workload, demands, head.start)
+        spare = [self._spare(demand) for demand in demands]
+        if suffices(whole) or not sum(spare) or not self.settings.gates.partial_admission:
+            return whole
+
+        def reduced(by: int) -> tuple[Demand, ...]:
+            return tuple(
+                demand.with_count(demand.count - each * by // sum(spare))
+                for demand, each in zip(demands, spare, strict=True)
+            )
+
+        least, enough = 0, sum(spare) + 1
+        best = whole
+        while least < enough:
+            middle = (least + enough) // 2
+            result = self._attempt(head, workload, reduced(middle), {})
+            if suffices(result):
+                best, enough = result, middle
+            else:
+                least = middle + 1
+        return best
+
+    @staticmethod
+    def _spare(demand: Demand) -> int:
+        """How many of a podset's pods may be left out."""
+        least = demand.pod_set.min_count
+        return 0 if least is None else max(0, demand.count - least)
+
+    def _foresee(self, head: Head, workload: Workload, pair: FlavorResource, amount: int) -> Prospect:
+        """What preemption could do for one (flavor, resource)."""
+        targets = self._targets(head, workload, {pair: amount}, {pair})
+        with self._without(target.holder for target in targets):
+            level = self.tree.level(head.queue, pair, amount).level
+        if not targets:
+            return Prospect(Mode.NO_CANDIDATES, level)
+        own = any(target.holder.queue == head.queue for target in targets)
+        return Prospect(Mode.PREEMPT if own else Mode.RECLAIM, level)
+
+    def _targets(
+        self,
+        head: Head,
+        workload: Workload,
+        usage: Mapping[FlavorResource, int],
+        contested: Collection[FlavorResource],
+    ) -> list[Victim]:
+        question = Question(
+            self.observed, self.tree, head.queue, workload, usage, contested, self.gone, self.used
+        )
+        search = Classical(question) if self.settings.fair_sharing is None else Fair(question)
+        return search.victims()
+
+    # --- order ------------------------------------------------------------------------------------
+
+    def _in_order(self, entries: list[Entry]) -> Iterator[Entry]:
+        if self.settings.fair_sharing is None:
+            yield from sorted(entries, key=self._classical_order)
+            return
+        yield from (entry for entry in entries if entry.refusal is not None)
+        left = [(self._contender(entry), entry) for entry in entries if entry.refusal is None]
+        while left:
+            each = next_of(self.tree, self.settings.gates, left)
+            left.remove(each)
+            yield each[1]
+
+    def _classical_order(self, entry: Entry) -> tuple[bool, int, int, int, str]:
+        gates, workload = self.settings.gates, entry.workload
+        return (
+            gates.prioritize_preemptor_workloads and not entry.head.is_preemptor,
+            0 if entry.refusal is not None else entry.assignment.level,
+            -workload.priority if gates.priority_sorting_within_cohort else 0,
+            workload.queued_at,
+            workload.uid,
+        )
+
+    @staticmethod
+    def _contender(entry: Entry) -> Contender:
+        fits = entry.assignment.mode is not Mode.NO_FIT
+        usage = entry.assignment.usage if fits else {}
+        return Contender(entry.head.queue, entry.workload, usage, entry.head.is_preemptor)
+
+    # --- process ----------------------------------------------------------------------------------
+
+    def _process(self, entry: Entry) -> str | None:
+        """Why the entry gets nothing; None if it does."""
+        if self._overlaps(entry) and self.settings.gates.recompute_assignment_upon_preemption_targets_overlap:
+            self._assign_again(entry)
+        mode, usage = entry.assignment.mode, entry.assignment.usage
+        if mode is Mode.NO_FIT:
+            return "NoFlavorFits"
+        preempts = mode is not Mode.FIT
+        if preempts and not entry.targets:
+            self._keep_capacity(entry)
+            return "NobodyToPreempt"
+        if preempts and entry.workload.has_closed_preemption_gate:
+            return "PreemptionGated"
+        if entry.deferred:
+            self.tree.add(entry.head.queue, usage)
+            self.outcome.waiting_for_victims.add(entry.head.key)
+            return "OverlappingVictims"
+        if self._overlaps(entry):
+            return "OverlappingVictims"
+        with self._without([*self.victims.values(), *(target.holder for target in entry.targets)]):
+            fits = self.tree.fits(entry.head.queue, usage)
+        if not fits or (not preempts and not self.held.fits(entry.head.queue, usage)):
+            return "TakenInThisCycle"
+        if preempts:
+            self._preempt(entry)
+            return "WaitingForVictims"
+        if self.settings.block_admission and self._waits_for_pods():
+            return "PodsNotReady"
+        self.tree.add(entry.head.queue, usage)
+        self.held.add(entry.head.queue, usage)
+        self.outcome.reservations.append((entry.head.key, entry.assignment))
+        flavors = {flavor for some in entry.assignment.flavors.values() for flavor in some.values()}
+        if not self.observed.outstanding_checks(entry.head.key, entry.head.queue, flavors):
+            self.admitted_now = True
+        return None
+
+    def _overlaps(self, entry: Entry) -> bool:
+        return any(target.holder.key in self.victims for target in entry.targets)
+
+    def _assign_again(self, entry: Entry) -> None:
+        """Once more, with the victims so far gone, among the flavors that were nominated, if that will do."""
+        nominated = {
+            (pod_set, resource): flavor
+            for pod_set, flavors in entry.assignment.flavors.items()
+            for resource, flavor in flavors.items()
+        }
+        demands = tuple(
+            demand.with_count(entry.assignment.counts[demand.pod_set.name])
+            for demand in requests(self.observed, entry.workload).demands
+        )
+        with self._without(self.victims.values()):
+            self.gone = tuple(self.victims)
+            assignment, targets = self._attempt(entry.head, entry.workload, demands, {}, nominated)
+            self.gone = ()
+        if assignment.mode is Mode.FIT or targets:
+            entry.assignment, entry.targets = assignment, targets
+            entry.deferred = assignment.mode is Mode.FIT
+
+    def _keep_capacity(self, entry: Entry) -> None:
+        """Whoever cannot reclaim at any time keeps what it will need from those behind it in this cycle."""
+        queue = self.observed.cluster_queues[entry.head.queue]
+        if queue.preemption.reclaim_within_cohort == "Any":
+            return
+        node = queue_node(queue.name)
+        kept: dict[FlavorResource, int] = {}
+        for pair, amount in entry.assignment.usage.items():
+            quota, used = self.tree.quota(node, pair), self.tree.usage(node, pair)
+            if not entry.assignment.level:
+                kept[pair] = max(0, min(amount, quota.nominal - used))
+            elif quota.borrowing_limit is None:
+                kept[pair] = amount
+            else:
+                kept[pair] = max(0, min(amount, quota.nominal + quota.borrowing_limit - used))
+        self.tree.add(queue.name, kept)
+
+    def _preempt(self, entry: Entry) -> None:
+        for target in entry.targets:
+            self.victims[target.holder.key] = target.holder
+            if not target.holder.evicted:
+                self.outcome.preemptions.append(Preemption(target.holder.key, entry.head.key, target.reason))
+        self.tree.add(entry.head.queue, entry.assignment.usage)
+        self.outcome.waiting_for_victims.add(entry.head.key)
+
+    def _waits_for_pods(self) -> bool:
+        workloads = self.observed.workloads.values()
+        assumed = self.admitted_now or any(each.admit for each in self.observed.assumed.values())
+        admitted = [each for each in workloads if each.admission is not None and each.admitted]
+        return assumed or any(not each.pods_ready and not each.finished for each in admitted)
+
+    @contextmanager
+    def _without(self, holders: Iterable[Holder]) -> Generator[None]:
+        removed = {holder.key: holder for holder in holders}
+        for holder in removed.values():
+            self.tree.remove(holder.queue, holder.usage)
+        yield
+        for holder in removed.values():
+            self.tree.add(holder.queue, holder.usage)

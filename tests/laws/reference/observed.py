@@ -1,0 +1,314 @@
+"""What exists, and what was decided and is not answered yet; who waits where, and who holds what."""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from admitq.core import events as happened
+from admitq.core.amounts import FlavorResource
+from admitq.core.events import Event
+from admitq.core.model import (
+    SECOND,
+    Admission,
+    AdmissionCheck,
+    ClusterQueue,
+    Cohort,
+    ExactAmounts,
+    Instant,
+    Labels,
+    LabelSelector,
+    LimitRange,
+    LocalQueue,
+    ObjectKey,
+    QueueingStrategy,
+    ResourceFlavor,
+    SelectorOperator,
+    StopPolicy,
+    Workload,
+)
+from admitq.core.settings import Settings
+from tests.laws.reference.tree import Tree
+
+
+class Assumed(NamedTuple):
+    """A reservation that was decided and whose write is not answered yet."""
+
+    admission: Admission
+    at: Instant
+    admit: bool
+
+
+class Holder(NamedTuple):
+    """A workload that holds quota."""
+
+    workload: Workload
+    queue: str
+    usage: dict[FlavorResource, int]
+    reserved_at: Instant
+    evicted: bool
+    """Told to stop: observed so, or about to be."""
+
+    @property
+    def key(self) -> ObjectKey:
+        """Its name."""
+        return self.workload.key
+
+
+def selects(selector: LabelSelector | None, labels: Labels | None) -> bool:
+    """Whether a namespace is selected: none by no selector, and no namespace that is not known."""
+    if selector is None or labels is None:
+        return False
+    values = dict(labels)
+    for requirement in selector.requirements:
+        value = values.get(requirement.key)
+        holds = {
+            SelectorOperator.IN: value in requirement.values,
+            SelectorOperator.NOT_IN: value not in requirement.values,
+            SelectorOperator.EXISTS: value is not None,
+            SelectorOperator.DOES_NOT_EXIST: value is None,
+        }[requirement.operator]
+        if not holds:
+            return False
+    return True
+
+
+@dataclass
+class Observed:
+    """The whole world, as the core has been told of it."""
+
+    settings: Settings = field(default_factory=Settings)
+    cluster_queues: dict[str, ClusterQueue] = field(default_factory=dict)
+    cohorts: dict[str, Cohort] = field(default_factory=dict)
+    local_queues: dict[ObjectKey, LocalQueue] = field(default_factory=dict)
+    flavors: dict[str, ResourceFlavor] = field(default_factory=dict)
+    checks: dict[str, AdmissionCheck] = field(default_factory=dict)
+    topologies: set[str] = field(default_factory=set)
+    namespaces: dict[str, Labels] = field(default_factory=dict)
+    limit_ranges: dict[ObjectKey, LimitRange] = field(default_factory=dict)
+    runtime_classes: dict[str, ExactAmounts] = field(default_factory=dict)
+    workloads: dict[ObjectKey, Workload] = field(default_factory=dict)
+    assumed: dict[ObjectKey, Assumed] = field(default_factory=dict)
+    preempting: set[ObjectKey] = field(default_factory=set)
+    """Victims whose eviction was decided and is not observed yet."""
+
+    # --- events -----------------------------------------------------------------------------------
+
+    def observe(self, event: Event) -> None:
+        """Take in an event other than a request for cycles."""
+        match event:
+            case happened.ClusterQueueChanged(queue):
+                self.cluster_queues[queue.name] = queue
+            case happened.ClusterQueueDeleted(name):
+                self.cluster_queues.pop(name, None)
+            case happened.CohortChanged(cohort):
+                self.cohorts[cohort.name] = cohort
+            case happened.CohortDeleted(name):
+                self.cohorts.pop(name, None)
+            case happened.LocalQueueChanged(queue):
+                self.local_queues[queue.key] = queue
+            case happened.LocalQueueDeleted(key):
+                self.local_queues.pop(key, None)
+            case happened.ResourceFlavorChanged(flavor):
+                self.flavors[flavor.name] = flavor
+            case happened.ResourceFlavorDeleted(name):
+                self.flavors.pop(name, None)
+            case happened.AdmissionCheckChanged(check):
+                self.checks[check.name] = check
+            case happened.AdmissionCheckDeleted(name):
+                self.checks.pop(name, None)
+            case happened.TopologyChanged(name):
+                self.topologies.add(name)
+            case happened.TopologyDeleted(name):
+                self.topologies.discard(name)
+            case happened.NamespaceChanged(name, labels):
+                self.namespaces[name] = labels
+            case happened.NamespaceDeleted(name):
+                self.namespaces.pop(name, None)
+            case happened.LimitRangeChanged(key, limit_range):
+                self.limit_ranges[key] = limit_range
+            case happened.LimitRangeDeleted(key):
+                self.limit_ranges.pop(key, None)
+            case happened.RuntimeClassChanged(name, overhead):
+                self.runtime_classes[name] = overhead
+            case happened.RuntimeClassDeleted(name):
+                self.runtime_classes.pop(name, None)
+            case happened.WorkloadChanged(workload):
+                self._observe_workload(workload)
+            case happened.WorkloadDeleted(key, uid):
+                if key in self.workloads and self.workloads[key].uid == uid:
+                    self._forget(key)
+            case happened.ReservationFailed(key, uid):
+                if key in self.workloads and self.workloads[key].uid == uid:
+                    self.assumed.pop(key, None)
+                    self._settle_preemption(key)
+            case happened.PreemptionFailed(key, uid):
+                if key in self.workloads and self.workloads[key].uid == uid:
+                    self.preempting.discard(key)
+            case happened.CyclesRequested():
+                raise AssertionError(event)
+
+    def _observe_workload(self, workload: Workload) -> None:
+        key = workload.key
+        former = self.workloads.get(key)
+        if former is not None and former.uid != workload.uid:
+            self._forget(key)
+        if workload.admission is not None or workload.finished:
+            self.assumed.pop(key, None)
+        self.workloads[key] = workload
+        self._settle_preemption(key)
+
+    def _settle_preemption(self, key: ObjectKey) -> None:
+        """An eviction that is observed, or of one that holds nothing any more, is expected no longer."""
+        holds_nothing = self.admission(key) is None
+        if holds_nothing or (self.workloads[key].evicted and self.workloads[key].admission is not None):
+            self.preempting.discard(key)
+
+    def _forget(self, key: ObjectKey) -> None:
+        del self.workloads[key]
+        self.assumed.pop(key, None)
+        self.preempting.discard(key)
+
+    # --- who holds what ---------------------------------------------------------------------------
+
+    def admission(self, key: ObjectKey) -> Admission | None:
+        """What a workload holds, also by a decision that is being written."""
+        workload = self.workloads[key]
+        if workload.finished:
+            return None
+        if workload.admission is not None:
+            return workload.admission
+        return self.assumed[key].admission if key in self.assumed else None
+
+    def holder(self, key: ObjectKey) -> Holder | None:
+        """A workload as one that holds quota."""
+        admission, workload = self.admission(key), self.workloads[key]
+        if admission is None:
+            return None
+        observed = workload.admission is not None
+        return Holder(
+            workload,
+            admission.cluster_queue,
+            self._usage(workload, admission),
+            workload.reserved_at if observed else self.assumed[key].at // SECOND * SECOND,
+            (workload.evicted and observed) or key in self.preempting,
+        )
+
+    def holders(self) -> Iterator[Holder]:
+        """All that hold quota, by name."""
+        for key in sorted(self.workloads):
+            holder = self.holder(key)
+            if holder is not None:
+                yield holder
+
+    def _usage(self, workload: Workload, admission: Admission) -> dict[FlavorResource, int]:
+        """What was assigned, in proportion to the pods that are still to run."""
+        counts = {pod_set.name: pod_set.count for pod_set in workload.pod_sets}
+        reclaimable = dict(workload.reclaimable_pods) if self.settings.gates.reclaimable_pods else {}
+        usage: dict[FlavorResource, int] = {}
+        for part in admission.pod_set_assignments:
+            amounts = dict(part.resource_usage)
+            left = max(0, counts.get(part.name, part.count) - reclaimable.get(part.name, 0))
+            for resource, flavor in part.flavors:
+                amount = amounts.get(resource, 0)
+                if left < part.count:
+                    amount = amount * left // part.count
+                pair = FlavorResource(flavor, resource)
+                usage[pair] = usage.get(pair, 0) + amount
+        return {pair: amount for pair, amount in usage.items() if amount}
+
+    def tree(self) -> Tree:
+        """The trees with what everybody holds."""
+        tree = Tree(self.cluster_queues, self.cohorts)
+        for holder in self.holders():
+            tree.add(holder.queue, holder.usage)
+        return tree
+
+    # --- who waits --------------------------------------------------------------------------------
+
+    def is_active(self, name: str) -> bool:
+        """Whether a ClusterQueue admits; the restrictions on MultiKueue checks need no history."""
+        queue = self.cluster_queues[name]
+        flavors = {flavor.name for group in queue.resource_groups for flavor in group.flavors}
+        if queue.terminating or queue.stop_policy is not StopPolicy.NONE or not flavors <= set(self.flavors):
+            return False
+        topologies = {self.flavors[flavor].topology_name for flavor in flavors} - {None}
+        if not topologies <= self.topologies:
+            return False
+        checks = [self.checks.get(rule.name) for rule in queue.admission_checks]
+        return all(check is not None and check.active for check in checks)
+
+    def is_strict(self, name: str) -> bool:
+        """Whether the first of a ClusterQueue holds up all others."""
+        return self.cluster_queues[name].queueing_strategy is QueueingStrategy.STRICT_FIFO
+
+    def waits_in(self, key: ObjectKey) -> str | None:
+        """The ClusterQueue that a workload waits in."""
+        workload = self.workloads[key]
+        local_queue = self.local_queues.get(ObjectKey(key.namespace, workload.queue_name))
+        if (
+            self.admission(key) is not None
+            or workload.finished
+            or not workload.active
+            or workload.deleting
+            or workload.on_hold
+            or workload.admission_gates
+            or workload.waiting_for_replacement_pods
+            or local_queue is None
+            or local_queue.stop_policy is not StopPolicy.NONE
+            or local_queue.terminating
+            or local_queue.cluster_queue not in self.cluster_queues
+        ):
+            return None
+        return local_queue.cluster_queue
+
+    def is_kept_back(self, key: ObjectKey, now: Instant) -> bool:
+        """Whether a workload may not be tried yet."""
+        workload = self.workloads[key]
+        return workload.requeue_blocked or (workload.requeue_at or 0) > now
+
+    def is_selected(self, key: ObjectKey, queue: str) -> bool:
+        """Whether the ClusterQueue admits from the workload's namespace."""
+        return selects(self.cluster_queues[queue].namespace_selector, self.namespaces.get(key.namespace))
+
+    def waiting(self, queue: str, now: Instant) -> list[ObjectKey]:
+        """Who may be tried in a ClusterQueue now, in the order of queues."""
+        keys = [
+            key
+            for key in self.workloads
+            if self.waits_in(key) == queue
+            and not self.is_kept_back(key, now)
+            and self.is_selected(key, queue)
+        ]
+        return sorted(keys, key=lambda key: queue_order(self.workloads[key]))
+
+    def outstanding_checks(self, key: ObjectKey, queue: str, flavors: Collection[str]) -> list[str]:
+        """Checks of a ClusterQueue that apply with these flavors and are not ready for a workload."""
+        states = dict(self.workloads[key].admission_checks)
+        return [
+            rule.name
+            for rule in self.cluster_queues[queue].admission_checks
+            if (not rule.on_flavors or set(flavors) & set(rule.on_flavors))
+            and states.get(rule.name) != "Ready"
+        ]
+
+    def answered(self, key: ObjectKey) -> Workload:
+        """A workload as it is observed once its reservation is written."""
+        assumed, workload = self.assumed[key], self.workloads[key]
+        return replace(
+            workload,
+            admission=assumed.admission,
+            reserved_at=assumed.at // SECOND * SECOND,
+            admitted=assumed.admit,
+            evicted=False,
+            requeue_at=None,
+        )
+
+
+def queue_order(workload: Workload) -> tuple[int, int, str]:
+    """Higher priority, then earlier queued, then uid."""
+    return (-workload.priority, workload.queued_at, workload.uid)
+
+
+def by_namespace(limit_ranges: Mapping[ObjectKey, LimitRange], namespace: str) -> list[LimitRange]:
+    """The LimitRanges of a namespace, by name."""
+    return [limit_ranges[key] for key in sorted(limit_ranges) if key.namespace == namespace]

@@ -1,0 +1,285 @@
+"""Whom classical preemption takes (semantics, Preemption), attempt by attempt."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import NamedTuple
+
+from admitq.core.amounts import FlavorResource
+from admitq.core.instructions import PreemptionReason
+from admitq.core.model import ObjectKey, Workload
+from tests.laws.reference.observed import Holder, Observed
+from tests.laws.reference.tree import Node, Tree, queue_node
+
+
+class Victim(NamedTuple):
+    """Who is to be preempted, and why."""
+
+    holder: Holder
+    reason: PreemptionReason
+
+
+class Used(NamedTuple):
+    """What a LocalQueue used, by its weight: infinite without one."""
+
+    infinite: bool
+    value: Fraction
+
+
+NEVER_USED = Used(infinite=False, value=Fraction(0))
+
+
+@dataclass(frozen=True)
+class Question:
+    """For whom, for how much, and among whom victims are sought."""
+
+    observed: Observed
+    tree: Tree
+    queue: str
+    workload: Workload
+    usage: Mapping[FlavorResource, int]
+    """All that the preemptor would take."""
+    contested: Collection[FlavorResource]
+    """What of it has to be preempted for."""
+    gone: Collection[ObjectKey] = ()
+    """Who is off the tree already."""
+    used: Mapping[ObjectKey, Used] | None = None
+    """What LocalQueues used, if admission fair sharing is configured."""
+
+    @property
+    def node(self) -> Node:
+        """The preemptor's ClusterQueue."""
+        return queue_node(self.queue)
+
+    def holders_in(self, queues: Collection[str]) -> Iterator[Holder]:
+        """Who uses something contested there. Only ClusterQueues that are active take part in a cycle."""
+        for holder in self.observed.holders():
+            if (
+                holder.queue in queues
+                and holder.key not in self.gone
+                and self.observed.is_active(holder.queue)
+                and any(holder.usage.get(pair, 0) for pair in self.contested)
+            ):
+                yield holder
+
+    def candidate_order(self, holder: Holder) -> tuple[bool, bool, int, int, str]:
+        """Evicted first, other ClusterQueues before the own, lower priority, later reserved, uid."""
+        return (
+            not holder.evicted,
+            holder.queue == self.queue,
+            holder.workload.priority,
+            -holder.reserved_at,
+            holder.workload.uid,
+        )
+
+    def in_order(self, holders: Iterable[Holder]) -> list[Holder]:
+        """In candidate order.
+
+        Within a ClusterQueue whose LocalQueues take turns, workloads of those that used more come first
+        after the evicted; ClusterQueues are merged by their next candidates.
+        """
+        by_queue: dict[str, list[Holder]] = {}
+        for holder in sorted(holders, key=self.candidate_order):
+            by_queue.setdefault(holder.queue, []).append(holder)
+        for some in by_queue.values():
+            some.sort(key=self._by_use)
+        result: list[Holder] = []
+        while by_queue:
+            name = min(by_queue, key=lambda each: self.candidate_order(by_queue[each][0]))
+            result.append(by_queue[name].pop(0))
+            if not by_queue[name]:
+                del by_queue[name]
+        return result
+
+    def _by_use(self, holder: Holder) -> tuple[bool, bool, Fraction]:
+        """Evicted first, then those of the LocalQueue that used most, where that counts."""
+        if self.used is None or not self.observed.cluster_queues[holder.queue].usage_based_admission:
+            return (not holder.evicted, False, Fraction(0))
+        key = ObjectKey(holder.key.namespace, holder.workload.queue_name)
+        used = self.used.get(key, NEVER_USED)
+        return (not holder.evicted, not used.infinite, -used.value)
+
+
+def satisfies(policy: str, preemptor: Workload, candidate: Workload) -> bool:
+    """Whether a policy lets the one be preempted for the other."""
+    match policy:
+        case "Any":
+            return True
+        case "LowerPriority":
+            return preemptor.priority > candidate.priority
+        case "LowerOrNewerEqualPriority":
+            newer = preemptor.queued_at < candidate.queued_at
+            return preemptor.priority > candidate.priority or (
+                preemptor.priority == candidate.priority and newer
+            )
+        case _:
+            return False
+
+
+class _Candidate(NamedTuple):
+    holder: Holder
+    kind: str
+    """``own``, ``hierarchical``, ``reclaim`` (without borrowing only) or ``borrow``."""
+
+
+_REASONS = {
+    "own": PreemptionReason.IN_CLUSTER_QUEUE,
+    "hierarchical": PreemptionReason.IN_COHORT_RECLAMATION,
+    "reclaim": PreemptionReason.IN_COHORT_RECLAMATION,
+    "borrow": PreemptionReason.IN_COHORT_RECLAIM_WHILE_BORROWING,
+}
+
+
+class Classical:
+    """One search for victims."""
+
+    def __init__(self, question: Question) -> None:
+        self.question = question
+        self.tree = question.tree
+        self.policy = question.observed.cluster_queues[question.queue].preemption
+
+    def victims(self) -> list[Victim]:
+        """Who is preempted, in order; empty if nobody's quota suffices."""
+        candidates = self._candidates()
+        for borrowing in self._attempts(candidates):
+            victims = self._attempt(candidates, borrowing=borrowing)
+            if victims:
+                return [Victim(each.holder, _REASONS[each.kind]) for each in victims]
+        return []
+
+    # --- candidates -------------------------------------------------------------------------------
+
+    def _candidates(self) -> list[_Candidate]:
+        question = self.question
+        hierarchical, priority = self._across_queues()
+        own = [
+            _Candidate(holder, "own")
+            for holder in question.holders_in({question.queue})
+            if satisfies(self.policy.within_cluster_queue, question.workload, holder.workload)
+        ]
+        kinds = {each.holder.key: each for each in (*hierarchical, *priority, *own)}
+        lists = [
+            [kinds[each.key] for each in question.in_order(one.holder for one in some)]
+            for some in (hierarchical, priority, own)
+        ]
+        evicted = [each for some in lists for each in some if each.holder.evicted]
+        return evicted + [each for some in lists for each in some if not each.holder.evicted]
+
+    def _across_queues(self) -> tuple[list[_Candidate], list[_Candidate]]:
+        """Candidates of other ClusterQueues: those over whom there is hierarchical advantage, and others."""
+        hierarchical: list[_Candidate] = []
+        priority: list[_Candidate] = []
+        if self.policy.reclaim_within_cohort == "Never":
+            return hierarchical, priority
+        question, tree = self.question, self.tree
+        below = question.node
+        advantage = self._fits_in_subtree(below, question.usage)
+        remaining = self._remaining(below, question.usage)
+        for ancestor in tree.ancestors(question.node):
+            queues = self._exceeding(ancestor, below)
+            for holder in question.holders_in(queues):
+                if not satisfies(self.policy.reclaim_within_cohort, question.workload, holder.workload):
+                    continue
+                if advantage:
+                    hierarchical.append(_Candidate(holder, "hierarchical"))
+                else:
+                    priority.append(_Candidate(holder, self._kind_by_priority(holder)))
+            advantage = advantage or self._fits_in_subtree(ancestor, remaining)
+            remaining = self._remaining(ancestor, remaining)
+            below = ancestor
+        return hierarchical, priority
+
+    def _fits_in_subtree(self, node: Node, requests: Mapping[FlavorResource, int]) -> bool:
+        return not any(
+            amount and self.tree.borrows_with(node, pair, amount) for pair, amount in requests.items()
+        )
+
+    def _remaining(self, node: Node, requests: Mapping[FlavorResource, int]) -> dict[FlavorResource, int]:
+        return {
+            pair: amount - min(amount, self.tree.local_available(node, pair))
+            for pair, amount in requests.items()
+        }
+
+    def _exceeding(self, node: Node, visited: Node) -> set[str]:
+        """ClusterQueues below that use more than their quota, through cohorts that do."""
+        queues: set[str] = set()
+        for child in self.tree.children[node]:
+            if child == visited or not self.tree.exceeds(child, self.question.contested):
+                continue
+            queues |= self._exceeding(child, visited) if child.cohort else {child.name}
+        return queues
+
+    def _kind_by_priority(self, holder: Holder) -> str:
+        rule = self.policy.borrow_within_cohort
+        threshold = rule.max_priority_threshold
+        if (
+            rule.policy == "Never"
+            or holder.workload.priority >= self.question.workload.priority
+            or (threshold is not None and holder.workload.priority > threshold)
+        ):
+            return "reclaim"
+        return "borrow"
+
+    # --- attempts ---------------------------------------------------------------------------------
+
+    def _attempts(self, candidates: list[_Candidate]) -> list[bool]:
+        """Whether each attempt may leave the preemptor borrowing."""
+        question, never = self.question, self.policy.borrow_within_cohort.policy == "Never"
+        kinds = {each.kind for each in candidates}
+        under_nominal = all(
+            self.tree.usage(question.node, pair) < self.tree.nominal(question.node, pair)
+            for pair in question.contested
+        )
+        if not kinds - {"own"} or (never and not under_nominal):
+            return [True]
+        if never and "hierarchical" not in kinds:
+            return [False, True]
+        return [True, False]
+
+    def _attempt(self, candidates: list[_Candidate], *, borrowing: bool) -> list[_Candidate]:
+        tree, taken = self.tree, list[_Candidate]()
+        for candidate in candidates:
+            if not self._is_valid(candidate, borrowing=borrowing):
+                continue
+            tree.remove(candidate.holder.queue, candidate.holder.usage)
+            taken.append(candidate)
+            if self._fits(borrowing=borrowing):
+                remaining = self._give_back(taken, borrowing=borrowing)
+                self._restore(remaining)
+                return remaining
+        self._restore(taken)
+        return []
+
+    def _restore(self, taken: list[_Candidate]) -> None:
+        for each in taken:
+            self.tree.add(each.holder.queue, each.holder.usage)
+
+    def _is_valid(self, candidate: _Candidate, *, borrowing: bool) -> bool:
+        if candidate.kind == "own":
+            return True
+        if candidate.kind == "reclaim" and borrowing:
+            return False
+        own_path = [self.question.node, *self.tree.ancestors(self.question.node)]
+        node = queue_node(candidate.holder.queue)
+        below_common = [each for each in (node, *self.tree.ancestors(node)) if each not in own_path]
+        return all(self.tree.exceeds(each, self.question.contested) for each in below_common)
+
+    def _fits(self, *, borrowing: bool) -> bool:
+        question, tree = self.question, self.tree
+        return tree.fits(question.queue, question.usage) and (
+            borrowing
+            or not any(n and tree.borrows_with(question.node, pair, n) for pair, n in question.usage.items())
+        )
+
+    def _give_back(self, taken: list[_Candidate], *, borrowing: bool) -> list[_Candidate]:
+        """Whoever need not go after all, from the last but one to the first; the last takes the place."""
+        targets = list(taken)
+        for index in range(len(taken) - 2, -1, -1):
+            each = targets[index]
+            self.tree.add(each.holder.queue, each.holder.usage)
+            if self._fits(borrowing=borrowing):
+                targets[index] = targets[-1]
+                targets.pop()
+            else:
+                self.tree.remove(each.holder.queue, each.holder.usage)
+        return targets

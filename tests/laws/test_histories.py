@@ -1,0 +1,27 @@
+"""The laws over many random histories, held against the reference model.
+
+``hack/laws`` plays more of them. A failing seed replays exactly; what is told is its history made shorter.
+"""
+
+import pytest
+
+from tests.laws.history import failure, generate, play, report
+
+HISTORIES = 1000
+STEPS = 110
+TOGETHER = 20
+"""How many histories are one test, so that a run can be shared among workers."""
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("first", range(0, HISTORIES, TOGETHER))
+def test_laws_hold_over_histories(first: int) -> None:
+    for seed in range(first, first + TOGETHER):
+        history = generate(seed, STEPS)
+        if failure(history) is not None:
+            pytest.fail(report(seed, history), pytrace=False)
+
+
+def test_a_history_is_played_as_its_seed_tells() -> None:
+    once, again = (play(generate(7, 40)) for _ in range(2))
+    assert once.core.to_dict() == again.core.to_dict()

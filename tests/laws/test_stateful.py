@@ -1,0 +1,39 @@
+"""The same laws over histories that hypothesis makes, seeking out what breaks them and making that simple."""
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+
+from tests.laws.history import Step, start, take
+from tests.laws.operations import OPERATIONS
+from tests.laws.player import Player
+
+SEEDS = st.integers(0, 2**20)
+NAMES = [name for name, (_, weight) in OPERATIONS.items() for _ in range(weight)]
+
+
+class Histories(RuleBasedStateMachine):
+    """A world, and what happens in it one after the other."""
+
+    player: Player
+
+    @initialize(world=SEEDS)
+    def begin(self, world: int) -> None:
+        self.player = start(world)
+
+    @rule(name=st.sampled_from(NAMES), seed=SEEDS)
+    def happen(self, name: str, seed: int) -> None:
+        take(self.player, Step(name, seed))
+
+
+TestHistories = pytest.mark.timeout(900)(Histories.TestCase)
+TestHistories.settings = settings(
+    max_examples=40,
+    stateful_step_count=60,
+    derandomize=True,
+    deadline=None,
+    print_blob=True,
+    phases=(Phase.explicit, Phase.generate, Phase.shrink),
+    suppress_health_check=(HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much),
+)
