@@ -13,7 +13,6 @@ from admitq.core.instructions import (
     TargetsRecomputed,
 )
 from admitq.core.model import SECOND, ObjectKey
-from admitq.core.refusals import Refusal
 from admitq.core.statuses import ClusterQueueStatus, CohortStatus, FlavorTotals, LocalQueueStatus
 from admitq_api.quantity import format_amount
 from tests.scenarios.objects import Raw, key_of, name_of
@@ -27,7 +26,6 @@ def expect(story: Story, raw: Any) -> None:
     story.told.clear()
     story.decided.clear()
     story.preempted.clear()
-    story.withdrawn.clear()
 
 
 # --- what was decided -----------------------------------------------------------------------------------
@@ -79,19 +77,15 @@ def _considered(story: Story, expected: Raw) -> None:
 # --- what is told ---------------------------------------------------------------------------------------
 
 
-def _pending(refusal: Refusal) -> str:
-    reason, message = explain.pending_condition(refusal)
-    return f"{reason}: {message}"
-
-
 def _explained(story: Story, key: ObjectKey) -> str:
     refusal = story.core.parked_refusal(key)
     if refusal is None:
         return "not refused"
     if story.core.is_bypassed(key):
         reason, message = explain.bypassed_condition(refusal)
-        return f"{reason}: {message}"
-    return _pending(refusal)
+    else:
+        reason, message = explain.pending_condition(refusal)
+    return f"{reason}: {message}"
 
 
 def _waiting(story: Story, expected: Raw) -> None:
@@ -101,10 +95,6 @@ def _waiting(story: Story, expected: Raw) -> None:
 def _evicted(story: Story, expected: Raw) -> None:
     messages = {name_of(each.key): explain.preempted(each, "") for each in story.preempted}
     assert {name: messages.get(name) for name in expected} == dict(expected)
-
-
-def _withdrawn(story: Story, expected: Raw) -> None:
-    assert {name_of(each.key): _pending(each.refusal) for each in story.withdrawn} == dict(expected)
 
 
 def _reported(story: Story, names: list[str]) -> None:
@@ -253,7 +243,6 @@ _EXPECTATIONS: Mapping[str, Callable[[Story, Any], None]] = {
     "considered": _considered,
     "waiting": _waiting,
     "evicted": _evicted,
-    "withdrawn": _withdrawn,
     "reported": _reported,
     "requests": _requests,
     "quiet": _quiet,

@@ -10,7 +10,7 @@ from typing import Any, cast
 from admitq import explain
 from admitq.core import events as happened
 from admitq.core.events import Event
-from admitq.core.instructions import Instruction, Preempt, ReserveQuota, WithdrawReservation
+from admitq.core.instructions import Instruction, Preempt, ReserveQuota
 from admitq.core.model import SECOND, ObjectKey, ResourceProblem, Workload
 from admitq.core.state import AdmissionState
 from tests.scenarios.objects import (
@@ -46,10 +46,9 @@ class Story:
     workloads: dict[ObjectKey, Workload] = field(default_factory=dict[ObjectKey, Workload])
     decided: list[ReserveQuota] = field(default_factory=list[ReserveQuota])
     preempted: list[Preempt] = field(default_factory=list[Preempt])
-    withdrawn: list[WithdrawReservation] = field(default_factory=list[WithdrawReservation])
     unwritten: list[ReserveQuota | Preempt] = field(default_factory=list["ReserveQuota | Preempt"])
     told: list[Instruction] = field(default_factory=list[Instruction])
-    """All instructions since the last expectation, as are those decided, preempted and withdrawn."""
+    """All instructions since the last expectation, as are those decided and preempted."""
     considered: dict[ObjectKey, str] = field(default_factory=dict[ObjectKey, str])
     submitted: int = 0
 
@@ -137,8 +136,6 @@ class Story:
                 case Preempt():
                     self.preempted.append(instruction)
                     self.unwritten.append(instruction)
-                case WithdrawReservation():
-                    self.withdrawn.append(instruction)
                 case _:
                     pass
         if written:
@@ -309,7 +306,6 @@ _STEPS: Mapping[str, Callable[[Story, Any], None]] = {
     "decide without writing": lambda story, _: story.cycles(None, written=False),
     "settle": lambda story, _: story.settle(),
     "one cycle": lambda story, _: story.cycles(1, written=True),
-    "one cycle without writing": lambda story, _: story.cycles(1, written=False),
     "observe everything again": lambda story, _: story.again(),
     "restart": lambda story, _: story.restart(),
 }
