@@ -293,7 +293,9 @@ class World:
         """Quota, weights or the shape of the node's tree are about to change, or did."""
         self.wake_tree(node)
         if self.settings.fair_sharing is not None:
-            self.touched_cluster_queues.update(each.name for each in node.root.cluster_queues_below())
+            root = node.root
+            self.touched_cluster_queues.update(each.name for each in root.cluster_queues_below())
+            self.forest.changed_cohorts.update(each.name for each in root.cohorts_below())
 
     def wake(self, entry: ClusterQueueEntry) -> None:
         """Something that decides over one ClusterQueue's workloads changed."""
