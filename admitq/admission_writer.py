@@ -3,11 +3,11 @@
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from admitq import explain
 from admitq.core.amounts import Amounts
-from admitq.core.instructions import ReportPending, ReserveQuota, WithdrawReservation
+from admitq.core.instructions import ReportPending, ReserveQuota
 from admitq.core.model import SECOND, Instant, ObjectKey
 from admitq.core.refusals import PreemptionGated, Refusal
 from admitq.explain import Explanation
@@ -18,8 +18,7 @@ from admitq.reservation import pending_patch, queued_since, reservation_patch
 from admitq.runtime.errors import ApiError
 from admitq.runtime.events import EventRecorder
 from admitq.runtime.resources import Object
-from admitq.transitions import Transition, holds, is_reserved
-from admitq_api.conditions import ConditionType, Reason
+from admitq_api.conditions import Reason
 from admitq_api.labels import Names
 
 log = logger(__name__)
@@ -101,24 +100,6 @@ class AdmissionWriter:
         if written is not None:
             self._tell_reserved(instruction, written)
         return written
-
-    async def withdraw(self, instruction: WithdrawReservation) -> None:
-        """Take a reservation back, unless it has become an admission or is gone already."""
-        reason, message = self._explained(instruction.refusal)
-
-        def released(obj: Object) -> dict[str, Any] | None:
-            if not is_reserved(obj) or holds(obj, ConditionType.ADMITTED):
-                return None
-            transition = Transition(obj, self.clock())
-            transition.release(reason, message)
-            return transition.patch()
-
-        async with self.writes.sole_writer(instruction.key):
-            written = await self.writes.until_certain(
-                instruction.key, instruction.uid, released, stands=lambda obj: not is_reserved(obj)
-            )
-        if written is not None:
-            self.recorder.event(written, "Warning", reason, message)
 
     def _tell_reserved(self, instruction: ReserveQuota, obj: Object) -> None:
         queue = instruction.admission.cluster_queue

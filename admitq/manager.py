@@ -27,7 +27,6 @@ from admitq.core.instructions import (
     ReportPending,
     ReserveQuota,
     TargetsRecomputed,
-    WithdrawReservation,
 )
 from admitq.core.model import SECOND, Instant, ObjectKey
 from admitq.core.state import AdmissionState
@@ -264,8 +263,6 @@ class Manager:
                     task.add_done_callback(lambda done, key=key: self._reserved(key, done))
                 case Preempt():
                     self._spawn(self._preempt(instruction))
-                case WithdrawReservation():
-                    self._spawn(self._writer.withdraw(instruction))
                 case TargetsRecomputed(cluster_queue, result):
                     self.measures.targets_recomputed(cluster_queue, result)
                 case ReportPending():

@@ -76,15 +76,6 @@ class TargetsRecomputed:
 
 
 @dataclass(frozen=True, slots=True)
-class WithdrawReservation:
-    """Take back a reservation that must not become an admission, and write why."""
-
-    key: ObjectKey
-    uid: str
-    refusal: Refusal
-
-
-@dataclass(frozen=True, slots=True)
 class ReportPending:
     """Write why the workload is not admitted, and what it asks for by podset."""
 
@@ -119,7 +110,6 @@ Instruction = (
     ReserveQuota
     | Preempt
     | TargetsRecomputed
-    | WithdrawReservation
     | ReportPending
     | RefreshClusterQueue
     | RefreshLocalQueue

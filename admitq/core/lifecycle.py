@@ -79,7 +79,7 @@ class Cause(StrEnum):
     QUOTA_RESERVED = "QuotaReserved"
     ADMITTED = "Admitted"
     NO_RESERVATION = "NoReservation"
-    """The reservation was not written, or withdrawn before it became an admission."""
+    """The reservation was not written, or taken back before it became an admission."""
     CHECK_NOT_READY = "CheckNotReady"
     """A check that applies is listed anew, or ready no more."""
     PREEMPTED = "Preempted"

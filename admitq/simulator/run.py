@@ -17,7 +17,6 @@ from admitq.core.instructions import (
     Preempt,
     PreemptionReason,
     ReserveQuota,
-    WithdrawReservation,
 )
 from admitq.core.ledger import usage_of
 from admitq.core.model import SECOND, Instant, ObjectKey
@@ -89,7 +88,6 @@ class Simulation:
         self._carry_out: Mapping[type[Instruction], Callable[[Any], None]] = {
             ReserveQuota: self._reserve,
             Preempt: self._preempt,
-            WithdrawReservation: self._withdraw,
         }
 
     @property
@@ -379,12 +377,6 @@ class Simulation:
             },
         }
         return translate.queue_order_timestamp(raw, self.plan.how)
-
-    def _withdraw(self, instruction: WithdrawReservation) -> None:
-        course = self.courses.get(instruction.key)
-        if course is not None and course.workload.admission is not None:
-            self._interrupt(course)
-            self._give_back(course, course.workload.queued_at)
 
     # --- what happens meanwhile -------------------------------------------------------------------
 

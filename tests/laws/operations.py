@@ -112,13 +112,6 @@ def answer_preemptions(player: Player, draw: Draw) -> None:
         elif draw.chance(0.5):
             del player.told_to_stop[key]
             player.send(happened.PreemptionFailed(key, uid))
-    for key, uid in sorted(player.withdrawn.items()):
-        if draw.chance(0.7):
-            del player.withdrawn[key]
-            if player.observed.workloads[key].admission is not None:
-                player.stop(key)
-            else:
-                player.send(happened.ReservationFailed(key, uid))
 
 
 def stop_evicted(player: Player, draw: Draw) -> None:

@@ -35,7 +35,6 @@ from admitq.core.instructions import (
     RefreshLocalQueue,
     ReportPending,
     ReserveQuota,
-    WithdrawReservation,
 )
 from admitq.core.model import SECOND, Instant, ObjectKey, Workload
 from admitq.core.settings import Settings
@@ -119,8 +118,8 @@ def reordered(batch: Iterable[Event], seed: int) -> list[Event]:
 
 
 def decisions(instructions: Iterable[Instruction]) -> list[Instruction]:
-    """Reservations, preemptions and withdrawals, in order."""
-    return [each for each in instructions if isinstance(each, (ReserveQuota, Preempt, WithdrawReservation))]
+    """Reservations and preemptions, in order."""
+    return [each for each in instructions if isinstance(each, (ReserveQuota, Preempt))]
 
 
 class Player:
@@ -136,7 +135,6 @@ class Player:
         self.uids = 0
         self.told_to_stop: dict[ObjectKey, str] = {}
         """Preemptions that nobody has answered: the uid by workload."""
-        self.withdrawn: dict[ObjectKey, str] = {}
         self.tried: dict[ObjectKey, tuple[str, dict[tuple[str, str], int]]] = {}
         self.preemptors: dict[str, tuple[str, int]] = {}
         """By ClusterQueue, uid and generation of who waits for victims."""
@@ -168,9 +166,6 @@ class Player:
         law(not floats_in(instructions), "S6: a float is handed out", instructions)
         if self.watches_statuses:
             self.check_refreshes(instructions)
-        for each in instructions:
-            if isinstance(each, WithdrawReservation):
-                self.withdrawn[each.key] = each.uid
         return instructions
 
     def send(self, event: Event) -> None:
@@ -186,6 +181,7 @@ class Player:
         )
         if isinstance(event, (happened.WorkloadChanged, happened.WorkloadDeleted)):
             self.forget_answers()
+        self.forget_preemptors()
 
     def observe_again(self, event: Event) -> None:
         """What is observed once more says nothing new."""
@@ -194,11 +190,18 @@ class Player:
 
     def forget_answers(self) -> None:
         """What was asked of a workload that holds nothing any more needs no answer."""
-        for asked in (self.told_to_stop, self.withdrawn):
-            for key, uid in list(asked.items()):
-                workload = self.observed.workloads.get(key)
-                if workload is None or workload.uid != uid or self.observed.admission(key) is None:
-                    del asked[key]
+        for key, uid in list(self.told_to_stop.items()):
+            workload = self.observed.workloads.get(key)
+            if workload is None or workload.uid != uid or self.observed.admission(key) is None:
+                del self.told_to_stop[key]
+
+    def forget_preemptors(self) -> None:
+        """Whoever leaves a queue is its preemptor no longer."""
+        observed = self.observed
+        waiting = {(observed.waits_in(key), workload.uid) for key, workload in observed.workloads.items()}
+        for name, (uid, _) in list(self.preemptors.items()):
+            if (name, uid) not in waiting:
+                del self.preemptors[name]
 
     def put(self, workload: Workload, **changes: Any) -> None:
         """A workload is observed."""
@@ -360,9 +363,11 @@ class Player:
         for head in heads:
             self.tried_in[head.queue, self.shape(head.key)] = self.cycles
             uid = observed.workloads[head.key].uid
-            self.tried[head.key] = (uid, outcome.tried.get(head.key, {}))
+            if head.key in outcome.refusals:
+                self.tried[head.key] = (uid, outcome.tried.get(head.key, {}))
             if head.key in outcome.waiting_for_victims:
                 self.preemptors[head.queue] = (uid, observed.workloads[head.key].generation)
+        self.forget_preemptors()
 
     def check_reservation(self, decided: ReserveQuota) -> None:
         """Whoever is admitted may be, and no check is forgotten."""
