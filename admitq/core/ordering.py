@@ -1,6 +1,6 @@
 """Who goes first. Every order is by a frozen tuple that ends in the uid, so that it is total.
 
-In a queue: who used less through its LocalQueue (where that counts), then a preemptor that keeps its place,
+In a queue: a preemptor that keeps its place, then who used less through its LocalQueue (where that counts),
 then higher priority, then earlier queued, then uid.
 In a cycle without fair sharing: a preemptor (behind a gate), then a lower borrow level, so that those who
 stay within their own quota, or borrow nearby, are not displaced by those who borrow from afar; then higher
@@ -14,7 +14,7 @@ from admitq.core.settings import Gates
 
 
 class QueueOrder(NamedTuple):
-    """Place of a workload in its queue, among those of LocalQueues that used as much."""
+    """Place of a workload in its queue, among those whose LocalQueues used as much."""
 
     not_sticky: bool
     priority_descending: int

@@ -71,10 +71,19 @@ class Place(NamedTuple):
 
 
 class Front(NamedTuple):
-    """The first of a lane, where it competes with those of other lanes."""
+    """The first of a lane, where it competes with those of other lanes.
 
+    One that waits for others to leave comes before all, so that nobody takes what is freed for it again and
+    again, however little went through its LocalQueue.
+    """
+
+    not_sticky: bool
     usage: PastUse
     place: Place
+
+
+def _front(usage: PastUse, place: Place) -> Front:
+    return Front(place.order.not_sticky, usage, place)
 
 
 class Claimant(NamedTuple):
@@ -233,7 +242,7 @@ class PendingQueue:
             if pending.workload.queued_at < lane.refused_at:
                 self._unpark(lane)
         elif lane.places[0] == pending.place:
-            heapq.heappush(self._fronts, Front(lane.usage, pending.place))
+            heapq.heappush(self._fronts, _front(lane.usage, pending.place))
         self._compact(lane)
 
     def set_aside(self, pending: Pending, reason: Aside) -> None:
@@ -288,7 +297,7 @@ class PendingQueue:
     def first(self) -> Pending | None:
         """Who is next, if anybody is to be tried now."""
         while self._fronts:
-            usage, place = self._fronts[0]
+            _, usage, place = self._fronts[0]
             pending = self.members.get(place.key)
             if pending is not None and pending.place == place:
                 lane = pending.lane
@@ -446,7 +455,7 @@ class PendingQueue:
             expected = (True, in_lanes.pop(id(lane), 0), lane.refusal is not None)
             parked += lane.size if lane.refusal is not None else 0
             first = self._first_of(lane)
-            front = None if first is None else Front(self._usage_by(shape), first)
+            front = None if first is None else _front(self._usage_by(shape), first)
             offered = front is None or lane.refusal is not None or front in self._fronts
             if counted != expected or not offered:
                 raise AssertionError(f"lane {shape}: {counted} should be {expected}, offered: {offered}")
@@ -575,7 +584,7 @@ class PendingQueue:
     def _offer(self, lane: Lane) -> None:
         first = self._first_of(lane)
         if first is not None:
-            heapq.heappush(self._fronts, Front(lane.usage, first))
+            heapq.heappush(self._fronts, _front(lane.usage, first))
 
     def _compact(self, lane: Lane) -> None:
         """Keep heaps in proportion to what lives in them; a sorted list is a heap."""
@@ -584,4 +593,4 @@ class PendingQueue:
         if len(self._fronts) > 2 * len(self.lanes) + _SLACK:
             awake = (each for each in self.lanes.values() if each.refusal is None)
             firsts = ((each.usage, self._first_of(each)) for each in awake)
-            self._fronts = sorted(Front(usage, first) for usage, first in firsts if first is not None)
+            self._fronts = sorted(_front(usage, first) for usage, first in firsts if first is not None)

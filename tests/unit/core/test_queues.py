@@ -345,6 +345,21 @@ def test_who_used_less_goes_first_whatever_its_priority() -> None:
     assert drained(queue) == ["urgent", "late"]
 
 
+def test_who_waits_for_others_stays_first_whatever_its_queue_used() -> None:
+    queue = queue_of(through("a1", "a", 1), through("b1", "b", 2))
+    usage = Usage(a=1, b=2)
+    queue.go_by_usage(usage)
+    pending = in_flight(queue)
+    queue.claim(pending)
+    queue.block(pending, standing=True)
+    usage.amounts["a"] = 9
+    queue.usage_changed(ObjectKey("n", "a"))
+    queue.check()
+    assert queue.first() is None
+    queue.wake()
+    assert drained(queue) == ["a1", "b1"]
+
+
 def test_usage_means_nothing_where_nobody_goes_by_it() -> None:
     queue = queue_of(through("a1", "a", 1))
     queue.usage_changed(ObjectKey("n", "a"))
