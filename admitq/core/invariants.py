@@ -218,7 +218,7 @@ def _check_pods(world: World) -> None:
     }
     expected = unready if world.settings.block_admission else set[ObjectKey]()
     _expect("workloads that admission waits for", world.unready, expected)
-    if world.is_halted and not unready:
+    if world.is_halted and not world.unready:
         raise InvariantViolated("admission is halted for nobody")
 
 

@@ -2,17 +2,30 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from fractions import Fraction
 
 import pytest
 
 from admitq.core import events as happened
+from admitq.core.activity import ActiveReason, InactiveCause
 from admitq.core.amounts import FlavorResource
-from admitq.core.instructions import RefreshLocalQueue, ReserveQuota
+from admitq.core.instructions import (
+    Instruction,
+    Preempt,
+    PreemptionReason,
+    Recomputation,
+    RefreshLocalQueue,
+    ReserveQuota,
+    TargetsRecomputed,
+)
 from admitq.core.model import (
     ClusterQueue,
     Cohort,
     FlavorQuotas,
     LabelSelector,
+    LimitedType,
+    LimitRange,
+    LimitRangeItem,
     LocalQueue,
     ObjectKey,
     PodSet,
@@ -21,6 +34,7 @@ from admitq.core.model import (
     ResourceQuota,
     Workload,
 )
+from admitq.core.overlay import Overlay
 from admitq.core.refusals import NamespaceMismatch
 from admitq.core.requests import asking
 from admitq.core.state import AdmissionState, InvariantViolated
@@ -83,6 +97,9 @@ def test_stale_news_of_another_object_of_the_name_is_ignored(state: AdmissionSta
         happened.AdmissionCheckDeleted("unknown"),
         happened.TopologyDeleted("unknown"),
         happened.NamespaceDeleted("unknown"),
+        happened.LimitRangeDeleted(ObjectKey("n", "unknown")),
+        happened.RuntimeClassDeleted("unknown"),
+        happened.PreemptionFailed(ObjectKey("n", "unknown"), "x"),
         happened.WorkloadDeleted(ObjectKey("n", "unknown"), "x"),
     ],
 )
@@ -212,6 +229,49 @@ def _keep_after_the_end(world: World) -> None:
     world.ledger.remove(world.workloads[FIRST].held)  # pyright: ignore[reportArgumentType]
 
 
+def _lose_holder(world: World) -> None:
+    world.holders.remove(FIRST)
+
+
+def _misorder_holders(world: World) -> None:
+    told = Preempt(FIRST, "", PreemptionReason.IN_CLUSTER_QUEUE, THIRD, "", (), ())
+    world.workloads[FIRST].preempting = told
+
+
+def _tell_one_who_holds_nothing(world: World) -> None:
+    told = Preempt(THIRD, "", PreemptionReason.IN_CLUSTER_QUEUE, FIRST, "", (), ())
+    world.workloads[THIRD].preempting = told
+
+
+def _stand_unlisted(world: World) -> None:
+    world.cluster_queues["q"].queue.is_standing = True
+
+
+def _stand_in_a_stopped_queue(world: World) -> None:
+    entry = world.cluster_queues["q"]
+    entry.queue.wake()
+    pending = entry.queue.pop()
+    assert pending is not None
+    world.stand(entry, pending)
+    entry.causes = (InactiveCause(ActiveReason.STOPPED),)
+
+
+def _wait_for_nobody(world: World) -> None:
+    world.is_halted = True
+
+
+def _wait_for_unknown(world: World) -> None:
+    world.unready.add(THIRD)
+
+
+def _keep_between_cycles(world: World) -> None:
+    Overlay(world).keep(world.cluster_queues["q"].node, ((CPU, 1),))
+
+
+def _leave_untold(world: World) -> None:
+    world.recomputations.append(TargetsRecomputed("q", Recomputation.SKIPPED))
+
+
 def _leave_undone(world: World) -> None:
     world.touched_cluster_queues.add("q")
 
@@ -233,6 +293,15 @@ def _leave_undone(world: World) -> None:
         _stretch,
         _undeclare,
         _keep_after_the_end,
+        _lose_holder,
+        _misorder_holders,
+        _tell_one_who_holds_nothing,
+        _stand_unlisted,
+        _stand_in_a_stopped_queue,
+        _wait_for_nobody,
+        _wait_for_unknown,
+        _keep_between_cycles,
+        _leave_untold,
         _leave_undone,
     ],
 )
@@ -249,3 +318,81 @@ def test_a_cohort_seen_again_wakes_nobody(state: AdmissionState) -> None:
     state.handle(happened.CyclesRequested(), now=2)
     assert state.handle(event, now=2) == []
     assert state.next_wakeup(2) is None
+
+
+# --- what decides over requests -------------------------------------------------------------------------
+
+
+def test_limit_ranges_and_runtime_classes_seen_again_change_nothing(state: AdmissionState) -> None:
+    bounds = LimitRange((LimitRangeItem(LimitedType.CONTAINER, default_requests=(("cpu", Fraction(1)),)),))
+    for event in (
+        happened.LimitRangeChanged(ObjectKey("n", "bounds"), bounds),
+        happened.LimitRangeChanged(ObjectKey("n", "more"), bounds),
+        happened.LimitRangeDeleted(ObjectKey("n", "more")),
+        happened.RuntimeClassChanged("kata", (("cpu", Fraction(1)),)),
+    ):
+        state.handle(event, now=2)
+        before = state.to_dict()
+        assert state.handle(event, now=2) == []
+        assert state.to_dict() == before
+        state.validate()
+    assert AdmissionState.from_dict(before).to_dict() == before
+
+
+def test_an_overhead_concerns_those_who_name_its_class() -> None:
+    state = AdmissionState()
+    group = ResourceGroup(("cpu",), (FlavorQuotas("default", (("cpu", ResourceQuota(4)),)),))
+    named = (PodSet("main", 1, replace(asking({"cpu": 2}), runtime_class="kata")),)
+    gated = replace(workload(SECOND), pod_sets=named, admission_gates=("gate",))
+    overhead = happened.RuntimeClassChanged("kata", (("cpu", Fraction(9)),))
+    for event in (
+        happened.NamespaceChanged("n", ()),
+        happened.ResourceFlavorChanged(ResourceFlavor("default")),
+        happened.ClusterQueueChanged(
+            ClusterQueue("q", "", None, (group,), namespace_selector=LabelSelector())
+        ),
+        happened.LocalQueueChanged(LocalQueue(ObjectKey("n", "main"), "q")),
+        happened.WorkloadChanged(replace(workload(FIRST), pod_sets=named)),
+        happened.WorkloadChanged(gated),
+        overhead,
+    ):
+        state.handle(event, now=1)
+        state.validate()
+    assert not [
+        each for each in state.handle(happened.CyclesRequested(), now=1) if isinstance(each, ReserveQuota)
+    ]
+    state.handle(happened.RuntimeClassDeleted("kata"), now=1)
+    assert [
+        each.key for each in state.handle(happened.CyclesRequested(), now=1) if isinstance(each, ReserveQuota)
+    ] == [FIRST]
+    state.handle(happened.WorkloadDeleted(FIRST, "uid-first"), now=1)
+    state.validate()
+
+
+def _reserved(instructions: list[Instruction]) -> list[ObjectKey]:
+    return [each.key for each in instructions if isinstance(each, ReserveQuota)]
+
+
+# --- holders --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("change", [{"priority": -1}, {"queued_at": 9}])
+def test_whom_one_may_preempt_may_change(state: AdmissionState, change: dict[str, int]) -> None:
+    (decided,) = _held(state)
+    state.handle(happened.WorkloadChanged(decided), now=2)
+    state.handle(happened.CyclesRequested(), now=2)
+    assert state.next_wakeup(2) is None
+    state.handle(happened.WorkloadChanged(replace(decided, **change)), now=2)
+    assert state.next_wakeup(2) == 2
+    state.handle(happened.ClusterQueueDeleted("q"), now=2)
+    state.handle(happened.WorkloadChanged(decided), now=2)
+    state.validate()
+
+
+def _held(state: AdmissionState) -> list[Workload]:
+    """The workloads that hold quota, as they will be seen."""
+    return [
+        replace(entry.workload, admission=entry.admission, admitted=True)
+        for entry in state._world.workloads.values()  # pyright: ignore[reportPrivateUsage]
+        if entry.admission is not None
+    ]
