@@ -71,7 +71,7 @@ def next_of(tree: Tree, gates: Gates, contenders: Sequence[tuple[Contender, C]])
         node = queue_node(contender.queue)
         tree.add(contender.queue, contender.usage)
         for each in (node, *tree.ancestors(node)):
-            borrows = any(tree.usage(each, pair) > tree.subtree(each, pair) for pair in contender.usage)
+            borrows = tree.exceeds(each, [pair for pair, amount in contender.usage.items() if amount])
             standing[contender.queue, each] = (borrows, share(tree, each))
         tree.remove(contender.queue, contender.usage)
 
