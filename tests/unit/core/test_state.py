@@ -358,13 +358,9 @@ def test_an_overhead_concerns_those_who_name_its_class() -> None:
     ):
         state.handle(event, now=1)
         state.validate()
-    assert not [
-        each for each in state.handle(happened.CyclesRequested(), now=1) if isinstance(each, ReserveQuota)
-    ]
+    assert _reserved(state.handle(happened.CyclesRequested(), now=1)) == []
     state.handle(happened.RuntimeClassDeleted("kata"), now=1)
-    assert [
-        each.key for each in state.handle(happened.CyclesRequested(), now=1) if isinstance(each, ReserveQuota)
-    ] == [FIRST]
+    assert _reserved(state.handle(happened.CyclesRequested(), now=1)) == [FIRST]
     state.handle(happened.WorkloadDeleted(FIRST, "uid-first"), now=1)
     state.validate()
 
