@@ -8,7 +8,7 @@ import pytest
 from tests.laws.history import failure, generate, play, report
 
 HISTORIES = 1000
-STEPS = 110
+STEPS = 100
 TOGETHER = 20
 """How many histories are one test, so that a run can be shared among workers."""
 

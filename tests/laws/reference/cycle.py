@@ -13,7 +13,7 @@ from tests.laws.reference.fair_sharing import Contender, Fair, next_of
 from tests.laws.reference.observed import Holder, Observed
 from tests.laws.reference.preemption import Classical, Question, Used, Victim
 from tests.laws.reference.requests import Demand, requests
-from tests.laws.reference.tree import queue_node
+from tests.laws.reference.tree import Node, queue_node
 
 
 class Head(NamedTuple):
@@ -193,11 +193,16 @@ class Cycle:
             yield from sorted(entries, key=self._classical_order)
             return
         yield from (entry for entry in entries if entry.refusal is not None)
-        left = [(self._contender(entry), entry) for entry in entries if entry.refusal is None]
-        while left:
-            each = next_of(self.tree, self.settings.gates, left)
-            left.remove(each)
-            yield each[1]
+        trees: dict[Node, list[tuple[Contender, Entry]]] = {}
+        for entry in entries:
+            if entry.refusal is None:
+                root = self.tree.root(queue_node(entry.head.queue))
+                trees.setdefault(root, []).append((self._contender(entry), entry))
+        for left in trees.values():
+            while left:
+                each = next_of(self.tree, self.settings.gates, left)
+                left.remove(each)
+                yield each[1]
 
     def _classical_order(self, entry: Entry) -> tuple[bool, int, int, int, str]:
         gates, workload = self.settings.gates, entry.workload

@@ -60,14 +60,10 @@ C = TypeVar("C")
 
 
 def next_of(tree: Tree, gates: Gates, contenders: Sequence[tuple[Contender, C]]) -> tuple[Contender, C]:
-    """Who is processed next: the winner of the tournament in the tree of the first that remains."""
-    first = contenders[0]
-    root = tree.root(queue_node(first[0].queue))
-    in_tree = [each for each in contenders if tree.root(queue_node(each[0].queue)) == root]
-    if not root.cohort:
-        return first
+    """Who of a tree is processed next: the winner of its tournament."""
+    root = tree.root(queue_node(contenders[0][0].queue))
     standing: dict[tuple[str, Node], tuple[bool, Share]] = {}
-    for contender, _ in in_tree:
+    for contender, _ in contenders:
         node = queue_node(contender.queue)
         tree.add(contender.queue, contender.usage)
         for each in (node, *tree.ancestors(node)):
@@ -89,7 +85,7 @@ def next_of(tree: Tree, gates: Gates, contenders: Sequence[tuple[Contender, C]])
 
     def nominee(node: Node) -> tuple[Contender, C] | None:
         if not node.cohort:
-            return next((each for each in in_tree if each[0].queue == node.name), None)
+            return next((each for each in contenders if each[0].queue == node.name), None)
         nominees = [(child, best) for child in tree.children[node] if (best := nominee(child)) is not None]
         if not nominees:
             return None
