@@ -8,10 +8,11 @@ Rules of this file
   admit. Whenever an edge goes, the edges kept aside are tried again.
 - An edit costs in proportion to the subtree that moves and its path to the root.
 - Each root counts the changes of its tree (``generation``) and knows which ClusterQueues below have
-  parked workloads (``asleep``), so that waking costs what is asleep, not what exists.
+  parked workloads and what those need (``sleepers``), so that waking costs what may be let in, and what
+  lets nobody in costs next to nothing.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import NamedTuple
@@ -20,6 +21,7 @@ from admitq.core import quota
 from admitq.core.amounts import FlavorResource
 from admitq.core.model import ONE, ResourceGroup, ResourceQuota
 from admitq.core.quota import Cell, Height
+from admitq.core.sleepers import Sleepers
 
 
 class Lendable(NamedTuple):
@@ -54,7 +56,7 @@ class Node:
     """Of a cohort, as last reckoned; kept by fair sharing."""
     progress: int = 0
     """Meaningful at a root: differs after a head of the tree got somewhere in a cycle."""
-    asleep: dict[str, None] = field(default_factory=dict[str, None])
+    sleepers: Sleepers = field(default_factory=Sleepers)
     """Meaningful at a root: ClusterQueues below that have workloads to wake."""
 
     @property
@@ -228,16 +230,27 @@ class Forest:
 
     # --- sleep ------------------------------------------------------------------------------------
 
-    def fall_asleep(self, node: Node) -> None:
-        """Note that the ClusterQueue has workloads that a change in the tree must wake."""
-        node.root.asleep[node.name] = None
+    def fall_asleep(self, node: Node, cause: Hashable) -> None:
+        """Note that the ClusterQueue has workloads that a change in the tree must wake, for some cause."""
+        node.root.sleepers.add(node.name, cause)
+
+    def may_let_in(self, node: Node, usage: Iterable[tuple[FlavorResource, int]]) -> bool:
+        """Whether usage that was taken off a ClusterQueue gives somebody in its tree reason to try again."""
+        sleepers = node.root.sleepers
+        if not sleepers.names:
+            return False
+        for pair, _ in usage:
+            at: Node | None = node
+            # A cell that nothing speaks of any more is dropped; what is above it goes on.
+            while at is not None and pair not in at.cells:
+                at = at.parent
+            if at is not None and sleepers.concerned_by(at.cells[pair]):
+                return True
+        return bool(sleepers.restless)
 
     def wake(self, node: Node) -> list[str]:
         """The ClusterQueues of the node's tree that have workloads to wake, which is noted as done."""
-        root = node.root
-        names = sorted(root.asleep)
-        root.asleep.clear()
-        return names
+        return node.root.sleepers.clear()
 
     def got_somewhere(self, root: Node) -> None:
         """Note that a head of the tree got somewhere: others may fare differently in the next cycle."""
@@ -311,8 +324,7 @@ class Forest:
         for pair, cell in node.cells.items():
             quota.attach(cell, self.cell(parent, pair))
         self._raise_heights(parent)
-        parent.root.asleep.update(node.asleep)
-        node.asleep.clear()
+        node.sleepers.move(list(node.sleepers.names), parent.root.sleepers)
         self._reshaped(node)
 
     def _unlink(self, node: Node) -> None:
@@ -321,16 +333,13 @@ class Forest:
             return
         self._reshaped(node)
         del (parent.cohorts if node.is_cohort else parent.cluster_queues)[node.name]
-        asleep = parent.root.asleep
+        sleepers = parent.root.sleepers
         node.parent = None
         for pair, cell in node.cells.items():
             quota.detach(cell)
             self._drop_idle_cell(parent, pair)
         self._raise_heights(parent)
-        for queue in node.cluster_queues_below():
-            if queue.name in asleep:
-                del asleep[queue.name]
-                node.asleep[queue.name] = None
+        sleepers.move([queue.name for queue in node.cluster_queues_below()], node.sleepers)
         self._reshaped(node)
 
     def _raise_heights(self, node: Node | None) -> None:

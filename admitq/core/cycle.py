@@ -21,6 +21,7 @@ Rules of this file
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from operator import attrgetter
 from typing import Final
 
 from admitq.core import quota
@@ -313,6 +314,7 @@ class Cycle:
     tournament: Tournament[Entry] | None = None
     overlays: dict[Node, Overlay] = field(default_factory=dict[Node, Overlay])
     beaten: list[Entry] = field(default_factory=list[Entry])
+    parked: list[Entry] = field(default_factory=list[Entry])
 
     def overlay(self, entry: Entry) -> Overlay:
         """What is supposed of the entry's tree."""
@@ -610,6 +612,7 @@ def _requeue(cycle: Cycle, entry: Entry, refusal: Refusal) -> None:
     strict = queue.strategy is QueueingStrategy.STRICT_FIFO
     if reason is Aside.NAMESPACE or (reason is not None and not strict):
         world.set_aside(entry.queue, pending, reason)
+        world.sleep_if_parked(entry.queue)
     elif _is_beaten(refusal):
         cycle.beaten.append(entry)
         return
@@ -620,9 +623,22 @@ def _requeue(cycle: Cycle, entry: Entry, refusal: Refusal) -> None:
         queue.enter(pending)
     else:
         queue.park(pending, refusal)
+        cycle.parked.append(entry)
+        world.sleep_if_parked(entry.queue, pending.lane)
     if entry.keeps and not queue.is_standing:
         world.forest.got_somewhere(entry.root)
-    world.sleep_if_parked(entry.queue)
+
+
+def _calm(world: World, entry: Entry) -> None:
+    """Leave who was parked asleep until that is available which it needs, if quota alone decides over it."""
+    lane = entry.pending.lane
+    if lane is None or not never_preempts(entry.queue.spec.preemption):
+        return
+    if world.settings.gates.partial_admission and may_shrink(lane.shape.demands):
+        return
+    needs = entry.queue.offer.plan(lane.shape.demands).shortage
+    if needs is not None:
+        entry.root.sleepers.calm(lane, needs)
 
 
 def _try_again_or_stand(world: World, entry: Entry) -> None:
@@ -639,6 +655,35 @@ def _put_back(world: World, entry: Entry) -> None:
         world.stand(entry.queue, entry.pending)
     else:
         entry.queue.queue.enter(entry.pending)
+
+
+# --- who is not tried -----------------------------------------------------------------------------------
+
+
+def tell_again(world: World) -> None:
+    """Tell those who wait what they lack now, where quota was given back that lets none of them in.
+
+    Each would be refused if it was tried, and is told for what; only the turns are spared.
+    """
+    for root in [] if world.is_halted else sorted(world.untold, key=attrgetter("name")):
+        for name in sorted(root.sleepers.names):
+            queue = world.cluster_queues[name]
+            for pending in queue.queue.first_refused() if queue.is_active else ():
+                _refuse_again(world, queue, pending)
+        world.untold.pop(root, None)
+
+
+def _refuse_again(world: World, queue: ClusterQueueEntry, pending: Pending) -> None:
+    lane = pending.lane
+    if lane is None or inadmissibility(world, queue, pending.workload) is not None:
+        # It is to be kept elsewhere than in a lane.
+        world.wake_tree(queue.node)
+        return
+    assignment = assign(lane.shape.demands, queue.offer)
+    no_candidates = assignment.mode is Mode.NO_PREEMPTION_CANDIDATES
+    refusal = NobodyToPreempt(_refused(assignment)) if no_candidates else _refused(assignment)
+    queue.queue.refuse_again(pending, refusal)
+    world.report(pending, refusal)
 
 
 # --- the cycle ------------------------------------------------------------------------------------------
@@ -688,3 +733,5 @@ def run_cycle(world: World, of: Iterable[tuple[ClusterQueueEntry, Pending]], now
         overlay.undo()
     for entry in cycle.beaten:
         _try_again_or_stand(world, entry)
+    for entry in cycle.parked:
+        _calm(world, entry)

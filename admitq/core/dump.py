@@ -34,7 +34,7 @@ from admitq.core.model import Instant, ObjectKey
 from admitq.core.queues import Aside, Claimant, Pending, Preemptions, ScanProgress, Shape
 from admitq.core.refusals import Refusal
 from admitq.core.settings import Settings
-from admitq.core.world import Assumption, SeenAdmitted, Timer, World
+from admitq.core.world import Assumption, DumpedSleep, SeenAdmitted, Timer, World
 
 _NAME: Final = "is"
 
@@ -65,6 +65,7 @@ class DumpedQueue:
     blocked: ObjectKey | None
     standing: bool
     parked: tuple[tuple[Shape, Refusal, Instant], ...]
+    sleep: DumpedSleep
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +159,7 @@ def _take_queue(world: World, name: str) -> DumpedQueue:
                 key=repr,
             )
         ),
+        world.sleep_of(entry),
     )
 
 
@@ -199,7 +201,7 @@ def restore_volatile(world: World, dump: Dump) -> None:
         if each.blocked is not None:
             world.restore_blocked(entry, each.blocked, standing=each.standing)
         world.forest.restore_counts(entry.node, each.generation, each.progress)
-        world.sleep_if_parked(entry)
+        world.restore_sleep(entry, each.sleep)
         world.with_empty_lanes.add(each.name)
     world.is_halted = dump.halted
 
@@ -229,7 +231,7 @@ def _is_value(kind: object) -> bool:
     )
 
 
-_OWN_KINDS: Final = (Assumption, SeenAdmitted, Fraction, Dump, DumpedPending, DumpedQueue)
+_OWN_KINDS: Final = (Assumption, SeenAdmitted, Fraction, Dump, DumpedPending, DumpedQueue, DumpedSleep)
 
 _KINDS: Final[Mapping[str, type]] = {
     name: kind

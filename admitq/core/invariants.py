@@ -93,8 +93,12 @@ def _check_forest(world: World) -> None:
         _check_declared(forest.cohorts[name], declared_quotas(spec.resource_groups))
     for name, entry in world.cluster_queues.items():
         _check_declared(entry.node, declared_quotas(entry.spec.resource_groups))
-        if entry.queue.is_asleep and name not in entry.node.root.asleep:
+        if entry.queue.is_asleep and name not in entry.node.root.sleepers.names:
             raise InvariantViolated(f"{name} has parked workloads that nothing would wake")
+    for node in (*forest.cluster_queues.values(), *forest.cohorts.values()):
+        for cell, amount in node.sleepers.needs:
+            if quota.available(cell) >= amount:
+                raise InvariantViolated(f"{amount} is available to who waits for it below {node.name}")
 
 
 def _check_declared(node: Node, quotas: Any) -> None:

@@ -26,6 +26,7 @@ from admitq.core.refusals import FlavorNotFound, NodeAffinityMismatch, ResourceN
 from admitq.core.requests import PodSetDemand
 from admitq.core.selectors import accepts_nodes, untolerated
 from admitq.core.settings import Settings
+from admitq.core.sleepers import Need
 
 PODS: Final = "pods"
 """The resource that every podset requests by its count, where a ClusterQueue gives quota for it."""
@@ -74,6 +75,15 @@ class UnitPlan(NamedTuple):
     uncovered: tuple[ResourceNotCovered, ...]
     groups: tuple[GroupPlan, ...]
 
+    @property
+    def shortage(self) -> tuple[Need, ...] | None:
+        """What has to become available, any of these, for the first group that gets no flavor now."""
+        for group in self.groups:
+            needs = [_short(candidate.checks) for candidate in group.candidates if candidate.unfit is None]
+            if None not in needs:
+                return tuple(need for need in needs if need is not None)
+        return None
+
     def assigned(self, flavor_of: Mapping[str, str]) -> Iterable[tuple[int, PodSetAssignment]]:
         """The assignments of the podsets by position, given the flavor of each resource."""
         for position, name, count, requests in zip(
@@ -88,6 +98,14 @@ class Choice(NamedTuple):
 
     pod_sets: tuple[PodSetAssignment, ...]
     usage: tuple[tuple[FlavorResource, int], ...]
+
+
+def _short(checks: Iterable[Check]) -> Need | None:
+    """The first of these amounts that is not available."""
+    for _, cell, amount in checks:
+        if amount > max(0, available(cell)):
+            return cell, amount
+    return None
 
 
 Outlook = tuple[tuple[int, int, BorrowLevel], ...]
@@ -125,6 +143,21 @@ class Plan(NamedTuple):
                 for _, cell, amount in candidate.checks
             ]
         )
+
+    @property
+    def shortage(self) -> tuple[Need, ...] | None:
+        """What has to become available, any of these, for an attempt without preemption to end otherwise.
+
+        None if that cannot be told: something besides is in the way, or podsets depend on each other.
+        """
+        if len(self.units) == 1:
+            return self.units[0].shortage
+        if self.first is None or any(
+            len(group.candidates) > 1 for unit in self.units for group in unit.groups
+        ):
+            return None
+        short = (need for checks in self.first if (need := _short(checks)) is not None)
+        return next(((need,) for need in short), None)
 
     def remember(self, outlook: Outlook, assignment: Assignment) -> None:
         """Remember what comes of an outlook."""

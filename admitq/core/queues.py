@@ -350,6 +350,19 @@ class PendingQueue:
         if lane is not None and lane.refusal is None:
             self._park(lane, refusal, pending.workload.queued_at)
 
+    def first_refused(self) -> list[Pending]:
+        """Those who were refused for all who are parked: the first of each lane, or the one that blocks."""
+        if self._blocked is not None:
+            return [self.members[self._blocked.key]]
+        places = [self._first_of(lane) for lane in self._parked]
+        return [self.members[place.key] for place in places if place is not None]
+
+    def refuse_again(self, pending: Pending, refusal: Refusal) -> None:
+        """Somebody who is parked would be refused as well now, but for this."""
+        lane = pending.lane
+        if lane is not None and lane.refusal is not None:
+            lane.refusal, lane.refused_at = refusal, pending.workload.queued_at
+
     def wake(self) -> None:
         """Something in the cohort tree changed: whoever did not fit is to be tried again."""
         self.unblock()

@@ -11,7 +11,7 @@ from typing import Any, cast
 from admitq.core import charging, dump, invariants
 from admitq.core import events as happened
 from admitq.core.cohorts import Node, declared_quotas
-from admitq.core.cycle import heads, inadmissibility, run_cycle
+from admitq.core.cycle import heads, inadmissibility, run_cycle, tell_again
 from admitq.core.events import Event
 from admitq.core.fair_sharing import share
 from admitq.core.instructions import (
@@ -108,7 +108,7 @@ class AdmissionState:
             if entry is not None and entry.is_active and entry.queue.first() is not None:
                 return now
             world.candidates.discard(name)
-        if world.seen_admitted:
+        if world.seen_admitted or (world.untold and not world.is_halted):
             return now
         timer = world.next_timer()
         due = [each for each in (timer and timer.at, charging.next_sample(world)) if each is not None]
@@ -513,6 +513,8 @@ class AdmissionState:
             if entry is not None:
                 entry.queue.drop_empty_lanes()
         world.with_empty_lanes.clear()
+        if world.untold:
+            tell_again(world)
         cycles = 0
         while (event.limit is None or cycles < event.limit) and (of := heads(world)):
             run_cycle(world, of, now)

@@ -6,16 +6,17 @@ with what is on the books, so that there is one rule for each and none for every
 """
 
 import heapq
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
 from admitq.core.activity import InactiveCause, Surroundings, check_names, flavor_names, inactive_causes
 from admitq.core.admission_fair_sharing import Books
+from admitq.core.amounts import FlavorResource
 from admitq.core.cohorts import Forest, Node
 from admitq.core.holders import Holders
 from admitq.core.instructions import Preempt, ReportPending, ReserveQuota, TargetsRecomputed
-from admitq.core.ledger import Ledger, Reservation, usage_of
+from admitq.core.ledger import Ledger, Reservation, Usage, usage_of
 from admitq.core.lifecycle import Phase, phase_of
 from admitq.core.limit_ranges import limits_of
 from admitq.core.model import (
@@ -169,6 +170,15 @@ def _discard(index: dict[_Key, dict[_Member, Any]], key: _Key, member: _Member) 
     return True
 
 
+class DumpedSleep(NamedTuple):
+    """How a ClusterQueue waits for changes in its tree, as a dump holds it."""
+
+    waits: bool
+    restless: bool
+    needs: tuple[tuple[FlavorResource, int], ...]
+    untold: bool
+
+
 class Timer(NamedTuple):
     """The instant before which a workload may not be tried."""
 
@@ -249,6 +259,9 @@ class World:
     attentive_to_namespace: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
     """ClusterQueues that may have somebody to try once a namespace is selected, or is not any more."""
 
+    untold: dict[Node, None] = field(default_factory=dict[Node, None])
+    """Roots of trees in which quota was given back that lets nobody in: what they lack has changed."""
+
     # What is to be done.
     candidates: set[str] = field(default_factory=set[str])
     """ClusterQueues that may have somebody to try; a superset."""
@@ -282,7 +295,8 @@ class World:
     # --- waking -----------------------------------------------------------------------------------
 
     def wake_tree(self, node: Node) -> None:
-        """Quota may have become free somewhere in the node's tree."""
+        """Quota may have become free somewhere in the node's tree, or more than quota changed."""
+        self.untold.pop(node.root, None)
         for name in self.forest.wake(node):
             entry = self.cluster_queues.get(name)
             if entry is not None:
@@ -303,14 +317,42 @@ class World:
         self.touch(entry)
         self.settle_standing(entry)
 
-    def sleep_if_parked(self, entry: ClusterQueueEntry) -> None:
-        """Have the tree wake this ClusterQueue at its next change.
+    def sleep_if_parked(self, entry: ClusterQueueEntry, cause: Hashable = None) -> None:
+        """Have the tree wake this ClusterQueue at its next change, whatever that is.
 
         A StrictFIFO queue that is stopped by a workload also goes on once that workload's namespace is no
         longer selected.
         """
         if entry.queue.is_asleep:
-            self.forest.fall_asleep(entry.node)
+            self.forest.fall_asleep(entry.node, entry.spec.name if cause is None else cause)
+        self._attend_to_blocked(entry)
+
+    def restore_sleep(self, entry: ClusterQueueEntry, sleep: DumpedSleep) -> None:
+        """Have a ClusterQueue wait as a dump had it."""
+        node = entry.node
+        sleepers = node.root.sleepers
+        if sleep.restless:
+            sleepers.add(node.name, node.name)
+        elif sleep.waits:
+            sleepers.names[node.name] = None
+        sleepers.need([(node.cells[pair], amount) for pair, amount in sleep.needs])
+        if sleep.untold:
+            self.untold[node.root] = None
+        self._attend_to_blocked(entry)
+
+    def sleep_of(self, entry: ClusterQueueEntry) -> DumpedSleep:
+        """How a ClusterQueue waits."""
+        node = entry.node
+        sleepers = node.root.sleepers
+        pairs = {cell: pair for pair, cell in node.cells.items()}
+        return DumpedSleep(
+            node.name in sleepers.names,
+            node.name in sleepers.restless.values(),
+            tuple(sorted((pairs[cell], amount) for cell, amount in sleepers.needs if cell in pairs)),
+            node.root in self.untold,
+        )
+
+    def _attend_to_blocked(self, entry: ClusterQueueEntry) -> None:
         blocked = entry.queue.blocked
         if blocked is not None:
             self.attend_to_namespace(blocked.key.namespace, entry)
@@ -603,7 +645,13 @@ class World:
         if held is not None and moved:
             queue = self.cluster_queues.get(held.cluster_queue)
             if queue is not None:
-                self.wake_tree(queue.node)
+                self._released(queue.node, held.usage)
+
+    def _released(self, node: Node, usage: Usage) -> None:
+        if self.forest.may_let_in(node, usage):
+            self.wake_tree(node)
+        elif (root := node.root).sleepers.names:
+            self.untold[root] = None
 
     def _reservation_of(self, entry: WorkloadEntry) -> Reservation | None:
         workload, assumed = entry.workload, entry.assumed

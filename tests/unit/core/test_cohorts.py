@@ -109,7 +109,7 @@ def test_only_the_tree_concerned_is_woken() -> None:
     far = forest.put_cluster_queue("far", "root", {})
     alone = forest.put_cluster_queue("alone", None, {})
     for node in (near, far, alone):
-        forest.fall_asleep(node)
+        forest.fall_asleep(node, node.name)
     assert forest.wake(near) == ["far", "near"]
     assert forest.wake(near) == []
     assert forest.wake(alone) == ["alone"]
@@ -120,11 +120,11 @@ def test_sleepers_move_with_their_tree() -> None:
     forest.put_cohort("left", "root", {})
     near = forest.put_cluster_queue("near", "left", {})
     far = forest.put_cluster_queue("far", "root", {})
-    forest.fall_asleep(near)
-    forest.fall_asleep(far)
+    forest.fall_asleep(near, near.name)
+    forest.fall_asleep(far, far.name)
     forest.put_cohort("left", None, {})
     assert forest.wake(near) == ["near"]
-    forest.fall_asleep(near)
+    forest.fall_asleep(near, near.name)
     forest.put_cohort("left", "root", {})
     assert forest.wake(far) == ["far", "near"]
 
