@@ -1,4 +1,6 @@
-"""What is given back wakes nobody whom it does not let in, and they are told what they lack now all the same."""
+"""What is given back wakes nobody whom it does not let in; they are told what they lack now all the same."""
+
+from typing import Any
 
 import pytest
 
@@ -22,7 +24,7 @@ def _missing(play: Play, name: str) -> int:
     return short.missing
 
 
-def _full(**fields: object) -> Play:
+def _full(**fields: Any) -> Play:
     """A queue of 4 CPU that four workloads fill."""
     play = Play()
     play.put(queue("q", 4, **fields))
