@@ -254,7 +254,8 @@ class Cycle:
         self.held.add(entry.head.queue, usage)
         self.outcome.reservations.append((entry.head.key, entry.assignment))
         flavors = {flavor for some in entry.assignment.flavors.values() for flavor in some.values()}
-        if not self.observed.outstanding_checks(entry.head.key, entry.head.queue, flavors):
+        outstanding = self.observed.outstanding_checks(entry.head.key, entry.head.queue, flavors)
+        if not outstanding and not entry.workload.pods_ready:
             self.admitted_now = True
         return None
 
@@ -306,10 +307,14 @@ class Cycle:
         self.outcome.waiting_for_victims.add(entry.head.key)
 
     def _waits_for_pods(self) -> bool:
-        workloads = self.observed.workloads.values()
-        assumed = self.admitted_now or any(each.admit for each in self.observed.assumed.values())
-        admitted = [each for each in workloads if each.admission is not None and each.admitted]
-        return assumed or any(not each.pods_ready and not each.finished for each in admitted)
+        observed = self.observed
+        admitted = [key for key, assumed in observed.assumed.items() if assumed.admit]
+        admitted += [
+            key
+            for key, each in observed.workloads.items()
+            if each.admission and each.admitted and not each.finished
+        ]
+        return self.admitted_now or not all(observed.workloads[key].pods_ready for key in admitted)
 
     @contextmanager
     def _without(self, holders: Iterable[Holder]) -> Generator[None]:
