@@ -549,8 +549,8 @@ class Player:
     def settle(self, draw: random.Random) -> None:
         """Without changes from outside everything that is asked for happens, until nothing is.
 
-        One exception is known: who may be admitted with fewer pods preempts for fewer, and when its victims
-        have left wants all of them again, but behind others (docs/internals/proof.md).
+        Two exceptions are known, and told in docs/internals/proof.md: preemptors that may be admitted with
+        fewer pods, and fair sharing where waiting preemptors do not come first.
         """
         begin = len(self.preemptions)
         for _ in range(60):
@@ -568,4 +568,6 @@ class Player:
         last = self.preemptions[begin:][-12:]
         preemptors = [self.observed.workloads[each.preemptor] for each in last]
         shrinks = any(part.min_count is not None for each in preemptors for part in each.pod_sets)
-        law(shrinks, "L3: preemptions do not end", last)
+        settings = self.observed.settings
+        shares = settings.fair_sharing is not None and not settings.gates.prioritize_preemptor_workloads
+        law(shrinks or shares, "L3: preemptions do not end", last)

@@ -240,6 +240,8 @@ class Search:
     ) -> str | None:
         scan = (pod_sets[0].name, next(iter(wanted)))
         index = start.get(scan, -1) + 1
+        if index >= len(group.flavors):
+            index = 0
         best: tuple[Prospect, FlavorQuotas, dict[str, Prospect]] | None = None
         while index < len(group.flavors):
             flavor = group.flavors[index]
