@@ -326,6 +326,9 @@ class Cycle:
     def turns(self, entries: list[Entry]) -> Iterator[Entry]:
         """The entries, in the order in which they are to be processed."""
         gates = self.world.settings.gates
+        if len(entries) == 1:
+            yield from entries
+            return
         if self.world.settings.fair_sharing is None:
             yield from sorted(
                 entries,
@@ -523,8 +526,14 @@ _STEPS: Final[tuple[Callable[[Cycle, Entry], Refusal | None], ...]] = (
 counts; who passes is admitted."""
 
 
+_STEPS_OF_WHO_FITS: Final = (_no_longer_fits, _waits_for_pods)
+"""Those of the steps that have anything to ask who was found to fit without preempting."""
+
+
 def _refusal_of(cycle: Cycle, entry: Entry) -> Refusal | None:
-    for step in _STEPS:
+    assignment = entry.assignment
+    fits = entry.refusal is None and assignment is not None and assignment.mode is Mode.FIT
+    for step in _STEPS_OF_WHO_FITS if fits and not (entry.victims or entry.deferred) else _STEPS:
         refusal = step(cycle, entry)
         if refusal is not None:
             return refusal

@@ -506,7 +506,8 @@ class PendingQueue:
         return self.shape_of(pending.workload) if pending.lane is None else pending.lane.shape
 
     def _is_claimant(self, workload: Workload) -> bool:
-        return self._claimant == (workload.key, workload.generation)
+        claimant = self._claimant
+        return claimant is not None and claimant == (workload.key, workload.generation)
 
     def _place_of(self, workload: Workload) -> Place:
         sticky = self.strategy is QueueingStrategy.BEST_EFFORT_FIFO and self._is_claimant(workload)
@@ -587,10 +588,18 @@ class PendingQueue:
         )
 
     def _first_of(self, lane: Lane) -> Place | None:
-        places = lane.places
+        # ``_stands`` written out: this is asked several times of every head.
+        places, members = lane.places, self.members
         while places:
-            if self._stands(places[0], lane):
-                return places[0]
+            place = places[0]
+            pending = members.get(place.key)
+            if (
+                pending is not None
+                and pending.lane is lane
+                and not pending.in_flight
+                and (pending.place is place or pending.place == place)
+            ):
+                return place
             heapq.heappop(places)
         return None
 

@@ -45,7 +45,8 @@ def requirement_holds(requirement: SelectorRequirement, labels: Mapping[str, str
 
 def matches(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
     """Whether the selector selects an object with these labels; without requirements it selects all."""
-    return all(requirement_holds(requirement, labels) for requirement in selector.requirements)
+    requirements = selector.requirements
+    return not requirements or all(requirement_holds(requirement, labels) for requirement in requirements)
 
 
 def selects_namespace(selector: LabelSelector | None, labels: Mapping[str, str] | None) -> bool:

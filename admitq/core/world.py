@@ -149,6 +149,19 @@ class WorkloadEntry:
         return phase_of(self.workload, reserved=self.admission is not None, admitted=self.is_admitted)
 
 
+def _is_as_assumed(entry: WorkloadEntry, assumed: Assumption) -> bool:
+    """Whether a reservation is observed just as it was decided."""
+    workload, held = entry.workload, entry.held
+    return (
+        held is not None
+        and not (workload.finished or workload.evicted or workload.reclaimable_pods)
+        and held.usage == usage_of(workload, assumed.admission)
+        and workload.admitted == assumed.admit
+        and held.local_queue == entry.local_queue
+        and workload.admission == assumed.admission
+    )
+
+
 def _runtime_classes(workload: Workload) -> set[str]:
     names = (pod_set.template.runtime_class for pod_set in workload.pod_sets)
     return {name for name in names if name is not None}
@@ -543,9 +556,15 @@ class World:
 
     def settle_reservation(self, entry: WorkloadEntry) -> None:
         """Count what the workload holds, and wake who may have what it gave back."""
-        workload = entry.workload
-        if entry.assumed is not None and (workload.admission is not None or workload.finished):
+        workload, assumed = entry.workload, entry.assumed
+        if assumed is not None and (workload.admission is not None or workload.finished):
             entry.assumed = None
+            if _is_as_assumed(entry, assumed):
+                # What mostly happens: the decision was written as it was made, and is on the books already.
+                self.holders.put(entry)
+                if self.settings.block_admission:
+                    self._watch_pods(entry)
+                return
         reservation = self._reservation_of(entry)
         if reservation is None or (workload.evicted and workload.admission is not None):
             entry.preempting = None
@@ -597,7 +616,7 @@ class World:
 
     def report(self, pending: Pending, refusal: Refusal) -> None:
         """Have a refusal written, if it is not what the status tells already."""
-        if pending.refusal == refusal:
+        if pending.refusal is refusal or pending.refusal == refusal:
             return
         pending.refusal = refusal
         workload = pending.workload
@@ -677,9 +696,10 @@ class World:
 
     def settle_place(self, entry: WorkloadEntry, now: Instant) -> None:
         """Queue the workload where it belongs, or take it out of where it does not."""
-        is_pending = entry.phase is Phase.PENDING
-        if not is_pending and entry.pending is None and entry.listed_in is None:
+        is_settled = entry.held is not None or entry.workload.finished
+        if is_settled and entry.pending is None and entry.listed_in is None:
             return
+        is_pending = entry.phase is Phase.PENDING
         local_queue = self.local_queues.get(entry.local_queue)
         listed = is_pending and local_queue is not None and local_queue.is_open
         came_from = entry.listed_in

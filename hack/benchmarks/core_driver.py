@@ -2,7 +2,7 @@
 
 A virtual clock, a heap of run times that end, and the two observations a workload makes on its way: that its
 reservation was written, and that it finished. The values that are observed are made before the clock starts,
-but for the admission, which is put in when the core has decided it.
+but for the admission and its instant, which are put in when the core has decided.
 """
 
 import heapq
@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from admitq.core.events import CyclesRequested, WorkloadChanged
 from admitq.core.instructions import ReserveQuota
-from admitq.core.model import Admission, ObjectKey, Workload
+from admitq.core.model import SECOND, Admission, ObjectKey, Workload
 from admitq.core.state import AdmissionState
 
 _CYCLES = CyclesRequested()
@@ -25,8 +25,9 @@ class _Course:
     run_time: int
 
 
-def _complete(workload: Workload, admission: Admission) -> None:
+def _complete(workload: Workload, admission: Admission, now: int) -> None:
     object.__setattr__(workload, "admission", admission)
+    object.__setattr__(workload, "reserved_at", now // SECOND * SECOND)
 
 
 class Driver:
@@ -55,8 +56,8 @@ class Driver:
         for instruction in handle(_CYCLES, now=now):
             if type(instruction) is ReserveQuota:
                 it = courses.pop(instruction.key)
-                _complete(it.reserved, instruction.admission)
-                _complete(it.finished, instruction.admission)
+                _complete(it.reserved, instruction.admission, now)
+                _complete(it.finished, instruction.admission, now)
                 self.admitted += 1
                 heapq.heappush(self._finishes, (now + it.run_time, self.admitted, it))
                 handle(WorkloadChanged(it.reserved), now=now)
