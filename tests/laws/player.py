@@ -30,6 +30,7 @@ from admitq.core.events import Event
 from admitq.core.instructions import (
     Instruction,
     Preempt,
+    PreemptionReason,
     RefreshClusterQueue,
     RefreshCohort,
     RefreshLocalQueue,
@@ -450,7 +451,7 @@ class Player:
     def check_not_forgotten(self, name: str, key: ObjectKey) -> None:
         """Not even beside those who keep capacity in every cycle."""
         for others in ([], self.keepers(name)):
-            outcome = Cycle(self.observed, self.used).run([Head(name, key, {}), *others])
+            outcome = Cycle(self.observed, self.used).run([self.head(name, key), *others])
             admitted = any(each == key for each, _ in outcome.reservations)
             tried = self.tried_in.get((name, self.shape(key)), 0)
             preempts = tried > self.taken_in and any(each.preemptor == key for each in outcome.preemptions)
@@ -458,10 +459,15 @@ class Player:
                 return
         raise LawBroken(f"L1: {key} waits in {name} for nothing")
 
+    def head(self, name: str, key: ObjectKey) -> Head:
+        """A head whose scan starts anew."""
+        workload = self.observed.workloads[key]
+        return Head(name, key, {}, self.preemptors.get(name) == (workload.uid, workload.generation))
+
     def keepers(self, name: str) -> list[Head]:
         """The first of other ClusterQueues."""
         return [
-            Head(other, keys[0], {})
+            self.head(other, keys[0])
             for other in sorted(self.observed.cluster_queues)
             if other != name and self.observed.is_active(other) and (keys := self.to_be_tried(other))
         ]
@@ -540,7 +546,19 @@ class Player:
         workload = self.observed.workloads[key]
         if workload.admission is not None:
             self.told_to_stop.pop(key, None)
-            self.put(workload, evicted=True)
+            self.put(workload, evicted=True, queued_at=self.queued_again_at(workload))
+
+    def queued_again_at(self, workload: Workload) -> Instant:
+        """The queue-order timestamp of a victim (semantics, Ordering).
+
+        Without priorities in the order of cycles, whoever was preempted while the preemptor borrows goes
+        behind it, or would take back what was freed.
+        """
+        last = next((each for each in reversed(self.preemptions) if each.victim == workload.key), None)
+        while_borrowing = PreemptionReason.IN_COHORT_RECLAIM_WHILE_BORROWING
+        if self.observed.settings.gates.priority_sorting_within_cohort or last is None:
+            return workload.queued_at
+        return self.now + SECOND // 1000 if last.reason is while_borrowing else workload.queued_at
 
     def stop(self, key: ObjectKey) -> None:
         """The job of an evicted workload has stopped: it holds nothing any more."""
