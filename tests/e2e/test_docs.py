@@ -1,5 +1,6 @@
 """The documentation is true: its manifests are accepted, its links lead somewhere, its commands exist."""
 
+import json
 import re
 import shlex
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ import yaml
 from typer.main import get_command
 
 from admitq.cli.commands import application
+from admitq.simulator.schema import Scenario
 from admitq_api.configuration import KIND as CONFIGURATION
 from admitq_api.configuration import load_configuration
 from admitq_api.labels import DEFAULT_GROUP
@@ -26,6 +28,8 @@ HERE_DOCUMENT = re.compile(r"<<'?EOF'?\n(.*?)^EOF$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!https?://|mailto:)([^)#\s]*)(?:#([^)\s]*))?\)")
 COMMAND = re.compile(r"(?<![\w/.])((?:hack|\.ci)/[\w/-]+)")
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
+SCENARIO = "Scenario"
+"""The kind of the simulator's files, which no API server knows."""
 
 
 class Block(NamedTuple):
@@ -50,7 +54,7 @@ def manifests() -> list[Any]:
         pytest.param(one, id=f"{page.relative_to(REPOSITORY)}: {one['kind']}")
         for page, text in texts
         for one in yaml.load_all(text, Loader=yaml.CSafeLoader)
-        if one.get("kind") not in {None, CONFIGURATION}
+        if one.get("kind") not in {None, CONFIGURATION, SCENARIO}
     ]
 
 
@@ -80,6 +84,15 @@ def test_configuration_files_are_accepted() -> None:
     assert files
     for file in files:
         load_configuration(file)
+
+
+def test_scenarios_are_accepted() -> None:
+    texts = [block.text for block in blocks("yaml") if f"kind: {SCENARIO}\n" in block.text]
+    read = [one for text in texts for one in yaml.load_all(text, Loader=yaml.CSafeLoader)]
+    specs = [one["spec"] for one in read if one["kind"] == SCENARIO and one["spec"] != "…"]
+    assert specs
+    for spec in specs:
+        Scenario.model_validate_json(json.dumps(spec))
 
 
 def test_values_are_accepted(render: Callable[..., Rendered]) -> None:
