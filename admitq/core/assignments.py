@@ -59,3 +59,9 @@ class Assignment(NamedTuple):
     """The flavors that were looked at and not simply taken, where the assignment fits."""
     tried: tuple[TriedFlavor, ...]
     """Scans that have flavors left to try."""
+
+    @property
+    def shortfall(self) -> NoFlavorFits:
+        """The refusal of an assignment that does not fit; every such has one."""
+        assert self.refusal is not None  # noqa: S101 narrows the type
+        return self.refusal

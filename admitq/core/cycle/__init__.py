@@ -1,0 +1,81 @@
+"""One admission cycle: the head of every ClusterQueue that has one, in order, against quota as it is now.
+
+1. *Nominate*: each head is refused, or assigned flavors against the quota at the beginning of the cycle;
+   where unused quota does not suffice, those are sought whom it may preempt.
+2. *Process* in the order of cycles, by the steps below: who still fits takes its quota at once, who preempts
+   keeps the capacity that it will have, so that those behind see what is left. Who does not fit any more was
+   beaten within this cycle.
+3. *Requeue* whoever got nothing, by the table below.
+
+Rules of this file
+- Cycles run until nobody is left to be tried, so every cycle must bring the end nearer. Whoever is refused
+  leaves the heads, or goes on with other flavors, or was beaten. Who was beaten is tried again if anybody of
+  the tree got somewhere since it began: took quota, had victims told, or gave up what was kept for it.
+- Whose turn would end as it did before *stands* (``queues``): those who wait for others to leave, and whom
+  they beat. They do not ask for a cycle, but take part in every one of their tree. Who finds nobody to
+  preempt does not stand, not even first in a StrictFIFO queue: what is kept for it is kept for one cycle, so
+  that a queue that is held up does not hold up those who could borrow meanwhile.
+- What is supposed in a cycle (``overlay``) is undone at its end.
+"""
+
+from collections.abc import Iterable
+
+from admitq.core.cycle.inadmissibility import inadmissibility
+from admitq.core.cycle.nominate import nominate
+from admitq.core.cycle.process import refusal_of, reserve
+from admitq.core.cycle.requeue import calm, put_back, requeue, try_again_or_stand
+from admitq.core.cycle.retelling import tell_again
+from admitq.core.cycle.turns import Cycle
+from admitq.core.model import Instant
+from admitq.core.queues import Pending
+from admitq.core.world import ClusterQueueEntry, World
+
+__all__ = ["heads", "inadmissibility", "run_cycle", "tell_again"]
+
+
+def heads(world: World) -> list[tuple[ClusterQueueEntry, Pending]]:
+    """Take the head of each active ClusterQueue that has one into flight, and of their trees those who stand.
+
+    Empty while admission is halted.
+    """
+    result: dict[str, tuple[ClusterQueueEntry, Pending]] = {}
+    for name in () if world.is_halted else sorted(world.candidates):
+        queue = world.cluster_queues.get(name)
+        pending = queue.queue.pop() if queue is not None and queue.is_active else None
+        if queue is None or pending is None:
+            world.candidates.discard(name)
+            continue
+        if queue.stands_under is not None:
+            world.overtake(queue)
+        result[name] = (queue, pending)
+    if world.standing:
+        for root in {queue.node.root: None for queue, _ in result.values()}:
+            for queue in world.take_along(root):
+                pending = queue.queue.pop()
+                if pending is not None:
+                    result[queue.spec.name] = (queue, pending)
+    world.touched_cluster_queues.update(result)
+    world.candidates.update(result)
+    return [result[name] for name in sorted(result)]
+
+
+def run_cycle(world: World, of: Iterable[tuple[ClusterQueueEntry, Pending]], now: Instant) -> None:
+    """Decide over the heads in flight."""
+    world.cycle += 1
+    cycle = Cycle(world, now)
+    entries = [nominate(world, queue, pending) for queue, pending in of]
+    for entry in cycle.turns(entries):
+        if world.is_halted:
+            put_back(world, entry)
+            continue
+        refusal = refusal_of(cycle, entry)
+        if refusal is None:
+            reserve(cycle, entry)
+        else:
+            requeue(cycle, entry, refusal)
+    for overlay in cycle.overlays.values():
+        overlay.undo()
+    for entry in cycle.beaten:
+        try_again_or_stand(world, entry)
+    for entry in cycle.parked:
+        calm(world, entry)

@@ -1,0 +1,75 @@
+"""A head in its cycle: what was found for it, and what became of it."""
+
+from dataclasses import dataclass
+
+from admitq.core.amounts import FlavorResource
+from admitq.core.assignments import Assignment
+from admitq.core.cohorts import Node
+from admitq.core.model import (
+    Instant,
+    Workload,
+)
+from admitq.core.preemption import Victim
+from admitq.core.queues import Pending, ScanProgress
+from admitq.core.refusals import (
+    Refusal,
+)
+from admitq.core.world import ClusterQueueEntry
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """A head in its cycle."""
+
+    queue: ClusterQueueEntry
+    pending: Pending
+    root: Node
+    generation: int
+    """Of the cohort tree, when the assignment was made."""
+    is_preemptor: bool
+    """Whether it waits for workloads that were preempted for it."""
+    stood: bool
+    """Whether it was only taken along."""
+    scan: ScanProgress | None = None
+    """Where the scan of flavors stands after this attempt."""
+    since: int = 0
+    """How far the tree had got when the scan started from the first flavor."""
+    disturbed: bool = False
+    """Whether the tree changed since then."""
+    assignment: Assignment | None = None
+    victims: tuple[Victim, ...] = ()
+    refusal: Refusal | None = None
+    deferred: bool = False
+    """Whether it will fit once the victims of others have left."""
+    keeps: bool = False
+    """Whether capacity is kept for it in this cycle."""
+
+    @property
+    def workload(self) -> Workload:
+        """The head."""
+        return self.pending.workload
+
+    @property
+    def node(self) -> Node:
+        """Its ClusterQueue's node."""
+        return self.queue.node
+
+    @property
+    def usage(self) -> tuple[tuple[FlavorResource, int], ...]:
+        """What it would take; nothing if it was refused."""
+        return () if self.assignment is None else self.assignment.usage
+
+    @property
+    def priority(self) -> int:
+        """Its effective priority."""
+        return self.workload.priority
+
+    @property
+    def queued_at(self) -> Instant:
+        """Its queue-order timestamp."""
+        return self.workload.queued_at
+
+    @property
+    def uid(self) -> str:
+        """Its uid."""
+        return self.workload.uid

@@ -1,0 +1,152 @@
+"""Nominating: each head is refused, or assigned flavors against the quota at the beginning of the cycle.
+
+Where unused quota does not suffice, those are sought whom it may preempt.
+"""
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Final
+
+from admitq.core import quota
+from admitq.core.amounts import FlavorResource
+from admitq.core.assignments import Assignment, Mode, Prospect, TriedFlavor
+from admitq.core.cycle.entry import Entry
+from admitq.core.cycle.inadmissibility import inadmissibility
+from admitq.core.flavors import PreemptionQuestion, assign, nobody_to_preempt
+from admitq.core.model import (
+    ObjectKey,
+    PodSetAssignment,
+    Workload,
+)
+from admitq.core.overlay import without
+from admitq.core.partial_admission import assign_partially, may_shrink
+from admitq.core.preemption import Preemptor, Victim, find_victims, never_preempts
+from admitq.core.queues import Pending, ScanProgress
+from admitq.core.requests import PodSetDemand
+from admitq.core.world import ClusterQueueEntry, WorkloadEntry, World
+
+_LONGEST_SCAN: Final = 64
+"""Attempts after which a scan of flavors ends although some are untried in combination with others: as many
+as a resource group may have flavors."""
+
+
+def _valid_progress(world: World, pending: Pending, generation: int) -> ScanProgress | None:
+    """Progress counts in the next cycle, or for as long as nothing changed in the cohort tree.
+
+    Without gate FlavorFungibilityPreserveScanProgress only the latter counts.
+    """
+    progress = pending.progress
+    if progress is None or progress.generation == generation:
+        return progress
+    preserve = world.settings.gates.flavor_fungibility_preserve_scan_progress
+    return progress if preserve and world.cycle - progress.cycle <= 1 else None
+
+
+_LookedFor = tuple[frozenset[tuple[FlavorResource, int]], frozenset[FlavorResource]]
+"""A usage, and what of it is contested."""
+
+
+class Search:
+    """The search of flavors and victims for one head, while nothing else happens.
+
+    What was looked for once is remembered: mostly the question for one flavor is that for the whole usage.
+    """
+
+    def __init__(self, world: World, queue: ClusterQueueEntry, workload: Workload) -> None:
+        self.world = world
+        self.queue = queue
+        self.preemptor = Preemptor(queue, workload)
+        self.gone: tuple[ObjectKey, ...] = ()
+        """Victims of others that were taken off the tree."""
+        self.victims: tuple[Victim, ...] = ()
+        """Whom to preempt for the assignment that was last found to suffice."""
+        self._found: dict[_LookedFor, tuple[Victim, ...]] = {}
+        self._oracle = nobody_to_preempt if never_preempts(queue.spec.preemption) else self.ask
+
+    def _find(
+        self, usage: dict[FlavorResource, int], contested: Iterable[FlavorResource]
+    ) -> tuple[Victim, ...]:
+        looked_for = (frozenset(usage.items()), frozenset(contested))
+        found = self._found.get(looked_for)
+        if found is None:
+            found = find_victims(self.world, self.preemptor, usage, looked_for[1], self.gone)
+            self._found[looked_for] = found
+        return found
+
+    def ask(self, question: PreemptionQuestion) -> Prospect:
+        """What a flavor could be made to give by preempting for it alone."""
+        pair, cell, amount = question
+        victims = self._find({pair: amount}, (pair,))
+        level = partial(quota.borrow_level, cell, amount)
+        if not victims:
+            return Prospect(Mode.NO_PREEMPTION_CANDIDATES, level().level)
+        holders = [victim.entry for victim in victims]
+        at_home = any(_holds_in(holder, self.queue.spec.name) for holder in holders)
+        return Prospect(Mode.PREEMPT if at_home else Mode.RECLAIM, without(self.world, holders, level).level)
+
+    def assign(
+        self,
+        demands: tuple[PodSetDemand, ...],
+        *,
+        tried: tuple[TriedFlavor, ...] = (),
+        restrict_to: tuple[PodSetAssignment, ...] | None = None,
+    ) -> Assignment:
+        """Assign flavors as quota stands."""
+        return assign(demands, self.queue.offer, tried=tried, oracle=self._oracle, restrict_to=restrict_to)
+
+    def suffices(self, assignment: Assignment) -> bool:
+        """Whether the workload gets what it was assigned, at once or when its victims have left."""
+        if assignment.mode is Mode.FIT:
+            self.victims = ()
+            return True
+        if assignment.mode is Mode.NO_FIT or never_preempts(self.queue.spec.preemption):
+            return False
+        victims = self._find(dict(assignment.usage), assignment.contested)
+        if victims:
+            self.victims = victims
+        return bool(victims)
+
+    def with_fewer_pods(self, demands: tuple[PodSetDemand, ...]) -> Assignment | None:
+        """The most pods that suffice, where fewer than all will do."""
+        if not (self.world.settings.gates.partial_admission and may_shrink(demands)):
+            return None
+        return assign_partially(demands, self.assign, self.suffices)
+
+
+def _holds_in(entry: WorkloadEntry, cluster_queue: str) -> bool:
+    return entry.held is not None and entry.held.cluster_queue == cluster_queue
+
+
+def nominate(world: World, queue: ClusterQueueEntry, pending: Pending) -> Entry:
+    """Refuse a head or assign it flavors, as quota stands."""
+    root = queue.node.root
+    generation = root.generation
+    entry = Entry(
+        queue,
+        pending,
+        root,
+        generation,
+        is_preemptor=queue.queue.is_claimant(pending),
+        stood=queue.is_taken_along,
+        since=root.progress,
+    )
+    queue.is_taken_along = False
+    entry.refusal = inadmissibility(world, queue, pending.workload)
+    lane = pending.lane
+    if entry.refusal is not None or lane is None:
+        return entry
+    progress = _valid_progress(world, pending, generation)
+    search, demands = Search(world, queue, pending.workload), lane.shape.demands
+    assignment = search.assign(demands, tried=() if progress is None else progress.tried)
+    if not search.suffices(assignment):
+        assignment = search.with_fewer_pods(demands) or assignment
+    entry.assignment, entry.victims = assignment, search.victims
+    if assignment.mode is Mode.NO_FIT:
+        entry.refusal = assignment.refusal
+    begun, attempts = generation, 1
+    if progress is not None:
+        begun, entry.since, attempts = progress.begun, progress.since, progress.attempts + 1
+    entry.disturbed = begun != generation
+    if assignment.tried and attempts < _LONGEST_SCAN:
+        entry.scan = ScanProgress(assignment.tried, world.cycle, generation, begun, entry.since, attempts)
+    return entry

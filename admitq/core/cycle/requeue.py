@@ -1,0 +1,113 @@
+"""Requeueing: where somebody goes who got nothing, so that the next chance finds it."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from admitq.core.cycle.entry import Entry
+from admitq.core.cycle.turns import Cycle
+from admitq.core.model import (
+    QueueingStrategy,
+)
+from admitq.core.partial_admission import may_shrink
+from admitq.core.preemption import never_preempts
+from admitq.core.queues import Aside, ScanProgress
+from admitq.core.refusals import (
+    AdmissionChecksFailed,
+    ClusterQueueInactive,
+    ClusterQueueNotFound,
+    InvalidResources,
+    NamespaceMismatch,
+    OverlappingVictims,
+    PodsNotReady,
+    PreemptionGated,
+    Refusal,
+    TakenInThisCycle,
+    WaitingForVictims,
+)
+from admitq.core.world import World
+
+_ASIDE: Final[Mapping[type[Refusal], Aside]] = {
+    AdmissionChecksFailed: Aside.OWN,
+    InvalidResources: Aside.OWN,
+    ClusterQueueInactive: Aside.TREE,
+    ClusterQueueNotFound: Aside.TREE,
+    NamespaceMismatch: Aside.NAMESPACE,
+}
+"""Refusals that concern a workload for itself, whatever its equals meet."""
+
+
+def _is_beaten(refusal: Refusal) -> bool:
+    """Whether only others of the same cycle were in the way."""
+    return isinstance(refusal, TakenInThisCycle) or (
+        isinstance(refusal, OverlappingVictims) and not refusal.will_fit
+    )
+
+
+def _waits_for_others(refusal: Refusal) -> bool:
+    """Whether it will fit once those have left who are told to."""
+    return isinstance(refusal, WaitingForVictims) or (
+        isinstance(refusal, OverlappingVictims) and refusal.will_fit
+    )
+
+
+def _scan_to_keep(world: World, entry: Entry, refusal: Refusal) -> ScanProgress | None:
+    """Where the scan of flavors goes on, after an attempt that ended so (semantics, Cycle)."""
+    if isinstance(refusal, PreemptionGated) or _waits_for_others(refusal):
+        return None
+    if _is_beaten(refusal) and not world.settings.gates.flavor_fungibility_preserve_scan_progress:
+        return None
+    return entry.scan
+
+
+def requeue(cycle: Cycle, entry: Entry, refusal: Refusal) -> None:
+    """Put a head that got nothing where the next chance finds it."""
+    world, pending, queue = cycle.world, entry.pending, entry.queue.queue
+    world.report(pending, refusal)
+    pending.progress = _scan_to_keep(world, entry, refusal)
+    reason = _ASIDE.get(type(refusal))
+    strict = queue.strategy is QueueingStrategy.STRICT_FIFO
+    if reason is Aside.NAMESPACE or (reason is not None and not strict):
+        world.set_aside(entry.queue, pending, reason)
+        world.sleep_if_parked(entry.queue)
+    elif _is_beaten(refusal):
+        cycle.beaten.append(entry)
+        return
+    elif _waits_for_others(refusal):
+        queue.claim(pending)
+        world.stand(entry.queue, pending)
+    elif isinstance(refusal, PodsNotReady) or pending.progress is not None or entry.disturbed:
+        queue.enter(pending)
+    else:
+        queue.park(pending, refusal)
+        cycle.parked.append(entry)
+        world.sleep_if_parked(entry.queue, pending.lane)
+    if entry.keeps and not queue.is_standing:
+        world.forest.got_somewhere(entry.root)
+
+
+def calm(world: World, entry: Entry) -> None:
+    """Leave who was parked asleep until that is available which it needs, if quota alone decides over it."""
+    lane = entry.pending.lane
+    if lane is None or not never_preempts(entry.queue.spec.preemption):
+        return
+    if world.settings.gates.partial_admission and may_shrink(lane.shape.demands):
+        return
+    needs = entry.queue.offer.plan(lane.shape.demands).shortage
+    if needs is not None:
+        entry.root.sleepers.calm(lane, needs)
+
+
+def try_again_or_stand(world: World, entry: Entry) -> None:
+    """Who was beaten is worth another try if the next cycle can differ from this one."""
+    if entry.pending.progress is None and entry.since == entry.root.progress:
+        world.stand(entry.queue, entry.pending)
+    else:
+        entry.queue.queue.enter(entry.pending)
+
+
+def put_back(world: World, entry: Entry) -> None:
+    """Leave an entry whose turn did not come as it was."""
+    if entry.stood:
+        world.stand(entry.queue, entry.pending)
+    else:
+        entry.queue.queue.enter(entry.pending)

@@ -1,0 +1,38 @@
+"""Telling those who wait what they lack now, without a turn."""
+
+from operator import attrgetter
+
+from admitq.core.assignments import Mode
+from admitq.core.cycle.inadmissibility import inadmissibility
+from admitq.core.flavors import assign
+from admitq.core.queues import Pending
+from admitq.core.refusals import (
+    NobodyToPreempt,
+)
+from admitq.core.world import ClusterQueueEntry, World
+
+
+def tell_again(world: World) -> None:
+    """Tell those who wait what they lack now, where quota was given back that lets none of them in.
+
+    Each would be refused if it was tried, and is told for what; only the turns are spared.
+    """
+    for root in [] if world.is_halted else sorted(world.untold, key=attrgetter("name")):
+        for name in sorted(root.sleepers.names):
+            queue = world.cluster_queues[name]
+            for pending in queue.queue.first_refused() if queue.is_active else ():
+                _refuse_again(world, queue, pending)
+        world.untold.pop(root, None)
+
+
+def _refuse_again(world: World, queue: ClusterQueueEntry, pending: Pending) -> None:
+    lane = pending.lane
+    if lane is None or inadmissibility(world, queue, pending.workload) is not None:
+        # It is to be kept elsewhere than in a lane.
+        world.wake_tree(queue.node)
+        return
+    assignment = assign(lane.shape.demands, queue.offer)
+    no_candidates = assignment.mode is Mode.NO_PREEMPTION_CANDIDATES
+    refusal = NobodyToPreempt(assignment.shortfall) if no_candidates else assignment.shortfall
+    queue.queue.refuse_again(pending, refusal)
+    world.report(pending, refusal)
