@@ -43,7 +43,7 @@ FAIR: Final = {
             {"input": "example.com/card", "multiplyBy": "cpu", "outputs": {"example.com/credit": "10"}},
         ],
     },
-    "featureGates": {"PriorityBoost": True},
+    "featureGates": {"PrioritizePreemptorWorkloads": True, "PriorityBoost": True},
 }
 
 

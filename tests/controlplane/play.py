@@ -1,9 +1,9 @@
 """Plays stories of Workloads on a stage: small worlds in YAML, and what their conditions must say literally.
 
-A case is a ``name``, the ``row`` of the semantics that it belongs to, and ``steps``. Each step is one word
-and what it is about. Names of objects without a namespace are made the story's own; ``$name`` in a text
-stands for such a name, ``$ns`` for the namespace, ``$uid(w)`` for a Workload's identity, ``$key(name)`` for a
-label or annotation of the API group.
+A case is a ``name``, the ``rows`` of the semantics that it shows (``rows.yaml`` says what each is), and
+``steps``. Each step is one word and what it is about. Names of objects without a namespace are made the
+story's own; ``$name`` in a text stands for such a name, ``$ns`` for the namespace, ``$uid(w)`` for a
+Workload's identity, ``$key(name)`` for a label or annotation of the API group.
 
 Workloads here belong to no job, so that a story can be their owner: it ends them, and it gives up the quota
 of those that are evicted.
@@ -36,20 +36,21 @@ class Case:
     """One story."""
 
     name: str
-    row: str
+    rows: tuple[str, ...]
     steps: tuple[Mapping[str, Any], ...]
     missing: tuple[str, ...] = ()
     """Flavors that quotas name and that do not exist."""
 
     def __str__(self) -> str:
-        return f"{self.row}: {self.name}"
+        return f"{'; '.join(self.rows)}: {self.name}"
 
 
 def cases(file: str) -> list[Case]:
     """The stories of a file."""
     listed: list[dict[str, Any]] = yaml.safe_load((FOLDER / file).read_text())
     return [
-        Case(one["name"], one["row"], tuple(one["steps"]), tuple(one.get("missing", ()))) for one in listed
+        Case(one["name"], tuple(one["rows"]), tuple(one["steps"]), tuple(one.get("missing", ())))
+        for one in listed
     ]
 
 
@@ -87,6 +88,7 @@ class Play:
             "local_queue": self._each(self._local_queue),
             "workload": self._each(self._workload),
             "check": self._each(self._check),
+            "topology": self._each(self._topology),
             "limit_range": self._each(self._limit_range),
             "runtime_class": self._each(self._runtime_class),
             "change": self._each(self._change),
@@ -149,6 +151,7 @@ class Play:
                 kinds.cohorts,
                 kinds.resource_flavors,
                 kinds.admission_checks,
+                kinds.topologies,
                 kinds.workloads,
                 LIMIT_RANGES,
                 RUNTIME_CLASSES,
@@ -160,7 +163,7 @@ class Play:
 
     async def _flavor(self, name: str, spec: Object | None) -> None:
         self._flavors.add(name)
-        await self.stage.flavor(name, **(spec or {}))
+        await self.stage.flavor(name, **self._filled(spec or {}))
 
     async def _cohort(self, name: str, given: Object | None) -> None:
         spec = await self._quotas(dict(given or {}))
@@ -222,6 +225,10 @@ class Play:
         checks, own = self.stage.kinds.admission_checks, self.stage.own(name)
         await self.stage.create(checks, own, {"spec": {"controllerName": "example.com/c"}})
         await self.stage.change(checks, own, {"status": {"conditions": [_active(active)]}}, "status")
+
+    async def _topology(self, name: str, levels: list[str]) -> None:
+        spec = {"levels": [{"nodeLabel": level} for level in levels]}
+        await self.stage.create(self.stage.kinds.topologies, self.stage.own(name), {"spec": spec})
 
     async def _limit_range(self, name: str, limits: list[Object]) -> None:
         await self.stage.create(LIMIT_RANGES, name, {"spec": {"limits": limits}})

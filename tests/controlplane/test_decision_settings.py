@@ -22,6 +22,11 @@ CONFIG = {
     "waitForPodsReady": {"blockAdmission": True},
     "resources": {"quotaCheckStrategy": "IgnoreUndeclared"},
     "admissionFairSharing": {"usageSamplingInterval": "1s"},
+    "featureGates": {
+        "FlavorFungibility": False,
+        "FlavorFungibilityPreserveScanProgress": False,
+        "PrioritizePreemptorWorkloads": True,
+    },
 }
 UNSET_HALF_LIFE = (
     "admissionFairSharing.usageHalfLifeTime is not set: past use loses half its weight in 24h0m0s"
@@ -29,7 +34,7 @@ UNSET_HALF_LIFE = (
 
 QUEUES = Case(
     "two LocalQueues of one ClusterQueue, and what both wait for",
-    "3.8 seeding",
+    ("3.8 seeding",),
     (
         {"queue": {"cq": {"cpu": 4, "admissionScope": {"admissionMode": "UsageBasedAdmissionFairSharing"}}}},
         {"local_queue": {"greedy": {"clusterQueue": "$cq"}, "modest": {"clusterQueue": "$cq"}}},
@@ -40,7 +45,9 @@ QUEUES = Case(
         {"workload": {"first": {"queue": "modest", "cpu": 4, "priority": 1}}},
     ),
 )
-AFTERWARDS = Case("who used less goes first", "3.8 seeding", ({"finish": ["had"]}, {"admitted": ["first"]}))
+AFTERWARDS = Case(
+    "who used less goes first", ("3.8 seeding",), ({"finish": ["had"]}, {"admitted": ["first"]})
+)
 
 
 @pytest.mark.slow

@@ -1,0 +1,27 @@
+"""Every row of the semantics that a control plane can show has a story, and every story says its rows."""
+
+import yaml
+
+from tests.controlplane.play import FOLDER, Case, cases
+
+STORIES = ("waking", "nominate", "flavors", "preemption", "fair", "settings")
+
+_SECTIONS: dict[str, dict[str, str]] = yaml.safe_load((FOLDER.parent / "rows.yaml").read_text())
+ROWS = {f"{section} {row}" for section, rows in _SECTIONS.items() for row in rows}
+
+
+def stories() -> list[Case]:
+    return [case for name in STORIES for case in cases(f"{name}.yaml")]
+
+
+def test_every_row_has_a_story() -> None:
+    assert sorted(ROWS - {row for case in stories() for row in case.rows}) == []
+
+
+def test_every_story_names_rows_that_there_are() -> None:
+    assert [str(case) for case in stories() if not case.rows or not ROWS.issuperset(case.rows)] == []
+
+
+def test_no_story_is_told_twice() -> None:
+    names = [case.name for case in stories()]
+    assert sorted(name for name in set(names) if names.count(name) > 1) == []
