@@ -11,6 +11,9 @@ from typing import NamedTuple
 from unittest import mock
 
 from admitq.core import cycle, state
+from admitq.core.cycle.nominate import (
+    _valid_progress,  # pyright: ignore[reportPrivateUsage]
+)
 from admitq.core.model import Instant, ObjectKey
 from admitq.core.queues import Pending
 from admitq.core.world import ClusterQueueEntry, World
@@ -23,7 +26,7 @@ def _head(
 ) -> Head:
     world.cycle += 1  # as the cycle will have it
     generation = queue.node.root.generation
-    progress = cycle._valid_progress(world, pending, generation)  # pyright: ignore[reportPrivateUsage]
+    progress = _valid_progress(world, pending, generation)
     world.cycle -= 1
     name, workload = queue.spec.name, pending.workload
     tried = () if progress is None else progress.tried
