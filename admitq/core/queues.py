@@ -107,7 +107,7 @@ class ScanProgress:
 
     ``cycle`` and ``generation`` are those of the attempt, ``begun`` the generation of the cohort tree when
     the scan last started from the first flavor, ``since`` how far the tree had got then, ``attempts`` how
-    many there were from there on.
+    many there were from there on, and ``beaten`` whether others of its cycle were in the way of any of them.
     """
 
     tried: tuple[TriedFlavor, ...]
@@ -116,6 +116,7 @@ class ScanProgress:
     begun: int
     since: int
     attempts: int
+    beaten: bool = False
 
 
 @dataclass(slots=True, eq=False)

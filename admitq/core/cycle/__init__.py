@@ -9,12 +9,14 @@
 
 Rules of this file
 - Cycles run until nobody is left to be tried, so every cycle must bring the end nearer. Whoever is refused
-  leaves the heads, or goes on with other flavors, or was beaten. Who was beaten is tried again if anybody of
-  the tree got somewhere since it began: took quota, had victims told, or gave up what was kept for it.
-- Whose turn would end as it did before *stands* (``queues``): those who wait for others to leave, and whom
-  they beat. They do not ask for a cycle, but take part in every one of their tree. Who finds nobody to
-  preempt does not stand, not even first in a StrictFIFO queue: what is kept for it is kept for one cycle, so
-  that a queue that is held up does not hold up those who could borrow meanwhile.
+  leaves the heads, or goes on with other flavors, or was beaten. Who was beaten, by all flavors or by one, is
+  tried again if anybody of the tree got somewhere since it began: took quota, had victims told, or gave up
+  what was kept for it, as who goes on with other flavors has not.
+- Whose turn would end as it did before *stands* (``queues``): those who wait for others to leave, unless
+  quota was taken meanwhile, and whom they beat. They do not ask for a cycle, but take part in every one of
+  their tree. Who finds nobody to preempt does not stand, not even first in a StrictFIFO queue: what is kept
+  for it is kept for one cycle, so that a queue that is held up does not hold up those who could borrow
+  meanwhile.
 - What is supposed in a cycle (``overlay``) is undone at its end.
 """
 
@@ -23,7 +25,7 @@ from collections.abc import Iterable
 from admitq.core.cycle.inadmissibility import inadmissibility
 from admitq.core.cycle.nominate import nominate
 from admitq.core.cycle.process import refusal_of, reserve
-from admitq.core.cycle.requeue import calm, put_back, requeue, try_again_or_stand
+from admitq.core.cycle.requeue import calm, put_back, requeue, settle_undecided
 from admitq.core.cycle.retelling import tell_again
 from admitq.core.cycle.turns import Cycle
 from admitq.core.model import Instant
@@ -75,7 +77,6 @@ def run_cycle(world: World, of: Iterable[tuple[ClusterQueueEntry, Pending]], now
             requeue(cycle, entry, refusal)
     for overlay in cycle.overlays.values():
         overlay.undo()
-    for entry in cycle.beaten:
-        try_again_or_stand(world, entry)
+    settle_undecided(cycle)
     for entry in cycle.parked:
         calm(world, entry)

@@ -145,8 +145,11 @@ def nominate(world: World, queue: ClusterQueueEntry, pending: Pending) -> Entry:
         entry.refusal = assignment.refusal
     begun, attempts = generation, 1
     if progress is not None:
-        begun, entry.since, attempts = progress.begun, progress.since, progress.attempts + 1
+        begun, attempts = progress.begun, progress.attempts + 1
+        entry.since, entry.was_beaten = progress.since, progress.beaten
     entry.disturbed = begun != generation
     if assignment.tried and attempts < _LONGEST_SCAN:
-        entry.scan = ScanProgress(assignment.tried, world.cycle, generation, begun, entry.since, attempts)
+        entry.scan = ScanProgress(
+            assignment.tried, world.cycle, generation, begun, entry.since, attempts, entry.was_beaten
+        )
     return entry

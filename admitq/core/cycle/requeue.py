@@ -1,6 +1,7 @@
 """Requeueing: where somebody goes who got nothing, so that the next chance finds it."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from admitq.core.cycle.entry import Entry
@@ -54,9 +55,10 @@ def _scan_to_keep(world: World, entry: Entry, refusal: Refusal) -> ScanProgress 
     """Where the scan of flavors goes on, after an attempt that ended so (semantics, Cycle)."""
     if isinstance(refusal, PreemptionGated) or _waits_for_others(refusal):
         return None
-    if _is_beaten(refusal) and not world.settings.gates.flavor_fungibility_preserve_scan_progress:
-        return None
-    return entry.scan
+    if entry.scan is None or not _is_beaten(refusal):
+        return entry.scan
+    preserve = world.settings.gates.flavor_fungibility_preserve_scan_progress
+    return replace(entry.scan, beaten=True) if preserve else None
 
 
 def requeue(cycle: Cycle, entry: Entry, refusal: Refusal) -> None:
@@ -71,18 +73,40 @@ def requeue(cycle: Cycle, entry: Entry, refusal: Refusal) -> None:
         world.sleep_if_parked(entry.queue)
     elif _is_beaten(refusal):
         cycle.beaten.append(entry)
-        return
     elif _waits_for_others(refusal):
         queue.claim(pending)
-        world.stand(entry.queue, pending)
+        cycle.waiting.append(entry)
     elif isinstance(refusal, PodsNotReady) or pending.progress is not None or entry.disturbed:
         queue.enter(pending)
+    elif entry.was_beaten:
+        cycle.out_of_flavors.append((entry, refusal))
     else:
-        queue.park(pending, refusal)
-        cycle.parked.append(entry)
-        world.sleep_if_parked(entry.queue, pending.lane)
-    if entry.keeps and not queue.is_standing:
-        world.forest.got_somewhere(entry.root)
+        _park(cycle, entry, refusal)
+
+
+def _park(cycle: Cycle, entry: Entry, refusal: Refusal) -> None:
+    """Stop trying an entry, and so give up what was kept for it."""
+    entry.queue.queue.park(entry.pending, refusal)
+    cycle.parked.append(entry)
+    cycle.world.sleep_if_parked(entry.queue, entry.pending.lane)
+    if entry.keeps:
+        cycle.world.forest.got_somewhere(entry.root)
+
+
+def settle_undecided(cycle: Cycle) -> None:
+    """Put those back of whom only the whole cycle tells whether the next can differ from it."""
+    world = cycle.world
+    for entry, refusal in cycle.out_of_flavors:
+        if entry.since != entry.root.progress:
+            entry.queue.queue.enter(entry.pending)
+        else:
+            _park(cycle, entry, refusal)
+    for entry in cycle.beaten:
+        again = entry.pending.progress is not None or entry.since != entry.root.progress
+        _try_again_or_stand(world, entry, again=again)
+    for entry in cycle.waiting:
+        # Who may do with fewer pods may have preempted for more than is left to be had.
+        _try_again_or_stand(world, entry, again=entry.generation != entry.root.generation)
 
 
 def calm(world: World, entry: Entry) -> None:
@@ -97,12 +121,11 @@ def calm(world: World, entry: Entry) -> None:
         entry.root.sleepers.calm(lane, needs)
 
 
-def try_again_or_stand(world: World, entry: Entry) -> None:
-    """Who was beaten is worth another try if the next cycle can differ from this one."""
-    if entry.pending.progress is None and entry.since == entry.root.progress:
-        world.stand(entry.queue, entry.pending)
-    else:
+def _try_again_or_stand(world: World, entry: Entry, *, again: bool) -> None:
+    if again:
         entry.queue.queue.enter(entry.pending)
+    else:
+        world.stand(entry.queue, entry.pending)
 
 
 def put_back(world: World, entry: Entry) -> None:

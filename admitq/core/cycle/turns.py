@@ -12,6 +12,7 @@ from admitq.core.model import (
 )
 from admitq.core.ordering import cycle_order
 from admitq.core.overlay import Overlay
+from admitq.core.refusals import Refusal
 from admitq.core.world import World
 
 
@@ -24,6 +25,9 @@ class Cycle:
     tournament: Tournament[Entry] | None = None
     overlays: dict[Node, Overlay] = field(default_factory=dict[Node, Overlay])
     beaten: list[Entry] = field(default_factory=list[Entry])
+    waiting: list[Entry] = field(default_factory=list[Entry])
+    out_of_flavors: list[tuple[Entry, Refusal]] = field(default_factory=list[tuple[Entry, Refusal]])
+    """Who found nothing with the last flavors, and was beaten over others."""
     parked: list[Entry] = field(default_factory=list[Entry])
 
     def overlay(self, entry: Entry) -> Overlay:
