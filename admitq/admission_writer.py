@@ -7,7 +7,7 @@ from typing import Final
 
 from admitq import explain
 from admitq.core.amounts import Amounts
-from admitq.core.instructions import ReportPending, ReserveQuota
+from admitq.core.instructions import ReportPending, ReportSecondPass, ReserveQuota
 from admitq.core.model import SECOND, Instant, ObjectKey
 from admitq.core.refusals import PreemptionGated, Refusal
 from admitq.explain import Explanation
@@ -169,6 +169,13 @@ class AdmissionWriter:
         if instruction.key not in self._reports:
             self._reports[instruction.key] = instruction
             self._reports_due.put_nowait(instruction.key)
+
+    def tell_second_pass(self, instruction: ReportSecondPass) -> None:
+        """Tell in an event why a Workload that holds quota is not given places for its pods."""
+        obj = self.writes.current(instruction.key, instruction.uid)
+        if obj is not None:
+            note = explain.pending_condition(instruction.refusal).message
+            self.recorder.event(obj, "Warning", "SecondPassFailed", note)
 
     def _explained(self, refusal: Refusal) -> Explanation:
         reason, message = explain.pending_condition(refusal)

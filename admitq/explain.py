@@ -31,6 +31,8 @@ from admitq.core.refusals import (
     Refusal,
     ResourceNotCovered,
     TakenInThisCycle,
+    TopologyMissing,
+    TopologyUnsupported,
     UntoleratedTaint,
     WaitingForVictims,
 )
@@ -70,6 +72,8 @@ _FLAVOR_TEXTS: Final[Mapping[type[FlavorRefusal], Callable[[Any], str]]] = {
         f" + current podset request ({format_amount(of.resource, of.requested)})"
         f" > maximum capacity ({format_amount(of.resource, of.maximum)})"
     ),
+    TopologyUnsupported: lambda of: f'Flavor "{of.flavor}" does not support TopologyAwareScheduling',
+    TopologyMissing: lambda of: f'Flavor "{of.flavor}" information missing in TAS cache',
     InsufficientQuota: lambda of: (
         f"insufficient unused quota for {of.resource} in flavor {of.flavor}, "
         f"{format_amount(of.resource, of.missing)} more needed"

@@ -25,6 +25,7 @@ from admitq.core.instructions import (
     RefreshCohort,
     RefreshLocalQueue,
     ReportPending,
+    ReportSecondPass,
     ReserveQuota,
     TargetsRecomputed,
 )
@@ -267,6 +268,8 @@ class Manager:
                     self.measures.targets_recomputed(cluster_queue, result)
                 case ReportPending():
                     self._writer.schedule_report(instruction)
+                case ReportSecondPass():
+                    self._writer.tell_second_pass(instruction)
                 case RefreshClusterQueue(name):
                     self.refresh.cluster_queue(name)
                 case RefreshLocalQueue(key):

@@ -512,6 +512,8 @@ def admission(raw: Mapping[str, Any]) -> Admission:
                     }
                 ),
                 count=item.get("count", 0),
+                is_place_open=item.get("delayedTopologyRequest") == "Pending"
+                and not item.get("topologyAssignment"),
             )
             for path, item in (
                 (f"status.admission.podSetAssignments[{index}]", item)

@@ -33,6 +33,7 @@ from admitq.core.instructions import Preempt
 from admitq.core.model import Instant, ObjectKey
 from admitq.core.queues import Aside, Claimant, Pending, Preemptions, ScanProgress, Shape
 from admitq.core.refusals import Refusal
+from admitq.core.second_pass import Turn
 from admitq.core.settings import Settings
 from admitq.core.world import Assumption, DumpedSleep, SeenAdmitted, Timer, World
 
@@ -87,6 +88,7 @@ class Dump:
     assumptions: tuple[tuple[ObjectKey, Assumption], ...]
     preemptions: tuple[Preempt, ...]
     halted: bool
+    second_passes: tuple[Turn, ...]
     books: DumpedBooks | None
     seen_admitted: tuple[SeenAdmitted, ...]
     seen_leaving: tuple[str, ...]
@@ -124,6 +126,7 @@ def take(world: World) -> Dump:
         ),
         preemptions=tuple(entry.preempting for entry in entries if entry.preempting is not None),
         halted=world.is_halted,
+        second_passes=world.second_passes.turns,
         books=None if world.books is None else world.books.taken(),
         seen_admitted=tuple(sorted(world.seen_admitted)),
         seen_leaving=tuple(sorted(world.seen_leaving)),
@@ -204,6 +207,7 @@ def restore_volatile(world: World, dump: Dump) -> None:
         world.restore_sleep(entry, each.sleep)
         world.with_empty_lanes.add(each.name)
     world.is_halted = dump.halted
+    world.second_passes.restore(dump.second_passes)
 
 
 def _restore_pending(world: World, each: DumpedPending) -> None:
@@ -231,7 +235,7 @@ def _is_value(kind: object) -> bool:
     )
 
 
-_OWN_KINDS: Final = (Assumption, SeenAdmitted, Fraction, Dump, DumpedPending, DumpedQueue, DumpedSleep)
+_OWN_KINDS: Final = (Assumption, SeenAdmitted, Turn, Fraction, Dump, DumpedPending, DumpedQueue, DumpedSleep)
 
 _KINDS: Final[Mapping[str, type]] = {
     name: kind

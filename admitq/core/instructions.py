@@ -86,6 +86,15 @@ class ReportPending:
 
 
 @dataclass(frozen=True, slots=True)
+class ReportSecondPass:
+    """Tell of a workload that holds quota what came of its second pass. Its reservation stands."""
+
+    key: ObjectKey
+    uid: str
+    refusal: Refusal
+
+
+@dataclass(frozen=True, slots=True)
 class RefreshClusterQueue:
     """Numbers or conditions of a ClusterQueue's status may have changed."""
 
@@ -111,6 +120,7 @@ Instruction = (
     | Preempt
     | TargetsRecomputed
     | ReportPending
+    | ReportSecondPass
     | RefreshClusterQueue
     | RefreshLocalQueue
     | RefreshCohort

@@ -15,6 +15,7 @@ from admitq.core.ledger import Usage, usage_of
 from admitq.core.lifecycle import Phase
 from admitq.core.model import ObjectKey
 from admitq.core.quota import Cell
+from admitq.core.second_pass import is_needed
 from admitq.core.world import WorkloadEntry, World
 
 
@@ -41,6 +42,7 @@ def check(world: World) -> None:
     _check_holders(world)
     _check_standing(world)
     _check_pods(world)
+    _check_second_passes(world)
     _check_nothing_left_undone(world)
 
 
@@ -224,6 +226,11 @@ def _check_pods(world: World) -> None:
     _expect("workloads that admission waits for", world.unready, expected)
     if world.is_halted and not world.unready:
         raise InvariantViolated("admission is halted for nobody")
+
+
+def _check_second_passes(world: World) -> None:
+    needed = sorted(key for key, entry in world.workloads.items() if is_needed(entry.workload))
+    _expect("who needs a second pass", sorted(turn.key for turn in world.second_passes.turns), needed)
 
 
 def _check_nothing_left_undone(world: World) -> None:

@@ -138,6 +138,10 @@ class AdmissionCheckRule:
     on_flavors: tuple[str, ...] = ()
 
 
+READY: Final = "Ready"
+"""The state of an admission check that has nothing against its workload."""
+
+
 @dataclass(frozen=True, slots=True)
 class AdmissionCheck:
     """What the core knows of an AdmissionCheck object."""
@@ -329,12 +333,17 @@ class PodSet(HashedOnce):
 
 @dataclass(frozen=True, slots=True)
 class PodSetAssignment:
-    """The flavors that a podset was given, by resource, and the whole podset's usage of each resource."""
+    """The flavors that a podset was given, by resource, and the whole podset's usage of each resource.
+
+    ``is_place_open`` tells that it was put off to find out where its pods go (delayedTopologyRequest is
+    Pending, and there is no topologyAssignment).
+    """
 
     name: str
     flavors: tuple[tuple[str, str], ...]
     resource_usage: Amounts
     count: int
+    is_place_open: bool = False
 
 
 @dataclass(frozen=True, slots=True)

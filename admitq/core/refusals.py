@@ -115,6 +115,20 @@ class InsufficientQuota:
     missing: int
 
 
+@dataclass(frozen=True, slots=True)
+class TopologyUnsupported:
+    """Pods are to be placed in a topology, and the flavor has none."""
+
+    flavor: str
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyMissing:
+    """Pods are to be placed in the flavor's topology, of which nothing is known."""
+
+    flavor: str
+
+
 FlavorRefusal = (
     ResourceNotCovered
     | FlavorNotFound
@@ -122,6 +136,8 @@ FlavorRefusal = (
     | NodeAffinityMismatch
     | ExceedsMaxQuota
     | InsufficientQuota
+    | TopologyUnsupported
+    | TopologyMissing
 )
 
 

@@ -11,7 +11,7 @@ from typing import Any, cast
 from admitq.core import charging, dump, invariants
 from admitq.core import events as happened
 from admitq.core.cohorts import Node, declared_quotas
-from admitq.core.cycle import heads, inadmissibility, run_cycle, tell_again
+from admitq.core.cycle import heads, inadmissibility, is_second_pass_due, run_cycle, tell_again
 from admitq.core.events import Event
 from admitq.core.fair_sharing import share
 from admitq.core.instructions import (
@@ -111,7 +111,8 @@ class AdmissionState:
         if world.seen_admitted or (world.untold and not world.is_halted):
             return now
         timer = world.next_timer()
-        due = [each for each in (timer and timer.at, charging.next_sample(world)) if each is not None]
+        passes = None if world.is_halted else world.second_passes.next_at()
+        due = [each for each in (timer and timer.at, passes, charging.next_sample(world)) if each is not None]
         return max(now, min(due)) if due else None
 
     def retry_everything(self) -> None:
@@ -458,7 +459,7 @@ class AdmissionState:
         entry = world.workloads.get(workload.key)
         former: Workload | None = None
         if entry is not None and entry.workload.uid != workload.uid:
-            self._forget(entry)
+            self._forget(entry, now)
             entry = None
         if entry is None:
             entry = world.workloads[workload.key] = WorkloadEntry(workload)
@@ -474,12 +475,12 @@ class AdmissionState:
         if former is not None:
             charging.follow(world, entry, former, now)
 
-    def _workload_deleted(self, event: happened.WorkloadDeleted, _now: Instant) -> None:
+    def _workload_deleted(self, event: happened.WorkloadDeleted, now: Instant) -> None:
         entry = self._world.workloads.get(event.key)
         if entry is not None and entry.workload.uid == event.uid:
-            self._forget(entry)
+            self._forget(entry, now)
 
-    def _forget(self, entry: WorkloadEntry) -> None:
+    def _forget(self, entry: WorkloadEntry, now: Instant) -> None:
         """A workload that is gone is one that holds nothing and waits nowhere."""
         world = self._world
         world.unindex_workload(entry)
@@ -487,6 +488,7 @@ class AdmissionState:
         world.dequeue(entry)
         world.list_pending(entry, None)
         world.release(entry)
+        world.second_passes.settle(entry.workload.key, now, needed=False)
         charging.discharge(world, entry)
 
     def _reservation_failed(self, event: happened.ReservationFailed, now: Instant) -> None:
@@ -516,7 +518,9 @@ class AdmissionState:
         if world.untold:
             tell_again(world)
         cycles = 0
-        while (event.limit is None or cycles < event.limit) and (of := heads(world)):
+        while (event.limit is None or cycles < event.limit) and (
+            (of := heads(world)) or is_second_pass_due(world, now)
+        ):
             run_cycle(world, of, now)
             cycles += 1
 
@@ -525,7 +529,12 @@ class AdmissionState:
     def _instructions(self) -> list[Instruction]:
         world = self._world
         result: list[Instruction] = []
-        for decided in (world.reservations, world.preemptions, world.recomputations):
+        for decided in (
+            world.reservations,
+            world.preemptions,
+            world.recomputations,
+            world.second_pass_reports,
+        ):
             if decided:
                 result += decided
                 decided.clear()

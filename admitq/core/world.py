@@ -15,7 +15,7 @@ from admitq.core.admission_fair_sharing import Books
 from admitq.core.amounts import FlavorResource
 from admitq.core.cohorts import Forest, Node
 from admitq.core.holders import Holders
-from admitq.core.instructions import Preempt, ReportPending, ReserveQuota, TargetsRecomputed
+from admitq.core.instructions import Preempt, ReportPending, ReportSecondPass, ReserveQuota, TargetsRecomputed
 from admitq.core.ledger import Ledger, Reservation, Usage, usage_of
 from admitq.core.lifecycle import Phase, phase_of
 from admitq.core.limit_ranges import limits_of
@@ -37,6 +37,7 @@ from admitq.core.offers import Offer, offer_of
 from admitq.core.queues import Aside, Pending, PendingQueue, local_queue_of, new_pending
 from admitq.core.refusals import PreemptionsFailed, Refusal, WaitingForVictims
 from admitq.core.requests import RequestRules, Resolved, resolve
+from admitq.core.second_pass import SecondPasses, is_needed
 from admitq.core.settings import Settings
 from admitq.core.statuses import ClusterQueueMark, LocalQueueMark
 
@@ -280,9 +281,12 @@ class World:
     """ClusterQueues that may have somebody to try; a superset."""
     with_empty_lanes: set[str] = field(default_factory=set[str])
     timers: list[Timer] = field(default_factory=list[Timer])
+    second_passes: SecondPasses = field(default_factory=SecondPasses)
+    """Those who hold quota and are to be tried once more."""
     reservations: list[ReserveQuota] = field(default_factory=list[ReserveQuota])
     preemptions: list[Preempt] = field(default_factory=list[Preempt])
     recomputations: list[TargetsRecomputed] = field(default_factory=list[TargetsRecomputed])
+    second_pass_reports: list[ReportSecondPass] = field(default_factory=list[ReportSecondPass])
     reports: dict[ObjectKey, ReportPending] = field(default_factory=dict[ObjectKey, ReportPending])
     touched_cluster_queues: set[str] = field(default_factory=set[str])
     touched_local_queues: set[ObjectKey] = field(default_factory=set[ObjectKey])
@@ -553,6 +557,7 @@ class World:
         """Bring the books in line with the workload as it is now."""
         self.settle_reservation(entry)
         self.settle_place(entry, now)
+        self.second_passes.settle(entry.workload.key, now, needed=is_needed(entry.workload))
 
     def settle_reservation(self, entry: WorkloadEntry) -> None:
         """Count what the workload holds, and wake who may have what it gave back."""

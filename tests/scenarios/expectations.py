@@ -10,6 +10,7 @@ from admitq.core.instructions import (
     RefreshCohort,
     RefreshLocalQueue,
     ReportPending,
+    ReportSecondPass,
     TargetsRecomputed,
 )
 from admitq.core.model import SECOND, ObjectKey
@@ -105,6 +106,14 @@ def _requests(story: Story, expected: Raw) -> None:
     reports = {name_of(each.key): each for each in story.told if isinstance(each, ReportPending)}
     for name, of in expected.items():
         assert {part: printed(totals) for part, totals in reports[name].resource_requests} == of
+
+
+def _second_passes(story: Story, expected: Raw) -> None:
+    """What came of the second passes that there were."""
+    reports = (each for each in story.told if isinstance(each, ReportSecondPass))
+    assert {name_of(each.key): explain.pending_condition(each.refusal).message for each in reports} == dict(
+        expected
+    )
 
 
 def _quiet(story: Story, quiet: bool) -> None:
@@ -245,6 +254,7 @@ _EXPECTATIONS: Mapping[str, Callable[[Story, Any], None]] = {
     "evicted": _evicted,
     "reported": _reported,
     "requests": _requests,
+    "secondPasses": _second_passes,
     "quiet": _quiet,
     "refreshed": _refreshed,
     "phases": _phases,

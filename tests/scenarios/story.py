@@ -11,7 +11,7 @@ from admitq import explain
 from admitq.core import events as happened
 from admitq.core.events import Event
 from admitq.core.instructions import Instruction, Preempt, ReserveQuota
-from admitq.core.model import SECOND, ObjectKey, ResourceProblem, Workload
+from admitq.core.model import SECOND, Admission, ObjectKey, ResourceProblem, Workload
 from admitq.core.state import AdmissionState
 from tests.scenarios.objects import (
     BEGINNING,
@@ -114,6 +114,8 @@ class Story:
 
     def _changed(self, workload: Workload, words: Words) -> Workload:
         fields: dict[str, Any] = {}
+        if words.has("openPlaces"):
+            fields["admission"] = _with_open_places(workload.admission, words.take("openPlaces"))
         for word, (field_name, read) in _CHANGES.items():
             if words.has(word):
                 fields[field_name] = read(words.take(word))
@@ -273,6 +275,17 @@ _CHANGES: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "problems": ("resource_problems", lambda of: tuple(ResourceProblem(*each) for each in of)),
     "podSets": ("pod_sets", lambda of: tuple(pod_set(name, raw) for name, raw in of.items())),
 }
+
+
+def _with_open_places(admission: Admission | None, names: list[str]) -> Admission:
+    """A reservation that leaves open where the pods of these podsets go."""
+    if admission is None:
+        raise StoryError("openPlaces: there is no reservation")
+    parts = admission.pod_set_assignments
+    return replace(
+        admission,
+        pod_set_assignments=tuple(replace(part, is_place_open=part.name in names) for part in parts),
+    )
 
 
 def _each(act: Callable[[Story, str, str], None]) -> Callable[[Story, Any], None]:

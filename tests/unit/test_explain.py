@@ -29,6 +29,8 @@ from admitq.core.refusals import (
     Refusal,
     ResourceNotCovered,
     TakenInThisCycle,
+    TopologyMissing,
+    TopologyUnsupported,
     UntoleratedTaint,
     WaitingForVictims,
 )
@@ -155,6 +157,18 @@ SHORT_TEXT = (
                 "1Gi more needed, "
                 "resource gpu unavailable in ClusterQueue, "
                 "untolerated taint {instance spot NoSchedule <nil>} in flavor spot"
+            ),
+        ),
+        (
+            NoFlavorFits(
+                (PodSetRefusals("main", (TopologyMissing("racked"), TopologyUnsupported("plain"))),),
+                "NoMatchingFlavor",
+            ),
+            "NoMatchingFlavor",
+            (
+                "couldn't assign flavors to pod set main: "
+                'Flavor "plain" does not support TopologyAwareScheduling, '
+                'Flavor "racked" information missing in TAS cache'
             ),
         ),
     ],

@@ -298,6 +298,24 @@ def test_only_some_evictions_move_a_workload_to_the_back(
     assert at - conditions.parse_time(CREATED) == (3600 * SECOND if moved else 0)
 
 
+@pytest.mark.parametrize(
+    ("of", "is_open"),
+    [
+        ({}, False),
+        ({"delayedTopologyRequest": "Pending"}, True),
+        ({"delayedTopologyRequest": "Ready"}, False),
+        (
+            {"delayedTopologyRequest": "Pending", "topologyAssignment": {"levels": ["host"], "slices": []}},
+            False,
+        ),
+    ],
+    ids=str,
+)
+def test_a_place_is_open_that_was_put_off_and_not_found(of: dict[str, Any], is_open: bool) -> None:
+    read = translate.admission({"clusterQueue": "main", "podSetAssignments": [{"name": "workers", **of}]})
+    assert [part.is_place_open for part in read.pod_set_assignments] == [is_open]
+
+
 def test_admission_gates_are_read_from_the_annotation() -> None:
     obj = workload()
     obj["metadata"]["annotations"] = {NAMES.admission_gated_by: "example.org/budget,example.org/data"}

@@ -1,5 +1,6 @@
 """One admission cycle: the head of every ClusterQueue that has one, in order, against quota as it is now.
 
+0. *Second passes*: those who hold quota already and are tried once more come before all others.
 1. *Nominate*: each head is refused, or assigned flavors against the quota at the beginning of the cycle;
    where unused quota does not suffice, those are sought whom it may preempt.
 2. *Process* in the order of cycles, by the steps below: who still fits takes its quota at once, who preempts
@@ -27,12 +28,13 @@ from admitq.core.cycle.nominate import nominate
 from admitq.core.cycle.process import refusal_of, reserve
 from admitq.core.cycle.requeue import calm, put_back, requeue, settle_undecided
 from admitq.core.cycle.retelling import tell_again
+from admitq.core.cycle.second_pass import is_second_pass_due, try_second_passes
 from admitq.core.cycle.turns import Cycle
 from admitq.core.model import Instant
 from admitq.core.queues import Pending
 from admitq.core.world import ClusterQueueEntry, World
 
-__all__ = ["heads", "inadmissibility", "run_cycle", "tell_again"]
+__all__ = ["heads", "inadmissibility", "is_second_pass_due", "run_cycle", "tell_again"]
 
 
 def heads(world: World) -> list[tuple[ClusterQueueEntry, Pending]]:
@@ -62,8 +64,9 @@ def heads(world: World) -> list[tuple[ClusterQueueEntry, Pending]]:
 
 
 def run_cycle(world: World, of: Iterable[tuple[ClusterQueueEntry, Pending]], now: Instant) -> None:
-    """Decide over the heads in flight."""
+    """Decide over second passes that are due, and the heads in flight."""
     world.cycle += 1
+    try_second_passes(world, now)
     cycle = Cycle(world, now)
     entries = [nominate(world, queue, pending) for queue, pending in of]
     for entry in cycle.turns(entries):

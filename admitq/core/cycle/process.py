@@ -14,6 +14,7 @@ from admitq.core.cycle.nominate import Search
 from admitq.core.cycle.turns import Cycle
 from admitq.core.instructions import Preempt, Recomputation, ReserveQuota, TargetsRecomputed
 from admitq.core.model import (
+    READY,
     SECOND,
     Admission,
     ClusterQueue,
@@ -31,9 +32,6 @@ from admitq.core.refusals import (
     WaitingForVictims,
 )
 from admitq.core.world import Assumption, World
-
-CHECK_READY: Final = "Ready"
-
 
 _RECLAIM_ALWAYS: Final = "Any"
 
@@ -225,7 +223,7 @@ def needs_no_check(spec: ClusterQueue, workload: Workload, admission: Admission)
     assigned = {flavor for part in admission.pod_set_assignments for _, flavor in part.flavors}
     states = dict(workload.admission_checks)
     return all(
-        states.get(rule.name) == CHECK_READY
+        states.get(rule.name) == READY
         for rule in spec.admission_checks
         if not rule.on_flavors or not assigned.isdisjoint(rule.on_flavors)
     )

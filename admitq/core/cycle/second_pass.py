@@ -1,0 +1,59 @@
+"""Those who hold quota and are tried once more come first in a cycle: they take nothing from anybody.
+
+They keep the quota and the flavors that they have, whatever comes of it. Places of pods in a topology are
+not kept here, so that none are found, and every second pass tells what stands in its way.
+"""
+
+from admitq.core.cycle.inadmissibility import inadmissibility
+from admitq.core.flavors import NO_MATCHING_FLAVOR
+from admitq.core.instructions import ReportSecondPass
+from admitq.core.model import Admission, Instant, ResourceFlavor
+from admitq.core.refusals import (
+    ClusterQueueNotFound,
+    FlavorNotFound,
+    FlavorRefusal,
+    NoFlavorFits,
+    PodSetRefusals,
+    Refusal,
+    TopologyMissing,
+    TopologyUnsupported,
+)
+from admitq.core.world import WorkloadEntry, World
+
+
+def is_second_pass_due(world: World, now: Instant) -> bool:
+    """Whether a cycle has a second pass to try. None is tried while admission is halted."""
+    at = None if world.is_halted else world.second_passes.next_at()
+    return at is not None and at <= now
+
+
+def try_second_passes(world: World, now: Instant) -> None:
+    """Try those whose turn it is."""
+    for turn in world.second_passes.take_due(now):
+        entry = world.workloads[turn.key]
+        admission = entry.workload.admission
+        assert admission is not None  # noqa: S101 narrows the type
+        refusal = _refusal(world, entry, admission)
+        world.second_pass_reports.append(ReportSecondPass(turn.key, entry.workload.uid, refusal))
+        world.second_passes.put_off(turn, now)
+
+
+def _refusal(world: World, entry: WorkloadEntry, admission: Admission) -> Refusal:
+    queue = world.cluster_queues.get(admission.cluster_queue)
+    if queue is None:
+        return ClusterQueueNotFound(admission.cluster_queue)
+    return inadmissibility(world, queue, entry.workload) or _nowhere(world, admission)
+
+
+def _nowhere(world: World, admission: Admission) -> NoFlavorFits:
+    """Why no place is found for the first podset that needs one, flavor by flavor."""
+    part = next(part for part in admission.pod_set_assignments if part.is_place_open)
+    flavors = sorted({flavor for _, flavor in part.flavors})
+    refusals = tuple(_without_places(name, world.flavors.get(name)) for name in flavors)
+    return NoFlavorFits((PodSetRefusals(part.name, refusals),), NO_MATCHING_FLAVOR)
+
+
+def _without_places(name: str, flavor: ResourceFlavor | None) -> FlavorRefusal:
+    if flavor is None:
+        return FlavorNotFound(name)
+    return TopologyUnsupported(name) if flavor.topology_name is None else TopologyMissing(name)

@@ -1,0 +1,94 @@
+"""Who needs a second pass, and when it is whose turn."""
+
+from typing import Any
+
+import pytest
+
+from admitq.core.model import SECOND, Admission, ObjectKey, PodSetAssignment, Workload
+from admitq.core.second_pass import SecondPasses, Turn, is_needed
+
+ONE, TWO = ObjectKey("default", "one"), ObjectKey("default", "two")
+PLACED = PodSetAssignment("placed", (("cpu", "f"),), (("cpu", 1000),), 1)
+OPEN = PodSetAssignment("open", (("cpu", "f"),), (("cpu", 1000),), 1, is_place_open=True)
+
+
+def _workload(**of: Any) -> Workload:
+    fields: dict[str, Any] = {
+        "admission": Admission("main", (PLACED, OPEN)),
+        "admission_checks": (("provision", "Ready"), ("review", "Ready")),
+    }
+    return Workload(ONE, "uid", "main", 0, (), **{**fields, **of})
+
+
+@pytest.mark.parametrize(
+    ("of", "needed"),
+    [
+        ({}, True),
+        ({"admission": None}, False),
+        ({"admission": Admission("main", (PLACED,))}, False),
+        ({"admission_checks": ()}, False),
+        ({"admission_checks": (("provision", "Ready"), ("review", "Pending"))}, False),
+        ({"admitted": True}, False),
+        ({"evicted": True}, False),
+        ({"finished": True}, False),
+        ({"active": False}, False),
+    ],
+    ids=str,
+)
+def test_who_lacks_only_places_needs_one(of: dict[str, Any], needed: bool) -> None:
+    assert is_needed(_workload(**of)) is needed
+
+
+def test_nobody_has_a_turn_at_first() -> None:
+    passes = SecondPasses()
+    assert (passes.next_at(), passes.turns, passes.take_due(9**20)) == (None, (), [])
+
+
+def test_the_first_turn_comes_after_a_second_and_stays_where_it_is() -> None:
+    passes = SecondPasses()
+    passes.settle(ONE, 5, needed=True)
+    passes.settle(ONE, 9, needed=True)
+    assert passes.turns == (Turn(5 + SECOND, ONE, SECOND),)
+    assert passes.take_due(4 + SECOND) == []
+    assert passes.take_due(5 + SECOND) == [Turn(5 + SECOND, ONE, SECOND)]
+
+
+def test_who_fails_waits_twice_as_long_up_to_half_a_minute() -> None:
+    passes = SecondPasses()
+    passes.settle(ONE, 0, needed=True)
+    now, waited = 0, list[int]()
+    for _ in range(7):
+        at = passes.next_at()
+        assert at is not None
+        waited.append((at - now) // SECOND)
+        now = at
+        (turn,) = passes.take_due(now)
+        passes.put_off(turn, now)
+    assert waited == [1, 2, 4, 8, 16, 30, 30]
+
+
+def test_it_is_several_turns_at_once_in_order() -> None:
+    passes = SecondPasses()
+    for key, since in ((TWO, 0), (ONE, 0), (ObjectKey("default", "late"), 2 * SECOND)):
+        passes.settle(key, since, needed=True)
+    assert [turn.key for turn in passes.take_due(SECOND)] == [ONE, TWO]
+    assert passes.next_at() == 3 * SECOND
+
+
+def test_who_needs_none_any_more_has_no_turn_and_starts_anew_if_ever() -> None:
+    passes = SecondPasses()
+    passes.settle(ONE, 0, needed=True)
+    (turn,) = passes.take_due(SECOND)
+    passes.put_off(turn, SECOND)
+    passes.settle(ONE, SECOND, needed=False)
+    assert passes.next_at() is None
+    passes.settle(ONE, 7, needed=True)
+    assert passes.turns == (Turn(7 + SECOND, ONE, SECOND),)
+
+
+def test_turns_are_restored_as_they_were() -> None:
+    passes = SecondPasses()
+    passes.settle(TWO, 0, needed=True)
+    passes.restore((Turn(3, ONE, 16 * SECOND),))
+    assert passes.turns == (Turn(3, ONE, 16 * SECOND),)
+    assert passes.next_at() == 3
