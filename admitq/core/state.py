@@ -52,10 +52,13 @@ class AdmissionState:
 
     Args:
         settings: what the configuration decides.
+        statuses: whether the driver writes statuses. One that writes none is told only what was decided, for
+            less work: neither why workloads wait, nor which statuses to refresh.
     """
 
-    def __init__(self, settings: Settings | None = None) -> None:
+    def __init__(self, settings: Settings | None = None, *, statuses: bool = True) -> None:
         self._world = World(settings if settings is not None else Settings())
+        self._statuses = statuses
         self._handlers: Mapping[type[Event], Callable[[Any, Instant], None]] = {
             happened.ClusterQueueChanged: self._cluster_queue_changed,
             happened.ClusterQueueDeleted: self._cluster_queue_deleted,
@@ -108,7 +111,7 @@ class AdmissionState:
             if entry is not None and entry.is_active and entry.queue.first() is not None:
                 return now
             world.candidates.discard(name)
-        if world.seen_admitted or (world.untold and not world.is_halted):
+        if world.seen_admitted or (self._statuses and world.untold and not world.is_halted):
             return now
         timer = world.next_timer()
         passes = None if world.is_halted else world.second_passes.next_at()
@@ -125,6 +128,15 @@ class AdmissionState:
             self._world.wake(entry)
             for namespace in entry.queue.namespaces_aside():
                 entry.queue.wake_namespace(namespace)
+
+    def tell_again(self) -> list[Instruction]:
+        """Bring up to date what those lack who wait untried, as cycles do where statuses are written.
+
+        Returns:
+            As ``handle`` does.
+        """
+        tell_again(self._world)
+        return self._instructions()
 
     # --- queries ----------------------------------------------------------------------------------
 
@@ -515,7 +527,7 @@ class AdmissionState:
             if entry is not None:
                 entry.queue.drop_empty_lanes()
         world.with_empty_lanes.clear()
-        if world.untold:
+        if self._statuses and world.untold:
             tell_again(world)
         cycles = 0
         while (event.limit is None or cycles < event.limit) and (
@@ -538,6 +550,12 @@ class AdmissionState:
             if decided:
                 result += decided
                 decided.clear()
+        if not self._statuses:
+            world.reports.clear()
+            world.touched_cluster_queues.clear()
+            world.touched_local_queues.clear()
+            world.forest.changed_cohorts.clear()
+            return result
         if world.reports:
             result += world.reports.values()
             world.reports.clear()

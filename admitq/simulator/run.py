@@ -72,7 +72,7 @@ class Simulation:
         self.measures = Measures()
         self.now: Nanoseconds = 0
         self.ending: Ending | None = None
-        self.state = AdmissionState(plan.settings)
+        self.state = AdmissionState(plan.settings, statuses=False)
         self.courses: dict[ObjectKey, Course] = {}
         """All that were submitted and have not ended."""
         self._timeline = timeline
@@ -142,6 +142,7 @@ class Simulation:
             self._expect(source)
 
     def _end(self, ending: Ending) -> Ending:
+        self.state.tell_again()
         self.ending = ending
         return ending
 
@@ -169,9 +170,11 @@ class Simulation:
     def _settle(self) -> None:
         """Have the core decide, and carry out what it decides, until it has nothing more to say."""
         instant = self._instant
-        wake: Instant | None = instant
+        wake = self.state.next_wakeup(instant)
         acted = False
         for _ in range(_ROUNDS):
+            if wake != instant:
+                break
             self._tell(_CYCLES)
             decided = bool(self._due)
             while self._due:
@@ -180,7 +183,7 @@ class Simulation:
                     self._carry_out[type(instruction)](instruction)
             acted = acted or decided
             wake = self.state.next_wakeup(instant)
-            if not decided or wake != instant:
+            if not decided:
                 break
         else:
             raise Unsettled(f"the core still decides after {_ROUNDS} rounds at {self.now / SECOND} s")

@@ -55,9 +55,10 @@ class Play:
     workloads: dict[str, Workload] = field(default_factory=dict[str, Workload])
     told: list[Instruction] = field(default_factory=list[Instruction])
     queued: int = 0
+    statuses: bool = True
 
     def __post_init__(self) -> None:
-        self.state = AdmissionState(self.settings)
+        self.state = AdmissionState(self.settings, statuses=self.statuses)
         self.send(happened.NamespaceChanged("n", ()))
         self.put_flavors("default")
 

@@ -6,7 +6,7 @@ import pytest
 
 from admitq.core import events as happened
 from admitq.core.events import CyclesRequested
-from admitq.core.instructions import ReportPending
+from admitq.core.instructions import ReportPending, ReserveQuota
 from admitq.core.model import LabelSelector, PodSet, QueueingStrategy, SelectorOperator, SelectorRequirement
 from admitq.core.refusals import InsufficientQuota, NamespaceMismatch, NobodyToPreempt, NoFlavorFits
 from admitq.core.requests import asking
@@ -24,9 +24,9 @@ def _missing(play: Play, name: str) -> int:
     return short.missing
 
 
-def _full(**fields: Any) -> Play:
+def _full(*, statuses: bool = True, **fields: Any) -> Play:
     """A queue of 4 CPU that four workloads fill."""
-    play = Play()
+    play = Play(statuses=statuses)
     play.put(queue("q", 4, **fields))
     for name in "abcd":
         play.submit(name, "q")
@@ -50,6 +50,32 @@ def test_who_is_not_let_in_is_told_what_is_missing_now(strategy: QueueingStrateg
     assert play.state.next_wakeup(play.now) is None
     play.finish("b", "c")
     play.run("large")
+
+
+def test_without_statuses_nothing_is_told_but_decisions_until_it_is_asked_for() -> None:
+    play = _full(statuses=False)
+    play.submit("large", "q", 3)
+    assert play.cycles() == []
+    play.finish("a")
+    assert play.told == []
+    assert play.is_quiet, "no cycle is needed only to tell what is missing"
+    assert _missing(play, "large") == 3
+    assert play.state.tell_again() == []
+    play.state.validate()
+    assert _missing(play, "large") == 2
+    play.finish("b", "c")
+    assert [type(each) for each in play.cycles()] == [ReserveQuota]
+
+
+def test_what_is_missing_is_told_when_it_is_asked_for() -> None:
+    play = _full()
+    play.submit("large", "q", 3)
+    play.cycles()
+    play.finish("a")
+    (told,) = play.state.tell_again()
+    assert isinstance(told, ReportPending)
+    assert _missing(play, "large") == 2
+    assert play.is_quiet
 
 
 def test_an_equal_that_comes_later_is_as_little_tried_as_before() -> None:

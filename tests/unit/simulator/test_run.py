@@ -4,12 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from admitq.simulator import Simulation, read, report
+from admitq.core.state import AdmissionState
+from admitq.simulator import Simulation, read, report, shipped_scenarios
 from admitq.simulator.plan import Source
 from admitq.simulator.report import Report, Waits
 from admitq.simulator.run import Ending
 from admitq.simulator.timeline import Happening
-from tests.unit.simulator.stage import WORLD, plan, played, write
+from tests.unit.simulator.stage import WORLD, Story, plan, played, write
 
 SUBMITTED, ADMITTED, FINISHED = Happening.SUBMITTED, Happening.ADMITTED, Happening.FINISHED
 FAILED, KILLED, STOPPED, PREEMPTED = (
@@ -243,6 +244,19 @@ def result_of(folder: Path, spec: str) -> Report:
 
 def test_the_same_files_and_seed_give_the_same_bytes(tmp_path: Path) -> None:
     assert result_of(tmp_path, CHANCE).to_json() == result_of(tmp_path, CHANCE).to_json()
+
+
+@pytest.mark.parametrize("name", ["borrowing", "preemption", "fair-sharing"])
+def test_decisions_are_those_of_a_driver_that_writes_statuses(name: str) -> None:
+    told: list[tuple[list[str], bytes]] = []
+    for statuses in (True, False):
+        story = Story()
+        simulation = Simulation(read([shipped_scenarios()[name]], until=600 * 10**9), story)
+        simulation.state = AdmissionState(simulation.plan.settings, statuses=statuses)
+        simulation.run()
+        simulation.state.validate()
+        told.append((story.lines, report(simulation).to_json()))
+    assert told[0] == told[1]
 
 
 def test_another_seed_gives_another_run(tmp_path: Path) -> None:
