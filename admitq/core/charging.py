@@ -95,9 +95,9 @@ def _is_admitted(workload: Workload) -> bool:
     return workload.admitted and workload.admission is not None
 
 
-def restore(world: World, books: DumpedBooks) -> None:
-    """Put the books in place as a dump had them."""
-    if world.books is not None:
+def restore(world: World, books: DumpedBooks | None) -> None:
+    """Put the books in place as a dump had them, where some are kept."""
+    if world.books is not None and books is not None:
         world.books.restore(books)
         for key in world.local_queues:
             _note_usage(world, key)

@@ -179,12 +179,10 @@ class Forest:
         self.touch(node)
 
     def remove_usage(self, node: Node, usage: Iterable[tuple[FlavorResource, int]]) -> None:
-        """Take usage off a ClusterQueue."""
+        """Take usage off a ClusterQueue, which was counted there before."""
         cells = node.cells
         for pair, amount in usage:
-            cell = cells.get(pair)
-            if cell is None:
-                cell = self.cell(node, pair)
+            cell = cells[pair]
             quota.add_usage(cell, -amount)
             if not cell.declared and cell.idle:
                 self._drop_idle_cell(node, pair)

@@ -183,8 +183,7 @@ def observations(dump: Dump) -> Iterator[Event]:
 def restore_volatile(world: World, dump: Dump) -> None:
     """Put in place what observations do not show. Every workload must have been observed."""
     world.cycle = dump.cycle
-    if dump.books is not None:
-        charging.restore(world, dump.books)
+    charging.restore(world, dump.books)
     world.seen_admitted = list(dump.seen_admitted)
     world.seen_leaving = set(dump.seen_leaving)
     for key, assumption in dump.assumptions:

@@ -1,7 +1,8 @@
 """The phases of a workload and the ways between them, as tables.
 
-The phase is the first row of ``_TABLE`` that holds. ``EDGES`` names every step that there is from one phase
-to another, and why it is taken. Observations are levels: one may show several steps at once.
+The phase is the first row of ``_TABLE`` that holds, and Pending if none does. ``EDGES`` names every step that
+there is from one phase to another, and why it is taken. Observations are levels: one may show several steps
+at once.
 """
 
 from collections.abc import Callable, Mapping
@@ -51,7 +52,6 @@ _TABLE: Final[tuple[tuple[Phase, Callable[[Workload, bool, bool], bool]], ...]] 
             or workload.deleting
         ),
     ),
-    (Phase.PENDING, lambda _workload, _reserved, _admitted: True),
 )
 
 
@@ -63,11 +63,10 @@ def phase_of(workload: Workload, *, reserved: bool, admitted: bool) -> Phase:
         reserved: whether it holds quota, by observation or because a decision is being written.
         admitted: whether it is admitted, likewise.
     """
-    phase = Phase.PENDING
-    for phase, holds in _TABLE:  # noqa: B007 the last row always holds
+    for phase, holds in _TABLE:
         if holds(workload, reserved, admitted):
-            break
-    return phase
+            return phase
+    return Phase.PENDING
 
 
 # --- edges ----------------------------------------------------------------------------------------------

@@ -24,14 +24,14 @@ _Amounts = dict[Cell, int]
 
 def _held(world: World, entry: WorkloadEntry) -> Iterator[tuple[Cell, int]]:
     held = entry.held
-    queue = None if held is None else world.cluster_queues.get(held.cluster_queue)
-    if held is not None and queue is not None:
-        for pair, amount in held.usage:
-            yield queue.node.cells[pair], amount
+    assert held is not None  # noqa: S101 narrows the type
+    cells = world.cluster_queues[held.cluster_queue].node.cells
+    for pair, amount in held.usage:
+        yield cells[pair], amount
 
 
 def without(world: World, holders: Iterable[WorkloadEntry], ask: Callable[[], _Answer]) -> _Answer:
-    """The answer as it would be if these workloads held nothing."""
+    """The answer as it would be if these workloads, who hold quota in queues of the tree, held nothing."""
     taken = [each for holder in holders for each in _held(world, holder)]
     for cell, amount in taken:
         quota.remove_usage(cell, amount)

@@ -228,8 +228,8 @@ class PendingQueue:
 
     # --- in and out -------------------------------------------------------------------------------
 
-    def enter(self, pending: Pending) -> None:
-        """Take a workload that is new, in flight or was aside, into the lane of its shape."""
+    def enter(self, pending: Pending) -> Lane:
+        """Take a workload that is new, in flight or was aside, into the lane of its shape, and tell which."""
         self.members[pending.workload.key] = pending
         self._leave_aside(pending)
         lane = pending.lane
@@ -245,6 +245,7 @@ class PendingQueue:
         elif lane.places[0] == pending.place:
             heapq.heappush(self._fronts, _front(lane.usage, pending.place))
         self._compact(lane)
+        return lane
 
     def set_aside(self, pending: Pending, reason: Aside) -> None:
         """Keep a workload that is new or in flight out of the lanes."""
@@ -346,10 +347,8 @@ class PendingQueue:
         if self.strategy is QueueingStrategy.STRICT_FIFO:
             self.block(pending, standing=False)
             return
-        self.enter(pending)
-        lane = pending.lane
-        if lane is not None and lane.refusal is None:
-            self._park(lane, refusal, pending.workload.queued_at)
+        lane = self.enter(pending)
+        self._park(lane, refusal, pending.workload.queued_at)
 
     def first_refused(self) -> list[Pending]:
         """Those who were refused for all who are parked: the first of each lane, or the one that blocks."""

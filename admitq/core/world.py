@@ -315,10 +315,9 @@ class World:
         """Quota may have become free somewhere in the node's tree, or more than quota changed."""
         self.untold.pop(node.root, None)
         for name in self.forest.wake(node):
-            entry = self.cluster_queues.get(name)
-            if entry is not None:
-                self._unlist_standing(entry)
-                self.wake(entry)
+            entry = self.cluster_queues[name]
+            self._unlist_standing(entry)
+            self.wake(entry)
 
     def tree_edited(self, node: Node) -> None:
         """Quota, weights or the shape of the node's tree are about to change, or did."""
@@ -797,6 +796,6 @@ class World:
             heapq.heappop(self.timers)
             entry = self.workloads[timer.key]
             queue = self.cluster_queues[entry.queued_in or ""]
-            if entry.pending is not None:
-                queue.queue.enter(entry.pending)
-                self.touch(queue)
+            assert entry.pending is not None, "its timer ended with its wait"  # noqa: S101 narrows the type
+            queue.queue.enter(entry.pending)
+            self.touch(queue)

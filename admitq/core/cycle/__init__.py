@@ -56,8 +56,8 @@ def heads(world: World) -> list[tuple[ClusterQueueEntry, Pending]]:
         for root in {queue.node.root: None for queue, _ in result.values()}:
             for queue in world.take_along(root):
                 pending = queue.queue.pop()
-                if pending is not None:
-                    result[queue.spec.name] = (queue, pending)
+                assert pending is not None, "who stands is the first"  # noqa: S101 narrows the type
+                result[queue.spec.name] = (queue, pending)
     world.touched_cluster_queues.update(result)
     world.candidates.update(result)
     return [result[name] for name in sorted(result)]

@@ -113,8 +113,6 @@ def _fits_after_others(cycle: Cycle, entry: Entry) -> Refusal | None:
 
 
 def _overlaps(cycle: Cycle, entry: Entry) -> Refusal | None:
-    if not entry.victims:
-        return None
     taken = cycle.overlay(entry).victims.keys()
     if taken.isdisjoint(victim.entry.workload.key for victim in entry.victims):
         return None
@@ -144,11 +142,10 @@ def _fits_without(cycle: Cycle, entry: Entry) -> bool:
     return overlay.without_victims((victim.entry for victim in entry.victims), partial(_fits, entry))
 
 
-def _preempts(cycle: Cycle, entry: Entry) -> Refusal | None:
+def _preempts(cycle: Cycle, entry: Entry) -> Refusal:
     """Tell the victims, except those who leave already, and keep what it will have."""
     assignment = entry.assignment
-    if not entry.victims or assignment is None:
-        return None
+    assert assignment is not None  # noqa: S101 narrows the type
     cycle.keep(entry, entry.usage)
     told = 0
     overlay = cycle.overlay(entry)
@@ -195,14 +192,13 @@ _STEPS: Final[tuple[Callable[[Cycle, Entry], Refusal | None], ...]] = (
     _overlaps,
     _no_longer_fits,
     _preempts,
-    _waits_for_pods,
 )
-"""What is asked of an entry when its turn comes (semantics, Cycle, Processing one entry). The first refusal
-counts; who passes is admitted."""
+"""What is asked of an entry that was not found to fit, when its turn comes (semantics, Cycle, Processing one
+entry). The first refusal counts; whoever gets to the last step has victims to wait for."""
 
 
 _STEPS_OF_WHO_FITS: Final = (_no_longer_fits, _waits_for_pods)
-"""Those of the steps that have anything to ask who was found to fit without preempting."""
+"""What is asked of who was found to fit without preempting; who passes is admitted."""
 
 
 def refusal_of(cycle: Cycle, entry: Entry) -> Refusal | None:

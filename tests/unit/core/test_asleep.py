@@ -161,6 +161,18 @@ def test_a_restart_leaves_asleep_whom_it_finds_asleep() -> None:
         assert twin.to_dict() == play.state.to_dict()
 
 
+def test_a_restart_before_they_are_told_tells_them_all_the_same() -> None:
+    play = _full()
+    play.submit("large", "q", 3)
+    play.run()
+    play.finish("a")
+    play.restart()
+    assert play.state.next_wakeup(play.now) == play.now
+    instructions = play.cycles()
+    assert [each.key for each in instructions if isinstance(each, ReportPending)] == [key("large")]
+    assert _missing(play, "large") == 2
+
+
 def test_who_moves_to_another_tree_is_woken_by_everything_there() -> None:
     play = Play()
     play.put(queue("q", 2, "left"), queue("other", 2, "right"))

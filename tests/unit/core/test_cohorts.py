@@ -102,6 +102,20 @@ def test_a_broken_circle_is_put_together_as_declared() -> None:
     assert not forest.cohorts["c"].is_cyclic
 
 
+def test_of_two_circles_that_which_is_broken_alone_is_put_together() -> None:
+    forest = Forest()
+    for name, parent in (("a", "b"), ("b", "a"), ("c", "d"), ("d", "c")):
+        forest.put_cohort(name, parent, quotas(1))
+    forest.put_cohort("b", None, quotas(1))
+    assert {name: node.is_cyclic for name, node in forest.cohorts.items()} == {
+        "a": False,
+        "b": False,
+        "c": True,
+        "d": True,
+    }
+    assert forest.cohorts["b"].cells[CPU].subtree == 2
+
+
 def test_only_the_tree_concerned_is_woken() -> None:
     forest = Forest()
     forest.put_cohort("left", "root", {})

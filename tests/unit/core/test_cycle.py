@@ -255,6 +255,33 @@ def test_a_failure_that_is_no_news_changes_nothing() -> None:
     assert play.is_quiet
 
 
+@pytest.mark.parametrize(
+    ("change", "back"),
+    [
+        ({"active": False}, {"active": True}),
+        ({"admission_gates": ("gate",)}, {"admission_gates": ()}),
+        ({"queue_name": "nowhere"}, {"queue_name": "q"}),
+    ],
+    ids=["inactive", "gated", "moved"],
+)
+def test_a_preemption_may_fail_while_its_preemptor_does_not_wait(
+    change: dict[str, Any], back: dict[str, Any]
+) -> None:
+    play = preempting()
+    play.change("high", **change)
+    assert reported(play.fail("low")) == {}
+    play.change("high", **back)
+    assert preempted(play.cycles()) == ["low"]
+
+
+def test_a_preemptor_that_begins_to_wait_anew_is_not_told_of_former_failures() -> None:
+    play = preempting()
+    play.change("high", admission_gates=("gate",))
+    play.change("high", admission_gates=())
+    assert reported(play.fail("low")) == {}
+    assert preempted(play.cycles()) == ["low"]
+
+
 def test_a_preemption_may_fail_after_its_preemptor_is_gone() -> None:
     play = preempting()
     play.delete("high")

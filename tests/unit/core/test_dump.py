@@ -4,8 +4,9 @@ from typing import Any
 import pytest
 
 from admitq.core.dump import DumpError, decode, encode
-from admitq.core.model import ObjectKey, StopPolicy, Taint
+from admitq.core.model import SECOND, ObjectKey, StopPolicy, Taint
 from admitq.core.state import AdmissionState
+from tests.unit.core.play import Play, queue
 
 
 @pytest.mark.parametrize(
@@ -48,6 +49,33 @@ def test_what_is_no_value_of_the_core_is_not_written(value: object) -> None:
 def test_what_cannot_be_read_is_named(raw: dict[str, Any], complaint: str) -> None:
     with pytest.raises(DumpError, match=complaint):
         decode(raw)
+
+
+def test_a_dump_that_contradicts_itself_is_refused() -> None:
+    play = Play()
+    play.put(queue("q", 1))
+    play.submit("a", "q")
+    dumped = play.state.to_dict()
+    dumped["local_queues"] = []
+    with pytest.raises(DumpError, match="n/a is not pending"):
+        AdmissionState.from_dict(dumped)
+
+
+def test_a_restart_does_not_keep_back_whose_time_has_come() -> None:
+    play = Play()
+    play.put(queue("q", 1))
+    play.submit("large", "q", 2, requeue_at=play.now + SECOND)
+    play.run()
+    assert play.refusal("large") is None
+    play.now += SECOND
+    play.run()
+    assert play.refusal("large") is not None
+    before = play.state.to_dict()
+    play.restart()
+    assert play.state.to_dict() == before
+    assert play.is_quiet
+    play.put(queue("q", 2))
+    play.run("large")
 
 
 def test_only_dumps_of_states_are_restored() -> None:

@@ -242,6 +242,21 @@ def test_who_comes_first(a: dict[str, Any], b: dict[str, Any], gates: Gates | No
     assert turns(stage, [head(stage, "b", **b), head(stage, "a", **a)], gates)[0] == first
 
 
+@pytest.mark.parametrize(("used", "second"), [(0, "in-left"), (5, "beside")])
+def test_what_is_used_where_nobody_takes_part_counts_for_the_cohort(used: int, second: str) -> None:
+    stage = Stage()
+    stage.cohort("all", None, 20)
+    stage.cohort("left", "all")
+    for name, cohort in (("first", "all"), ("beside", "all"), ("in-left", "left"), ("idle", "left")):
+        stage.queue(name, cohort)
+    heads = [head(stage, "first", 0), head(stage, "beside", queued=2), head(stage, "in-left", queued=1)]
+    tournament = Tournament(heads, Gates())
+    assert tournament.pop().uid == "first"
+    stage.holds("idle", "w", used)
+    tournament.usage_changed(stage.node("idle"))
+    assert tournament.pop().uid == second
+
+
 @pytest.mark.parametrize(("gates", "first"), [(None, "a"), (BY_SHARE_ALONE, "b")])
 def test_who_does_not_borrow_what_he_asks_for_comes_before_smaller_shares(
     gates: Gates | None, first: str

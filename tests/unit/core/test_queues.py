@@ -158,6 +158,18 @@ def test_each_kind_of_aside_has_its_own_way_back() -> None:
     }
 
 
+def test_namespaces_are_told_apart_and_last_while_somebody_of_them_is_aside() -> None:
+    keys = [ObjectKey(namespace, name) for namespace, name in (("x", "a"), ("x", "b"), ("y", "c"))]
+    queue = queue_of(*(replace(workload(key.name, n), key=key) for n, key in enumerate(keys)))
+    for _ in keys:
+        queue.set_aside(in_flight(queue), Aside.NAMESPACE)
+    queue.remove(keys[0])
+    assert queue.namespaces_aside() == ["x", "y"]
+    queue.wake_namespace("x")
+    assert queue.namespaces_aside() == ["y"]
+    assert drained(queue) == ["b"]
+
+
 @pytest.mark.parametrize(
     ("change", "tried"),
     [
@@ -343,6 +355,17 @@ def test_who_used_less_goes_first_whatever_its_priority() -> None:
     queue.go_by_usage(None)
     queue.check()
     assert drained(queue) == ["urgent", "late"]
+
+
+def test_who_is_aside_takes_turns_by_usage_when_it_comes_back() -> None:
+    queue = queue_of(through("a1", "a", 1), through("b1", "b", 2))
+    aside = in_flight(queue)
+    queue.set_aside(aside, Aside.BACKOFF)
+    queue.go_by_usage(Usage(a=2, b=1))
+    queue.check()
+    assert aside.aside is Aside.BACKOFF
+    queue.enter(aside)
+    assert drained(queue) == ["b1", "a1"]
 
 
 def test_who_waits_for_others_stays_first_whatever_its_queue_used() -> None:

@@ -195,6 +195,15 @@ def test_an_unlimited_limit_does_not_limit(limit: int | None, potential: int) ->
     assert tree.potential("q") == [potential]
 
 
+@pytest.mark.parametrize(("own", "above", "potential"), [(5, 1, 6), (1, 3, 4), (2, 2, 5)])
+def test_the_tightest_limit_on_the_way_to_the_root_counts(own: int, above: int, potential: int) -> None:
+    tree = Tree()
+    tree.cohort("inner", "outer", ResourceQuota(2, borrowing_limit=above))
+    tree.queue("q", "inner", ResourceQuota(3, borrowing_limit=own))
+    tree.queue("far", "outer", ResourceQuota(10))
+    assert (tree.potential("q"), tree.available("q")) == ([potential], [potential])
+
+
 def test_trees_deeper_than_any_stack_work() -> None:
     tree = Tree()
     for level in range(3000):

@@ -48,6 +48,15 @@ def test_the_restless_are_always_concerned() -> None:
     assert not sleepers.concerned_by(right)
 
 
+def test_who_was_woken_before_it_told_its_needs_is_asleep_no_more() -> None:
+    _, left, _ = _pair()
+    sleepers = Sleepers()
+    sleepers.add("left", "left")
+    assert sleepers.clear() == ["left"]
+    sleepers.calm("left", ((left, 100),))
+    assert (sleepers.names, sleepers.needs) == ({}, {})
+
+
 def test_release_elsewhere_concerns_who_borrows() -> None:
     _, left, right = _pair()
     quota.add_usage(right, 18)

@@ -14,11 +14,13 @@ from admitq.core.instructions import (
     Preempt,
     PreemptionReason,
     Recomputation,
+    RefreshClusterQueue,
     RefreshLocalQueue,
     ReserveQuota,
     TargetsRecomputed,
 )
 from admitq.core.model import (
+    AdmissionCheck,
     ClusterQueue,
     Cohort,
     FlavorQuotas,
@@ -32,12 +34,14 @@ from admitq.core.model import (
     ResourceFlavor,
     ResourceGroup,
     ResourceQuota,
+    StopPolicy,
     Workload,
 )
 from admitq.core.overlay import Overlay
+from admitq.core.quota import Cell
 from admitq.core.refusals import NamespaceMismatch
 from admitq.core.requests import asking
-from admitq.core.state import AdmissionState, InvariantViolated
+from admitq.core.state import AdmissionState
 from admitq.core.world import World
 
 CPU = FlavorResource("default", "cpu")
@@ -162,11 +166,28 @@ def test_trying_everything_again_finds_nothing(state: AdmissionState) -> None:
     assert state.next_wakeup(2) is None
 
 
+def test_trying_everything_again_tries_those_of_no_selected_namespace_too(state: AdmissionState) -> None:
+    state.handle(happened.NamespaceDeleted("n"), now=2)
+    state.handle(happened.WorkloadChanged(replace(workload(THIRD), priority=1)), now=2)
+    state.handle(happened.CyclesRequested(), now=2)
+    assert state.parked_refusal(THIRD) == NamespaceMismatch()
+    assert state.next_wakeup(2) is None
+    state.retry_everything()
+    assert state.next_wakeup(2) == 2
+    assert _reserved(state.handle(happened.CyclesRequested(), now=2)) == []
+    assert state.parked_refusal(THIRD) == NamespaceMismatch()
+    assert state.next_wakeup(2) is None
+
+
 def test_an_unchanged_status_is_not_refreshed(state: AdmissionState) -> None:
-    """The LocalQueue's numbers stay, although its ClusterQueue is touched."""
-    lone = ObjectKey("n", "lone")
-    refreshed = state.handle(happened.LocalQueueChanged(LocalQueue(lone, "q")), now=2)
-    assert refreshed == [RefreshLocalQueue(lone)]
+    """A LocalQueue that is stopped shows that, whether its ClusterQueue is active or not."""
+    main, stopped = ObjectKey("n", "main"), ObjectKey("n", "stopped")
+    event = happened.LocalQueueChanged(LocalQueue(stopped, "q", stop_policy=StopPolicy.HOLD))
+    assert state.handle(event, now=2) == [RefreshLocalQueue(stopped)]
+    assert state.handle(happened.ResourceFlavorDeleted("default"), now=2) == [
+        RefreshClusterQueue("q"),
+        RefreshLocalQueue(main),
+    ]
 
 
 def _leak_usage(world: World) -> None:
@@ -225,8 +246,24 @@ def _undeclare(world: World) -> None:
 
 
 def _keep_after_the_end(world: World) -> None:
-    world.workloads[THIRD].held = world.workloads[FIRST].held
-    world.ledger.remove(world.workloads[FIRST].held)  # pyright: ignore[reportArgumentType]
+    entry = world.workloads[THIRD]
+    entry.held = world.workloads[FIRST].held
+    entry.workload = replace(entry.workload, finished=True)
+    entry.queued_in = entry.pending = None
+
+
+def _hang_in_the_air(world: World) -> None:
+    world.cluster_queues["q"].node.parent = None
+
+
+def _sleep_through(world: World) -> None:
+    node = world.cluster_queues["q"].node
+    node.root.sleepers.need([(node.cells[CPU], 1)])
+
+
+def _keep_what_nobody_speaks_of(world: World) -> None:
+    node = world.cluster_queues["q"].node
+    node.cells[FlavorResource("default", "gpu")] = Cell(node.height)
 
 
 def _lose_holder(world: World) -> None:
@@ -277,37 +314,40 @@ def _leave_undone(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    "damage",
+    ("damage", "complaint"),
     [
-        _leak_usage,
-        _forget_reservation,
-        _drop_from_queue,
-        _stay_in_flight,
-        _sleep_unnoticed,
-        _miscount_pending,
-        _misplace,
-        _lose_index,
-        _lose_head,
-        _miscount_parked,
-        _bend_quota,
-        _stretch,
-        _undeclare,
-        _keep_after_the_end,
-        _lose_holder,
-        _misorder_holders,
-        _tell_one_who_holds_nothing,
-        _stand_unlisted,
-        _stand_in_a_stopped_queue,
-        _wait_for_nobody,
-        _wait_for_unknown,
-        _keep_between_cycles,
-        _leave_untold,
-        _leave_undone,
+        (_leak_usage, "usage at the node of q"),
+        (_forget_reservation, "ClusterQueues with reservations"),
+        (_drop_from_queue, "members of q"),
+        (_stay_in_flight, "n/third is in flight although no cycle runs"),
+        (_sleep_unnoticed, "q has parked workloads that nothing would wake"),
+        (_miscount_pending, "pending in n/main: is 3, should be 2"),
+        (_misplace, "queue of n/first: is 'q', should be None"),
+        (_lose_index, "workloads by queue"),
+        (_lose_head, "q has a head that no cycle would take"),
+        (_miscount_parked, "2 parked in lanes, counted 3"),
+        (_bend_quota, "subtree quota of org default/cpu: is 4, should be 3"),
+        (_stretch, "height of org: is 5, should be 1"),
+        (_undeclare, "declared quotas of q"),
+        (_keep_after_the_end, "n/third is finished and holds quota"),
+        (_hang_in_the_air, "ClusterQueue q has no place under its cohort"),
+        (_sleep_through, "1 is available to who waits for it below org"),
+        (_keep_what_nobody_speaks_of, "q default/gpu is kept although nothing speaks of it"),
+        (_lose_holder, "holders of quota: is 0, should be 1"),
+        (_misorder_holders, "leavers of q"),
+        (_tell_one_who_holds_nothing, "n/third is told to leave and holds nothing"),
+        (_stand_unlisted, "somebody stands who is not blocked"),
+        (_stand_in_a_stopped_queue, "the first of q stands although the queue is not active"),
+        (_wait_for_nobody, "admission is halted for nobody"),
+        (_wait_for_unknown, "workloads that admission waits for"),
+        (_keep_between_cycles, "usage at the node of q"),
+        (_leave_untold, "instructions were decided and not handed out"),
+        (_leave_undone, "instructions were decided and not handed out"),
     ],
 )
-def test_damage_is_seen(state: AdmissionState, damage: Callable[[World], None]) -> None:
+def test_damage_is_seen(state: AdmissionState, damage: Callable[[World], None], complaint: str) -> None:
     damage(state._world)  # pyright: ignore[reportPrivateUsage]
-    with pytest.raises((InvariantViolated, AssertionError)):
+    with pytest.raises(AssertionError, match=complaint):
         state.validate()
 
 
@@ -323,9 +363,14 @@ def test_a_cohort_seen_again_wakes_nobody(state: AdmissionState) -> None:
 # --- what decides over requests -------------------------------------------------------------------------
 
 
-def test_limit_ranges_and_runtime_classes_seen_again_change_nothing(state: AdmissionState) -> None:
+def test_what_is_seen_again_changes_nothing(state: AdmissionState) -> None:
     bounds = LimitRange((LimitRangeItem(LimitedType.CONTAINER, default_requests=(("cpu", Fraction(1)),)),))
     for event in (
+        happened.NamespaceChanged("n", (("team", "blue"),)),
+        happened.ResourceFlavorChanged(ResourceFlavor("default", (("kind", "old"),))),
+        happened.AdmissionCheckChanged(AdmissionCheck("budget", "controller", active=True)),
+        happened.TopologyChanged("rooms"),
+        happened.LocalQueueChanged(LocalQueue(ObjectKey("n", "lone"), "q")),
         happened.LimitRangeChanged(ObjectKey("n", "bounds"), bounds),
         happened.LimitRangeChanged(ObjectKey("n", "more"), bounds),
         happened.LimitRangeDeleted(ObjectKey("n", "more")),
