@@ -160,6 +160,22 @@ def pass_checks(player: Player, draw: Draw) -> None:
             player.put(player.observed.workloads[key], admitted=True, admission_checks=ready)
 
 
+def leave_places_open(player: Player, draw: Draw) -> None:
+    """Places for pods are put off, or those that were put off are found."""
+    for key in player.holding(lambda workload: not workload.evicted):
+        workload = player.observed.workloads[key]
+        parts = () if workload.admission is None else workload.admission.pod_set_assignments
+        is_open = any(part.is_place_open for part in parts)
+        if workload.admission is not None and draw.chance(0.5 if is_open else 0.2):
+            changed = tuple(replace(part, is_place_open=not is_open) for part in parts)
+            player.put(
+                workload,
+                admitted=is_open,
+                admission=replace(workload.admission, pod_set_assignments=changed),
+                admission_checks=tuple((name, "Ready") for name in CHECKS),
+            )
+
+
 # --- what administrators do -----------------------------------------------------------------------------
 
 
@@ -375,6 +391,7 @@ OPERATIONS: Mapping[str, tuple[Operation, int]] = {
         (finish, 10),
         (pods_ready, 2),
         (pass_checks, 3),
+        (leave_places_open, 2),
         (change_quota, 4),
         (change_cluster_queue, 5),
         (delete_cluster_queue, 1),
