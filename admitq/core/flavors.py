@@ -281,7 +281,7 @@ def _first_choice_levels(plan: Plan, offer: Offer) -> tuple[int, ...] | None:
     for checks in plan.first:
         level = 0
         for _, cell, amount in checks:
-            if amount > max(0, quota.available(cell)) or amount == UNLIMITED:
+            if amount and (amount > quota.available(cell) or amount == UNLIMITED):
                 return None
             level = max(level, quota.borrow_level(cell, amount).level)
         if level and keeps_searching(Prospect(Mode.FIT, level), offer.fungibility):

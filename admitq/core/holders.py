@@ -3,11 +3,11 @@
 Rules of this file
 - Everybody who holds quota is in one *line*: that of the ClusterQueue, and in it of those who leave already
   (evicted, or told to be preempted) or of those who stay.
-- A line is sorted by lower priority, then more recently reserved, then uid (semantics, Preemption). The key
-  is frozen when a holder is put; whoever changes is put again.
+- A line is sorted by lower priority, then more recently reserved, then uid (semantics, Preemption). Whoever
+  changes is put again.
 - Putting and removing must cost next to nothing, because every admission and every finish does it, while
-  few look. So a newcomer is appended unsorted and a leaver only marked; order is made when somebody looks,
-  at the price of what is new since the last look.
+  few look. So a newcomer is appended unsorted and a leaver only marked; keys and order are made when somebody
+  looks, at the price of what is new since the last look. From then on a holder's key is frozen.
 """
 
 from bisect import insort
@@ -61,19 +61,20 @@ H = TypeVar("H", bound=Holder)
 
 
 class _Place(Generic[H]):
-    """A holder's entry in a line, with the key that it had when it was put.
+    """A holder's entry in a line; its key is ``_UNSORTED`` until it is sorted in.
 
     Without holder it is a trace of one that has left the line; nobody comes across these.
     """
 
     __slots__ = ("holder", "line", "order")
 
-    def __init__(self, holder: H, order: PreemptionOrder, line: "_Line[H]") -> None:
+    def __init__(self, holder: H, line: "_Line[H]") -> None:
         self.holder: H | None = holder
-        self.order = order
+        self.order = _UNSORTED
         self.line = line
 
 
+_UNSORTED: Final = PreemptionOrder(0, 0, "")
 _ORDER: Final = attrgetter("order")
 
 _SLACK: Final = 64
@@ -108,7 +109,11 @@ class _Line(Generic[H]):
                 yield place.order, place.holder
 
     def _sort_in(self) -> None:
-        newcomers = [place for place in self.recent if place.holder is not None]
+        newcomers: list[_Place[H]] = []
+        for place in self.recent:
+            if place.holder is not None:
+                place.order = preemption_order(place.holder)
+                newcomers.append(place)
         self.recent.clear()
         if len(newcomers) * _FEW <= len(self.ordered):
             for place in newcomers:
@@ -146,17 +151,17 @@ class Holders(Generic[H]):
         if held is None:
             self.remove(workload.key)
             return
-        order = preemption_order(holder)
         lines = self._leaving if holder.is_leaving else self._staying
         line = lines.get(held.cluster_queue)
         if line is None:
             line = lines[held.cluster_queue] = _Line()
         place = self._places.get(workload.key)
         if place is not None:
-            if place.holder is holder and place.line is line and place.order == order:
+            stays = place.holder is holder and place.line is line
+            if stays and (place.order is _UNSORTED or place.order == preemption_order(holder)):
                 return
             place.line.leave(place)
-        place = self._places[workload.key] = _Place(holder, order, line)
+        place = self._places[workload.key] = _Place(holder, line)
         line.recent.append(place)
         line.size += 1
 

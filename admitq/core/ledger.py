@@ -4,10 +4,10 @@ The books are kept by name, also for queues that do not exist now: what is reser
 was deleted, or has not been seen yet, counts from the moment it appears.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from admitq.core.amounts import FlavorResource
 from admitq.core.model import Admission, ObjectKey, PodSetAssignment, Workload
@@ -70,17 +70,26 @@ def _usage(assignments: tuple[PodSetAssignment, ...], remaining: tuple[int, ...]
     return tuple(sorted(total.items()))
 
 
+_UNCOUNTED: Final = 256
+"""After so many changes an account is summed up, should nobody look at it."""
+
+
 @dataclass(slots=True, eq=False)
 class Account:
-    """Sums over the reservations of one queue."""
+    """Sums over the reservations of one queue.
+
+    Every admission and every finish changes two accounts, while few look at them. So usage is summed up when
+    somebody looks, at the price of what changed since the last look.
+    """
 
     reserving: int = 0
-    reserved_usage: dict[FlavorResource, int] = field(default_factory=dict[FlavorResource, int])
     awaiting: int = 0
     """How many of those who reserve are not admitted. They are few, and so it is them who are counted."""
-    awaiting_usage: dict[FlavorResource, int] = field(default_factory=dict[FlavorResource, int])
     age: int = 0
     """Differs after every change; 0 is that of an account without any."""
+    _reserved: dict[FlavorResource, int] = field(default_factory=dict[FlavorResource, int])
+    _awaiting: dict[FlavorResource, int] = field(default_factory=dict[FlavorResource, int])
+    _uncounted: list[tuple[Reservation, int]] = field(default_factory=list[tuple[Reservation, int]])
 
     @property
     def admitted(self) -> int:
@@ -88,14 +97,38 @@ class Account:
         return self.reserving - self.awaiting
 
     @property
-    def admitted_usage(self) -> dict[FlavorResource, int]:
+    def reserved_usage(self) -> Mapping[FlavorResource, int]:
+        """What those who reserve use, the admitted included."""
+        self._sum_up()
+        return self._reserved
+
+    @property
+    def admitted_usage(self) -> Mapping[FlavorResource, int]:
         """What the admitted use."""
-        awaiting = self.awaiting_usage
-        usage = {pair: amount - awaiting.get(pair, 0) for pair, amount in self.reserved_usage.items()}
+        self._sum_up()
+        awaiting = self._awaiting
+        usage = {pair: amount - awaiting.get(pair, 0) for pair, amount in self._reserved.items()}
         return {pair: amount for pair, amount in usage.items() if amount}
 
+    def change(self, reservation: Reservation, sign: int, age: int) -> None:
+        """Count a reservation (``sign`` 1) or take it off (-1), and be of another age."""
+        self.age = age
+        self.reserving += sign
+        if not reservation.admitted:
+            self.awaiting += sign
+        self._uncounted.append((reservation, sign))
+        if len(self._uncounted) > _UNCOUNTED:
+            self._sum_up()
 
-def _count(into: dict[FlavorResource, int], usage: Iterable[tuple[FlavorResource, int]], sign: int) -> None:
+    def _sum_up(self) -> None:
+        for reservation, sign in self._uncounted:
+            _count(self._reserved, reservation.usage, sign)
+            if not reservation.admitted:
+                _count(self._awaiting, reservation.usage, sign)
+        self._uncounted.clear()
+
+
+def _count(into: dict[FlavorResource, int], usage: Usage, sign: int) -> None:
     for pair, amount in usage:
         result = into.get(pair, 0) + sign * amount
         if result:
@@ -143,11 +176,7 @@ class Ledger:
         if account is None:
             account = accounts[key] = Account()
         # One count for all accounts: one that is closed and opened again must not look unchanged.
-        self._changes = account.age = self._changes + 1
-        account.reserving += sign
-        _count(account.reserved_usage, reservation.usage, sign)
-        if not reservation.admitted:
-            account.awaiting += sign
-            _count(account.awaiting_usage, reservation.usage, sign)
+        self._changes += 1
+        account.change(reservation, sign, self._changes)
         if not account.reserving:
             del accounts[key]

@@ -332,7 +332,7 @@ class PodSet(HashedOnce):
 
 
 @dataclass(frozen=True, slots=True)
-class PodSetAssignment:
+class PodSetAssignment(HashedOnce):
     """The flavors that a podset was given, by resource, and the whole podset's usage of each resource.
 
     ``is_place_open`` tells that it was put off to find out where its pods go (delayedTopologyRequest is
@@ -344,6 +344,8 @@ class PodSetAssignment:
     resource_usage: Amounts
     count: int
     is_place_open: bool = False
+
+    __hash__ = HashedOnce.__hash__
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,14 +22,9 @@ class QueueOrder(NamedTuple):
     uid: str
 
 
-class CycleOrder(NamedTuple):
-    """Place of a head among the heads of one cycle."""
-
-    no_preemptor: bool
-    borrow_level: int
-    priority_descending: int
-    queued_at: Instant
-    uid: str
+CycleOrder = tuple[bool, int, int, Instant, str]
+"""Place of a head among the heads of one cycle: whether it is no preemptor, its borrow level, its priority
+descending, since when it is queued, its uid."""
 
 
 def queue_order(workload: Workload, *, sticky: bool = False) -> QueueOrder:
@@ -51,7 +46,7 @@ def cycle_order(workload: Workload, borrow_level: int, gates: Gates, *, preempto
         gates: which of the criteria count.
         preemptor: whether workloads were preempted for it.
     """
-    return CycleOrder(
+    return (
         not (preemptor and gates.prioritize_preemptor_workloads),
         borrow_level,
         -workload.priority if gates.priority_sorting_within_cohort else 0,

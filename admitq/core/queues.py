@@ -70,20 +70,16 @@ class Place(NamedTuple):
     key: ObjectKey
 
 
-class Front(NamedTuple):
-    """The first of a lane, where it competes with those of other lanes.
+Front = tuple[bool, PastUse, Place]
+"""The first of a lane, where it competes with those of other lanes.
 
-    One that waits for others to leave comes before all, so that nobody takes what is freed for it again and
-    again, however little went through its LocalQueue.
-    """
-
-    not_sticky: bool
-    usage: PastUse
-    place: Place
+One that waits for others to leave (not ``not_sticky``) comes before all, so that nobody takes what is freed
+for it again and again, however little went through its LocalQueue; then comes whose LocalQueue used less.
+"""
 
 
 def _front(usage: PastUse, place: Place) -> Front:
-    return Front(place.order.not_sticky, usage, place)
+    return (place.order.not_sticky, usage, place)
 
 
 class Claimant(NamedTuple):
@@ -182,6 +178,7 @@ class PendingQueue:
         self.members: dict[ObjectKey, Pending] = {}
         self.lanes: dict[Shape, Lane] = {}
         self.parked_in_lanes = 0
+        self._set_aside = 0
         """How many workloads stand in parked lanes."""
         self._parked: dict[Lane, None] = {}
         self._fronts: list[Front] = []
@@ -195,7 +192,7 @@ class PendingQueue:
     @property
     def inadmissible(self) -> int:
         """How many are parked or aside."""
-        return self.parked_in_lanes + sum(map(len, self._aside.values()))
+        return self.parked_in_lanes + self._set_aside
 
     @property
     def shapes(self) -> tuple[int, int]:
@@ -254,14 +251,14 @@ class PendingQueue:
         self._leave_lane(pending)
         pending.aside = reason
         self._aside[reason][pending.workload.key] = pending
+        self._set_aside += 1
         if reason is Aside.NAMESPACE:
             namespace = pending.workload.key.namespace
             self._by_namespace.setdefault(namespace, {})[pending.workload.key] = pending
 
     def remove(self, key: ObjectKey) -> None:
         """Forget a workload."""
-        self._take_out(self.members[key])
-        del self.members[key]
+        self._take_out(self.members.pop(key))
         if self._claimant is not None and self._claimant.key == key:
             self._claimant = None
 
@@ -539,6 +536,7 @@ class PendingQueue:
         pending.aside = None
         key = pending.workload.key
         del self._aside[reason][key]
+        self._set_aside -= 1
         if reason is Aside.NAMESPACE:
             of_namespace = self._by_namespace[key.namespace]
             del of_namespace[key]

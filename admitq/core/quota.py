@@ -210,7 +210,9 @@ def available(cell: Cell) -> int:
                 least = bound
         cell = parent
     free = kept + cell.subtree - cell.usage
-    return bounded(free if least is None or free < least else least)
+    if least is not None and least < free:
+        free = least
+    return free if LOWEST <= free <= UNLIMITED else bounded(free)
 
 
 def potential_available(cell: Cell) -> int:

@@ -469,23 +469,23 @@ class AdmissionState:
     def _workload_changed(self, event: happened.WorkloadChanged, now: Instant) -> None:
         world, workload = self._world, event.workload
         entry = world.workloads.get(workload.key)
-        former: Workload | None = None
         if entry is not None and entry.workload.uid != workload.uid:
             self._forget(entry, now)
             entry = None
         if entry is None:
             entry = world.workloads[workload.key] = WorkloadEntry(workload)
             world.index_workload(entry)
-        elif entry.workload == workload:
+            world.settle(entry, now)
             return
-        else:
-            former = entry.workload
+        former = entry.workload
+        if former == workload:
+            return
+        if not world.confirm(entry, workload):
             world.observe_workload(entry, workload)
             if entry.held is not None and _rank(former) != _rank(workload):
                 world.wake_holders_tree(entry)
-        world.settle(entry, now)
-        if former is not None:
-            charging.follow(world, entry, former, now)
+            world.settle(entry, now)
+        charging.follow(world, entry, former, now)
 
     def _workload_deleted(self, event: happened.WorkloadDeleted, now: Instant) -> None:
         entry = self._world.workloads.get(event.key)
@@ -570,19 +570,19 @@ class AdmissionState:
 
     def _refresh_cluster_queues(self, result: list[Instruction]) -> None:
         world = self._world
+        tells_shares = world.settings.fair_sharing is not None
         for name in sorted(world.touched_cluster_queues):
             entry = world.cluster_queues.get(name)
             if entry is None:
                 continue
             queue = entry.queue
-            account = world.ledger.of_cluster_queue(name)
-            mark = ClusterQueueMark(
+            mark: ClusterQueueMark = (
                 entry.spec,
                 entry.causes,
-                account.age,
+                world.ledger.of_cluster_queue(name).age,
                 len(queue.members),
                 queue.inadmissible,
-                0 if world.settings.fair_sharing is None else entry.node.root.quota_generation,
+                entry.node.root.quota_generation if tells_shares else 0,
             )
             if mark != entry.shown:
                 entry.shown = mark
@@ -596,7 +596,7 @@ class AdmissionState:
             if entry is None:
                 continue
             queue = world.cluster_queues.get(entry.spec.cluster_queue)
-            mark = LocalQueueMark(
+            mark: LocalQueueMark = (
                 _local_queue_reason(entry, queue),
                 None if queue is None else queue.spec,
                 world.ledger.of_local_queue(key).age,

@@ -87,26 +87,14 @@ class CohortStatus(NamedTuple):
     """Its dominant resource share; None without fair sharing."""
 
 
-class ClusterQueueMark(NamedTuple):
-    """All that a ClusterQueue's status follows from."""
+ClusterQueueMark = tuple[ClusterQueue, tuple[InactiveCause, ...], int, int, int, int]
+"""All that a ClusterQueue's status follows from: its specification, why it does not admit, the age of its
+account, how many are pending and how many of them inadmissible, and the age of its tree's quota where shares
+are told."""
 
-    spec: ClusterQueue
-    causes: tuple[InactiveCause, ...]
-    account: int
-    pending: int
-    inadmissible: int
-    quota: int
-    """Of its tree, where shares are told."""
-
-
-class LocalQueueMark(NamedTuple):
-    """All that a LocalQueue's status follows from."""
-
-    reason: LocalQueueReason
-    cluster_queue: ClusterQueue | None
-    account: int
-    pending: int
-    past_use: int
+LocalQueueMark = tuple[LocalQueueReason, ClusterQueue | None, int, int, int]
+"""All that a LocalQueue's status follows from: its reason, its ClusterQueue's specification, the age of its
+account, how many are pending, and the age of what it used where that is told."""
 
 
 class ToldUse(NamedTuple):

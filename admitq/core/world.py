@@ -7,8 +7,9 @@ with what is on the books, so that there is one rule for each and none for every
 
 import heapq
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar
+from dataclasses import dataclass, field, fields
+from operator import attrgetter
+from typing import Any, Final, NamedTuple, TypeVar
 
 from admitq.core.activity import InactiveCause, Surroundings, check_names, flavor_names, inactive_causes
 from admitq.core.admission_fair_sharing import Books
@@ -150,17 +151,12 @@ class WorkloadEntry:
         return phase_of(self.workload, reserved=self.admission is not None, admitted=self.is_admitted)
 
 
-def _is_as_assumed(entry: WorkloadEntry, assumed: Assumption) -> bool:
-    """Whether a reservation is observed just as it was decided."""
-    workload, held = entry.workload, entry.held
-    return (
-        held is not None
-        and not (workload.finished or workload.evicted or workload.reclaimable_pods)
-        and held.usage == usage_of(workload, assumed.admission)
-        and workload.admitted == assumed.admit
-        and held.local_queue == entry.local_queue
-        and workload.admission == assumed.admission
-    )
+_DECIDED: Final = frozenset({"admission", "admitted", "reserved_at"})
+
+_not_decided: Final[Callable[[Workload], object]] = attrgetter(
+    *(each.name for each in fields(Workload) if each.name not in _DECIDED)
+)
+"""All of a workload that a reservation leaves as it is."""
 
 
 def _runtime_classes(workload: Workload) -> set[str]:
@@ -544,6 +540,29 @@ class World:
         entry.observe(workload)
         self.index_workload(entry)
 
+    def confirm(self, entry: WorkloadEntry, workload: Workload) -> bool:
+        """Take a workload of which only that is new what was decided and is on the books already.
+
+        That is what mostly happens: a reservation is written as it was decided, and then observed.
+
+        Returns:
+            Whether it is so; if not, nothing is done.
+        """
+        assumed = entry.assumed
+        confirmed = (
+            assumed is not None
+            and workload.admitted == assumed.admit
+            and workload.reserved_at == assumed.reserved_at
+            and workload.admission == assumed.admission
+            and not (workload.finished or workload.evicted or workload.admission_checks)
+            and _not_decided(workload) == _not_decided(entry.workload)
+        )
+        if confirmed:
+            entry.assumed, entry.workload = None, workload
+            if self.settings.block_admission:
+                self._watch_pods(entry)
+        return confirmed
+
     def unindex_workload(self, entry: WorkloadEntry) -> None:
         """Undo ``index_workload``."""
         key, queue = entry.workload.key, entry.local_queue
@@ -563,12 +582,6 @@ class World:
         workload, assumed = entry.workload, entry.assumed
         if assumed is not None and (workload.admission is not None or workload.finished):
             entry.assumed = None
-            if _is_as_assumed(entry, assumed):
-                # What mostly happens: the decision was written as it was made, and is on the books already.
-                self.holders.put(entry)
-                if self.settings.block_admission:
-                    self._watch_pods(entry)
-                return
         reservation = self._reservation_of(entry)
         if reservation is None or (workload.evicted and workload.admission is not None):
             entry.preempting = None
