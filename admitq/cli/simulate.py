@@ -1,23 +1,21 @@
-"""``admitq simulate``: reads the files, plays them, shows how it went. Imported only when it is asked for."""
+"""``admitq simulate``: reads the files, plays them, shows how it went. Imported only when it is asked for.
 
+What shows tables, pictures and a progress bar is imported only where they are shown.
+"""
+
+import sys
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from enum import IntEnum
 from pathlib import Path
-from time import monotonic
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
 
 from admitq.simulator import InputError, Plan, Report, Simulation, read, report, shipped_scenarios
 from admitq.simulator.documents import Place, Problem
-from admitq.simulator.plots import write_plots
 from admitq.simulator.run import Ending
 from admitq.simulator.schema import nanoseconds
-from admitq.simulator.table import show
 from admitq.simulator.timeline import Timeline, timeline_for
-from admitq.simulator.units import duration_text
 
 
 class ExitCode(IntEnum):
@@ -99,6 +97,8 @@ def _open_timeline(path: Path) -> Generator[Timeline]:
 
 
 def _draw(simulation: Simulation, folder: Path) -> None:
+    from admitq.simulator.plots import write_plots
+
     try:
         write_plots(simulation, folder)
     except OSError as error:
@@ -107,37 +107,21 @@ def _draw(simulation: Simulation, folder: Path) -> None:
 
 def _play(simulation: Simulation, plan: Plan) -> None:
     """Run it; on a terminal with a bar that shows how far it is."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
+    if not sys.stderr.isatty():
         simulation.run()
         return
-    expected = plan.expected
-    columns = (
-        TextColumn("[bold]{task.description}"),
-        BarColumn(bar_width=40),
-        TextColumn(
-            "{task.completed:,.0f} of {task.total:,.0f} ended" if expected else "{task.completed:,.0f} ended"
-        ),
-        TextColumn("[dim]{task.fields[clock]}"),
-    )
-    with Progress(*columns, console=console, transient=True, auto_refresh=False) as progress:
-        task = progress.add_task(plan.name, total=expected, clock="")
-        shown_at = 0.0
+    from admitq.cli.progress import progress_bar
 
-        def on_progress(of: Simulation) -> None:
-            nonlocal shown_at
-            if monotonic() - shown_at < 0.1:
-                return
-            shown_at = monotonic()
-            done = of.measures.all.finished + of.measures.all.failed
-            progress.update(task, completed=done, clock=duration_text(of.now / 1e9))
-            progress.refresh()
-
+    with progress_bar(plan) as on_progress:
         simulation.run(on_progress)
 
 
 def _tell(result: Report, *, as_json: bool) -> None:
     if as_json:
         typer.echo(result.to_json(), nl=False)
-    else:
-        show(result, Console())
+        return
+    from rich.console import Console
+
+    from admitq.simulator.table import show
+
+    show(result, Console())

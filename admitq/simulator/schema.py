@@ -61,7 +61,8 @@ class Part(BaseModel):
         validate_by_alias=True,
         extra="forbid",
         frozen=True,
-        use_attribute_docstrings=True,
+        # Only the scenario as a whole is ever read.
+        defer_build=True,
     )
 
     short_form: ClassVar[str] = ""

@@ -16,6 +16,8 @@ from pydantic.alias_generators import to_camel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
+from admitq_api.field_docs import field_docs
+
 GROUP = "${group}"
 """Stands for the API group in a declaration; whoever makes CRDs fills it in."""
 
@@ -78,7 +80,8 @@ class Part(BaseModel):
         validate_by_alias=True,
         extra="ignore",
         frozen=True,
-        use_attribute_docstrings=True,
+        # Only whole kinds are ever read, and most of them nowhere.
+        defer_build=True,
     )
 
     rules: ClassVar[tuple[Rule, ...]] = ()
@@ -141,10 +144,11 @@ def schema_of(part: type[Part]) -> Json:
     schema: Json = {"description": _first_paragraph(part.__doc__), "type": "object"}
     properties: Json = {}
     required: list[str] = []
+    described = field_docs(part)
     for name, field in part.model_fields.items():
         wire_name = field.alias or to_camel(name)
         own = _OBJECT_FIELDS.get(name) if issubclass(part, Kind) else None
-        properties[wire_name] = own or _field_schema(field)
+        properties[wire_name] = own or _field_schema(field, described.get(name))
         if field.is_required():
             required.append(wire_name)
     schema["properties"] = properties
@@ -155,10 +159,10 @@ def schema_of(part: type[Part]) -> Json:
     return schema
 
 
-def _field_schema(field: FieldInfo) -> Json:
+def _field_schema(field: FieldInfo, described: str | None) -> Json:
     schema = _type_schema(field.annotation, field.metadata)
-    if field.description:
-        schema = {**schema, "description": _first_paragraph(field.description)}
+    if described:
+        schema = {**schema, "description": _first_paragraph(described)}
     if not field.is_required() and field.default not in (None, (), PydanticUndefined):
         schema["default"] = {} if isinstance(field.default, Part) else field.default
     return dict(sorted(schema.items()))

@@ -12,6 +12,7 @@ from pydantic.fields import FieldInfo
 from admitq_api.configuration import Configuration, Section, load_configuration, wire_name
 from admitq_api.crds import crds
 from admitq_api.feature_gates import IN_EFFECT, LOCKED, OFF_BY_DEFAULT, REQUIRES, Gate
+from admitq_api.field_docs import field_docs
 from admitq_api.labels import COMPAT_GROUP, DEFAULT_GROUP
 
 FOLDER = Path("docs/reference")
@@ -143,8 +144,8 @@ def configuration_page() -> str:
     """Return the page of the configuration file and of the feature gates."""
     defaults = load_configuration("").model_dump(mode="json", by_alias=True)
     fields = [
-        f"| `{path}` | {_word(field.annotation, field.metadata)} | {default} | {_meaning(field)} |"
-        for path, field, default in _fields(Configuration, defaults, "")
+        f"| `{path}` | {_word(field.annotation, field.metadata)} | {default} | {meaning} |"
+        for path, field, default, meaning in _fields(Configuration, defaults, "")
     ]
     gates = [
         f"| `{gate}` | {'off' if gate in OFF_BY_DEFAULT else 'on'} | "
@@ -204,11 +205,9 @@ that is built looks at; the others are taken and have no effect yet.
 """
 
 
-def _meaning(field: FieldInfo) -> str:
-    return " ".join((field.description or "").split())
-
-
-def _fields(model: type[BaseModel], defaults: Any, path: str) -> Iterator[tuple[str, FieldInfo, str]]:
+def _fields(model: type[BaseModel], defaults: Any, path: str) -> Iterator[tuple[str, FieldInfo, str, str]]:
+    """Path, field, default and meaning of every field at and below a path."""
+    described = field_docs(model)
     for name, field in model.model_fields.items():
         key = wire_name(name, field)
         here = f"{path}.{key}" if path else key
@@ -216,7 +215,8 @@ def _fields(model: type[BaseModel], defaults: Any, path: str) -> Iterator[tuple[
         value = _default(field, key, defaults)
         # The defaults of a section are those of its fields.
         empty = value in (None, [], {}, "") or (section is not None and isinstance(value, dict))
-        yield here, field, "" if empty else f"`{orjson.dumps(value).decode()}`"
+        default = "" if empty else f"`{orjson.dumps(value).decode()}`"
+        yield here, field, default, " ".join(described.get(name, "").split())
         if section is not None:
             yield from _fields(section, value, f"{here}[]" if _is_list(field.annotation) else here)
 

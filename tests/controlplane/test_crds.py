@@ -21,8 +21,7 @@ import yaml
 from admitq.runtime.client import Client
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import CRDS, Resource
-from admitq_api.crds import crds
-from admitq_api.kinds import KINDS
+from admitq_api.crds import KINDS, crds
 from admitq_api.labels import GROUPS, names_for
 from localcluster import LocalCluster
 from localcluster.waiting import eventually

@@ -39,6 +39,19 @@ def test_the_command_line_loads_a_command_only_when_it_runs(module: str) -> None
     assert answer.stdout.strip() == "False"
 
 
+def test_a_simulation_loads_only_what_it_needs() -> None:
+    played = (
+        "import sys; from admitq.cli.simulate import simulate; "
+        "simulate(['preemption'], as_json=True, until='1s', seed=None, timeline=None, plots=None); "
+        "print(*sys.modules)"
+    )
+    answer = subprocess.run([sys.executable, "-c", played], capture_output=True, text=True, check=True)
+    loaded = set(answer.stdout.rpartition("}")[2].split())
+    late = {"rich.console", "rich.table", "admitq.simulator.plots", "admitq_api.kinds.workload"}
+    assert not loaded & {*late, "admitq_api.configuration"}
+    assert "admitq_api.kinds.cluster_queue" in loaded
+
+
 def test_the_simulator_reaches_nothing_that_talks_to_a_cluster(graph: grimp.ImportGraph) -> None:
     simulator = {"admitq.simulator"} | graph.find_descendants("admitq.simulator")
     reached = set[str]().union(*(graph.find_upstream_modules(module) for module in simulator))

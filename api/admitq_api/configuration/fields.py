@@ -102,7 +102,6 @@ class Section(BaseModel):
         extra="forbid",
         frozen=True,
         strict=True,
-        use_attribute_docstrings=True,
     )
 
 

@@ -5,9 +5,9 @@ from typing import Any, cast
 
 import pytest
 
-from admitq_api.crds import crds
-from admitq_api.kinds import KINDS, ClusterQueue, Workload
-from admitq_api.kinds.workload import pod_template_schema
+from admitq_api.crds import KINDS, crds
+from admitq_api.kinds.cluster_queue import ClusterQueue
+from admitq_api.kinds.workload import Workload, pod_template_schema
 from admitq_api.labels import COMPAT_GROUP, DEFAULT_GROUP, GROUPS
 
 Json = dict[str, Any]

@@ -2,6 +2,8 @@
 
 import csv
 import json
+import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from admitq.cli.commands import application
+from admitq.cli.simulate import simulate as run
 from admitq.simulator import shipped_scenarios
 from tests.unit.simulator.stage import write
 
@@ -25,10 +28,10 @@ THREE = """
 def simulate() -> Command:
     runner = CliRunner()
 
-    def run(*arguments: object) -> Result:
+    def invoke(*arguments: object) -> Result:
         return runner.invoke(application, ["simulate", *map(str, arguments)])
 
-    return run
+    return invoke
 
 
 def test_tables_show_waits_use_and_makespan(simulate: Command, tmp_path: Path) -> None:
@@ -84,6 +87,18 @@ def test_the_timeline_is_csv_or_json(simulate: Command, tmp_path: Path, suffix: 
 def test_pictures_are_written(simulate: Command, tmp_path: Path) -> None:
     assert simulate(write(tmp_path, THREE), "--plots", tmp_path / "plots").exit_code == 0
     assert (tmp_path / "plots" / "waits.svg").read_text().startswith("<svg")
+
+
+def test_on_a_terminal_a_bar_tells_how_far_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen, terminal = os.openpty()
+    monkeypatch.setenv("TERM", "xterm")
+    text = THREE.replace("count: 3", "count: 600")
+    with os.fdopen(terminal, "w") as stderr:
+        monkeypatch.setattr(sys, "stderr", stderr)
+        run([str(write(tmp_path, text))], as_json=True, until=None, seed=None, timeline=None, plots=None)
+        stderr.flush()
+        assert b"of 600 ended" in os.read(seen, 65536)
+    os.close(seen)
 
 
 def test_workloads_that_nothing_can_admit_end_the_command_with_1(simulate: Command, tmp_path: Path) -> None:

@@ -1,0 +1,42 @@
+"""The bar that shows on a terminal how far a simulation is."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from time import monotonic
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+
+from admitq.simulator import Plan, Simulation
+from admitq.simulator.run import Progress as OnProgress
+from admitq.simulator.units import duration_text
+
+_EVERY_S = 0.1
+
+
+@contextmanager
+def progress_bar(plan: Plan) -> Generator[OnProgress]:
+    """Show a bar on standard error; what is yielded moves it."""
+    expected = plan.expected
+    columns = (
+        TextColumn("[bold]{task.description}"),
+        BarColumn(bar_width=40),
+        TextColumn(
+            "{task.completed:,.0f} of {task.total:,.0f} ended" if expected else "{task.completed:,.0f} ended"
+        ),
+        TextColumn("[dim]{task.fields[clock]}"),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True, auto_refresh=False) as progress:
+        task = progress.add_task(plan.name, total=expected, clock="")
+        shown_at = 0.0
+
+        def on_progress(of: Simulation) -> None:
+            nonlocal shown_at
+            if monotonic() - shown_at < _EVERY_S:
+                return
+            shown_at = monotonic()
+            done = of.measures.all.finished + of.measures.all.failed
+            progress.update(task, completed=done, clock=duration_text(of.now / 1e9))
+            progress.refresh()
+
+        yield on_progress
