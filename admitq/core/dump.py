@@ -65,7 +65,7 @@ class DumpedQueue:
     claimant: Claimant | None
     blocked: ObjectKey | None
     standing: bool
-    parked: tuple[tuple[Shape, Refusal, Instant], ...]
+    parked: tuple[tuple[Shape, Refusal, Instant, bool], ...]
     sleep: DumpedSleep
 
 
@@ -155,7 +155,7 @@ def _take_queue(world: World, name: str) -> DumpedQueue:
         tuple(
             sorted(
                 (
-                    (lane.shape, lane.refusal, lane.refused_at)
+                    (lane.shape, lane.refusal, lane.refused_at, lane.is_hopeful)
                     for lane in entry.queue.lanes.values()
                     if lane.refusal is not None
                 ),
@@ -198,8 +198,8 @@ def restore_volatile(world: World, dump: Dump) -> None:
         entry = world.cluster_queues[each.name]
         if each.claimant is not None:
             entry.queue.restore_claimant(each.claimant)
-        for shape, refusal, refused_at in each.parked:
-            entry.queue.restore_parked(shape, refusal, refused_at)
+        for shape, refusal, refused_at, hopeful in each.parked:
+            entry.queue.restore_parked(shape, refusal, refused_at, hopeful=hopeful)
         if each.blocked is not None:
             world.restore_blocked(entry, each.blocked, standing=each.standing)
         world.forest.restore_counts(entry.node, each.generation, each.progress)

@@ -120,7 +120,8 @@ class Lane:
     """Pending workloads of one shape.
 
     ``refusal`` is set while the lane is parked, for one that was queued at ``refused_at``: who was queued
-    earlier may preempt more, and has to be tried itself.
+    earlier may preempt more, and has to be tried itself. Who ``is_hopeful`` was beaten over a flavor that was
+    kept for somebody else.
     """
 
     shape: Shape
@@ -129,6 +130,7 @@ class Lane:
     size: int = 0
     refusal: Refusal | None = None
     refused_at: Instant = 0
+    is_hopeful: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -339,13 +341,13 @@ class PendingQueue:
             self._sort_again(former)
         self._sort_again(pending)
 
-    def park(self, pending: Pending, refusal: Refusal) -> None:
+    def park(self, pending: Pending, refusal: Refusal, *, hopeful: bool = False) -> None:
         """Put one in flight back, and stop trying: its equals for BestEffortFIFO, everyone for StrictFIFO."""
         if self.strategy is QueueingStrategy.STRICT_FIFO:
             self.block(pending, standing=False)
             return
         lane = self.enter(pending)
-        self._park(lane, refusal, pending.workload.queued_at)
+        self._park(lane, refusal, pending.workload.queued_at, hopeful=hopeful)
 
     def first_refused(self) -> list[Pending]:
         """Those who were refused for all who are parked: the first of each lane, or the one that blocks."""
@@ -366,6 +368,13 @@ class PendingQueue:
         for lane in list(self._parked):
             self._unpark(lane)
         self._let_in(self._aside[Aside.TREE])
+
+    def wake_hopeful(self) -> None:
+        """What those who hope were beaten over may be kept no more: they are to be tried again."""
+        if not self.is_standing:
+            self.unblock()
+        for lane in [lane for lane in self._parked if lane.is_hopeful]:
+            self._unpark(lane)
 
     def change_strategy(self, strategy: QueueingStrategy) -> None:
         """Go on by another strategy: who stands in nobody's way by the one may hold up all by the other."""
@@ -420,9 +429,9 @@ class PendingQueue:
         for lane in [lane for lane in self._parked if not lane.size]:
             del self._parked[lane], self.lanes[lane.shape]
 
-    def restore_parked(self, shape: Shape, refusal: Refusal, refused_at: Instant) -> None:
+    def restore_parked(self, shape: Shape, refusal: Refusal, refused_at: Instant, *, hopeful: bool) -> None:
         """Park a lane as a dump had it."""
-        self._park(self._lane(shape), refusal, refused_at)
+        self._park(self._lane(shape), refusal, refused_at, hopeful=hopeful)
 
     def restore_blocked(self, key: ObjectKey, *, standing: bool) -> None:
         """Block the queue as a dump had it."""
@@ -487,8 +496,8 @@ class PendingQueue:
 
     # --- internals --------------------------------------------------------------------------------
 
-    def _park(self, lane: Lane, refusal: Refusal, refused_at: Instant) -> None:
-        lane.refusal, lane.refused_at = refusal, refused_at
+    def _park(self, lane: Lane, refusal: Refusal, refused_at: Instant, *, hopeful: bool) -> None:
+        lane.refusal, lane.refused_at, lane.is_hopeful = refusal, refused_at, hopeful
         self._parked[lane] = None
         self.parked_in_lanes += lane.size
 

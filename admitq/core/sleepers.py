@@ -56,6 +56,9 @@ class Sleepers:
     """ClusterQueues in which somebody waits."""
     restless: dict[Hashable, str] = field(default_factory=dict[Hashable, str])
     """What keeps which ClusterQueue restless."""
+    hopeful: dict[str, None] = field(default_factory=dict[str, None])
+    """ClusterQueues in which somebody waits who was beaten over a flavor. Once that is kept for nobody any
+    more it may be let in, although nothing is given back."""
     needs: dict[Need, None] = field(default_factory=dict[Need, None])
     _heaps: dict[Cell, list[tuple[int, int, Need]]] = field(
         default_factory=dict[Cell, list[tuple[int, int, Need]]]
@@ -84,6 +87,7 @@ class Sleepers:
         names = sorted(self.names)
         self.names.clear()
         self.restless.clear()
+        self.hopeful.clear()
         self.needs.clear()
         self._heaps.clear()
         return names
@@ -93,6 +97,7 @@ class Sleepers:
         for name in names:
             if name in self.names:
                 del self.names[name]
+                self.hopeful.pop(name, None)
                 other.add(name, name)
 
     def concerned_by(self, cell: Cell) -> bool:

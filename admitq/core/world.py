@@ -187,6 +187,7 @@ class DumpedSleep(NamedTuple):
     restless: bool
     needs: tuple[tuple[FlavorResource, int], ...]
     untold: bool
+    hopeful: bool
 
 
 class Timer(NamedTuple):
@@ -315,6 +316,15 @@ class World:
             self._unlist_standing(entry)
             self.wake(entry)
 
+    def wake_hopeful(self, root: Node) -> None:
+        """Somebody of the tree got somewhere, by whom those may have been beaten who hope."""
+        names = sorted(root.sleepers.hopeful)
+        root.sleepers.hopeful.clear()
+        for name in names:
+            entry = self.cluster_queues[name]
+            entry.queue.wake_hopeful()
+            self.touch(entry)
+
     def tree_edited(self, node: Node) -> None:
         """Quota, weights or the shape of the node's tree are about to change, or did."""
         self.wake_tree(node)
@@ -350,6 +360,8 @@ class World:
         sleepers.need([(node.cells[pair], amount) for pair, amount in sleep.needs])
         if sleep.untold:
             self.untold[node.root] = None
+        if sleep.hopeful:
+            sleepers.hopeful[node.name] = None
         self._attend_to_blocked(entry)
 
     def sleep_of(self, entry: ClusterQueueEntry) -> DumpedSleep:
@@ -362,6 +374,7 @@ class World:
             node.name in sleepers.restless.values(),
             tuple(sorted((pairs[cell], amount) for cell, amount in sleepers.needs if cell in pairs)),
             node.root in self.untold,
+            node.name in sleepers.hopeful,
         )
 
     def _attend_to_blocked(self, entry: ClusterQueueEntry) -> None:

@@ -12,7 +12,8 @@ Rules of this file
 - Cycles run until nobody is left to be tried, so every cycle must bring the end nearer. Whoever is refused
   leaves the heads, or goes on with other flavors, or was beaten. Who was beaten, by all flavors or by one, is
   tried again if anybody of the tree got somewhere since it began: took quota, had victims told, or gave up
-  what was kept for it, as who goes on with other flavors has not.
+  what was kept for it, as who goes on with other flavors has not. Who found nothing at last, though it was
+  beaten over one flavor, is *hopeful*: it is parked, and woken by the next who gets somewhere.
 - Whose turn would end as it did before *stands* (``queues``): those who wait for others to leave, unless
   quota was taken meanwhile, and whom they beat. They do not ask for a cycle, but take part in every one of
   their tree. Who finds nobody to preempt does not stand, not even first in a StrictFIFO queue: what is kept
@@ -81,5 +82,7 @@ def run_cycle(world: World, of: Iterable[tuple[ClusterQueueEntry, Pending]], now
     for overlay in cycle.overlays.values():
         overlay.undo()
     settle_undecided(cycle)
+    for root in cycle.advanced:
+        world.wake_hopeful(root)
     for entry in cycle.parked:
         calm(world, entry)

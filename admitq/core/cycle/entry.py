@@ -36,6 +36,8 @@ class Entry:
     """How far the tree had got when the scan started from the first flavor."""
     disturbed: bool = False
     """Whether the tree changed since then."""
+    looked_further: bool = False
+    """Whether the scan went on from earlier flavors, for which capacity may have been kept."""
     was_beaten: bool = False
     """Whether others were in the way of an earlier attempt of the scan."""
     assignment: Assignment | None = None

@@ -146,7 +146,7 @@ def nominate(world: World, queue: ClusterQueueEntry, pending: Pending) -> Entry:
     begun, attempts = generation, 1
     if progress is not None:
         begun, attempts = progress.begun, progress.attempts + 1
-        entry.since, entry.was_beaten = progress.since, progress.beaten
+        entry.since, entry.looked_further, entry.was_beaten = progress.since, True, progress.beaten
     entry.disturbed = begun != generation
     if assignment.tried and attempts < _LONGEST_SCAN:
         entry.scan = ScanProgress(

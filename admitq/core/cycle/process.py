@@ -156,7 +156,7 @@ def _preempts(cycle: Cycle, entry: Entry) -> Refusal:
             told += 1
     entry.pending.preemptions = Preemptions(len(entry.victims), told)
     if told:
-        cycle.world.forest.got_somewhere(entry.root)
+        cycle.got_somewhere(entry)
     return WaitingForVictims(len(entry.victims), assignment.shortfall)
 
 
@@ -239,5 +239,5 @@ def reserve(cycle: Cycle, entry: Entry) -> None:
     world.list_pending(record, None)
     world.reports.pop(workload.key, None)
     world.reservations.append(ReserveQuota(workload.key, workload.uid, admission, admit, assignment.attempts))
-    world.forest.got_somewhere(entry.root)
+    cycle.got_somewhere(entry)
     cycle.usage_changed(entry)

@@ -76,8 +76,11 @@ def requeue(cycle: Cycle, entry: Entry, refusal: Refusal) -> None:
     elif _waits_for_others(refusal):
         queue.claim(pending)
         cycle.waiting.append(entry)
-    elif isinstance(refusal, PodsNotReady) or pending.progress is not None or entry.disturbed:
+    elif isinstance(refusal, PodsNotReady) or pending.progress is not None:
         queue.enter(pending)
+    elif entry.disturbed:
+        queue.enter(pending)
+        _gave_up_what_was_kept(cycle, entry)
     elif entry.was_beaten:
         cycle.out_of_flavors.append((entry, refusal))
     else:
@@ -86,11 +89,25 @@ def requeue(cycle: Cycle, entry: Entry, refusal: Refusal) -> None:
 
 def _park(cycle: Cycle, entry: Entry, refusal: Refusal) -> None:
     """Stop trying an entry, and so give up what was kept for it."""
-    entry.queue.queue.park(entry.pending, refusal)
+    entry.queue.queue.park(entry.pending, refusal, hopeful=entry.was_beaten)
+    if entry.was_beaten:
+        entry.root.sleepers.hopeful[entry.queue.spec.name] = None
     cycle.parked.append(entry)
     cycle.world.sleep_if_parked(entry.queue, entry.pending.lane)
-    if entry.keeps:
+    _gave_up_what_was_kept(cycle, entry)
+
+
+def _gave_up_what_was_kept(cycle: Cycle, entry: Entry) -> None:
+    """Those who were beaten by an entry that is refused by all flavors may fare better now.
+
+    Who hopes himself wakes none of those who hope, or two might do so in turn for ever.
+    """
+    if not (entry.keeps or entry.looked_further):
+        return
+    if entry.was_beaten:
         cycle.world.forest.got_somewhere(entry.root)
+    else:
+        cycle.got_somewhere(entry)
 
 
 def settle_undecided(cycle: Cycle) -> None:

@@ -29,6 +29,8 @@ class Cycle:
     out_of_flavors: list[tuple[Entry, Refusal]] = field(default_factory=list[tuple[Entry, Refusal]])
     """Who found nothing with the last flavors, and was beaten over others."""
     parked: list[Entry] = field(default_factory=list[Entry])
+    advanced: dict[Node, None] = field(default_factory=dict[Node, None])
+    """Roots of trees in which somebody got somewhere."""
 
     def overlay(self, entry: Entry) -> Overlay:
         """What is supposed of the entry's tree."""
@@ -57,6 +59,11 @@ class Cycle:
         self.tournament = Tournament(entries, gates)
         while len(self.tournament):
             yield self.tournament.pop()
+
+    def got_somewhere(self, entry: Entry) -> None:
+        """Note that an entry took quota, had victims told, or gave up what was kept for it."""
+        self.world.forest.got_somewhere(entry.root)
+        self.advanced[entry.root] = None
 
     def usage_changed(self, entry: Entry) -> None:
         """Have shares compared anew where the entry's usage counts."""
