@@ -61,7 +61,7 @@ def test_it_is_the_true_value_rounded_once(elapsed: int, half_life: int) -> None
 
 
 def test_it_never_grows() -> None:
-    shares = [remaining(elapsed, 977) for elapsed in range(977 * 60)]
+    shares = [remaining(elapsed, 97) for elapsed in range(97 * 60)]
     assert shares == sorted(shares, reverse=True)
     assert (shares[0], shares[-1]) == (ONE, 0)
 

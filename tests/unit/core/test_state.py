@@ -145,6 +145,15 @@ def test_what_is_not_known_is_answered_with_none(state: AdmissionState) -> None:
     assert not state.cluster_queue_has_reservations("unknown")
 
 
+def test_shapes_are_counted_while_somebody_has_them(state: AdmissionState) -> None:
+    assert state.pending_shapes("q") == (0, 1)
+    state.handle(happened.WorkloadChanged(workload(THIRD, cpu=1)), now=2)
+    assert state.pending_shapes("q") == (1, 1)
+    state.handle(happened.WorkloadDeleted(SECOND, "uid-second"), now=2)
+    assert state.pending_shapes("q") == (1, 0)
+    assert state.pending_shapes("unknown") == (0, 0)
+
+
 def test_admissibility_tells_of_those_who_were_never_tried(state: AdmissionState) -> None:
     assert state.admissibility(THIRD) is None
     state.handle(happened.NamespaceDeleted("n"), now=2)
