@@ -26,8 +26,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from mutmut.__main__ import create_mutants
 from mutmut.configuration import config
+from mutmut.mutation import trampoline
 from mutmut.mutation.data import SourceFileMutationData
-from mutmut.mutation.trampoline import set_mutant_under_test
 from mutmut.state import state
 from mutmut.utils.file_utils import (
     copy_also_copy_files,
@@ -82,7 +82,7 @@ class Trials:
         return True
 
     def _learn(self, session: pytest.Session) -> None:
-        set_mutant_under_test("stats")
+        _play("stats")
         calls = state()._stats  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
         for item in session.items:
             calls.clear()
@@ -124,7 +124,7 @@ class Trials:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
             signal.signal(signal.SIGPROF, _give_up)
-            set_mutant_under_test(name)
+            _play(name)
             verdict = NO_TEST if not tests else SURVIVED
             for item in tests:
                 signal.setitimer(signal.ITIMER_PROF, GRACE + PATIENCE * self._cost[item.nodeid])
@@ -134,6 +134,11 @@ class Trials:
                     break
         finally:
             os._exit(verdict)
+
+
+def _play(name: str) -> None:
+    # What mutmut asks at every call; its own way is by the environment and takes longer than most functions.
+    trampoline.get_mutant_under_test = lambda: name
 
 
 def _give_up(_signal: int, _frame: FrameType | None) -> NoReturn:

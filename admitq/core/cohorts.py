@@ -41,6 +41,7 @@ class Node:
     parent: "Node | None" = None
     """The parent, unless none is declared or the edge is kept aside."""
     has_object: bool = False
+    """Of a cohort: whether an object says so, and not only others name it."""
     cells: dict[FlavorResource, Cell] = field(default_factory=dict[FlavorResource, Cell])
     cluster_queues: dict[str, "Node"] = field(default_factory=dict[str, "Node"])
     cohorts: dict[str, "Node"] = field(default_factory=dict[str, "Node"])
@@ -133,7 +134,7 @@ class Forest:
         """Create a ClusterQueue, or change its cohort, quotas and weight; its usage stays."""
         node = self.cluster_queues.get(name)
         if node is None:
-            node = self.cluster_queues[name] = Node(name, is_cohort=False, has_object=True)
+            node = self.cluster_queues[name] = Node(name, is_cohort=False)
         node.fair_weight = fair_weight
         self._declare_parent(node, cohort)
         self._declare_quotas(node, quotas)
@@ -293,7 +294,7 @@ class Forest:
 
     def _try_again(self) -> None:
         for node in list(self._aside.values()):
-            if node.declared_parent is not None and not self._circle(node):
+            if node.declared_parent is not None:
                 self._link(node, self.cohorts[node.declared_parent])
 
     def _circle(self, node: Node) -> list[Node]:

@@ -70,6 +70,34 @@ def test_cells_that_nothing_speaks_of_are_dropped() -> None:
     assert set(queue.cells) == set(forest.cohorts["org"].cells) == {CPU}
 
 
+def test_cells_go_with_the_quota_that_made_them() -> None:
+    both = {CPU: ResourceQuota(1), GPU: ResourceQuota(1)}
+    forest = Forest()
+    mover = forest.put_cluster_queue("mover", "org", both)
+    forest.put_cluster_queue("stayer", "org", quotas(1))
+    forest.put_cluster_queue("mover", "org", quotas(1))
+    assert set(mover.cells) == set(forest.cohorts["org"].cells) == {CPU}
+    forest.put_cluster_queue("mover", "org", both)
+    forest.put_cluster_queue("mover", "elsewhere", both)
+    assert set(forest.cohorts["org"].cells) == {CPU}
+
+
+def test_usage_counts_where_no_quota_is_declared() -> None:
+    forest = Forest()
+    queue = forest.put_cluster_queue("q", "org", quotas(1))
+    forest.add_usage(queue, ((GPU, 2),))
+    assert [queue.cells[GPU].usage, forest.cohorts["org"].cells[GPU].usage] == [2, 2]
+
+
+def test_taking_off_nothing_leaves_nothing() -> None:
+    forest = Forest()
+    queue = forest.put_cluster_queue("q", "org", quotas(1))
+    nothing = ((GPU, 0),)
+    for change in (forest.add_usage, forest.add_usage, forest.remove_usage, forest.remove_usage):
+        change(queue, nothing)
+    assert set(queue.cells) == set(forest.cohorts["org"].cells) == {CPU}
+
+
 @pytest.mark.parametrize("last", ["a", "b", "c"])
 def test_a_circle_is_cut_the_same_way_whichever_edge_closes_it(last: str) -> None:
     parents = {"a": "b", "b": "c", "c": "a"}
@@ -100,6 +128,17 @@ def test_a_broken_circle_is_put_together_as_declared() -> None:
     assert [node.name for node in forest.cohorts["c"].ancestors] == ["a", "b"]
     assert forest.cohorts["b"].cells[CPU].subtree == 3
     assert not forest.cohorts["c"].is_cyclic
+    # Whatever happens elsewhere, what is put together is put together once.
+    forest.put_cohort("elsewhere", "far", {})
+    forest.put_cohort("elsewhere", None, {})
+    assert (forest.cohorts["a"].cells[CPU].subtree, forest.cohorts["b"].cells[CPU].subtree) == (2, 3)
+
+
+def test_a_cohort_that_names_itself_can_be_dropped() -> None:
+    forest = Forest()
+    assert forest.put_cohort("a", "a", {}).is_cyclic
+    forest.drop_cohort("a")
+    assert forest.cohorts == {}
 
 
 def test_of_two_circles_that_which_is_broken_alone_is_put_together() -> None:
@@ -141,6 +180,38 @@ def test_sleepers_move_with_their_tree() -> None:
     forest.fall_asleep(near, near.name)
     forest.put_cohort("left", "root", {})
     assert forest.wake(far) == ["far", "near"]
+
+
+def test_a_sleeper_is_woken_in_the_tree_to_which_its_queue_moved() -> None:
+    forest = Forest()
+    mover = forest.put_cluster_queue("mover", "north", {})
+    stayer = forest.put_cluster_queue("stayer", "north", {})
+    other = forest.put_cluster_queue("other", "south", {})
+    forest.fall_asleep(mover, mover.name)
+    forest.put_cluster_queue("mover", "south", {})
+    assert (forest.wake(stayer), forest.wake(other)) == ([], ["mover"])
+
+
+def test_whatever_is_given_back_concerns_the_restless_and_nobody_else() -> None:
+    forest = Forest()
+    asleep = forest.put_cluster_queue("asleep", "north", quotas(1))
+    other = forest.put_cluster_queue("other", "south", quotas(1))
+    forest.fall_asleep(asleep, asleep.name)
+    for usage in ((), ((CPU, 1),), ((GPU, 1),)):
+        assert (forest.may_let_in(asleep, usage), forest.may_let_in(other, usage)) == (True, False)
+
+
+def test_changes_after_a_restart_differ_from_all_before_it() -> None:
+    forest = Forest()
+    one = forest.put_cluster_queue("one", "north", quotas(1))
+    two = forest.put_cluster_queue("two", "south", quotas(1))
+    forest.restore_counts(one, 70, 30)
+    forest.restore_counts(two, 5, 80)
+    forest.restore_counts(two, 5, 3)
+    for node in (one, two):
+        forest.touch(node)
+        forest.got_somewhere(node.root)
+        assert min(node.root.generation, node.root.progress) > 80
 
 
 def test_a_change_is_counted_in_its_tree_alone() -> None:

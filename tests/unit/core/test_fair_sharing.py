@@ -33,7 +33,7 @@ def finite(amount: Weight, resource: str = "cpu") -> Share:
         (10, 1, NO_SHARE, 0),
         (0, 1, NO_SHARE, 0),
         (10, 0, NO_SHARE, 0),
-        (11, 0, Share(True, Fraction(50)), UNLIMITED),
+        (11, 0, Share(True, Fraction(50), "cpu"), UNLIMITED),
         (11, "1/1000000000000", finite(50 * 10**12), 50 * 10**12),
         (11, Fraction(1, 10**30), finite(50 * 10**30), UNLIMITED),
         (11, 10**30, finite(Fraction(50, 10**30)), 1),
@@ -45,7 +45,8 @@ def test_share(used: int, weight: Weight, expected: Share, shown: int) -> None:
     stage.queue("a", "all", 10, weight=weight)
     stage.queue("b", "all", 10)
     stage.holds("a", "w", used)
-    assert (share(stage.node("a")), share(stage.node("a")).weighted_share) == (expected, shown)
+    found = share(stage.node("a"))
+    assert (found, found.resource, found.weighted_share) == (expected, expected.resource, shown)
 
 
 def test_the_dominant_resource_is_the_first_by_name_of_several() -> None:
