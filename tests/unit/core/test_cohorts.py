@@ -89,15 +89,6 @@ def test_usage_counts_where_no_quota_is_declared() -> None:
     assert [queue.cells[GPU].usage, forest.cohorts["org"].cells[GPU].usage] == [2, 2]
 
 
-def test_taking_off_nothing_leaves_nothing() -> None:
-    forest = Forest()
-    queue = forest.put_cluster_queue("q", "org", quotas(1))
-    nothing = ((GPU, 0),)
-    for change in (forest.add_usage, forest.add_usage, forest.remove_usage, forest.remove_usage):
-        change(queue, nothing)
-    assert set(queue.cells) == set(forest.cohorts["org"].cells) == {CPU}
-
-
 @pytest.mark.parametrize("last", ["a", "b", "c"])
 def test_a_circle_is_cut_the_same_way_whichever_edge_closes_it(last: str) -> None:
     parents = {"a": "b", "b": "c", "c": "a"}
