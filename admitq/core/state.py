@@ -21,6 +21,7 @@ from admitq.core.instructions import (
     RefreshLocalQueue,
 )
 from admitq.core.invariants import InvariantViolated
+from admitq.core.ledger import Usage
 from admitq.core.lifecycle import Phase
 from admitq.core.model import Instant, ObjectKey, Workload
 from admitq.core.offers import Offer
@@ -159,6 +160,11 @@ class AdmissionState:
         """The phase of a workload, reservations that are being written included; None if unknown."""
         entry = self._world.workloads.get(key)
         return None if entry is None else entry.phase
+
+    def usage_of_workload(self, key: ObjectKey) -> Usage:
+        """What is counted as used by a workload, reservations that are being written included."""
+        entry = self._world.workloads.get(key)
+        return () if entry is None or entry.held is None else entry.held.usage
 
     def is_flavor_in_use(self, name: str) -> bool:
         """Whether a ClusterQueue refers to the flavor."""

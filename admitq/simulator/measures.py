@@ -47,14 +47,13 @@ class QueueMeter:
     lost: Counter[str] = field(default_factory=Counter[str])
     """Work of its workloads that preemptions cost: amount times nanoseconds, by resource."""
 
-    def use(self, usage: Usage, sign: int, now: Nanoseconds) -> None:
+    def use(self, pair: FlavorResource, change: int, now: Nanoseconds) -> None:
         """Count what a workload takes or gives back."""
-        for pair, amount in usage:
-            level = self.uses.get(pair)
-            if level is None:
-                level = self.uses[pair] = Level(self.grid, now)
-            level.change(sign * amount, now)
-            self._settle_borrowing(pair, now)
+        level = self.uses.get(pair)
+        if level is None:
+            level = self.uses[pair] = Level(self.grid, now)
+        level.change(change, now)
+        self._settle_borrowing(pair, now)
 
     def _settle_borrowing(self, pair: FlavorResource, now: Nanoseconds) -> None:
         """What is used beyond the nominal quota is borrowed, where there is anybody to borrow from."""
@@ -257,26 +256,32 @@ class Measures:
             passage.waits.append(now - course.submitted)
 
     def holds(self, course: Course, usage: Usage, now: Nanoseconds) -> None:
-        """Count what a workload holds from now on."""
+        """Count what a workload holds from now on, in the place of what it held."""
         if usage == course.holds:
             return
         admission = course.workload.admission
-        self._use(course.holds_in, course.holds, -1, now)
-        course.holds = usage
+        held_in = course.holds_in
         if usage and admission is not None:
             course.holds_in = admission.cluster_queue
-            self._use(course.holds_in, usage, 1, now)
+        changes = {pair: -amount for pair, amount in course.holds}
+        if course.holds_in != held_in:
+            self._use(held_in, changes, now)
+            changes = {}
+        for pair, amount in usage:
+            changes[pair] = changes.get(pair, 0) + amount
+        self._use(course.holds_in, changes, now)
+        course.holds = usage
 
-    def _use(self, queue: str, usage: Usage, sign: int, now: Nanoseconds) -> None:
+    def _use(self, queue: str, changes: Mapping[FlavorResource, int], now: Nanoseconds) -> None:
         meter = self.queues.get(queue)
         if meter is None:
             return
-        meter.use(usage, sign, now)
-        for pair, amount in usage:
+        for pair, change in changes.items():
+            meter.use(pair, change, now)
             level = self.uses.get(pair)
             if level is None:
                 level = self.uses[pair] = Level(self.grid, now)
-            level.change(sign * amount, now)
+            level.change(change, now)
 
     def preempted(
         self,

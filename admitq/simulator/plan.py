@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import orjson
 
@@ -30,7 +30,7 @@ from admitq.simulator.schema import (
     WorkloadClass,
 )
 from admitq.simulator.templates import Template, Translation, job_manifest
-from admitq.simulator.traces import REQUESTS, Row, read_trace
+from admitq.simulator.traces import REQUESTS, Row, Shape, read_trace
 from admitq_api.labels import Names
 
 
@@ -375,14 +375,15 @@ class _Reader:
 
         if queue not in self._queues:
             raise problem("queue", f"LocalQueue {queue} is not among the manifests")
-        number = row.priority.lstrip("-").isdecimal()
+        shape = row.shape
+        number = shape.priority.lstrip("-").isdecimal()
         job = job_manifest(
             self.files.names,
             queue,
             name=trace.name,
-            pods=row.pods,
-            requests=row.requests,
-            priority_class="" if number else row.priority,
+            pods=shape.pods,
+            requests=shape.requests,
+            priority_class="" if number else shape.priority,
         )
 
         def blame(inner: FieldPath, remedy: str) -> Exception:
@@ -392,7 +393,7 @@ class _Reader:
 
         template = self._translation.template(job, blame)
         if number:
-            template.workload = replace(template.workload, priority=int(row.priority))
+            template.workload = replace(template.workload, priority=int(shape.priority))
         return template
 
 
@@ -433,7 +434,7 @@ def _of_class(
 
 def _of_trace(rows: Sequence[Row], templates: "_RowTemplates") -> Iterator[Submission]:
     for row in rows:
-        yield Submission(row.submitted, templates.of(row), ((row.run_time, row.pods),))
+        yield Submission(row.submitted, templates.of(row), ((row.run_time, row.shape.pods),))
 
 
 @dataclass(slots=True, eq=False)
@@ -443,14 +444,13 @@ class _RowTemplates:
     reader: _Reader
     trace: Trace
     shown: str
-    _known: dict[tuple[Any, ...], Template] = field(default_factory=dict[tuple[Any, ...], Template])
+    _known: dict[Shape, Template] = field(default_factory=dict[Shape, Template])
 
     def of(self, row: Row) -> Template:
         """The template of a row."""
-        asks = row[1:5]
-        found = self._known.get(asks)
+        found = self._known.get(row.shape)
         if found is None:
-            namespace, _, name = row.queue.rpartition("/")
+            namespace, _, name = row.shape.queue.rpartition("/")
             queue = ObjectKey(namespace or "default", name)
-            found = self._known[asks] = self.reader.row_template(row, queue, self.trace, self.shown)
+            found = self._known[row.shape] = self.reader.row_template(row, queue, self.trace, self.shown)
         return found

@@ -18,7 +18,6 @@ from admitq.core.instructions import (
     PreemptionReason,
     ReserveQuota,
 )
-from admitq.core.ledger import usage_of
 from admitq.core.model import SECOND, Instant, ObjectKey
 from admitq.core.state import AdmissionState
 from admitq.simulator.course import START, Course, Work, revised
@@ -308,8 +307,8 @@ class Simulation:
             reclaimable = course.template.reclaimable(course.count, work.ended)
             if reclaimable != course.workload.reclaimable_pods:
                 course.workload = revised(course.workload, reclaimable_pods=reclaimable)
-                self._hold(course)
                 self._tell(WorkloadChanged(course.workload))
+                self._hold(course)
         self._expect_end(course)
 
     def _finish(self, course: Course, *, success: bool) -> None:
@@ -322,9 +321,7 @@ class Simulation:
         self._tell(WorkloadDeleted(course.workload.key, course.workload.uid))
 
     def _hold(self, course: Course) -> None:
-        admission = course.workload.admission
-        usage = () if admission is None else usage_of(course.workload, admission)
-        self.measures.holds(course, usage, self.now)
+        self.measures.holds(course, self.state.usage_of_workload(course.workload.key), self.now)
 
     # --- evictions --------------------------------------------------------------------------------
 

@@ -32,7 +32,7 @@ class Grid:
 class Level:
     """A quantity that changes in steps."""
 
-    __slots__ = ("_grid", "_since", "_sums", "_width", "integral", "peak", "value")
+    __slots__ = ("_grid", "_since", "_sums", "_width", "peak", "value")
 
     def __init__(self, grid: Grid, now: int = 0) -> None:
         self._grid = grid
@@ -40,9 +40,12 @@ class Level:
         self._sums: list[int] = []
         self._since = now
         self.value = 0
-        self.integral = 0
-        """Value times nanoseconds."""
         self.peak = 0
+
+    @property
+    def integral(self) -> int:
+        """Value times nanoseconds."""
+        return sum(self._sums)
 
     def change(self, by: int, now: int) -> None:
         """Change the value from now on."""
@@ -61,7 +64,6 @@ class Level:
         self._since = now
         if not value:
             return
-        self.integral += value * (now - since)
         grid = self._grid
         if now >= grid.end:
             grid.reach(now)

@@ -8,6 +8,7 @@ time, no processors) are left out and counted.
 import csv
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
+from operator import itemgetter
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -20,17 +21,24 @@ REQUESTS: Final = "requests."
 """What the columns of a CSV with requests begin with."""
 
 _COLUMNS: Final = ("submit_time", "queue", "priority", "pods", "run_time")
+_ASKING: Final = ("queue", "priority", "pods")
 _OPTIONAL: Final = frozenset({"priority", "pods"})
 
 
-class Row(NamedTuple):
-    """A workload of a trace. ``priority`` is a number, the name of a class, or empty."""
+class Shape(NamedTuple):
+    """What workloads of a trace ask for. ``priority`` is a number, the name of a class, or empty."""
 
-    submitted: Nanoseconds
     queue: str
     priority: str
     pods: int
     requests: tuple[tuple[str, str], ...]
+
+
+class Row(NamedTuple):
+    """A workload of a trace."""
+
+    submitted: Nanoseconds
+    shape: Shape
     run_time: Nanoseconds
     line: int
 
@@ -68,10 +76,10 @@ def read_trace(trace: Trace, path: Path, shown: str) -> Recorded:
 def _moved(rows: list[Row], trace: Trace) -> list[Row]:
     """The rows with their submissions where the scenario wants them."""
     origin = rows[0].submitted if rows and trace.from_first else 0
-    speed = Fraction(trace.speed)
-    if not origin and not trace.start and speed == 1:
+    many, few = Fraction(trace.speed).as_integer_ratio()
+    if not origin and not trace.start and many == few:
         return rows
-    return [row._replace(submitted=trace.start + int((row.submitted - origin) / speed)) for row in rows]
+    return [row._replace(submitted=trace.start + (row.submitted - origin) * few // many) for row in rows]
 
 
 # --- CSV ------------------------------------------------------------------------------------------
@@ -81,13 +89,13 @@ def _csv(trace: Trace, lines: Iterable[str], shown: str) -> tuple[list[Row], int
     reader = csv.reader(lines)
     header = [name.strip() for name in next(reader, [])]
     columns = _columns(header, trace, shown)
-    requests = [(header.index(REQUESTS + name), name) for name in _requests_of(header)]
+    read = _csv_reader(header, columns, trace.queues)
     rows: list[Row] = []
     for values in reader:
         if not values:
             continue
         try:
-            rows.append(_csv_row(values, columns, requests, trace.queues, len(header), reader.line_num))
+            rows.append(read(values, reader.line_num))
         except _Unusable as error:
             place = Place(shown, reader.line_num)
             raise InputError([Problem(place, error.field, str(error))]) from None
@@ -120,38 +128,50 @@ def _columns(header: Sequence[str], trace: Trace, shown: str) -> Mapping[str, in
     return found
 
 
-def _csv_row(
-    values: Sequence[str],
-    columns: Mapping[str, int],
-    requests: Iterable[tuple[int, str]],
-    queues: QueueMapping,
-    width: int,
-    line: int,
-) -> Row:
-    if len(values) != width:
-        raise _Unusable("", f"has {len(values)} columns and the header {width}")
+def _csv_reader(
+    header: Sequence[str], columns: Mapping[str, int], queues: QueueMapping
+) -> Callable[[list[str], int], Row]:
+    """What makes a row of a line."""
+    requests = [(header.index(REQUESTS + name), name) for name in _requests_of(header)]
+    submit_time, run_time = columns["submit_time"], columns["run_time"]
+    asking = [columns[ours] for ours in _ASKING if ours in columns] + [index for index, _ in requests]
+    asked = itemgetter(*asking)
+    # Most lines ask for what others did.
+    shapes: dict[object, Shape] = {}
 
-    def text(column: str) -> str:
-        index = columns.get(column)
-        return "" if index is None else values[index].strip()
+    def shape(values: Sequence[str]) -> Shape:
+        def text(column: str) -> str:
+            index = columns.get(column)
+            return "" if index is None else values[index].strip()
 
-    pods = text("pods") or "1"
-    if not pods.isdecimal() or not int(pods):
-        raise _Unusable("pods", f"{pods!r} is not a whole number of pods")
-    queue = text("queue")
-    return Row(
-        _time("submit_time", text("submit_time")),
-        queue if "/" in queue and queue not in queues.map else _queue(queues, queue, "queue"),
-        text("priority"),
-        int(pods),
-        tuple((name, values[index].strip()) for index, name in requests if values[index].strip()),
-        _time("run_time", text("run_time")),
-        line,
-    )
+        pods = text("pods") or "1"
+        if not pods.isdecimal() or not int(pods):
+            raise _Unusable("pods", f"{pods!r} is not a whole number of pods")
+        queue = text("queue")
+        return Shape(
+            queue if "/" in queue and queue not in queues.map else _queue(queues, queue, "queue"),
+            text("priority"),
+            int(pods),
+            tuple((name, values[index].strip()) for index, name in requests if values[index].strip()),
+        )
+
+    def read(values: list[str], line: int) -> Row:
+        if len(values) != len(header):
+            raise _Unusable("", f"has {len(values)} columns and the header {len(header)}")
+        asks = asked(values)
+        found = shapes.get(asks)
+        if found is None:
+            found = shapes[asks] = shape(values)
+        submitted = _time("submit_time", values[submit_time].strip())
+        return Row(submitted, found, _time("run_time", values[run_time].strip()), line)
+
+    return read
 
 
 def _time(column: str, text: str) -> Nanoseconds:
     """Seconds as a number, or a duration with its units."""
+    if text.isdecimal():
+        return int(text) * SECOND
     try:
         if text and text[-1].isdigit():
             seconds = Fraction(text)
@@ -223,15 +243,9 @@ def _swf_reader(trace: Trace) -> Callable[[list[str], int], Row | None]:
             kibibytes = asked if asked > 0 else _number(fields, _USED_MEMORY)
             if kibibytes > 0:
                 requests = (*per_pod, ("memory", f"{kibibytes * size}Ki"))
-        return Row(
-            max(0, _number(fields, _SUBMIT)) * SECOND,
-            _queue(mapping, fields[deciding], f"column {deciding + 1} ({mapping.by})"),
-            "",
-            -(-processors // size),
-            requests,
-            run * SECOND,
-            line,
-        )
+        queue = _queue(mapping, fields[deciding], f"column {deciding + 1} ({mapping.by})")
+        shape = Shape(queue, "", -(-processors // size), requests)
+        return Row(max(0, _number(fields, _SUBMIT)) * SECOND, shape, run * SECOND, line)
 
     return read
 

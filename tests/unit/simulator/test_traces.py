@@ -40,16 +40,17 @@ MAPPED: dict[str, Any] = {"queues": {"map": {"batch": "team/low"}}}
 
 def test_a_csv_tells_all_about_its_workloads(tmp_path: Path) -> None:
     first, second = read(tmp_path, CSV, **MAPPED).rows
-    assert first[:6] == (0, "team/low", "-5", 1, (("cpu", "2"),), 5400 * SECOND)
-    assert second[:6] == (
-        10 * SECOND,
-        "team/main",
-        "high",
-        2,
-        (("cpu", "500m"), ("memory", "1Gi")),
-        90 * SECOND,
-    )
-    assert (first.line, second.line) == (3, 2)
+    assert first == (0, ("team/low", "-5", 1, (("cpu", "2"),)), 5400 * SECOND, 3)
+    large = ("team/main", "high", 2, (("cpu", "500m"), ("memory", "1Gi")))
+    assert second == (10 * SECOND, large, 90 * SECOND, 2)
+
+
+def test_lines_of_a_csv_that_ask_for_the_same_are_one_shape(tmp_path: Path) -> None:
+    header = "job,submit_time,queue,requests.cpu,run_time,user\n"
+    lines = ("1,0,team/main,2,5,ann\n", "2,10,team/main,2,1h,bob\n", "3,20,team/main,3,5,bob\n")
+    one, two, other = (row.shape for row in read(tmp_path, header + "".join(lines)).rows)
+    assert one is two
+    assert other.requests == (("cpu", "3"),)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +72,7 @@ def test_a_trace_can_be_moved_sped_up_and_cut(
 def test_columns_of_a_csv_may_have_other_names(tmp_path: Path) -> None:
     text = "when,queue,run_time,requests.cpu\n5,team/main,1,1\n"
     (row,) = read(tmp_path, text, columns={"submit_time": "when"}).rows
-    assert (row.pods, row.priority, row.queue) == (1, "", "team/main")
+    assert (row.shape.pods, row.shape.priority, row.shape.queue) == (1, "", "team/main")
 
 
 @pytest.mark.parametrize(
@@ -101,8 +102,8 @@ def test_the_standard_workload_format_is_read(tmp_path: Path) -> None:
     recorded = read(tmp_path, SWF, "swf", queues=by_user)
     assert recorded.left_out == 1
     first, second = recorded.rows
-    assert first[:6] == (0, "team/three", "", 16, (("cpu", "1"),), 60 * SECOND)
-    assert second[:6] == (60 * SECOND, "team/main", "", 4, (("cpu", "1"),), 30 * SECOND)
+    assert first[:3] == (0, ("team/three", "", 16, (("cpu", "1"),)), 60 * SECOND)
+    assert second[:3] == (60 * SECOND, ("team/main", "", 4, (("cpu", "1"),)), 30 * SECOND)
 
 
 @pytest.mark.parametrize(
@@ -112,7 +113,7 @@ def test_the_standard_workload_format_is_read(tmp_path: Path) -> None:
 def test_any_column_of_the_format_may_decide_over_the_queue(tmp_path: Path, by: str, queue: str) -> None:
     names = {"1": "team/one", "2": "team/two", "3": "team/three"}
     first, *_ = read(tmp_path, SWF, "swf", queues={"by": by, "map": names, "default": "team/none"}).rows
-    assert first.queue == queue
+    assert first.shape.queue == queue
 
 
 def test_processors_and_memory_become_pods_and_requests(tmp_path: Path) -> None:
@@ -120,7 +121,7 @@ def test_processors_and_memory_become_pods_and_requests(tmp_path: Path) -> None:
         tmp_path, SWF, "swf", queues={"default": "team/main"}, memory=True, processorsPerPod=8,
         requests={"cpu": 8},
     ).rows  # fmt: skip
-    assert [(row.pods, row.requests) for row in rows] == [
+    assert [(row.shape.pods, row.shape.requests) for row in rows] == [
         (2, (("cpu", "8"), ("memory", "16384Ki"))),
         (1, (("cpu", "8"), ("memory", "4096Ki"))),
     ]
