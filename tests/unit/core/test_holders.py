@@ -101,6 +101,35 @@ def test_traces_of_leavers_are_cleaned_away() -> None:
     assert names(holders) == ["last"]
 
 
+def test_no_more_than_64_traces_beyond_the_living_are_kept_and_nobody_living_goes_with_them() -> None:
+    holders = Holders[Someone]()
+    everybody = [f"{number:03}" for number in range(400)]
+    for name in everybody[:300]:
+        holders.put(someone(name))
+    assert names(holders) == everybody[:300]
+    for name in everybody[300:]:
+        holders.put(someone(name))
+    beyond: list[int] = []
+    for name in everybody[:390]:
+        holders.remove(ObjectKey("default", name))
+        beyond.append(holders.traces - len(holders))
+    assert max(beyond) == 64
+    assert names(holders) == everybody[390:]
+
+
+def test_who_is_put_again_unchanged_leaves_no_trace() -> None:
+    holders = Holders[Someone]()
+    each = someone("a")
+    for _ in range(2):
+        holders.put(each)
+        holders.put(each)
+        assert names(holders) == ["a"]
+    assert holders.traces == 0
+    each.workload = replace(each.workload, priority=1)
+    holders.put(each)
+    assert (names(holders), holders.traces) == (["a"], 1)
+
+
 @given(
     st.lists(
         st.tuples(
