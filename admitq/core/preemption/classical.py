@@ -60,15 +60,18 @@ def levels(search: Search, node: Node) -> Iterator[tuple[Node, Node, bool]]:
 
 
 def _in_debt_below(
-    search: Search, cohort: Node, visited: Node, above: tuple[tuple[Cell, ...], ...] = ()
+    search: Search, cohort: Node, visited: Node | None, above: tuple[tuple[Cell, ...], ...] = ()
 ) -> Iterator[_Source]:
-    """The ClusterQueues in debt below a cohort that no cohort within its quota stands before."""
+    """The ClusterQueues in debt below a cohort that no cohort within its quota stands before.
+
+    Of what was visited before there is nothing below the other children.
+    """
     for node in chain(cohort.cluster_queues.values(), cohort.cohorts.values()):
         if node is visited or not in_debt(cells := search.cells(node)):
             continue
         debts = (*above, cells)
         if node.is_cohort:
-            yield from _in_debt_below(search, node, visited, debts)
+            yield from _in_debt_below(search, node, None, debts)
         elif (queue := search.active(node)) is not None:
             yield _Source(queue, debts)
 

@@ -279,6 +279,21 @@ def test_the_cohort_between_is_looked_at_again_before_each_is_taken() -> None:
     assert stage.names("own", 5) == []
 
 
+def test_a_cohort_out_of_debt_gives_no_more_whoever_in_it_still_borrows() -> None:
+    stage = Stage()
+    for cohort in ("left", "right", "third"):
+        stage.cohort(cohort, "root")
+    stage.queue("own", "left", 10, ANY_ELSEWHERE)
+    stage.queue("x", "right", 0)
+    stage.queue("y", "right", 6)
+    stage.queue("z", "third", 0)
+    for number in range(8):
+        stage.holds("x", f"x{number}", 1)
+    stage.holds("z", "z", 4, priority=5)
+    # Of 16, 4 are free. The 8 of x are first in order, but its cohort borrows 2 of them only.
+    assert sorted(stage.names("own", 10)) == ["x0", "x1", "z"]
+
+
 def test_unlimited_borrowing_is_not_no_borrowing() -> None:
     stage = Stage()
     stage.queue("own", "all", ResourceQuota(2, borrowing_limit=None), policy("LowerPriority"))
@@ -323,6 +338,16 @@ def test_advantage_of_the_hierarchy(
     node = stage.node("own")
     search = Search(stage.world, stage.preemptor("own"), {pair("cpu"): asked}, (pair("cpu"),), ())
     assert tuple(advantage for _, _, advantage in levels(search, node)) == expected
+
+
+def test_what_is_not_asked_for_takes_no_advantage_away() -> None:
+    stage = Stage()
+    stage.cohort("root", None, {"gpu": 1})
+    stage.queue("own", "root", {"cpu": 4, "gpu": 0})
+    stage.holds("own", "borrows", {"gpu": 1})
+    cpu, gpu = pair("cpu"), pair("gpu")
+    search = Search(stage.world, stage.preemptor("own"), {cpu: 4, gpu: 0}, (cpu,), ())
+    assert [advantage for _, _, advantage in levels(search, stage.node("own"))] == [True]
 
 
 def test_who_has_the_advantage_reclaims_from_higher_priority() -> None:
@@ -447,6 +472,22 @@ def test_a_queue_at_its_nominal_quota_that_must_not_borrow_preempts_its_own_only
     stage.holds("own", "mine", 2)
     stage.holds("other", "lent", 1, priority=-9)
     assert stage.victims("own", 1, priority=5) == [("mine", OWN)]
+    # Even where its own are not enough, because the cohort has less than it gave away.
+    stage.holds("other", "more", 1, priority=-9)
+    assert stage.victims("own", 2, priority=5) == []
+
+
+def test_what_can_be_reclaimed_by_the_hierarchy_is_before_the_own_queue_gives_way() -> None:
+    stage = Stage()
+    stage.cohort("left", "root", 4)
+    stage.cohort("right", "root")
+    stage.queue("own", "left", 2, policy("LowerPriority", "Any"))
+    stage.queue("far", "right", 0)
+    stage.holds("own", "mine", 1)
+    stage.holds("far", "lent", 2)
+    stage.holds("far", "more", 3, since=-1)
+    # Two more borrow one from left, which has them: within its own quota "mine" would have to go.
+    assert stage.victims("own", 2, priority=5) == [("lent", RECLAIMED)]
 
 
 # --- fill back --------------------------------------------------------------------------------------
