@@ -294,8 +294,8 @@ class Forest:
 
     def _try_again(self) -> None:
         for node in list(self._aside.values()):
-            if node.declared_parent is not None:
-                self._link(node, self.cohorts[node.declared_parent])
+            assert node.declared_parent is not None, "it is kept aside for its parent"  # noqa: S101 narrows the type
+            self._link(node, self.cohorts[node.declared_parent])
 
     def _circle(self, node: Node) -> list[Node]:
         """The cohorts of the circle of declared parents that the node is on; empty if it is on none."""

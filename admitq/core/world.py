@@ -169,11 +169,9 @@ _Member = TypeVar("_Member")
 
 
 def _discard(index: dict[_Key, dict[_Member, Any]], key: _Key, member: _Member) -> bool:
-    """Take a member out of an index, if it is in; whether that left nobody under the key."""
-    members = index.get(key)
-    if members is None:
-        return False
-    members.pop(member, None)
+    """Take a member out of an index; whether that left nobody under the key."""
+    members = index[key]
+    del members[member]
     if members:
         return False
     del index[key]
@@ -578,6 +576,8 @@ class World:
 
     def unindex_workload(self, entry: WorkloadEntry) -> None:
         """Undo ``index_workload``."""
+        if entry.workload.finished:
+            return
         key, queue = entry.workload.key, entry.local_queue
         if _discard(self.workloads_of, queue, key):
             _discard(self.local_queues_in, queue.namespace, queue)

@@ -72,3 +72,17 @@ def test_accounts_count_by_queue_and_forget_the_empty() -> None:
     ledger.remove(reserved)
     assert not ledger.cluster_queues
     assert ledger.of_cluster_queue("cq").reserving == 0
+
+
+def test_what_nobody_asked_for_in_a_long_time_adds_up() -> None:
+    ledger = Ledger()
+    held = [Reservation("cq", QUEUE, ((CPU, amount),), admitted=amount % 3 == 0) for amount in range(1, 1001)]
+    for each in held:
+        ledger.add(each)
+    for each in held[:900]:
+        ledger.remove(each)
+    account = ledger.of_cluster_queue("cq")
+    left = range(901, 1001)
+    assert dict(account.reserved_usage) == {CPU: sum(left)}
+    assert dict(account.admitted_usage) == {CPU: sum(amount for amount in left if amount % 3 == 0)}
+    assert (account.reserving, account.admitted) == (100, sum(amount % 3 == 0 for amount in left))

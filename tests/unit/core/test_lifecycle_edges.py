@@ -111,6 +111,7 @@ def _is_evicting(workload: Workload) -> bool:
     return workload.admission is not None and (workload.evicted or not workload.active)
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("seed", range(20))
 def test_only_the_ways_of_the_table_are_taken(seed: int) -> None:
     history = History(seed)
@@ -118,6 +119,7 @@ def test_only_the_ways_of_the_table_are_taken(seed: int) -> None:
     assert history.seen <= EDGES.keys(), history.seen - EDGES.keys()
 
 
+@pytest.mark.drawn
 def test_every_way_of_the_table_is_taken_by_some_history() -> None:
     seen: set[tuple[Phase, Phase]] = set()
     for seed in range(100, 400):

@@ -20,7 +20,7 @@ from admitq.core.refusals import NoFlavorFits
 from admitq.core.requests import PLAIN, RequestRules, asking
 
 NO_FIT = NoFlavorFits((), "WaitingForQuota")
-SMALL, LARGE = (PodSet("main", 1, asking({"cpu": 1})),), (PodSet("main", 1, asking({"cpu": 9})),)
+SMALL, LARGE, HUGE = ((PodSet("main", 1, asking({"cpu": cpu})),) for cpu in (1, 9, 90))
 
 
 def workload(name: str, queued_at: int = 0, pods: tuple[PodSet, ...] = SMALL, priority: int = 0) -> Workload:
@@ -217,6 +217,7 @@ def test_heaps_stay_in_proportion_to_who_waits() -> None:
     assert len(drained(queue)) == 10
 
 
+@pytest.mark.drawn
 def test_any_mix_of_comings_and_goings_keeps_the_order() -> None:
     draw = random.Random(7)  # noqa: S311 a history, not a secret
     queue = PendingQueue(QueueingStrategy.BEST_EFFORT_FIFO)
@@ -284,6 +285,20 @@ def test_a_claim_ends_with_the_generation_that_made_it() -> None:
     queue.check()
     assert queue.claimant is None
     assert drained(queue) == ["b", "a"]
+
+
+def test_who_hopes_is_woken_alone_and_who_stands_goes_on_standing() -> None:
+    queue = queue_of(workload("hopeful", 1, LARGE), workload("refused", 2), workload("waiting", 3, HUGE))
+    queue.park(in_flight(queue), NO_FIT, hopeful=True)
+    queue.park(in_flight(queue), NO_FIT)
+    waiting = in_flight(queue)
+    queue.claim(waiting)
+    queue.block(waiting, standing=True)
+    queue.wake_hopeful()
+    queue.check()
+    assert (queue.is_standing, queue.first(), queue.shapes) == (True, None, (2, 1))
+    queue.wake()
+    assert drained(queue) == ["waiting", "hopeful", "refused"]
 
 
 def test_a_strict_queue_keeps_nobody_first() -> None:

@@ -106,6 +106,7 @@ def _available(need: Need) -> bool:
     return quota.available(need[0]) >= need[1]
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("seed", range(200))
 def test_concerned_exactly_when_a_need_is_met(seed: int) -> None:
     choice = random.Random(seed)  # noqa: S311 a history, not a secret

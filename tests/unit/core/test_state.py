@@ -113,6 +113,19 @@ def test_what_was_never_seen_may_be_deleted(state: AdmissionState, event: happen
     assert state.to_dict() == before
 
 
+@pytest.mark.parametrize("key", [FIRST, SECOND], ids=["after it ran", "untried"])
+def test_what_has_ended_leaves_no_trace_when_it_is_gone(state: AdmissionState, key: ObjectKey) -> None:
+    state.handle(happened.WorkloadChanged(replace(workload(key), finished=True)), now=2)
+    for name in (FIRST, SECOND, THIRD):
+        state.handle(happened.WorkloadDeleted(name, f"uid-{name.name}"), now=2)
+    state.validate()
+    state.handle(happened.CyclesRequested(), now=2)
+    assert (state.workload_phase(key), state.pending_shapes("q")) == (None, (0, 0))
+    assert not state.cluster_queue_has_reservations("q")
+    world = state._world  # pyright: ignore[reportPrivateUsage]
+    assert (world.workloads_of, world.local_queues_in) == ({}, {})
+
+
 def test_a_limit_ends_cycles_early() -> None:
     state = AdmissionState()
     group = ResourceGroup(("cpu",), (FlavorQuotas("default", (("cpu", ResourceQuota(9)),)),))
