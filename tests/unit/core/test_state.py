@@ -158,6 +158,14 @@ def test_what_is_not_known_is_answered_with_none(state: AdmissionState) -> None:
     assert not state.cluster_queue_has_reservations("unknown")
 
 
+def test_what_is_decided_is_used_before_it_is_seen_and_until_its_end(state: AdmissionState) -> None:
+    assert state.usage_of_workload(FIRST) == ((CPU, 2),)
+    assert state.usage_of_workload(SECOND) == ()
+    assert state.usage_of_workload(ObjectKey("n", "unknown")) == ()
+    state.handle(happened.WorkloadChanged(replace(workload(FIRST), finished=True)), now=2)
+    assert state.usage_of_workload(FIRST) == ()
+
+
 def test_shapes_are_counted_while_somebody_has_them(state: AdmissionState) -> None:
     assert state.pending_shapes("q") == (0, 1)
     state.handle(happened.WorkloadChanged(workload(THIRD, cpu=1)), now=2)
