@@ -316,9 +316,13 @@ class PendingQueue:
         """Take who is next into flight."""
         pending = self.first()
         if pending is not None and pending.lane is not None:
+            lane = pending.lane
             pending.in_flight = True
-            pending.lane.size -= 1
-            self._offer(pending.lane)
+            lane.size -= 1
+            # It is at the top of both heaps, and would be found stale there.
+            heapq.heappop(self._fronts)
+            heapq.heappop(lane.places)
+            self._offer(lane)
         return pending
 
     # --- parking and waking -----------------------------------------------------------------------
@@ -531,8 +535,10 @@ class PendingQueue:
         self.enter(pending)
 
     def _take_out(self, pending: Pending) -> None:
-        self._leave_aside(pending)
-        self._leave_lane(pending)
+        if pending.aside is not None:
+            self._leave_aside(pending)
+        else:
+            self._leave_lane(pending)
 
     def _let_in(self, some: dict[ObjectKey, Pending]) -> None:
         for pending in list(some.values()):

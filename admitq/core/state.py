@@ -23,7 +23,7 @@ from admitq.core.instructions import (
 from admitq.core.invariants import InvariantViolated
 from admitq.core.ledger import Usage
 from admitq.core.lifecycle import Phase
-from admitq.core.model import Instant, ObjectKey, Workload
+from admitq.core.model import Instant, ObjectKey
 from admitq.core.offers import Offer
 from admitq.core.queues import PendingQueue
 from admitq.core.refusals import Refusal
@@ -488,7 +488,10 @@ class AdmissionState:
             return
         if not world.confirm(entry, workload):
             world.observe_workload(entry, workload)
-            if entry.held is not None and _rank(former) != _rank(workload):
+            may_be_preempted_by_others = (
+                former.priority != workload.priority or former.queued_at != workload.queued_at
+            )
+            if may_be_preempted_by_others and entry.held is not None:
                 world.wake_holders_tree(entry)
             world.settle(entry, now)
         charging.follow(world, entry, former, now)
@@ -646,11 +649,6 @@ class AdmissionState:
             entry.pending,
             charging.past_use(world, entry.spec.key),
         )
-
-
-def _rank(workload: Workload) -> tuple[int, Instant]:
-    """What decides who may preempt a workload."""
-    return workload.priority, workload.queued_at
 
 
 def _local_queue_reason(entry: LocalQueueEntry, queue: ClusterQueueEntry | None) -> LocalQueueReason:

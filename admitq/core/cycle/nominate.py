@@ -30,13 +30,12 @@ _LONGEST_SCAN: Final = 64
 as a resource group may have flavors."""
 
 
-def _valid_progress(world: World, pending: Pending, generation: int) -> ScanProgress | None:
+def _valid_progress(world: World, progress: ScanProgress, generation: int) -> ScanProgress | None:
     """Progress counts in the next cycle, or for as long as nothing changed in the cohort tree.
 
     Without gate FlavorFungibilityPreserveScanProgress only the latter counts.
     """
-    progress = pending.progress
-    if progress is None or progress.generation == generation:
+    if progress.generation == generation:
         return progress
     preserve = world.settings.gates.flavor_fungibility_preserve_scan_progress
     return progress if preserve and world.cycle - progress.cycle <= 1 else None
@@ -51,6 +50,8 @@ class Search:
 
     What was looked for once is remembered: mostly the question for one flavor is that for the whole usage.
     """
+
+    __slots__ = ("_found", "_oracle", "gone", "preemptor", "queue", "victims", "world")
 
     def __init__(self, world: World, queue: ClusterQueueEntry, workload: Workload) -> None:
         self.world = world
@@ -135,7 +136,7 @@ def nominate(world: World, queue: ClusterQueueEntry, pending: Pending) -> Entry:
     lane = pending.lane
     if entry.refusal is not None or lane is None:
         return entry
-    progress = _valid_progress(world, pending, generation)
+    progress = None if pending.progress is None else _valid_progress(world, pending.progress, generation)
     search, demands = Search(world, queue, pending.workload), lane.shape.demands
     assignment = search.assign(demands, tried=() if progress is None else progress.tried)
     if not search.suffices(assignment):
