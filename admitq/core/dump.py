@@ -53,6 +53,7 @@ class DumpedPending:
     progress: ScanProgress | None
     refusal: Refusal | None
     preemptions: Preemptions | None
+    displaced: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +139,14 @@ def take(world: World) -> Dump:
 
 
 def _take_pending(key: ObjectKey, pending: Pending) -> DumpedPending:
-    return DumpedPending(key, pending.aside, pending.progress, pending.refusal, pending.preemptions)
+    return DumpedPending(
+        key,
+        pending.aside,
+        pending.progress,
+        pending.refusal,
+        pending.preemptions,
+        tuple(sorted(pending.displaced)),
+    )
 
 
 def _take_queue(world: World, name: str) -> DumpedQueue:
@@ -216,6 +224,7 @@ def _restore_pending(world: World, each: DumpedPending) -> None:
         raise DumpError(f"{each.key} is not pending")
     queue = world.cluster_queues[entry.queued_in or ""]
     pending.progress, pending.refusal, pending.preemptions = each.progress, each.refusal, each.preemptions
+    pending.displaced = frozenset(each.displaced)
     if each.aside is not None:
         world.set_aside(queue, pending, each.aside)
     elif pending.aside is not None:

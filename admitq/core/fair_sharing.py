@@ -190,14 +190,18 @@ class Tournament(Generic[C]):
         self._changed: dict[Node, None] = {}
         self._left = 0
         for contender in sorted(contenders, key=lambda each: each.node.name):
-            node = contender.node
-            self._left += 1
-            self._roots[node.root] = None
-            self._changed[node] = None
-            seat = self._seats[node] = _Seat[C]()
-            seat.nominee = contender
-            for cohort in node.ancestors:
-                self._seats.setdefault(cohort, _Seat[C]())
+            self.enter(contender)
+
+    def enter(self, contender: C) -> None:
+        """Let the head of another ClusterQueue take part."""
+        node = contender.node
+        self._left += 1
+        self._roots[node.root] = None
+        self._changed[node] = None
+        seat = self._seats[node] = _Seat[C]()
+        seat.nominee = contender
+        for cohort in node.ancestors:
+            self._seats.setdefault(cohort, _Seat[C]())
 
     def __len__(self) -> int:
         """How many are left."""

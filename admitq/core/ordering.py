@@ -5,6 +5,8 @@ then higher priority, then earlier queued, then uid.
 In a cycle without fair sharing: a preemptor (behind a gate), then a lower borrow level, so that those who
 stay within their own quota, or borrow nearby, are not displaced by those who borrow from afar; then higher
 priority (unless a gate says no), then earlier queued, then uid. With fair sharing, shares decide.
+In every cycle, whoever was to leave for one that still waits comes behind it (``cycle.turns``), or it might
+take back for ever what it gave.
 """
 
 from typing import NamedTuple

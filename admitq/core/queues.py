@@ -138,7 +138,8 @@ class Pending:
     """A workload waiting for quota.
 
     ``lane`` stays set in flight. ``refusal`` is what it was last refused for, while that is what its status
-    tells too; ``progress`` where its scan of flavors stands; ``preemptions`` what it waits for.
+    tells too; ``progress`` where its scan of flavors stands; ``preemptions`` what it waits for; ``displaced``
+    the uids of all who were to leave for it since it began to wait.
     """
 
     workload: Workload
@@ -149,6 +150,7 @@ class Pending:
     progress: ScanProgress | None = None
     refusal: Refusal | None = None
     preemptions: Preemptions | None = None
+    displaced: frozenset[str] = frozenset()
 
 
 def new_pending(workload: Workload) -> Pending:
@@ -273,6 +275,8 @@ class PendingQueue:
         claimant = self._claimant
         if claimant is not None and claimant.key == workload.key and not self._is_claimant(workload):
             self._claimant = None
+        if workload.generation != pending.workload.generation:
+            pending.displaced = frozenset()
         place = self._place_of(workload)
         same_shape = self.shape_of(workload) == self._shape_now(pending)
         moved = place != pending.place or not same_shape

@@ -5,7 +5,7 @@ the heads of a cycle are, and finds everything else by itself; but for what Loca
 depends on when somebody looked, and is held against a model of its own (``test_books``).
 """
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Collection, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple
 from unittest import mock
@@ -22,7 +22,11 @@ from tests.laws.reference.preemption import Used
 
 
 def _head(
-    world: World, queue: ClusterQueueEntry, pending: Pending, preemptors: Mapping[str, tuple[str, int]]
+    world: World,
+    queue: ClusterQueueEntry,
+    pending: Pending,
+    preemptors: Mapping[str, tuple[str, int]],
+    displaced: Mapping[ObjectKey, Collection[str]],
 ) -> Head:
     world.cycle += 1  # as the cycle will have it
     generation = queue.node.root.generation
@@ -35,6 +39,7 @@ def _head(
         workload.key,
         {(each.pod_set, each.resource): each.flavor_index for each in tried},
         preemptors.get(name) == (workload.uid, workload.generation),
+        displaced.get(workload.key, ()),
     )
 
 
@@ -52,17 +57,20 @@ def used_by_local_queues(world: World) -> Mapping[ObjectKey, Used] | None:
 
 
 @contextmanager
-def taken_heads(preemptors: Mapping[str, tuple[str, int]]) -> Generator[list[Taken]]:
+def taken_heads(
+    preemptors: Mapping[str, tuple[str, int]], displaced: Mapping[ObjectKey, Collection[str]]
+) -> Generator[list[Taken]]:
     """The heads of each cycle that is run meanwhile.
 
     Args:
         preemptors: by ClusterQueue, uid and generation of who waits for victims there.
+        displaced: by workload, uids of those who were to leave for it.
     """
     cycles: list[Taken] = []
 
     def run_cycle(world: World, of: Iterable[tuple[ClusterQueueEntry, Pending]], now: Instant) -> None:
         taken = list(of)
-        heads = [_head(world, queue, pending, preemptors) for queue, pending in taken]
+        heads = [_head(world, queue, pending, preemptors, displaced) for queue, pending in taken]
         cycles.append(Taken(heads, used_by_local_queues(world)))
         cycle.run_cycle(world, taken, now)
 

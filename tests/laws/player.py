@@ -149,6 +149,10 @@ class Player:
         self.tried: dict[ObjectKey, tuple[str, dict[tuple[str, str], int]]] = {}
         self.preemptors: dict[str, tuple[str, int]] = {}
         """By ClusterQueue, uid and generation of who waits for victims."""
+        self.displaced: dict[ObjectKey, set[str]] = {}
+        """By workload, uids of those who were to leave for it since it began to wait."""
+        self.waits_since: dict[ObjectKey, object] = {}
+        """By workload that others were to leave for, where and as what it waited then."""
         self.shown: dict[object, object] = {}
         self.before_batch: AdmissionState | None = None
         self.batch: list[tuple[Event, Instant]] = []
@@ -213,6 +217,14 @@ class Player:
         for name, (uid, _) in list(self.preemptors.items()):
             if (name, uid) not in waiting:
                 del self.preemptors[name]
+        for key in list(self.displaced):
+            if key not in observed.workloads or self.place(key) != self.waits_since[key]:
+                del self.displaced[key]
+
+    def place(self, key: ObjectKey) -> object:
+        """Where a workload waits, and as what."""
+        workload = self.observed.workloads[key]
+        return (self.observed.waits_in(key), workload.queue_name, workload.uid, workload.generation)
 
     def put(self, workload: Workload, **changes: Any) -> None:
         """A workload is observed."""
@@ -266,7 +278,7 @@ class Player:
 
     def cycle(self, draw: random.Random) -> tuple[list[Head], list[Instruction]]:
         """One cycle."""
-        with taken_heads(self.preemptors) as cycles:
+        with taken_heads(self.preemptors, self.displaced) as cycles:
             instructions = self.tell(happened.CyclesRequested(1))
         heads, self.used = cycles[0] if cycles else ([], self.used)
         self.cycles += 1
@@ -378,6 +390,9 @@ class Player:
                 self.tried[head.key] = (uid, outcome.tried.get(head.key, {}))
             if head.key in outcome.waiting_for_victims:
                 self.preemptors[head.queue] = (uid, observed.workloads[head.key].generation)
+        for key, uids in outcome.displaced.items():
+            self.displaced.setdefault(key, set()).update(uids)
+            self.waits_since[key] = self.place(key)
         self.forget_preemptors()
 
     def check_reservation(self, decided: ReserveQuota) -> None:
@@ -462,7 +477,8 @@ class Player:
     def head(self, name: str, key: ObjectKey) -> Head:
         """A head whose scan starts anew."""
         workload = self.observed.workloads[key]
-        return Head(name, key, {}, self.preemptors.get(name) == (workload.uid, workload.generation))
+        is_preemptor = self.preemptors.get(name) == (workload.uid, workload.generation)
+        return Head(name, key, {}, is_preemptor, self.displaced.get(key, ()))
 
     def keepers(self, name: str) -> list[Head]:
         """The first of other ClusterQueues."""
@@ -565,11 +581,7 @@ class Player:
         self.put(self.observed.workloads[key], admission=None, admitted=False, reserved_at=0)
 
     def settle(self, draw: random.Random) -> None:
-        """Without changes from outside everything that is asked for happens, until nothing is.
-
-        Two exceptions are known, and told in docs/internals/proof.md: preemptors that may be admitted with
-        fewer pods, and fair sharing where waiting preemptors do not come first.
-        """
+        """Without changes from outside everything that is asked for happens, until nothing is."""
         begin = len(self.preemptions)
         for _ in range(60):
             self.run(None, draw)
@@ -583,9 +595,4 @@ class Player:
                 busy = True
             if not busy:
                 return
-        last = self.preemptions[begin:][-12:]
-        preemptors = [self.observed.workloads[each.preemptor] for each in last]
-        shrinks = any(part.min_count is not None for each in preemptors for part in each.pod_sets)
-        settings = self.observed.settings
-        shares = settings.fair_sharing is not None and not settings.gates.prioritize_preemptor_workloads
-        law(shrinks or shares, "L3: preemptions do not end", last)
+        raise LawBroken(f"L3: preemptions do not end: {self.preemptions[begin:][-12:]}")

@@ -22,6 +22,22 @@ def test_laws_hold_over_histories(first: int) -> None:
             pytest.fail(report(seed, history), pytrace=False)
 
 
+@pytest.mark.parametrize(
+    ("seed", "steps"),
+    [
+        pytest.param(242, 110, id="waits to run whole, while others take that"),
+        pytest.param(495, 110, id="beaten over a flavor by what was kept for one cycle"),
+        pytest.param(938, 110, id="a victim goes before its preemptor, sharing fairly"),
+        pytest.param(5145, 110, id="keeps capacity at every other attempt"),
+        pytest.param(30212, 110, id="a victim goes before its preemptor, borrowing from nearer by"),
+    ],
+)
+def test_what_once_broke_a_law_holds(seed: int, steps: int) -> None:
+    history = generate(seed, steps)
+    if failure(history) is not None:
+        pytest.fail(report(seed, history), pytrace=False)
+
+
 def test_a_history_is_played_as_its_seed_tells() -> None:
     once, again = (play(generate(7, 40)) for _ in range(2))
     assert once.core.to_dict() == again.core.to_dict()

@@ -155,6 +155,7 @@ def _preempts(cycle: Cycle, entry: Entry) -> Refusal:
             cycle.world.preempt(_preemption(cycle.world, entry, victim))
             told += 1
     entry.pending.preemptions = Preemptions(len(entry.victims), told)
+    entry.pending.displaced |= {victim.entry.workload.uid for victim in entry.victims}
     if told:
         cycle.got_somewhere(entry)
     return WaitingForVictims(len(entry.victims), assignment.shortfall)

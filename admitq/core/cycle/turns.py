@@ -1,5 +1,7 @@
 """A cycle that runs: whose turn it is, and what is supposed of the cohort trees meanwhile."""
 
+import heapq
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
@@ -10,10 +12,48 @@ from admitq.core.fair_sharing import Tournament
 from admitq.core.model import (
     Instant,
 )
-from admitq.core.ordering import cycle_order
+from admitq.core.ordering import CycleOrder, cycle_order
 from admitq.core.overlay import Overlay
 from admitq.core.refusals import Refusal
+from admitq.core.settings import Gates
 from admitq.core.world import World
+
+
+def _behind(entries: Iterable[Entry]) -> dict[Entry, list[Entry]]:
+    """Who comes behind an entry because it was to leave for it, as long as that may get something.
+
+    Nobody comes behind himself so: who was to leave held quota when he was told, and began to wait later than
+    who was waiting then.
+    """
+    preemptors = [entry for entry in entries if entry.pending.displaced and entry.refusal is None]
+    if not preemptors:
+        return {}
+    return {
+        entry: [each for each in entries if each.uid in entry.pending.displaced and each.root is entry.root]
+        for entry in preemptors
+    }
+
+
+class _Line:
+    """Entries by the order of cycles without fair sharing."""
+
+    def __init__(self, entries: Iterable[Entry], gates: Gates) -> None:
+        self._gates = gates
+        self._entries = [(self._order(entry), entry) for entry in entries]
+        heapq.heapify(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def enter(self, entry: Entry) -> None:
+        heapq.heappush(self._entries, (self._order(entry), entry))
+
+    def pop(self) -> Entry:
+        return heapq.heappop(self._entries)[1]
+
+    def _order(self, entry: Entry) -> CycleOrder:
+        level = 0 if entry.assignment is None else entry.assignment.borrow_level
+        return cycle_order(entry.workload, level, self._gates, preemptor=entry.is_preemptor)
 
 
 @dataclass(slots=True, eq=False)
@@ -45,20 +85,20 @@ class Cycle:
         if len(entries) == 1:
             yield from entries
             return
+        behind = _behind(entries)
+        ahead = Counter(each for some in behind.values() for each in some)
+        first = [entry for entry in entries if entry not in ahead]
         if self.world.settings.fair_sharing is None:
-            yield from sorted(
-                entries,
-                key=lambda entry: cycle_order(
-                    entry.workload,
-                    0 if entry.assignment is None else entry.assignment.borrow_level,
-                    gates,
-                    preemptor=entry.is_preemptor,
-                ),
-            )
-            return
-        self.tournament = Tournament(entries, gates)
-        while len(self.tournament):
-            yield self.tournament.pop()
+            line = _Line(first, gates)
+        else:
+            line = self.tournament = Tournament(first, gates)
+        while len(line):
+            entry = line.pop()
+            yield entry
+            for each in behind.get(entry, ()):
+                ahead[each] -= 1
+                if not ahead[each]:
+                    line.enter(each)
 
     def got_somewhere(self, entry: Entry) -> None:
         """Note that an entry took quota, had victims told, or gave up what was kept for it."""

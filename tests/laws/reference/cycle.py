@@ -23,6 +23,8 @@ class Head(NamedTuple):
     key: ObjectKey
     start: Mapping[Scan, int]
     is_preemptor: bool = False
+    displaced: Collection[str] = ()
+    """Uids of those who were to leave for it since it began to wait."""
 
 
 class Preemption(NamedTuple):
@@ -43,6 +45,8 @@ class Outcome:
     """Names of refusals, by workload."""
     tried: dict[ObjectKey, dict[Scan, int]] = field(default_factory=dict)
     waiting_for_victims: set[ObjectKey] = field(default_factory=set)
+    displaced: dict[ObjectKey, set[str]] = field(default_factory=dict)
+    """Uids of those who are to leave, by preemptor."""
 
 
 @dataclass
@@ -190,19 +194,39 @@ class Cycle:
 
     def _in_order(self, entries: list[Entry]) -> Iterator[Entry]:
         if self.settings.fair_sharing is None:
-            yield from sorted(entries, key=self._classical_order)
+            left = sorted(entries, key=self._classical_order)
+            while left:
+                entry = self._not_displaced(left)[0]
+                left.remove(entry)
+                yield entry
             return
         yield from (entry for entry in entries if entry.refusal is not None)
-        trees: dict[Node, list[tuple[Contender, Entry]]] = {}
+        trees: dict[Node, list[Entry]] = {}
         for entry in entries:
             if entry.refusal is None:
-                root = self.tree.root(queue_node(entry.head.queue))
-                trees.setdefault(root, []).append((self._contender(entry), entry))
+                trees.setdefault(self._root(entry), []).append(entry)
         for left in trees.values():
             while left:
-                each = next_of(self.tree, self.settings.gates, left)
-                left.remove(each)
-                yield each[1]
+                contenders = [(self._contender(entry), entry) for entry in self._not_displaced(left)]
+                _, entry = next_of(self.tree, self.settings.gates, contenders)
+                left.remove(entry)
+                yield entry
+
+    def _not_displaced(self, entries: list[Entry]) -> list[Entry]:
+        """Those who were not to leave for another of their tree that may get something."""
+        return [
+            entry
+            for entry in entries
+            if entry.refusal is not None
+            or not any(
+                entry.workload.uid in other.head.displaced and self._root(entry) == self._root(other)
+                for other in entries
+                if other.refusal is None and other.assignment.mode is not Mode.NO_FIT
+            )
+        ]
+
+    def _root(self, entry: Entry) -> Node:
+        return self.tree.root(queue_node(entry.head.queue))
 
     def _classical_order(self, entry: Entry) -> tuple[bool, int, int, int, str]:
         gates, workload = self.settings.gates, entry.workload
@@ -301,6 +325,7 @@ class Cycle:
     def _preempt(self, entry: Entry) -> None:
         for target in entry.targets:
             self.victims[target.holder.key] = target.holder
+            self.outcome.displaced.setdefault(entry.head.key, set()).add(target.holder.workload.uid)
             if not target.holder.evicted:
                 self.outcome.preemptions.append(Preemption(target.holder.key, entry.head.key, target.reason))
         self.tree.add(entry.head.queue, entry.assignment.usage)
