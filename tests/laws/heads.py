@@ -11,9 +11,7 @@ from typing import NamedTuple
 from unittest import mock
 
 from admitq.core import cycle, state
-from admitq.core.cycle.nominate import (
-    _valid_progress,  # pyright: ignore[reportPrivateUsage]
-)
+from admitq.core.cycle.nominate import valid_progress
 from admitq.core.model import Instant, ObjectKey
 from admitq.core.queues import Pending
 from admitq.core.world import ClusterQueueEntry, World
@@ -30,7 +28,8 @@ def _head(
 ) -> Head:
     world.cycle += 1  # as the cycle will have it
     generation = queue.node.root.generation
-    progress = _valid_progress(world, pending, generation)
+    found = pending.progress
+    progress = None if found is None else valid_progress(world, found, generation)
     world.cycle -= 1
     name, workload = queue.spec.name, pending.workload
     tried = () if progress is None else progress.tried

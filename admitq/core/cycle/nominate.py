@@ -30,7 +30,7 @@ _LONGEST_SCAN: Final = 64
 as a resource group may have flavors."""
 
 
-def _valid_progress(world: World, progress: ScanProgress, generation: int) -> ScanProgress | None:
+def valid_progress(world: World, progress: ScanProgress, generation: int) -> ScanProgress | None:
     """Progress counts in the next cycle, or for as long as nothing changed in the cohort tree.
 
     Without gate FlavorFungibilityPreserveScanProgress only the latter counts.
@@ -136,7 +136,7 @@ def nominate(world: World, queue: ClusterQueueEntry, pending: Pending) -> Entry:
     lane = pending.lane
     if entry.refusal is not None or lane is None:
         return entry
-    progress = None if pending.progress is None else _valid_progress(world, pending.progress, generation)
+    progress = None if pending.progress is None else valid_progress(world, pending.progress, generation)
     search, demands = Search(world, queue, pending.workload), lane.shape.demands
     assignment = search.assign(demands, tried=() if progress is None else progress.tried)
     if not search.suffices(assignment):
