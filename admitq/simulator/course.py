@@ -41,6 +41,8 @@ class Work:
 
     def _fill(self, free: int, wanted: int, now: Nanoseconds) -> None:
         left = self.left
+        if not left:
+            return
         wanted -= sum(piece.pods for piece in self.running)
         while free > 0 and wanted > 0 and left:
             run_time, pods = left[-1]
