@@ -199,8 +199,11 @@ class Player:
         self.forget_preemptors()
 
     def observe_again(self, event: Event) -> None:
-        """What is observed once more says nothing new."""
+        """What is observed once more says nothing new, but for what LocalQueues used if that is due."""
+        due = self.core.next_wakeup(self.now)
         instructions = self.tell(event)
+        if due is not None and due <= self.now and self.used is not None:
+            instructions = [each for each in instructions if not isinstance(each, RefreshLocalQueue)]
         law(not instructions, "an observation repeated says something new", event, instructions)
 
     def forget_answers(self) -> None:
