@@ -192,7 +192,6 @@ class _Fair:
     def __init__(self, search: Search) -> None:
         queue = search.preemptor.queue
         self._search = search
-        self._node = queue.node
         self._contested = search.cells(queue.node)
         self._unasked = search.world.settings.gates.fair_sharing_preempt_within_nominal
         self._room = Room(queue.node, search.usage)

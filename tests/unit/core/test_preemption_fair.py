@@ -419,6 +419,15 @@ def test_a_borrowing_limit_binds() -> None:
     assert stage.names("a", 3) == []
 
 
+def test_own_candidates_go_even_where_the_cohort_has_enough() -> None:
+    stage = fair()
+    stage.cohort("left", "root")
+    stage.queue("a", "left", ResourceQuota(1, borrowing_limit=0), ANYBODY)
+    stage.queue("b", "left", 10)
+    stage.holds("a", "mine", 1)
+    assert stage.victims("a", 1, priority=5) == [("mine", OWN)]
+
+
 def test_ties_do_not_depend_on_the_order_of_arrival() -> None:
     found: set[tuple[str, ...]] = set()
     names = ["b", "c", "d", "e"]
