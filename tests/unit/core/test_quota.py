@@ -3,7 +3,7 @@
 import pytest
 
 from admitq.core import quota
-from admitq.core.amounts import UNLIMITED, FlavorResource
+from admitq.core.amounts import LOWEST, UNLIMITED, FlavorResource
 from admitq.core.cohorts import Forest
 from admitq.core.model import ResourceQuota
 from admitq.core.quota import BorrowLevel, Cell
@@ -78,6 +78,31 @@ def test_usage_takes_the_local_part_first_and_gives_it_back_last(org: Tree) -> N
     org.use("a", -8)
     org.use("b", -14)
     assert (org.cell("org").usage, org.cell("org").reserved) == (0, 0)
+
+
+def test_what_is_kept_at_home_frees_the_cohort_when_it_grows() -> None:
+    tree = Tree()
+    tree.queue("a", "org", ResourceQuota(10, lending_limit=2))
+    tree.queue("b", "org", ResourceQuota(0))
+    tree.use("a", 9)
+    assert (tree.cell("org").usage, tree.available("b")) == (1, [1])
+    # As much is lent as before, but nothing of it is taken any more.
+    tree.queue("a", "org", ResourceQuota(20, lending_limit=2))
+    assert (tree.cell("org").usage, tree.available("b")) == (0, [2])
+
+
+@pytest.mark.parametrize(
+    ("amount", "seen"),
+    [
+        (0, 0),
+        (UNLIMITED, UNLIMITED),
+        (UNLIMITED + 1, UNLIMITED),
+        (LOWEST, LOWEST),
+        (LOWEST - 1, LOWEST),
+    ],
+)
+def test_what_leaves_the_tree_is_bounded(amount: int, seen: int) -> None:
+    assert quota.bounded(amount) == seen
 
 
 def test_a_tree_of_cohorts_adds_up(root: Tree) -> None:
