@@ -49,15 +49,22 @@ def test_a_cohort_without_its_object_goes_on_without_quota_while_it_is_named() -
 
 def test_quota_and_usage_move_with_a_subtree() -> None:
     forest = Forest()
+    forest.put_cohort("south", "world", {})
     forest.put_cohort("team", "north", quotas(2))
     queue = forest.put_cluster_queue("q", "team", quotas(3))
     forest.add_usage(queue, ((CPU, 4),))
-    north = forest.cohorts["north"].cells[CPU]
-    assert (north.subtree, north.usage, north.reserved) == (5, 4, 4)
+
+    def numbers(name: str) -> tuple[int, int, int]:
+        cell = forest.cohorts[name].cells[CPU]
+        return cell.subtree, cell.usage, cell.reserved
+
+    assert numbers("north") == (5, 4, 4)
     forest.put_cohort("team", "south", quotas(2))
-    south = forest.cohorts["south"].cells[CPU]
-    assert (south.subtree, south.usage, south.reserved) == (5, 4, 4)
+    assert numbers("south") == numbers("world") == (5, 4, 4)
     assert "north" not in forest.cohorts
+    forest.put_cohort("world", None, quotas(1))
+    forest.put_cohort("team", None, quotas(2))
+    assert numbers("world") == (1, 0, 0)
 
 
 def test_cells_that_nothing_speaks_of_are_dropped() -> None:

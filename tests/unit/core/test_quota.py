@@ -172,6 +172,16 @@ def test_a_cohort_keeps_at_home_what_it_does_not_lend() -> None:
     assert quota.borrow_level(tree.cell("q"), 2).level == 1
 
 
+def test_what_is_kept_at_home_on_every_level_adds_up() -> None:
+    tree = Tree()
+    tree.cohort("inner", "outer", ResourceQuota(8, lending_limit=3))
+    tree.queue("q", "inner", ResourceQuota(6, lending_limit=0))
+    # 6 of its own, 5 that inner keeps and 3 that it lends.
+    assert (tree.available("q"), tree.potential("q")) == ([14], [14])
+    tree.use("q", 9)
+    assert (tree.available("q"), tree.potential("q")) == ([5], [14])
+
+
 @pytest.mark.parametrize(
     ("borrowing", "used", "free"), [(None, 0, 14), (4, 0, 8), (0, 0, 4), (4, 3, 5), (4, 9, -1), (2, 6, 0)]
 )
