@@ -39,7 +39,7 @@ from admitq.core.instructions import (
 )
 from admitq.core.model import SECOND, Instant, ObjectKey, Workload
 from admitq.core.refusals import OverlappingVictims, TakenInThisCycle, WaitingForVictims
-from admitq.core.settings import Settings
+from admitq.core.settings import PreemptionStrategy, Settings
 from admitq.core.state import AdmissionState
 from tests.laws.drawing import COHORTS, LOCAL_QUEUES, QUEUES
 from tests.laws.heads import taken_heads
@@ -584,7 +584,11 @@ class Player:
         self.put(self.observed.workloads[key], admission=None, admitted=False, reserved_at=0)
 
     def settle(self, draw: random.Random) -> None:
-        """Without changes from outside everything that is asked for happens, until nothing is."""
+        """Without changes from outside everything that is asked for happens, until nothing is.
+
+        One exception is known, and told in docs/internals/proof.md: two who share fairly and preempt each
+        other in turn, because a third takes what the one of them leaves over, which counts against it.
+        """
         begin = len(self.preemptions)
         for _ in range(60):
             self.run(None, draw)
@@ -598,4 +602,14 @@ class Player:
                 busy = True
             if not busy:
                 return
-        raise LawBroken(f"L3: preemptions do not end: {self.preemptions[begin:][-12:]}")
+        last = self.preemptions[begin:][-12:]
+        by_shares = {
+            (each.preemptor, each.victim)
+            for each in last
+            if each.reason is PreemptionReason.IN_COHORT_FAIR_SHARING
+        }
+        in_turn = any((victim, preemptor) in by_shares for preemptor, victim in by_shares)
+        initial = PreemptionStrategy.LESS_THAN_INITIAL_SHARE
+        sharing = self.observed.settings.fair_sharing
+        excused = in_turn and sharing is not None and initial in sharing.preemption_strategies
+        law(excused, "L3: preemptions do not end", last)
