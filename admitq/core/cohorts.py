@@ -79,8 +79,7 @@ class Node:
     @property
     def is_cyclic(self) -> bool:
         """Whether the tree's parents are declared in a circle."""
-        root = self.root
-        return root.declared_parent is not None and root.parent is None
+        return self.root.declared_parent is not None
 
     def cohorts_below(self) -> Iterator["Node"]:
         """All cohorts of the subtree, this one included if it is one."""
