@@ -1,7 +1,6 @@
 """The manager of a process: watches, the core, the controllers, and the lease that says who acts."""
 
 import asyncio
-import gc
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AsyncExitStack
@@ -19,6 +18,7 @@ from admitq.core.model import LabelSelector, ObjectKey
 from admitq.core.selectors import matches
 from admitq.core.state import AdmissionState
 from admitq.core_settings import core_settings, defaults_to_know_of
+from admitq.garbage import collect_rarely, spare_what_is_there
 from admitq.health import Check
 from admitq.logs import logger
 from admitq.manager import Manager
@@ -241,6 +241,7 @@ class ManagerPart:
         Raises:
             TimeoutError: the stores were not complete in time.
         """
+        collect_rarely()
         for default in defaults_to_know_of(self._settings.configuration):
             log.warning("a default of the configuration applies", default=default)
         await self._open.enter_async_context(self._client)
@@ -249,8 +250,7 @@ class ManagerPart:
         patience = self._settings.configuration.controller.cache_sync_timeout.total_seconds()
         await all_synced(self._watchers, patience)
         # What was listed lives on; collections need not walk through all of it again and again.
-        gc.collect()
-        gc.freeze()
+        spare_what_is_there()
         self._synced = True
         tasks.create_task(self.manager.run(), name="manager")
         tasks.create_task(self._lead(tasks), name="lead")

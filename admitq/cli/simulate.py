@@ -11,6 +11,7 @@ from pathlib import Path
 
 import typer
 
+from admitq.garbage import collect_rarely
 from admitq.simulator import InputError, Plan, Report, Simulation, read, report, shipped_scenarios
 from admitq.simulator.documents import Place, Problem
 from admitq.simulator.run import Ending
@@ -47,6 +48,7 @@ def simulate(
         timeline: where to write what happens, as JSON or CSV.
         plots: the folder for pictures.
     """
+    collect_rarely()
     try:
         plan = read(
             [_file(name) for name in files], seed=seed, until=None if until is None else _until(until)

@@ -18,6 +18,7 @@ from typing import Final
 from admitq.core.events import CyclesRequested, WorkloadChanged
 from admitq.core.instructions import ReserveQuota
 from admitq.core.model import Workload
+from admitq.garbage import collect_rarely, spare_what_is_there
 from benchmarks import core_simulations
 from benchmarks.core_driver import Driver
 from benchmarks.core_preemption import searches
@@ -106,8 +107,8 @@ def _run(setting: Setting, name: str, *, alone: bool = False) -> _Run:
     for each, run_time in arrivals:
         driver.prepare(each, run_time)
     # What the driver prepared is not to be gone through by the garbage collection of what is measured.
-    gc.collect()
-    gc.freeze()
+    collect_rarely()
+    spare_what_is_there()
     run = _Run(len(arrivals), Spent(), Spent())
     with run.taking_in.measured():
         for each, _ in arrivals:
