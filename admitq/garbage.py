@@ -4,7 +4,7 @@ import gc
 from typing import Final
 
 _YOUNG: Final = 20_000
-"""New objects after which circles are looked for; Python's own 700 are fewer than one cycle of admission makes."""
+"""New objects after which circles are looked for; one cycle of admission makes more than Python's own 700."""
 
 
 def collect_rarely() -> None:

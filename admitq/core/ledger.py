@@ -7,12 +7,10 @@ was deleted, or has not been seen yet, counts from the moment it appears.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 from admitq.core.amounts import FlavorResource
 from admitq.core.model import Admission, ObjectKey, PodSetAssignment, Workload
-
-_Key = TypeVar("_Key", str, ObjectKey)
 
 Usage = tuple[tuple[FlavorResource, int], ...]
 
@@ -150,13 +148,11 @@ class Ledger:
 
     def add(self, reservation: Reservation) -> None:
         """Count a reservation."""
-        self._change(self._by_cluster_queue, reservation.cluster_queue, reservation, 1)
-        self._change(self._by_local_queue, reservation.local_queue, reservation, 1)
+        self._change(reservation, 1)
 
     def remove(self, reservation: Reservation) -> None:
         """Take a reservation off."""
-        self._change(self._by_cluster_queue, reservation.cluster_queue, reservation, -1)
-        self._change(self._by_local_queue, reservation.local_queue, reservation, -1)
+        self._change(reservation, -1)
 
     def of_cluster_queue(self, name: str) -> Account:
         """The account of a ClusterQueue, whether it exists or not. To be read only."""
@@ -171,12 +167,17 @@ class Ledger:
         """All accounts with reservations, by ClusterQueue."""
         return self._by_cluster_queue
 
-    def _change(self, accounts: dict[_Key, Account], key: _Key, reservation: Reservation, sign: int) -> None:
-        account = accounts.get(key)
-        if account is None:
-            account = accounts[key] = Account()
+    def _change(self, reservation: Reservation, sign: int) -> None:
         # One count for all accounts: one that is closed and opened again must not look unchanged.
         self._changes += 1
-        account.change(reservation, sign, self._changes)
-        if not account.reserving:
-            del accounts[key]
+        name, key = reservation.cluster_queue, reservation.local_queue
+        of_cluster_queue = self._by_cluster_queue.get(name) or self._by_cluster_queue.setdefault(
+            name, Account()
+        )
+        of_local_queue = self._by_local_queue.get(key) or self._by_local_queue.setdefault(key, Account())
+        of_cluster_queue.change(reservation, sign, self._changes)
+        of_local_queue.change(reservation, sign, self._changes)
+        if not of_cluster_queue.reserving:
+            del self._by_cluster_queue[name]
+        if not of_local_queue.reserving:
+            del self._by_local_queue[key]

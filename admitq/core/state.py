@@ -16,9 +16,7 @@ from admitq.core.events import Event
 from admitq.core.fair_sharing import share
 from admitq.core.instructions import (
     Instruction,
-    RefreshClusterQueue,
     RefreshCohort,
-    RefreshLocalQueue,
 )
 from admitq.core.invariants import InvariantViolated
 from admitq.core.ledger import Usage
@@ -484,9 +482,9 @@ class AdmissionState:
             world.settle(entry, now)
             return
         former = entry.workload
-        if former == workload:
-            return
         if not world.confirm(entry, workload):
+            if former == workload:
+                return
             world.observe_workload(entry, workload)
             may_be_preempted_by_others = (
                 former.priority != workload.priority or former.queued_at != workload.queued_at
@@ -595,7 +593,7 @@ class AdmissionState:
             )
             if mark != entry.shown:
                 entry.shown = mark
-                result.append(RefreshClusterQueue(name))
+                result.append(entry.refresh)
         world.touched_cluster_queues.clear()
 
     def _refresh_local_queues(self, result: list[Instruction]) -> None:
@@ -614,7 +612,7 @@ class AdmissionState:
             )
             if mark != entry.shown:
                 entry.shown = mark
-                result.append(RefreshLocalQueue(key))
+                result.append(entry.refresh)
         world.touched_local_queues.clear()
 
     def _refresh_cohorts(self, result: list[Instruction]) -> None:

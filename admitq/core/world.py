@@ -16,7 +16,15 @@ from admitq.core.admission_fair_sharing import Books
 from admitq.core.amounts import FlavorResource
 from admitq.core.cohorts import Forest, Node
 from admitq.core.holders import Holders
-from admitq.core.instructions import Preempt, ReportPending, ReportSecondPass, ReserveQuota, TargetsRecomputed
+from admitq.core.instructions import (
+    Preempt,
+    RefreshClusterQueue,
+    RefreshLocalQueue,
+    ReportPending,
+    ReportSecondPass,
+    ReserveQuota,
+    TargetsRecomputed,
+)
 from admitq.core.ledger import Ledger, Reservation, Usage, usage_of
 from admitq.core.lifecycle import Phase, phase_of
 from admitq.core.limit_ranges import limits_of
@@ -58,6 +66,12 @@ class ClusterQueueEntry:
     """Whether its first was taken into the cycle that runs because it stood."""
     shown: ClusterQueueMark | None = None
     """The mark of the status that a refresh was last asked for."""
+    refresh: RefreshClusterQueue = field(init=False)
+    """What asks for one."""
+
+    def __post_init__(self) -> None:
+        """Name what is to be refreshed."""
+        self.refresh = RefreshClusterQueue(self.spec.name)
 
     @property
     def is_active(self) -> bool:
@@ -72,6 +86,11 @@ class LocalQueueEntry:
     spec: LocalQueue
     pending: int = 0
     shown: LocalQueueMark | None = None
+    refresh: RefreshLocalQueue = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Name what is to be refreshed."""
+        self.refresh = RefreshLocalQueue(self.spec.key)
 
     @property
     def is_open(self) -> bool:

@@ -59,9 +59,10 @@ def heads(world: World) -> list[tuple[ClusterQueueEntry, Pending]]:
                 pending = queue.queue.pop()
                 assert pending is not None, "who stands is the first"  # noqa: S101 narrows the type
                 result[queue.spec.name] = (queue, pending)
+        result = dict(sorted(result.items()))
     world.touched_cluster_queues.update(result)
     world.candidates.update(result)
-    return [result[name] for name in sorted(result)]
+    return list(result.values())
 
 
 def run_cycle(world: World, of: Iterable[tuple[ClusterQueueEntry, Pending]], now: Instant) -> None:
