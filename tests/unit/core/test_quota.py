@@ -149,6 +149,10 @@ def test_what_is_kept_at_home_counts_before_borrowing() -> None:
     tree.queue("far", "outer", ResourceQuota(10))
     assert quota.borrow_level(tree.cell("q"), 10) == BorrowLevel(1, may_reclaim=True)
     assert quota.borrow_level(tree.cell("q"), 11) == BorrowLevel(2, may_reclaim=False)
+    # Of what it keeps one is left.
+    tree.use("q", 5)
+    assert quota.borrow_level(tree.cell("q"), 5) == BorrowLevel(1, may_reclaim=True)
+    assert quota.borrow_level(tree.cell("q"), 6) == BorrowLevel(2, may_reclaim=False)
 
 
 def test_what_a_cohort_on_the_way_keeps_at_home_counts_too() -> None:
