@@ -104,7 +104,7 @@ class Cell:
     @property
     def idle(self) -> bool:
         """Whether nothing speaks of this cell, so that it may be dropped."""
-        return not (self.declared or self.links or self.usage or self.reserved)
+        return not (self.declared or self.links or self.reserved)
 
 
 def _reckon(cell: Cell) -> None:

@@ -123,8 +123,8 @@ def test_who_is_put_again_unchanged_leaves_no_trace() -> None:
     for _ in range(2):
         holders.put(each)
         holders.put(each)
+        assert holders.traces == 0
         assert names(holders) == ["a"]
-    assert holders.traces == 0
     each.workload = replace(each.workload, priority=1)
     holders.put(each)
     assert (names(holders), holders.traces) == (["a"], 1)
