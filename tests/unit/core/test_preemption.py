@@ -477,16 +477,19 @@ def test_a_queue_at_its_nominal_quota_that_must_not_borrow_preempts_its_own_only
     assert stage.victims("own", 2, priority=5) == []
 
 
-def test_what_can_be_reclaimed_by_the_hierarchy_is_before_the_own_queue_gives_way() -> None:
+@pytest.mark.parametrize("near", [0, 1])
+def test_what_can_be_reclaimed_by_the_hierarchy_goes_before_the_own_queue_gives_way(near: int) -> None:
     stage = Stage()
     stage.cohort("left", "root", 4)
     stage.cohort("right", "root")
     stage.queue("own", "left", 2, policy("LowerPriority", "Any"))
+    stage.queue("sibling", "left", 0)
     stage.queue("far", "right", 0)
     stage.holds("own", "mine", 1)
+    stage.holds("sibling", "near", near)
     stage.holds("far", "lent", 2)
-    stage.holds("far", "more", 3, since=-1)
-    # Two more borrow one from left, which has them: within its own quota "mine" would have to go.
+    stage.holds("far", "more", 3 - near, since=-1)
+    # Two more borrow one from left, which has it: within its own quota "mine" would have to go.
     assert stage.victims("own", 2, priority=5) == [("lent", RECLAIMED)]
 
 
