@@ -419,6 +419,17 @@ def test_a_borrowing_limit_binds() -> None:
     assert stage.names("a", 3) == []
 
 
+def test_who_gives_of_what_is_not_dominant_keeps_the_share() -> None:
+    stage = fair(FINAL)
+    stage.cohort("all", None, {"cpu": 10, "gpu": 2})
+    stage.queue("a", "all", {"gpu": 0}, ANYBODY)
+    stage.queue("b", "all", {"gpu": 0})
+    stage.holds("b", "cpus", {"cpu": 10})
+    stage.holds("b", "gpus", {"gpu": 2})
+    # All of the GPUs are as great a share as all of the CPUs, which b keeps.
+    assert stage.victims("a", {"gpu": 2}) == [("gpus", BY_SHARE)]
+
+
 def test_own_candidates_go_even_where_the_cohort_has_enough() -> None:
     stage = fair()
     stage.cohort("left", "root")
