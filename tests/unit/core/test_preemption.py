@@ -31,17 +31,19 @@ LOWER_HERE = policy(within="LowerPriority")
     ("name", "allowed"),
     [
         ("Never", []),
-        ("LowerPriority", ["lower, older", "lower, newer"]),
-        ("LowerOrNewerEqualPriority", ["lower, older", "lower, newer", "equal, newer"]),
+        ("LowerPriority", ["lowest of all", "lower, older", "lower, newer"]),
+        ("LowerOrNewerEqualPriority", ["lowest of all", "lower, older", "lower, newer", "equal, newer"]),
         (
             "Any",
             [
+                "lowest of all",
                 "lower, older",
                 "lower, newer",
                 "equal, older",
                 "equal, newer",
                 "equal, as old",
                 "higher, newer",
+                "highest of all",
             ],
         ),
     ],
@@ -51,12 +53,14 @@ def test_policy(name: str, allowed: list[str]) -> None:
     stage.queue("q", None, 10)
     for number, (what, priority, queued) in enumerate(
         [
+            ("lowest of all", -(1 << 31), 9),
             ("lower, older", 4, 1),
             ("lower, newer", 4, 9),
             ("equal, older", 5, 1),
             ("equal, newer", 5, 9),
             ("equal, as old", 5, 5),
             ("higher, newer", 6, 9),
+            ("highest of all", (1 << 31) - 1, 9),
         ]
     ):
         stage.holds("q", what, 1, priority=priority, queued=queued, since=-number)
