@@ -95,10 +95,10 @@ class Cycle:
         while len(line):
             entry = line.pop()
             yield entry
-            for each in behind.get(entry, ()):
-                ahead[each] -= 1
-                if not ahead[each]:
-                    line.enter(each)
+            those_behind = behind.get(entry, ())
+            ahead.subtract(those_behind)
+            for each in [each for each in those_behind if not ahead[each]]:
+                line.enter(each)
 
     def got_somewhere(self, entry: Entry) -> None:
         """Note that an entry took quota, had victims told, or gave up what was kept for it."""
