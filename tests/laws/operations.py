@@ -110,7 +110,7 @@ def answer_preemptions(player: Player, draw: Draw) -> None:
         if draw.chance(0.6):
             player.evict(key)
         elif draw.chance(0.5):
-            del player.told_to_stop[key]
+            player.told_to_stop.pop(key, None)
             player.send(happened.PreemptionFailed(key, uid))
 
 

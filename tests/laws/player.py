@@ -39,7 +39,7 @@ from admitq.core.instructions import (
 )
 from admitq.core.model import SECOND, Instant, ObjectKey, Workload
 from admitq.core.refusals import OverlappingVictims, TakenInThisCycle, WaitingForVictims
-from admitq.core.settings import PreemptionStrategy, Settings
+from admitq.core.settings import Settings
 from admitq.core.state import AdmissionState
 from tests.laws.drawing import COHORTS, LOCAL_QUEUES, QUEUES
 from tests.laws.heads import taken_heads
@@ -586,8 +586,8 @@ class Player:
     def settle(self, draw: random.Random) -> None:
         """Without changes from outside everything that is asked for happens, until nothing is.
 
-        Two exceptions are known, and told in docs/internals/proof.md, of two who preempt each other in turn:
-        one preempts for fewer pods than it gets then, or they share fairly and a third is counted with one.
+        Two exceptions are known, and told in docs/internals/proof.md: two who preempt each other in turn, of
+        whom one preempts for fewer pods than it gets then, and fair sharing where preemptors do not come first.
         """
         begin = len(self.preemptions)
         for _ in range(60):
@@ -606,8 +606,7 @@ class Player:
         pairs = {(each.preemptor, each.victim) for each in last}
         in_turn = {preemptor for preemptor, victim in pairs if (victim, preemptor) in pairs}
         pod_sets = [part for key in in_turn for part in self.observed.workloads[key].pod_sets]
-        sharing = self.observed.settings.fair_sharing
-        initial = PreemptionStrategy.LESS_THAN_INITIAL_SHARE
-        shares = bool(in_turn) and sharing is not None and initial in sharing.preemption_strategies
+        settings = self.observed.settings
+        shares = settings.fair_sharing is not None and not settings.gates.prioritize_preemptor_workloads
         shrinks = any(part.min_count is not None for part in pod_sets)
         law(shares or shrinks, "L3: preemptions do not end", last)

@@ -27,9 +27,9 @@ def test_laws_hold_over_histories(first: int) -> None:
     [
         pytest.param(242, 110, id="waits to run whole, while others take that"),
         pytest.param(495, 110, id="beaten over a flavor by what was kept for one cycle"),
-        pytest.param(938, 110, id="a victim goes before its preemptor, sharing fairly"),
         pytest.param(5145, 110, id="keeps capacity at every other attempt"),
         pytest.param(30212, 110, id="a victim goes before its preemptor, borrowing from nearer by"),
+        pytest.param(31308, 110, id="waits for pods, and then looks at other flavors only"),
     ],
 )
 def test_what_once_broke_a_law_holds(seed: int, steps: int) -> None:

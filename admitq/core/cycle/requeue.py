@@ -53,7 +53,7 @@ def _waits_for_others(refusal: Refusal) -> bool:
 
 def _scan_to_keep(world: World, entry: Entry, refusal: Refusal) -> ScanProgress | None:
     """Where the scan of flavors goes on, after an attempt that ended so (semantics, Cycle)."""
-    if isinstance(refusal, PreemptionGated) or _waits_for_others(refusal):
+    if isinstance(refusal, (PreemptionGated, PodsNotReady)) or _waits_for_others(refusal):
         return None
     if entry.scan is None or not _is_beaten(refusal):
         return entry.scan
