@@ -467,12 +467,18 @@ class Player:
         return standing[:1] or waiting
 
     def check_not_forgotten(self, name: str, key: ObjectKey) -> None:
-        """Not even beside those who keep capacity in every cycle."""
+        """Not even beside those who keep capacity in every cycle.
+
+        Whoever waits for victims already, found when the scan of flavors had got further, might find others
+        from the first flavor on; but it is woken when its own have left.
+        """
+        waits = isinstance(self.core.parked_refusal(key), WaitingForVictims)
         for others in ([], self.keepers(name)):
             outcome = Cycle(self.observed, self.used).run([self.head(name, key), *others])
             admitted = any(each == key for each, _ in outcome.reservations)
             tried = self.tried_in.get((name, self.shape(key)), 0)
-            preempts = tried > self.taken_in and any(each.preemptor == key for each in outcome.preemptions)
+            seeks = not waits and tried > self.taken_in
+            preempts = seeks and any(each.preemptor == key for each in outcome.preemptions)
             if not admitted and not preempts:
                 return
         raise LawBroken(f"L1: {key} waits in {name} for nothing")
@@ -586,8 +592,8 @@ class Player:
     def settle(self, draw: random.Random) -> None:
         """Without changes from outside everything that is asked for happens, until nothing is.
 
-        Two exceptions are known, and told in docs/internals/proof.md: two who preempt each other in turn, of
-        whom one preempts for fewer pods than it gets then, and fair sharing where preemptors do not come first.
+        Two exceptions are known, and told in docs/internals/proof.md: two who preempt each other in turn, one of
+        them for fewer pods than it gets then, and fair sharing where preemptors do not come first.
         """
         begin = len(self.preemptions)
         for _ in range(60):
