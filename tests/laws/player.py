@@ -592,8 +592,8 @@ class Player:
     def settle(self, draw: random.Random) -> None:
         """Without changes from outside everything that is asked for happens, until nothing is.
 
-        Two exceptions are known, and told in docs/internals/proof.md: two who preempt each other in turn, one of
-        them for fewer pods than it gets then, and fair sharing where preemptors do not come first.
+        Two exceptions are known, and told in docs/internals/proof.md: two who preempt each other in turn, one
+        of them for fewer pods than it gets then, and fair sharing where preemptors do not come first.
         """
         begin = len(self.preemptions)
         for _ in range(60):
