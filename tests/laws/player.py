@@ -157,6 +157,8 @@ class Player:
         self.before_batch: AdmissionState | None = None
         self.batch: list[tuple[Event, Instant]] = []
         self.preemptions: list[Preemption] = []
+        self.overtaken: set[tuple[ObjectKey, ObjectKey]] = set()
+        """Preemptors, each with one who was not to leave for it and took what was free before its turn."""
         self.used: Mapping[ObjectKey, Used] | None = None
         """What LocalQueues used, at the last cycle."""
         self.cycles = 0
@@ -393,6 +395,12 @@ class Player:
                 self.tried[head.key] = (uid, outcome.tried.get(head.key, {}))
             if head.key in outcome.waiting_for_victims:
                 self.preemptors[head.queue] = (uid, observed.workloads[head.key].generation)
+            if outcome.refusals.get(head.key) == "TakenInThisCycle" and head.displaced:
+                self.overtaken.update(
+                    (head.key, key)
+                    for key, _ in outcome.reservations
+                    if observed.workloads[key].uid not in head.displaced
+                )
         for key, uids in outcome.displaced.items():
             self.displaced.setdefault(key, set()).update(uids)
             self.waits_since[key] = self.place(key)
@@ -592,10 +600,12 @@ class Player:
     def settle(self, draw: random.Random) -> None:
         """Without changes from outside everything that is asked for happens, until nothing is.
 
-        Two exceptions are known, and told in docs/internals/proof.md: two who preempt each other in turn, one
-        of them for fewer pods than it gets then, and fair sharing where preemptors do not come first.
+        Three exceptions are known, and told in docs/internals/proof.md: two who preempt each other in turn,
+        one of them for fewer pods than it gets then; and, where preemptors do not come first, fair sharing,
+        and somebody else who takes what was freed for a preemptor and is preempted by its victim.
         """
         begin = len(self.preemptions)
+        self.overtaken.clear()
         for _ in range(60):
             self.run(None, draw)
             busy = bool(self.observed.assumed or self.told_to_stop)
@@ -612,7 +622,12 @@ class Player:
         pairs = {(each.preemptor, each.victim) for each in last}
         in_turn = {preemptor for preemptor, victim in pairs if (victim, preemptor) in pairs}
         pod_sets = [part for key in in_turn for part in self.observed.workloads[key].pod_sets]
-        settings = self.observed.settings
-        shares = settings.fair_sharing is not None and not settings.gates.prioritize_preemptor_workloads
         shrinks = any(part.min_count is not None for part in pod_sets)
-        law(shares or shrinks, "L3: preemptions do not end", last)
+        settings = self.observed.settings
+        circles = settings.fair_sharing is not None or any(
+            (preemptor, victim) in pairs and (victim, other) in pairs
+            for preemptor, other in self.overtaken
+            for _, victim in pairs
+        )
+        in_line = not settings.gates.prioritize_preemptor_workloads
+        law(shrinks or (in_line and circles), "L3: preemptions do not end", last)
