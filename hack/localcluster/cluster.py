@@ -3,11 +3,9 @@
 import http.client
 import json
 import os
-import random
 import re
 import shutil
 import signal
-import socket
 import ssl
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -21,14 +19,13 @@ from localcluster.folders import state_folder
 from localcluster.locks import exclusive
 from localcluster.nodes import NodePool
 from localcluster.pki import Pair
+from localcluster.ports import free_ports
 from localcluster.processes import Process, Usage
 
 COMPONENTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
 # A loaded machine with two cores may need long; a component that dies is noticed at once.
 _PATIENCE_S = 120.0
 _START_ATTEMPTS = 3
-# Below the range from which the kernel hands out ports, so that no connection takes one meanwhile.
-_PORT_RANGE = range(20_000, 32_700)
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
 _BUSY_PORT = re.compile(r"address already in use", re.IGNORECASE)
 
@@ -417,25 +414,6 @@ def reclaim_orphans(say: Callable[[str], None] = to_stderr) -> None:
         if owner is not None and not owner.alive():
             say(f"cluster {cluster.name}: the process that it ran for is gone, stopping it")
             cluster.stop()
-
-
-def free_ports(names: Sequence[str]) -> dict[str, int]:
-    """A port on loopback for each name that nobody listens on now."""
-    ports: dict[str, int] = {}
-    # Not for secrecy: two starting clusters merely should not try the same ports.
-    candidates = random.sample(_PORT_RANGE, k=len(_PORT_RANGE))
-    for name in names:
-        ports[name] = next(port for port in iter(candidates.pop, None) if _is_free(port))
-    return ports
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        try:
-            probe.bind((components.LOOPBACK, port))
-        except OSError:
-            return False
-    return True
 
 
 def _answers(port: int, path: str) -> bool:

@@ -18,9 +18,10 @@ import yaml
 from admitq_api.labels import DEFAULT_GROUP
 from localcluster import processes
 from localcluster.api import Api, ApiFailure
-from localcluster.cluster import ClusterError, LocalCluster, free_ports, to_stderr
+from localcluster.cluster import ClusterError, LocalCluster, to_stderr
 from localcluster.components import LOOPBACK
 from localcluster.folders import REPOSITORY
+from localcluster.ports import free_ports
 from localcluster.processes import Process
 
 Component = Literal["manager", "webhook"]

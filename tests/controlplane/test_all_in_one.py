@@ -13,10 +13,11 @@ from admitq.runtime.client import Client
 from admitq.runtime.resources import CONFIG_MAPS, JOBS
 from admitq_api import conditions
 from admitq_api.labels import names_for
-from localcluster.cluster import LocalCluster, free_ports
+from localcluster.cluster import LocalCluster
 from localcluster.folders import REPOSITORY
 from localcluster.installation import Installation
 from localcluster.nodes import NodePool
+from localcluster.ports import free_ports
 from localcluster.waiting import eventually
 from tests.faults.worlds import NAMESPACE, create, job, set_up_queues, state_of
 

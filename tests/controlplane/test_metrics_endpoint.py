@@ -12,8 +12,9 @@ import yaml
 
 from admitq.runtime.client import Client
 from admitq.runtime.resources import CLUSTER_ROLE_BINDINGS, SERVICE_ACCOUNTS
-from localcluster.cluster import LocalCluster, free_ports
+from localcluster.cluster import LocalCluster
 from localcluster.installation import Component, Installation
+from localcluster.ports import free_ports
 from localcluster.waiting import eventually
 
 
