@@ -178,9 +178,9 @@ _not_decided: Final[Callable[[Workload], object]] = attrgetter(
 """All of a workload that a reservation leaves as it is."""
 
 
-def _runtime_classes(workload: Workload) -> list[str]:
+def _runtime_classes(workload: Workload) -> set[str]:
     names = [pod_set.template.runtime_class for pod_set in workload.pod_sets]
-    return [name for name in names if name is not None]
+    return {name for name in names if name is not None}
 
 
 _Key = TypeVar("_Key")

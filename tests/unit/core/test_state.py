@@ -417,7 +417,8 @@ def test_what_is_seen_again_changes_nothing(state: AdmissionState) -> None:
 def test_an_overhead_concerns_those_who_name_its_class() -> None:
     state = AdmissionState()
     group = ResourceGroup(("cpu",), (FlavorQuotas("default", (("cpu", ResourceQuota(4)),)),))
-    named = (PodSet("main", 1, replace(asking({"cpu": 2}), runtime_class="kata")),)
+    template = replace(asking({"cpu": 1}), runtime_class="kata")
+    named = (PodSet("leader", 1, template), PodSet("workers", 1, template))
     gated = replace(workload(SECOND), pod_sets=named, admission_gates=("gate",))
     overhead = happened.RuntimeClassChanged("kata", (("cpu", Fraction(9)),))
     for event in (
