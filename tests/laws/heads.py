@@ -14,6 +14,7 @@ from admitq.core import cycle, state
 from admitq.core.cycle.nominate import valid_progress
 from admitq.core.model import Instant, ObjectKey
 from admitq.core.queues import Pending
+from admitq.core.state import AdmissionState
 from admitq.core.world import ClusterQueueEntry, World
 from tests.laws.reference.cycle import Head
 from tests.laws.reference.preemption import Used
@@ -49,10 +50,14 @@ class Taken(NamedTuple):
     used: Mapping[ObjectKey, Used] | None
 
 
-def used_by_local_queues(world: World) -> Mapping[ObjectKey, Used] | None:
-    """What LocalQueues have used so far, if that counts."""
+def _used(world: World) -> Mapping[ObjectKey, Used] | None:
     usage_of = world.local_queue_usage
     return None if usage_of is None else {key: Used(*usage_of(key)) for key in world.local_queues}
+
+
+def used_by_local_queues(core: AdmissionState) -> Mapping[ObjectKey, Used] | None:
+    """What LocalQueues have used so far, if that counts."""
+    return _used(core._world)  # pyright: ignore[reportPrivateUsage]
 
 
 @contextmanager
@@ -70,7 +75,7 @@ def taken_heads(
     def run_cycle(world: World, of: Iterable[tuple[ClusterQueueEntry, Pending]], now: Instant) -> None:
         taken = list(of)
         heads = [_head(world, queue, pending, preemptors, displaced) for queue, pending in taken]
-        cycles.append(Taken(heads, used_by_local_queues(world)))
+        cycles.append(Taken(heads, _used(world)))
         cycle.run_cycle(world, taken, now)
 
     with mock.patch.object(state, "run_cycle", run_cycle):

@@ -42,7 +42,7 @@ from admitq.core.refusals import OverlappingVictims, TakenInThisCycle, WaitingFo
 from admitq.core.settings import Settings
 from admitq.core.state import AdmissionState
 from tests.laws.drawing import COHORTS, LOCAL_QUEUES, QUEUES
-from tests.laws.heads import taken_heads
+from tests.laws.heads import taken_heads, used_by_local_queues
 from tests.laws.reference.assignment import Assignment
 from tests.laws.reference.cycle import Cycle, Head, Outcome, Preemption
 from tests.laws.reference.observed import Assumed, Observed
@@ -160,7 +160,7 @@ class Player:
         self.overtaken: set[tuple[ObjectKey, ObjectKey]] = set()
         """Preemptors, each with one who was not to leave for it and took what was free before its turn."""
         self.used: Mapping[ObjectKey, Used] | None = None
-        """What LocalQueues used, at the last cycle."""
+        """What LocalQueues used when cycles were last asked for."""
         self.cycles = 0
         self.tried_in: dict[object, int] = {}
         """By ClusterQueue and shape, the cycle in which one of it was last tried."""
@@ -285,7 +285,7 @@ class Player:
         """One cycle."""
         with taken_heads(self.preemptors, self.displaced) as cycles:
             instructions = self.tell(happened.CyclesRequested(1))
-        heads, self.used = cycles[0] if cycles else ([], self.used)
+        heads, self.used = cycles[0] if cycles else ([], used_by_local_queues(self.core))
         self.cycles += 1
         for head in heads:
             self.check_head(head)

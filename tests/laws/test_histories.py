@@ -3,9 +3,27 @@
 ``hack/laws`` plays more of them. A failing seed replays exactly; what is told is its history made shorter.
 """
 
+from random import Random
+
 import pytest
 
+from admitq.core import events as happened
+from admitq.core.model import (
+    ClusterQueue,
+    FlavorQuotas,
+    LabelSelector,
+    LocalQueue,
+    ObjectKey,
+    PodSet,
+    ResourceFlavor,
+    ResourceGroup,
+    ResourceQuota,
+    Workload,
+)
+from admitq.core.settings import AdmissionFairSharing, Settings
+from tests.laws.drawing import asking
 from tests.laws.history import failure, generate, play, report
+from tests.laws.player import Player
 
 HISTORIES = 1000
 STEPS = 100
@@ -41,3 +59,33 @@ def test_what_once_broke_a_law_holds(seed: int, steps: int) -> None:
 def test_a_history_is_played_as_its_seed_tells() -> None:
     once, again = (play(generate(7, 40)) for _ in range(2))
     assert once.core.to_dict() == again.core.to_dict()
+
+
+def test_a_local_queue_is_known_before_a_cycle_runs() -> None:
+    """Which none does while admission waits for pods."""
+    player = Player(
+        Settings(admission_fair_sharing=AdmissionFairSharing(), block_admission=True),
+        crowded=False,
+        watches_statuses=False,
+    )
+    quota = ResourceGroup(("cpu",), (FlavorQuotas("f1", (("cpu", ResourceQuota(9)),)),))
+    player.send(happened.ResourceFlavorChanged(ResourceFlavor("f1")))
+    player.send(happened.NamespaceChanged("n1", ()))
+    player.send(
+        happened.ClusterQueueChanged(
+            ClusterQueue(
+                "a",
+                resource_groups=(quota,),
+                namespace_selector=LabelSelector(),
+                usage_based_admission=True,
+            )
+        )
+    )
+    for number, name in enumerate(("l1", "l1", "l2")):
+        player.send(happened.LocalQueueChanged(LocalQueue(ObjectKey("n1", name), "a")))
+        key = ObjectKey("n1", f"w{number}")
+        pods = (PodSet("main", 1, asking(cpu=1)),)
+        player.send(happened.WorkloadChanged(Workload(key, player.uid(), name, player.now, pods)))
+        player.run(None, Random(0))  # noqa: S311 a history, not a secret
+    assert player.cycles > 1
+    player.check_nobody_is_forgotten()

@@ -132,7 +132,7 @@ def search(world: World, name: str, preemptor: Workload) -> int:
         return 0
     inner = world.core._world  # pyright: ignore[reportPrivateUsage]
     question = Question(
-        world.observed, tree, name, preemptor, usage, contested, used=used_by_local_queues(inner)
+        world.observed, tree, name, preemptor, usage, contested, used=used_by_local_queues(world.core)
     )
     fair = world.observed.settings.fair_sharing is not None
     expected = (Fair(question) if fair else Classical(question)).victims()
