@@ -166,6 +166,8 @@ class Player:
         """By ClusterQueue and shape, the cycle in which one of it was last tried."""
         self.taken_in = 0
         """The cycle in which quota was last taken."""
+        self.halted = False
+        """Whether admission waits for pods: nobody is tried until all are ready, not even to preempt."""
 
     def uid(self) -> str:
         """A new uid; they are not in the order of creation."""
@@ -190,6 +192,7 @@ class Player:
         if self.before_batch is not None:
             self.batch.append((event, self.now))
         self.observed.observe(event)
+        self.halted = self.halted and self.observed.waits_for_pods()
         instructions = self.tell(event)
         law(
             not any(isinstance(each, (ReserveQuota, Preempt)) for each in instructions),
@@ -286,12 +289,14 @@ class Player:
         with taken_heads(self.preemptors, self.displaced) as cycles:
             instructions = self.tell(happened.CyclesRequested(1))
         heads, self.used = cycles[0] if cycles else ([], used_by_local_queues(self.core))
+        law(not (heads and self.halted), "tries somebody while admission waits for pods", heads)
         self.cycles += 1
         for head in heads:
             self.check_head(head)
             if draw.random() < 0.1:
                 self.check_nobody_is_overtaken(head)
         outcome = Cycle(self.observed, self.used).run(heads)
+        self.halted = self.halted or "PodsNotReady" in outcome.refusals.values()
         self.compare(outcome, instructions)
         self.take_over(outcome, instructions, heads)
         return heads, instructions
@@ -419,7 +424,10 @@ class Player:
     # --- at rest ----------------------------------------------------------------------------------
 
     def check_rest(self, draw: random.Random) -> None:
-        """Nobody was forgotten, and what is settled is quiet."""
+        """Nobody was forgotten, and what is settled is quiet.
+
+        While admission waits for pods nobody is tried, so that nobody can be forgotten.
+        """
         due = self.core.next_wakeup(self.now)
         law(due is None or due > self.now, "a settled world has something to do", due)
         quiet = self.tell(happened.CyclesRequested())
@@ -429,7 +437,7 @@ class Player:
             again.retry_everything()
             found = decisions(again.handle(happened.CyclesRequested(), now=self.now))
             law(not any(map(self.is_new, found)), "L1: a lost wake-up", found)
-        if draw.random() < 0.3:
+        if draw.random() < 0.3 and not self.halted:
             self.check_nobody_is_forgotten()
 
     def check_nobody_is_forgotten(self) -> None:
@@ -455,10 +463,14 @@ class Player:
         """Whether a decision of those who waited should have been taken before.
 
         Whoever found nobody to preempt is not tried again because others took quota, although those may be
-        preempted (semantics, Events that retry inadmissible workloads).
+        preempted (semantics, Events that retry inadmissible workloads). Whoever will fit once the victims of
+        others have left waits for that; beside those who were tried in vain before, and keep capacity for the
+        cycle in which they are tried again, it would look for victims of its own.
         """
         if not isinstance(decided, Preempt):
             return True
+        if self.core.parked_refusal(decided.preemptor) == OverlappingVictims(will_fit=True):
+            return False
         name = self.observed.waits_in(decided.preemptor)
         return self.tried_in.get((name, self.shape(decided.preemptor)), 0) > self.taken_in
 

@@ -48,6 +48,8 @@ def test_laws_hold_over_histories(first: int) -> None:
         pytest.param(5145, 110, id="keeps capacity at every other attempt"),
         pytest.param(30212, 110, id="a victim goes before its preemptor, borrowing from nearer by"),
         pytest.param(31308, 110, id="waits for pods, and then looks at other flavors only"),
+        pytest.param(3000081, 110, id="fits after others' victims, but not beside who is tried in vain"),
+        pytest.param(3000266, 110, id="could preempt, while admission waits for pods"),
     ],
 )
 def test_what_once_broke_a_law_holds(seed: int, steps: int) -> None:

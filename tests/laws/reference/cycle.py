@@ -276,7 +276,7 @@ class Cycle:
         if preempts:
             self._preempt(entry)
             return "WaitingForVictims"
-        if self.settings.block_admission and self._waits_for_pods():
+        if self.settings.block_admission and (self.admitted_now or self.observed.waits_for_pods()):
             return "PodsNotReady"
         self.tree.add(entry.head.queue, usage)
         self.held.add(entry.head.queue, usage)
@@ -334,16 +334,6 @@ class Cycle:
                 self.outcome.preemptions.append(Preemption(target.holder.key, entry.head.key, target.reason))
         self.tree.add(entry.head.queue, entry.assignment.usage)
         self.outcome.waiting_for_victims.add(entry.head.key)
-
-    def _waits_for_pods(self) -> bool:
-        observed = self.observed
-        admitted = [key for key, assumed in observed.assumed.items() if assumed.admit]
-        admitted += [
-            key
-            for key, each in observed.workloads.items()
-            if each.admission and each.admitted and not each.finished
-        ]
-        return self.admitted_now or not all(observed.workloads[key].pods_ready for key in admitted)
 
     @contextmanager
     def _without(self, holders: Iterable[Holder]) -> Generator[None]:

@@ -223,6 +223,16 @@ class Observed:
             tree.add(holder.queue, holder.usage)
         return tree
 
+    def waits_for_pods(self) -> bool:
+        """Whether pods of a workload that is admitted, or about to be, are not ready."""
+        admitted = [key for key, assumed in self.assumed.items() if assumed.admit]
+        admitted += [
+            key
+            for key, each in self.workloads.items()
+            if each.admission and each.admitted and not each.finished
+        ]
+        return not all(self.workloads[key].pods_ready for key in admitted)
+
     # --- who waits --------------------------------------------------------------------------------
 
     def is_active(self, name: str) -> bool:
