@@ -50,7 +50,7 @@ class Assignment(NamedTuple):
     mode: Mode
     """The worst mode of any request: with anything but ``FIT`` quota is not to be had without preemption."""
     borrow_level: int
-    """The highest of any request."""
+    """The highest of any request; also of those before the one that no flavor fits."""
     contested: frozenset[FlavorResource]
     """What does not fit into unused quota."""
     refusal: NoFlavorFits | None

@@ -330,7 +330,8 @@ def _search(
             parts += [PodSetRefusals(name, tuple(refusals)) for name in unit.names]
         if severity >= 0:
             refusal = NoFlavorFits(tuple(parts), _SEVERITY[severity])
-            return Assignment((), (), Mode.NO_FIT, 0, frozenset(), refusal, (), _tried(scans))
+            level = _borrow_level(scans)
+            return Assignment((), (), Mode.NO_FIT, level, frozenset(), refusal, (), _tried(scans))
     return _assignment(plan, scans, parts)
 
 
@@ -343,12 +344,16 @@ def _assignment(plan: Plan, scans: list[tuple[_Group, _Scan]], parts: list[PodSe
     return Assignment(
         *choice,
         mode,
-        max([verdict.borrow_level for verdict in verdicts], default=0),
+        _borrow_level(scans),
         frozenset([pair for verdict in verdicts for pair in verdict.contested]),
         None if fits else NoFlavorFits(tuple(parts), WAITING_FOR_QUOTA),
         tuple(_attempts(scans)) if fits else (),
         _tried(scans),
     )
+
+
+def _borrow_level(scans: Iterable[tuple[_Group, _Scan]]) -> int:
+    return max([scan.verdict.borrow_level for _, scan in scans], default=0)
 
 
 def _tried(scans: Iterable[tuple[_Group, _Scan]]) -> tuple[TriedFlavor, ...]:
