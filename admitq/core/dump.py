@@ -6,7 +6,7 @@ tuples and enums; each is written with its name, so that one rule serves all.
 """
 
 import heapq
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from fractions import Fraction
@@ -188,32 +188,57 @@ def observations(dump: Dump) -> Iterator[Event]:
     yield from (events.WorkloadChanged(workload) for workload in dump.workloads)
 
 
+def _check(where: str, names: Iterable[object], known: Container[object]) -> None:
+    """Refuse a dump that names what is not there."""
+    for name in names:
+        if name not in known:
+            raise DumpError(f"{where}: {name} is not known")
+
+
 def restore_volatile(world: World, dump: Dump) -> None:
-    """Put in place what observations do not show. Every workload must have been observed."""
+    """Put in place what observations do not show. Every workload must have been observed.
+
+    Raises:
+        DumpError: the dump names something that it does not hold.
+    """
     world.cycle = dump.cycle
+    if dump.books is not None:
+        accounts = {balance.queue for balance in dump.books.balances}
+        _check("books.balances", accounts, world.local_queues)
+        _check("local_queues", world.local_queues, accounts)
+        _check("books.charges", (charge.queue for charge in dump.books.charges), accounts)
     charging.restore(world, dump.books)
     world.seen_admitted = list(dump.seen_admitted)
     world.seen_leaving = set(dump.seen_leaving)
+    _check("assumptions", (key for key, _ in dump.assumptions), world.workloads)
     for key, assumption in dump.assumptions:
         entry = world.workloads[key]
         entry.assumed = assumption
         world.settle(entry, 0)
+    _check("preemptions", (preemption.key for preemption in dump.preemptions), world.workloads)
     for preemption in dump.preemptions:
         world.preempt(preemption)
+    _check("pending", (each.key for each in dump.pending), world.workloads)
     for each in dump.pending:
         _restore_pending(world, each)
+    _check("queues", (each.name for each in dump.queues), world.cluster_queues)
     for each in dump.queues:
         entry = world.cluster_queues[each.name]
         if each.claimant is not None:
+            _check("queues.claimant", (each.claimant.key,), entry.queue.members)
             entry.queue.restore_claimant(each.claimant)
         for shape, refusal, refused_at, hopeful in each.parked:
             entry.queue.restore_parked(shape, refusal, refused_at, hopeful=hopeful)
         if each.blocked is not None:
+            _check("queues.blocked", (each.blocked,), entry.queue.members)
             world.restore_blocked(entry, each.blocked, standing=each.standing)
         world.forest.restore_counts(entry.node, each.generation, each.progress)
+        _check("queues.sleep.needs", (pair for pair, _ in each.sleep.needs), entry.node.cells)
         world.restore_sleep(entry, each.sleep)
         world.with_empty_lanes.add(each.name)
     world.is_halted = dump.halted
+    needed = {turn.key for turn in world.second_passes.turns}
+    _check("second_passes", (turn.key for turn in dump.second_passes), needed)
     world.second_passes.restore(dump.second_passes)
 
 
@@ -221,7 +246,7 @@ def _restore_pending(world: World, each: DumpedPending) -> None:
     entry = world.workloads[each.key]
     pending = entry.pending
     if pending is None:
-        raise DumpError(f"{each.key} is not pending")
+        raise DumpError(f"pending: {each.key} does not wait")
     queue = world.cluster_queues[entry.queued_in or ""]
     pending.progress, pending.refusal, pending.preemptions = each.progress, each.refusal, each.preemptions
     pending.displaced = frozenset(each.displaced)

@@ -4,9 +4,10 @@ from typing import Any
 import pytest
 
 from admitq.core.dump import DumpError, decode, encode
-from admitq.core.model import SECOND, ObjectKey, StopPolicy, Taint
+from admitq.core.model import SECOND, Admission, ObjectKey, PodSetAssignment, StopPolicy, Taint
+from admitq.core.settings import AdmissionFairSharing, Settings
 from admitq.core.state import AdmissionState
-from tests.unit.core.play import Play, queue
+from tests.unit.core.play import LOWER, Play, queue
 
 
 @pytest.mark.parametrize(
@@ -51,13 +52,49 @@ def test_what_cannot_be_read_is_named(raw: dict[str, Any], complaint: str) -> No
         decode(raw)
 
 
-def test_a_dump_that_contradicts_itself_is_refused() -> None:
-    play = Play()
-    play.put(queue("q", 1))
-    play.submit("a", "q")
-    dumped = play.state.to_dict()
-    dumped["local_queues"] = []
-    with pytest.raises(DumpError, match="n/a is not pending"):
+def a_dump_that_names_much() -> dict[str, Any]:
+    """Reservations and preemptions under way, a queue that stands, one that sleeps, and a second pass."""
+    play = Play(Settings(admission_fair_sharing=AdmissionFairSharing()))
+    play.put(queue("q", 1, preemption=LOWER), queue("s", 1, usage_based_admission=True))
+    play.submit("low", "q")
+    play.run("low")
+    play.submit("high", "q", priority=1)
+    play.submit("small", "s")
+    play.cycles()
+    play.submit("large", "s", 2)
+    play.cycles()
+    is_open = PodSetAssignment("main", (("cpu", "default"),), (("cpu", 1),), 1, is_place_open=True)
+    play.submit("open", "q", admission=Admission("q", (is_open,)), admission_checks=(("check", "Ready"),))
+    return play.state.to_dict()
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "complaint"),
+    [
+        ("assumptions 0 0 name", "gone", "assumptions: n/gone is not known"),
+        ("preemptions 0 key name", "gone", "preemptions: n/gone is not known"),
+        ("pending 0 key name", "gone", "pending: n/gone is not known"),
+        ("pending 0 key name", "low", "pending: n/low does not wait"),
+        ("queues 0 name", "gone", "queues: gone is not known"),
+        ("queues 0 claimant key name", "large", "queues.claimant: n/large is not known"),
+        ("queues 0 blocked name", "large", "queues.blocked: n/large is not known"),
+        ("queues 1 sleep needs 0 0 resource", "gpu", r"queues.sleep.needs: .*resource='gpu'.* is not known"),
+        ("second_passes 0 key name", "low", "second_passes: n/low is not known"),
+        ("books balances 0 queue name", "gone", "books.balances: n/gone is not known"),
+        ("books balances 0 queue name", "s", "local_queues: n/q is not known"),
+        ("books charges 0 queue name", "gone", "books.charges: n/gone is not known"),
+    ],
+)
+def test_a_dump_that_names_what_it_does_not_hold_is_refused(path: str, name: str, complaint: str) -> None:
+    dumped = a_dump_that_names_much()
+    AdmissionState.from_dict(dumped).validate()
+    at: Any = dumped
+    *steps, last = [int(step) if step.isdigit() else step for step in path.split()]
+    for step in steps:
+        at = at[step]
+    assert at[last] != name
+    at[last] = name
+    with pytest.raises(DumpError, match=complaint):
         AdmissionState.from_dict(dumped)
 
 
