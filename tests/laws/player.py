@@ -12,7 +12,7 @@ D1     the same decisions from a restored state, from another order of events, a
 L1     nobody who waits would be admitted, or could preempt, if he was tried again
 L2     so a queue that is blocked holds up no other
 L3     without changes from outside, preemptions come to an end
-model  each cycle does with its heads what the reference model says
+model  each cycle does with its heads, and with who needs a second pass, what the reference model says
 =====  ======================================================================================================
 """
 
@@ -35,6 +35,7 @@ from admitq.core.instructions import (
     RefreshCohort,
     RefreshLocalQueue,
     ReportPending,
+    ReportSecondPass,
     ReserveQuota,
 )
 from admitq.core.model import SECOND, Instant, ObjectKey, Workload
@@ -47,6 +48,7 @@ from tests.laws.reference.assignment import Assignment
 from tests.laws.reference.cycle import Cycle, Head, Outcome, Preemption
 from tests.laws.reference.observed import Assumed, Observed
 from tests.laws.reference.preemption import Used
+from tests.laws.reference.second_pass import SecondPasses, Turn
 from tests.laws.reference.tree import Node, cohort_node, queue_node
 
 MOST_CYCLES = 200
@@ -166,6 +168,7 @@ class Player:
         """By ClusterQueue and shape, the cycle in which one of it was last tried."""
         self.taken_in = 0
         """The cycle in which quota was last taken."""
+        self.second_passes = SecondPasses()
         self.halted = False
         """Whether admission waits for pods: nobody is tried until all are ready, not even to preempt."""
 
@@ -201,6 +204,7 @@ class Player:
         )
         if isinstance(event, (happened.WorkloadChanged, happened.WorkloadDeleted)):
             self.forget_answers()
+            self.second_passes.observe(self.observed, self.now)
         self.forget_preemptors()
 
     def observe_again(self, event: Event) -> None:
@@ -286,6 +290,7 @@ class Player:
 
     def cycle(self, draw: random.Random) -> tuple[list[Head], list[Instruction]]:
         """One cycle."""
+        turns = [] if self.halted else self.second_passes.take_due(self.now)
         with taken_heads(self.preemptors, self.displaced) as cycles:
             instructions = self.tell(happened.CyclesRequested(1))
         heads, self.used = cycles[0] if cycles else ([], used_by_local_queues(self.core))
@@ -295,7 +300,9 @@ class Player:
             self.check_head(head)
             if draw.random() < 0.1:
                 self.check_nobody_is_overtaken(head)
-        outcome = Cycle(self.observed, self.used).run(heads)
+        cycle = Cycle(self.observed, self.used)
+        self.check_second_passes([(each, cycle.second_pass(each.key)) for each in turns], instructions)
+        outcome = cycle.run(heads)
         self.halted = self.halted or "PodsNotReady" in outcome.refusals.values()
         self.compare(outcome, instructions)
         self.take_over(outcome, instructions, heads)
@@ -329,6 +336,17 @@ class Player:
         uid, tried = self.tried.get(key, ("", {}))
         recorded = tried if uid == observed.workloads[key].uid else {}
         law(head.start in ({}, recorded), "a scan goes on where none stopped", head, recorded)
+
+    @staticmethod
+    def check_second_passes(expected: list[tuple[Turn, str]], instructions: list[Instruction]) -> None:
+        """Those are tried once more whose turn it is, and keep what they have."""
+        foreseen = [(turn.key, turn.uid, refusal) for turn, refusal in expected]
+        told = [
+            (each.key, each.uid, type(each.refusal).__name__)
+            for each in instructions
+            if isinstance(each, ReportSecondPass)
+        ]
+        law(told == foreseen, "model: other second passes", f"core  {told}", f"model {foreseen}")
 
     def compare(self, outcome: Outcome, instructions: list[Instruction]) -> None:
         """The cycle did what the model says; what happens in one tree is nothing to another."""
@@ -430,6 +448,8 @@ class Player:
         """
         due = self.core.next_wakeup(self.now)
         law(due is None or due > self.now, "a settled world has something to do", due)
+        second = None if self.halted else self.second_passes.next_at()
+        law(second is None or (due is not None and due <= second), "nobody wakes for a second pass", second)
         quiet = self.tell(happened.CyclesRequested())
         law(not quiet, "R1: a settled world is not quiet", quiet)
         if draw.random() < 0.3:

@@ -14,5 +14,6 @@ assignment             which flavors a workload gets, and how
 preemption             whom classical preemption takes
 fair_sharing           shares, the order of fair sharing, and whom it preempts
 cycle                  what one cycle does with its heads
+second_pass            who holds quota and is tried once more, and when
 =====================  ====================================================================
 """

@@ -95,20 +95,32 @@ class Cycle:
 
     def nominate(self, head: Head) -> Entry:
         """Refuse a head, or find flavors and victims for it."""
-        observed, workload = self.observed, self.observed.workloads[head.key]
-        wanted, checks = requests(observed, workload), workload.admission_checks
-        refusals = {
-            "AdmissionChecksFailed": any(state in ("Retry", "Rejected") for _, state in checks),
-            "ClusterQueueInactive": not observed.is_active(head.queue),
-            "ClusterQueueNotFound": self.tree.path(queue_node(head.queue)) is None,
-            "NamespaceMismatch": not observed.is_selected(head.key, head.queue),
-            "InvalidResources": not wanted.sound,
-        }
-        refusal = next((name for name, holds in refusals.items() if holds), None)
+        workload = self.observed.workloads[head.key]
+        refusal = self._inadmissible(workload, head.queue)
         if refusal is not None:
             return Entry(head, workload, refusal=refusal)
-        assignment, targets = self._assign(head, workload, wanted.demands)
+        assignment, targets = self._assign(head, workload, requests(self.observed, workload).demands)
         return Entry(head, workload, assignment, targets)
+
+    def _inadmissible(self, workload: Workload, queue: str) -> str | None:
+        """Why a workload gets nothing in a ClusterQueue, whatever quota there is."""
+        observed, checks = self.observed, workload.admission_checks
+        if queue not in observed.cluster_queues:
+            return "ClusterQueueNotFound"
+        refusals = {
+            "AdmissionChecksFailed": any(state in ("Retry", "Rejected") for _, state in checks),
+            "ClusterQueueInactive": not observed.is_active(queue),
+            "ClusterQueueNotFound": self.tree.path(queue_node(queue)) is None,
+            "NamespaceMismatch": not observed.is_selected(workload.key, queue),
+            "InvalidResources": not requests(observed, workload).sound,
+        }
+        return next((name for name, holds in refusals.items() if holds), None)
+
+    def second_pass(self, key: ObjectKey) -> str:
+        """Why no places are found for one that holds quota: if nothing else is in the way, there are none."""
+        workload = self.observed.workloads[key]
+        assert workload.admission is not None, "it holds quota"
+        return self._inadmissible(workload, workload.admission.cluster_queue) or "NoFlavorFits"
 
     def _attempt(
         self,
