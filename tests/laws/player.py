@@ -11,14 +11,14 @@ S6     no float leaves the core
 D1     the same decisions from a restored state, from another order of events, and from cycles run singly
 L1     nobody who waits would be admitted, or could preempt, if he was tried again
 L2     so a queue that is blocked holds up no other
-L3     without changes from outside, preemptions come to an end
+L3     without changes from outside, preemptions come to an end, and nobody leaves twice for one who waits
 model  each cycle does with its heads, and with who needs a second pass, what the reference model says
 =====  ======================================================================================================
 """
 
 import json
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
 from enum import Enum
 from fractions import Fraction
@@ -135,6 +135,16 @@ def told(instructions: Iterable[Instruction]) -> list[Instruction]:
     return [each for each in instructions if not isinstance(each, _REFRESHES)]
 
 
+def left_twice(preemptions: Iterable[Preemption]) -> Iterator[Preemption]:
+    """Preemptions of those who were to leave for the same before, and since then it waited."""
+    told: set[tuple[ObjectKey, ObjectKey]] = set()
+    for each in preemptions:
+        if (each.preemptor, each.victim) in told:
+            yield each
+        told.add((each.preemptor, each.victim))
+        told = {pair for pair in told if pair[0] != each.victim}
+
+
 class Player:
     """One history, being played."""
 
@@ -161,6 +171,8 @@ class Player:
         self.preemptions: list[Preemption] = []
         self.overtaken: set[tuple[ObjectKey, ObjectKey]] = set()
         """Preemptors, each with one who was not to leave for it and took what was free before its turn."""
+        self.came_back: set[tuple[ObjectKey, ObjectKey]] = set()
+        """Preemptors that were beaten, each with one who was to leave for it and took quota then."""
         self.used: Mapping[ObjectKey, Used] | None = None
         """What LocalQueues used when cycles were last asked for."""
         self.cycles = 0
@@ -419,11 +431,9 @@ class Player:
             if head.key in outcome.waiting_for_victims:
                 self.preemptors[head.queue] = (uid, observed.workloads[head.key].generation)
             if outcome.refusals.get(head.key) == "TakenInThisCycle" and head.displaced:
-                self.overtaken.update(
-                    (head.key, key)
-                    for key, _ in outcome.reservations
-                    if observed.workloads[key].uid not in head.displaced
-                )
+                for key, _ in outcome.reservations:
+                    left = observed.workloads[key].uid in head.displaced
+                    (self.came_back if left else self.overtaken).add((head.key, key))
         for key, uids in outcome.displaced.items():
             self.displaced.setdefault(key, set()).update(uids)
             self.waits_since[key] = self.place(key)
@@ -630,14 +640,18 @@ class Player:
         self.put(self.observed.workloads[key], admission=None, admitted=False, reserved_at=0)
 
     def settle(self, draw: random.Random) -> None:
-        """Without changes from outside everything that is asked for happens, until nothing is.
-
-        Three exceptions are known, and told in docs/internals/proof.md: two who preempt each other in turn,
-        one of them for fewer pods than it gets then; and, where preemptors do not come first, fair sharing,
-        and somebody else who takes what was freed for a preemptor and is preempted by its victim.
-        """
+        """Without changes from outside everything that is asked for happens, until nothing is."""
         begin = len(self.preemptions)
         self.overtaken.clear()
+        self.came_back.clear()
+        is_settled = self.answer_everything(draw)
+        since = self.preemptions[begin:]
+        law(is_settled or self.need_not_end(since[-12:]), "L3: preemptions do not end", since[-12:])
+        for each in left_twice(since):
+            law(self.may_leave_twice(each.preemptor), "L3: left for it before, while it waited", each)
+
+    def answer_everything(self, draw: random.Random) -> bool:
+        """Have happen what is asked for; whether that came to an end."""
         for _ in range(60):
             self.run(None, draw)
             busy = bool(self.observed.assumed or self.told_to_stop)
@@ -649,17 +663,34 @@ class Player:
                 self.stop(key)
                 busy = True
             if not busy:
-                return
-        last = self.preemptions[begin:][-12:]
+                return True
+        return False
+
+    def need_not_end(self, last: list[Preemption]) -> bool:
+        """Whether these preemptions may go on for ever, as docs/internals/proof.md tells.
+
+        Two preempt each other in turn, one of them for fewer pods than it gets then. Or, where preemptors do
+        not come first: there is fair sharing; somebody else takes what was freed for a preemptor, and is
+        preempted by its victim; or a preemptor is beaten by what is kept for another, and its victim back.
+        """
         pairs = {(each.preemptor, each.victim) for each in last}
         in_turn = {preemptor for preemptor, victim in pairs if (victim, preemptor) in pairs}
         pod_sets = [part for key in in_turn for part in self.observed.workloads[key].pod_sets]
         shrinks = any(part.min_count is not None for part in pod_sets)
-        settings = self.observed.settings
-        circles = settings.fair_sharing is not None or any(
+        circles = bool(pairs & self.came_back) or any(
             (preemptor, victim) in pairs and (victim, other) in pairs
             for preemptor, other in self.overtaken
             for _, victim in pairs
         )
-        in_line = not settings.gates.prioritize_preemptor_workloads
-        law(shrinks or (in_line and circles), "L3: preemptions do not end", last)
+        fair = self.observed.settings.fair_sharing is not None
+        return shrinks or (self.in_line and (fair or circles))
+
+    def may_leave_twice(self, preemptor: ObjectKey) -> bool:
+        """Whether somebody may have to leave twice for one who waits: it was beaten over what was freed."""
+        beaten = any(key == preemptor for key, _ in self.overtaken | self.came_back)
+        return self.in_line and (beaten or self.observed.settings.fair_sharing is not None)
+
+    @property
+    def in_line(self) -> bool:
+        """Whether preemptors wait for their turn like everybody else."""
+        return not self.observed.settings.gates.prioritize_preemptor_workloads
