@@ -203,7 +203,7 @@ class Manager:
 
     def _put(self, event: happened.Event) -> None:
         try:
-            self._carry_out(self.state.handle(event, now=self.clock()))
+            self.state.observe(event, now=self.clock())
         except Exception:
             # One observation that the core cannot digest must not stop the others.
             log.exception("event was not taken in", core_event=type(event).__name__)
@@ -217,6 +217,8 @@ class Manager:
         try:
             while True:
                 self._wake.clear()
+                # What watches brought since the last turn is told together.
+                self._carry_out(self.state.instructions())
                 now = self.clock()
                 due = self.state.next_wakeup(now) if self.leading() else None
                 if due is not None and due <= now:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from admitq.core.amounts import Amounts
 from admitq.core.model import Admission, ObjectKey
@@ -19,8 +20,7 @@ class FlavorAttempt:
     reasons: tuple[FlavorRefusal, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ReserveQuota:
+class ReserveQuota(NamedTuple):
     """Write the reservation. The core already counts it; answer ReservationFailed if it cannot be written.
 
     ``admit`` tells that no admission check is outstanding, so that the same write admits.

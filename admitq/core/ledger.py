@@ -4,6 +4,7 @@ The books are kept by name, also for queues that do not exist now: what is reser
 was deleted, or has not been seen yet, counts from the moment it appears.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -108,8 +109,12 @@ class Account:
         usage = {pair: amount - awaiting.get(pair, 0) for pair, amount in self._reserved.items()}
         return {pair: amount for pair, amount in usage.items() if amount}
 
-    def change(self, reservation: Reservation, sign: int, age: int) -> None:
-        """Count a reservation (``sign`` 1) or take it off (-1), and be of another age."""
+    def change(self, reservation: Reservation, sign: int, age: int) -> int:
+        """Count a reservation (``sign`` 1) or take it off (-1), and be of another age.
+
+        Returns:
+            How many reserve now.
+        """
         self.age = age
         self.reserving += sign
         if not reservation.admitted:
@@ -117,6 +122,7 @@ class Account:
         self._uncounted.append((reservation, sign))
         if len(self._uncounted) > _UNCOUNTED:
             self._sum_up()
+        return self.reserving
 
     def _sum_up(self) -> None:
         for reservation, sign in self._uncounted:
@@ -142,17 +148,19 @@ class Ledger:
     """The accounts of all queues."""
 
     def __init__(self) -> None:
-        self._by_cluster_queue: dict[str, Account] = {}
-        self._by_local_queue: dict[ObjectKey, Account] = {}
+        self._by_cluster_queue = defaultdict[str, Account](Account)
+        self._by_local_queue = defaultdict[ObjectKey, Account](Account)
         self._changes = 0
 
-    def add(self, reservation: Reservation) -> None:
-        """Count a reservation."""
-        self._change(reservation, 1)
-
-    def remove(self, reservation: Reservation) -> None:
-        """Take a reservation off."""
-        self._change(reservation, -1)
+    def count(self, reservation: Reservation, sign: int) -> None:
+        """Count a reservation (``sign`` 1) or take it off (-1)."""
+        # One count for all accounts: one that is closed and opened again must not look unchanged.
+        self._changes += 1
+        name, key = reservation.cluster_queue, reservation.local_queue
+        if not self._by_cluster_queue[name].change(reservation, sign, self._changes):
+            del self._by_cluster_queue[name]
+        if not self._by_local_queue[key].change(reservation, sign, self._changes):
+            del self._by_local_queue[key]
 
     def of_cluster_queue(self, name: str) -> Account:
         """The account of a ClusterQueue, whether it exists or not. To be read only."""
@@ -166,18 +174,3 @@ class Ledger:
     def cluster_queues(self) -> Mapping[str, Account]:
         """All accounts with reservations, by ClusterQueue."""
         return self._by_cluster_queue
-
-    def _change(self, reservation: Reservation, sign: int) -> None:
-        # One count for all accounts: one that is closed and opened again must not look unchanged.
-        self._changes += 1
-        name, key = reservation.cluster_queue, reservation.local_queue
-        of_cluster_queue = self._by_cluster_queue.get(name) or self._by_cluster_queue.setdefault(
-            name, Account()
-        )
-        of_local_queue = self._by_local_queue.get(key) or self._by_local_queue.setdefault(key, Account())
-        of_cluster_queue.change(reservation, sign, self._changes)
-        of_local_queue.change(reservation, sign, self._changes)
-        if not of_cluster_queue.reserving:
-            del self._by_cluster_queue[name]
-        if not of_local_queue.reserving:
-            del self._by_local_queue[key]

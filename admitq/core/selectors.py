@@ -51,7 +51,10 @@ def matches(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
 
 def selects_namespace(selector: LabelSelector | None, labels: Mapping[str, str] | None) -> bool:
     """Whether a namespace is selected. An absent selector selects none; an unknown namespace is not."""
-    return selector is not None and labels is not None and matches(selector, labels)
+    if selector is None or labels is None:
+        return False
+    # Most selectors select all, and each head is asked for.
+    return not selector.requirements or matches(selector, labels)
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:

@@ -84,23 +84,23 @@ class AdmissionState:
             happened.CyclesRequested: self._cycles_requested,
         }
 
-    # --- the one way in ---------------------------------------------------------------------------
+    # --- the one way in, and the one way out ------------------------------------------------------
 
     def handle(self, event: Event, *, now: Instant) -> list[Instruction]:
+        """Take in what happened, and tell at once what is to be done: ``observe``, then ``instructions``."""
+        self.observe(event, now=now)
+        return self.instructions()
+
+    def observe(self, event: Event, *, now: Instant) -> None:
         """Take in what happened; decide if cycles were asked for.
 
         Args:
             event: what happened.
             now: the present instant, in nanoseconds since the Unix epoch.
-
-        Returns:
-            What is to be done: reservations in the order of decision, likewise preemptions, then refusals
-            to report (at most one a workload), then statuses to refresh.
         """
         if self._world.seen_admitted:
             charging.settle_admissions(self._world, before=now)
         self._handlers[type(event)](event, now)
-        return self._instructions()
 
     def next_wakeup(self, now: Instant) -> Instant | None:
         """The earliest instant at which a cycle would have something to do; None if it takes an event."""
@@ -135,7 +135,7 @@ class AdmissionState:
             As ``handle`` does.
         """
         tell_again(self._world)
-        return self._instructions()
+        return self.instructions()
 
     # --- queries ----------------------------------------------------------------------------------
 
@@ -235,7 +235,7 @@ class AdmissionState:
         dump.restore_volatile(state._world, taken)
         state._world.reservations.clear()
         state._world.preemptions.clear()
-        state._instructions()
+        state.instructions()
         return state
 
     def validate(self) -> None:
@@ -545,7 +545,15 @@ class AdmissionState:
 
     # --- instructions -----------------------------------------------------------------------------
 
-    def _instructions(self) -> list[Instruction]:
+    def instructions(self) -> list[Instruction]:
+        """What is to be done since this was last asked for.
+
+        Where many events come at once, it costs less to ask after all of them than after each.
+
+        Returns:
+            Reservations in the order of decision, likewise preemptions, then refusals to report (at most one
+            a workload), then statuses to refresh.
+        """
         world = self._world
         result: list[Instruction] = []
         for decided in (

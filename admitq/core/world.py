@@ -8,6 +8,7 @@ with what is on the books, so that there is one rule for each and none for every
 import heapq
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, fields
+from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -38,6 +39,7 @@ from admitq.core.model import (
     LimitRange,
     LocalQueue,
     ObjectKey,
+    PodSet,
     ResourceFlavor,
     StopPolicy,
     Workload,
@@ -178,9 +180,11 @@ _not_decided: Final[Callable[[Workload], object]] = attrgetter(
 """All of a workload that a reservation leaves as it is."""
 
 
-def _runtime_classes(workload: Workload) -> set[str]:
-    names = [pod_set.template.runtime_class for pod_set in workload.pod_sets]
-    return {name for name in names if name is not None}
+@lru_cache(maxsize=4096)
+def _runtime_classes(pod_sets: tuple[PodSet, ...]) -> frozenset[str]:
+    """Those that podsets name. Kept, because it is asked for whenever a workload comes or goes."""
+    names = [pod_set.template.runtime_class for pod_set in pod_sets]
+    return frozenset(name for name in names if name is not None)
 
 
 _Key = TypeVar("_Key")
@@ -553,7 +557,7 @@ class World:
             of_queue = self.workloads_of[queue] = {}
             self.local_queues_in.setdefault(queue.namespace, {})[queue] = None
         of_queue[workload.key] = entry
-        for name in _runtime_classes(workload):
+        for name in _runtime_classes(workload.pod_sets):
             self.users_of_runtime_class.setdefault(name, {})[workload.key] = entry
 
     def observe_workload(self, entry: WorkloadEntry, workload: Workload) -> None:
@@ -600,7 +604,7 @@ class World:
         key, queue = entry.workload.key, entry.local_queue
         if _discard(self.workloads_of, queue, key):
             _discard(self.local_queues_in, queue.namespace, queue)
-        for name in _runtime_classes(entry.workload):
+        for name in _runtime_classes(entry.workload.pod_sets):
             _discard(self.users_of_runtime_class, name, key)
 
     def settle(self, entry: WorkloadEntry, now: Instant) -> None:
@@ -697,9 +701,9 @@ class World:
             return
         entry.held = reservation
         if held is not None:
-            self.ledger.remove(held)
+            self.ledger.count(held, -1)
         if reservation is not None:
-            self.ledger.add(reservation)
+            self.ledger.count(reservation, 1)
         moved = (
             held is None
             or reservation is None
@@ -771,13 +775,17 @@ class World:
         """Count the workload as pending in this LocalQueue, and in no other."""
         if entry.listed_in == key:
             return
-        for queue, change in ((entry.listed_in, -1), (key, 1)):
-            if queue is not None:
-                self.touched_local_queues.add(queue)
-                local_queue = self.local_queues.get(queue)
-                if local_queue is not None:
-                    local_queue.pending += change
+        if entry.listed_in is not None:
+            self._count_pending(entry.listed_in, -1)
+        if key is not None:
+            self._count_pending(key, 1)
         entry.listed_in = key
+
+    def _count_pending(self, key: ObjectKey, change: int) -> None:
+        self.touched_local_queues.add(key)
+        local_queue = self.local_queues.get(key)
+        if local_queue is not None:
+            local_queue.pending += change
 
     def dequeue(self, entry: WorkloadEntry) -> None:
         """Take a workload out of the queue it waits in."""

@@ -51,26 +51,26 @@ class Driver:
 
     def decide(self) -> int:
         """Run cycles until nothing more fits; how many were admitted."""
-        handle, now, courses = self.state.handle, self.now, self._courses
+        observe, now, courses = self.state.observe, self.now, self._courses
         before = self.admitted
-        for instruction in handle(_CYCLES, now=now):
+        for instruction in self.state.handle(_CYCLES, now=now):
             if type(instruction) is ReserveQuota:
                 it = courses.pop(instruction.key)
                 _complete(it.reserved, instruction.admission, now)
                 _complete(it.finished, instruction.admission, now)
                 self.admitted += 1
                 heapq.heappush(self._finishes, (now + it.run_time, self.admitted, it))
-                handle(WorkloadChanged(it.reserved), now=now)
+                observe(WorkloadChanged(it.reserved), now=now)
         return self.admitted - before
 
     def finish_next(self, *, alone: bool = False) -> bool:
         """Let time pass until workloads finish, all of that instant or one ``alone``; whether any did."""
-        finishes, handle = self._finishes, self.state.handle
+        finishes, observe = self._finishes, self.state.observe
         if not finishes:
             return False
         self.now = now = finishes[0][0]
         while finishes and finishes[0][0] == now:
-            handle(WorkloadChanged(heapq.heappop(finishes)[2].finished), now=now)
+            observe(WorkloadChanged(heapq.heappop(finishes)[2].finished), now=now)
             if alone:
                 break
         return True

@@ -291,7 +291,7 @@ class Player:
         if len(set(instants.values())) > 1:
             return
         for event in reordered([event for event, _ in self.batch], seed):
-            other.handle(event, now=instants[id(event)])
+            other.observe(event, now=instants[id(event)])
         otherwise = decisions(other.handle(happened.CyclesRequested(limit), now=self.now))
         law(
             sorted(map(repr, otherwise)) == sorted(map(repr, decided)),

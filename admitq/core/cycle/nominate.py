@@ -51,12 +51,12 @@ class Search:
     What was looked for once is remembered: mostly the question for one flavor is that for the whole usage.
     """
 
-    __slots__ = ("_found", "_oracle", "gone", "preemptor", "queue", "victims", "world")
+    __slots__ = ("_found", "_oracle", "gone", "queue", "victims", "workload", "world")
 
     def __init__(self, world: World, queue: ClusterQueueEntry, workload: Workload) -> None:
         self.world = world
         self.queue = queue
-        self.preemptor = Preemptor(queue, workload)
+        self.workload = workload
         self.gone: tuple[ObjectKey, ...] = ()
         """Victims of others that were taken off the tree."""
         self.victims: tuple[Victim, ...] = ()
@@ -70,7 +70,8 @@ class Search:
         looked_for = (frozenset(usage.items()), frozenset(contested))
         found = self._found.get(looked_for)
         if found is None:
-            found = find_victims(self.world, self.preemptor, usage, looked_for[1], self.gone)
+            preemptor = Preemptor(self.queue, self.workload)
+            found = find_victims(self.world, preemptor, usage, looked_for[1], self.gone)
             self._found[looked_for] = found
         return found
 

@@ -121,7 +121,10 @@ def _overlaps(cycle: Cycle, entry: Entry) -> Refusal | None:
 
 def _fits(entry: Entry) -> bool:
     cells = entry.node.cells
-    return all(amount <= quota.available(cells[pair]) for pair, amount in entry.usage)
+    for pair, amount in entry.usage:  # noqa: SIM110 a generator would cost as much as it is asked
+        if amount > quota.available(cells[pair]):
+            return False
+    return True
 
 
 def _no_longer_fits(cycle: Cycle, entry: Entry) -> Refusal | None:

@@ -1,9 +1,10 @@
 """A cycle that runs: whose turn it is, and what is supposed of the cohort trees meanwhile."""
 
-import heapq
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import Final
 
 from admitq.core.amounts import FlavorResource
 from admitq.core.cohorts import Node
@@ -34,26 +35,31 @@ def _behind(entries: Iterable[Entry]) -> dict[Entry, list[Entry]]:
     }
 
 
+def _order(entry: Entry, gates: Gates) -> CycleOrder:
+    level = 0 if entry.assignment is None else entry.assignment.borrow_level
+    return cycle_order(entry.pending.workload, level, gates, preemptor=entry.is_preemptor)
+
+
 class _Line:
-    """Entries by the order of cycles without fair sharing."""
+    """Entries by the order of cycles without fair sharing, the last first."""
 
     def __init__(self, entries: Iterable[Entry], gates: Gates) -> None:
         self._gates = gates
-        self._entries = [(self._order(entry), entry) for entry in entries]
-        heapq.heapify(self._entries)
+        self._entries = [(_order(entry, gates), entry) for entry in entries]
+        self._entries.sort(key=_FIRST, reverse=True)
 
     def __len__(self) -> int:
         return len(self._entries)
 
     def enter(self, entry: Entry) -> None:
-        heapq.heappush(self._entries, (self._order(entry), entry))
+        self._entries.append((_order(entry, self._gates), entry))
+        self._entries.sort(key=_FIRST, reverse=True)
 
     def pop(self) -> Entry:
-        return heapq.heappop(self._entries)[1]
+        return self._entries.pop()[1]
 
-    def _order(self, entry: Entry) -> CycleOrder:
-        level = 0 if entry.assignment is None else entry.assignment.borrow_level
-        return cycle_order(entry.workload, level, self._gates, preemptor=entry.is_preemptor)
+
+_FIRST: Final = itemgetter(0)
 
 
 @dataclass(slots=True, eq=False)
@@ -87,7 +93,7 @@ class Cycle:
             return
         behind = _behind(entries)
         ahead = Counter(each for some in behind.values() for each in some)
-        first = [entry for entry in entries if entry not in ahead]
+        first = [entry for entry in entries if entry not in ahead] if ahead else entries
         if self.world.settings.fair_sharing is None:
             line = _Line(first, gates)
         else:
@@ -95,6 +101,8 @@ class Cycle:
         while len(line):
             entry = line.pop()
             yield entry
+            if not behind:
+                continue
             those_behind = behind.get(entry, ())
             ahead.subtract(those_behind)
             for each in [each for each in those_behind if not ahead[each]]:

@@ -63,13 +63,13 @@ def test_accounts_count_by_queue_and_forget_the_empty() -> None:
     ledger = Ledger()
     reserved = Reservation("cq", QUEUE, ((CPU, 2),), admitted=False)
     admitted = Reservation("cq", QUEUE, ((CPU, 3),), admitted=True)
-    ledger.add(reserved)
-    ledger.add(admitted)
+    ledger.count(reserved, 1)
+    ledger.count(admitted, 1)
     for account in (ledger.of_cluster_queue("cq"), ledger.of_local_queue(QUEUE)):
         assert (account.reserving, account.admitted) == (2, 1)
         assert (account.reserved_usage, account.admitted_usage) == ({CPU: 5}, {CPU: 3})
-    ledger.remove(admitted)
-    ledger.remove(reserved)
+    ledger.count(admitted, -1)
+    ledger.count(reserved, -1)
     assert not ledger.cluster_queues
     assert ledger.of_cluster_queue("cq").reserving == 0
 
@@ -78,9 +78,9 @@ def test_what_nobody_asked_for_in_a_long_time_adds_up() -> None:
     ledger = Ledger()
     held = [Reservation("cq", QUEUE, ((CPU, amount),), admitted=amount % 3 == 0) for amount in range(1, 1001)]
     for each in held:
-        ledger.add(each)
+        ledger.count(each, 1)
     for each in held[:900]:
-        ledger.remove(each)
+        ledger.count(each, -1)
     account = ledger.of_cluster_queue("cq")
     left = range(901, 1001)
     assert dict(account.reserved_usage) == {CPU: sum(left)}

@@ -227,7 +227,7 @@ def _leak_usage(world: World) -> None:
 def _forget_reservation(world: World) -> None:
     entry = world.workloads[FIRST]
     assert entry.held is not None
-    world.ledger.remove(entry.held)
+    world.ledger.count(entry.held, -1)
 
 
 def _drop_from_queue(world: World) -> None:
