@@ -39,7 +39,12 @@ from admitq.core.instructions import (
     ReserveQuota,
 )
 from admitq.core.model import SECOND, Instant, ObjectKey, Workload
-from admitq.core.refusals import OverlappingVictims, TakenInThisCycle, WaitingForVictims
+from admitq.core.refusals import (
+    AdmissionChecksFailed,
+    OverlappingVictims,
+    TakenInThisCycle,
+    WaitingForVictims,
+)
 from admitq.core.settings import Settings
 from admitq.core.state import AdmissionState
 from tests.laws.drawing import COHORTS, LOCAL_QUEUES, QUEUES
@@ -508,13 +513,22 @@ class Player:
         """Who would be tried in a ClusterQueue if everything was tried again.
 
         Whoever waits for victims, or was beaten by one who does, is tried until that is over, and nobody
-        behind him (semantics, Requeue after a cycle: immediate).
+        behind him (semantics, Requeue after a cycle: immediate). A StrictFIFO queue is held up by its first
+        also if its namespace is not selected, where what was found is that its checks have failed.
         """
         waiting = self.in_order(name)
         if self.observed.is_strict(name):
-            return waiting[:1]
+            return [] if self.is_held_up_by_checks(name) else waiting[:1]
         standing = [key for key in waiting if isinstance(self.core.parked_refusal(key), _STANDING)]
         return standing[:1] or waiting
+
+    def is_held_up_by_checks(self, name: str) -> bool:
+        """Whether somebody was refused for his checks whose namespace is not selected."""
+        return any(
+            self.core.parked_refusal(key) == AdmissionChecksFailed()
+            for key in self.observed.workloads
+            if self.observed.waits_in(key) == name and not self.observed.is_selected(key, name)
+        )
 
     def check_not_forgotten(self, name: str, key: ObjectKey) -> None:
         """Not even beside those who keep capacity in every cycle.
