@@ -119,8 +119,9 @@ def settle_undecided(cycle: Cycle) -> None:
         else:
             _park(cycle, entry, refusal)
     for entry in cycle.beaten:
-        again = entry.pending.progress is not None or entry.since != entry.root.progress
-        _try_again_or_stand(world, entry, again=again)
+        # Who was only taken along goes on with other flavors when it is next: two might wake each other so.
+        goes_on = entry.pending.progress is not None and not entry.stood
+        _try_again_or_stand(world, entry, again=goes_on or entry.since != entry.root.progress)
     for entry in cycle.waiting:
         # Who may do with fewer pods may have preempted for more than is left to be had.
         _try_again_or_stand(world, entry, again=entry.generation != entry.root.generation)
