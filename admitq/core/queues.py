@@ -291,12 +291,19 @@ class PendingQueue:
         self.enter(pending)
 
     def readjust(self, pending: Pending) -> None:
-        """What decides over the requests of a workload changed: look at it again if that concerns it."""
+        """What decides over the requests of a workload changed: look at it again if that concerns it.
+
+        Whoever blocks the queue may do so because of a bound, with requests that are as they were.
+        """
         if pending.aside is Aside.OWN:
             self.enter(pending)
-        elif pending.lane is not None and self.shape_of(pending.workload) != pending.lane.shape:
+        elif pending.lane is not None:
+            same_shape = self.shape_of(pending.workload) == pending.lane.shape
+            if same_shape and self._blocked != pending.place:
+                return
             self._take_out(pending)
-            pending.progress = None
+            if not same_shape:
+                pending.progress = None
             self.enter(pending)
 
     def first(self) -> Pending | None:
