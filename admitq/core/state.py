@@ -14,10 +14,7 @@ from admitq.core.cohorts import Node, declared_quotas
 from admitq.core.cycle import heads, inadmissibility, is_second_pass_due, run_cycle, tell_again
 from admitq.core.events import Event
 from admitq.core.fair_sharing import share
-from admitq.core.instructions import (
-    Instruction,
-    RefreshCohort,
-)
+from admitq.core.instructions import Instruction, RefreshCohort
 from admitq.core.invariants import InvariantViolated
 from admitq.core.ledger import Usage
 from admitq.core.lifecycle import Phase
@@ -551,8 +548,9 @@ class AdmissionState:
         Where many events come at once, it costs less to ask after all of them than after each.
 
         Returns:
-            Reservations in the order of decision, likewise preemptions, then refusals to report (at most one
-            a workload), then statuses to refresh.
+            Reservations in the order of decision, likewise preemptions and what besides is decided in cycles,
+            then refusals to report (at most one a workload), then statuses to refresh; the last two only
+            where the state was made to tell of statuses.
         """
         world = self._world
         result: list[Instruction] = []

@@ -5,15 +5,10 @@ from dataclasses import dataclass
 from admitq.core.amounts import FlavorResource
 from admitq.core.assignments import Assignment
 from admitq.core.cohorts import Node
-from admitq.core.model import (
-    Instant,
-    Workload,
-)
+from admitq.core.model import Instant, Workload
 from admitq.core.preemption import Victim
 from admitq.core.queues import Pending, ScanProgress
-from admitq.core.refusals import (
-    Refusal,
-)
+from admitq.core.refusals import Refusal
 from admitq.core.world import ClusterQueueEntry
 
 

@@ -2,9 +2,7 @@
 
 from typing import Final
 
-from admitq.core.model import (
-    Workload,
-)
+from admitq.core.model import Workload
 from admitq.core.refusals import (
     AdmissionChecksFailed,
     ClusterQueueInactive,

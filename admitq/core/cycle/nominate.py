@@ -13,11 +13,7 @@ from admitq.core.assignments import Assignment, Mode, Prospect, TriedFlavor
 from admitq.core.cycle.entry import Entry
 from admitq.core.cycle.inadmissibility import inadmissibility
 from admitq.core.flavors import PreemptionQuestion, assign, nobody_to_preempt
-from admitq.core.model import (
-    ObjectKey,
-    PodSetAssignment,
-    Workload,
-)
+from admitq.core.model import ObjectKey, PodSetAssignment, Workload
 from admitq.core.overlay import without
 from admitq.core.partial_admission import assign_partially, may_shrink
 from admitq.core.preemption import Preemptor, Victim, find_victims, never_preempts

@@ -6,9 +6,7 @@ from typing import Final
 
 from admitq.core.cycle.entry import Entry
 from admitq.core.cycle.turns import Cycle
-from admitq.core.model import (
-    QueueingStrategy,
-)
+from admitq.core.model import QueueingStrategy
 from admitq.core.partial_admission import may_shrink
 from admitq.core.preemption import never_preempts
 from admitq.core.queues import Aside, ScanProgress

@@ -6,9 +6,7 @@ from admitq.core.assignments import Mode
 from admitq.core.cycle.inadmissibility import inadmissibility
 from admitq.core.flavors import assign
 from admitq.core.queues import Pending
-from admitq.core.refusals import (
-    NobodyToPreempt,
-)
+from admitq.core.refusals import NobodyToPreempt
 from admitq.core.world import ClusterQueueEntry, World
 
 

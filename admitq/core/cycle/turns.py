@@ -10,9 +10,7 @@ from admitq.core.amounts import FlavorResource
 from admitq.core.cohorts import Node
 from admitq.core.cycle.entry import Entry
 from admitq.core.fair_sharing import Tournament
-from admitq.core.model import (
-    Instant,
-)
+from admitq.core.model import Instant
 from admitq.core.ordering import CycleOrder, cycle_order
 from admitq.core.overlay import Overlay
 from admitq.core.refusals import Refusal
