@@ -185,6 +185,8 @@ class Player:
         """By ClusterQueue and shape, the cycle in which one of it was last tried."""
         self.taken_in = 0
         """The cycle in which quota was last taken."""
+        self.began_further: set[ObjectKey] = set()
+        """Workloads of which the last attempt began behind the first flavor."""
         self.second_passes = SecondPasses()
         self.halted = False
         """Whether admission waits for pods: nobody is tried until all are ready, not even to preempt."""
@@ -219,8 +221,8 @@ class Player:
             "decided without a cycle",
             instructions,
         )
+        self.forget_answers()
         if isinstance(event, (happened.WorkloadChanged, happened.WorkloadDeleted)):
-            self.forget_answers()
             self.second_passes.observe(self.observed, self.now)
         self.forget_preemptors()
 
@@ -430,6 +432,7 @@ class Player:
                 self.preemptions.append(Preemption(each.key, each.preemptor, each.reason))
         for head in heads:
             self.tried_in[head.queue, self.shape(head.key)] = self.cycles
+            (self.began_further.add if head.start else self.began_further.discard)(head.key)
             uid = observed.workloads[head.key].uid
             if head.key in outcome.refusals:
                 self.tried[head.key] = (uid, outcome.tried.get(head.key, {}))
@@ -500,14 +503,21 @@ class Player:
         Whoever found nobody to preempt is not tried again because others took quota, although those may be
         preempted (semantics, Events that retry inadmissible workloads). Whoever will fit once the victims of
         others have left waits for that; beside those who were tried in vain before, and keep capacity for the
-        cycle in which they are tried again, it would look for victims of its own.
+        cycle in which they are tried again, it would look for victims of its own. Whoever waits for victims
+        that were found behind the first flavor might find others from that on.
         """
         if not isinstance(decided, Preempt):
             return True
         if self.core.parked_refusal(decided.preemptor) == OverlappingVictims(will_fit=True):
             return False
+        if self.found_victims_further(decided.preemptor):
+            return False
         name = self.observed.waits_in(decided.preemptor)
         return self.tried_in.get((name, self.shape(decided.preemptor)), 0) > self.taken_in
+
+    def found_victims_further(self, key: ObjectKey) -> bool:
+        """Whether it waits for victims that were found behind the first flavor."""
+        return key in self.began_further and isinstance(self.core.parked_refusal(key), WaitingForVictims)
 
     def to_be_tried(self, name: str) -> list[ObjectKey]:
         """Who would be tried in a ClusterQueue if everything was tried again.
@@ -533,10 +543,10 @@ class Player:
     def check_not_forgotten(self, name: str, key: ObjectKey) -> None:
         """Not even beside those who keep capacity in every cycle.
 
-        Whoever waits for victims already, found when the scan of flavors had got further, might find others
-        from the first flavor on; but it is woken when its own have left.
+        Whoever waits for victims that were found behind the first flavor might find others from that on; but
+        it is woken when its own have left.
         """
-        waits = isinstance(self.core.parked_refusal(key), WaitingForVictims)
+        waits = self.found_victims_further(key)
         for others in ([], self.keepers(name)):
             outcome = Cycle(self.observed, self.used).run([self.head(name, key), *others])
             admitted = any(each == key for each, _ in outcome.reservations)

@@ -50,6 +50,8 @@ def test_laws_hold_over_histories(first: int) -> None:
         pytest.param(31308, 110, id="waits for pods, and then looks at other flavors only"),
         pytest.param(3000081, 110, id="fits after others' victims, but not beside who is tried in vain"),
         pytest.param(3000266, 110, id="could preempt, while admission waits for pods"),
+        pytest.param(5000291, 110, id="waits for victims of the second flavor, and might find others"),
+        pytest.param(5000515, 110, id="a reservation fails of one that was told to leave"),
     ],
 )
 def test_what_once_broke_a_law_holds(seed: int, steps: int) -> None:
