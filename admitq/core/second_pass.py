@@ -64,7 +64,8 @@ class SecondPasses:
     def next_at(self) -> Instant | None:
         """When it is somebody's turn; None if nobody needs one."""
         turns = self._in_time
-        while turns and self._turns.get(turns[0].key) != turns[0]:
+        # A turn that was given up may be equal to the one given since, at the same instant.
+        while turns and self._turns.get(turns[0].key) is not turns[0]:
             heapq.heappop(turns)
         return turns[0].at if turns else None
 

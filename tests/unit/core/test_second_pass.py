@@ -53,6 +53,13 @@ def test_the_first_turn_comes_after_a_second_and_stays_where_it_is() -> None:
     assert passes.take_due(5 + SECOND) == [Turn(5 + SECOND, ONE, SECOND)]
 
 
+def test_who_needs_one_again_at_the_same_instant_has_one_turn() -> None:
+    passes = SecondPasses()
+    for needed in (True, False, True):
+        passes.settle(ONE, 5, needed=needed)
+    assert passes.take_due(5 + SECOND) == [Turn(5 + SECOND, ONE, SECOND)]
+
+
 def test_who_fails_waits_twice_as_long_up_to_half_a_minute() -> None:
     passes = SecondPasses()
     passes.settle(ONE, 0, needed=True)
