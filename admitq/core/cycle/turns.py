@@ -89,6 +89,11 @@ class Cycle:
         if len(entries) == 1:
             yield from entries
             return
+        if self.world.settings.fair_sharing is not None:
+            # Shares are compared of those alone for whom flavors were looked for: who is refused whatever
+            # quota there is would come before a neighbour who borrows, and take his turn away.
+            yield from [entry for entry in entries if entry.assignment is None]
+            entries = [entry for entry in entries if entry.assignment is not None]
         behind = _behind(entries)
         ahead = Counter(each for some in behind.values() for each in some)
         first = [entry for entry in entries if entry not in ahead] if ahead else entries

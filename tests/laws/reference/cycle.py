@@ -215,12 +215,9 @@ class Cycle:
         yield from (entry for entry in entries if entry.refusal is not None)
         trees: dict[Node, list[Entry]] = {}
         for entry in entries:
-            if self.tree.path(queue_node(entry.head.queue)) is None:
-                continue
-            # Any tree may be first: it is that of the first head, refused or not.
-            tree = trees.setdefault(self._root(entry), [])
             if entry.refusal is None:
-                tree.append(entry)
+                # Any tree may be first: it is that of the first head.
+                trees.setdefault(self._root(entry), []).append(entry)
         for left in trees.values():
             while left:
                 contenders = [(self._contender(entry), entry) for entry in self._not_displaced(left)]
