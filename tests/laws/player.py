@@ -506,14 +506,28 @@ class Player:
         cycle in which they are tried again, it would look for victims of its own. Whoever waits for victims
         that were found behind the first flavor might find others from that on.
         """
-        if not isinstance(decided, Preempt):
-            return True
+        if isinstance(decided, ReserveQuota):
+            return self.is_let_in(decided.key)
+        assert isinstance(decided, Preempt), decided
         if self.core.parked_refusal(decided.preemptor) == OverlappingVictims(will_fit=True):
             return False
         if self.found_victims_further(decided.preemptor):
             return False
         name = self.observed.waits_in(decided.preemptor)
         return self.tried_in.get((name, self.shape(decided.preemptor)), 0) > self.taken_in
+
+    def is_let_in(self, key: ObjectKey) -> bool:
+        """Whether it is let in also where of others only those are tried who stand, if it stands itself.
+
+        What one who is parked keeps, for the one cycle in which he is tried in vain, may beat it, so that it
+        goes on with another flavor, or may beat who beats it.
+        """
+        name = self.observed.waits_in(key)
+        if name is None or not isinstance(self.core.parked_refusal(key), _STANDING):
+            return True
+        heads = [self.head(name, key), *self.keepers(name, standing=True)]
+        outcome = Cycle(self.observed, self.used).run(heads)
+        return any(each == key for each, _ in outcome.reservations)
 
     def found_victims_further(self, key: ObjectKey) -> bool:
         """Whether it waits for victims that were found behind the first flavor."""
@@ -541,13 +555,13 @@ class Player:
         )
 
     def check_not_forgotten(self, name: str, key: ObjectKey) -> None:
-        """Not even beside those who keep capacity in every cycle.
+        """Not even beside those who keep capacity in every cycle, nor beside all who would be tried again.
 
         Whoever waits for victims that were found behind the first flavor might find others from that on; but
         it is woken when its own have left.
         """
         waits = self.found_victims_further(key)
-        for others in ([], self.keepers(name)):
+        for others in ([], self.keepers(name, standing=True), self.keepers(name)):
             outcome = Cycle(self.observed, self.used).run([self.head(name, key), *others])
             admitted = any(each == key for each, _ in outcome.reservations)
             tried = self.tried_in.get((name, self.shape(key)), 0)
@@ -563,13 +577,16 @@ class Player:
         is_preemptor = self.preemptors.get(name) == (workload.uid, workload.generation)
         return Head(name, key, {}, is_preemptor, self.displaced.get(key, ()))
 
-    def keepers(self, name: str) -> list[Head]:
-        """The first of other ClusterQueues."""
-        return [
+    def keepers(self, name: str, *, standing: bool = False) -> list[Head]:
+        """The first of other ClusterQueues, or only those who stand."""
+        firsts = [
             self.head(other, keys[0])
             for other in sorted(self.observed.cluster_queues)
             if other != name and self.observed.is_active(other) and (keys := self.to_be_tried(other))
         ]
+        if not standing:
+            return firsts
+        return [each for each in firsts if isinstance(self.core.parked_refusal(each.key), _STANDING)]
 
     # --- books ------------------------------------------------------------------------------------
 

@@ -52,6 +52,8 @@ def test_laws_hold_over_histories(first: int) -> None:
         pytest.param(3000266, 110, id="could preempt, while admission waits for pods"),
         pytest.param(5000291, 110, id="waits for victims of the second flavor, and might find others"),
         pytest.param(5000515, 110, id="a reservation fails of one that was told to leave"),
+        pytest.param(6002214, 110, id="beaten by who stands, but not if one who is parked is tried as well"),
+        pytest.param(6003265, 110, id="goes on with another flavor if one who is parked is tried as well"),
     ],
 )
 def test_what_once_broke_a_law_holds(seed: int, steps: int) -> None:
