@@ -54,7 +54,8 @@ class Search:
         self.queue = queue
         self.workload = workload
         self.gone: tuple[ObjectKey, ...] = ()
-        """Victims of others that were taken off the tree."""
+        """Who comes not into question: victims of others that were taken off the tree, and whoever took quota
+        in this cycle."""
         self.victims: tuple[Victim, ...] = ()
         """Whom to preempt for the assignment that was last found to suffice."""
         self._found: dict[_LookedFor, tuple[Victim, ...]] = {}

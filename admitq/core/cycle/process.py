@@ -53,7 +53,7 @@ def _spares_others_victims(cycle: Cycle, entry: Entry) -> Refusal | None:
     ):
         return None
     search = Search(cycle.world, entry.queue, entry.workload)
-    search.gone = tuple(overlay.victims)
+    search.gone = (*overlay.victims, *cycle.reserved)
     found = overlay.without_victims((), partial(_assign_once_more, search, entry, entry.assignment))
     if found is None:
         result = Recomputation.SKIPPED
@@ -243,5 +243,6 @@ def reserve(cycle: Cycle, entry: Entry) -> None:
     world.list_pending(record, None)
     world.reports.pop(workload.key, None)
     world.reservations.append(ReserveQuota(workload.key, workload.uid, admission, admit, assignment.attempts))
+    cycle.reserved.append(workload.key)
     cycle.got_somewhere(entry)
     cycle.usage_changed(entry)

@@ -10,7 +10,7 @@ from admitq.core.amounts import FlavorResource
 from admitq.core.cohorts import Node
 from admitq.core.cycle.entry import Entry
 from admitq.core.fair_sharing import Tournament
-from admitq.core.model import Instant
+from admitq.core.model import Instant, ObjectKey
 from admitq.core.ordering import CycleOrder, cycle_order
 from admitq.core.overlay import Overlay
 from admitq.core.refusals import Refusal
@@ -73,6 +73,8 @@ class Cycle:
     out_of_flavors: list[tuple[Entry, Refusal]] = field(default_factory=list[tuple[Entry, Refusal]])
     """Who found nothing with the last flavors, and was beaten over others."""
     parked: list[Entry] = field(default_factory=list[Entry])
+    reserved: list[ObjectKey] = field(default_factory=list[ObjectKey])
+    """Who took quota in this cycle, and so is nobody's victim before the next."""
     advanced: dict[Node, None] = field(default_factory=dict[Node, None])
     """Roots of trees in which somebody got somewhere."""
 

@@ -34,7 +34,7 @@ def find_victims(
         preemptor: for whom.
         usage: all that it would take.
         contested: the (flavor, resource) for which somebody has to be preempted; victims use at least one.
-        gone: workloads that the caller has taken off the tree already: they are not considered.
+        gone: workloads that are not considered: the caller took them off the tree, or let them in just now.
 
     Returns:
         Victims, none of whom can be spared; nobody if not even all candidates would suffice, or if there is

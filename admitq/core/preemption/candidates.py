@@ -73,7 +73,8 @@ def in_debt(cells: Iterable[Cell]) -> bool:
 class Search:
     """What a search is about: room for a workload's usage, where some (flavor, resource) are contested.
 
-    ``gone`` are workloads that somebody has taken off the tree already.
+    ``gone`` are workloads that are no candidates: somebody has taken them off the tree already, or the cycle
+    that asks let them in.
     """
 
     world: World
