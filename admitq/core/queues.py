@@ -365,11 +365,11 @@ class PendingQueue:
         self._park(lane, refusal, pending.workload.queued_at, hopeful=hopeful)
 
     def first_refused(self) -> list[Pending]:
-        """Those who were refused for all who are parked: the first of each lane, or the one that blocks."""
+        """Those who were refused for all who are parked, in order: the first of each lane, or who blocks."""
         if self._blocked is not None:
             return [self.members[self._blocked.key]]
         places = [self._first_of(lane) for lane in self._parked]
-        return [self.members[place.key] for place in places if place is not None]
+        return [self.members[place.key] for place in sorted(place for place in places if place is not None)]
 
     def refuse_again(self, pending: Pending, refusal: Refusal) -> None:
         """Somebody who is parked would be refused as well now, but for this."""

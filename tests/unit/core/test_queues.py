@@ -301,6 +301,14 @@ def test_who_hopes_is_woken_alone_and_who_stands_goes_on_standing() -> None:
     assert drained(queue) == ["waiting", "hopeful", "refused"]
 
 
+def test_who_was_refused_is_named_in_order_whoever_was_refused_first() -> None:
+    queue = queue_of(workload("late", 2, LARGE))
+    park_first(queue)
+    queue.enter(new_pending(workload("early", 1)))
+    park_first(queue)
+    assert [pending.workload.key.name for pending in queue.first_refused()] == ["early", "late"]
+
+
 def test_a_strict_queue_keeps_nobody_first() -> None:
     queue = queue_of(workload("a", 9), workload("b", 10), strict=True)
     pending = in_flight(queue)
