@@ -42,6 +42,7 @@ from admitq.core.model import SECOND, Instant, ObjectKey, Workload
 from admitq.core.refusals import (
     AdmissionChecksFailed,
     OverlappingVictims,
+    PreemptionGated,
     TakenInThisCycle,
     WaitingForVictims,
 )
@@ -523,11 +524,22 @@ class Player:
         goes on with another flavor, or may beat who beats it.
         """
         name = self.observed.waits_in(key)
+        if name is not None and self.found_whom_to_preempt(name, key):
+            return False
         if name is None or not isinstance(self.core.parked_refusal(key), _STANDING):
             return True
         heads = [self.head(name, key), *self.keepers(name, standing=True)]
         outcome = Cycle(self.observed, self.used).run(heads)
         return any(each == key for each, _ in outcome.reservations)
+
+    def found_whom_to_preempt(self, name: str, key: ObjectKey) -> bool:
+        """Whether it would have preempted, if it were not gated, before quota was last taken.
+
+        Now that others have that quota there may be nobody to preempt for that flavor, and so another is
+        looked at, which fits; but taking is not among the events that wake.
+        """
+        tried = self.tried_in.get((name, self.shape(key)), 0)
+        return self.core.parked_refusal(key) == PreemptionGated() and tried <= self.taken_in
 
     def found_victims_further(self, key: ObjectKey) -> bool:
         """Whether it waits for victims that were found behind the first flavor."""
@@ -560,6 +572,8 @@ class Player:
         Whoever waits for victims that were found behind the first flavor might find others from that on; but
         it is woken when its own have left.
         """
+        if self.found_whom_to_preempt(name, key):
+            return
         waits = self.found_victims_further(key)
         for others in ([], self.keepers(name, standing=True), self.keepers(name)):
             outcome = Cycle(self.observed, self.used).run([self.head(name, key), *others])
