@@ -40,6 +40,7 @@ def _head(
         {(each.pod_set, each.resource): each.flavor_index for each in tried},
         preemptors.get(name) == (workload.uid, workload.generation),
         displaced.get(workload.key, ()),
+        1 if progress is None else progress.attempts + 1,
     )
 
 

@@ -13,7 +13,7 @@ from admitq.core.fair_sharing import Tournament
 from admitq.core.model import Instant, ObjectKey
 from admitq.core.ordering import CycleOrder, cycle_order
 from admitq.core.overlay import Overlay
-from admitq.core.refusals import Refusal
+from admitq.core.refusals import Refusal, TakenInThisCycle
 from admitq.core.settings import Gates
 from admitq.core.world import World
 
@@ -21,10 +21,14 @@ from admitq.core.world import World
 def _behind(entries: Iterable[Entry]) -> dict[Entry, list[Entry]]:
     """Who comes behind an entry because it was to leave for it, as long as that may get something.
 
-    Nobody comes behind himself so: who was to leave held quota when he was told, and began to wait later than
-    who was waiting then.
+    It may in a later cycle if it is refused while its scan of flavors goes on. Nobody comes behind himself
+    so: who was to leave held quota when he was told, and began to wait later than who was waiting then.
     """
-    preemptors = [entry for entry in entries if entry.pending.displaced and entry.refusal is None]
+    preemptors = [
+        entry
+        for entry in entries
+        if entry.pending.displaced and (entry.refusal is None or entry.scan is not None)
+    ]
     if not preemptors:
         return {}
     return {
@@ -109,6 +113,10 @@ class Cycle:
             if not behind:
                 continue
             those_behind = behind.get(entry, ())
+            if entry.refusal is not None:
+                # It looks at other flavors next. They would take what they left for it, and leave once more.
+                for each in those_behind:
+                    each.refusal = each.refusal or TakenInThisCycle()
             ahead.subtract(those_behind)
             for each in [each for each in those_behind if not ahead[each]]:
                 line.enter(each)

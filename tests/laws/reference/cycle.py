@@ -15,6 +15,9 @@ from tests.laws.reference.preemption import Classical, Question, Used, Victim
 from tests.laws.reference.requests import Demand, requests
 from tests.laws.reference.tree import Node, queue_node
 
+MOST_ATTEMPTS = 64
+"""After so many a scan of flavors ends."""
+
 
 class Head(NamedTuple):
     """The first of a ClusterQueue, and where its scans of flavors go on."""
@@ -25,6 +28,8 @@ class Head(NamedTuple):
     is_preemptor: bool = False
     displaced: Collection[str] = ()
     """Uids of those who were to leave for it since it began to wait."""
+    attempts: int = 1
+    """Which attempt of its scan of flavors this is."""
 
 
 class Preemption(NamedTuple):
@@ -85,6 +90,10 @@ class Cycle:
         }
         for entry in self._in_order(entries):
             refusal = entry.refusal or self._process(entry)
+            if self._looks_further(entry):
+                for other in entries:
+                    if self._is_to_leave_for(other, entry) and other.refusal is None:
+                        other.refusal = "TakenInThisCycle"
             if refusal is not None:
                 self.outcome.refusals[entry.head.key] = refusal
             if refusal == "PodsNotReady":
@@ -232,11 +241,22 @@ class Cycle:
             for entry in entries
             if entry.refusal is not None
             or not any(
-                entry.workload.uid in other.head.displaced and self._root(entry) == self._root(other)
+                self._is_to_leave_for(entry, other)
                 for other in entries
-                if other.refusal is None and other.assignment.mode is not Mode.NO_FIT
+                if self._looks_further(other)
+                or (other.refusal is None and other.assignment.mode is not Mode.NO_FIT)
             )
         ]
+
+    def _is_to_leave_for(self, entry: Entry, other: Entry) -> bool:
+        """Whether the one was to leave for the other, of the same tree."""
+        return entry.workload.uid in other.head.displaced and self._root(entry) == self._root(other)
+
+    @staticmethod
+    def _looks_further(entry: Entry) -> bool:
+        """Whether it found nothing, and will look at other flavors in the next cycle."""
+        found_nothing = entry.refusal is None and entry.assignment.mode is Mode.NO_FIT
+        return found_nothing and bool(entry.assignment.tried) and entry.head.attempts < MOST_ATTEMPTS
 
     def _root(self, entry: Entry) -> Node:
         return self.tree.root(queue_node(entry.head.queue))
