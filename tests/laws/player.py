@@ -504,8 +504,8 @@ class Player:
         Whoever found nobody to preempt is not tried again because others took quota, although those may be
         preempted (semantics, Events that retry inadmissible workloads). Whoever will fit once the victims of
         others have left waits for that; beside those who were tried in vain before, and keep capacity for the
-        cycle in which they are tried again, it would look for victims of its own. Whoever waits for victims
-        that were found behind the first flavor might find others from that on.
+        cycle in which they are tried again, it would look for victims of its own; so would whoever waits for
+        victims. Who waits for victims that were found behind the first flavor might find others from that on.
         """
         if isinstance(decided, ReserveQuota):
             return self.is_let_in(decided.key)
@@ -515,7 +515,20 @@ class Player:
         if self.found_victims_further(decided.preemptor):
             return False
         name = self.observed.waits_in(decided.preemptor)
+        if name is not None and not self.finds_more_victims(name, decided.preemptor):
+            return False
         return self.tried_in.get((name, self.shape(decided.preemptor)), 0) > self.taken_in
+
+    def finds_more_victims(self, name: str, key: ObjectKey) -> bool:
+        """Whether who waits for victims finds more also where of others only those are tried who stand.
+
+        What one who is parked keeps, for the one cycle in which he is tried in vain, may be what it lacks.
+        """
+        if not isinstance(self.core.parked_refusal(key), WaitingForVictims):
+            return True
+        heads = [self.head(name, key), *self.keepers(name, standing=True)]
+        outcome = Cycle(self.observed, self.used).run(heads)
+        return any(each.preemptor == key for each in outcome.preemptions)
 
     def is_let_in(self, key: ObjectKey) -> bool:
         """Whether it is let in also where of others only those are tried who stand, if it stands itself.

@@ -54,6 +54,7 @@ def test_laws_hold_over_histories(first: int) -> None:
         pytest.param(5000515, 110, id="a reservation fails of one that was told to leave"),
         pytest.param(6002214, 110, id="beaten by who stands, but not if one who is parked is tried as well"),
         pytest.param(6003283, 110, id="takes back what it left for one who looks at other flavors next"),
+        pytest.param(8000028, 110, id="waits for victims, and lacks what one keeps who is tried in vain"),
         pytest.param(6003784, 110, id="looks for other victims, after somebody took quota in the same cycle"),
         pytest.param(6004438, 110, id="gated, and somebody took what it would have preempted for"),
         pytest.param(6005221, 110, id="told what they lack in the same order after a restart"),
