@@ -42,7 +42,6 @@ from admitq.core.model import SECOND, Instant, ObjectKey, Workload
 from admitq.core.refusals import (
     AdmissionChecksFailed,
     OverlappingVictims,
-    PreemptionGated,
     TakenInThisCycle,
     WaitingForVictims,
 )
@@ -186,6 +185,8 @@ class Player:
         """By ClusterQueue and shape, the cycle in which one of it was last tried."""
         self.taken_in = 0
         """The cycle in which quota was last taken."""
+        self.took_in: dict[str, int] = {}
+        """By uid, the cycle in which a workload took quota."""
         self.began_further: set[ObjectKey] = set()
         """Workloads of which the last attempt began behind the first flavor."""
         self.second_passes = SecondPasses()
@@ -423,7 +424,7 @@ class Player:
                 assert holder is not None, "it holds now"
                 law(held.fits(holder.queue, holder.usage), "S1: more than there is", each)
                 held.add(holder.queue, holder.usage)
-                self.taken_in = self.cycles
+                self.taken_in = self.took_in[each.uid] = self.cycles
                 self.tried.pop(each.key, None)
             if isinstance(each, Preempt):
                 law(observed.admission(each.key) is not None, "preempts one that holds nothing", each)
@@ -537,7 +538,7 @@ class Player:
         goes on with another flavor, or may beat who beats it.
         """
         name = self.observed.waits_in(key)
-        if name is not None and self.found_whom_to_preempt(name, key):
+        if name is not None and not self.is_let_in_without_takers(name, key):
             return False
         if name is None or not isinstance(self.core.parked_refusal(key), _STANDING):
             return True
@@ -545,14 +546,20 @@ class Player:
         outcome = Cycle(self.observed, self.used).run(heads)
         return any(each == key for each, _ in outcome.reservations)
 
-    def found_whom_to_preempt(self, name: str, key: ObjectKey) -> bool:
-        """Whether it would have preempted, if it were not gated, before quota was last taken.
+    def is_let_in_without_takers(self, name: str, key: ObjectKey) -> bool:
+        """Whether it would be let in also if nobody had taken quota since it was tried.
 
-        Now that others have that quota there may be nobody to preempt for that flavor, and so another is
-        looked at, which fits; but taking is not among the events that wake.
+        Less quota may mean more for one who looks at another flavor then: there is nobody left to preempt for
+        the first, or the first of his podsets leaves that to the second. But taking is not among the events
+        that wake (semantics, Events that retry inadmissible workloads).
         """
-        tried = self.tried_in.get((name, self.shape(key)), 0)
-        return self.core.parked_refusal(key) == PreemptionGated() and tried <= self.taken_in
+        tried = self.tried_in.get((name, self.shape(key)))
+        if tried is None or tried > self.taken_in:
+            return True
+        workloads = self.observed.workloads
+        takers = {each for each in workloads if self.took_in.get(workloads[each].uid, 0) >= tried}
+        outcome = Cycle(self.observed.without(takers), self.used).run([self.head(name, key)])
+        return any(each == key for each, _ in outcome.reservations)
 
     def found_victims_further(self, key: ObjectKey) -> bool:
         """Whether it waits for victims that were found behind the first flavor."""
@@ -583,10 +590,8 @@ class Player:
         """Not even beside those who keep capacity in every cycle, nor beside all who would be tried again.
 
         Whoever waits for victims that were found behind the first flavor might find others from that on; but
-        it is woken when its own have left.
+        it is woken when its own have left. Nothing wakes whoever is let in only because others took quota.
         """
-        if self.found_whom_to_preempt(name, key):
-            return
         waits = self.found_victims_further(key)
         for others in ([], self.keepers(name, standing=True), self.keepers(name)):
             outcome = Cycle(self.observed, self.used).run([self.head(name, key), *others])
@@ -596,6 +601,8 @@ class Player:
             preempts = seeks and any(each.preemptor == key for each in outcome.preemptions)
             if not admitted and not preempts:
                 return
+        if not self.is_let_in_without_takers(name, key):
+            return
         raise LawBroken(f"L1: {key} waits in {name} for nothing")
 
     def head(self, name: str, key: ObjectKey) -> Head:
@@ -739,19 +746,25 @@ class Player:
 
         Two preempt each other in turn, one of them for fewer pods than it gets then. Or, where preemptors do
         not come first: there is fair sharing; somebody else takes what was freed for a preemptor, and is
-        preempted by its victim; or a preemptor is beaten by what is kept for another, and its victim back.
+        preempted by its victim; the victims of two take what was freed for the preemptor of the other;
+        or a preemptor is beaten by what is kept for another, and its victim back.
         """
         pairs = {(each.preemptor, each.victim) for each in last}
         in_turn = {preemptor for preemptor, victim in pairs if (victim, preemptor) in pairs}
         pod_sets = [part for key in in_turn for part in self.observed.workloads[key].pod_sets]
         shrinks = any(part.min_count is not None for part in pod_sets)
+        crossed = any(
+            preemptor != behind and (preemptor, left) in pairs and (behind, other) in pairs
+            for preemptor, other in self.overtaken
+            for behind, left in self.overtaken
+        )
         circles = bool(pairs & self.came_back) or any(
             (preemptor, victim) in pairs and (victim, other) in pairs
             for preemptor, other in self.overtaken
             for _, victim in pairs
         )
         fair = self.observed.settings.fair_sharing is not None
-        return shrinks or (self.in_line and (fair or circles))
+        return shrinks or (self.in_line and (fair or circles or crossed))
 
     def may_leave_twice(self, preemptor: ObjectKey) -> bool:
         """Whether somebody may have to leave twice for one who waits: it was beaten over what was freed."""

@@ -59,6 +59,8 @@ def test_laws_hold_over_histories(first: int) -> None:
         pytest.param(6004438, 110, id="gated, and somebody took what it would have preempted for"),
         pytest.param(6005221, 110, id="told what they lack in the same order after a restart"),
         pytest.param(6003265, 110, id="goes on with another flavor if one who is parked is tried as well"),
+        pytest.param(8001524, 110, id="two victims take in turn what was freed for the other's preemptor"),
+        pytest.param(8001773, 110, id="fits only after others took quota, and left it another flavor"),
     ],
 )
 def test_what_once_broke_a_law_holds(seed: int, steps: int) -> None:

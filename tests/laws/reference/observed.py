@@ -216,6 +216,17 @@ class Observed:
                 usage[pair] = usage.get(pair, 0) + amount
         return {pair: amount for pair, amount in usage.items() if amount}
 
+    def without(self, keys: Collection[ObjectKey]) -> "Observed":
+        """The same, but that these hold nothing."""
+        return replace(
+            self,
+            assumed={key: held for key, held in self.assumed.items() if key not in keys},
+            workloads={
+                key: replace(workload, admission=None) if key in keys else workload
+                for key, workload in self.workloads.items()
+            },
+        )
+
     def tree(self) -> Tree:
         """The trees with what everybody holds."""
         tree = Tree(self.cluster_queues, self.cohorts)
