@@ -527,9 +527,7 @@ class Player:
         """
         if not isinstance(self.core.parked_refusal(key), WaitingForVictims):
             return True
-        heads = [self.head(name, key), *self.keepers(name, standing=True)]
-        outcome = Cycle(self.observed, self.used).run(heads)
-        return any(each.preemptor == key for each in outcome.preemptions)
+        return self.tried_beside(name, key, self.keepers(name, standing=True)).preempts_for(key)
 
     def is_let_in(self, key: ObjectKey) -> bool:
         """Whether it is let in also where of others only those are tried who stand, if it stands itself.
@@ -542,9 +540,7 @@ class Player:
             return False
         if name is None or not isinstance(self.core.parked_refusal(key), _STANDING):
             return True
-        heads = [self.head(name, key), *self.keepers(name, standing=True)]
-        outcome = Cycle(self.observed, self.used).run(heads)
-        return any(each == key for each, _ in outcome.reservations)
+        return self.tried_beside(name, key, self.keepers(name, standing=True)).lets_in(key)
 
     def is_let_in_without_takers(self, name: str, key: ObjectKey) -> bool:
         """Whether it would be let in also if nobody had taken quota since it was tried.
@@ -558,8 +554,7 @@ class Player:
             return True
         workloads = self.observed.workloads
         takers = {each for each in workloads if self.took_in.get(workloads[each].uid, 0) >= tried}
-        outcome = Cycle(self.observed.without(takers), self.used).run([self.head(name, key)])
-        return any(each == key for each, _ in outcome.reservations)
+        return Cycle(self.observed.without(takers), self.used).run([self.head(name, key)]).lets_in(key)
 
     def found_victims_further(self, key: ObjectKey) -> bool:
         """Whether it waits for victims that were found behind the first flavor."""
@@ -592,18 +587,19 @@ class Player:
         Whoever waits for victims that were found behind the first flavor might find others from that on; but
         it is woken when its own have left. Nothing wakes whoever is let in only because others took quota.
         """
-        waits = self.found_victims_further(key)
+        tried = self.tried_in.get((name, self.shape(key)), 0)
+        seeks = not self.found_victims_further(key) and tried > self.taken_in
         for others in ([], self.keepers(name, standing=True), self.keepers(name)):
-            outcome = Cycle(self.observed, self.used).run([self.head(name, key), *others])
-            admitted = any(each == key for each, _ in outcome.reservations)
-            tried = self.tried_in.get((name, self.shape(key)), 0)
-            seeks = not waits and tried > self.taken_in
-            preempts = seeks and any(each.preemptor == key for each in outcome.preemptions)
-            if not admitted and not preempts:
+            outcome = self.tried_beside(name, key, others)
+            if not outcome.lets_in(key) and not (seeks and outcome.preempts_for(key)):
                 return
         if not self.is_let_in_without_takers(name, key):
             return
         raise LawBroken(f"L1: {key} waits in {name} for nothing")
+
+    def tried_beside(self, name: str, key: ObjectKey, others: Iterable[Head]) -> Outcome:
+        """What a cycle decides by the model that takes a workload and these."""
+        return Cycle(self.observed, self.used).run([self.head(name, key), *others])
 
     def head(self, name: str, key: ObjectKey) -> Head:
         """A head whose scan starts anew."""

@@ -128,6 +128,9 @@ def _in_turn(streams: Iterable[tuple[_Source, Iterator[Candidate]]]) -> Iterator
             heapq.heapreplace(turns, (following.order, number, following, source, stream))
 
 
+_ORDER: Final = attrgetter("order")
+
+
 def _at_once(search: Search, streams: Iterable[tuple[_Source, Iterator[Candidate]]]) -> Iterator[Candidate]:
     """As ``_in_turn`` where taking those of one source changes no debts of another, and all are taken.
 
@@ -151,9 +154,6 @@ def _at_once(search: Search, streams: Iterable[tuple[_Source, Iterator[Candidate
                 break
     result.sort(key=_ORDER)
     return iter(result)
-
-
-_ORDER: Final = attrgetter("order")
 
 
 def _are_apart(search: Search, group: Iterable[_Source]) -> bool:
@@ -213,10 +213,10 @@ def _groups(
         ):
             streams = ((source, line(source.queue, rule, highest)) for source in group)
             all_go = outlook is _Outlook.ONLY_WITH_OWN and group is not sources.own
-            yield (
-                group,
-                (_at_once(search, streams) if all_go and _are_apart(search, group) else _in_turn(streams)),
-            )
+            if all_go and _are_apart(search, group):
+                yield group, _at_once(search, streams)
+            else:
+                yield group, _in_turn(streams)
 
 
 def _outlook(search: Search, sources: _Sources, room: Room, is_enough: Callable[[], bool]) -> _Outlook:

@@ -53,6 +53,14 @@ class Outcome:
     displaced: dict[ObjectKey, set[str]] = field(default_factory=dict)
     """Uids of those who are to leave, by preemptor."""
 
+    def lets_in(self, key: ObjectKey) -> bool:
+        """Whether a workload gets quota."""
+        return any(each == key for each, _ in self.reservations)
+
+    def preempts_for(self, key: ObjectKey) -> bool:
+        """Whether somebody is told to leave for a workload."""
+        return any(each.preemptor == key for each in self.preemptions)
+
 
 @dataclass
 class Entry:
