@@ -72,6 +72,8 @@ class Entry:
     targets: list[Victim] = field(default_factory=list)
     refusal: str | None = None
     deferred: bool = False
+    held_up: bool = False
+    """Whether it leaves quota to one for whom it was to leave, and who looks at other flavors next."""
 
 
 class Cycle:
@@ -98,10 +100,10 @@ class Cycle:
         }
         for entry in self._in_order(entries):
             refusal = entry.refusal or self._process(entry)
-            if self._looks_further(entry):
+            if entry.held_up or self._looks_further(entry):
                 for other in entries:
                     if self._is_to_leave_for(other, entry) and other.refusal is None:
-                        other.refusal = "TakenInThisCycle"
+                        other.held_up = other.assignment.mode is not Mode.NO_FIT
             if refusal is not None:
                 self.outcome.refusals[entry.head.key] = refusal
             if refusal == "PodsNotReady":
@@ -289,6 +291,8 @@ class Cycle:
 
     def _process(self, entry: Entry) -> str | None:
         """Why the entry gets nothing; None if it does."""
+        if entry.held_up:
+            return "TakenInThisCycle"
         if self._overlaps(entry) and self.settings.gates.recompute_assignment_upon_preemption_targets_overlap:
             self._assign_again(entry)
         mode, usage = entry.assignment.mode, entry.assignment.usage
