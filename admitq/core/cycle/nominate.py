@@ -105,11 +105,13 @@ class Search:
             self.victims = victims
         return bool(victims)
 
-    def with_fewer_pods(self, demands: tuple[PodSetDemand, ...]) -> Assignment | None:
-        """The most pods that suffice, where fewer than all will do."""
+    def with_fewer_pods(
+        self, demands: tuple[PodSetDemand, ...], tried: tuple[TriedFlavor, ...]
+    ) -> Assignment | None:
+        """The most pods that suffice, where fewer than all will do, of the flavors that are not tried yet."""
         if not (self.world.settings.gates.partial_admission and may_shrink(demands)):
             return None
-        return assign_partially(demands, self.assign, self.suffices)
+        return assign_partially(demands, partial(self.assign, tried=tried), self.suffices)
 
 
 def _holds_in(entry: WorkloadEntry, cluster_queue: str) -> bool:
@@ -136,9 +138,10 @@ def nominate(world: World, queue: ClusterQueueEntry, pending: Pending) -> Entry:
         return entry
     progress = None if pending.progress is None else valid_progress(world, pending.progress, generation)
     search, demands = Search(world, queue, pending.workload), lane.shape.demands
-    assignment = search.assign(demands, tried=() if progress is None else progress.tried)
+    tried = () if progress is None else progress.tried
+    assignment = search.assign(demands, tried=tried)
     if not search.suffices(assignment):
-        assignment = search.with_fewer_pods(demands) or assignment
+        assignment = search.with_fewer_pods(demands, tried) or assignment
     entry.assignment, entry.victims = assignment, search.victims
     if assignment.mode is Mode.NO_FIT:
         entry.refusal = assignment.refusal

@@ -185,7 +185,7 @@ class Cycle:
         best = whole
         while least < enough:
             middle = (least + enough) // 2
-            result = self._attempt(head, workload, reduced(middle), {})
+            result = self._attempt(head, workload, reduced(middle), head.start)
             if suffices(result):
                 best, enough = result, middle
             else:
