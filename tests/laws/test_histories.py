@@ -61,6 +61,7 @@ def test_laws_hold_over_histories(first: int) -> None:
         pytest.param(6003265, 110, id="goes on with another flavor if one who is parked is tried as well"),
         pytest.param(8001524, 110, id="two victims take in turn what was freed for the other's preemptor"),
         pytest.param(8001773, 110, id="fits only after others took quota, and left it another flavor"),
+        pytest.param(9300045, 110, id="used most, but may only be preempted by who does not borrow then"),
     ],
 )
 def test_what_once_broke_a_law_holds(seed: int, steps: int) -> None:

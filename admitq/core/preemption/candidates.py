@@ -2,7 +2,8 @@
 
 The order (semantics, Preemption): who leaves already, because that costs nothing; then, in a ClusterQueue
 whose LocalQueues take turns by what they used, those of the LocalQueue that used more; then lower priority,
-more recently reserved, uid. Between ClusterQueues their next candidates are compared by the last three.
+more recently reserved, uid. Between ClusterQueues their next candidates are compared by the last three;
+whoever may not be taken in an attempt stands before nobody in it.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping

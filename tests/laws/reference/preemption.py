@@ -140,28 +140,32 @@ class Classical:
 
     def victims(self) -> list[Victim]:
         """Who is preempted, in order; empty if nobody's quota suffices."""
-        candidates = self._candidates()
-        for borrowing in self._attempts(candidates):
-            victims = self._attempt(candidates, borrowing=borrowing)
+        groups = self._candidates()
+        for borrowing in self._attempts(groups):
+            victims = self._attempt(self._in_order(groups, borrowing=borrowing), borrowing=borrowing)
             if victims:
                 return [Victim(each.holder, _REASONS[each.kind]) for each in victims]
         return []
 
     # --- candidates -------------------------------------------------------------------------------
 
-    def _candidates(self) -> list[_Candidate]:
+    def _candidates(self) -> list[list[_Candidate]]:
+        """Those over whom there is hierarchical advantage, others of other ClusterQueues, and the own."""
         question = self.question
-        hierarchical, priority = self._across_queues()
         own = [
             _Candidate(holder, "own")
             for holder in question.holders_in({question.queue})
             if satisfies(self.policy.within_cluster_queue, question.workload, holder.workload)
         ]
-        kinds = {each.holder.key: each for each in (*hierarchical, *priority, *own)}
-        lists = [
-            [kinds[each.key] for each in question.in_order(one.holder for one in some)]
-            for some in (hierarchical, priority, own)
-        ]
+        return [*self._across_queues(), own]
+
+    def _in_order(self, groups: list[list[_Candidate]], *, borrowing: bool) -> list[_Candidate]:
+        """Those who may be taken in an attempt: whoever may not takes nobody's place in the order."""
+        lists: list[list[_Candidate]] = []
+        for group in groups:
+            kinds = {each.holder.key: each for each in group if not (borrowing and each.kind == "reclaim")}
+            in_order = self.question.in_order(each.holder for each in kinds.values())
+            lists.append([kinds[holder.key] for holder in in_order])
         evicted = [each for some in lists for each in some if each.holder.evicted]
         return evicted + [each for some in lists for each in some if not each.holder.evicted]
 
@@ -222,10 +226,10 @@ class Classical:
 
     # --- attempts ---------------------------------------------------------------------------------
 
-    def _attempts(self, candidates: list[_Candidate]) -> list[bool]:
+    def _attempts(self, groups: list[list[_Candidate]]) -> list[bool]:
         """Whether each attempt may leave the preemptor borrowing."""
         question, never = self.question, self.policy.borrow_within_cohort.policy == "Never"
-        kinds = {each.kind for each in candidates}
+        kinds = {each.kind for group in groups for each in group}
         under_nominal = all(
             self.tree.usage(question.node, pair) < self.tree.nominal(question.node, pair)
             for pair in question.contested
@@ -239,7 +243,7 @@ class Classical:
     def _attempt(self, candidates: list[_Candidate], *, borrowing: bool) -> list[_Candidate]:
         tree, taken = self.tree, list[_Candidate]()
         for candidate in candidates:
-            if not self._is_valid(candidate, borrowing=borrowing):
+            if not self._is_valid(candidate):
                 continue
             tree.remove(candidate.holder.queue, candidate.holder.usage)
             taken.append(candidate)
@@ -254,11 +258,9 @@ class Classical:
         for each in taken:
             self.tree.add(each.holder.queue, each.holder.usage)
 
-    def _is_valid(self, candidate: _Candidate, *, borrowing: bool) -> bool:
+    def _is_valid(self, candidate: _Candidate) -> bool:
         if candidate.kind == "own":
             return True
-        if candidate.kind == "reclaim" and borrowing:
-            return False
         own_path = [self.question.node, *self.tree.ancestors(self.question.node)]
         node = queue_node(candidate.holder.queue)
         below_common = [each for each in (node, *self.tree.ancestors(node)) if each not in own_path]
