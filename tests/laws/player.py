@@ -178,6 +178,8 @@ class Player:
         """Preemptors, each with one who was not to leave for it and took what was free before its turn."""
         self.came_back: set[tuple[ObjectKey, ObjectKey]] = set()
         """Preemptors that were beaten, each with one who was to leave for it and took quota then."""
+        self.back_first: set[tuple[ObjectKey, ObjectKey]] = set()
+        """Preemptors not tried, behind the first of a StrictFIFO queue, each with one who took back then."""
         self.used: Mapping[ObjectKey, Used] | None = None
         """What LocalQueues used when cycles were last asked for."""
         self.cycles = 0
@@ -416,6 +418,11 @@ class Player:
         """Count what was decided, and check it against what there was."""
         observed = self.observed
         held = observed.tree()
+        taking = {each.key: each.uid for each in instructions if isinstance(each, ReserveQuota)}
+        for preemptor, uids in self.displaced.items():
+            back = {(preemptor, key) for key, uid in taking.items() if uid in uids}
+            if back and self.is_behind_the_first(preemptor):
+                self.back_first |= back
         for each in instructions:
             if isinstance(each, ReserveQuota):
                 self.check_reservation(each)
@@ -448,6 +455,11 @@ class Player:
             self.displaced.setdefault(key, set()).update(uids)
             self.waits_since[key] = self.place(key)
         self.forget_preemptors()
+
+    def is_behind_the_first(self, key: ObjectKey) -> bool:
+        """Whether a workload is not tried because its StrictFIFO queue has another first."""
+        name = self.observed.waits_in(key)
+        return name is not None and self.observed.is_strict(name) and key in self.in_order(name)[1:]
 
     def check_reservation(self, decided: ReserveQuota) -> None:
         """Whoever is admitted may be, and no check is forgotten."""
@@ -715,11 +727,12 @@ class Player:
         begin = len(self.preemptions)
         self.overtaken.clear()
         self.came_back.clear()
+        self.back_first.clear()
         is_settled = self.answer_everything(draw)
         since = self.preemptions[begin:]
         law(is_settled or self.need_not_end(since[-12:]), "L3: preemptions do not end", since[-12:])
         for each in left_twice(since):
-            law(self.may_leave_twice(each.preemptor), "L3: left for it before, while it waited", each)
+            law(self.may_leave_twice(each), "L3: left for it before, while it waited", each)
 
     def answer_everything(self, draw: random.Random) -> bool:
         """Have happen what is asked for; whether that came to an end."""
@@ -740,10 +753,11 @@ class Player:
     def need_not_end(self, last: list[Preemption]) -> bool:
         """Whether these preemptions may go on for ever, as docs/internals/proof.md tells.
 
-        Two preempt each other in turn, one of them for fewer pods than it gets then. Or, where preemptors do
-        not come first: there is fair sharing; somebody else takes what was freed for a preemptor, and is
-        preempted by its victim; the victims of two take what was freed for the preemptor of the other;
-        or a preemptor is beaten by what is kept for another, and its victim back.
+        Two preempt each other in turn, one of them for fewer pods than it gets then, or one of them by
+        borrowing, from several of a ClusterQueue that is within nominal quota without the others. Or, where
+        preemptors do not come first: there is fair sharing; somebody else takes what was freed for a
+        preemptor, and is preempted by its victim; the victims of two take what was freed for the preemptor
+        of the other; or a preemptor is beaten by what is kept for another, and its victim back.
         """
         pairs = {(each.preemptor, each.victim) for each in last}
         in_turn = {preemptor for preemptor, victim in pairs if (victim, preemptor) in pairs}
@@ -760,11 +774,43 @@ class Player:
             for _, victim in pairs
         )
         fair = self.observed.settings.fair_sharing is not None
-        return shrinks or (self.in_line and (fair or circles or crossed))
+        return shrinks or self.one_takes_back(last) or (self.in_line and (fair or circles or crossed))
 
-    def may_leave_twice(self, preemptor: ObjectKey) -> bool:
-        """Whether somebody may have to leave twice for one who waits: it was beaten over what was freed."""
-        beaten = any(key == preemptor for key, _ in self.overtaken | self.came_back)
+    def one_takes_back(self, last: list[Preemption]) -> bool:
+        """Whether of several of a ClusterQueue who leave for one that borrows, one takes that back."""
+        reclaimed = {
+            (each.victim, each.preemptor)
+            for each in last
+            if each.reason is PreemptionReason.IN_COHORT_RECLAMATION
+        }
+        made_room = {
+            (each.preemptor, each.victim)
+            for each in last
+            if each.reason is PreemptionReason.IN_COHORT_RECLAIM_WHILE_BORROWING
+        }
+        return any(
+            borrower == preemptor
+            and other != victim
+            and self.cluster_queue_of(other) == self.cluster_queue_of(victim)
+            for preemptor, victim in made_room & reclaimed
+            for borrower, other in made_room
+        )
+
+    def cluster_queue_of(self, key: ObjectKey) -> str | None:
+        """The ClusterQueue that a workload's LocalQueue leads to."""
+        name = ObjectKey(key.namespace, self.observed.workloads[key].queue_name)
+        queue = self.observed.local_queues.get(name)
+        return None if queue is None else queue.cluster_queue
+
+    def may_leave_twice(self, again: Preemption) -> bool:
+        """Whether somebody may have to leave twice for one who waits.
+
+        It was beaten over what was freed, or not tried, behind the first of a StrictFIFO queue, when that was
+        taken back.
+        """
+        if (again.preemptor, again.victim) in self.back_first:
+            return True
+        beaten = any(key == again.preemptor for key, _ in self.overtaken | self.came_back)
         return self.in_line and (beaten or self.observed.settings.fair_sharing is not None)
 
     @property
