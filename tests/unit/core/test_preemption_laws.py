@@ -103,6 +103,42 @@ def a_case(chance: Random, settings: Settings) -> Case:
     return Case(settings, cohorts, queues, holders, preemptor)
 
 
+def a_large_request(chance: Random, settings: Settings) -> Case:
+    """Neighbors borrow a little each, so that the preemptor's own ClusterQueue has to give as well."""
+    resources = chance.choice([["cpu"], ["cpu", "gpu"]])
+
+    def quotas(most: int) -> dict[str, ResourceQuota]:
+        return {name: ResourceQuota(chance.randrange(most), None, None) for name in resources}
+
+    names = [f"q{number}" for number in range(chance.randrange(2, 5))]
+    queues = [
+        {
+            "name": name,
+            "cohort": "root" if name == "q0" or chance.random() < 0.5 else "deep",
+            "of": quotas(9 if name == "q0" else 4),
+            "preemption": policy("LowerPriority", "Any", "LowerPriority", chance.choice([None, 0, 1])),
+        }
+        for name in names
+    ]
+    holders = [
+        {
+            "queue": chance.choice([*names, "q0"]),
+            "name": f"w{number}",
+            "of": {
+                name: chance.choice([1, 1, 2, 3])
+                for name in chance.sample(resources, chance.randint(1, len(resources)))
+            },
+            "priority": chance.randrange(3),
+            "since": chance.randrange(3),
+            "evicted": chance.random() < 0.1,
+        }
+        for number in range(chance.randrange(5, 13))
+    ]
+    wanted = {name: chance.randrange(4, 13) for name in resources}
+    cohorts = [{"name": "root", "of": quotas(9)}, {"name": "deep", "parent": "root", "of": quotas(6)}]
+    return Case(settings, cohorts, queues, holders, {"queue": "q0", "of": wanted, "priority": 3, "queued": 9})
+
+
 def ask(stage: Stage, case: Case) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
     """The victims by the core and by the plain rules."""
     wanted = case.preemptor
@@ -168,6 +204,11 @@ def rooms(node: Node, usage: dict[FlavorResource, int]) -> tuple[bool, bool]:
 @given(st.randoms(use_true_random=False))
 def test_classical(chance: Random) -> None:
     check(a_case(chance, Settings()), chance)
+
+
+@given(st.randoms(use_true_random=False))
+def test_classical_where_neighbors_are_not_enough(chance: Random) -> None:
+    check(a_large_request(chance, Settings()), chance)
 
 
 @given(st.randoms(use_true_random=False), st.sampled_from(STRATEGIES), st.booleans())
