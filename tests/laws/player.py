@@ -757,7 +757,8 @@ class Player:
         borrowing, from several of a ClusterQueue that is within nominal quota without the others. Or, where
         preemptors do not come first: there is fair sharing; somebody else takes what was freed for a
         preemptor, and is preempted by its victim; the victims of two take what was freed for the preemptor
-        of the other; or a preemptor is beaten by what is kept for another, and its victim back.
+        of the other; or a preemptor is beaten by what is kept for another, and its victim back. Or, in a
+        StrictFIFO queue whose LocalQueues take turns, the victim's has its turn before the preemptor's.
         """
         pairs = {(each.preemptor, each.victim) for each in last}
         in_turn = {preemptor for preemptor, victim in pairs if (victim, preemptor) in pairs}
@@ -774,7 +775,23 @@ class Player:
             for _, victim in pairs
         )
         fair = self.observed.settings.fair_sharing is not None
-        return shrinks or self.one_takes_back(last) or (self.in_line and (fair or circles or crossed))
+        return (
+            shrinks
+            or self.one_takes_back(last)
+            or self.takes_its_turn_back(pairs)
+            or (self.in_line and (fair or circles or crossed))
+        )
+
+    def takes_its_turn_back(self, pairs: Iterable[tuple[ObjectKey, ObjectKey]]) -> bool:
+        """Whether a victim has its turn before its preemptor in the StrictFIFO queue of both."""
+        cluster_queues = self.observed.cluster_queues
+        return any(
+            pair in self.back_first
+            and (name := self.cluster_queue_of(pair[0])) is not None
+            and name == self.cluster_queue_of(pair[1])
+            and cluster_queues[name].usage_based_admission
+            for pair in pairs
+        )
 
     def one_takes_back(self, last: list[Preemption]) -> bool:
         """Whether of several of a ClusterQueue who leave for one that borrows, one takes that back."""
