@@ -14,11 +14,12 @@ Rules of this file
   tried again if anybody of the tree got somewhere since it began: took quota, had victims told, or gave up
   what was kept for it, as who goes on with other flavors has not. Who found nothing at last, though it was
   beaten over one flavor, is *hopeful*: it is parked, and woken by the next who gets somewhere.
-- Whose turn would end as it did before *stands* (``queues``): those who wait for others to leave, unless
-  quota was taken meanwhile, and whom they beat. They do not ask for a cycle, but take part in every one of
-  their tree. Who finds nobody to preempt does not stand, not even first in a StrictFIFO queue: what is kept
-  for it is kept for one cycle, so that a queue that is held up does not hold up those who could borrow
-  meanwhile.
+- Whose turn would end as it did before *stands* (``queues``): those who wait for others to leave, and whom
+  they beat. Who waits for others is tried again first, from the first flavor on, if quota was taken since its
+  scan began, or if it was beaten since then and anybody got somewhere. Who stands does not ask for a cycle,
+  but takes part in every one of its tree. Who finds nobody to preempt does not stand, not even first in a
+  StrictFIFO queue: what is kept for it is kept for one cycle, so that a queue that is held up does not hold
+  up those who could borrow meanwhile.
 - What is supposed in a cycle (``overlay``) is undone at its end.
 """
 

@@ -121,8 +121,11 @@ def settle_undecided(cycle: Cycle) -> None:
         goes_on = entry.pending.progress is not None and not entry.stood
         _try_again_or_stand(world, entry, again=goes_on or entry.since != entry.root.progress)
     for entry in cycle.waiting:
-        # Who may do with fewer pods may have preempted for more than is left to be had.
-        _try_again_or_stand(world, entry, again=entry.generation != entry.root.generation)
+        # Who may do with fewer pods may have preempted for more than is left to be had, and who went on to
+        # another flavor may fit the first, which is kept for nobody any more.
+        changed = entry.disturbed or entry.generation != entry.root.generation
+        kept_no_more = entry.was_beaten and entry.since != entry.root.progress
+        _try_again_or_stand(world, entry, again=changed or kept_no_more)
 
 
 def calm(world: World, entry: Entry) -> None:
