@@ -18,7 +18,7 @@ model  each cycle does with its heads, and with who needs a second pass, what th
 
 import json
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
 from enum import Enum
 from fractions import Fraction
@@ -138,6 +138,16 @@ def decisions(instructions: Iterable[Instruction]) -> list[Instruction]:
 def told(instructions: Iterable[Instruction]) -> list[Instruction]:
     """All but refreshes, which may be asked for without need."""
     return [each for each in instructions if not isinstance(each, _REFRESHES)]
+
+
+def led_to(key: ObjectKey, pairs: Collection[tuple[ObjectKey, ObjectKey]]) -> set[ObjectKey]:
+    """Who was preempted by a workload, by those whom it preempted, and so on; and itself."""
+    found, looked_at = {key}, set[ObjectKey]()
+    while found - looked_at:
+        one = min(found - looked_at)
+        looked_at.add(one)
+        found |= {victim for preemptor, victim in pairs if preemptor == one}
+    return found
 
 
 def left_twice(preemptions: Iterable[Preemption]) -> Iterator[Preemption]:
@@ -788,13 +798,16 @@ class Player:
         return any(
             pair in self.back_first
             and (name := self.cluster_queue_of(pair[0])) is not None
-            and name == self.cluster_queue_of(pair[1])
+            and self.share_a_queue(*pair)
             and cluster_queues[name].usage_based_admission
             for pair in pairs
         )
 
     def one_takes_back(self, last: list[Preemption]) -> bool:
-        """Whether of several of a ClusterQueue who leave for one that borrows, one takes that back."""
+        """Whether of several of a ClusterQueue who leave for those that borrow, one takes that back.
+
+        It is preempted again by whom it preempted, or by one for whom that one was in the way.
+        """
         reclaimed = {
             (each.victim, each.preemptor)
             for each in last
@@ -805,13 +818,16 @@ class Player:
             for each in last
             if each.reason is PreemptionReason.IN_COHORT_RECLAIM_WHILE_BORROWING
         }
+        pairs = {(each.preemptor, each.victim) for each in last}
         return any(
-            borrower == preemptor
-            and other != victim
-            and self.cluster_queue_of(other) == self.cluster_queue_of(victim)
-            for preemptor, victim in made_room & reclaimed
-            for borrower, other in made_room
+            len({other for _, other in made_room if self.share_a_queue(victim, other)}) > 1
+            and any((borrower, victim) in made_room for borrower in led_to(preemptor, pairs))
+            for preemptor, victim in reclaimed
         )
+
+    def share_a_queue(self, one: ObjectKey, other: ObjectKey) -> bool:
+        """Whether two workloads are of one ClusterQueue."""
+        return self.cluster_queue_of(one) == self.cluster_queue_of(other)
 
     def cluster_queue_of(self, key: ObjectKey) -> str | None:
         """The ClusterQueue that a workload's LocalQueue leads to."""

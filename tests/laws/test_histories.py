@@ -61,6 +61,7 @@ def test_laws_hold_over_histories(first: int) -> None:
         pytest.param(6003265, 110, id="goes on with another flavor if one who is parked is tried as well"),
         pytest.param(8001524, 110, id="two victims take in turn what was freed for the other's preemptor"),
         pytest.param(8001773, 110, id="fits only after others took quota, and left it another flavor"),
+        pytest.param(20002533, 110, id="reclaims, and leaves for one whom that had preempted"),
         pytest.param(20000529, 110, id="its LocalQueue has its turn before that of whom it left for"),
         pytest.param(20001668, 110, id="went on to preempt for the second flavor, and fits the first"),
         pytest.param(9300045, 110, id="used most, but may only be preempted by who does not borrow then"),
