@@ -146,7 +146,7 @@ def _priority(group: str, kind: str, priority_class: Object) -> Priority:
 
 def _pods_class(case: JobSource, job: Object) -> str | None:
     for pod_set in case.integration.pod_sets(job, case.names)[:1]:
-        return value_at(job, (*pod_set.template_path, "spec", "priorityClassName"))
+        return value_at(pod_set.template_in(job), ("spec", "priorityClassName"))
     return None
 
 
@@ -155,7 +155,7 @@ def pod_sets_of(case: JobSource) -> list[dict[str, Any]]:
     job: Object = case.job or {}
     listed: list[dict[str, Any]] = []
     for pod_set in case.integration.pod_sets(job, case.names):
-        template = sanitised(value_at(job, pod_set.template_path, {}), case.integration.platform_labels)
+        template = sanitised(pod_set.template_in(job), case.integration.platform_labels)
         described: dict[str, Any] = {"name": pod_set.name, "count": pod_set.count, "template": template}
         if pod_set.min_count is not None and case.settings.partial_admission:
             described["minCount"] = pod_set.min_count

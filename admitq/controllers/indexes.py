@@ -100,7 +100,7 @@ def _indexes_of_jobs(integration: Integration, names: Names) -> Mapping[str, Ind
         if own := integration.priority_class(job):
             yield priority_class_value("PriorityClass", own)
         for pod_set in integration.pod_sets(job, names):
-            if named := value_at(job, (*pod_set.template_path, "spec", "priorityClassName")):
+            if named := value_at(pod_set.template_in(job), ("spec", "priorityClassName")):
                 yield priority_class_value("PriorityClass", named)
 
     def prebuilt(job: Object) -> Iterator[str]:

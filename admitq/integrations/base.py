@@ -6,10 +6,11 @@ unsuspending, injecting into and restoring pod templates, the Workload's name, r
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from admitq.integrations.paths import Object, Path, merge_patch, value_at, with_value
+from admitq_api.feature_gates import FeatureGates
 from admitq_api.field_errors import FieldError
 from admitq_api.labels import Names
 
@@ -22,17 +23,47 @@ class OwnerKind(NamedTuple):
     kind: str
 
 
+class Reference(NamedTuple):
+    """Another object that a job's pods follow from; the namespace is empty where the kind has none."""
+
+    kind: OwnerKind
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What the rules of a kind depend on beside the job.
+
+    ``is_managed`` tells whether the job is ours to hold: it names a queue, or need not.
+    """
+
+    names: Names
+    gates: FeatureGates = field(default_factory=FeatureGates)
+    is_managed: bool = True
+
+
 @dataclass(frozen=True, slots=True)
 class PodSetTemplate:
     """Pods of one shape in a job: how many, and where in the job their template stands.
 
     ``min_count`` is the fewest pods the job can run with, where its owner allows fewer than ``count``.
+    ``template`` is what the pods amount to where the job does not hold that as a template, as it stands, at
+    the path; the path then names the field that users know them by.
     """
 
     name: str
     count: int
     template_path: Path
     min_count: int | None = None
+    template: Object | None = None
+
+    def template_in(self, job: Object) -> Object:
+        """The pod template of the job as it is; empty if there is none."""
+        if self.template is not None:
+            return self.template
+        found = value_at(job, self.template_path, {})
+        return found if isinstance(found, Mapping) else {}
 
 
 class Finished(NamedTuple):
@@ -58,9 +89,24 @@ def no_errors(*_: object) -> tuple[FieldError, ...]:
     return ()
 
 
-def unchanged(job: Object, _names: Names) -> Object:
+def unchanged(job: Object, _rules: Rules) -> Object:
     """Answer of kinds without defaults of their own."""
     return job
+
+
+def no_references(_job: Object) -> tuple[Reference, ...]:
+    """Answer of kinds that say all of their pods themselves."""
+    return ()
+
+
+def as_it_is(job: Object, _found: Mapping[Reference, Object]) -> Object:
+    """Answer of kinds that say all of their pods themselves."""
+    return job
+
+
+def at_its_path(job: Object, pod_set: PodSetTemplate, template: Object, _names: Names) -> Object:
+    """The job with another template for a podset, where it holds templates as they stand."""
+    return with_value(job, pod_set.template_path, template)
 
 
 def stop_at_once(job: Object, stopped: Object, _names: Names) -> tuple[Step, ...]:
@@ -92,6 +138,16 @@ class Integration:
     pods_ready: Callable[[Object], bool]
 
     suspend_path: Path = ("spec", "suspend")
+    with_template: Callable[[Object, PodSetTemplate, Object, Names], Object] = at_its_path
+    """The job with another pod template for one of its podsets: injected for a start, or restored. What
+    ``pod_sets`` reads of the result is that template, as far as the kind can say it."""
+    references: Callable[[Object], Sequence[Reference]] = no_references
+    """Objects that the job's pods follow from besides; they are watched where a reference has been seen."""
+    resolved: Callable[[Object, Mapping[Reference, Object]], Object] = as_it_is
+    """The job with what ``pod_sets`` needs of those that were found, under a key that no job has; all other
+    functions are given this, and what they change of it is written without that key."""
+    is_skipped: Callable[[Object], bool] = lambda _job: False
+    """Whether a job of the kind is none of ours whatever its labels say: it makes no pods of its own."""
     is_half_stopped: Callable[[Object, Names], bool] = lambda _job, _names: False
     """Whether a stop was begun and not ended; such a job does not count as suspended."""
     stop: Callable[[Object, Object, Names], tuple[Step, ...]] = stop_at_once
@@ -117,12 +173,16 @@ class Integration:
     adopts_prebuilt_workload: bool = False
     can_be_elastic: bool = False
 
-    mutate: Callable[[Object, Names], Object] = unchanged
+    mutate: Callable[[Object, Rules], Object] = unchanged
     """Defaults of the kind on creation, beyond the queue, the priority class and the suspension."""
-    validate_create: Callable[[Object, Names], Sequence[FieldError]] = no_errors
+    validate_create: Callable[[Object, Rules], Sequence[FieldError]] = no_errors
     """Rules of the kind beyond those of all jobs; not asked on updates."""
-    validate_update: Callable[[Object, Object, Names], Sequence[FieldError]] = no_errors
+    validate_update: Callable[[Object, Object, Rules], Sequence[FieldError]] = no_errors
     """Takes the old object, then the new; covers what ``validate_create`` asks of the new one."""
+    managed_by_path: Path | None = None
+    """Where the job names the controller that is to run it; None where the kind cannot."""
+    own_controller: str = ""
+    """What stands there for the kind's own controller."""
 
     patches_status: bool = False
     """Whether ``stop`` writes the status subresource (for RBAC)."""

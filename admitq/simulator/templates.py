@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from admitq import translate
 from admitq.core.model import ObjectKey, Workload
-from admitq.integrations.base import Integration, PodSetTemplate
+from admitq.integrations.base import Integration, PodSetTemplate, Rules
 from admitq.integrations.names import LONGEST
 from admitq.integrations.paths import Object, value_at, with_value
 from admitq.integrations.registry import by_gvk
@@ -168,7 +168,7 @@ class Translation:
         integration = by_gvk(group, version, str(obj.get("kind", "")))
         if integration is None:
             return Template(self._translated(with_value(obj, ("status",), None), (), blame))
-        job = integration.mutate(with_value(obj, ("metadata", "uid"), "template"), self.names)
+        job = integration.mutate(with_value(obj, ("metadata", "uid"), "template"), Rules(self.names))
         source = _Source(integration, self.names, job, _Conventions(self.partial_admission), self.lookups)
         try:
             raw = workload_for(source)

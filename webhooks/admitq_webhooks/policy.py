@@ -6,7 +6,9 @@ from typing import Final
 
 from admitq.core.model import LabelSelector
 from admitq.core.selectors import matches
-from admitq.integrations.base import Integration, OwnerKind
+from admitq.integrations.base import Integration, OwnerKind, Rules
+from admitq.integrations.ownership import queue_name
+from admitq.integrations.paths import Object
 from admitq_api.feature_gates import FeatureGates
 from admitq_api.labels import Names
 
@@ -48,3 +50,8 @@ class Policy:
         if labels is None or self.is_excluded(namespace):
             return False
         return matches(self.namespace_selector, labels)
+
+    def rules(self, job: Object) -> Rules:
+        """Return what the rules of a job's kind depend on."""
+        is_managed = self.manage_jobs_without_queue_name or bool(queue_name(job, self.names))
+        return Rules(self.names, self.gates, is_managed=is_managed)

@@ -3,7 +3,7 @@
 from admitq.controllers.job.case import CONCERN, JobCase
 from admitq.controllers.plan import NOTHING, Patch, Plan, plan
 from admitq.integrations.base import Step
-from admitq.integrations.paths import Object, merge_patch, value_at, with_value
+from admitq.integrations.paths import Object, merge_patch, value_at
 from admitq.podsets import infos_of, inject, restore
 
 
@@ -23,8 +23,8 @@ def started(case: JobCase, workload: Object) -> Object:
         info = infos.get(pod_set.name)
         if info is None:
             continue
-        template = value_at(result, pod_set.template_path, {})
-        result = with_value(result, pod_set.template_path, inject(template, info))
+        template = inject(pod_set.template_in(result), info)
+        result = case.integration.with_template(result, pod_set, template, case.names)
         if info.count != pod_set.count:
             counts[pod_set.name] = info.count
     if counts and case.integration.with_counts is not None:
@@ -38,9 +38,10 @@ def stopped(case: JobCase, workload: Object | None) -> Object:
     counts: dict[str, int] = {}
     listed = value_at(workload, ("spec", "podSets"), [])
     for pod_set, original in zip(case.integration.pod_sets(result, case.names), listed, strict=False):
-        template = value_at(result, pod_set.template_path, {})
-        restored = restore(template, original.get("template") or {}, case.integration.platform_labels)
-        result = with_value(result, pod_set.template_path, restored)
+        restored = restore(
+            pod_set.template_in(result), original.get("template") or {}, case.integration.platform_labels
+        )
+        result = case.integration.with_template(result, pod_set, restored, case.names)
         # Only a partial admission changes counts; any other count is what the job's owner wants now.
         if original.get("minCount") is not None and original.get("count") != pod_set.count:
             counts[pod_set.name] = original["count"]
@@ -53,7 +54,7 @@ def is_marked(case: JobCase) -> bool:
     """Whether the job's templates carry marks of an admission."""
     job: Object = case.job or {}
     return any(
-        value_at(job, (*pod_set.template_path, "metadata", "labels", case.names.podset)) is not None
+        value_at(pod_set.template_in(job), ("metadata", "labels", case.names.podset)) is not None
         for pod_set in case.integration.pod_sets(job, case.names)
     )
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from admitq.integrations.base import Finished, Integration, PodSetTemplate, Step
+from admitq.integrations.base import Finished, Integration, PodSetTemplate, Rules, Step
 from admitq.integrations.paths import Object, merge_patch, value_at, with_value
 from admitq_api.field_errors import FieldError
 from admitq_api.field_errors import Path as FieldPath
@@ -171,15 +171,17 @@ def _equal_completions_errors(job: Object, names: Names) -> list[FieldError]:
     return []
 
 
-def validate_create(job: Object, names: Names) -> list[FieldError]:
+def validate_create(job: Object, rules: Rules) -> list[FieldError]:
     """Check the two annotations of partial admission."""
+    names = rules.names
     return _min_parallelism_errors(job, names) + _equal_completions_errors(job, names)
 
 
-def validate_update(old: Object, new: Object, names: Names) -> list[FieldError]:
+def validate_update(old: Object, new: Object, rules: Rules) -> list[FieldError]:
     """Check the annotations while suspended; while running, that nothing undoes a partial admission."""
     if value_at(new, SUSPEND) is True:
-        return validate_create(new, names)
+        return validate_create(new, rules)
+    names = rules.names
     errors: list[FieldError] = []
     is_partial = value_at(old, (*ANNOTATIONS, names.job_min_parallelism)) is not None
     was_running = value_at(old, SUSPEND) is not True
@@ -216,6 +218,8 @@ JOB = Integration(
     with_counts=with_counts,
     reclaimable=reclaimable,
     platform_labels=PLATFORM_LABELS,
+    managed_by_path=("spec", "managedBy"),
+    own_controller="kubernetes.io/job-controller",
     creates=frozenset({("", "Pod")}),
     adopts_prebuilt_workload=True,
     can_be_elastic=True,

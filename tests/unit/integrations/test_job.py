@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from admitq.integrations.base import Finished, PodSetTemplate
+from admitq.integrations.base import Finished, PodSetTemplate, Rules
 from admitq.integrations.kinds.job import JOB
 from admitq_api.labels import names_for
 
@@ -188,7 +188,7 @@ SYNC = NAMES.job_completions_equal_parallelism
 def test_annotations_of_partial_admission_are_checked_on_creation(
     spec: Any, annotations: Any, complaint: Any
 ) -> None:
-    errors = JOB.validate_create(job(spec, annotations=annotations), NAMES)
+    errors = JOB.validate_create(job(spec, annotations=annotations), Rules(NAMES))
     assert (complaint is None) == (not errors)
     for error in errors:
         assert complaint in str(error)
@@ -210,7 +210,7 @@ RUNNING = {**INDEXED, "suspend": False}
     ],
 )
 def test_a_partly_admitted_job_keeps_its_size_while_it_runs(old: Any, new: Any, fields: Any) -> None:
-    assert len(JOB.validate_update(old, new, NAMES)) == fields
+    assert len(JOB.validate_update(old, new, Rules(NAMES))) == fields
 
 
 @pytest.mark.parametrize(

@@ -46,4 +46,4 @@ async def mutate(
         changed = with_value(changed, ("metadata", "labels", names.priority_class), DEFAULT_PRIORITY_CLASS)
     if value_at(changed, integration.suspend_path) is not True:
         changed = integration.with_suspend(changed, True)
-    return integration.mutate(changed, names)
+    return integration.mutate(changed, policy.rules(changed))

@@ -35,7 +35,7 @@ def validate_create(job: Object, integration: Integration, policy: Policy) -> li
         *_elastic(job, integration, names),
         *(admission_gates.validate_create(job, names) if _has_gates(policy) else ()),
         *_topology(job, integration, policy),
-        *integration.validate_create(job, names),
+        *integration.validate_create(job, policy.rules(job)),
     ]
 
 
@@ -62,7 +62,7 @@ def validate_update(
         *_elastic_update(old, new, names),
         *(admission_gates.validate_update(old, new, names) if _has_gates(policy) else ()),
         *_new_topology_errors(old, new, integration, policy),
-        *integration.validate_update(old, new, names),
+        *integration.validate_update(old, new, policy.rules(new)),
     ]
 
 
@@ -199,12 +199,8 @@ def _topology(job: Object, integration: Integration, policy: Policy) -> Iterator
     templates: list[TemplateAnnotations] = []
     for pod_set in integration.pod_sets(job, names):
         path = Path().at(*pod_set.template_path, "metadata", "annotations")
-        template: object = job
-        for step in pod_set.template_path:
-            template = _step(template, step)
-        templates.append(
-            TemplateAnnotations(mapping(template, "metadata", "annotations"), path, pod_set.count)
-        )
+        annotations = mapping(pod_set.template_in(job), "metadata", "annotations")
+        templates.append(TemplateAnnotations(annotations, path, pod_set.count))
     yield from topology_requests.validate(templates, names, policy.gates, elastic=elastic)
 
 
@@ -214,9 +210,3 @@ def _new_topology_errors(
     """Check what the change adds: a job that was wrong before it came to us can still be relabelled."""
     before = [*_topology(old, integration, policy)]
     return (error for error in _topology(new, integration, policy) if error not in before)
-
-
-def _step(container: object, step: str | int) -> object:
-    if isinstance(step, str):
-        return mapping(container).get(step)
-    return container[step] if isinstance(container, list) and step < len(container) else None
