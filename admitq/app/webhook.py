@@ -47,7 +47,7 @@ def policy(settings: Settings) -> Policy:
         namespace_selector=selector or LabelSelector(),
         manage_jobs_without_queue_name=configuration.manage_jobs_without_queue_name,
         external_frameworks=tuple(
-            _owner_kind(text) for text in configuration.integrations.external_frameworks
+            OwnerKind.named(text) for text in configuration.integrations.external_frameworks
         ),
     )
 
@@ -130,8 +130,3 @@ def _review_observer(metrics: Metrics) -> Callable[[str, bool, float], None]:
         metrics.observe("webhook_review_duration_seconds", seconds, path=path)
 
     return observe
-
-
-def _owner_kind(text: str) -> OwnerKind:
-    kind, version, group = text.split(".", 2)
-    return OwnerKind(group, version, kind)

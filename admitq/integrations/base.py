@@ -22,6 +22,12 @@ class OwnerKind(NamedTuple):
     version: str
     kind: str
 
+    @classmethod
+    def named(cls, text: str) -> "OwnerKind":
+        """The kind that the configuration calls ``Kind.version.group``."""
+        kind, version, group = text.split(".", 2)
+        return cls(group, version, kind)
+
 
 class Reference(NamedTuple):
     """Another object that a job's pods follow from; the namespace is empty where the kind has none."""
@@ -174,7 +180,9 @@ class Integration:
     can_be_elastic: bool = False
 
     mutate: Callable[[Object, Rules], Object] = unchanged
-    """Defaults of the kind on creation, beyond the queue, the priority class and the suspension."""
+    """Defaults of the kind beyond the queue, the priority class and the suspension."""
+    mutates_updates: bool = False
+    """Whether the mutating webhook is asked on updates too: what it writes follows from what they change."""
     validate_create: Callable[[Object, Rules], Sequence[FieldError]] = no_errors
     """Rules of the kind beyond those of all jobs; not asked on updates."""
     validate_update: Callable[[Object, Object, Rules], Sequence[FieldError]] = no_errors

@@ -195,6 +195,10 @@ class Store:
         """Have a handler told of every change from now on; one that raises does not stop the others."""
         self._handlers.append(handler)
 
+    def unsubscribe(self, handler: Handler) -> None:
+        """Tell a handler nothing any more."""
+        self._handlers.remove(handler)
+
     def upsert(self, obj: Object) -> Change | None:
         """Take an object in if it is news; handlers have been told when this returns.
 

@@ -2,7 +2,8 @@
 
 A watch that ends is taken up at the last version seen. Only when that version is too old (410), or what
 came over the watch cannot be trusted, is everything listed again. Silence, cuts and errors all lead to
-the same place: wait a little, with jitter and growing, and go on. Nothing but cancellation ends it.
+the same place: wait a little, with jitter and growing, and go on. Nothing but cancellation ends it, unless
+the resource may come and go: then a watcher ends when the API does not serve it.
 """
 
 import asyncio
@@ -31,6 +32,7 @@ class Outcome(StrEnum):
     SILENT = "silent"
     MALFORMED = "malformed"
     FAILED = "failed"
+    MISSING = "missing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,9 @@ a version that it has not reached, as after a restore from a backup."""
 class Watcher:
     """Fills one store from one resource until it is cancelled.
 
+    With ``ends_when_missing`` it also ends when the API server does not serve the resource: its definition
+    was deleted, or serves another version. What the store holds then stays as it was.
+
     ``synced`` is set once the first complete list is in the store. ``handlers`` are subscribed to the store.
     """
 
@@ -92,6 +97,7 @@ class Watcher:
         handlers: Sequence[Handler] = (),
         timing: Timing | None = None,
         observe: Callable[[Resource, Outcome], None] | None = None,
+        ends_when_missing: bool = False,
     ) -> None:
         self.resource = resource
         self.store = store
@@ -102,6 +108,7 @@ class Watcher:
         self._field_selector = field_selector
         self._timing = timing or Timing()
         self._observe = observe
+        self._ends_when_missing = ends_when_missing
         self._backoff = Backoff(self._timing.backoff_first, self._timing.backoff_most)
         self._version = ""
         self._failures = 0
@@ -115,7 +122,7 @@ class Watcher:
         return time.monotonic() - self._heard_at
 
     async def run(self) -> None:
-        """List and watch for ever."""
+        """List and watch for ever, or until the resource is not served."""
         while True:
             began = time.monotonic()
             outcome = await self._round()
@@ -123,6 +130,8 @@ class Watcher:
             lived = time.monotonic() - began
             if outcome is Outcome.LISTED:
                 continue
+            if outcome is Outcome.MISSING and self._ends_when_missing:
+                return
             if lived >= self._timing.healthy:
                 self._backoff.reset()
                 if outcome is Outcome.ENDED:
@@ -199,6 +208,10 @@ class Watcher:
             log.warning("%s: listing again: %s", self.resource, error)
             self._version = ""
             return Outcome.MALFORMED
+        if error.is_not_found:
+            log.info("%s: not served: %s", self.resource, error)
+            self._version = ""
+            return Outcome.MISSING
         silent = error.reason == "Timeout"
         self._failures += 1
         self._silences = self._silences + 1 if silent else 0

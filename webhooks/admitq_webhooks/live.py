@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, cast
-from urllib.parse import quote
 
 from admitq.integrations.base import Integration
 from admitq.integrations.paths import value_at
 from admitq.runtime.client import Client
+from admitq.runtime.discovery import resource_of_kind
 from admitq.runtime.errors import ApiError
 from admitq.runtime.kinds import kinds_of
 from admitq.runtime.resources import (
@@ -108,20 +108,13 @@ class LiveWorld:
         known = self._resources.get((group, version, kind))
         if known is not None:
             return known
-        parts = ("apis", group, version) if group else ("api", version)
-        path = "".join(f"/{quote(part, safe='')}" for part in parts)
         try:
-            offered = await self._client.request_json("GET", path)
+            found = await resource_of_kind(self._client, group, version, kind)
         except ApiError as error:
-            if error.is_not_found:
-                return None
-            raise LookupFailed(f"{path} cannot be read: {error.reason}") from error
-        for one in cast("list[Object]", offered.get("resources") or []):
-            if one.get("kind") == kind and "/" not in one["name"]:
-                found = Resource(group, version, one["name"], kind, namespaced=bool(one.get("namespaced")))
-                self._resources[group, version, kind] = found
-                return found
-        return None
+            raise LookupFailed(f"{group}/{version} cannot be read: {error.reason}") from error
+        if found is not None:
+            self._resources[group, version, kind] = found
+        return found
 
     async def _read(self, resource: Resource, name: str, namespace: str | None) -> Object | None:
         try:

@@ -110,13 +110,14 @@ def webhooks(names: Names, integrations: Iterable[Integration]) -> tuple[Webhook
         Webhook(verb, names.group, names.version, kind, resources, operations, is_job=False)
         for verb, kind, resources, operations in _OWN_KINDS
     )
-    verbs: tuple[tuple[Verb, tuple[str, ...]], ...] = (("mutate", CREATE), ("validate", CREATE_UPDATE))
-    jobs = tuple(
-        Webhook(verb, one.group, one.version, one.kind, (one.plural,), operations, is_job=True)
-        for verb, operations in verbs
-        for one in integrations
-    )
-    return own + jobs
+    kinds = tuple(integrations)
+
+    def of_jobs(verb: Verb, one: Integration) -> Webhook:
+        operations = CREATE if verb == "mutate" and not one.mutates_updates else CREATE_UPDATE
+        return Webhook(verb, one.group, one.version, one.kind, (one.plural,), operations, is_job=True)
+
+    verbs: tuple[Verb, ...] = ("mutate", "validate")
+    return own + tuple(of_jobs(verb, one) for verb in verbs for one in kinds)
 
 
 def webhook_rules(names: Names, integrations: Iterable[Integration]) -> dict[str, list[dict[str, Any]]]:

@@ -60,6 +60,13 @@ def test_the_configurations_fail_closed_and_have_no_side_effects() -> None:
     assert all(entry["rule"]["operations"] == ["CREATE"] for entry in rules["mutating"])
 
 
+def test_a_kind_says_whether_it_is_changed_on_updates_too() -> None:
+    rules = webhook_rules(NAMES, (JOB, replace(OTHER, mutates_updates=True)))
+    operations = {one["name"]: one["rule"]["operations"] for one in rules["mutating"]}
+    assert operations["mjob.admitq.dev"] == ["CREATE"]
+    assert operations["mother.admitq.dev"] == ["CREATE", "UPDATE"]
+
+
 def test_names_and_paths_follow_the_api_group() -> None:
     rules = webhook_rules(names_for(COMPAT_GROUP), (JOB,))
     assert rules["mutating"][0]["path"] == "/mutate-kueue-x-k8s-io-v1beta2-clusterqueue"

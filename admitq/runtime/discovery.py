@@ -1,0 +1,63 @@
+"""What the API server serves just now: versions of groups, and the resources of a version.
+
+Kubernetes lets every authenticated user ask this (ClusterRole ``system:discovery``), so that it takes no
+right of our own, and the answer is what is served: not what a definition says that may still be rejected.
+"""
+
+from collections.abc import Mapping
+from typing import Any, cast
+from urllib.parse import quote
+
+from admitq.runtime.client import Client
+from admitq.runtime.errors import ApiError
+from admitq.runtime.resources import Resource
+
+
+async def group_versions(client: Client) -> frozenset[tuple[str, str]]:
+    """Group and version of everything that is served outside the core API.
+
+    Raises:
+        ApiError: the API server cannot be asked.
+    """
+    groups = _listed(await client.request_json("GET", "/apis"), "groups")
+    return frozenset(
+        (str(group.get("name")), str(version.get("version")))
+        for group in groups
+        for version in _listed(group, "versions")
+    )
+
+
+async def resources_of(client: Client, group: str, version: str) -> tuple[Resource, ...]:
+    """The resources of a group's version, without subresources; none if it is not served.
+
+    Raises:
+        ApiError: the API server cannot be asked.
+    """
+    parts = ("apis", group, version) if group else ("api", version)
+    try:
+        offered = await client.request_json("GET", "".join(f"/{quote(part, safe='')}" for part in parts))
+    except ApiError as error:
+        if error.is_not_found:
+            return ()
+        raise
+    return tuple(
+        Resource(group, version, one["name"], one["kind"], namespaced=one.get("namespaced") is True)
+        for one in _listed(offered, "resources")
+        if isinstance(one.get("name"), str) and isinstance(one.get("kind"), str) and "/" not in one["name"]
+    )
+
+
+async def resource_of_kind(client: Client, group: str, version: str, kind: str) -> Resource | None:
+    """The resource that holds objects of a kind; None if it is not served.
+
+    Raises:
+        ApiError: the API server cannot be asked.
+    """
+    offered = await resources_of(client, group, version)
+    return next((one for one in offered if one.kind == kind), None)
+
+
+def _listed(answer: Any, field: str) -> list[Mapping[str, Any]]:
+    found = answer.get(field) if isinstance(answer, Mapping) else None
+    items = cast("list[Any]", found) if isinstance(found, list) else []
+    return [cast("Mapping[str, Any]", one) for one in items if isinstance(one, Mapping)]

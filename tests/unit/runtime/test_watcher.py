@@ -1,0 +1,73 @@
+"""A watcher of a resource that may come and go ends when it is not served; any other goes on."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import Any, cast
+
+import pytest
+
+from admitq.runtime.client import Client, Page
+from admitq.runtime.errors import ApiError
+from admitq.runtime.resources import CONFIG_MAPS
+from admitq.runtime.store import Change, Store
+from admitq.runtime.watcher import Outcome, Timing, Watcher
+
+NOT_SERVED = ApiError(404, "NotFound", "the server could not find the requested resource")
+OBJECT = {"metadata": {"namespace": "ns", "name": "a", "uid": "u", "resourceVersion": "1"}}
+QUICK = Timing(backoff_first=0.001, backoff_most=0.002)
+
+
+class Served:
+    """A client whose resource is listed so many times, and not served after that; each watch ends so."""
+
+    def __init__(self, listings: int) -> None:
+        self.listings = listings
+        self.asked = 0
+
+    async def pages(self, *_: Any) -> AsyncGenerator[Page]:
+        self.asked += 1
+        if self.asked > self.listings:
+            raise NOT_SERVED
+        yield Page([OBJECT], "5", True)
+
+    async def watch(self, *_: Any, **__: Any) -> AsyncGenerator[Any]:
+        raise NOT_SERVED
+        yield
+
+
+@pytest.mark.parametrize("listings", [0, 1])
+async def test_it_ends_when_the_resource_is_not_served_and_takes_nothing_away(listings: int) -> None:
+    store, told, changes = Store(CONFIG_MAPS), list[Outcome](), list[Change]()
+    watcher = Watcher(
+        cast("Client", Served(listings)),
+        CONFIG_MAPS,
+        store,
+        handlers=[changes.append],
+        timing=QUICK,
+        observe=lambda _, outcome: told.append(outcome),
+        ends_when_missing=True,
+    )
+    await asyncio.wait_for(watcher.run(), 5)
+    assert told == [Outcome.LISTED] * listings + [Outcome.MISSING]
+    assert watcher.synced.is_set() == bool(listings)
+    assert [change.kind for change in changes] == ["added"] * listings
+
+
+async def test_a_resource_that_must_be_there_is_waited_for() -> None:
+    client = Served(0)
+    watcher = Watcher(cast("Client", client), CONFIG_MAPS, Store(CONFIG_MAPS), timing=QUICK)
+    running = asyncio.create_task(watcher.run())
+    while client.asked < 3:
+        await asyncio.sleep(0.001)
+    client.listings = 1000
+    await asyncio.wait_for(watcher.synced.wait(), 5)
+    running.cancel()
+
+
+def test_who_unsubscribed_is_told_nothing_more() -> None:
+    store, changes = Store(CONFIG_MAPS), list[Change]()
+    store.subscribe(changes.append)
+    store.upsert(OBJECT)
+    store.unsubscribe(changes.append)
+    store.remove({"metadata": {**OBJECT["metadata"], "resourceVersion": "2"}})
+    assert [change.kind for change in changes] == ["added"]
