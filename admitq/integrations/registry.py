@@ -6,11 +6,15 @@ from importlib.metadata import entry_points
 
 from admitq.integrations.base import Integration
 from admitq.integrations.kinds.job import JOB
+from admitq.integrations.kinds.jobset import JOBSET
 
 ENTRY_POINT_GROUP = "admitq.integrations"
 """Packages add a kind by an entry point of this group that names an ``Integration``."""
 
-REGISTRY: tuple[Integration, ...] = (JOB,)
+REGISTRY: tuple[Integration, ...] = (
+    JOB,
+    JOBSET,
+)
 """The kinds that come with admitq."""
 
 

@@ -9,7 +9,7 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import asdict
 from pathlib import Path
@@ -17,12 +17,12 @@ from typing import Any
 
 import pytest
 
+from admitq.integrations.registry import framework_names
 from admitq.runtime.client import Client
 from admitq.runtime.credentials import load_credentials
 from admitq.runtime.resources import NAMESPACES, SERVICE_ACCOUNTS
 from admitq_api.labels import DEFAULT_GROUP
-from localcluster import access, binaries, processes
-from localcluster.api import Api
+from localcluster import access, binaries, crds, processes
 from localcluster.cluster import LocalCluster, all_clusters, reclaim_orphans
 from localcluster.folders import state_folder
 from localcluster.installation import Installation
@@ -57,12 +57,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks the tests that need the control plane, and builds it before any test's time begins to run."""
+    """Marks the tests that need the control plane, and makes it before any test's time begins to run."""
     wanting = [item for item in items if _NEEDS_CONTROL_PLANE.intersection(_fixture_names(item))]
     for item in wanting:
         item.add_marker(pytest.mark.controlplane)
     if wanting:
         binaries.build()
+        crds.fetch()
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
@@ -106,10 +107,13 @@ def cluster() -> LocalCluster:
 def admitq_running(api_group: str) -> Installation:
     """Admitq from the shipped chart beside a control plane of its own, which all its tests share.
 
-    It is not the cluster of the fixture `cluster`: there nobody but the test touches an object.
+    Every kind of job is switched on, and the kinds of other projects are installed. It is not the cluster of
+    the fixture `cluster`: there nobody but the test touches an object.
     """
     reclaim_orphans(_quietly)
-    return _installation(f"test-{_owner().pid}{_WITH_ADMITQ}", (_POOL,), api_group, {})
+    return _installation(
+        f"test-{_owner().pid}{_WITH_ADMITQ}", (_POOL,), api_group, _every_kind(), definitions=crds.NAMES
+    )
 
 
 @pytest.fixture(scope="session")
@@ -126,10 +130,26 @@ def installation_with(api_group: str) -> Callable[[str, Mapping[str, Any]], Inst
     return started
 
 
+def _every_kind() -> dict[str, Any]:
+    """The configuration that switches every kind of job on."""
+    return {
+        "integrations": {"frameworks": list(framework_names())},
+        "featureGates": {"SparkApplicationIntegration": True},
+    }
+
+
 def _installation(
-    name: str, pools: tuple[NodePool, ...], api_group: str, config: Mapping[str, Any]
+    name: str,
+    pools: tuple[NodePool, ...],
+    api_group: str,
+    config: Mapping[str, Any],
+    *,
+    definitions: Iterable[str] = (),
 ) -> Installation:
-    """The installation of a run that all its workers share; the first who asks for it starts it."""
+    """The installation of a run that all its workers share; the first who asks for it starts it.
+
+    The definitions of other projects come after the chart, for helm reads the schemas of all kinds there are.
+    """
     cluster = LocalCluster(name)
     with exclusive(state_folder() / f"{name}.lock"):
         cluster.start(pools, owner=_owner(), say=_quietly)
@@ -137,6 +157,7 @@ def _installation(
         process = installation.process("webhook")
         if process is None or not process.alive():
             installation.install(api_group=api_group, config=config)
+            crds.install(cluster, definitions)
             installation.start()
     return installation
 
@@ -226,30 +247,11 @@ class fresh_namespace:  # noqa: N801 - reads as the statement it is
 
 
 def install_crds(cluster: LocalCluster, group: str) -> None:
-    """Applies the custom resource definitions of a group and waits until they are established."""
+    """Applies our own custom resource definitions, of a group, and waits until they are established."""
     # Imported late: making the definitions takes a moment that tests without them need not spend.
-    from admitq_api.crds import crds  # noqa: PLC0415
+    from admitq_api.crds import crds as own  # noqa: PLC0415
 
-    definitions = crds(group)
-    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-    with exclusive(cluster.folder / "crds.lock"), cluster.api() as api:
-        for definition in definitions:
-            name = definition["metadata"]["name"]
-            api.request(
-                "PATCH",
-                f"{path}/{name}?fieldManager=admitq-tests&force=true",
-                definition,
-                content_type="application/apply-patch+yaml",
-            )
-        names = [definition["metadata"]["name"] for definition in definitions]
-        if not processes.wait(lambda: all(_established(api, path, name) for name in names), timeout_s=30.0):
-            raise AssertionError(f"not all of these were established within 30 s: {', '.join(names)}")
-
-
-def _established(api: Api, path: str, name: str) -> bool:
-    # A definition that was just made has null there.
-    conditions = api.request("GET", f"{path}/{name}").get("status", {}).get("conditions") or []
-    return any(entry["type"] == "Established" and entry["status"] == "True" for entry in conditions)
+    crds.apply(cluster, own(group))
 
 
 def _check_access(session: pytest.Session, cluster: LocalCluster, exitstatus: int) -> None:

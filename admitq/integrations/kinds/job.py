@@ -12,6 +12,7 @@ from typing import Any
 
 from admitq.integrations.base import Finished, Integration, PodSetTemplate, Rules, Step
 from admitq.integrations.paths import Object, merge_patch, value_at, with_value
+from admitq.integrations.reading import ended, whole
 from admitq_api.field_errors import FieldError
 from admitq_api.field_errors import Path as FieldPath
 from admitq_api.labels import Names
@@ -34,14 +35,10 @@ PLATFORM_LABELS = frozenset({"batch.kubernetes.io/controller-uid", "controller-u
 Job's name and stays in the Workload."""
 
 
-def _whole(value: Any, default: int = 0) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) else default
-
-
 def _pod_count(job: Object) -> int:
     """Pods that run at a time: never more than there are completions left to reach."""
-    parallelism = _whole(value_at(job, PARALLELISM), 1)
-    return min(parallelism, _whole(value_at(job, COMPLETIONS), parallelism))
+    parallelism = whole(value_at(job, PARALLELISM), 1)
+    return min(parallelism, whole(value_at(job, COMPLETIONS), parallelism))
 
 
 def _min_count(job: Object, names: Names) -> int | None:
@@ -57,23 +54,19 @@ def pod_sets(job: Object, names: Names) -> list[PodSetTemplate]:
 
 def finished(job: Object) -> Finished | None:
     """As the Job's conditions say."""
-    for condition in value_at(job, ("status", "conditions"), []):
-        success = FINISHING_CONDITIONS.get(condition.get("type"))
-        if success is not None and condition.get("status") == "True":
-            return Finished(success, condition.get("message") or "")
-    return None
+    return ended(job, FINISHING_CONDITIONS)
 
 
 def is_active(job: Object) -> bool:
     """While pods are pending or running."""
-    return _whole(value_at(job, ("status", "active"))) != 0
+    return whole(value_at(job, ("status", "active"))) != 0
 
 
 def pods_ready(job: Object) -> bool:
     """When every pod that is to run at a time is ready or has succeeded."""
     status = value_at(job, ("status",), {})
     uncounted = value_at(status, ("uncountedTerminatedPods", "succeeded"), [])
-    return _whole(status.get("succeeded")) + _whole(status.get("ready")) + len(uncounted) >= _pod_count(job)
+    return whole(status.get("succeeded")) + whole(status.get("ready")) + len(uncounted) >= _pod_count(job)
 
 
 def _ranges(text: Any) -> list[tuple[int, int]]:
@@ -100,11 +93,11 @@ def _ended_indexes(job: Object, completions: int) -> int:
 def reclaimable(job: Object) -> Mapping[str, int] | None:
     """Pods that ended while fewer completions are left than pods may run at a time."""
     count = _pod_count(job)
-    completions = _whole(value_at(job, COMPLETIONS), count)
+    completions = whole(value_at(job, COMPLETIONS), count)
     if value_at(job, ("spec", "completionMode")) == "Indexed":
         terminal = _ended_indexes(job, completions)
     else:
-        terminal = _whole(value_at(job, ("status", "succeeded")))
+        terminal = whole(value_at(job, ("status", "succeeded")))
     if count <= 1 or terminal <= 0:
         return None
     return {MAIN: min(count, max(0, count - (completions - terminal)))}

@@ -1,0 +1,62 @@
+"""``jobset.x-k8s.io/v1alpha2`` JobSet: jobs of several roles that start, fail and end together.
+
+Every replicated job is a podset. The JobSet's controller takes suspension and another template together, and
+may have its pod templates changed for as long as it is suspended.
+"""
+
+from collections.abc import Mapping
+
+from admitq.integrations import replicated_jobs
+from admitq.integrations.base import Finished, Integration, PodSetTemplate
+from admitq.integrations.paths import Object, value_at
+from admitq.integrations.reading import ended, objects
+from admitq_api.labels import Names
+
+REPLICATED_JOBS = ("spec", "replicatedJobs")
+STATUSES = ("status", "replicatedJobsStatus")
+
+FINISHING_CONDITIONS = {"Completed": True, "Failed": False}
+"""Whether the JobSet succeeded, by the condition that ends it."""
+
+
+def pod_sets(jobset: Object, _names: Names) -> list[PodSetTemplate]:
+    """One podset for each replicated job, with the pods of all its replicas."""
+    return replicated_jobs.pod_sets(value_at(jobset, REPLICATED_JOBS), REPLICATED_JOBS)
+
+
+def finished(jobset: Object) -> Finished | None:
+    """As the JobSet's conditions say."""
+    return ended(jobset, FINISHING_CONDITIONS)
+
+
+def is_active(jobset: Object) -> bool:
+    """While a job of it has pods that are pending or running."""
+    return replicated_jobs.is_active(objects(jobset, STATUSES))
+
+
+def pods_ready(jobset: Object) -> bool:
+    """When all of its jobs are ready or have succeeded."""
+    return replicated_jobs.pods_ready(value_at(jobset, REPLICATED_JOBS), objects(jobset, STATUSES))
+
+
+def reclaimable(jobset: Object) -> Mapping[str, int]:
+    """The pods of jobs that succeeded."""
+    return replicated_jobs.reclaimable(value_at(jobset, REPLICATED_JOBS), objects(jobset, STATUSES))
+
+
+JOBSET = Integration(
+    framework="jobset.x-k8s.io/jobset",
+    group="jobset.x-k8s.io",
+    version="v1alpha2",
+    kind="JobSet",
+    plural="jobsets",
+    pod_sets=pod_sets,
+    finished=finished,
+    is_active=is_active,
+    pods_ready=pods_ready,
+    reclaimable=reclaimable,
+    managed_by_path=("spec", "managedBy"),
+    own_controller="jobset.sigs.k8s.io/jobset-controller",
+    creates=frozenset({("batch", "Job")}),
+    adopts_prebuilt_workload=True,
+)

@@ -1,0 +1,64 @@
+"""Jobs that are repeated under one object, as JobSets have them: what pods they make and how they stand.
+
+``replicated`` is a list of entries with a ``name``, ``replicas`` and a ``template`` of a ``batch/v1`` Job.
+The statuses of the entries count jobs, not pods.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from admitq.integrations.base import PodSetTemplate
+from admitq.integrations.paths import Object, Path, value_at
+from admitq.integrations.reading import text, whole
+
+_JOB_SPEC: Path = ("template", "spec")
+_POD_TEMPLATE: Path = (*_JOB_SPEC, "template")
+
+
+def _entries(replicated: Any) -> Iterator[tuple[int, Object]]:
+    listed: list[Any] = replicated if isinstance(replicated, list) else []
+    for index, entry in enumerate(listed):
+        if isinstance(entry, Mapping):
+            yield index, entry
+
+
+def replicas_of(entry: Object) -> int:
+    """How many jobs the entry makes."""
+    return max(0, whole(entry.get("replicas"), 1))
+
+
+def pods_of_a_job(entry: Object) -> int:
+    """Pods that one job of the entry runs at a time: no more than it has completions to reach."""
+    parallelism = whole(value_at(entry, (*_JOB_SPEC, "parallelism")), 1)
+    return max(0, min(parallelism, whole(value_at(entry, (*_JOB_SPEC, "completions")), parallelism)))
+
+
+def pod_sets(replicated: Any, path: Path) -> list[PodSetTemplate]:
+    """One podset for each entry; ``path`` is where the list stands in the object."""
+    return [
+        PodSetTemplate(
+            text(entry.get("name")), replicas_of(entry) * pods_of_a_job(entry), (*path, index, *_POD_TEMPLATE)
+        )
+        for index, entry in _entries(replicated)
+    ]
+
+
+def is_active(statuses: Sequence[Object]) -> bool:
+    """Whether a job has pods that are pending or running."""
+    return any(whole(status.get("active")) > 0 for status in statuses)
+
+
+def pods_ready(replicated: Any, statuses: Sequence[Object]) -> bool:
+    """Whether all jobs have their pods ready, or have succeeded."""
+    done = sum(whole(status.get("ready")) + whole(status.get("succeeded")) for status in statuses)
+    return done == sum(replicas_of(entry) for _, entry in _entries(replicated))
+
+
+def reclaimable(replicated: Any, statuses: Sequence[Object]) -> dict[str, int]:
+    """Pods of jobs that succeeded, by entry: such a job is not run again."""
+    succeeded = {text(status.get("name")): whole(status.get("succeeded")) for status in statuses}
+    counts = {
+        text(entry.get("name")): succeeded.get(text(entry.get("name")), 0) * pods_of_a_job(entry)
+        for _, entry in _entries(replicated)
+    }
+    return {name: count for name, count in counts.items() if count > 0}

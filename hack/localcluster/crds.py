@@ -1,0 +1,264 @@
+"""The real definitions (CRDs) of the kinds that admitq works with, from the modules of their projects.
+
+Each project's Go module is pinned in hack/controlplane/crds and downloaded by the toolchain that builds the
+control plane; nothing of it is compiled. What is taken out of it is kept in the cache folder, so that it is
+downloaded and read once for all checkouts with the same pins, and later runs need neither Go nor a network.
+
+Definitions are installed as their projects publish them, with one exception (`_as_served`). As published they
+name no conversion webhook, which could not run here.
+"""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import yaml
+
+from localcluster import processes, toolchain
+from localcluster.api import Api
+from localcluster.cluster import LocalCluster
+from localcluster.folders import REPOSITORY, cache_folder
+from localcluster.locks import exclusive
+
+MODULE = REPOSITORY / "hack" / "controlplane" / "crds"
+
+PROVISIONING_REQUESTS = "provisioningrequests.autoscaling.x-k8s.io"
+
+_PATH = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+_ESTABLISHED_WITHIN_S = 60.0
+
+
+class DefinitionsError(Exception):
+    """Definitions cannot be had or installed; the message says which and why."""
+
+
+@dataclass(frozen=True)
+class Project:
+    """Where a project's definitions stand.
+
+    Attributes:
+        module: the path of its Go module, as in go.mod.
+        folder: the folder of the definitions in the module.
+        files: those that are taken, each named `<group>_<plural>.yaml`.
+    """
+
+    module: str
+    folder: str
+    files: tuple[str, ...]
+
+
+PROJECTS = (
+    Project("sigs.k8s.io/jobset", "config/components/crd/bases", ("jobset.x-k8s.io_jobsets.yaml",)),
+    Project("sigs.k8s.io/lws", "config/crd/bases", ("leaderworkerset.x-k8s.io_leaderworkersets.yaml",)),
+    Project("github.com/kubeflow/mpi-operator", "manifests/base", ("kubeflow.org_mpijobs.yaml",)),
+    Project(
+        "github.com/kubeflow/training-operator",
+        "manifests/base/crds",
+        # Its MPIJob is an older version of the other project's.
+        (
+            "kubeflow.org_jaxjobs.yaml",
+            "kubeflow.org_paddlejobs.yaml",
+            "kubeflow.org_pytorchjobs.yaml",
+            "kubeflow.org_tfjobs.yaml",
+            "kubeflow.org_xgboostjobs.yaml",
+        ),
+    ),
+    Project(
+        "github.com/kubeflow/trainer/v2",
+        "manifests/base/crds",
+        (
+            "trainer.kubeflow.org_clustertrainingruntimes.yaml",
+            "trainer.kubeflow.org_trainingruntimes.yaml",
+            "trainer.kubeflow.org_trainjobs.yaml",
+        ),
+    ),
+    Project(
+        "github.com/kubeflow/spark-operator/v2",
+        "config/crd/bases",
+        ("sparkoperator.k8s.io_sparkapplications.yaml",),
+    ),
+    Project(
+        "github.com/project-codeflare/appwrapper",
+        "config/crd/bases",
+        ("workload.codeflare.dev_appwrappers.yaml",),
+    ),
+    Project(
+        "github.com/ray-project/kuberay/ray-operator",
+        "config/crd/bases",
+        ("ray.io_rayclusters.yaml", "ray.io_rayjobs.yaml", "ray.io_rayservices.yaml"),
+    ),
+    Project(
+        "k8s.io/autoscaler/cluster-autoscaler/apis",
+        "config/crd",
+        ("autoscaling.x-k8s.io_provisioningrequests.yaml",),
+    ),
+)
+
+
+def name_of(file: str) -> str:
+    """The name of the definition in a file, such as `jobsets.jobset.x-k8s.io`."""
+    group, _, plural = PurePosixPath(file).stem.partition("_")
+    return f"{plural}.{group}"
+
+
+NAMES = tuple(sorted(name_of(file) for project in PROJECTS for file in project.files))
+"""All definitions that can be had."""
+
+
+def fetch(say: Callable[[str], None] | None = None) -> None:
+    """Bring all definitions into the cache folder, unless they are there.
+
+    Args:
+        say: told of a download; by default it goes to standard error.
+
+    Raises:
+        DefinitionsError: when Go or a module cannot be had.
+    """
+    if _is_complete():
+        return
+    with exclusive(_folder().with_suffix(".lock")):
+        if not _is_complete():
+            _take(say or _to_stderr)
+
+
+def definitions(names: Iterable[str] = NAMES) -> list[dict[str, Any]]:
+    """Definitions as objects, as they are to be installed.
+
+    Args:
+        names: which of `NAMES`.
+
+    Raises:
+        DefinitionsError: when one is not known or cannot be had.
+    """
+    wanted = tuple(names)
+    if unknown := sorted(set(wanted).difference(NAMES)):
+        raise DefinitionsError(f"no project publishes {', '.join(unknown)}; there are: {', '.join(NAMES)}")
+    fetch()
+    return [_as_served(json.loads(_kept(name).read_text())) for name in wanted]
+
+
+def install(cluster: LocalCluster, names: Iterable[str] = NAMES) -> None:
+    """Install definitions in a cluster and wait until their kinds are served; harmless when repeated.
+
+    Args:
+        cluster: a cluster that runs.
+        names: which of `NAMES`.
+
+    Raises:
+        DefinitionsError: when one cannot be had or is not served in time.
+    """
+    apply(cluster, definitions(names))
+
+
+def apply(cluster: LocalCluster, wanted: Iterable[Mapping[str, Any]]) -> None:
+    """Apply definitions and wait until all are established.
+
+    Raises:
+        DefinitionsError: when one is not established in time.
+    """
+    every = list(wanted)
+    with exclusive(cluster.folder / "crds.lock"), cluster.api() as api:
+        for definition in every:
+            api.request(
+                "PATCH",
+                f"{_PATH}/{definition['metadata']['name']}?fieldManager=admitq-tests&force=true",
+                definition,
+                content_type="application/apply-patch+yaml",
+            )
+        names = [definition["metadata"]["name"] for definition in every]
+        if not processes.wait(
+            lambda: all(_established(api, name) for name in names), timeout_s=_ESTABLISHED_WITHIN_S
+        ):
+            raise DefinitionsError(
+                f"not all of these were established within {_ESTABLISHED_WITHIN_S:.0f} s: {', '.join(names)}"
+            )
+
+
+def _established(api: Api, name: str) -> bool:
+    # A definition that was just made has null there.
+    conditions = api.request("GET", f"{_PATH}/{name}").get("status", {}).get("conditions") or []
+    return any(entry["type"] == "Established" and entry["status"] == "True" for entry in conditions)
+
+
+def _as_served(definition: dict[str, Any]) -> dict[str, Any]:
+    """The definition as it is installed.
+
+    ProvisioningRequests are worked with as v1. The module's versions that can be had by their exact number
+    serve v1beta1 only, and later ones serve v1 with the same fields; so here v1 is served with that schema.
+    """
+    if definition["metadata"]["name"] != PROVISIONING_REQUESTS:
+        return definition
+    spec = definition["spec"]
+    (beta,) = spec["versions"]
+    return {**definition, "spec": {**spec, "versions": [beta, {**beta, "name": "v1", "storage": False}]}}
+
+
+# --- out of the modules -------------------------------------------------------------------------------
+
+
+def _folder() -> Path:
+    digest = hashlib.sha256((MODULE / "go.sum").read_bytes()).hexdigest()
+    return cache_folder() / "crds" / digest[:16]
+
+
+def _kept(name: str) -> Path:
+    return _folder() / f"{name}.json"
+
+
+def _is_complete() -> bool:
+    return all(_kept(name).exists() for name in NAMES)
+
+
+def _take(say: Callable[[str], None]) -> None:
+    """Download the modules and keep their definitions as JSON, which is read far faster than YAML."""
+    folders = _download(say)
+    _folder().mkdir(parents=True, exist_ok=True)
+    for project in PROJECTS:
+        for file in project.files:
+            source = folders[project.module] / project.folder / file
+            definition = yaml.load(source.read_text(), Loader=yaml.CSafeLoader)
+            target = _kept(name_of(file))
+            partial = target.with_name(f".{target.name}.{os.getpid()}")
+            partial.write_text(json.dumps(definition))
+            partial.replace(target)
+
+
+def _download(say: Callable[[str], None]) -> dict[str, Path]:
+    """The folders of the modules, by module path."""
+    try:
+        go = toolchain.go(say)
+    except toolchain.ToolchainError as error:
+        raise DefinitionsError(str(error)) from error
+    say("fetching the definitions of the kinds of other projects")
+    done = subprocess.run(
+        [str(go), "mod", "download", "-json"],
+        cwd=MODULE,
+        env=toolchain.environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    modules = list(_objects(done.stdout))
+    problems = [module["Error"] for module in modules if "Error" in module]
+    if problems or done.returncode != 0:
+        raise DefinitionsError("\n".join(problems) or done.stderr.strip())
+    return {module["Path"]: Path(module["Dir"]) for module in modules}
+
+
+def _objects(text: str) -> Iterable[dict[str, Any]]:
+    """The JSON objects that follow one another in a text."""
+    decoder, rest = json.JSONDecoder(), text.lstrip()
+    while rest:
+        found, end = decoder.raw_decode(rest)
+        yield found
+        rest = rest[end:].lstrip()
+
+
+def _to_stderr(message: str) -> None:
+    print(message, file=sys.stderr, flush=True)
