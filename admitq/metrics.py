@@ -196,6 +196,12 @@ TABLE: Final[tuple[Series, ...]] = (
     Series(
         "quarantined_keys", _G, "Objects whose reconciliation was given up until they change", ("controller",)
     ),
+    Series(
+        "managed_kinds",
+        _G,
+        "1 while the kind that a controller works on is served and managed, 0 while it is waited for",
+        ("controller",),
+    ),
     Series("reconciliations_total", _C, "Reconciliations by result", ("controller", "result")),
     Series("api_requests_total", _C, "Requests to the API server", ("verb", "resource", "code")),
     Series("watch_restarts_total", _C, "Watches that had to start again", ("resource", "reason")),

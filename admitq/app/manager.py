@@ -4,12 +4,14 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AsyncExitStack
+from typing import Final
 
 import orjson
 
 from admitq import translate
 from admitq.app.caches import all_synced, caches_ready
 from admitq.app.settings import Settings
+from admitq.app.while_served import WhileServed, key_handler
 from admitq.controllers import registry
 from admitq.controllers.context import Context
 from admitq.controllers.queues import cohort_path
@@ -38,9 +40,12 @@ from admitq_api.feature_gates import Gate
 
 log = logger(__name__)
 
+SETTLING_SECONDS: Final = 10.0
+"""Longest time that the start waits for kinds that are served and cannot be read."""
+
 
 class LiveStores:
-    """The stores that watches fill, one a resource."""
+    """The stores that watches fill, one a resource; a resource may come and go."""
 
     def __init__(self, stores: Iterable[Store]) -> None:
         self._stores = {store.resource: store for store in stores}
@@ -52,6 +57,18 @@ class LiveStores:
             KeyError: the resource is not watched.
         """
         return self._stores[resource]
+
+    def find(self, resource: Resource) -> Store | None:
+        """The store of a resource; None if it is not watched."""
+        return self._stores.get(resource)
+
+    def add(self, store: Store) -> None:
+        """Have a store found."""
+        self._stores[store.resource] = store
+
+    def discard(self, store: Store) -> None:
+        """Have a store found no more."""
+        self._stores.pop(store.resource, None)
 
     def __iter__(self) -> Iterator[Store]:
         return iter(self._stores.values())
@@ -99,7 +116,7 @@ class ManagerPart:
         )
         self._stores = LiveStores(
             Store(resource, indexes=indexes, on_quarantine=self._on_objects_set_aside)
-            for resource, indexes in registry.stores_needed(names, settings.integrations).items()
+            for resource, indexes in registry.stores_needed(names).items()
         )
         self._recorder = EventRecorder(
             self._client,
@@ -136,15 +153,29 @@ class ManagerPart:
             refresh=self,
             leading=self._is_leading,
             reading=translate.reading(configuration, settings.gates),
-            set_aside=lambda resource: len(self._stores.of(resource).quarantined),
+            set_aside=self._set_aside,
             tracks_pods_ready=not settings.gates[Gate.DISABLE_WAIT_FOR_PODS_READY],
             tell_reasons=settings.gates[Gate.UNADMITTED_WORKLOADS_OBSERVABILITY],
+        )
+        self._leading = asyncio.Event()
+        self._while_served = WhileServed(
+            self._client,
+            self._stores,
+            table.when_served,
+            controller=self._controller,
+            leading=self._leading,
+            metrics=metrics,
+            on_watch=self._on_watch,
+            on_set_aside=self._on_objects_set_aside,
         )
         self._wire(table)
         self._watchers = [
             Watcher(self._client, store.resource, store, observe=self._on_watch) for store in self._stores
         ]
-        self.checks: dict[str, Check] = {"caches": caches_ready(self._watchers)}
+        self.checks: dict[str, Check] = {
+            "caches": caches_ready(self._watchers),
+            "kinds": self._while_served.ready,
+        }
 
     # --- wiring -----------------------------------------------------------------------------------
 
@@ -165,16 +196,23 @@ class ManagerPart:
         for resource in decisive:
             self._stores.of(resource).subscribe(self._core_handler(resource))
         for spec in table.specs:
-            controller: Controller[Key] = Controller(
-                spec.name,
-                spec.reconcile,
-                workers=spec.workers,
-                observe=self._on_reconciled,
-                on_quarantine=self._on_quarantined_key,
-            )
-            self._controllers[spec.name] = controller
+            controller = self._controllers[spec.name] = self._controller(spec)
             for watch in spec.watches:
-                self._stores.of(watch.resource).subscribe(_key_handler(controller, watch.keys))
+                self._stores.of(watch.resource).subscribe(key_handler(controller, watch.keys))
+
+    def _controller(self, spec: registry.ControllerSpec) -> Controller[Key]:
+        def on_quarantine(name: str, _key: Key, _error: Exception) -> None:
+            # The runtime logs both.
+            self._metrics.set("quarantined_keys", len(made.quarantined), controller=name)
+
+        made: Controller[Key] = Controller(
+            spec.name,
+            spec.reconcile,
+            workers=spec.workers,
+            observe=self._on_reconciled,
+            on_quarantine=on_quarantine,
+        )
+        return made
 
     def _core_handler(self, resource: Resource) -> Callable[[Change], None]:
         return lambda change: self.manager.observe(resource, change)
@@ -184,7 +222,9 @@ class ManagerPart:
         metadata = obj.get("metadata") or {}
         if obj.get("kind") == "Status":
             return
-        store = self._stores.of(resource)
+        store = self._stores.find(resource)
+        if store is None:
+            return
         if "deletionTimestamp" in metadata and not metadata.get("finalizers"):
             store.remove(obj)
         else:
@@ -249,6 +289,8 @@ class ManagerPart:
             tasks.create_task(watcher.run(), name=f"watch {watcher.resource}")
         patience = self._settings.configuration.controller.cache_sync_timeout.total_seconds()
         await all_synced(self._watchers, patience)
+        tasks.create_task(self._while_served.run(), name="kinds that come and go")
+        await self._while_served.settled(min(patience, SETTLING_SECONDS))
         # What was listed lives on; collections need not walk through all of it again and again.
         spare_what_is_there()
         self._synced = True
@@ -260,10 +302,12 @@ class ManagerPart:
             self._elector.start()
             await self._elector.leading()
             self._metrics.become("leader")
+            self._while_served.report()
         log.info("leading")
         tasks.create_task(self._recorder.run(), name="events")
         for name, controller in self._controllers.items():
             tasks.create_task(controller.run(), name=name)
+        self._leading.set()
         self.manager.lead()
 
     async def stop(self) -> None:
@@ -290,10 +334,9 @@ class ManagerPart:
     def _on_reconciled(self, done: Reconciled) -> None:
         self._metrics.increment("reconciliations_total", controller=done.controller, result=done.result)
 
-    def _on_quarantined_key(self, controller: str, key: Key, error: Exception) -> None:
-        del key, error  # the runtime logs both
-        count = len(self._controllers[controller].quarantined)
-        self._metrics.set("quarantined_keys", count, controller=controller)
+    def _set_aside(self, resource: Resource) -> int:
+        store = self._stores.find(resource)
+        return 0 if store is None else len(store.quarantined)
 
     def _on_objects_set_aside(self, resource: Resource) -> None:
         self.manager.count_malformed(resource)
@@ -301,14 +344,6 @@ class ManagerPart:
 
 def _selects(selector: LabelSelector, obj: Object) -> bool:
     return matches(selector, (obj.get("metadata") or {}).get("labels") or {})
-
-
-def _key_handler(controller: Controller[Key], keys: registry.Keys) -> Callable[[Change], None]:
-    def handle(change: Change) -> None:
-        for key in keys(change):
-            controller.add(key)
-
-    return handle
 
 
 def _elector(

@@ -27,7 +27,11 @@ class Stores(Protocol):
     """Where objects are read: the stores that watches fill, one a resource."""
 
     def of(self, resource: Resource) -> Store:
-        """The store of a resource."""
+        """The store of a resource that is watched."""
+        ...
+
+    def find(self, resource: Resource) -> Store | None:
+        """The store of a resource that may not be watched; None if it is not."""
         ...
 
 

@@ -1,6 +1,6 @@
 """By what objects are found: indexes of the stores, so that no event makes anybody look through all."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from admitq.integrations.base import Integration
@@ -8,7 +8,7 @@ from admitq.integrations.ownership import controller_of
 from admitq.integrations.paths import Object, value_at
 from admitq.runtime.kinds import kinds_of
 from admitq.runtime.resources import Resource
-from admitq.runtime.store import Index
+from admitq.runtime.store import Index, Key
 from admitq_api.labels import Names
 
 BY_OWNER: Final = "owner"
@@ -30,6 +30,15 @@ def resource_of(integration: Integration) -> Resource:
 def owner_value(group: str, kind: str, namespace: str, name: str) -> str:
     """How an owner is called in indexes: by kind and name, for those of a deleted one are looked for too."""
     return f"{kind}.{group}/{namespace}/{name}"
+
+
+def owner_keys(values: Iterable[str], group: str, kind: str) -> Iterator[Key]:
+    """The owners of one kind among those that an index knows."""
+    for value in values:
+        of_kind, _, rest = value.partition("/")
+        if of_kind == f"{kind}.{group}":
+            namespace, _, name = rest.partition("/")
+            yield Key(namespace, name)
 
 
 def in_namespace(namespace: str, name: str) -> str:
@@ -93,7 +102,9 @@ def priority_class_value(kind: str, name: str) -> str:
     return f"{kind}/{name}"
 
 
-def _indexes_of_jobs(integration: Integration, names: Names) -> Mapping[str, Index]:
+def indexes_of_jobs(integration: Integration, names: Names) -> Mapping[str, Index]:
+    """The indexes that the controllers need of the store of a kind of jobs."""
+
     def priority_classes(job: Object) -> Iterator[str]:
         if label := value_at(job, ("metadata", "labels", names.priority_class)):
             yield priority_class_value("WorkloadPriorityClass", label)
@@ -111,8 +122,8 @@ def _indexes_of_jobs(integration: Integration, names: Names) -> Mapping[str, Ind
     return {BY_OWNER: _owner, BY_PRIORITY_CLASS: priority_classes, BY_PREBUILT_WORKLOAD: prebuilt}
 
 
-def indexes(names: Names, integrations: tuple[Integration, ...]) -> Mapping[Resource, Mapping[str, Index]]:
-    """The indexes that the controllers need of each store."""
+def indexes(names: Names) -> Mapping[Resource, Mapping[str, Index]]:
+    """The indexes that the controllers need of the stores of our own kinds."""
     kinds = kinds_of(names)
     return {
         kinds.workloads: {
@@ -124,5 +135,4 @@ def indexes(names: Names, integrations: tuple[Integration, ...]) -> Mapping[Reso
         kinds.local_queues: {BY_CLUSTER_QUEUE: _spec_cluster_queue},
         kinds.cluster_queues: {BY_FLAVOR: flavors_of, BY_CHECK: checks_of},
         kinds.resource_flavors: {BY_TOPOLOGY: topologies_of},
-        **{resource_of(one): _indexes_of_jobs(one, names) for one in integrations},
     }

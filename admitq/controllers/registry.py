@@ -2,6 +2,7 @@
 
 Whoever runs them needs to know nothing of kinds: fill a store for each resource in ``stores_needed``, call
 ``keys`` of each watch with every change of its resource, and put what it gives into the controller's queue.
+Controllers of resources that a cluster may lack have their store, and run, only while those are served.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
@@ -24,19 +25,24 @@ from admitq.controllers.indexes import (
     flavors_of,
     in_namespace,
     indexes,
+    indexes_of_jobs,
+    owner_keys,
     owner_value,
     priority_class_value,
+    resource_of,
     topologies_of,
 )
 from admitq.controllers.job.controller import JobController, start_admitted
+from admitq.controllers.job.owners import Owners
 from admitq.controllers.queues import ClusterQueueController, CohortController, LocalQueueController
 from admitq.controllers.workload import WorkloadController
 from admitq.integrations.base import Integration, OwnerKind
-from admitq.integrations.ownership import controller_of
+from admitq.integrations.ownership import DEEPEST, controller_of
 from admitq.integrations.paths import Object, value_at
 from admitq.runtime.kinds import kinds_of
 from admitq.runtime.resources import LIMIT_RANGES, NAMESPACES, PRIORITY_CLASSES, RUNTIME_CLASSES, Resource
 from admitq.runtime.store import Change, Index, Key
+from admitq.transitions import holds
 from admitq_api.conditions import ConditionType, find
 from admitq_api.labels import Names
 
@@ -73,11 +79,30 @@ class ControllerSpec:
     workers: int = 1
 
 
+def _none() -> Iterable[Key]:
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class WhenServed:
+    """A controller of a resource that a cluster may lack: it runs while the API server serves that.
+
+    ``indexes`` are those of the resource's store, which must be there for as long as the watches of ``spec``
+    are told of changes. ``known`` gives keys to look at when it begins, beside those of the resource.
+    """
+
+    resource: Resource
+    indexes: Mapping[str, Index]
+    spec: ControllerSpec
+    known: Callable[[], Iterable[Key]] = _none
+
+
 @dataclass(frozen=True, slots=True)
 class Controllers:
-    """All controllers of a process."""
+    """All controllers of a process: those that always run, and those whose resource may come and go."""
 
     specs: tuple[ControllerSpec, ...]
+    when_served: tuple[WhenServed, ...]
     jobs: Mapping[OwnerKind, JobController]
 
     async def start(self, workload: Object) -> None:
@@ -89,10 +114,8 @@ class Controllers:
         await start_admitted(self.jobs, workload)
 
 
-def stores_needed(
-    names: Names, integrations: tuple[Integration, ...]
-) -> Mapping[Resource, Mapping[str, Index]]:
-    """Every resource that must be watched, with the indexes that its store needs."""
+def stores_needed(names: Names) -> Mapping[Resource, Mapping[str, Index]]:
+    """Every resource that is always watched, with the indexes that its store needs."""
     kinds = kinds_of(names)
     unindexed: tuple[Resource, ...] = (
         NAMESPACES,
@@ -104,7 +127,7 @@ def stores_needed(
         kinds.topologies,
         kinds.workload_priority_classes,
     )
-    return {**{resource: {} for resource in unindexed}, **indexes(names, integrations)}
+    return {**{resource: {} for resource in unindexed}, **indexes(names)}
 
 
 # --- from changes to keys -------------------------------------------------------------------------
@@ -146,6 +169,10 @@ _LABELS: Final = ("metadata", "labels")
 def _activity(cluster_queue: Object | None) -> str | None:
     active = find(value_at(cluster_queue, ("status", "conditions"), []), ConditionType.ACTIVE)
     return None if active is None else active.get("status")
+
+
+def _admission(workload: Object | None) -> bool:
+    return workload is not None and holds(workload, ConditionType.ADMITTED)
 
 
 class _WorkloadKeys:
@@ -193,7 +220,30 @@ class _JobKeys:
                 yield Key(change.key.namespace, reference.get("name", ""))
             owner = owner_value(group, kind, change.key.namespace, reference.get("name", ""))
             yield from store.keys_by_index(BY_OWNER, owner)
+            if _admission(change.old) != _admission(change.new):
+                yield from self._further_inside(owner)
         yield from store.keys_by_index(BY_PREBUILT_WORKLOAD, in_namespace(*change.key))
+
+    def _further_inside(self, owner: str) -> Iterator[Key]:
+        """Jobs of the kind that jobs of any kinds stand between: they follow the same ancestor."""
+        ctx = self._ctx
+        inside, depth = {owner}, 0
+        while inside and depth < DEEPEST:
+            children: set[str] = set()
+            for one in ctx.settings.integrations:
+                store = ctx.stores.find(resource_of(one))
+                if store is None:
+                    continue
+                for key in (key for value in inside for key in store.keys_by_index(BY_OWNER, value)):
+                    children.add(owner_value(one.group, one.kind, *key))
+                    if depth and one is self._integration:
+                        yield key
+            inside, depth = children, depth + 1
+
+    def of_workloads(self) -> Iterable[Key]:
+        """Jobs, gone ones too, that own a Workload: what it has come to while nobody looked at them."""
+        owners = self._ctx.stores.of(self._ctx.kinds.workloads).index_values(BY_OWNER)
+        return owner_keys(owners, self._integration.group, self._integration.kind)
 
     def with_class(self, kind: str) -> Keys:
         """Jobs that name a priority class which came or has another value."""
@@ -217,11 +267,11 @@ class _JobKeys:
 # --- the table ------------------------------------------------------------------------------------
 
 
-def _job_spec(ctx: Context, controller: JobController) -> ControllerSpec:
+def _of_jobs(ctx: Context, controller: JobController) -> WhenServed:
     integration, kinds = controller.integration, ctx.kinds
     keys = _JobKeys(ctx, integration, controller.resource)
     kind = f"{integration.kind}.{integration.group}"
-    return ControllerSpec(
+    spec = ControllerSpec(
         name=integration.framework,
         reconcile=controller.reconcile,
         watches=(
@@ -233,6 +283,8 @@ def _job_spec(ctx: Context, controller: JobController) -> ControllerSpec:
         ),
         workers=ctx.settings.concurrency.get(kind, WORKERS_OF_JOBS),
     )
+    indexes = indexes_of_jobs(integration, ctx.names)
+    return WhenServed(controller.resource, indexes, spec, known=keys.of_workloads)
 
 
 def _held(ctx: Context, resource: Resource, users: Resource, index: str, used: Keys) -> ControllerSpec:
@@ -273,7 +325,8 @@ def _queue_specs(ctx: Context, core: CoreView) -> tuple[ControllerSpec, ...]:
 def controllers(ctx: Context, core: CoreView) -> Controllers:
     """All controllers, for the integrations of the settings."""
     kinds, settings = ctx.kinds, ctx.settings
-    jobs = [JobController(ctx, integration) for integration in settings.integrations]
+    owners = Owners(ctx)
+    jobs = [JobController(ctx, integration, owners) for integration in settings.integrations]
     concerned = _WorkloadKeys(ctx)
     workload = ControllerSpec(
         name=WORKLOAD,
@@ -299,13 +352,13 @@ def controllers(ctx: Context, core: CoreView) -> Controllers:
     return Controllers(
         specs=(
             workload,
-            *(_job_spec(ctx, job) for job in jobs),
             *_queue_specs(ctx, core),
             priorities,
             _held(ctx, flavors, kinds.cluster_queues, BY_FLAVOR, _named_by(flavors_of)),
             _held(ctx, checks, kinds.cluster_queues, BY_CHECK, _named_by(checks_of)),
             _held(ctx, kinds.topologies, flavors, BY_TOPOLOGY, _named_by(topologies_of)),
         ),
+        when_served=tuple(_of_jobs(ctx, job) for job in jobs),
         jobs={
             OwnerKind(job.integration.group, job.integration.version, job.integration.kind): job
             for job in jobs

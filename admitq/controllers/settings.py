@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from admitq.core.model import LabelSelector
-from admitq.integrations.base import Integration
+from admitq.integrations.base import Integration, OwnerKind
 from admitq.integrations.names import LONGEST, LONGEST_LABEL
 from admitq.podsets import Marks
 from admitq.translate import label_selector
@@ -36,6 +36,8 @@ class Settings:
     """The frozen choices of the controllers."""
 
     integrations: tuple[Integration, ...]
+    external_frameworks: tuple[OwnerKind, ...] = ()
+    """Kinds that a third party manages: they count as ancestors only."""
     namespace_selector: LabelSelector | None = None
     """The namespaces whose jobs are managed; None selects none."""
     without_queue_name: bool = False
@@ -80,6 +82,7 @@ def settings_of(
     )
     return Settings(
         integrations=tuple(integrations),
+        external_frameworks=tuple(map(OwnerKind.named, configuration.integrations.external_frameworks)),
         namespace_selector=label_selector(
             configuration.managed_jobs_namespace_selector, "managedJobsNamespaceSelector"
         ),

@@ -1,6 +1,6 @@
 """Who controls an object, and which of its ancestors is queued in its stead."""
 
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from admitq.integrations.base import Integration, OwnerKind
@@ -10,12 +10,8 @@ from admitq_api.labels import Names
 DEEPEST = 10
 """Most owners between an object and the ancestor that manages it."""
 
-Lookup = Callable[[OwnerKind, str, str], Object | None]
-"""Finds an object by kind, namespace and name."""
-
-
-AsyncLookup = Callable[[OwnerKind, str, str], Awaitable[Object | None]]
-"""The same, for those who have to ask the API server."""
+Lookup = Callable[["Owner"], Awaitable[Object | None]]
+"""Finds an owner; it may have to ask the API server."""
 
 
 class OwnerMissing(LookupError):
@@ -52,15 +48,17 @@ def _owner_kind(reference: Object) -> OwnerKind:
     return OwnerKind(group, version, str(reference.get("kind", "")))
 
 
-class _Question(NamedTuple):
-    """An owner that the walk has to see next."""
+class Owner(NamedTuple):
+    """An owner as a reference names it."""
 
     kind: OwnerKind
     namespace: str
+    """Of the object that it owns; the owner itself may have none."""
     name: str
+    uid: str
 
 
-def managed_ancestor(
+async def managed_ancestor(
     obj: Object,
     lookup: Lookup,
     integrations: Iterable[Integration],
@@ -87,42 +85,6 @@ def managed_ancestor(
         OwnerMissing: an owner of a known kind is not found.
         NestedTooDeep: the chain is too long.
     """
-    walk = _walk(obj, integrations, names, without_queue_name=without_queue_name, external=external)
-    try:
-        question = next(walk)
-        while True:
-            question = walk.send(lookup(*question))
-    except StopIteration as end:
-        return end.value
-
-
-async def managed_ancestor_async(
-    obj: Object,
-    lookup: AsyncLookup,
-    integrations: Iterable[Integration],
-    names: Names,
-    *,
-    without_queue_name: bool = False,
-    external: Iterable[OwnerKind] = (),
-) -> Object | None:
-    """As ``managed_ancestor``, with a lookup that has to be awaited."""
-    walk = _walk(obj, integrations, names, without_queue_name=without_queue_name, external=external)
-    try:
-        question = next(walk)
-        while True:
-            question = walk.send(await lookup(*question))
-    except StopIteration as end:
-        return end.value
-
-
-def _walk(
-    obj: Object,
-    integrations: Iterable[Integration],
-    names: Names,
-    *,
-    without_queue_name: bool,
-    external: Iterable[OwnerKind],
-) -> Generator[_Question, Object | None, Object | None]:
     enabled = {OwnerKind(*one.gvk): one for one in integrations}
     managed = set(enabled) | set(external)
     known = managed | {kind for one in enabled.values() for kind in one.known_owners}
@@ -135,7 +97,8 @@ def _walk(
             return ancestor
         if kind in enabled and not enabled[kind].may_create(current):
             return ancestor
-        owner = yield _Question(kind, namespace, str(reference.get("name", "")))
+        uid = str(reference.get("uid", ""))
+        owner = await lookup(Owner(kind, namespace, str(reference.get("name", "")), uid))
         if owner is None:
             raise OwnerMissing(f"{kind.kind} {reference.get('name')} is not known")
         if value_at(owner, ("metadata", "uid")) != reference.get("uid"):

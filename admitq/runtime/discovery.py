@@ -4,13 +4,16 @@ Kubernetes lets every authenticated user ask this (ClusterRole ``system:discover
 right of our own, and the answer is what is served: not what a definition says that may still be rejected.
 """
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Iterable, Mapping
 from typing import Any, cast
 from urllib.parse import quote
 
 from admitq.runtime.client import Client
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import Resource
+
+log = logging.getLogger(__name__)
 
 
 async def group_versions(client: Client) -> frozenset[tuple[str, str]]:
@@ -45,6 +48,29 @@ async def resources_of(client: Client, group: str, version: str) -> tuple[Resour
         for one in _listed(offered, "resources")
         if isinstance(one.get("name"), str) and isinstance(one.get("kind"), str) and "/" not in one["name"]
     )
+
+
+async def served_of(client: Client, wanted: Iterable[Resource]) -> frozenset[Resource]:
+    """Those of some resources that are served as they are: in this version, under this name.
+
+    One call tells of most that are not; then each version that is served is looked into. A version whose
+    server does not answer counts as not served.
+
+    Raises:
+        ApiError: the API server cannot be asked what groups there are.
+    """
+    remaining = set(wanted)
+    offered = await group_versions(client)
+    versions = {(one.group, one.version) for one in remaining}
+    found: set[Resource] = set()
+    for group, version in sorted(versions):
+        if group and (group, version) not in offered:
+            continue
+        try:
+            found |= remaining.intersection(await resources_of(client, group, version))
+        except ApiError as error:
+            log.info("%s/%s cannot be looked into: %s", group, version, error)
+    return frozenset(found)
 
 
 async def resource_of_kind(client: Client, group: str, version: str, kind: str) -> Resource | None:

@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from admitq.integrations.base import OwnerKind
-from admitq.integrations.ownership import NestedTooDeep, OwnerMissing, managed_ancestor_async
+from admitq.integrations.ownership import NestedTooDeep, Owner, OwnerMissing, managed_ancestor
 from admitq_api.field_errors import FieldError
 from admitq_webhooks.policy import Policy
 from admitq_webhooks.world import World
@@ -30,14 +29,14 @@ async def has_managed_ancestor(job: Mapping[str, Any], namespace: str, policy: P
         LookupFailed: an owner cannot be asked for.
     """
 
-    async def owner(kind: OwnerKind, _: str, name: str) -> Mapping[str, Any] | None:
+    async def find(owner: Owner) -> Mapping[str, Any] | None:
         # Owners are looked for where the request says the job is: what the job itself says may be empty.
-        return await world.owner(kind.group, kind.version, kind.kind, namespace, name)
+        return await world.owner(*owner.kind, namespace, owner.name)
 
     try:
-        ancestor = await managed_ancestor_async(
+        ancestor = await managed_ancestor(
             job,
-            owner,
+            find,
             policy.integrations,
             policy.names,
             without_queue_name=policy.manage_jobs_without_queue_name,

@@ -6,6 +6,7 @@ from typing import Final
 from admitq.controllers.context import Context
 from admitq.controllers.indexes import BY_OWNER, owner_value, resource_of
 from admitq.controllers.job.case import CONCERN, Ancestor, JobCase, Lookups
+from admitq.controllers.job.owners import Owners
 from admitq.controllers.job.steps import decide
 from admitq.controllers.plan import Create, Patch, Plan, act, has_finalizer, plan, status_patch
 from admitq.core.selectors import selects_namespace
@@ -19,7 +20,7 @@ from admitq.integrations.ownership import (
 )
 from admitq.integrations.paths import Object, value_at
 from admitq.runtime.errors import ApiError
-from admitq.runtime.resources import NAMESPACES, PRIORITY_CLASSES, Resource
+from admitq.runtime.resources import NAMESPACES, PRIORITY_CLASSES
 from admitq.runtime.store import Key
 from admitq.transitions import Transition, holds
 from admitq_api.conditions import ConditionType, Reason
@@ -37,13 +38,11 @@ class JobController:
     written, without a detour through the queue. A job is never worked on by both at once.
     """
 
-    def __init__(self, ctx: Context, integration: Integration) -> None:
+    def __init__(self, ctx: Context, integration: Integration, owners: Owners) -> None:
         self.integration = integration
         self.resource = resource_of(integration)
         self._ctx = ctx
-        self._resources: Mapping[OwnerKind, Resource] = {
-            OwnerKind(one.group, one.version, one.kind): resource_of(one) for one in ctx.settings.integrations
-        }
+        self._owners = owners
         self._busy: set[Key] = set()
 
     async def reconcile(self, key: Key) -> float | None:
@@ -74,7 +73,10 @@ class JobController:
             self._busy.discard(key)
 
     async def _bring_forward(self, key: Key) -> float | None:
-        store = self._ctx.stores.of(self.resource)
+        store = self._ctx.stores.find(self.resource)
+        if store is None:
+            # The kind is not served any more; its Workloads stay as they are until it is again.
+            return None
         job = store.get(key.namespace, key.name)
         workloads = self._workloads_of(key)
         if job is None:
@@ -88,7 +90,7 @@ class JobController:
             if namespace is None:
                 return BEHIND_RETRY_SECONDS
             try:
-                ancestor = self._ancestor_of(job)
+                ancestor = await self._ancestor_of(job)
             except OwnerMissing:
                 return ORPHAN_RETRY_SECONDS
             except NestedTooDeep as error:
@@ -131,7 +133,8 @@ class JobController:
             await self._ctx.client.get(self.resource, key.name, namespace=key.namespace)
         except ApiError as error:
             if error.is_not_found:
-                return True
+                # Where the kind is not served any more, the API server says nothing of the object.
+                return value_at(error.body, ("details", "name")) == key.name
             raise
         return False
 
@@ -139,21 +142,18 @@ class JobController:
         labels = value_at(namespace, ("metadata", "labels"), {})
         return selects_namespace(self._ctx.settings.namespace_selector, labels)
 
-    def _ancestor_of(self, job: Object) -> Ancestor | None:
+    async def _ancestor_of(self, job: Object) -> Ancestor | None:
         if controller_of(job) is None:
             return None
-        found = managed_ancestor(
+        found = await managed_ancestor(
             job,
-            self._owner,
+            self._owners.find,
             self._ctx.settings.integrations,
             self._ctx.names,
             without_queue_name=self._ctx.settings.without_queue_name,
+            external=self._ctx.settings.external_frameworks,
         )
         return None if found is None else Ancestor(found, self._is_admitted(found))
-
-    def _owner(self, kind: OwnerKind, namespace: str, name: str) -> Object | None:
-        resource = self._resources.get(kind)
-        return None if resource is None else self._ctx.stores.of(resource).get(namespace, name)
 
     def _is_admitted(self, ancestor: Object) -> bool:
         metadata = ancestor["metadata"]

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from admitq.controllers.job.controller import JobController, start_admitted
+from admitq.controllers.job.owners import Owners
 from admitq.integrations.base import OwnerKind
 from admitq.integrations.kinds.job import JOB
 from admitq.integrations.names import workload_name
@@ -29,7 +30,7 @@ def world() -> World:
 
 @pytest.fixture
 def jobs(world: World) -> JobController:
-    return JobController(world.ctx, JOB)
+    return JobController(world.ctx, JOB, Owners(world.ctx))
 
 
 def made_for(world: World) -> str:
@@ -99,6 +100,18 @@ async def test_a_job_that_the_watch_does_not_show_is_asked_for_before_its_worklo
     ended = world.get(KINDS.workloads, "job-j-1")
     assert condition_of(ended, "Finished")[1] == "OwnerNotFound"
     assert ended["metadata"]["finalizers"] == []
+
+
+async def test_a_workload_is_no_orphan_while_the_kind_of_its_job_is_not_served(
+    world: World, jobs: JobController
+) -> None:
+    world.put(KINDS.workloads, workload())
+    world.client.unserved.add(JOBS)
+    assert await jobs.reconcile(KEY) == 1.0
+    del world.stores.stores[JOBS]
+    assert await jobs.reconcile(KEY) is None
+    await jobs.start(admitted())
+    assert world.calls == ["get jobs/j"]
 
 
 async def test_nobody_is_asked_about_a_job_whose_workloads_are_settled(

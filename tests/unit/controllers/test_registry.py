@@ -45,6 +45,10 @@ def world() -> World:
     return made
 
 
+def every_spec(table: registry.Controllers) -> list[registry.ControllerSpec]:
+    return [*table.specs, *(one.spec for one in table.when_served)]
+
+
 def looked_at(
     world: World, resource: Resource, old: Object | None, new: Object | None
 ) -> dict[str, set[str]]:
@@ -55,7 +59,7 @@ def looked_at(
     change = Change("modified", key, new, before)
     table = registry.controllers(world.ctx, world.core)
     found: dict[str, set[str]] = {}
-    for spec in table.specs:
+    for spec in every_spec(table):
         for watch in spec.watches:
             if watch.resource == resource and (keys := {str(one) for one in watch.keys(change)}):
                 found[spec.name] = found.get(spec.name, set()) | keys
@@ -156,15 +160,20 @@ def test_jobs_hear_when_their_namespace_is_selected_or_not(world: World) -> None
 
 
 def test_every_resource_that_is_watched_has_a_store(world: World) -> None:
-    needed = registry.stores_needed(NAMES, (JOB,))
-    for spec in registry.controllers(world.ctx, world.core).specs:
+    needed = registry.stores_needed(NAMES)
+    table = registry.controllers(world.ctx, world.core)
+    for spec in table.specs:
         for watch in spec.watches:
             assert watch.resource in needed
+    for one in table.when_served:
+        assert one.resource not in needed
+        for watch in one.spec.watches:
+            assert watch.resource in {*needed, one.resource}
 
 
 def test_every_controller_says_what_it_may_do(world: World) -> None:
     allowed = rbac(NAMES, [JOB])
-    specs = registry.controllers(world.ctx, world.core).specs
+    specs = every_spec(registry.controllers(world.ctx, world.core))
     assert {spec.name for spec in specs} == set(allowed)
     for spec in specs:
         watched = {(one.group, one.resource) for one in allowed[spec.name] if "watch" in one.verbs}
@@ -185,7 +194,7 @@ def test_workers_can_be_configured_by_kind() -> None:
     world = World()
     settings = replace(world.ctx.settings, concurrency={"Job.batch": 3, f"Workload.{NAMES.group}": 5})
     table = registry.controllers(replace(world.ctx, settings=settings), world.core)
-    assert {spec.name: spec.workers for spec in table.specs if spec.workers > 1} == {
+    assert {spec.name: spec.workers for spec in every_spec(table) if spec.workers > 1} == {
         "batch/job": 3,
         "workload": 5,
     }

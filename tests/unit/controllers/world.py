@@ -1,10 +1,10 @@
 """A context of stand-ins: real stores, and a client that applies writes to them or fails as it is told."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 from admitq.controllers.context import Context
+from admitq.controllers.indexes import indexes_of_jobs, resource_of
 from admitq.controllers.registry import stores_needed
 from admitq.controllers.settings import Settings
 from admitq.core.model import ObjectKey
@@ -15,18 +15,26 @@ from admitq.runtime.resources import NAMESPACES, Resource
 from admitq.runtime.store import Store
 from tests.unit.controllers.builders import KINDS, NAMES, SETTINGS, Object, after, at, time
 
-NOT_FOUND = ApiError(404, "NotFound", "not found")
+NOT_FOUND = ApiError(404, "NotFound", "the server could not find the requested resource")
 CONFLICT = ApiError(409, "Conflict", "changed since")
+
+
+def not_found(name: str) -> ApiError:
+    """An object that is not there, of a kind that is."""
+    return ApiError(404, "NotFound", f"{name} not found", body={"details": {"name": name}})
 
 
 @dataclass
 class Stores:
     """Stores of all resources, with the indexes that the controllers need."""
 
-    stores: Mapping[Resource, Store]
+    stores: dict[Resource, Store]
 
     def of(self, resource: Resource) -> Store:
         return self.stores[resource]
+
+    def find(self, resource: Resource) -> Store | None:
+        return self.stores.get(resource)
 
 
 @dataclass
@@ -38,6 +46,10 @@ class StubClient:
     calls: list[tuple[str, str, Any]] = field(default_factory=list[tuple[str, str, Any]])
     api: dict[tuple[str, str], Object] = field(default_factory=dict[tuple[str, str], Object])
     """What the API server has that the stores may lack, by plural and name."""
+    served: set[Resource] = field(default_factory=set[Resource])
+    """What discovery tells of."""
+    unserved: set[Resource] = field(default_factory=set[Resource])
+    """What is not served any more."""
     version: int = 100
 
     def _call(self, verb: str, what: str, body: Any = None) -> None:
@@ -53,8 +65,20 @@ class StubClient:
         self._call("get", f"{resource.plural}/{name}")
         found = self.api.get((resource.plural, name))
         if found is None:
-            raise NOT_FOUND
+            raise NOT_FOUND if resource in self.unserved else not_found(name)
         return found
+
+    async def request_json(self, method: str, path: str) -> Object:
+        """Tell of the resources of a version."""
+        self._call(method.lower(), path)
+        offered = [
+            {"name": one.plural, "kind": one.kind, "namespaced": one.namespaced}
+            for one in self.served
+            if path == f"/apis/{one.api_version}"
+        ]
+        if not offered:
+            raise NOT_FOUND
+        return {"resources": offered}
 
     async def create(self, resource: Resource, obj: Object, *, field_manager: str) -> Object:
         self._call("create", f"{resource.plural}/{obj['metadata']['name']}", obj)
@@ -153,7 +177,8 @@ class World:
     """A context with everything that a test looks at."""
 
     def __init__(self, settings: Settings = SETTINGS) -> None:
-        needed = stores_needed(NAMES, settings.integrations)
+        kinds = {resource_of(one): indexes_of_jobs(one, NAMES) for one in settings.integrations}
+        needed = {**stores_needed(NAMES), **kinds}
         self.stores = Stores({one: Store(one, indexes=indexes) for one, indexes in needed.items()})
         self.client = StubClient(self.stores)
         self.told = Told()

@@ -1,10 +1,18 @@
+import asyncio
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from admitq.integrations.base import OwnerKind
 from admitq.integrations.kinds.job import JOB
-from admitq.integrations.ownership import NestedTooDeep, OwnerMissing, is_controlled_by, managed_ancestor
+from admitq.integrations.ownership import (
+    NestedTooDeep,
+    Owner,
+    OwnerMissing,
+    is_controlled_by,
+    managed_ancestor,
+)
 from admitq_api.labels import names_for
 
 NAMES = names_for()
@@ -38,15 +46,14 @@ def an_object(
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata}
 
 
-def ancestor_of(obj: Any, *others: Any, without_queue_name: Any = False, kind: Any = NESTING) -> Any:
+def ancestor_of(obj: Any, *others: Any, kind: Any = NESTING, **options: Any) -> Any:
     world = {other["metadata"]["name"]: other for other in others}
-    found = managed_ancestor(
-        obj,
-        lambda _kind, namespace, name: world.get(name) if namespace == "ns" else None,
-        [kind],
-        NAMES,
-        without_queue_name=without_queue_name,
-    )
+
+    async def find(owner: Owner) -> Any:
+        assert owner.uid
+        return world.get(owner.name) if owner.namespace == "ns" else None
+
+    found = asyncio.run(managed_ancestor(obj, find, [kind], NAMES, **options))
     return found and found["metadata"]["name"]
 
 
@@ -75,6 +82,25 @@ def test_a_true_reference_to_a_job_whose_kind_makes_no_such_objects_finds_nobody
 
 def test_a_reference_to_an_unknown_kind_ends_the_walk() -> None:
     assert ancestor_of(an_object("a", owner="b", kind="CronJob"), an_object("b", queue="q")) is None
+
+
+def test_an_external_kind_manages_at_any_depth() -> None:
+    robot = OwnerKind.named("Robot.v1.example.com")
+    assert robot == OwnerKind("example.com", "v1", "Robot")
+    child = an_object("a", owner="b")
+    between = an_object("b", owner="r", kind="Robot", api_version="example.com/v1")
+    assert ancestor_of(child, between, an_object("r", queue="q"), external=[robot]) == "r"
+    assert ancestor_of(child, between, an_object("r"), external=[robot]) is None
+    assert ancestor_of(child, between, an_object("r", queue="q")) is None
+
+
+def test_a_known_owner_is_followed_and_does_not_manage() -> None:
+    between = OwnerKind("apps", "v1", "ReplicaSet")
+    kind = replace(NESTING, known_owners=(between,))
+    child = an_object("a", owner="rs", kind="ReplicaSet", api_version="apps/v1")
+    queued = an_object("rs", queue="q")
+    assert ancestor_of(child, queued, kind=kind) is None
+    assert ancestor_of(child, an_object("rs", owner="b"), an_object("b", queue="q"), kind=kind) == "b"
 
 
 def test_an_owner_that_is_not_there_is_an_error() -> None:

@@ -1,0 +1,205 @@
+"""Controllers of resources that come and go: each runs while the API server serves its resource.
+
+Asked is discovery, every few seconds and only while something is missing: every account may, it costs one
+small answer, and it tells of what is served, of built-in and aggregated kinds too. A watch of the
+definitions would be a right to read all of them, some of which are megabytes, and would still have to wait
+until what they define is served. That a resource is gone is told by its own watch, which then ends.
+
+What is known of a resource that goes is dropped without telling anybody: its objects were not deleted as far
+as we know, so that nothing that depends on them is brought to an end.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Final, Protocol
+
+from admitq.controllers.registry import ControllerSpec, Keys, WhenServed
+from admitq.logs import logger
+from admitq.metrics import Metrics
+from admitq.runtime.client import Client
+from admitq.runtime.controller import Controller
+from admitq.runtime.discovery import served_of
+from admitq.runtime.errors import ApiError
+from admitq.runtime.resources import Resource
+from admitq.runtime.store import Change, Handler, Key, Store
+from admitq.runtime.watcher import Outcome, Watcher
+
+log = logger(__name__)
+
+LOOK_SECONDS: Final = 5.0
+"""Between two looks at what is served, give or take a fifth."""
+
+
+class Stores(Protocol):
+    """Where stores are found."""
+
+    def of(self, resource: Resource) -> Store:
+        """The store of a resource that is watched."""
+        ...
+
+    def add(self, store: Store) -> None:
+        """Have a store found."""
+        ...
+
+    def discard(self, store: Store) -> None:
+        """Have a store found no more."""
+        ...
+
+
+class WhileServed:
+    """Runs each of some controllers while its resource is served.
+
+    Args:
+        client: for discovery and watches.
+        stores: where the stores of the resources are found while they are served.
+        parts: the controllers.
+        controller: makes one ready to run.
+        leading: set once this process may act.
+        metrics: where it is told which of them run.
+        on_watch: told of the ends of watches.
+        on_set_aside: told when another number of a resource's objects cannot be read.
+        look_seconds: between two looks at what is served.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        stores: Stores,
+        parts: Sequence[WhenServed],
+        *,
+        controller: Callable[[ControllerSpec], Controller[Key]],
+        leading: asyncio.Event,
+        metrics: Metrics,
+        on_watch: Callable[[Resource, Outcome], None],
+        on_set_aside: Callable[[Resource], None],
+        look_seconds: float = LOOK_SECONDS,
+    ) -> None:
+        self._client = client
+        self._stores = stores
+        self._parts = tuple(parts)
+        self._controller = controller
+        self._leading = leading
+        self._metrics = metrics
+        self._on_watch = on_watch
+        self._on_set_aside = on_set_aside
+        self._look_seconds = look_seconds
+        self._served: dict[Resource, asyncio.Event] = {}
+        """Those that are; the event tells that the first list is complete, or was not to be had."""
+        self._running: set[Resource] = set()
+        self._looked = asyncio.Event()
+        self._missing = asyncio.Event()
+        self._is_settled = False
+
+    async def run(self) -> None:
+        """Look for what is missing, for ever."""
+        self.report()
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                missing = [part for part in self._parts if part.resource not in self._served]
+                if missing:
+                    await self._look_for(missing, tasks)
+                else:
+                    self._missing.clear()
+                    await self._missing.wait()
+                spread = random.uniform(0.8, 1.2)  # noqa: S311 - spreads clients, guards nothing
+                await asyncio.sleep(self._look_seconds * spread)
+
+    async def settled(self, seconds: float) -> None:
+        """Wait until it is known what is served and that has been read, but not longer than this."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._looked.wait()
+                for event in list(self._served.values()):
+                    await event.wait()
+        self._is_settled = True
+
+    async def ready(self) -> str | None:
+        """The readiness check: what is served has had time to be read; what is missing is not waited for."""
+        return None if self._is_settled else "not known yet which kinds are served"
+
+    def report(self) -> None:
+        """Tell metrics which controllers run and which wait for their resource."""
+        for part in self._parts:
+            is_running = part.resource in self._running
+            self._metrics.set("managed_kinds", int(is_running), controller=part.spec.name)
+
+    async def _look_for(self, missing: Sequence[WhenServed], tasks: asyncio.TaskGroup) -> None:
+        try:
+            served = await served_of(self._client, [part.resource for part in missing])
+        except ApiError as error:
+            log.info("what is served cannot be told", error=str(error))
+            return
+        for part in missing:
+            if part.resource in served:
+                self._served[part.resource] = asyncio.Event()
+                tasks.create_task(self._while_served(part), name=part.spec.name)
+        if not self._looked.is_set():
+            self._looked.set()
+            waiting = {
+                part.spec.name: f"{part.resource.api_version} {part.resource.kind} is not served"
+                for part in missing
+                if part.resource not in served
+            }
+            log.info("kinds that are not installed are waited for", waiting=waiting)
+
+    async def _while_served(self, part: WhenServed) -> None:
+        resource = part.resource
+        store = Store(resource, indexes=part.indexes, on_quarantine=self._on_set_aside)
+        watcher = Watcher(self._client, resource, store, observe=self._on_watch, ends_when_missing=True)
+        controller = self._controller(part.spec)
+        self._stores.add(store)
+        subscriptions: list[tuple[Store, Handler]] = [
+            (self._stores.of(watch.resource), key_handler(controller, watch.keys))
+            for watch in part.spec.watches
+        ]
+        for watched, handler in subscriptions:
+            watched.subscribe(handler)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                working = tasks.create_task(self._work(part, watcher, controller), name=part.spec.name)
+                await watcher.run()
+                working.cancel()
+        finally:
+            for watched, handler in subscriptions:
+                watched.unsubscribe(handler)
+            self._stores.discard(store)
+            self._served.pop(resource).set()
+            self._missing.set()
+        self._forget(part, store, controller)
+
+    async def _work(self, part: WhenServed, watcher: Watcher, controller: Controller[Key]) -> None:
+        await watcher.synced.wait()
+        self._served[part.resource].set()
+        self._running.add(part.resource)
+        self.report()
+        log.info("kind is managed", name=part.spec.name)
+        await self._leading.wait()
+        for key in part.known():
+            controller.add(key)
+        await controller.run()
+
+    def _forget(self, part: WhenServed, store: Store, controller: Controller[Key]) -> None:
+        if store.quarantined:
+            self._on_set_aside(part.resource)
+        if controller.quarantined:
+            self._metrics.set("quarantined_keys", 0, controller=part.spec.name)
+        if part.resource in self._running:
+            self._running.discard(part.resource)
+            self.report()
+            log.warning(
+                "kind is not served any more and is waited for; Workloads of its jobs stay as they are",
+                name=part.spec.name,
+                awaited=f"{part.resource.api_version} {part.resource.kind}",
+            )
+
+
+def key_handler(controller: Controller[Key], keys: Keys) -> Callable[[Change], None]:
+    """What puts the keys that a change concerns into a controller's queue."""
+
+    def handle(change: Change) -> None:
+        for key in keys(change):
+            controller.add(key)
+
+    return handle

@@ -1,0 +1,106 @@
+"""Where owners of jobs are found: in the stores of watched kinds, else by asking the API server.
+
+Kinds that a third party queues, or that only stand between a job and its ancestor, are not watched. What is
+read of them is kept for a while, by UID, so that a thousand jobs of one owner ask once.
+"""
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final
+
+from admitq.controllers.context import Context
+from admitq.controllers.indexes import resource_of
+from admitq.integrations.base import OwnerKind
+from admitq.integrations.ownership import Owner
+from admitq.integrations.paths import Object, value_at
+from admitq.logs import logger
+from admitq.runtime.discovery import resource_of_kind
+from admitq.runtime.errors import ApiError
+from admitq.runtime.resources import Resource
+
+log = logger(__name__)
+
+LIFE_SECONDS: Final = 30.0
+"""How long an owner may have another queue before the jobs inside it hear of it."""
+
+MOST: Final = 1000
+"""Owners that are kept; beyond that the oldest go."""
+
+_KEPT: Final = ("name", "namespace", "uid", "labels", "ownerReferences")
+
+
+class Owners:
+    """Finds owners.
+
+    Args:
+        ctx: stores, client and settings.
+        clock: seconds that only grow.
+    """
+
+    def __init__(self, ctx: Context, clock: Callable[[], float] = time.monotonic) -> None:
+        self._ctx = ctx
+        self._clock = clock
+        self._watched = {OwnerKind(*one.gvk): resource_of(one) for one in ctx.settings.integrations}
+        self._resources: dict[OwnerKind, tuple[float, Resource | None]] = {}
+        self._read: OrderedDict[str, tuple[float, Object]] = OrderedDict()
+
+    async def find(self, owner: Owner) -> Object | None:
+        """The object that a reference names; None if it, or its kind, is not there or may not be read.
+
+        What is found may be another object of the name: its UID tells.
+
+        Raises:
+            ApiError: the API server cannot be asked.
+        """
+        watched = self._watched.get(owner.kind)
+        store = None if watched is None else self._ctx.stores.find(watched)
+        if store is not None:
+            return store.get(owner.namespace, owner.name)
+        at, found = self._read.get(owner.uid, (0.0, None))
+        if found is not None and self._clock() - at < LIFE_SECONDS:
+            return found
+        resource = await self._resource(owner.kind)
+        return None if resource is None else await self._ask(resource, owner)
+
+    async def _resource(self, kind: OwnerKind) -> Resource | None:
+        at, resource = self._resources.get(kind, (None, None))
+        if at is None or self._clock() - at >= LIFE_SECONDS:
+            resource = await resource_of_kind(self._ctx.client, *kind)
+            self._resources[kind] = (self._clock(), resource)
+        return resource
+
+    async def _ask(self, resource: Resource, owner: Owner) -> Object | None:
+        try:
+            found = await self._ctx.client.get(
+                resource, owner.name, namespace=owner.namespace if resource.namespaced else None
+            )
+        except ApiError as error:
+            if error.is_not_found:
+                return None
+            if error.is_forbidden:
+                log.warning(
+                    "owners of this kind may not be read, and jobs that they control are left alone: "
+                    "let the manager get them",
+                    resource=str(resource),
+                )
+                self._resources[owner.kind] = (self._clock(), None)
+                return None
+            raise
+        except ValueError:
+            # A name that cannot be part of a path is the name of nothing.
+            return None
+        self._keep(found)
+        return found
+
+    def _keep(self, found: Object) -> None:
+        metadata = value_at(found, ("metadata",), {})
+        uid = metadata.get("uid")
+        if not isinstance(uid, str):
+            return
+        self._read.pop(uid, None)
+        kept = {key: metadata[key] for key in _KEPT if key in metadata}
+        slim = {"apiVersion": found.get("apiVersion"), "kind": found.get("kind"), "metadata": kept}
+        self._read[uid] = (self._clock(), slim)
+        while len(self._read) > MOST:
+            self._read.popitem(last=False)

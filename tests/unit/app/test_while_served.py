@@ -1,0 +1,227 @@
+"""Controllers of resources that come and go: nothing is asked about what is missing, and nothing is lost."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from admitq.app.while_served import WhileServed
+from admitq.controllers.registry import ControllerSpec, Watch, WhenServed
+from admitq.metrics import Metrics
+from admitq.runtime.client import Client, Page, WatchEvent
+from admitq.runtime.controller import Controller
+from admitq.runtime.errors import ApiError
+from admitq.runtime.resources import NAMESPACES, Object, Resource
+from admitq.runtime.store import Key, Store
+
+FOXES = Resource("zoo.example", "v1", "foxes", "Fox", namespaced=True)
+OWLS = Resource("zoo.example", "v1", "owls", "Owl", namespaced=True)
+DUCKS = Resource("pond.example", "v1", "ducks", "Duck", namespaced=True)
+NOT_SERVED = ApiError(404, "NotFound", "page not found")
+
+
+def an_object(name: str, version: int = 1) -> Object:
+    return {"metadata": {"namespace": "ns", "name": name, "uid": name, "resourceVersion": str(version)}}
+
+
+@dataclass
+class Server:
+    """Serves objects by resource, one page each; watches last until their resource goes."""
+
+    objects: dict[Resource, list[Object]] = field(default_factory=dict[Resource, list[Object]])
+    broken: set[Resource] = field(default_factory=set[Resource])
+    discovery_fails: bool = False
+    asked: Counter[str] = field(default_factory=Counter[str])
+    changed: asyncio.Condition = field(default_factory=asyncio.Condition)
+
+    async def serve(self, resource: Resource, *objects: Object) -> None:
+        async with self.changed:
+            self.objects[resource] = list(objects)
+            self.changed.notify_all()
+
+    async def stop_serving(self, resource: Resource) -> None:
+        async with self.changed:
+            del self.objects[resource]
+            self.changed.notify_all()
+
+    async def request_json(self, _method: str, path: str) -> Any:
+        self.asked[path] += 1
+        if self.discovery_fails:
+            raise ApiError(503, "ServiceUnavailable", "down")
+        if path == "/apis":
+            groups = {(one.group, one.version) for one in self.objects}
+            return {"groups": [{"name": name, "versions": [{"version": it}]} for name, it in groups]}
+        offered = [one for one in self.objects if f"/apis/{one.api_version}" == path]
+        return {"resources": [{"name": one.plural, "kind": one.kind, "namespaced": True} for one in offered]}
+
+    async def pages(self, resource: Resource, *_: Any) -> AsyncGenerator[Page]:
+        self.asked[f"list {resource}"] += 1
+        if resource in self.broken:
+            raise ApiError(500, "InternalError", "conversion webhook does not answer")
+        if resource not in self.objects:
+            raise NOT_SERVED
+        yield Page(self.objects[resource], "5", True)
+
+    async def watch(self, resource: Resource, *_: Any, **__: Any) -> AsyncGenerator[WatchEvent]:
+        self.asked[f"watch {resource}"] += 1
+        async with self.changed:
+            await self.changed.wait_for(lambda: resource not in self.objects)
+        raise NOT_SERVED
+        yield
+
+
+@dataclass
+class Stage:
+    """Controllers of foxes, owls and ducks that write down what they look at."""
+
+    server: Server
+    metrics: Metrics
+    part: WhileServed
+    leading: asyncio.Event
+    stores: dict[Resource, Store]
+    namespaces: Store
+    looked_at: list[tuple[str, str]]
+
+    def managed(self) -> set[str]:
+        lines = self.metrics.exposition().decode().splitlines()
+        found = [line for line in lines if line.startswith("admitq_managed_kinds") and line.endswith(" 1.0")]
+        return {one for one in ("fox", "owl", "duck") for line in found if f'controller="{one}"' in line}
+
+
+@asynccontextmanager
+async def staged(server: Server) -> AsyncGenerator[Stage]:
+    looked_at: list[tuple[str, str]] = []
+    namespaces = Store(NAMESPACES)
+    stores = {NAMESPACES: namespaces}
+
+    class Stores:
+        def of(self, resource: Resource) -> Store:
+            return stores[resource]
+
+        def add(self, store: Store) -> None:
+            stores[store.resource] = store
+
+        def discard(self, store: Store) -> None:
+            del stores[store.resource]
+
+    def a_part(resource: Resource) -> WhenServed:
+        name = resource.kind.lower()
+
+        async def reconcile(key: Key) -> None:
+            looked_at.append((name, key.name))
+
+        spec = ControllerSpec(
+            name,
+            reconcile,
+            (
+                Watch(resource, lambda change: (change.key,)),
+                Watch(NAMESPACES, lambda change: (Key("ns", f"in-{change.key.name}"),)),
+            ),
+        )
+        return WhenServed(resource, {}, spec, known=lambda: [Key("ns", "known")])
+
+    metrics = Metrics("admitq", role="standalone")
+    leading = asyncio.Event()
+    leading.set()
+    part = WhileServed(
+        cast("Client", server),
+        Stores(),
+        [a_part(one) for one in (FOXES, OWLS, DUCKS)],
+        controller=lambda spec: Controller(spec.name, spec.reconcile),
+        leading=leading,
+        metrics=metrics,
+        on_watch=lambda *_: None,
+        on_set_aside=lambda _: None,
+        look_seconds=0.01,
+    )
+    running = asyncio.create_task(part.run())
+    yield Stage(server, metrics, part, leading, stores, namespaces, looked_at)
+    running.cancel()
+    await asyncio.wait([running])
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while not holds():
+            await asyncio.sleep(0.001)
+
+
+async def test_what_is_served_is_managed_and_the_rest_is_not_asked_for() -> None:
+    server = Server({FOXES: [an_object("reynard")]})
+    async with staged(server) as stage:
+        assert await stage.part.ready() is not None
+        await stage.part.settled(5)
+        assert await stage.part.ready() is None
+        await until(lambda: {("fox", "reynard"), ("fox", "known")} <= set(stage.looked_at))
+        await until(lambda: server.asked["/apis"] > 5)
+        assert stage.managed() == {"fox"}
+        assert set(stage.stores) == {NAMESPACES, FOXES}
+        # Of the group that is served it is asked whether owls are there by now; nothing else is.
+        assert server.asked.keys() == {
+            "/apis",
+            "/apis/zoo.example/v1",
+            f"list {FOXES}",
+            f"watch {FOXES}",
+        }
+        assert server.asked[f"list {FOXES}"] == 1
+
+
+async def test_a_kind_comes_goes_and_comes_again() -> None:
+    server = Server()
+    async with staged(server) as stage:
+        await stage.part.settled(5)
+        await server.serve(DUCKS, an_object("donald"))
+        await until(lambda: ("duck", "donald") in stage.looked_at)
+        assert stage.managed() == {"duck"}
+        await server.stop_serving(DUCKS)
+        await until(lambda: DUCKS not in stage.stores)
+        assert stage.managed() == set()
+        stage.namespaces.upsert(an_object("while-gone"))
+        looks = server.asked["/apis"]
+        await until(lambda: server.asked["/apis"] > looks + 5)
+        assert server.asked[f"list {DUCKS}"] <= 2
+        assert ("duck", "in-while-gone") not in stage.looked_at
+        stage.looked_at.clear()
+        await server.serve(DUCKS, an_object("daisy"))
+        await until(lambda: {("duck", "daisy"), ("duck", "known")} <= set(stage.looked_at))
+        stage.namespaces.upsert(an_object("later"))
+        await until(lambda: ("duck", "in-later") in stage.looked_at)
+        assert stage.looked_at.count(("duck", "in-later")) == 1
+
+
+async def test_nothing_is_asked_while_everything_is_there() -> None:
+    server = Server({FOXES: [], OWLS: [], DUCKS: []})
+    async with staged(server) as stage:
+        await until(lambda: stage.managed() == {"fox", "owl", "duck"})
+        asked = server.asked.total()
+        await asyncio.sleep(0.1)
+        assert server.asked.total() == asked
+
+
+async def test_a_kind_that_cannot_be_read_holds_up_nobody() -> None:
+    server = Server({FOXES: [an_object("reynard")], OWLS: []}, broken={OWLS})
+    async with staged(server) as stage:
+        await stage.part.settled(0.05)
+        assert await stage.part.ready() is None
+        await until(lambda: ("fox", "reynard") in stage.looked_at)
+        assert stage.managed() == {"fox"}
+
+
+async def test_a_server_that_does_not_answer_is_asked_again() -> None:
+    server = Server({FOXES: [an_object("reynard")]}, discovery_fails=True)
+    async with staged(server) as stage:
+        await until(lambda: server.asked["/apis"] > 2)
+        server.discovery_fails = False
+        await until(lambda: ("fox", "reynard") in stage.looked_at)
+
+
+async def test_who_does_not_lead_reads_and_does_not_act() -> None:
+    server = Server({FOXES: [an_object("reynard")]})
+    async with staged(server) as stage:
+        stage.leading.clear()
+        await until(lambda: stage.managed() == {"fox"})
+        assert stage.looked_at == []
+        stage.leading.set()
+        await until(lambda: ("fox", "reynard") in stage.looked_at)

@@ -1,0 +1,193 @@
+"""Jobs inside something that is queued: who is asked about owners, and what becomes of the jobs."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from admitq.controllers import registry
+from admitq.controllers.job.controller import JobController
+from admitq.controllers.job.owners import LIFE_SECONDS, MOST, Owners
+from admitq.integrations.base import OwnerKind
+from admitq.integrations.kinds.job import JOB
+from admitq.integrations.ownership import Owner
+from admitq.runtime.errors import ApiError
+from admitq.runtime.resources import JOBS, REPLICA_SETS, Resource
+from admitq.runtime.store import Change, Key
+from tests.unit.controllers.builders import KINDS, NAMES, SETTINGS, Object, admitted, job, workload
+from tests.unit.controllers.world import World
+
+ROBOTS = Resource("example.com", "v1", "robots", "Robot", namespaced=True)
+ROBOT = OwnerKind("example.com", "v1", "Robot")
+NESTING = replace(JOB, creates=None, known_owners=(OwnerKind("apps", "v1", "ReplicaSet"),))
+"""Jobs that may own jobs, also through ReplicaSets."""
+
+
+def reference(kind: str, name: str, api_version: str = "example.com/v1") -> Object:
+    uid = f"uid-{name}"
+    return {"apiVersion": api_version, "kind": kind, "name": name, "uid": uid, "controller": True}
+
+
+def robot(name: str = "r", queue: str | None = "lq", **metadata: Any) -> Object:
+    labels = {NAMES.queue_name: queue} if queue else {}
+    own = {"name": name, "namespace": "ns", "uid": f"uid-{name}", "labels": labels, **metadata}
+    return {"apiVersion": "example.com/v1", "kind": "Robot", "metadata": own, "spec": {"large": "thing"}}
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def world() -> World:
+    made = World(replace(SETTINGS, integrations=(NESTING,), external_frameworks=(ROBOT,)))
+    made.client.served |= {ROBOTS, REPLICA_SETS}
+    made.client.api["robots", "r"] = robot()
+    return made
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def owners(world: World, clock: Clock) -> Owners:
+    return Owners(world.ctx, clock)
+
+
+@pytest.fixture
+def jobs(world: World, owners: Owners) -> JobController:
+    return JobController(world.ctx, NESTING, owners)
+
+
+OF_ROBOT = Owner(ROBOT, "ns", "r", "uid-r")
+
+
+async def test_an_owner_that_is_not_watched_is_asked_for_once_in_a_while(
+    world: World, owners: Owners, clock: Clock
+) -> None:
+    found = await owners.find(OF_ROBOT)
+    assert found is not None
+    assert found["metadata"]["labels"] == {NAMES.queue_name: "lq"}
+    clock.now = LIFE_SECONDS - 1
+    kept = await owners.find(OF_ROBOT)
+    assert kept is not None
+    assert "spec" not in kept
+    assert world.calls == ["get /apis/example.com/v1", "get robots/r"]
+    clock.now = LIFE_SECONDS
+    await owners.find(OF_ROBOT)
+    assert world.calls[2:] == ["get /apis/example.com/v1", "get robots/r"]
+
+
+async def test_another_owner_of_the_name_is_another_owner(world: World, owners: Owners) -> None:
+    await owners.find(OF_ROBOT)
+    world.client.api["robots", "r"] = robot(uid="another")
+    found = await owners.find(OF_ROBOT._replace(uid="another"))
+    assert found is not None
+    assert found["metadata"]["uid"] == "another"
+
+
+async def test_only_so_many_owners_are_kept(world: World, owners: Owners) -> None:
+    for number in range(MOST + 1):
+        world.client.api["robots", f"r{number}"] = robot(f"r{number}")
+        await owners.find(Owner(ROBOT, "ns", f"r{number}", f"uid-r{number}"))
+    asked = len(world.calls)
+    await owners.find(Owner(ROBOT, "ns", f"r{MOST}", f"uid-r{MOST}"))
+    assert len(world.calls) == asked
+    await owners.find(Owner(ROBOT, "ns", "r0", "uid-r0"))
+    assert len(world.calls) == asked + 1
+
+
+async def test_a_kind_that_is_not_served_is_asked_about_once_in_a_while(
+    world: World, owners: Owners, clock: Clock
+) -> None:
+    world.client.served.clear()
+    for _ in range(3):
+        assert await owners.find(OF_ROBOT) is None
+    assert world.calls == ["get /apis/example.com/v1"]
+    world.client.served.add(ROBOTS)
+    clock.now = LIFE_SECONDS
+    assert await owners.find(OF_ROBOT) is not None
+
+
+async def test_what_may_not_be_read_is_not_there_and_what_fails_is_tried_again(
+    world: World, owners: Owners, clock: Clock
+) -> None:
+    await owners.find(Owner(ROBOT, "ns", "nobody", "u"))
+    world.client.fails["get"] = ApiError(503, "ServiceUnavailable", "down")
+    with pytest.raises(ApiError):
+        await owners.find(OF_ROBOT)
+    world.client.fails["get"] = ApiError(403, "Forbidden", "no")
+    for _ in range(3):
+        assert await owners.find(OF_ROBOT) is None
+    assert world.calls[-1] == "get robots/r"
+    assert world.calls.count("get robots/r") == 2
+
+
+async def test_owners_of_watched_kinds_are_asked_of_nobody(world: World, owners: Owners) -> None:
+    world.put(JOBS, job())
+    assert await owners.find(Owner(OwnerKind("batch", "v1", "Job"), "ns", "j", "uid-j")) is not None
+    assert await owners.find(Owner(OwnerKind("batch", "v1", "Job"), "ns", "x", "uid-x")) is None
+    assert world.calls == []
+
+
+def running(name: str, owner: Object) -> Object:
+    return job({"suspend": False}, name=name, uid=f"uid-{name}", labels={}, ownerReferences=[owner])
+
+
+async def test_a_job_inside_an_external_one_runs_while_that_is_admitted(
+    world: World, jobs: JobController
+) -> None:
+    """At any depth: between the two stand a job and a ReplicaSet."""
+    replica_set = {"name": "rs", "namespace": "ns", "uid": "uid-rs"}
+    replica_set["ownerReferences"] = [reference("Job", "between", "batch/v1")]  # pyright: ignore[reportArgumentType]
+    world.client.api["replicasets", "rs"] = {"metadata": replica_set}
+    world.put(JOBS, running("between", reference("Robot", "r")))
+    world.put(JOBS, running("child", reference("ReplicaSet", "rs", "apps/v1")))
+    world.put(KINDS.workloads, admitted(owner=reference("Robot", "r")))
+    assert await jobs.reconcile(Key("ns", "child")) is None
+    assert not [call for call in world.calls if call.startswith("patch")]
+    world.put(KINDS.workloads, workload(owner=reference("Robot", "r"), metadata={"resourceVersion": "99"}))
+    await jobs.reconcile(Key("ns", "child"))
+    assert world.get(JOBS, "child")["spec"]["suspend"] is True
+    assert world.told.events == [("child", "Suspended", "admitq managed child job suspended")]
+    assert not [call for call in world.calls if call.startswith("create")]
+
+
+async def test_owners_that_are_nested_too_deep_are_told_of(world: World, jobs: JobController) -> None:
+    world.client.api["robots", "r"] = robot(ownerReferences=[reference("Robot", "r")])
+    world.put(JOBS, running("child", reference("Robot", "r")))
+    assert await jobs.reconcile(Key("ns", "child")) is None
+    assert world.told.events == [("child", "JobNestingTooDeep", "more than 10 owners")]
+
+
+async def test_a_job_whose_external_owner_is_not_there_waits_for_it(
+    world: World, jobs: JobController
+) -> None:
+    del world.client.api["robots", "r"]
+    world.put(JOBS, running("child", reference("Robot", "r")))
+    assert await jobs.reconcile(Key("ns", "child")) == 5.0
+    assert world.get(JOBS, "child")["spec"]["suspend"] is False
+
+
+def test_jobs_at_any_depth_hear_when_the_admission_of_their_ancestor_changes(world: World) -> None:
+    world.put(JOBS, running("one", reference("Robot", "r")))
+    world.put(JOBS, running("two", reference("Job", "one", "batch/v1")))
+    world.put(JOBS, running("three", reference("Job", "two", "batch/v1")))
+    (part,) = registry.controllers(world.ctx, world.core).when_served
+    keys = next(watch.keys for watch in part.spec.watches if watch.resource == KINDS.workloads)
+    new = admitted(owner=reference("Robot", "r"))
+    heard = {str(key) for key in keys(Change("added", Key("ns", "w"), new, None))}
+    assert heard == {"ns/one", "ns/two", "ns/three"}
+    waiting = workload(owner=reference("Robot", "r"))
+    assert {str(key) for key in keys(Change("added", Key("ns", "w"), waiting, None))} == {"ns/one"}
+
+
+def test_owners_of_workloads_are_looked_at_when_their_kind_comes(world: World) -> None:
+    world.put(KINDS.workloads, workload(), workload(name="x", owner=reference("Robot", "r")))
+    (part,) = registry.controllers(world.ctx, world.core).when_served
+    assert list(part.known()) == [Key("ns", "j")]
