@@ -1,0 +1,206 @@
+"""A kind whose definition is installed, replaced and deleted while admitq runs beside the cluster."""
+
+import re
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+import pytest
+
+from admitq.controllers.indexes import resource_of
+from admitq.integrations.kinds.jobset import JOBSET
+from admitq.integrations.paths import value_at
+from admitq.runtime.client import Client
+from admitq.runtime.errors import ApiError
+from admitq.runtime.resources import CRDS
+from admitq_api.labels import names_for
+from localcluster import crds
+from localcluster.cluster import LocalCluster
+from localcluster.installation import Installation
+from localcluster.pytest_plugin import fresh_namespace
+from localcluster.waiting import eventually
+from tests.controlplane.stage import Stage, condition_of
+
+JOBSETS = resource_of(JOBSET)
+DEFINITION = "jobsets.jobset.x-k8s.io"
+SERIES = re.compile(r"(\w+)\{(.*)\} ([0-9.e+]+)")
+
+
+@dataclass
+class Manager:
+    """The manager beside a cluster, as its metrics and probes show it."""
+
+    installation: Installation
+
+    async def _read(self, endpoint: Any, path: str) -> tuple[int, str]:
+        url = self.installation.url("manager", endpoint) + path
+        async with aiohttp.ClientSession() as session, session.get(url) as answer:
+            return answer.status, await answer.text()
+
+    async def is_ready(self) -> bool:
+        return (await self._read("health", "/readyz"))[0] == 200
+
+    async def total(self, series: str, **labels: str) -> float:
+        """The sum of the series that carry all of these labels."""
+        _, text = await self._read("metrics", "/metrics")
+        wanted = {f'{name}="{value}"' for name, value in labels.items()}
+        found = [match for match in SERIES.finditer(text) if match[1].endswith(f"_{series}")]
+        return sum(float(match[3]) for match in found if wanted <= set(match[2].split(",")))
+
+    async def manages(self) -> bool:
+        return await self.total("managed_kinds", controller=JOBSET.framework) == 1
+
+    async def until_it_manages(self, *, manages: bool) -> None:
+        async def found() -> bool:
+            return await self.manages() is manages
+
+        await eventually(found, what=f"JobSets {'' if manages else 'not '}to be managed")
+
+
+@pytest.fixture
+def installation(installation_with: Callable[..., Installation]) -> Installation:
+    """An admitq whose cluster has no JobSets at first, and which is told to manage them."""
+    frameworks = ["batch/job", JOBSET.framework]
+    return installation_with("kinds", {"integrations": {"frameworks": frameworks}})
+
+
+@pytest.fixture
+def manager(installation: Installation) -> Manager:
+    return Manager(installation)
+
+
+@pytest.fixture
+async def kinds_stage(
+    installation: Installation, connect: Callable[[LocalCluster], Awaitable[Client]], api_group: str
+) -> AsyncGenerator[Stage]:
+    client = await connect(installation.cluster)
+    async with fresh_namespace(client) as namespace:
+        yield Stage(client, names_for(api_group), namespace)
+
+
+async def a_job_set(stage: Stage, name: str) -> dict[str, Any]:
+    container = {"name": "c", "image": "example.com/c:1", "resources": {"requests": {"cpu": 1}}}
+    pods = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+    jobs = {"name": "workers", "replicas": 2, "template": {"spec": {"template": pods}}}
+    labels = {stage.names.queue_name: "lq"}
+    return await stage.create(
+        JOBSETS, name, {"metadata": {"labels": labels}, "spec": {"replicatedJobs": [jobs]}}
+    )
+
+
+async def until_unsuspended(stage: Stage, name: str) -> None:
+    async def found() -> Any:
+        return value_at(await stage.get(JOBSETS, name), ("spec", "suspend"))
+
+    await stage.until(found, False, what=f"{name} to be started")
+
+
+async def complete(stage: Stage, name: str) -> None:
+    """Tell that a JobSet has succeeded, as its controller would."""
+    ended = {
+        "type": "Completed",
+        "status": "True",
+        "reason": "AllJobsCompleted",
+        "message": "",
+        "lastTransitionTime": "2030-01-01T00:00:00Z",
+    }
+    await stage.change(JOBSETS, name, {"status": {"conditions": [ended]}}, "status")
+
+
+async def is_admitted(stage: Stage, name: str) -> bool:
+    workload = await stage.workload(name)
+    return (condition_of(workload, "Admitted") or ("",))[0] == "True" and not condition_of(
+        workload, "Finished"
+    )
+
+
+async def served(stage: Stage, version: dict[str, Any]) -> None:
+    """Say of the version of JobSets whether it is served."""
+    definition = await stage.client.get(CRDS, DEFINITION)
+    versions = [{**one, **version} for one in definition["spec"]["versions"]]
+    await stage.client.merge_patch(CRDS, DEFINITION, {"spec": {"versions": versions}})
+
+
+async def test_a_kind_is_managed_from_when_its_definition_is_there_until_it_is_deleted(
+    installation: Installation, manager: Manager, kinds_stage: Stage
+) -> None:
+    stage = kinds_stage
+    await stage.queues(cpu=9)
+    await stage.job()
+    await stage.until_running()
+    assert await manager.is_ready()
+    assert not await manager.manages()
+
+    crds.install(installation.cluster, [DEFINITION])
+    created = await a_job_set(stage, "first")
+    assert created["spec"]["suspend"] is True
+    await until_unsuspended(stage, "first")
+    assert await manager.manages()
+    await complete(stage, "first")
+    await stage.until_finished("first")
+
+    await a_job_set(stage, "second")
+    await until_unsuspended(stage, "second")
+    await stage.client.delete(CRDS, DEFINITION)
+    await manager.until_it_manages(manages=False)
+    assert await manager.is_ready()
+    # Its objects were deleted before it went, so that nothing holds quota for them.
+    await stage.until(lambda: holders(stage), ["j"])
+
+    before = await manager.total("api_requests_total", resource=str(JOBSETS))
+    looks = await manager.total("api_requests_total", verb="get", resource="")
+    await eventually(lambda: looked(manager, looks + 4), what="four looks at what is served")
+    assert await manager.total("api_requests_total", resource=str(JOBSETS)) == before
+
+    crds.install(installation.cluster, [DEFINITION])
+    await a_job_set(stage, "third")
+    await until_unsuspended(stage, "third")
+    await stage.job("other")
+    await stage.until_running("other")
+    await stage.client.delete(CRDS, DEFINITION)
+    await manager.until_it_manages(manages=False)
+
+
+async def looked(manager: Manager, times: float) -> bool:
+    return await manager.total("api_requests_total", verb="get", resource="") >= times
+
+
+async def holders(stage: Stage) -> list[str]:
+    """Who holds quota, by the names of jobs."""
+    items, _ = await stage.client.list(stage.kinds.workloads, stage.namespace)
+    return [
+        one["metadata"]["ownerReferences"][0]["name"]
+        for one in items
+        if condition_of(one, "Admitted") and not condition_of(one, "Finished")
+    ]
+
+
+async def test_jobs_of_a_version_that_is_not_served_for_a_while_keep_their_workloads(
+    installation: Installation, manager: Manager, kinds_stage: Stage
+) -> None:
+    stage = kinds_stage
+    await stage.queues()
+    crds.install(installation.cluster, [DEFINITION])
+    await a_job_set(stage, "long")
+    await until_unsuspended(stage, "long")
+    before = await stage.workload("long")
+
+    await served(stage, {"served": False})
+    await manager.until_it_manages(manages=False)
+    with pytest.raises(ApiError):
+        await stage.get(JOBSETS, "long")
+    assert await stage.workload("long") == before
+    # A change of the Workload makes nobody look for a job that cannot be seen.
+    patch = {"metadata": {"annotations": {"example.com/note": "x"}}}
+    await stage.change(stage.kinds.workloads, before["metadata"]["name"], patch)
+    await stage.job()
+    await stage.until_running()
+    assert await is_admitted(stage, "long")
+
+    await served(stage, {"served": True})
+    await manager.until_it_manages(manages=True)
+    await complete(stage, "long")
+    await stage.until_finished("long")
+    await stage.client.delete(CRDS, DEFINITION)
+    await manager.until_it_manages(manages=False)
