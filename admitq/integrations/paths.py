@@ -41,6 +41,17 @@ def with_value(document: Any, path: Sequence[str | int], value: Any) -> Any:
     return fields
 
 
+def without(document: Any, path: Sequence[str]) -> Any:
+    """Copy of the document without the key at the path; a mapping that held nothing else goes with it."""
+    step, *rest = path
+    if not isinstance(document, Mapping) or step not in document:
+        return document
+    kept = {key: value for key, value in document.items() if key != step}
+    if rest and (inner := without(document[step], rest)) not in ({}, None):
+        kept[step] = inner
+    return kept
+
+
 def merge_patch(before: Any, after: Any) -> dict[str, Any]:
     """JSON merge patch (RFC 7396) that turns one mapping into the other; empty when they are equal.
 

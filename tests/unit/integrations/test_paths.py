@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from admitq.integrations.paths import merge_patch, value_at, with_value
+from admitq.integrations.paths import merge_patch, value_at, with_value, without
 
 
 def apply(document: Any, patch: Any) -> Any:
@@ -79,3 +79,22 @@ def test_a_merge_patch_says_only_what_differs_and_leads_to_the_other(
 ) -> None:
     assert merge_patch(before, after) == patch
     assert without_nulls(apply(before, patch)) == without_nulls(after)
+
+
+@pytest.mark.parametrize(
+    ("path", "left"),
+    [
+        (["a"], {"b": {"c": {"d": 1}, "e": {}}}),
+        (["b", "e"], {"a": 1, "b": {"c": {"d": 1}}}),
+        (["b", "c", "d"], {"a": 1, "b": {"e": {}}}),
+        (["b", "c"], {"a": 1, "b": {"e": {}}}),
+        (["b", "x"], {"a": 1, "b": {"c": {"d": 1}, "e": {}}}),
+        (["a", "x"], {"a": 1, "b": {"c": {"d": 1}, "e": {}}}),
+        (["x", "y"], {"a": 1, "b": {"c": {"d": 1}, "e": {}}}),
+    ],
+)
+def test_a_key_is_taken_out_with_what_held_nothing_else(path: Any, left: Any) -> None:
+    document = {"a": 1, "b": {"c": {"d": 1}, "e": {}}}
+    before = copy.deepcopy(document)
+    assert without(document, path) == left
+    assert document == before

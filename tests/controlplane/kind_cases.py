@@ -1,0 +1,501 @@
+"""What the YAML of a kind of jobs says, and one job of the kind on a stage, its controller played.
+
+``kinds/README.md`` tells what may stand in the YAML.
+"""
+
+import copy
+import dataclasses
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from admitq.controllers.indexes import resource_of
+from admitq.integrations.base import Integration
+from admitq.integrations.paths import Path as FieldPath
+from admitq.integrations.paths import merge_patch, value_at
+from admitq.integrations.registry import registered
+from admitq.runtime.errors import ApiError
+from admitq.runtime.resources import PODS, Resource
+from admitq_api.labels import DEFAULT_GROUP
+from localcluster.folders import REPOSITORY
+from localcluster.waiting import eventually
+from tests.controlplane.stage import Object, Stage, condition_of
+
+FOLDER = Path(__file__).parent / "kinds"
+EVERY_KIND = FOLDER / "every-kind.yaml"
+
+HELD, CHECKED = "held", "checked"
+"""LocalQueues that admit nothing, and that reserve quota and wait for a check."""
+
+FLAVOR: Mapping[str, Any] = {
+    # All nodes have it, so that pods that are made find their place.
+    "nodeLabels": {"kubernetes.io/os": "linux"},
+    "tolerations": [{"key": "example.com/spot", "operator": "Exists", "effect": "NoSchedule"}],
+}
+"""What an admission gives every podset."""
+
+_STEP = re.compile(r"([^.\[\]]+)|\[([^\]]+)\]")
+_OUR_GROUP = re.compile(rf"(?<![\w.]){re.escape(DEFAULT_GROUP)}(?=/)")
+_YAML_BLOCK = re.compile(r"^```yaml\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+_TIME = "2030-01-01T00:00:00Z"
+
+
+# --- paths ------------------------------------------------------------------------------------------
+
+
+def path_of(text: str) -> FieldPath:
+    """The path that a text such as ``spec.jobs[0].labels[example.com/a]`` names."""
+    return tuple(
+        int(inside) if inside.isdigit() else inside or plain for plain, inside in _STEP.findall(text)
+    )
+
+
+def with_changes(obj: Object, changes: Mapping[str, Any]) -> Object:
+    """A copy of the object with these values, by path; null takes a field away."""
+    result = copy.deepcopy(obj)
+    for text, value in changes.items():
+        *outer, last = path_of(text)
+        place: Any = result
+        for step in outer:
+            if isinstance(step, str) and place.get(step) is None:
+                place[step] = {}
+            place = place[step]
+        if value is None:
+            place.pop(last, None)
+        elif isinstance(last, int) and last == len(place):
+            place.append(value)
+        else:
+            place[last] = value
+    return result
+
+
+def differences(obj: Object, wanted: Mapping[str, Any]) -> list[str]:
+    """Where the object is not as wanted, by path; null stands for a field that is not there."""
+    found = {text: value_at(obj, path_of(text)) for text in wanted}
+    return [
+        f"{text} is {found[text]!r}, not {wanted[text]!r}" for text in wanted if found[text] != wanted[text]
+    ]
+
+
+# --- what the YAML says -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class PodSetCase:
+    """A podset that the Workload must have, and where in the job its pods get what an admission gives."""
+
+    name: str
+    count: int
+    template: str | None = None
+    """Where the pod template is; that of a kind that has none stands in ``places``."""
+    places: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
+    """Where ``nodeSelector``, ``tolerations``, ``labels`` and ``annotations`` are put."""
+
+    def place(self, what: str) -> FieldPath | None:
+        """Where something is put; None if this kind cannot say it."""
+        if what in self.places:
+            return path_of(self.places[what])
+        if self.template is None:
+            return None
+        part = "metadata" if what in {"labels", "annotations"} else "spec"
+        return (*path_of(self.template), part, what)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Phase:
+    """What the kind's controller does to bring a job into a phase of its life, in this order."""
+
+    change: Mapping[str, Any] = dataclasses.field(default_factory=dict[str, Any])
+    status: Object | None = None
+    pods: Mapping[str, Any] | None = None
+    until: Mapping[str, Any] = dataclasses.field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Edit:
+    """A change of a queued job, and the podsets that its Workload must have then."""
+
+    change: Mapping[str, Any]
+    podSets: Mapping[str, int]  # noqa: N815 as in the YAML
+
+
+@dataclass(frozen=True, kw_only=True)
+class Partial:
+    """A job that is admitted with fewer pods than it would like."""
+
+    given: Mapping[str, Any]
+    quota: Mapping[str, Any]
+    counts: Mapping[str, int]
+    started: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Child:
+    """What a job of the kind makes: a job that follows it and is not queued."""
+
+    manifest: Object
+    integration: Integration
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """A rule of validation, with a request that breaks it and one that does not."""
+
+    rule: str
+    refused: Mapping[str, Any]
+    field: str
+    message: str
+    accepted: Mapping[str, Any]
+    when: str = "creation"
+    given: Mapping[str, Any] = dataclasses.field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mutation:
+    """What a new job of the kind becomes."""
+
+    rule: str
+    given: Mapping[str, Any] = dataclasses.field(default_factory=dict[str, Any])
+    becomes: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class KindCase:
+    """All that is tried of one kind."""
+
+    integration: Integration
+    manifest: Object
+    podSets: tuple[PodSetCase, ...]  # noqa: N815 as in the YAML
+    play: Mapping[str, Phase]
+    suspended: Mapping[str, Any] = dataclasses.field(default_factory=lambda: {"spec.suspend": True})
+    started: Mapping[str, Any] = dataclasses.field(default_factory=lambda: {"spec.suspend": False})
+    restored: Mapping[str, Any] = dataclasses.field(default_factory=dict[str, Any])
+    resources: tuple[str, ...] = ("cpu", "memory")
+    reclaimable: Mapping[str, int] | None = None
+    messages: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
+    edit: Edit | None = None
+    partial: Partial | None = None
+    child: Child | None = None
+    validation: tuple[Rule, ...] = ()
+    mutation: tuple[Mutation, ...] = ()
+    cannot: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
+    objects: tuple[Object, ...] = ()
+
+    def __str__(self) -> str:
+        return self.integration.framework
+
+    @property
+    def resource(self) -> Resource:
+        """The kind as a resource."""
+        return resource_of(self.integration)
+
+    def queue(self, group: str) -> str:
+        """The LocalQueue that the manifest names."""
+        return value_at(self.manifest, ("metadata", "labels", f"{group}/queue-name"), "")
+
+
+class _Malformed(Exception):
+    """A YAML of cases says what nobody reads, or lacks what is needed."""
+
+
+def _made(cls: Any, given: Mapping[str, Any], where: str) -> Any:
+    known = {one.name for one in dataclasses.fields(cls)}
+    if unknown := sorted(map(str, set(given).difference(known))):
+        raise _Malformed(f"{where}: {', '.join(unknown)} is none of {', '.join(sorted(known))}")
+    try:
+        return cls(**given)
+    except TypeError as error:
+        raise _Malformed(f"{where}: {error}") from error
+
+
+def file_of(integration: Integration) -> Path:
+    """The YAML of a kind's cases."""
+    return FOLDER / f"{re.sub(r'[/.]', '-', integration.framework)}.yaml"
+
+
+def kinds_with_cases() -> list[Integration]:
+    """The kinds whose YAML there is; another test tells of those that have none."""
+    return [one for one in registered() if file_of(one).exists()]
+
+
+def load(integration: Integration, group: str) -> KindCase:
+    """The cases of a kind, with our labels in an API group."""
+    where = file_of(integration).name
+    given: dict[str, Any] = yaml.safe_load(_in_group(file_of(integration).read_text(), group))
+    given["manifest"] = _manifest(given["manifest"], integration, group)
+    given["podSets"] = tuple(_made(PodSetCase, one, where) for one in given["podSets"])
+    given["play"] = {name: _made(Phase, one, f"{where}: {name}") for name, one in given["play"].items()}
+    for name, cls in (("edit", Edit), ("partial", Partial)):
+        if name in given:
+            given[name] = _made(cls, given[name], f"{where}: {name}")
+    if "child" in given:
+        given["child"] = _child(given["child"], group)
+    rules = [*_common_rules(integration, given["podSets"], group), *given.get("validation", ())]
+    given["validation"] = tuple(_made(Rule, one, f"{where}: {one.get('rule')}") for one in rules)
+    given["mutation"] = tuple(_made(Mutation, one, where) for one in given.get("mutation", ()))
+    for name in ("resources", "objects"):
+        if name in given:
+            given[name] = tuple(given[name])
+    return _made(KindCase, {**given, "integration": integration}, where)
+
+
+def _in_group(text: str, group: str) -> str:
+    return _OUR_GROUP.sub(group, text)
+
+
+def _manifest(given: Any, integration: Integration, group: str) -> Object:
+    """The manifest itself, or the first of the kind in a page of the documentation."""
+    if not isinstance(given, str):
+        return given
+    for text in _YAML_BLOCK.findall((REPOSITORY / given).read_text()):
+        for document in yaml.safe_load_all(_in_group(text, group)):
+            if (document.get("apiVersion"), document.get("kind")) == (
+                integration.api_version,
+                integration.kind,
+            ):
+                return document
+    raise _Malformed(f"{given} shows no {integration.kind} of {integration.api_version}")
+
+
+def _child(given: Mapping[str, Any], group: str) -> Child:
+    for integration in registered():
+        try:
+            return Child(manifest=_manifest(given["manifest"], integration, group), integration=integration)
+        except _Malformed:
+            continue
+    raise _Malformed(f"{given['manifest']} shows no job of any kind")
+
+
+def _common_rules(
+    integration: Integration, pod_sets: tuple[PodSetCase, ...], group: str
+) -> Iterator[dict[str, Any]]:
+    """The rules of all kinds that this one obeys; those about templates only where it has one."""
+    template = pod_sets[0].template if pod_sets else None
+    for listed in yaml.safe_load(_in_group(EVERY_KIND.read_text(), group)):
+        rule = dict(listed)
+        kinds, others = rule.pop("kinds", None), rule.pop("not", ())
+        if (kinds is not None and integration.framework not in kinds) or integration.framework in others:
+            continue
+        if "${template}" in str(rule):
+            if template is None:
+                continue
+            rule = _filled(rule, template)
+        yield rule
+
+
+def _filled(value: Any, template: str) -> Any:
+    if isinstance(value, Mapping):
+        return {_filled(key, template): _filled(one, template) for key, one in value.items()}
+    return value.replace("${template}", template) if isinstance(value, str) else value
+
+
+# --- a job of the kind, played ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PlayedJob:
+    """One job of a kind on a stage, whose controller is played by the test."""
+
+    stage: Stage
+    case: KindCase
+    name: str
+
+    async def get(self) -> Object:
+        """Read the job."""
+        return await self.stage.get(self.case.resource, self.name)
+
+    async def change(self, changes: Mapping[str, Any], *, dry_run: bool = False) -> Object:
+        """Change the job, by path.
+
+        Raises:
+            ApiError: the change is refused.
+        """
+        before = await self.get()
+        patch = merge_patch(before, with_changes(before, changes))
+        return await self.stage.client.merge_patch(
+            self.case.resource, self.name, patch, self.stage.namespace, dry_run=dry_run
+        )
+
+    async def workload(self) -> Object:
+        """The job's one Workload."""
+        return await self.stage.workload(self.name)
+
+    async def change_workload(self, patch: Object) -> None:
+        """Merge something into the job's Workload."""
+        workload = await self.workload()
+        await self.stage.change(self.stage.kinds.workloads, workload["metadata"]["name"], patch)
+
+    async def play(self, name: str) -> None:
+        """Do what the kind's controller does in a phase; nothing where the kind does nothing."""
+        phase = self.case.play.get(name)
+        if phase is None:
+            return
+        if phase.change:
+            await self.change(phase.change)
+        if phase.status is not None:
+            status = {**phase.status}
+            for condition in status.get("conditions", ()):
+                condition.setdefault("lastTransitionTime", _TIME)
+            await self.stage.change(self.case.resource, self.name, {"status": status}, "status")
+        if phase.pods is not None:
+            await self._play_pods(phase.pods["phase"], phase.pods.get("count"))
+        if phase.until:
+            await self.until(phase.until)
+
+    async def _play_pods(self, phase: str, count: int | None) -> None:
+        pods = [one for one in await self.stage.some_pods(self.name) if one["status"]["phase"] == "Running"]
+        for pod in pods[:count]:
+            await self.stage.change(PODS, pod["metadata"]["name"], {"status": {"phase": phase}}, "status")
+
+    async def until(self, wanted: Mapping[str, Any]) -> Object:
+        """Wait until the job is as wanted."""
+
+        async def found() -> Object:
+            job = await self.get()
+            assert differences(job, wanted) == []
+            return job
+
+        return await eventually(found, what=f"{self.case} {self.name}: {dict(wanted)}")
+
+    async def until_started(self) -> Object:
+        """Wait until the job runs."""
+        return await self.until(self.case.started)
+
+    async def until_suspended(self) -> Object:
+        """Wait until the job is held."""
+        return await self.until(self.case.suspended)
+
+    async def until_condition(self, type_: str, *wanted: str) -> None:
+        """Wait until the Workload has a condition with this status, reason and message, as far as given."""
+
+        async def found() -> bool:
+            seen = condition_of(await self.workload(), type_) or ()
+            assert seen[: len(wanted)] == wanted, seen
+            return True
+
+        await eventually(found, what=f"{self.case} {self.name}: condition {type_} is {wanted}")
+
+    async def pod_sets(self) -> dict[str, int]:
+        """The podsets of the Workload: their counts, by name."""
+        listed = (await self.workload())["spec"]["podSets"]
+        return {one.get("name", "main"): one.get("count", 1) for one in listed}
+
+    def not_injected(self, job: Object, workload: Object) -> list[str]:
+        """What an admission gives and the job's podsets lack."""
+        names, kind = self.stage.names, self.case.integration.kind
+        queue = value_at(workload, ("spec", "queueName"))
+        lacking: list[str] = []
+        for pod_set in self.case.podSets:
+            given: Mapping[str, Any] = {
+                "nodeSelector": FLAVOR["nodeLabels"],
+                "labels": {
+                    names.podset: pod_set.name,
+                    names.local_queue_name: queue,
+                    names.cluster_queue_name: value_at(workload, ("status", "admission", "clusterQueue")),
+                },
+                "annotations": {names.workload: workload["metadata"]["name"]},
+            }
+            for what, wanted in given.items():
+                place = pod_set.place(what)
+                found = {} if place is None else value_at(job, place, {})
+                if place is not None and not wanted.items() <= found.items():
+                    lacking.append(f"{kind} {pod_set.name}: {what} at {place} are {found}, not {wanted}")
+            place = pod_set.place("tolerations")
+            found = [] if place is None else value_at(job, place, [])
+            if place is not None and not all(one in found for one in FLAVOR["tolerations"]):
+                lacking.append(f"{kind} {pod_set.name}: tolerations are {found}")
+        return lacking
+
+    async def is_gone(self) -> bool:
+        """Whether neither the job nor a Workload of it is there."""
+        try:
+            await self.get()
+        except ApiError as error:
+            if error.is_not_found:
+                return not await self.stage.workloads(self.name)
+            raise
+        return False
+
+
+async def open_queues(stage: Stage, case: KindCase, *, quota: Mapping[str, Any] | None = None) -> None:
+    """Create the queue that the manifest names, with quota enough, and what the job needs besides."""
+    await stage.flavor("f", **FLAVOR)
+    await _queue(stage, case, case.queue(stage.names.group), "cq", quota=quota)
+    for obj in case.objects:
+        await create_other(stage, obj)
+
+
+async def held_queue(stage: Stage, case: KindCase) -> None:
+    """Create the LocalQueue that admits nothing."""
+    await _queue(stage, case, HELD, HELD, stopPolicy="Hold")
+
+
+async def checked_queue(stage: Stage, case: KindCase) -> None:
+    """Create the LocalQueue whose workloads wait for a check that nobody makes, and play its controller."""
+    checks, name = stage.kinds.admission_checks, stage.own("check")
+    await stage.create(checks, name, {"spec": {"controllerName": "example.com/c"}})
+    active = {
+        "type": "Active",
+        "status": "True",
+        "reason": "Active",
+        "message": "",
+        "lastTransitionTime": _TIME,
+    }
+    await stage.change(checks, name, {"status": {"conditions": [active]}}, "status")
+    strategy = {"admissionChecks": [{"name": name}]}
+    await _queue(stage, case, CHECKED, CHECKED, admissionChecksStrategy=strategy)
+
+
+async def _queue(
+    stage: Stage,
+    case: KindCase,
+    local: str,
+    cluster: str,
+    *,
+    quota: Mapping[str, Any] | None = None,
+    **spec: Any,
+) -> None:
+    given = quota or {}
+    resources = [{"name": one, "nominalQuota": given.get(one, "1000Gi")} for one in case.resources]
+    flavors = [{"name": stage.own("f"), "resources": resources}]
+    groups = [{"coveredResources": list(case.resources), "flavors": flavors}]
+    await stage.cluster_queue(cluster, resourceGroups=groups, **spec)
+    await stage.local_queue(local, cluster_queue=cluster)
+
+
+async def create_other(stage: Stage, obj: Object) -> None:
+    """Create an object of any kind that a registered or an own kind follows from."""
+    group, _, version = str(obj["apiVersion"]).rpartition("/")
+    plural = f"{str(obj['kind']).lower()}s"
+    await stage.create(
+        Resource(group, version, plural, obj["kind"], namespaced=True), obj["metadata"]["name"], obj
+    )
+
+
+async def submit(
+    stage: Stage,
+    case: KindCase,
+    name: str | None = None,
+    *,
+    changes: Mapping[str, Any] | None = None,
+    queue: str | None = None,
+    dry_run: bool = False,
+) -> tuple[PlayedJob, Object]:
+    """Create a job from the manifest: as it stands, or changed.
+
+    Raises:
+        ApiError: it is refused.
+    """
+    obj = with_changes(case.manifest, changes or {})
+    metadata: Object = {**obj["metadata"], "namespace": stage.namespace}
+    if name is not None:
+        metadata["name"] = name
+    if queue is not None:
+        metadata["labels"] = {**metadata["labels"], stage.names.queue_name: queue}
+    created = await stage.client.create(case.resource, {**obj, "metadata": metadata}, dry_run=dry_run)
+    return PlayedJob(stage, case, created["metadata"]["name"]), created

@@ -1,0 +1,367 @@
+"""What every kind of jobs can do, on the real control plane: one story each, told for all kinds.
+
+What a story needs to know of a kind stands in a YAML of that kind; ``kinds/README.md`` tells how.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from admitq.integrations.ownership import controller_of
+from admitq.integrations.paths import value_at
+from admitq.integrations.registry import registered
+from admitq.runtime.errors import ApiError
+from admitq.transitions import is_reserved
+from admitq_api.labels import DEFAULT_GROUP
+from tests.controlplane.kind_cases import (
+    CHECKED,
+    EVERY_KIND,
+    FOLDER,
+    HELD,
+    KindCase,
+    PlayedJob,
+    Rule,
+    checked_queue,
+    differences,
+    file_of,
+    held_queue,
+    kinds_with_cases,
+    load,
+    open_queues,
+    path_of,
+    submit,
+    with_changes,
+)
+from tests.controlplane.stage import Stage, changed
+
+STORIES = ("run", "fail", "stop", "change", "delete")
+"""Stories of which a kind tells if it cannot live through them."""
+
+
+def those(story: str) -> Any:
+    """The kinds of which a story is told."""
+    told: list[Any] = []
+    for kind in kinds_with_cases():
+        case = load(kind, DEFAULT_GROUP)
+        optional = {"partial": case.partial, "child": case.child}
+        if story not in case.cannot and optional.get(story, True):
+            told.append(pytest.param(kind, id=kind.framework))
+    return pytest.mark.parametrize("kind", told)
+
+
+@pytest.fixture
+def case(kind: Any, api_group: str) -> KindCase:
+    """The cases of the kind under test."""
+    return load(kind, api_group)
+
+
+# --- the cases themselves ---------------------------------------------------------------------------
+
+
+def test_every_kind_has_its_cases() -> None:
+    files = {file_of(one) for one in registered()}
+    assert files | {EVERY_KIND} == set(FOLDER.glob("*.yaml"))
+
+
+@pytest.mark.parametrize("kind", [pytest.param(one, id=one.framework) for one in kinds_with_cases()])
+def test_cases_leave_out_only_stories_that_there_are_and_say_why(kind: Any) -> None:
+    case = load(kind, DEFAULT_GROUP)
+    assert set(case.cannot) <= set(STORIES)
+    assert all(case.cannot.values())
+    assert (case.reclaimable is None) == ("reclaimable" not in case.play)
+    assert ("change" in case.cannot) == (case.edit is None)
+
+
+# --- a life -----------------------------------------------------------------------------------------
+
+
+@those("run")
+async def test_a_job_waits_runs_and_ends_well(stage: Stage, case: KindCase) -> None:
+    await open_queues(stage, case)
+    job, created = await submit(stage, case)
+    assert differences(created, case.suspended) == []
+    started = await job.until_started()
+    workload = await job.workload()
+    assert await job.pod_sets() == {one.name: one.count for one in case.podSets}
+    assert job.not_injected(started, workload) == []
+    name = workload["metadata"]["name"]
+    kind = case.integration.kind
+    await stage.until_told(kind, job.name, "CreatedWorkload", f"Created Workload: {stage.namespace}/{name}")
+    await stage.until_told(kind, job.name, "Started", f"Admitted by clusterQueue {stage.own('cq')}")
+
+    await job.play("running")
+    await job.until_condition("PodsReady", "False", "WaitForStart")
+    await job.play("ready")
+    await job.until_condition("PodsReady", "True", "Started")
+    if case.reclaimable is not None:
+        await job.play("reclaimable")
+
+        async def reclaimable() -> Any:
+            listed = value_at(await job.workload(), ("status", "reclaimablePods"), [])
+            return {one["name"]: one["count"] for one in listed}
+
+        await stage.until(reclaimable, dict(case.reclaimable))
+    await job.play("succeeded")
+    await _until_finished(job, "Succeeded", case.messages["succeeded"])
+
+
+@those("fail")
+async def test_a_job_ends_badly(stage: Stage, case: KindCase) -> None:
+    await open_queues(stage, case)
+    job, _ = await submit(stage, case)
+    await job.until_started()
+    await job.play("running")
+    await job.play("failed")
+    await _until_finished(job, "Failed", case.messages["failed"])
+
+
+async def _until_finished(job: PlayedJob, reason: str, message: str) -> None:
+    await job.until_condition("Finished", "True", reason, message)
+
+    async def finalizers() -> list[str]:
+        return (await job.workload())["metadata"].get("finalizers", [])
+
+    await job.stage.until(finalizers, [])
+    name = (await job.workload())["metadata"]["name"]
+    note = f"Workload '{job.stage.namespace}/{name}' is declared finished"
+    await job.stage.until_told(job.case.integration.kind, job.name, "FinishedWorkload", note)
+
+
+@those("stop")
+async def test_a_job_is_stopped_restored_and_started_again(stage: Stage, case: KindCase) -> None:
+    await open_queues(stage, case)
+    await held_queue(stage, case)
+    job, _ = await submit(stage, case, queue=HELD)
+    await job.until_condition("QuotaReserved", "False", "Suspended")
+    before = await job.get()
+    label = f"metadata.labels[{stage.names.queue_name}]"
+    queue = case.queue(stage.names.group)
+    await job.change({label: queue})
+    await job.until_started()
+    await job.play("running")
+
+    await job.change_workload({"spec": {"active": False}})
+    await job.until_suspended()
+    if "inactive" in case.play:
+        assert is_reserved(await job.workload()), "quota is kept while there are pods"
+        await job.play("inactive")
+    await job.until_condition("QuotaReserved", "False", "Deactivated")
+    await job.until_condition("Evicted", "True", "Deactivated", "The workload is deactivated")
+    kind = case.integration.kind
+    await stage.until_told(kind, job.name, "Stopped", "The workload is deactivated")
+    await _until_restored(job, before, {label: queue, **case.restored})
+
+    await job.change_workload({"spec": {"active": True}})
+    started = await job.until_started()
+    assert job.not_injected(started, await job.workload()) == []
+
+
+async def _until_restored(job: PlayedJob, before: Any, but: Mapping[str, Any]) -> None:
+    """Wait until the job is as before, but for these fields and what its controller writes."""
+
+    async def difference() -> bool:
+        now = await job.get()
+        found = changed(before, now)
+        found.pop("status", None)
+        expected = changed(before, with_changes(before, but))
+        assert found == expected, found
+        return True
+
+    await job.stage.until(difference, what=f"{job.case} {job.name} to be restored")
+
+
+# --- changes ----------------------------------------------------------------------------------------
+
+
+@those("change")
+async def test_what_is_changed_while_queued_reaches_the_workload(stage: Stage, case: KindCase) -> None:
+    await open_queues(stage, case)
+    await held_queue(stage, case)
+    classes = stage.kinds.workload_priority_classes
+    for name, value in (("low", 1), ("high", 2)):
+        await stage.create(classes, stage.own(name), {"value": value})
+    priority_label = f"metadata.labels[{stage.names.priority_class}]"
+
+    job, _ = await submit(stage, case, changes={priority_label: stage.own("low")}, queue=HELD)
+    await job.until_condition("QuotaReserved", "False", "Suspended")
+    first = await job.workload()
+    assert first["spec"]["priority"] == 1
+    assert case.edit is not None
+    await job.change(case.edit.change)
+    await stage.until(job.pod_sets, dict(case.edit.podSets))
+    await job.change({priority_label: stage.own("high")})
+    await stage.until(lambda: _priority(job), (2, stage.own("high")))
+    assert (await job.workload())["metadata"]["uid"] == first["metadata"]["uid"]
+
+    queue = case.queue(stage.names.group)
+    await job.change({f"metadata.labels[{stage.names.queue_name}]": queue})
+    await job.until_started()
+    workload = await job.workload()
+    assert workload["spec"]["queueName"] == queue
+    assert workload["metadata"]["uid"] == first["metadata"]["uid"]
+    await job.change({priority_label: stage.own("low")})
+    await stage.until(lambda: _priority(job), (1, stage.own("low")))
+
+
+async def _priority(job: PlayedJob) -> tuple[int, str]:
+    spec = (await job.workload())["spec"]
+    return spec["priority"], spec["priorityClassRef"]["name"]
+
+
+# --- the end before the end -------------------------------------------------------------------------
+
+
+@those("delete")
+async def test_a_job_deleted_in_any_state_takes_its_workload_along(stage: Stage, case: KindCase) -> None:
+    await open_queues(stage, case)
+    await held_queue(stage, case)
+    await checked_queue(stage, case)
+    pending, _ = await submit(stage, case, "pending", queue=HELD)
+    reserved, _ = await submit(stage, case, "reserved", queue=CHECKED)
+    running, _ = await submit(stage, case, "running")
+    evicted, _ = await submit(stage, case, "evicted")
+    for job in (running, evicted):
+        await job.until_started()
+        await job.play("running")
+    await pending.until_condition("QuotaReserved", "False", "Suspended")
+    await reserved.until_condition("Admitted", "False", "UnsatisfiedAdmissionChecks")
+    await running.until_condition("Admitted", "True")
+    await evicted.change_workload({"spec": {"active": False}})
+    await evicted.until_condition("Evicted", "True", "Deactivated")
+
+    every = (pending, reserved, running, evicted)
+    for job in every:
+        await stage.client.delete(case.resource, job.name, stage.namespace, propagation="Background")
+
+    async def left() -> list[str]:
+        return [job.name for job in every if not await job.is_gone()]
+
+    # The garbage collector learns of kinds that are new to the cluster every half a minute.
+    await stage.until(left, [], what="all jobs and their Workloads to be gone", timeout=90.0)
+    for queue in ("cq", CHECKED):
+        await stage.until(lambda queue=queue: _reserving(stage, queue), 0)
+
+
+async def _reserving(stage: Stage, queue: str) -> Any:
+    found = await stage.get(stage.kinds.cluster_queues, stage.own(queue))
+    return value_at(found, ("status", "reservingWorkloads"), 0)
+
+
+# --- abilities that not every kind has ----------------------------------------------------------------
+
+
+@those("partial")
+async def test_a_job_runs_with_fewer_pods_where_it_can(stage: Stage, case: KindCase) -> None:
+    partial = case.partial
+    assert partial is not None
+    await open_queues(stage, case, quota=partial.quota)
+    job, created = await submit(stage, case, changes=partial.given)
+    started = await job.until_started()
+    assert differences(started, partial.started) == []
+    admission = (await job.workload())["status"]["admission"]
+    assert {one["name"]: one["count"] for one in admission["podSetAssignments"]} == dict(partial.counts)
+
+    await job.change_workload({"spec": {"active": False}})
+    await job.until_suspended()
+    await job.play("inactive")
+    await job.until_condition("QuotaReserved", "False", "Deactivated")
+    as_before = {text: value_at(created, path_of(text)) for text in partial.started}
+    await job.until(as_before)
+    assert await job.pod_sets() == {one.name: one.count for one in case.podSets}
+
+
+@those("child")
+async def test_what_a_queued_job_makes_is_not_queued_itself(stage: Stage, case: KindCase) -> None:
+    """It runs when its parent does, and not before."""
+    child_case = case.child
+    assert child_case is not None
+    await open_queues(stage, case)
+    await held_queue(stage, case)
+    parent, made = await submit(stage, case, queue=HELD)
+    await parent.until_condition("QuotaReserved", "False", "Suspended")
+    owner = {
+        "apiVersion": case.integration.api_version,
+        "kind": case.integration.kind,
+        "name": parent.name,
+        "uid": made["metadata"]["uid"],
+        "controller": True,
+    }
+    of_child = load(child_case.integration, stage.names.group)
+    changes = {"metadata.labels": None, "metadata.ownerReferences": [owner]}
+    child, created = await submit(stage, of_child, "child", changes=changes)
+    assert controller_of(created) is not None
+    assert differences(created, of_child.suspended) != [], "the webhook leaves it alone"
+    await child.until_suspended()
+    note = f"{stage.names.product} managed child job suspended"
+    await stage.until_told(child_case.integration.kind, "child", "Suspended", note)
+    assert await stage.workloads("child") == []
+
+
+# --- what is refused, what is added ---------------------------------------------------------------
+
+
+@those("validation")
+async def test_requests_are_accepted_refused_and_completed_by_the_rules(stage: Stage, case: KindCase) -> None:
+    await open_queues(stage, case)
+    await held_queue(stage, case)
+    if case.queue(stage.names.group) != "default":
+        await stage.local_queue("default")
+    bases: dict[str, PlayedJob] = {}
+    wrong: list[str] = []
+    for rule in case.validation:
+        if rule.when == "creation":
+            wrong += [f"{rule.rule}: {one}" for one in await _judged_new(stage, case, rule)]
+        else:
+            key = json.dumps([rule.when, rule.given], sort_keys=True)
+            if key not in bases:
+                bases[key] = await _existing(stage, case, rule, f"job-{len(bases)}")
+            wrong += [f"{rule.rule}: {one}" for one in await _judged_change(bases[key], rule)]
+    for mutation in case.mutation:
+        _, created = await submit(stage, case, changes=mutation.given, dry_run=True)
+        wrong += [f"{mutation.rule}: {one}" for one in differences(created, mutation.becomes)]
+    assert wrong == []
+
+
+async def _existing(stage: Stage, case: KindCase, rule: Rule, name: str) -> PlayedJob:
+    """A job that is in the state in which a rule applies."""
+    queue = {"queued": HELD, "running": case.queue(stage.names.group)}[rule.when]
+    job, _ = await submit(stage, case, name, changes=rule.given, queue=queue)
+    if rule.when == "running":
+        await job.until_started()
+    return job
+
+
+async def _judged_new(stage: Stage, case: KindCase, rule: Rule) -> list[str]:
+    async def request(changes: Mapping[str, Any]) -> Any:
+        _, created = await submit(stage, case, changes={**rule.given, **changes}, dry_run=True)
+        return created
+
+    return [*await _not_refused(request, rule), *await _not_accepted(request, rule)]
+
+
+async def _judged_change(job: PlayedJob, rule: Rule) -> list[str]:
+    async def request(changes: Mapping[str, Any]) -> Any:
+        return await job.change(changes, dry_run=True)
+
+    return [*await _not_refused(request, rule), *await _not_accepted(request, rule)]
+
+
+async def _not_refused(request: Any, rule: Rule) -> list[str]:
+    try:
+        await request(rule.refused)
+    except ApiError as error:
+        if not (error.is_invalid or error.is_forbidden):
+            raise
+        fits = f"{rule.field}: " in error.message and rule.message in error.message
+        return [] if fits else [f"refused with {error.message!r}"]
+    return [f"{dict(rule.refused)} is not refused"]
+
+
+async def _not_accepted(request: Any, rule: Rule) -> list[str]:
+    try:
+        answer = await request(rule.accepted)
+    except ApiError as error:
+        return [f"{dict(rule.accepted)} is refused with {error.message!r}"]
+    return differences(answer, rule.accepted)
