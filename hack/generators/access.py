@@ -86,8 +86,10 @@ def _creates_jobs(kind: Integration) -> bool:
     return kind.creates is None or any((one.group, one.kind) in kind.creates for one in REGISTRY)
 
 
+_LOOKED_UP = ("admissionchecks", "clusterqueues", "localqueues", "workloadpriorityclasses")
+
 WEBHOOK_CLUSTER = (
-    Rule((API_GROUP,), ("localqueues", "workloadpriorityclasses"), ("list", "watch")),
+    Rule((API_GROUP,), _LOOKED_UP, ("list", "watch")),
     Rule(("",), ("namespaces",), READ),
     # Owners are looked up, and only kinds that create jobs can own one.
     *(Rule((kind.group,), (kind.plural,), ("get",)) for kind in REGISTRY if _creates_jobs(kind)),

@@ -146,7 +146,8 @@ async def asked(client: Client, namespace: str, installed: str) -> AsyncGenerato
     yield found
     await client.delete(MUTATING_WEBHOOKS, name)
     await client.delete(VALIDATING_WEBHOOKS, name)
-    for resource in (found.kinds.cluster_queues, found.kinds.cohorts, found.kinds.resource_flavors):
+    kinds = found.kinds
+    for resource in (kinds.cluster_queues, kinds.cohorts, kinds.resource_flavors, kinds.admission_checks):
         items, _ = await client.list(resource, label_selector=f"{MARK}={namespace}")
         for item in items:
             await client.merge_patch(resource, item["metadata"]["name"], {"metadata": {"finalizers": None}})
@@ -191,6 +192,20 @@ async def test_a_job_that_names_no_queue_gets_the_default_one_where_there_is_one
     job = await asked.job()
     assert job["spec"]["suspend"] is True
     assert job["metadata"]["labels"][asked.names.queue_name] == "default"
+
+
+async def test_a_job_whose_queue_leads_to_other_clusters_is_left_to_their_dispatcher(asked: Asked) -> None:
+    kinds, own = asked.kinds, f"dispatched-{asked.namespace}"
+    await asked.create(kinds.admission_checks, own, {"controllerName": asked.names.multikueue_controller})
+    strategy = {"admissionChecks": [{"name": own}]}
+    await asked.create(kinds.cluster_queues, own, {"admissionChecksStrategy": strategy})
+    for queue, leads_to in (("elsewhere", own), ("here", "any")):
+        await asked.create(kinds.local_queues, queue, {"clusterQueue": leads_to})
+    await eventually(lambda: asked.world.check_controllers(asked.namespace, "elsewhere"))
+    dispatched = await asked.job("dispatched", labels=asked.queued("elsewhere"))
+    assert dispatched["spec"]["managedBy"] == asked.names.multikueue_controller
+    kept = await asked.job("kept", labels=asked.queued("here"))
+    assert "managedBy" not in kept["spec"]
 
 
 async def test_a_job_that_is_not_ours_is_stored_as_if_there_were_no_webhook(asked: Asked) -> None:

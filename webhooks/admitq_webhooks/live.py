@@ -1,8 +1,9 @@
 """The live cluster behind the lookups of webhooks, and behind the few calls that serving needs."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, cast
 
+from admitq.controllers.indexes import checks_of
 from admitq.integrations.base import Integration
 from admitq.integrations.paths import value_at
 from admitq.runtime.client import Client
@@ -32,14 +33,32 @@ _TARGETS: Final[Mapping[str, Resource]] = {
 }
 
 
-def only_metadata(obj: Object) -> Object:
-    """Keep what lookups need of an object: its identity and its labels."""
-    metadata = cast("Object", obj.get("metadata") or {})
-    kept = ("name", "namespace", "uid", "resourceVersion", "labels")
+def slim(*fields: str) -> Callable[[Object], Object]:
+    """Keep what lookups need of an object: its identity, its labels, and these fields of its spec."""
+
+    def kept(obj: Object) -> Object:
+        metadata = cast("Object", obj.get("metadata") or {})
+        spec = cast("Object", obj.get("spec") or {})
+        identity = ("name", "namespace", "uid", "resourceVersion", "labels")
+        return {
+            "apiVersion": obj.get("apiVersion"),
+            "kind": obj.get("kind"),
+            "metadata": {key: metadata[key] for key in identity if key in metadata},
+            **({"spec": {key: spec[key] for key in fields if key in spec}} if fields else {}),
+        }
+
+    return kept
+
+
+def _kept(names: Names) -> Mapping[Resource, Callable[[Object], Object]]:
+    """What is watched, and what is kept of it."""
+    kinds = kinds_of(names)
     return {
-        "apiVersion": obj.get("apiVersion"),
-        "kind": obj.get("kind"),
-        "metadata": {key: metadata[key] for key in kept if key in metadata},
+        NAMESPACES: slim(),
+        kinds.workload_priority_classes: slim(),
+        kinds.local_queues: slim("clusterQueue"),
+        kinds.cluster_queues: slim("admissionChecksStrategy"),
+        kinds.admission_checks: slim("controllerName"),
     }
 
 
@@ -48,25 +67,25 @@ class LiveWorld:
 
     Args:
         client: for what is not in a store.
+        names: names of the API group.
         integrations: kinds of jobs that may be owners.
-        local_queues: all LocalQueues.
-        priority_classes: all WorkloadPriorityClasses.
-        namespaces: all namespaces.
+        stores: all namespaces, and all objects of our own kinds that lookups need.
     """
 
     def __init__(
         self,
         client: Client,
+        names: Names,
         integrations: Iterable[Integration],
-        *,
-        local_queues: Store,
-        priority_classes: Store,
-        namespaces: Store,
+        stores: Mapping[Resource, Store],
     ) -> None:
+        kinds = kinds_of(names)
         self._client = client
-        self._local_queues = local_queues
-        self._priority_classes = priority_classes
-        self._namespaces = namespaces
+        self._local_queues = stores[kinds.local_queues]
+        self._cluster_queues = stores[kinds.cluster_queues]
+        self._checks = stores[kinds.admission_checks]
+        self._priority_classes = stores[kinds.workload_priority_classes]
+        self._namespaces = stores[NAMESPACES]
         self._resources: dict[tuple[str, str, str], Resource] = {
             one.gvk: Resource(one.group, one.version, one.plural, one.kind, namespaced=True)
             for one in integrations
@@ -79,6 +98,13 @@ class LiveWorld:
     def has_priority_class(self, name: str) -> bool:
         """Tell whether the WorkloadPriorityClass exists."""
         return ("", name) in self._priority_classes
+
+    def check_controllers(self, namespace: str, queue: str) -> frozenset[str]:
+        """Return the controllers of the admission checks that jobs of a LocalQueue have to pass."""
+        local_queue = self._local_queues.get(namespace, queue)
+        cluster_queue = self._cluster_queues.get("", value_at(local_queue, ("spec", "clusterQueue"), ""))
+        checks = (self._checks.get("", name) for name in checks_of(cluster_queue or {}))
+        return frozenset(value_at(check, ("spec", "controllerName"), "") for check in checks if check)
 
     async def namespace_labels(self, name: str) -> Mapping[str, str] | None:
         """Return the labels of a namespace; one so new that no watch told of it is read.
@@ -135,18 +161,8 @@ def watched_world(
 
     Answers are to be trusted once every watcher is ``synced``.
     """
-    kinds = kinds_of(names)
-    stores = {
-        resource: Store(resource, transform=only_metadata)
-        for resource in (kinds.local_queues, kinds.workload_priority_classes, NAMESPACES)
-    }
-    world = LiveWorld(
-        client,
-        integrations,
-        local_queues=stores[kinds.local_queues],
-        priority_classes=stores[kinds.workload_priority_classes],
-        namespaces=stores[NAMESPACES],
-    )
+    stores = {resource: Store(resource, transform=transform) for resource, transform in _kept(names).items()}
+    world = LiveWorld(client, names, integrations, stores)
     return world, [Watcher(client, resource, store) for resource, store in stores.items()]
 
 

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal
 
 from admitq.integrations.base import Integration
 from admitq.serving.http import JSON, Handler, Request, Response, text
+from admitq_api.feature_gates import Gate
 from admitq_api.field_errors import FieldError
 from admitq_api.labels import Names
 from admitq_webhooks.ancestors import Unclear
@@ -193,6 +194,8 @@ def routes(
 
 
 def _job_review(verb: Verb, integration: Integration, policy: Policy, world: World) -> Review:
+    lets_deleted_go = policy.gates.enabled(Gate.SKIP_ANCESTOR_CHECK_FOR_DELETED_WORKLOADS)
+
     async def review(request: AdmissionRequest) -> Verdict:
         namespace = request.namespace
         if policy.is_excluded(namespace):
@@ -200,6 +203,9 @@ def _job_review(verb: Verb, integration: Integration, policy: Policy, world: Wor
         if not policy.selects(namespace, await world.namespace_labels(namespace)):
             return Allowed()
         if verb == "mutate":
+            if lets_deleted_go and is_being_deleted(request.old):
+                # Its owner may be gone already; that must not keep its finalizers from being taken off.
+                return Allowed()
             return Allowed(await mutate_jobs.mutate(request.obj, namespace, integration, policy, world))
         if request.operation == "CREATE":
             return _verdict(validate_jobs.validate_create(request.obj, integration, policy))

@@ -19,6 +19,10 @@ class World(Protocol):
         """Tell whether the WorkloadPriorityClass exists."""
         ...
 
+    def check_controllers(self, namespace: str, queue: str) -> frozenset[str]:
+        """Return the controllers of the admission checks that jobs of a LocalQueue have to pass."""
+        ...
+
     async def namespace_labels(self, name: str) -> Mapping[str, str] | None:
         """Return the labels of a namespace; None if it does not exist.
 

@@ -30,6 +30,7 @@ class FakeWorld:
     priority_classes: set[str] = field(default_factory=set)
     namespaces: dict[str, dict[str, str]] = field(default_factory=lambda: {"team": {}, "other": {}})
     owners: dict[str, dict[str, Any]] = field(default_factory=dict)
+    controllers: dict[tuple[str, str], set[str]] = field(default_factory=dict)
     broken: bool = False
     asked: list[str] = field(default_factory=list)
 
@@ -38,6 +39,9 @@ class FakeWorld:
 
     def has_priority_class(self, name: str) -> bool:
         return name in self.priority_classes
+
+    def check_controllers(self, namespace: str, queue: str) -> frozenset[str]:
+        return frozenset(self.controllers.get((namespace, queue), ()))
 
     async def namespace_labels(self, name: str) -> Mapping[str, str] | None:
         if self.broken:

@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 from admitq.core.model import LabelSelector, SelectorOperator, SelectorRequirement
 from admitq.integrations.base import OwnerKind
 from admitq.integrations.kinds.job import JOB
+from admitq_webhooks.mutate.jobs import mutate
 from admitq_webhooks.routes import routes
 from tests.unit.webhooks.support import (
     NAMES,
     PRIORITY,
     QUEUE,
+    Answer,
     FakeWorld,
     a_job,
     mutate_job,
@@ -138,6 +140,57 @@ async def test_the_default_priority_class_is_for_managed_jobs_that_name_none(
     world = FakeWorld(priority_classes={"default"})
     answer = await mutate_job(managed(labels=labels), world=world, gates=gates)
     assert answer.after["metadata"]["labels"].get(PRIORITY) == expected
+
+
+DISPATCHED = {("team", "q"): {NAMES.multikueue_controller, "example.com/other"}}
+
+
+@pytest.mark.parametrize(
+    ("managed_by", "options", "after"),
+    [
+        (None, {}, NAMES.multikueue_controller),
+        ("kubernetes.io/job-controller", {}, NAMES.multikueue_controller),
+        ("example.com/mine", {}, "example.com/mine"),
+        (None, {"gates": {"MultiKueue": False}}, None),
+        (None, {"integrations": (replace(JOB, managed_by_path=None),)}, None),
+        (None, {"world": FakeWorld(controllers={("team", "q"): {"example.com/other"}})}, None),
+        (None, {"world": FakeWorld(controllers={("other", "q"): {NAMES.multikueue_controller}})}, None),
+    ],
+)
+async def test_a_job_that_is_to_run_in_another_cluster_is_run_here_by_nobody(
+    managed_by: str | None, options: dict[str, Any], after: str | None
+) -> None:
+    spec: dict[str, Any] = {"managedBy": managed_by} if managed_by else {}
+    job = a_job(labels={QUEUE: "q"}, **spec)
+    integration = options.get("integrations", (JOB,))[0]
+    changed = await mutate(
+        job,
+        "team",
+        integration,
+        policy(**{key: value for key, value in options.items() if key != "world"}),
+        options.get("world", FakeWorld(controllers=DISPATCHED)),
+    )
+    assert changed["spec"]["suspend"] is True
+    assert changed["spec"].get("managedBy") == after
+
+
+async def test_an_object_that_is_being_deleted_is_let_go_on_updates() -> None:
+    """Its owner is gone, which would refuse every other object, and its finalizers must come off."""
+    updated = replace(JOB, mutates_updates=True)
+    gone = {"apiVersion": "batch/v1", "kind": "Job", "name": "gone", "uid": "u"}
+    job = a_job(labels={QUEUE: "q"}, owner=gone)
+
+    async def asked(**options: Any) -> Answer:
+        nesting = replace(updated, creates=None)
+        served = routes(policy(integrations=(nesting,), **options), FakeWorld(), (nesting,))
+        path = "/mutate-batch-v1-job"
+        _, body = await post(served[path], path, review(job, deleted(job)))
+        return Answer(200, orjson.loads(body), job)
+
+    let_go = await asked()
+    assert let_go.allowed
+    assert let_go.patch is None
+    assert not (await asked(gates={"SkipAncestorCheckForDeletedWorkloads": False})).allowed
 
 
 async def test_mutation_holds_when_it_is_repeated() -> None:

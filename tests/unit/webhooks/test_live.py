@@ -9,11 +9,10 @@ from admitq.integrations.kinds.job import JOB
 from admitq.runtime.errors import ApiError
 from admitq.runtime.kinds import kinds_of
 from admitq.runtime.resources import NAMESPACES
-from admitq.runtime.store import Store
 from admitq.serving.authorization import ReviewFailed
 from admitq.serving.rotation import ApiFailed, Target
 from admitq_api.labels import names_for
-from admitq_webhooks.live import LiveWorld, ServingCalls, only_metadata
+from admitq_webhooks.live import LiveWorld, ServingCalls, slim, watched_world
 from admitq_webhooks.world import LookupFailed
 
 KINDS = kinds_of(names_for())
@@ -41,37 +40,41 @@ class Answers:
         return call
 
 
-def an_object(resource: Any, name: str, namespace: str = "", **metadata: Any) -> dict[str, Any]:
+def an_object(
+    resource: Any, name: str, namespace: str = "", spec: Any = None, **metadata: Any
+) -> dict[str, Any]:
     placed = {"namespace": namespace} if namespace else {}
     return {
         "apiVersion": resource.api_version,
         "kind": resource.kind,
         "metadata": {"name": name, **placed, "uid": name, "resourceVersion": "1", **metadata},
-        "spec": {"large": "thing"},
+        "spec": {"large": "thing", **(spec or {})},
     }
 
 
 def a_world(client: Any) -> LiveWorld:
-    stores = {
-        resource: Store(resource, transform=only_metadata)
-        for resource in (KINDS.local_queues, KINDS.workload_priority_classes, NAMESPACES)
-    }
-    stores[KINDS.local_queues].upsert(an_object(KINDS.local_queues, "default", "team"))
-    stores[KINDS.workload_priority_classes].upsert(an_object(KINDS.workload_priority_classes, "high"))
-    stores[NAMESPACES].upsert(an_object(NAMESPACES, "team", labels={"a": "b"}))
-    return LiveWorld(
-        client,
-        (JOB,),
-        local_queues=stores[KINDS.local_queues],
-        priority_classes=stores[KINDS.workload_priority_classes],
-        namespaces=stores[NAMESPACES],
-    )
+    checks = {"admissionChecksStrategy": {"admissionChecks": [{"name": "elsewhere"}, {"name": "unknown"}]}}
+    controller = {"controllerName": "x/y"}
+    objects = [
+        (KINDS.local_queues, an_object(KINDS.local_queues, "default", "team", spec={"clusterQueue": "cq"})),
+        (KINDS.workload_priority_classes, an_object(KINDS.workload_priority_classes, "high")),
+        (KINDS.cluster_queues, an_object(KINDS.cluster_queues, "cq", spec=checks)),
+        (KINDS.admission_checks, an_object(KINDS.admission_checks, "elsewhere", spec=controller)),
+        (NAMESPACES, an_object(NAMESPACES, "team", labels={"a": "b"})),
+    ]
+    world, watchers = watched_world(client, names_for(), (JOB,))
+    stores = {watcher.resource: watcher.store for watcher in watchers}
+    for resource, obj in objects:
+        stores[resource].upsert(obj)
+    return world
 
 
 def test_stores_keep_what_lookups_need() -> None:
-    kept = only_metadata(an_object(NAMESPACES, "team", annotations={"large": "thing"}, labels={"a": "b"}))
+    obj = an_object(NAMESPACES, "team", annotations={"large": "thing"}, labels={"a": "b"})
+    kept = slim()(obj)
     assert kept["metadata"] == {"name": "team", "uid": "team", "resourceVersion": "1", "labels": {"a": "b"}}
     assert "spec" not in kept
+    assert slim("small")({**obj, "spec": {"large": "thing", "small": 1}})["spec"] == {"small": 1}
 
 
 async def test_what_the_stores_know_is_asked_of_nobody() -> None:
@@ -82,6 +85,8 @@ async def test_what_the_stores_know_is_asked_of_nobody() -> None:
     assert world.has_priority_class("high")
     assert not world.has_priority_class("low")
     assert await world.namespace_labels("team") == {"a": "b"}
+    assert world.check_controllers("team", "default") == {"x/y"}
+    assert world.check_controllers("team", "no-such-queue") == frozenset()
     assert client.calls == []
 
 

@@ -1,4 +1,4 @@
-"""What a job gets on creation: its queue and priority class, its suspension, and what its kind adds.
+"""What a job gets: its queue and priority class, its suspension, who runs it, and what its kind adds.
 
 Every step holds when it is repeated, so the API server may ask again after other webhooks changed the job.
 """
@@ -46,4 +46,19 @@ async def mutate(
         changed = with_value(changed, ("metadata", "labels", names.priority_class), DEFAULT_PRIORITY_CLASS)
     if value_at(changed, integration.suspend_path) is not True:
         changed = integration.with_suspend(changed, True)
+    changed = _left_to_dispatcher(changed, namespace, integration, policy, world)
     return integration.mutate(changed, policy.rules(changed))
+
+
+def _left_to_dispatcher(
+    job: Object, namespace: str, integration: Integration, policy: Policy, world: World
+) -> Object:
+    """A job that is to run in another cluster is run here by nobody, unless it says itself who runs it."""
+    path, dispatcher = integration.managed_by_path, policy.names.multikueue_controller
+    if path is None or not policy.gates.enabled(Gate.MULTIKUEUE):
+        return job
+    if value_at(job, path, "") not in ("", integration.own_controller):
+        return job
+    if dispatcher not in world.check_controllers(namespace, queue_name(job, policy.names)):
+        return job
+    return with_value(job, path, dispatcher)
