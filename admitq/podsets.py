@@ -102,19 +102,34 @@ def infos_of(workload: Object, flavors: Flavors, names: Names, marks: Marks) -> 
 def _assigned(
     workload: Object, assignment: Object, flavors: Flavors, names: Names, marks: Marks
 ) -> PodSetInfo:
-    name, count = assignment.get("name", "main"), assignment.get("count", 0)
-    info = PodSetInfo(name, count, labels=_queue_labels(workload, name, names, marks))
+    info = _of_flavors(assignment, flavors)
+    info = replace(info, labels=_queue_labels(workload, info.name, names, marks))
     if marks.workload_annotation:
         info = replace(info, annotations={names.workload: workload["metadata"]["name"]})
+    return info
+
+
+def of_flavors(workload: Object, flavors: Flavors) -> list[PodSetInfo]:
+    """What the assigned flavors alone give each podset: a selector of their nodes, and their tolerations.
+
+    Raises:
+        Conflict: the flavors of one podset contradict each other.
+        FlavorMissing: an assigned flavor is not known.
+    """
+    assignments = value_at(workload, ("status", "admission", "podSetAssignments"), [])
+    return [_of_flavors(assignment, flavors) for assignment in assignments]
+
+
+def _of_flavors(assignment: Object, flavors: Flavors) -> PodSetInfo:
+    info = PodSetInfo(assignment.get("name", "main"), assignment.get("count", 0))
     for flavor_name in dict.fromkeys((assignment.get("flavors") or {}).values()):
         flavor = flavors(flavor_name)
         if flavor is None:
             raise FlavorMissing(f"ResourceFlavor {flavor_name} is not known")
         spec = flavor.get("spec") or {}
         info = info.merged(
-            PodSetInfo(
-                name,
-                count,
+            replace(
+                info,
                 node_selector=spec.get("nodeLabels") or {},
                 tolerations=tuple(spec.get("tolerations") or ()),
             )
@@ -283,7 +298,7 @@ def _canonical(container: Object) -> Object:
     return {
         **container,
         "resources": {
-            name: {resource: _exact(quantity) for resource, quantity in value.items()}
+            name: {resource: exact(quantity) for resource, quantity in value.items()}
             if name in {"limits", "requests"} and isinstance(value, Mapping)
             else value
             for name, value in resources.items()
@@ -292,7 +307,8 @@ def _canonical(container: Object) -> Object:
     }
 
 
-def _exact(quantity: Any) -> Fraction | Any:
+def exact(quantity: Any) -> Fraction | Any:
+    """A quantity by value, so that notations of the same are the same; as it is where it cannot be read."""
     try:
         return parse(quantity)
     except QuantityError:

@@ -16,6 +16,7 @@ from admitq.controllers import registry
 from admitq.controllers.context import Context
 from admitq.controllers.queues import cohort_path
 from admitq.controllers.settings import settings_of
+from admitq.controllers.wiring import ControllerSpec
 from admitq.core.model import LabelSelector, ObjectKey
 from admitq.core.selectors import matches
 from admitq.core.state import AdmissionState
@@ -200,7 +201,7 @@ class ManagerPart:
             for watch in spec.watches:
                 self._stores.of(watch.resource).subscribe(key_handler(controller, watch.keys))
 
-    def _controller(self, spec: registry.ControllerSpec) -> Controller[Key]:
+    def _controller(self, spec: ControllerSpec) -> Controller[Key]:
         def on_quarantine(name: str, _key: Key, _error: Exception) -> None:
             # The runtime logs both.
             self._metrics.set("quarantined_keys", len(made.quarantined), controller=name)

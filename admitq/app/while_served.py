@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final, Protocol
 
-from admitq.controllers.registry import ControllerSpec, Keys, WhenServed
+from admitq.controllers.wiring import ControllerSpec, Keys, WhenServed
 from admitq.logs import logger
 from admitq.metrics import Metrics
 from admitq.runtime.client import Client

@@ -7,7 +7,7 @@ from admitq.integrations.base import Integration
 from admitq.integrations.ownership import controller_of
 from admitq.integrations.paths import Object, value_at
 from admitq.runtime.kinds import kinds_of
-from admitq.runtime.resources import Resource
+from admitq.runtime.resources import POD_TEMPLATES, Resource
 from admitq.runtime.store import Index, Key
 from admitq_api.labels import Names
 
@@ -19,6 +19,7 @@ BY_PREBUILT_WORKLOAD: Final = "prebuilt-workload"
 BY_FLAVOR: Final = "flavor"
 BY_CHECK: Final = "check"
 BY_TOPOLOGY: Final = "topology"
+BY_CONFIG: Final = "config"
 
 
 def resource_of(integration: Integration) -> Resource:
@@ -50,7 +51,8 @@ def _namespace(obj: Object) -> str:
     return value_at(obj, ("metadata", "namespace"), "")
 
 
-def _owner(obj: Object) -> Iterator[str]:
+def owners(obj: Object) -> Iterator[str]:
+    """The controller of an object, as indexes call it."""
     reference = controller_of(obj)
     if reference is not None:
         group = reference.get("apiVersion", "").rpartition("/")[0]
@@ -97,6 +99,16 @@ def topologies_of(flavor: Object) -> Iterator[str]:
         yield topology
 
 
+def _listed_checks(workload: Object) -> Iterator[str]:
+    for check in value_at(workload, ("status", "admissionChecks"), []):
+        yield check["name"]
+
+
+def _parameters(check: Object) -> Iterator[str]:
+    if name := value_at(check, ("spec", "parameters", "name")):
+        yield name
+
+
 def priority_class_value(kind: str, name: str) -> str:
     """How a priority class of either kind is called in the index of jobs."""
     return f"{kind}/{name}"
@@ -119,7 +131,7 @@ def indexes_of_jobs(integration: Integration, names: Names) -> Mapping[str, Inde
             if name := value_at(job, ("metadata", place, names.prebuilt_workload_name)):
                 yield in_namespace(_namespace(job), name)
 
-    return {BY_OWNER: _owner, BY_PRIORITY_CLASS: priority_classes, BY_PREBUILT_WORKLOAD: prebuilt}
+    return {BY_OWNER: owners, BY_PRIORITY_CLASS: priority_classes, BY_PREBUILT_WORKLOAD: prebuilt}
 
 
 def indexes(names: Names) -> Mapping[Resource, Mapping[str, Index]]:
@@ -127,11 +139,14 @@ def indexes(names: Names) -> Mapping[Resource, Mapping[str, Index]]:
     kinds = kinds_of(names)
     return {
         kinds.workloads: {
-            BY_OWNER: _owner,
+            BY_OWNER: owners,
             BY_QUEUE: _queue,
             BY_CLUSTER_QUEUE: _reserved_in,
             BY_PRIORITY_CLASS: _priority_class,
+            BY_CHECK: _listed_checks,
         },
+        kinds.admission_checks: {BY_CONFIG: _parameters},
+        POD_TEMPLATES: {BY_OWNER: owners},
         kinds.local_queues: {BY_CLUSTER_QUEUE: _spec_cluster_queue},
         kinds.cluster_queues: {BY_FLAVOR: flavors_of, BY_CHECK: checks_of},
         kinds.resource_flavors: {BY_TOPOLOGY: topologies_of},

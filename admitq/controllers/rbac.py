@@ -8,10 +8,19 @@ from dataclasses import dataclass
 from typing import Final
 
 from admitq.controllers.indexes import resource_of
+from admitq.controllers.provisioning.requests import PROVISIONING_REQUESTS
+from admitq.controllers.provisioning.table import PROVISIONING
 from admitq.controllers.registry import CLUSTER_QUEUE, COHORT, LOCAL_QUEUE, PRIORITY_CLASS, WORKLOAD
 from admitq.integrations.base import Integration
 from admitq.runtime.kinds import Kinds, kinds_of
-from admitq.runtime.resources import LIMIT_RANGES, NAMESPACES, PRIORITY_CLASSES, RUNTIME_CLASSES, Resource
+from admitq.runtime.resources import (
+    LIMIT_RANGES,
+    NAMESPACES,
+    POD_TEMPLATES,
+    PRIORITY_CLASSES,
+    RUNTIME_CLASSES,
+    Resource,
+)
 from admitq_api.labels import Names
 
 
@@ -76,6 +85,13 @@ def rbac(names: Names, integrations: Iterable[Integration]) -> Mapping[str, tupl
         PRIORITY_CLASS: (*_watched(kinds.workload_priority_classes), _may(workloads, "patch")),
         "resourceflavor": (_may(flavors, *_WATCH, "patch"), *_watched(cluster_queues)),
         "admissioncheck": (_may(kinds.admission_checks, *_WATCH, "patch"), *_watched(cluster_queues)),
+        PROVISIONING: (
+            _may(PROVISIONING_REQUESTS, *_WATCH, "create", "delete"),
+            _may(POD_TEMPLATES, *_WATCH, "create", "patch", "delete"),
+            *_watched(workloads, kinds.admission_checks, kinds.provisioning_request_configs, flavors),
+            _may(workloads, "patch", subresource="status"),
+            _may(kinds.admission_checks, "patch", subresource="status"),
+        ),
         "topology": (_may(kinds.topologies, *_WATCH, "patch"), *_watched(flavors)),
     }
 

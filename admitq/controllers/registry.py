@@ -5,7 +5,7 @@ Whoever runs them needs to know nothing of kinds: fill a store for each resource
 Controllers of resources that a cluster may lack have their store, and run, only while those are served.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -34,7 +34,9 @@ from admitq.controllers.indexes import (
 )
 from admitq.controllers.job.controller import JobController, start_admitted
 from admitq.controllers.job.owners import Owners
+from admitq.controllers.provisioning.table import provisioning
 from admitq.controllers.queues import ClusterQueueController, CohortController, LocalQueueController
+from admitq.controllers.wiring import ControllerSpec, Keys, Watch, WhenServed
 from admitq.controllers.workload import WorkloadController
 from admitq.integrations.base import Integration, OwnerKind
 from admitq.integrations.ownership import DEEPEST, controller_of
@@ -46,9 +48,6 @@ from admitq.transitions import holds
 from admitq_api.conditions import ConditionType, find
 from admitq_api.labels import Names
 
-Keys = Callable[[Change], Iterable[Key]]
-Reconcile = Callable[[Key], Awaitable[float | None]]
-
 CLUSTER_QUEUE: Final = "clusterqueue"
 LOCAL_QUEUE: Final = "localqueue"
 COHORT: Final = "cohort"
@@ -59,42 +58,6 @@ PRIORITY_CLASS: Final = "workloadpriorityclass"
 
 WORKERS_OF_JOBS: Final = 16
 WORKERS_OF_WORKLOADS: Final = 8
-
-
-@dataclass(frozen=True, slots=True)
-class Watch:
-    """A resource, and the keys that a change of one of its objects makes a controller look at."""
-
-    resource: Resource
-    keys: Keys
-
-
-@dataclass(frozen=True, slots=True)
-class ControllerSpec:
-    """One controller: its reconcile function, its watches, its number of workers."""
-
-    name: str
-    reconcile: Reconcile
-    watches: tuple[Watch, ...]
-    workers: int = 1
-
-
-def _none() -> Iterable[Key]:
-    return ()
-
-
-@dataclass(frozen=True, slots=True)
-class WhenServed:
-    """A controller of a resource that a cluster may lack: it runs while the API server serves that.
-
-    ``indexes`` are those of the resource's store, which must be there for as long as the watches of ``spec``
-    are told of changes. ``known`` gives keys to look at when it begins, beside those of the resource.
-    """
-
-    resource: Resource
-    indexes: Mapping[str, Index]
-    spec: ControllerSpec
-    known: Callable[[], Iterable[Key]] = _none
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +86,7 @@ def stores_needed(names: Names) -> Mapping[Resource, Mapping[str, Index]]:
         LIMIT_RANGES,
         RUNTIME_CLASSES,
         kinds.cohorts,
-        kinds.admission_checks,
+        kinds.provisioning_request_configs,
         kinds.topologies,
         kinds.workload_priority_classes,
     )
@@ -358,7 +321,7 @@ def controllers(ctx: Context, core: CoreView) -> Controllers:
             _held(ctx, checks, kinds.cluster_queues, BY_CHECK, _named_by(checks_of)),
             _held(ctx, kinds.topologies, flavors, BY_TOPOLOGY, _named_by(topologies_of)),
         ),
-        when_served=tuple(_of_jobs(ctx, job) for job in jobs),
+        when_served=(*(_of_jobs(ctx, job) for job in jobs), provisioning(ctx)),
         jobs={
             OwnerKind(job.integration.group, job.integration.version, job.integration.kind): job
             for job in jobs

@@ -53,6 +53,8 @@ class Settings:
     """Workers by ``Kind.group``."""
 
     admission_gated_by: bool = True
+    cleans_up_provisioning_requests: bool = True
+    """What was asked of an autoscaler for an evicted workload is deleted."""
     creation_latency: bool = True
     explicit_pending: bool = False
     """Workloads state that they wait from the first moment on."""
@@ -98,6 +100,7 @@ def settings_of(
         retention_of_deactivated=_optional(retention.after_deactivated_by_kueue),
         concurrency=configuration.controller.group_kind_concurrency,
         admission_gated_by=gates[Gate.ADMISSION_GATED_BY],
+        cleans_up_provisioning_requests=gates[Gate.CLEANUP_PROVISIONING_REQUESTS_ON_EVICTION],
         creation_latency=gates[Gate.METRIC_FOR_WORKLOAD_CREATION_LATENCY],
         explicit_pending=gates[Gate.UNADMITTED_WORKLOADS_EXPLICIT_STATUS],
         finish_orphaned=gates[Gate.FINISH_ORPHANED_WORKLOADS],

@@ -506,7 +506,10 @@ def _check_verdicts(case: Case) -> Plan | None:
 
 
 def _listed(checks: list[Object], state: str) -> str:
-    named = "; ".join(f'"{check["name"]}" ({check.get("message", "")})' for check in checks)
+    named = "; ".join(
+        f'"{check["name"]}"' + (f" ({message})" if (message := check.get("message")) else "")
+        for check in checks
+    )
     return f"AdmissionCheck{'s' if len(checks) > 1 else ''} in {state} state: {named}"
 
 

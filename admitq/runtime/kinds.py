@@ -17,6 +17,7 @@ class Kinds:
     cohorts: Resource
     resource_flavors: Resource
     admission_checks: Resource
+    provisioning_request_configs: Resource
     topologies: Resource
     workload_priority_classes: Resource
 
@@ -35,6 +36,7 @@ def kinds_of(names: Names) -> Kinds:
         cohorts=resource("cohorts", "Cohort"),
         resource_flavors=resource("resourceflavors", "ResourceFlavor"),
         admission_checks=resource("admissionchecks", "AdmissionCheck"),
+        provisioning_request_configs=resource("provisioningrequestconfigs", "ProvisioningRequestConfig"),
         topologies=resource("topologies", "Topology"),
         workload_priority_classes=resource("workloadpriorityclasses", "WorkloadPriorityClass"),
     )

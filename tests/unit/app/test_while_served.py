@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from admitq.app.while_served import WhileServed
-from admitq.controllers.registry import ControllerSpec, Watch, WhenServed
+from admitq.controllers.wiring import ControllerSpec, Watch, WhenServed
 from admitq.metrics import Metrics
 from admitq.runtime.client import Client, Page, WatchEvent
 from admitq.runtime.controller import Controller

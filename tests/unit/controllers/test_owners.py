@@ -178,7 +178,7 @@ def test_jobs_at_any_depth_hear_when_the_admission_of_their_ancestor_changes(wor
     world.put(JOBS, running("one", reference("Robot", "r")))
     world.put(JOBS, running("two", reference("Job", "one", "batch/v1")))
     world.put(JOBS, running("three", reference("Job", "two", "batch/v1")))
-    (part,) = registry.controllers(world.ctx, world.core).when_served
+    part, *_ = registry.controllers(world.ctx, world.core).when_served
     keys = next(watch.keys for watch in part.spec.watches if watch.resource == KINDS.workloads)
     new = admitted(owner=reference("Robot", "r"))
     heard = {str(key) for key in keys(Change("added", Key("ns", "w"), new, None))}
@@ -189,5 +189,5 @@ def test_jobs_at_any_depth_hear_when_the_admission_of_their_ancestor_changes(wor
 
 def test_owners_of_workloads_are_looked_at_when_their_kind_comes(world: World) -> None:
     world.put(KINDS.workloads, workload(), workload(name="x", owner=reference("Robot", "r")))
-    (part,) = registry.controllers(world.ctx, world.core).when_served
+    part, *_ = registry.controllers(world.ctx, world.core).when_served
     assert list(part.known()) == [Key("ns", "j")]

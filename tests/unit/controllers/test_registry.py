@@ -8,6 +8,7 @@ import pytest
 
 from admitq.controllers import registry
 from admitq.controllers.rbac import merged, rbac
+from admitq.controllers.wiring import ControllerSpec
 from admitq.integrations.kinds.job import JOB
 from admitq.runtime.resources import JOBS, NAMESPACES, PRIORITY_CLASSES, Resource
 from admitq.runtime.store import Change, Key
@@ -45,7 +46,7 @@ def world() -> World:
     return made
 
 
-def every_spec(table: registry.Controllers) -> list[registry.ControllerSpec]:
+def every_spec(table: registry.Controllers) -> list[ControllerSpec]:
     return [*table.specs, *(one.spec for one in table.when_served)]
 
 
@@ -196,5 +197,6 @@ def test_workers_can_be_configured_by_kind() -> None:
     table = registry.controllers(replace(world.ctx, settings=settings), world.core)
     assert {spec.name: spec.workers for spec in every_spec(table) if spec.workers > 1} == {
         "batch/job": 3,
+        "provisioningrequest": 4,
         "workload": 5,
     }

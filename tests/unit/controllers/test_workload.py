@@ -441,7 +441,7 @@ def test_a_rejected_check_deactivates_and_is_named() -> None:
         admissionChecks=checks,
     )
     plan = decided(obj, cluster_queue=queue)
-    message = 'AdmissionChecks in Rejected state: "b" (no nodes); "c" ()'
+    message = 'AdmissionChecks in Rejected state: "b" (no nodes); "c"'
     assert condition_of(written(obj, plan), "DeactivationTarget") == ("True", "AdmissionCheck", message)
     assert told(plan) == [("Warning", "AdmissionCheckRejected", f"Deactivated due to {message}")]
 

@@ -1,0 +1,145 @@
+"""The controller of the ProvisioningRequest check: it gathers what a decision needs, and carries it out."""
+
+from admitq.check_states import checks_of
+from admitq.controllers.context import Context
+from admitq.controllers.indexes import BY_OWNER, owner_value
+from admitq.controllers.plan import Create, Plan, act, plan, status_patch
+from admitq.controllers.provisioning.decide import (
+    BEHIND_RETRY_SECONDS,
+    CONCERN,
+    Case,
+    asking,
+    decide,
+    refused,
+)
+from admitq.controllers.provisioning.requests import PROVISIONING_REQUESTS
+from admitq.core.model import Instant
+from admitq.integrations.ownership import is_controlled_by
+from admitq.integrations.paths import Object, value_at
+from admitq.runtime.errors import ApiError
+from admitq.runtime.kinds import Kinds
+from admitq.runtime.resources import POD_TEMPLATES
+from admitq.runtime.store import Key
+from admitq_api.conditions import ConditionType, Reason, with_condition
+from admitq_api.labels import Names
+
+ACTIVE = "The admission check is active"
+CONFIG_KIND = "ProvisioningRequestConfig"
+
+
+def config_name(check: Object, names: Names) -> str:
+    """The ProvisioningRequestConfig that an AdmissionCheck names; empty if its parameters name none."""
+    parameters = value_at(check, ("spec", "parameters"), {})
+    is_config = (parameters.get("apiGroup"), parameters.get("kind")) == (names.group, CONFIG_KIND)
+    return parameters.get("name", "") if is_config else ""
+
+
+def is_ours(check: Object, names: Names) -> bool:
+    """Whether an AdmissionCheck is one that asks an autoscaler for nodes."""
+    return value_at(check, ("spec", "controllerName")) == names.provisioning_controller
+
+
+# --- checks ---------------------------------------------------------------------------------------
+
+
+def activity(check: Object, config: Object | None, names: Names, kinds: Kinds, now: Instant) -> Plan:
+    """State in an AdmissionCheck whether it can be worked on: whether its config is there."""
+    name = config_name(check, names)
+    configs = kinds.provisioning_request_configs
+    if not name:
+        problem = f"spec.parameters: name a {CONFIG_KIND} of the API group {names.group}"
+    elif config is None:
+        problem = f'{configs} "{name}" not found'
+    else:
+        problem = ""
+    conditions = with_condition(
+        value_at(check, ("status", "conditions"), []),
+        type=ConditionType.ACTIVE,
+        status=not problem,
+        reason=Reason.BAD_PARAMETERS_REF if problem else Reason.ACTIVE,
+        message=problem or ACTIVE,
+        now=now,
+        observed_generation=value_at(check, ("metadata", "generation")),
+    )
+    if conditions == value_at(check, ("status", "conditions"), []):
+        return plan()
+    patch = {"status": {"conditions": conditions}}
+    return plan(status_patch(kinds.admission_checks, check, patch, CONCERN))
+
+
+# --- Workloads ------------------------------------------------------------------------------------
+
+
+class ProvisioningController:
+    """Looks at one AdmissionCheck, or at what is asked of the autoscaler for one Workload, at a time."""
+
+    def __init__(self, ctx: Context) -> None:
+        self._ctx = ctx
+
+    async def reconcile(self, key: Key) -> float | None:
+        """Bring an AdmissionCheck (its key has no namespace) or the requests of a Workload forward.
+
+        Returns in how many seconds to look again.
+        """
+        return await (self._work_on(key) if key.namespace else self._check(key.name))
+
+    async def _check(self, name: str) -> float | None:
+        ctx, kinds = self._ctx, self._ctx.kinds
+        check = ctx.stores.of(kinds.admission_checks).get("", name)
+        if check is None or not is_ours(check, ctx.names):
+            return None
+        config = ctx.stores.of(kinds.provisioning_request_configs).get("", config_name(check, ctx.names))
+        return await act(ctx, activity(check, config, ctx.names, kinds, ctx.clock()))
+
+    async def _work_on(self, key: Key) -> float | None:
+        workload = self._ctx.stores.of(self._ctx.kinds.workloads).get(key.namespace, key.name)
+        if workload is None:
+            return None
+        case = self._case(key, workload)
+        if not case.configs and not case.requests and not case.templates:
+            return None
+        decided = decide(case)
+        try:
+            return await act(self._ctx, decided)
+        except ApiError as error:
+            created = next((one for one in decided.actions if isinstance(one, Create)), None)
+            if created is None or error.is_transient:
+                raise
+            if error.is_already_exists:
+                # It is ours, and not in the store yet, or a stranger's, of whom the store will tell.
+                return BEHIND_RETRY_SECONDS
+            name = created.obj["metadata"]["name"]
+            check, _ = asking(case)
+            return await act(self._ctx, refused(case, check, created.resource, name, error.message))
+
+    def _case(self, key: Key, workload: Object) -> Case:
+        ctx, kinds, stores = self._ctx, self._ctx.kinds, self._ctx.stores
+        requests, templates = stores.of(PROVISIONING_REQUESTS), stores.of(POD_TEMPLATES)
+        owner = owner_value(ctx.names.group, "Workload", key.namespace, key.name)
+        return Case(
+            workload=workload,
+            configs=self._configs(workload),
+            requests=_controlled(requests.by_index(BY_OWNER, owner), workload),
+            templates=_controlled(templates.by_index(BY_OWNER, owner), workload),
+            names=ctx.names,
+            kinds=kinds,
+            request_named=lambda name: requests.get(key.namespace, name),
+            template_named=lambda name: templates.get(key.namespace, name),
+            flavors=lambda name: stores.of(kinds.resource_flavors).get("", name),
+            cleans_up=ctx.settings.cleans_up_provisioning_requests,
+            now=ctx.clock(),
+        )
+
+    def _configs(self, workload: Object) -> dict[str, Object | None]:
+        ctx, kinds, stores = self._ctx, self._ctx.kinds, self._ctx.stores
+        found: dict[str, Object | None] = {}
+        for listed in checks_of(workload):
+            check = stores.of(kinds.admission_checks).get("", listed["name"])
+            if check is not None and is_ours(check, ctx.names):
+                name = config_name(check, ctx.names)
+                found[listed["name"]] = stores.of(kinds.provisioning_request_configs).get("", name)
+        return found
+
+
+def _controlled(objects: tuple[Object, ...], workload: Object) -> tuple[Object, ...]:
+    return tuple(one for one in objects if is_controlled_by(one, workload))

@@ -1,0 +1,281 @@
+"""What is asked of the autoscaler for a Workload: ProvisioningRequests and the PodTemplates they name (pure).
+
+The source of every rule is semantics, ProvisioningRequest check.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from admitq.integrations.paths import Object, value_at
+from admitq.podsets import Flavors, exact, inject, of_flavors
+from admitq.runtime.kinds import kinds_of
+from admitq.runtime.resources import POD_TEMPLATES, Resource
+from admitq_api.labels import Names
+
+GROUP: Final = "autoscaling.x-k8s.io"
+PROVISIONING_REQUESTS: Final = Resource(
+    GROUP, "v1", "provisioningrequests", "ProvisioningRequest", namespaced=True
+)
+"""What an autoscaler serves, if it can be asked for nodes."""
+
+_CUT: Final = 247
+_HASH_LENGTH: Final = 5
+_ATTEMPTS_TRIED: Final = 10_000
+"""Behind the expected attempt, how many are compared with a name that was cut and cannot be read."""
+
+_CONTAINERS: Final = ("containers", "initContainers")
+_SCHEDULING_FIELDS: Final = ("resources", "nodeSelector", "tolerations", "affinity", "resourceClaims")
+"""Fields of a pod's spec that decide, beside its containers' requests, where the pod can run."""
+
+
+# --- names ----------------------------------------------------------------------------------------
+
+
+def _bounded(name: str) -> str:
+    """The name; the front of it and a hash where it would be too long for an object."""
+    if len(name) <= _CUT + 1 + _HASH_LENGTH:
+        return name
+    digest = hashlib.sha1(name.encode(), usedforsecurity=False).hexdigest()[:_HASH_LENGTH]
+    # A name cut right behind a dot would have a label that starts with the hyphen, which is refused.
+    return f"{name[:_CUT].rstrip('.')}-{digest}"
+
+
+def request_name(workload: str, check: str, attempt: int) -> str:
+    """The name of a Workload's ProvisioningRequest for a check; attempts count from 1."""
+    return _bounded(f"{workload}-{check}-{attempt}")
+
+
+def template_name(request: str, pod_set: str) -> str:
+    """The name of the PodTemplate for one podset of a ProvisioningRequest."""
+    return _bounded(f"ppt-{request}-{pod_set}")
+
+
+def attempt_of(name: str, workload: str, check: str, expected: int = 1) -> int | None:
+    """Which attempt for a check a ProvisioningRequest's name tells; None if it is not the check's."""
+    prefix = f"{workload}-{check}-"
+    if name.startswith(prefix):
+        digits = name[len(prefix) :]
+        if digits.isascii() and digits.isdigit():
+            return int(digits)
+    if len(prefix) < _CUT:
+        return None
+    attempts = range(1, expected + _ATTEMPTS_TRIED)
+    return next((one for one in attempts if request_name(workload, check, one) == name), None)
+
+
+# --- podsets --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class AskedPodSet:
+    """Pods that a request asks nodes for: named like the (first) podset of the Workload that they are of."""
+
+    name: str
+    template: Object
+    count: int
+
+
+def _assigned_counts(workload: Object) -> dict[str, int]:
+    assignments = value_at(workload, ("status", "admission", "podSetAssignments"), [])
+    return {one.get("name", "main"): one.get("count") or 0 for one in assignments}
+
+
+def _names_resource(pod_set: Object, managed: Iterable[str]) -> bool:
+    wanted = set(managed)
+    return any(
+        wanted & set(value_at(container, ("resources", place), {}))
+        for field in _CONTAINERS
+        for container in value_at(pod_set, ("template", "spec", field), [])
+        for place in ("requests", "limits")
+    )
+
+
+def needing_nodes(workload: Object, config: Object) -> list[Object]:
+    """The Workload's podsets that nodes are asked for: with pods, and of a managed resource if any is."""
+    managed = value_at(config, ("spec", "managedResources"), [])
+    counts = _assigned_counts(workload)
+    return [
+        pod_set
+        for pod_set in value_at(workload, ("spec", "podSets"), [])
+        if pod_set.get("count", 1) > 0
+        and counts.get(pod_set.get("name", "main"), 0) > 0
+        and (not managed or _names_resource(pod_set, managed))
+    ]
+
+
+def asked_pod_sets(workload: Object, config: Object, flavors: Flavors) -> list[AskedPodSet]:
+    """What the request lists: podsets as they are to run, merged as the config's policy has it.
+
+    Raises:
+        Conflict: a template contradicts the flavors that were assigned to it.
+        FlavorMissing: an assigned flavor is not known.
+    """
+    infos = {info.name: info for info in of_flavors(workload, flavors)}
+    asked = [
+        AskedPodSet(info.name, _with_requests(inject(pod_set.get("template") or {}, info)), info.count)
+        for pod_set in needing_nodes(workload, config)
+        for info in (infos[pod_set.get("name", "main")],)
+    ]
+    return _merged(asked, value_at(config, ("spec", "podSetMergePolicy")))
+
+
+def _with_requests(template: Object) -> Object:
+    """The template where each container requests what it is limited to, unless it says otherwise."""
+    spec: dict[str, Any] = dict(template.get("spec") or {})
+    for field in _CONTAINERS:
+        if spec.get(field):
+            spec[field] = [_requesting(container) for container in spec[field]]
+    return {**template, "spec": spec}
+
+
+def _requesting(container: Object) -> Object:
+    limits = value_at(container, ("resources", "limits"), {})
+    if not limits:
+        return container
+    resources = container["resources"]
+    return {
+        **container,
+        "resources": {**resources, "requests": {**limits, **(resources.get("requests") or {})}},
+    }
+
+
+def _needs(template: Object) -> object:
+    """What decides where pods of the template can run."""
+    spec = template.get("spec") or {}
+    requests = [
+        [_by_value(value_at(container, ("resources", "requests"), {})) for container in spec.get(field) or ()]
+        for field in _CONTAINERS
+    ]
+    return requests, [spec.get(field) or None for field in _SCHEDULING_FIELDS]
+
+
+def _by_value(requests: Object) -> Object:
+    return {resource: exact(quantity) for resource, quantity in requests.items()}
+
+
+def _merged(asked: Sequence[AskedPodSet], policy: str | None) -> list[AskedPodSet]:
+    if policy is None:
+        return list(asked)
+    result: list[AskedPodSet] = []
+    for one in asked:
+        for place, other in enumerate(result):
+            alike = (
+                one.template == other.template
+                if policy == "IdenticalPodTemplates"
+                else _needs(one.template) == _needs(other.template)
+            )
+            if alike:
+                result[place] = replace(other, count=other.count + one.count)
+                break
+        else:
+            result.append(one)
+    return result
+
+
+# --- objects --------------------------------------------------------------------------------------
+
+
+def parameters_of(workload: Object, config: Object, names: Names) -> dict[str, str]:
+    """The parameters of a request: the config's, and over them those that the job's annotations give."""
+    prefix = names.provisioning_annotation_prefix
+    annotations = value_at(workload, ("metadata", "annotations"), {})
+    own = {key.removeprefix(prefix): value for key, value in annotations.items() if key.startswith(prefix)}
+    return {**value_at(config, ("spec", "parameters"), {}), **own}
+
+
+def is_in_sync(request: Object, workload: Object, config: Object, names: Names) -> bool:
+    """Whether the request asks for what the config has asked for; parameters beyond those may be any."""
+    wanted = parameters_of(workload, config, names)
+    given = value_at(request, ("spec", "parameters"), {})
+    return value_at(request, ("spec", "provisioningClassName")) == class_of(config) and all(
+        given.get(key) == wanted[key] for key in value_at(config, ("spec", "parameters"), {})
+    )
+
+
+def class_of(config: Object) -> str:
+    """The provisioning class that the config names."""
+    return value_at(config, ("spec", "provisioningClassName"), "")
+
+
+def _metadata(name: str, workload: Object, names: Names) -> dict[str, Any]:
+    return {
+        "name": name,
+        "namespace": workload["metadata"]["namespace"],
+        "labels": {names.managed: "true"},
+        "ownerReferences": [controller_reference(workload, kinds_of(names).workloads)],
+    }
+
+
+def controller_reference(owner: Object, resource: Resource) -> dict[str, Any]:
+    """The reference that makes an object the controller of what carries it."""
+    metadata = owner["metadata"]
+    return {
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "name": metadata["name"],
+        "uid": metadata["uid"],
+        "controller": True,
+    }
+
+
+def pod_template(request: str, asked: AskedPodSet, workload: Object, names: Names) -> dict[str, Any]:
+    """The PodTemplate to create for one podset of a request; the Workload's until the request exists."""
+    return {
+        "apiVersion": POD_TEMPLATES.api_version,
+        "kind": POD_TEMPLATES.kind,
+        "metadata": _metadata(template_name(request, asked.name), workload, names),
+        "template": dict(asked.template),
+    }
+
+
+def provisioning_request(
+    name: str, asked: Iterable[AskedPodSet], workload: Object, config: Object, names: Names
+) -> dict[str, Any]:
+    """The ProvisioningRequest to create."""
+    pod_sets = [
+        {"podTemplateRef": {"name": template_name(name, one.name)}, "count": one.count} for one in asked
+    ]
+    return {
+        "apiVersion": PROVISIONING_REQUESTS.api_version,
+        "kind": PROVISIONING_REQUESTS.kind,
+        "metadata": _metadata(name, workload, names),
+        "spec": {
+            "provisioningClassName": class_of(config),
+            "parameters": parameters_of(workload, config, names),
+            "podSets": pod_sets,
+        },
+    }
+
+
+def pod_set_updates(workload: Object, request: Object, config: Object) -> tuple[Mapping[str, Any], ...]:
+    """What pods get so that they run on what was provisioned: one update for each podset of the request."""
+    name = request["metadata"]["name"]
+    annotations = {
+        f"{GROUP}/consume-provisioning-request": name,
+        f"{GROUP}/provisioning-class-name": value_at(request, ("spec", "provisioningClassName"), ""),
+    }
+    details = value_at(request, ("status", "provisioningClassDetails"), {})
+    selectors = {
+        rule["key"]: details[rule["valueFromProvisioningClassDetail"]]
+        for rule in value_at(config, ("spec", "podSetUpdates", "nodeSelector"), [])
+        if rule["valueFromProvisioningClassDetail"] in details
+    }
+    named = {
+        template_name(name, pod_set.get("name", "main")): pod_set.get("name", "main")
+        for pod_set in value_at(workload, ("spec", "podSets"), [])
+    }
+    references = [
+        value_at(pod_set, ("podTemplateRef", "name"), "")
+        for pod_set in value_at(request, ("spec", "podSets"), [])
+    ]
+    return tuple(
+        {
+            "name": named[reference],
+            "annotations": annotations,
+            **({"nodeSelector": selectors} if selectors else {}),
+        }
+        for reference in references
+        if reference in named
+    )

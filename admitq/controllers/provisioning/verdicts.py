@@ -1,0 +1,181 @@
+"""What a check is said to be, by the ProvisioningRequest that was made for it (pure).
+
+The table of semantics, ProvisioningRequest check, step 5: conditions in order, of which the first decides.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from admitq.check_states import State, Statement
+from admitq.controllers.provisioning.requests import pod_set_updates
+from admitq.integrations.paths import Object, value_at
+from admitq.transitions import holds
+from admitq_api import conditions
+from admitq_api.conditions import ConditionType, parse_time
+
+INACTIVE: Final = "the check is not active"
+NOT_NEEDED: Final = "the provisioning request is not needed"
+
+FAILED: Final = "Failed"
+CAPACITY_REVOKED: Final = "CapacityRevoked"
+BOOKING_EXPIRED: Final = "BookingExpired"
+PROVISIONED: Final = "Provisioned"
+ACCEPTED: Final = "Accepted"
+"""Conditions that an autoscaler sets on a ProvisioningRequest."""
+
+_FASTEST_GROWTH: Final = 40
+"""Beyond that many doublings every wait has passed its limit; the exponent itself must not grow for ever."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A check of a Workload, and what was asked of the autoscaler for it."""
+
+    workload: Object
+    check: Object
+    """As the Workload lists it."""
+    config: Object
+    request: Object
+    attempt: int
+    """Which attempt the request is, from 1."""
+
+    @property
+    def retries(self) -> int:
+        """How often the check was retried."""
+        return retries_of(self.check)
+
+    @property
+    def state(self) -> str:
+        """What the check is said to be now."""
+        return self.check.get("state", State.PENDING)
+
+    def message_of(self, condition: str) -> str:
+        """The message of one of the request's conditions."""
+        found = conditions.find(value_at(self.request, ("status", "conditions"), []), condition)
+        return "" if found is None else found.get("message", "")
+
+    def holds(self, condition: str) -> bool:
+        """Whether one of the request's conditions is true."""
+        return conditions.is_true(value_at(self.request, ("status", "conditions"), []), condition)
+
+    def says(self, state: State, message: str) -> Statement:
+        """A statement about the check.
+
+        Its time stays that of the check, so that a wait counts from when the check became pending.
+        """
+        since = self.check.get("lastTransitionTime", "")
+        return Statement(self.check["name"], state, message, since=since)
+
+    def keeps(self, message: str) -> Statement:
+        """A statement that changes the message alone."""
+        return replace(
+            self.says(State(self.state), message),
+            pod_set_updates=tuple(self.check.get("podSetUpdates") or ()),
+            requeue_after_seconds=self.check.get("requeueAfterSeconds"),
+        )
+
+
+def retries_of(check: Object) -> int:
+    """How often a check was retried."""
+    return check.get("retryCount") or 0
+
+
+def retry_after_seconds(config: Object, retries: int) -> int:
+    """How long to wait before the next attempt, after so many retries."""
+    strategy = value_at(config, ("spec", "retryStrategy"), {})
+    base, most = strategy.get("backoffBaseSeconds", 60), strategy.get("backoffMaxSeconds", 1800)
+    return min(base * 2 ** min(retries, _FASTEST_GROWTH), most)
+
+
+def is_answered(asked: Asked) -> bool:
+    """Whether the request ended without nodes and a retry has followed, so that the next attempt is due.
+
+    A retry is counted in the check. A check that begins anew otherwise, as one of a flavor that was given
+    back or one of a workload that was reactivated, became pending after the request had ended.
+    """
+    if asked.state != State.PENDING:
+        return False
+    ended = [of for of in (FAILED, BOOKING_EXPIRED) if asked.holds(of)]
+    return bool(ended) and (asked.attempt <= asked.retries or _ended_before(asked, ended[0]))
+
+
+def _ended_before(asked: Asked, condition: str) -> bool:
+    found = conditions.find(value_at(asked.request, ("status", "conditions"), []), condition)
+    try:
+        ended = parse_time((found or {}).get("lastTransitionTime", ""))
+        return ended < parse_time(asked.check.get("lastTransitionTime", ""))
+    except (TypeError, ValueError):
+        return False
+
+
+def _ended(asked: Asked, condition: str, what: str) -> Statement | None:
+    limit = value_at(asked.config, ("spec", "retryStrategy", "backoffLimitCount"), 3)
+    message = asked.message_of(condition)
+    if asked.attempt > limit:
+        return asked.says(State.REJECTED, message)
+    message = f"Retrying after {what}: {message}"
+    if asked.attempt <= asked.retries:
+        return asked.keeps(message)
+    wait = retry_after_seconds(asked.config, asked.retries)
+    return replace(asked.says(State.RETRY, message), requeue_after_seconds=wait)
+
+
+def _failed(asked: Asked) -> Statement | None:
+    return _ended(asked, FAILED, "failure") if asked.holds(FAILED) else None
+
+
+def _revoked(asked: Asked) -> Statement | None:
+    """Nodes that are taken back end a workload that runs on them, too."""
+    over = holds(asked.workload, ConditionType.FINISHED)
+    if (
+        not asked.holds(CAPACITY_REVOKED)
+        or over
+        or value_at(asked.workload, ("spec", "active"), True) is False
+    ):
+        return None
+    return asked.says(State.REJECTED, asked.message_of(CAPACITY_REVOKED))
+
+
+def _expired(asked: Asked) -> Statement | None:
+    if not asked.holds(BOOKING_EXPIRED) or holds(asked.workload, ConditionType.ADMITTED):
+        return None
+    return _ended(asked, BOOKING_EXPIRED, "booking expired")
+
+
+def _provisioned(asked: Asked) -> Statement | None:
+    if not asked.holds(PROVISIONED) or asked.state == State.READY:
+        return None
+    updates = pod_set_updates(asked.workload, asked.request, asked.config)
+    return replace(asked.says(State.READY, asked.message_of(PROVISIONED)), pod_set_updates=updates)
+
+
+def _under_way(asked: Asked) -> Statement | None:
+    """What is ready stays so until an eviction, whatever becomes of the request."""
+    if asked.state == State.READY:
+        return None
+    waits = asked.holds(ACCEPTED) and conditions.is_false(
+        value_at(asked.request, ("status", "conditions"), []), PROVISIONED
+    )
+    return asked.says(State.PENDING, asked.message_of(PROVISIONED) if waits else "")
+
+
+ROWS: Final[tuple[Callable[[Asked], Statement | None], ...]] = (
+    _failed,
+    _revoked,
+    _expired,
+    _provisioned,
+    _under_way,
+)
+"""In the order in which they are asked."""
+
+
+def verdict(asked: Asked) -> Statement | None:
+    """What the request says of the check; None if it says nothing new."""
+    if is_answered(asked):
+        return None
+    for row in ROWS:
+        stated = row(asked)
+        if stated is not None:
+            return stated
+    return None

@@ -1,0 +1,46 @@
+"""How controllers say what they are: records, which whoever runs them goes by."""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from admitq.runtime.resources import Resource
+from admitq.runtime.store import Change, Index, Key
+
+Keys = Callable[[Change], Iterable[Key]]
+Reconcile = Callable[[Key], Awaitable[float | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """A resource, and the keys that a change of one of its objects makes a controller look at."""
+
+    resource: Resource
+    keys: Keys
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerSpec:
+    """One controller: its reconcile function, its watches, its number of workers."""
+
+    name: str
+    reconcile: Reconcile
+    watches: tuple[Watch, ...]
+    workers: int = 1
+
+
+def _none() -> Iterable[Key]:
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class WhenServed:
+    """A controller of a resource that a cluster may lack: it runs while the API server serves that.
+
+    ``indexes`` are those of the resource's store, which must be there for as long as the watches of ``spec``
+    are told of changes. ``known`` gives keys to look at when it begins, beside those of the resource.
+    """
+
+    resource: Resource
+    indexes: Mapping[str, Index]
+    spec: ControllerSpec
+    known: Callable[[], Iterable[Key]] = _none

@@ -1,0 +1,83 @@
+"""A controller of admission checks outside admitq, as docs/guides/write-an-admission-check.md shows it."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+
+from admitq.check_states import Statement, checks_of, with_statement
+from admitq.runtime.client import Client
+from admitq.runtime.controller import Controller
+from admitq.runtime.kinds import kinds_of
+from admitq.runtime.store import Key, Store
+from admitq.runtime.watcher import Watcher
+from admitq_api.conditions import find, is_true, with_condition
+from admitq_api.labels import Names
+
+Judge = Callable[[dict[str, Any], Any], Statement | None]
+"""Given a Workload and one of its checks, what to state of the check; None to leave it as it is."""
+
+
+class ExampleCheck:
+    """Decides all checks whose ``controllerName`` is its own."""
+
+    def __init__(self, client: Client, names: Names, controller_name: str, judge: Judge) -> None:
+        self._client, self._name, self._judge = client, controller_name, judge
+        self._kinds = kinds_of(names)
+        self._checks, self._workloads = Store(self._kinds.admission_checks), Store(self._kinds.workloads)
+        self._controller = Controller[Key]("example-check", self._look_at)
+        for store in (self._checks, self._workloads):
+            store.subscribe(lambda change: self._controller.add(change.key))
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        watchers = [Watcher(self._client, store.resource, store) for store in (self._checks, self._workloads)]
+        async with asyncio.TaskGroup() as tasks:
+            for watcher in watchers:
+                tasks.create_task(watcher.run())
+            await asyncio.gather(*(watcher.synced.wait() for watcher in watchers))
+            tasks.create_task(self._controller.run())
+
+    def look_again(self) -> None:
+        """Look at every Workload: what the judge goes by has changed."""
+        for key in self._workloads.keys():  # noqa: SIM118 no mapping
+            self._controller.add(key)
+
+    async def _look_at(self, key: Key) -> None:
+        await (self._decide(key) if key.namespace else self._activate(key.name))
+
+    async def _activate(self, name: str) -> None:
+        """Say that the check is looked after. Until then its ClusterQueues admit nothing."""
+        check = self._checks.get("", name)
+        if check is None or check["spec"]["controllerName"] != self._name:
+            return
+        before = check.get("status", {}).get("conditions", [])
+        if find(before, "Active") is None:
+            after = with_condition(
+                before, type="Active", status=True, reason="Active", message="at work", now=time.time_ns()
+            )
+            await self._write(self._kinds.admission_checks, check, {"conditions": after})
+
+    async def _decide(self, key: Key) -> None:
+        """State what the judge says of the checks that are ours, while the Workload holds quota."""
+        workload = self._workloads.get(*key)
+        conditions = (workload or {}).get("status", {}).get("conditions", [])
+        if workload is None or not is_true(conditions, "QuotaReserved"):
+            return
+        if is_true(conditions, "Evicted") or is_true(conditions, "Finished"):
+            return
+        before = checks = checks_of(workload)
+        for listed in before:
+            check = self._checks.get("", listed["name"])
+            if check is not None and check["spec"]["controllerName"] == self._name:
+                stated = self._judge(workload, listed)
+                checks = checks if stated is None else with_statement(checks, stated, time.time_ns())
+        if checks != before:
+            await self._write(self._kinds.workloads, workload, {"admissionChecks": checks})
+
+    async def _write(self, resource: Any, obj: dict[str, Any], status: dict[str, Any]) -> None:
+        """Change the status of the very version that was looked at; else the controller looks again."""
+        metadata = obj["metadata"]
+        patch = {"metadata": {"resourceVersion": metadata["resourceVersion"]}, "status": status}
+        namespace = metadata.get("namespace")
+        await self._client.merge_patch(resource, metadata["name"], patch, namespace, "status")

@@ -1,0 +1,437 @@
+"""Stories of admission checks on the real control plane, decided by an example controller outside admitq."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from admitq.check_states import State, Statement
+from admitq.integrations.paths import value_at
+from admitq.runtime.errors import ApiError
+from admitq.runtime.resources import JOBS
+from admitq_api.conditions import parse_time
+from tests.controlplane.example_check import ExampleCheck, Judge
+from tests.controlplane.stage import Object, Stage, condition_of
+
+Begin = Callable[[Judge], ExampleCheck]
+
+
+@pytest.fixture
+async def begin(stage: Stage) -> AsyncGenerator[Begin]:
+    """Starts the example controller for checks of this story alone, with the judge that is given."""
+    tasks: list[asyncio.Task[None]] = []
+
+    def started(judge: Judge) -> ExampleCheck:
+        made = ExampleCheck(stage.client, stage.names, controller_of(stage), judge)
+        tasks.append(asyncio.create_task(made.run()))
+        return made
+
+    yield started
+    for task in tasks:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+def controller_of(stage: Stage) -> str:
+    return f"example.com/{stage.namespace}"
+
+
+async def checks(stage: Stage, *names: str) -> None:
+    """Create AdmissionChecks that the example controller looks after."""
+    for name in names:
+        spec = {"controllerName": controller_of(stage)}
+        await stage.create(stage.kinds.admission_checks, stage.own(name), {"spec": spec})
+
+
+def asking_for(stage: Stage, *names: str, **on_flavors: list[str]) -> Object:
+    """The strategy of a ClusterQueue that asks for checks, some of them for flavors only."""
+    listed: list[Object] = [{"name": stage.own(name)} for name in names]
+    for name, flavors in on_flavors.items():
+        listed.append({"name": stage.own(name), "onFlavors": [stage.own(flavor) for flavor in flavors]})
+    return {"admissionChecks": listed}
+
+
+async def queues(stage: Stage, *names: str) -> None:
+    """A LocalQueue whose ClusterQueue asks for these checks, and the checks."""
+    await checks(stage, *names)
+    await stage.queues(admissionChecksStrategy=asking_for(stage, *names))
+
+
+async def ask_for(stage: Stage, *names: str) -> None:
+    """Have the ClusterQueue ask for other checks."""
+    patch = {"spec": {"admissionChecksStrategy": asking_for(stage, *names)}}
+    await stage.change(stage.kinds.cluster_queues, stage.own("cq"), patch)
+
+
+async def states(stage: Stage, job: str = "j") -> dict[str, str]:
+    """The states of the checks that a Job's Workload lists."""
+    listed = value_at(await stage.workload(job), ("status", "admissionChecks"), [])
+    suffix = f"-{stage.namespace}"
+    return {one["name"].removesuffix(suffix): one["state"] for one in listed}
+
+
+async def listed(stage: Stage) -> list[str]:
+    return list(await states(stage))
+
+
+async def said(stage: Stage, type_: str) -> tuple[str, str, str]:
+    """A condition of the Workload of ``j``, which has it."""
+    found = await stage.condition(type_)
+    assert found is not None
+    return found
+
+
+def ready(_: Object, check: Any) -> Statement:
+    return Statement(check["name"], State.READY, "fine")
+
+
+def idle(_: Object, check: Any) -> None:
+    return None
+
+
+def once(first: Statement) -> Judge:
+    """States this the first time, and that the check is ready after an eviction."""
+
+    def judge(workload: Object, check: Any) -> Statement:
+        again = check["message"].startswith("Reset to Pending") or check["state"] == "Ready"
+        return Statement(check["name"], State.READY) if again else first
+
+    return judge
+
+
+# --- one check ------------------------------------------------------------------------------------
+
+
+async def test_a_ready_check_admits_and_is_left_alone(stage: Stage, begin: Begin) -> None:
+    await queues(stage, "a")
+    begin(ready)
+    await stage.job()
+    await stage.until_running()
+    assert await stage.condition("Admitted") == ("True", "Admitted", "The workload is admitted")
+    assert await states(stage) == {"a": "Ready"}
+
+
+async def test_a_pending_check_holds_quota_and_its_message_is_told(stage: Stage, begin: Begin) -> None:
+    await queues(stage, "a")
+    begin(lambda _, check: Statement(check["name"], State.PENDING, "nodes in 5 minutes"))
+    await stage.job()
+    await stage.until_told("Job", "j", "UpdatedAdmissionCheck", f"{stage.own('a')}: nodes in 5 minutes")
+    assert await stage.condition("Admitted") == (
+        "False",
+        "UnsatisfiedAdmissionChecks",
+        "The workload has not all checks ready",
+    )
+
+    async def counted() -> list[int]:
+        status = (await stage.get(stage.kinds.cluster_queues, stage.own("cq")))["status"]
+        return [status["reservingWorkloads"], status["admittedWorkloads"]]
+
+    await stage.until(counted, [1, 0])
+
+
+async def test_a_retry_without_a_wait_comes_back_at_once(stage: Stage, begin: Begin) -> None:
+    await queues(stage, "a")
+    begin(once(Statement(stage.own("a"), State.RETRY, "no nodes")))
+    await stage.job()
+    await stage.until_running()
+    workload = await stage.workload()
+    [check] = workload["status"]["admissionChecks"]
+    assert (check["state"], check["retryCount"]) == ("Ready", 1)
+    assert condition_of(workload, "Requeued") == (
+        "True",
+        "BackoffFinished",
+        "The workload backoff was finished",
+    )
+    message = f'Evicted due to AdmissionCheck in Retry state: "{stage.own("a")}" (no nodes)'
+    assert condition_of(workload, "Evicted") == ("False", "QuotaReserved", f"Previously: {message}")
+    name = workload["metadata"]["name"]
+    await stage.until_told("Workload", name, "EvictedDueToAdmissionCheck", message)
+
+
+async def test_a_retry_with_a_wait_comes_back_after_it(stage: Stage, begin: Begin) -> None:
+    await queues(stage, "a")
+    begin(once(Statement(stage.own("a"), State.RETRY, requeue_after_seconds=3)))
+    await stage.job()
+    await stage.until_condition("Requeued", "AdmissionCheck")
+    waiting = await stage.workload()
+    assert condition_of(waiting, "Requeued") == (
+        "False",
+        "AdmissionCheck",
+        f'Evicted due to AdmissionCheck in Retry state: "{stage.own("a")}"',
+    )
+    requeue_at = waiting["status"]["requeueState"]["requeueAt"]
+    [check] = waiting["status"]["admissionChecks"]
+    assert check["message"] == "Reset to Pending after eviction. Previously: Retry"
+    assert (check["retryCount"], check["requeueAfterSeconds"]) == (1, 3)
+    await stage.until_running()
+    workload = await stage.workload()
+    reserved = next(
+        one["lastTransitionTime"]
+        for one in workload["status"]["conditions"]
+        if one["type"] == "QuotaReserved"
+    )
+    assert parse_time(reserved) >= parse_time(requeue_at)
+    assert "requeueAt" not in workload["status"].get("requeueState", {})
+
+
+async def test_a_retry_stops_what_runs_and_starts_it_again(stage: Stage, begin: Begin) -> None:
+    await queues(stage, "a")
+    answers: dict[str, State] = {"first": State.READY}
+
+    def judge(_: Object, check: Any) -> Statement:
+        updates = ({"name": "main", "nodeSelector": {"example.com/n": str(check.get("retryCount", 0))}},)
+        state = answers["first"] if not check.get("retryCount") else State.READY
+        return Statement(check["name"], state, pod_set_updates=updates if state == State.READY else ())
+
+    controller = begin(judge)
+    await stage.job()
+    await stage.until_running()
+    assert (await stage.get(JOBS, "j"))["spec"]["template"]["spec"]["nodeSelector"] == {"example.com/n": "0"}
+    answers["first"] = State.RETRY
+    controller.look_again()
+
+    async def selected() -> Any:
+        job = await stage.get(JOBS, "j")
+        return job["spec"]["suspend"], value_at(job, ("spec", "template", "spec", "nodeSelector"))
+
+    await stage.until(selected, (False, {"example.com/n": "1"}))
+
+
+async def test_a_rejection_deactivates_and_a_reactivation_begins_anew(stage: Stage, begin: Begin) -> None:
+    await queues(stage, "a")
+    begin(once(Statement(stage.own("a"), State.REJECTED, "too big")))
+    await stage.job()
+    await stage.until_condition("QuotaReserved", "Deactivated")
+    workload = await stage.workload()
+    message = f'AdmissionCheck in Rejected state: "{stage.own("a")}" (too big)'
+    assert workload["spec"]["active"] is False
+    assert condition_of(workload, "Evicted") == (
+        "True",
+        "DeactivatedDueToAdmissionCheck",
+        f"The workload is deactivated due to {message}",
+    )
+    name = workload["metadata"]["name"]
+    await stage.until_told("Workload", name, "AdmissionCheckRejected", f"Deactivated due to {message}")
+    await stage.change(stage.kinds.workloads, name, {"spec": {"active": True}})
+    await stage.until_running()
+    [check] = (await stage.workload())["status"]["admissionChecks"]
+    assert (check["state"], check.get("retryCount")) == ("Ready", None)
+
+
+# --- several checks -------------------------------------------------------------------------------
+
+
+async def test_all_checks_have_to_be_ready(stage: Stage, begin: Begin) -> None:
+    await queues(stage, "a", "b", "c")
+    done: set[str] = {stage.own("a"), stage.own("c")}
+    controller = begin(lambda obj, check: ready(obj, check) if check["name"] in done else None)
+    await stage.job()
+    await stage.until(lambda: states(stage), {"a": "Ready", "b": "Pending", "c": "Ready"})
+    assert (await said(stage, "Admitted"))[0] == "False"
+    done.add(stage.own("b"))
+    controller.look_again()
+    await stage.until_running()
+
+
+async def test_a_rejection_goes_before_a_retry(stage: Stage, begin: Begin) -> None:
+    await queues(stage, "a", "b", "c")
+
+    def judge(_: Object, check: Any) -> Statement:
+        retried = check["name"] == stage.own("a")
+        message = "why" if check["name"] == stage.own("b") else ""
+        return Statement(check["name"], State.RETRY if retried else State.REJECTED, message)
+
+    begin(judge)
+    await stage.job()
+    await stage.until_condition("QuotaReserved", "Deactivated")
+    b, c = stage.own("b"), stage.own("c")
+    assert (await said(stage, "Evicted"))[1:] == (
+        "DeactivatedDueToAdmissionCheck",
+        f'The workload is deactivated due to AdmissionChecks in Rejected state: "{b}" (why); "{c}"',
+    )
+    [retried, *rejected] = (await stage.workload())["status"]["admissionChecks"]
+    assert retried["retryCount"] == 1
+    assert all("retryCount" not in one for one in rejected)
+
+
+async def test_checks_of_a_flavor_are_asked_for_on_that_flavor(stage: Stage, begin: Begin) -> None:
+    await checks(stage, "every", "spot", "owned")
+    for name in ("s", "o"):
+        await stage.flavor(name)
+    strategy = asking_for(stage, "every", spot=["s"], owned=["o"])
+    await stage.cluster_queue(flavors=("s", "o"), cpu=1, admissionChecksStrategy=strategy)
+    await stage.local_queue()
+    begin(idle)
+    for job in ("first", "second", "third"):
+        await stage.job(job)
+        await stage.until_condition(
+            *(
+                ("QuotaReserved", "WaitingForQuota")
+                if job == "third"
+                else ("Admitted", "UnsatisfiedAdmissionChecks")
+            ),
+            job,
+        )
+    await stage.until(lambda: states(stage, "first"), {"every": "Pending", "spot": "Pending"})
+    await stage.until(lambda: states(stage, "second"), {"every": "Pending", "owned": "Pending"})
+    await stage.until(lambda: states(stage, "third"), {"every": "Pending"})
+
+
+# --- updates of podsets ---------------------------------------------------------------------------
+
+
+def updating(stage: Stage, updates: dict[str, Object]) -> Judge:
+    """Each check is ready with the update that it is to make to the podset ``main``."""
+    by_name = {stage.own(name): update for name, update in updates.items()}
+
+    def judge(_: Object, check: Any) -> Statement:
+        update = {"name": "main", **by_name[check["name"]]}
+        return Statement(check["name"], State.READY, pod_set_updates=(update,))
+
+    return judge
+
+
+async def test_updates_of_several_checks_come_together(stage: Stage, begin: Begin) -> None:
+    await queues(stage, "a", "b")
+    first, second = {"key": "one", "operator": "Exists"}, {"key": "two", "operator": "Exists"}
+    same = {"example.com/same": "yes"}
+    update: dict[str, Object] = {
+        "a": {"labels": {"by": "a"}, "nodeSelector": same, "tolerations": [first]},
+        "b": {"annotations": {"by": "b"}, "nodeSelector": {**same, "more": "x"}, "tolerations": [second]},
+    }
+    begin(updating(stage, update))
+    await stage.job()
+    await stage.until_running()
+    template = (await stage.get(JOBS, "j"))["spec"]["template"]
+    assert template["metadata"]["labels"]["by"] == "a"
+    assert template["metadata"]["annotations"]["by"] == "b"
+    assert template["spec"]["nodeSelector"] == {**same, "more": "x"}
+    assert template["spec"]["tolerations"] == [first, second]
+
+
+@pytest.mark.parametrize(
+    ("updates", "message"),
+    [
+        (
+            {"a": {"nodeSelector": {"k": "1"}}, "b": {"nodeSelector": {"k": "2"}}},
+            "nodeSelector of main: k is '1' already and cannot become '2'",
+        ),
+        (
+            {"a": {"annotations": {"k": "1"}}, "b": {"annotations": {"k": "2"}}},
+            "annotations of main: k is '1' already and cannot become '2'",
+        ),
+    ],
+)
+async def test_updates_that_contradict_each_other_cannot_start(
+    stage: Stage, begin: Begin, updates: dict[str, Object], message: str
+) -> None:
+    await queues(stage, "a", "b")
+    begin(updating(stage, updates))
+    await stage.job()
+    await stage.until_condition("Finished", "FailedToStart")
+    assert (await said(stage, "Finished"))[2] == message
+    assert (await stage.get(JOBS, "j"))["spec"]["suspend"] is True
+
+
+async def test_updates_of_a_ready_check_cannot_be_changed(stage: Stage, begin: Begin) -> None:
+    await queues(stage, "a")
+    wanted = {"labels": {"v": "1"}}
+    controller = begin(updating(stage, {"a": wanted}))
+    await stage.job()
+    await stage.until_running()
+    wanted["labels"] = {"v": "2"}
+    controller.look_again()
+    workload = await stage.workload()
+    [check] = workload["status"]["admissionChecks"]
+    changed = {**check, "podSetUpdates": [{"name": "main", "labels": {"v": "3"}}]}
+    with pytest.raises(ApiError) as refused:
+        await stage.change(
+            stage.kinds.workloads,
+            workload["metadata"]["name"],
+            {"status": {"admissionChecks": [changed]}},
+            "status",
+        )
+    assert "podSetUpdates" in refused.value.message
+    [after] = (await stage.workload())["status"]["admissionChecks"]
+    assert after["podSetUpdates"] == [{"name": "main", "labels": {"v": "1"}}]
+
+
+# --- ClusterQueues that change --------------------------------------------------------------------
+
+
+async def test_a_check_that_is_added_has_to_become_ready_too(stage: Stage, begin: Begin) -> None:
+    await queues(stage, "a")
+    await checks(stage, "b")
+    done: set[str] = set()
+    controller = begin(lambda obj, check: ready(obj, check) if check["name"] in done else None)
+    await stage.job()
+    await stage.until(lambda: states(stage), {"a": "Pending"})
+    await ask_for(stage, "a", "b")
+    await stage.until(lambda: states(stage), {"a": "Pending", "b": "Pending"})
+    done.add(stage.own("a"))
+    controller.look_again()
+    await stage.until(lambda: states(stage), {"a": "Ready", "b": "Pending"})
+    assert (await said(stage, "Admitted"))[0] == "False"
+    done.add(stage.own("b"))
+    controller.look_again()
+    await stage.until_running()
+
+
+async def test_a_check_that_is_taken_away_is_not_waited_for(stage: Stage, begin: Begin) -> None:
+    await queues(stage, "a", "b")
+    begin(lambda obj, check: ready(obj, check) if check["name"] == stage.own("a") else None)
+    await stage.job()
+    await stage.until(lambda: states(stage), {"a": "Ready", "b": "Pending"})
+    await ask_for(stage, "a")
+    await stage.until_running()
+    assert await states(stage) == {"a": "Ready"}
+
+
+async def test_what_runs_runs_on_when_a_check_is_added(stage: Stage, begin: Begin) -> None:
+    await queues(stage, "a")
+    await checks(stage, "b")
+    begin(lambda obj, check: ready(obj, check) if check["name"] == stage.own("a") else None)
+    await stage.job()
+    await stage.until_running()
+    await ask_for(stage, "a", "b")
+    await stage.until(lambda: states(stage), {"a": "Ready", "b": "Pending"})
+    assert (await said(stage, "Admitted"))[0] == "True"
+    assert (await stage.get(JOBS, "j"))["spec"]["suspend"] is False
+
+
+async def test_a_check_that_nobody_looks_after_makes_its_cluster_queue_inactive(
+    stage: Stage, begin: Begin
+) -> None:
+    await stage.queues(admissionChecksStrategy=asking_for(stage, "a"))
+
+    async def active() -> Any:
+        return condition_of(await stage.get(stage.kinds.cluster_queues, stage.own("cq")), "Active")
+
+    def why(problem: str) -> str:
+        return f"Can't admit new workloads: references {problem} AdmissionCheck(s): {stage.own('a')}."
+
+    await stage.until(active, ("False", "AdmissionCheckNotFound", why("missing")))
+    await checks(stage, "a")
+    await stage.until(active, ("False", "AdmissionCheckInactive", why("inactive")))
+    await stage.job()
+    await stage.until_condition("QuotaReserved", "Suspended")
+    begin(ready)
+    await stage.until(active, ("True", "Ready", "Can admit new workloads"))
+    await stage.until_running()
+    conditions = [
+        {
+            "type": "Active",
+            "status": "False",
+            "reason": "Away",
+            "message": "",
+            "lastTransitionTime": "2030-01-01T00:00:00Z",
+        }
+    ]
+    patch = {"status": {"conditions": conditions}}
+    await stage.change(stage.kinds.admission_checks, stage.own("a"), patch, "status")
+    await stage.until(active, ("False", "AdmissionCheckInactive", why("inactive")))
+    # What runs is no concern of the queue's activity.
+    assert (await stage.get(JOBS, "j"))["spec"]["suspend"] is False
