@@ -148,8 +148,10 @@ class WhileServed:
         resource = part.resource
         store = Store(resource, indexes=part.indexes, on_quarantine=self._on_set_aside)
         watcher = Watcher(self._client, resource, store, observe=self._on_watch, ends_when_missing=True)
+        followed = [_Followed(self._client, one, self._on_watch, self._on_set_aside) for one in part.follows]
         controller = self._controller(part.spec)
-        self._stores.add(store)
+        for one in (store, *(one.store for one in followed)):
+            self._stores.add(one)
         subscriptions: list[tuple[Store, Handler]] = [
             (self._stores.of(watch.resource), key_handler(controller, watch.keys))
             for watch in part.spec.watches
@@ -158,19 +160,36 @@ class WhileServed:
             watched.subscribe(handler)
         try:
             async with asyncio.TaskGroup() as tasks:
-                working = tasks.create_task(self._work(part, watcher, controller), name=part.spec.name)
+                work = self._work(part, watcher, followed, controller)
+                beside = [
+                    tasks.create_task(work, name=part.spec.name),
+                    *(
+                        tasks.create_task(one.watcher.run(), name=f"watch {one.store.resource}")
+                        for one in followed
+                    ),
+                ]
                 await watcher.run()
-                working.cancel()
+                for task in beside:
+                    task.cancel()
         finally:
             for watched, handler in subscriptions:
                 watched.unsubscribe(handler)
-            self._stores.discard(store)
+            for one in (store, *(one.store for one in followed)):
+                self._stores.discard(one)
             self._served.pop(resource).set()
             self._missing.set()
         self._forget(part, store, controller)
 
-    async def _work(self, part: WhenServed, watcher: Watcher, controller: Controller[Key]) -> None:
+    async def _work(
+        self,
+        part: WhenServed,
+        watcher: Watcher,
+        followed: Sequence["_Followed"],
+        controller: Controller[Key],
+    ) -> None:
         await watcher.synced.wait()
+        for one in followed:
+            await one.looked.wait()
         self._served[part.resource].set()
         self._running.add(part.resource)
         self.report()
@@ -193,6 +212,27 @@ class WhileServed:
                 name=part.spec.name,
                 awaited=f"{part.resource.api_version} {part.resource.kind}",
             )
+
+
+class _Followed:
+    """What is read of a resource that another one's controller follows; it may be missing."""
+
+    def __init__(
+        self,
+        client: Client,
+        resource: Resource,
+        on_watch: Callable[[Resource, Outcome], None],
+        on_set_aside: Callable[[Resource], None],
+    ) -> None:
+        self.looked = asyncio.Event()
+        """Set once its objects are known, or that they are not to be had for now."""
+        self.store = Store(resource, on_quarantine=on_set_aside)
+        self.watcher = Watcher(client, resource, self.store, observe=self._observe)
+        self._on_watch = on_watch
+
+    def _observe(self, resource: Resource, outcome: Outcome) -> None:
+        self.looked.set()
+        self._on_watch(resource, outcome)
 
 
 def key_handler(controller: Controller[Key], keys: Keys) -> Callable[[Change], None]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from admitq.integrations.base import Integration
+from admitq.integrations.base import FollowedKind, Integration, OwnerKind
 from admitq.integrations.ownership import controller_of
 from admitq.integrations.paths import Object, value_at
 from admitq.runtime.kinds import kinds_of
@@ -16,6 +16,7 @@ BY_QUEUE: Final = "queue"
 BY_CLUSTER_QUEUE: Final = "cluster-queue"
 BY_PRIORITY_CLASS: Final = "priority-class"
 BY_PREBUILT_WORKLOAD: Final = "prebuilt-workload"
+BY_REFERENCE: Final = "reference"
 BY_FLAVOR: Final = "flavor"
 BY_CHECK: Final = "check"
 BY_TOPOLOGY: Final = "topology"
@@ -26,6 +27,17 @@ def resource_of(integration: Integration) -> Resource:
     """A kind of job as a resource."""
     one = integration
     return Resource(one.group, one.version, one.plural, one.kind, namespaced=True)
+
+
+def resource_followed(followed: FollowedKind) -> Resource:
+    """A kind that jobs refer to as a resource."""
+    group, version, kind = followed.kind
+    return Resource(group, version, followed.plural, kind, namespaced=followed.namespaced)
+
+
+def reference_value(kind: OwnerKind, namespace: str, name: str) -> str:
+    """How an object that jobs refer to is called in the index of jobs; no namespace where it has none."""
+    return f"{kind.kind}.{kind.group}/{namespace}/{name}"
 
 
 def owner_value(group: str, kind: str, namespace: str, name: str) -> str:
@@ -131,7 +143,16 @@ def indexes_of_jobs(integration: Integration, names: Names) -> Mapping[str, Inde
             if name := value_at(job, ("metadata", place, names.prebuilt_workload_name)):
                 yield in_namespace(_namespace(job), name)
 
-    return {BY_OWNER: owners, BY_PRIORITY_CLASS: priority_classes, BY_PREBUILT_WORKLOAD: prebuilt}
+    def references(job: Object) -> Iterator[str]:
+        for reference in integration.references(job):
+            yield reference_value(*reference)
+
+    return {
+        BY_OWNER: owners,
+        BY_PRIORITY_CLASS: priority_classes,
+        BY_PREBUILT_WORKLOAD: prebuilt,
+        BY_REFERENCE: references,
+    }
 
 
 def indexes(names: Names) -> Mapping[Resource, Mapping[str, Index]]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from admitq.controllers.indexes import resource_of
+from admitq.controllers.indexes import resource_followed, resource_of
 from admitq.controllers.provisioning.requests import PROVISIONING_REQUESTS
 from admitq.controllers.provisioning.table import PROVISIONING
 from admitq.controllers.registry import CLUSTER_QUEUE, COHORT, LOCAL_QUEUE, PRIORITY_CLASS, WORKLOAD
@@ -57,6 +57,7 @@ def _of_jobs(kinds: Kinds, integration: Integration) -> tuple[Permission, ...]:
         _may(kinds.workloads, *_WATCH, "get", "create", "patch", "delete"),
         _may(kinds.workloads, "patch", subresource="status"),
         *_watched(NAMESPACES, PRIORITY_CLASSES, kinds.workload_priority_classes, kinds.resource_flavors),
+        *_watched(*map(resource_followed, integration.follows)),
     )
 
 

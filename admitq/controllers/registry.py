@@ -20,6 +20,7 @@ from admitq.controllers.indexes import (
     BY_PREBUILT_WORKLOAD,
     BY_PRIORITY_CLASS,
     BY_QUEUE,
+    BY_REFERENCE,
     BY_TOPOLOGY,
     checks_of,
     flavors_of,
@@ -29,6 +30,8 @@ from admitq.controllers.indexes import (
     owner_keys,
     owner_value,
     priority_class_value,
+    reference_value,
+    resource_followed,
     resource_of,
     topologies_of,
 )
@@ -38,7 +41,7 @@ from admitq.controllers.provisioning.table import provisioning
 from admitq.controllers.queues import ClusterQueueController, CohortController, LocalQueueController
 from admitq.controllers.wiring import ControllerSpec, Keys, Watch, WhenServed
 from admitq.controllers.workload import WorkloadController
-from admitq.integrations.base import Integration, OwnerKind
+from admitq.integrations.base import FollowedKind, Integration, OwnerKind
 from admitq.integrations.ownership import DEEPEST, controller_of
 from admitq.integrations.paths import Object, value_at
 from admitq.runtime.kinds import kinds_of
@@ -209,13 +212,29 @@ class _JobKeys:
         return owner_keys(owners, self._integration.group, self._integration.kind)
 
     def with_class(self, kind: str) -> Keys:
-        """Jobs that name a priority class which came or has another value."""
+        """Jobs that name a priority class which came or has another value.
+
+        What the pods of a job name that another object describes is in no index: all of these may be meant.
+        """
 
         def keys(change: Change) -> Iterable[Key]:
             if not priority_class.value_changed(change):
                 return ()
+            if self._integration.follows:
+                return self._ctx.stores.of(self._resource).keys()
             value = priority_class_value(kind, change.key.name)
             return self._ctx.stores.of(self._resource).keys_by_index(BY_PRIORITY_CLASS, value)
+
+        return keys
+
+    def following(self, followed: FollowedKind) -> Keys:
+        """Jobs that refer to an object which came, went, or describes other pods."""
+
+        def keys(change: Change) -> Iterable[Key]:
+            if not _differs(change, _SPEC):
+                return ()
+            value = reference_value(followed.kind, *change.key)
+            return self._ctx.stores.of(self._resource).keys_by_index(BY_REFERENCE, value)
 
         return keys
 
@@ -243,11 +262,13 @@ def _of_jobs(ctx: Context, controller: JobController) -> WhenServed:
             Watch(kinds.workload_priority_classes, keys.with_class("WorkloadPriorityClass")),
             Watch(PRIORITY_CLASSES, keys.with_class("PriorityClass")),
             Watch(NAMESPACES, keys.in_namespace),
+            *(Watch(resource_followed(one), keys.following(one)) for one in integration.follows),
         ),
         workers=ctx.settings.concurrency.get(kind, WORKERS_OF_JOBS),
     )
     indexes = indexes_of_jobs(integration, ctx.names)
-    return WhenServed(controller.resource, indexes, spec, known=keys.of_workloads)
+    follows = tuple(map(resource_followed, integration.follows))
+    return WhenServed(controller.resource, indexes, spec, known=keys.of_workloads, follows=follows)
 
 
 def _held(ctx: Context, resource: Resource, users: Resource, index: str, used: Keys) -> ControllerSpec:

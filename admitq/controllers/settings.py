@@ -56,6 +56,8 @@ class Settings:
     cleans_up_provisioning_requests: bool = True
     """What was asked of an autoscaler for an evicted workload is deleted."""
     creation_latency: bool = True
+    defer_cleanup: bool = True
+    """A job that is deleted keeps its quota while it cleans up, where its kind does."""
     explicit_pending: bool = False
     """Workloads state that they wait from the first moment on."""
     finish_orphaned: bool = True
@@ -102,6 +104,7 @@ def settings_of(
         admission_gated_by=gates[Gate.ADMISSION_GATED_BY],
         cleans_up_provisioning_requests=gates[Gate.CLEANUP_PROVISIONING_REQUESTS_ON_EVICTION],
         creation_latency=gates[Gate.METRIC_FOR_WORKLOAD_CREATION_LATENCY],
+        defer_cleanup=gates[Gate.DEFER_RAY_SERVICE_FINALIZATION],
         explicit_pending=gates[Gate.UNADMITTED_WORKLOADS_EXPLICIT_STATUS],
         finish_orphaned=gates[Gate.FINISH_ORPHANED_WORKLOADS],
         partial_admission=gates[Gate.PARTIAL_ADMISSION],

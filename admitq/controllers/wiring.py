@@ -38,9 +38,11 @@ class WhenServed:
 
     ``indexes`` are those of the resource's store, which must be there for as long as the watches of ``spec``
     are told of changes. ``known`` gives keys to look at when it begins, beside those of the resource.
+    ``follows`` are resources that are read for it alone; one that is not served has no objects.
     """
 
     resource: Resource
     indexes: Mapping[str, Index]
     spec: ControllerSpec
     known: Callable[[], Iterable[Key]] = _none
+    follows: tuple[Resource, ...] = ()

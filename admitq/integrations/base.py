@@ -29,12 +29,24 @@ class OwnerKind(NamedTuple):
         return cls(group, version, kind)
 
 
+class FollowedKind(NamedTuple):
+    """A kind of objects that jobs refer to."""
+
+    kind: OwnerKind
+    plural: str
+    namespaced: bool
+
+
 class Reference(NamedTuple):
     """Another object that a job's pods follow from; the namespace is empty where the kind has none."""
 
     kind: OwnerKind
     namespace: str
     name: str
+
+    def __str__(self) -> str:
+        place = f" in namespace {self.namespace}" if self.namespace else ""
+        return f"{self.kind.kind} {self.name}{place}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +127,11 @@ def at_its_path(job: Object, pod_set: PodSetTemplate, template: Object, _names: 
     return with_value(job, pod_set.template_path, template)
 
 
+def start_at_once(job: Object, started: Object, _names: Names) -> tuple[Step, ...]:
+    """Start by one patch: most kinds accept injected templates and the end of suspension together."""
+    return (Step(merge_patch(job, started)),)
+
+
 def stop_at_once(job: Object, stopped: Object, _names: Names) -> tuple[Step, ...]:
     """Stop by one patch: most kinds accept suspension and restored templates together."""
     patch = merge_patch(job, stopped)
@@ -148,14 +165,20 @@ class Integration:
     """The job with another pod template for one of its podsets: injected for a start, or restored. What
     ``pod_sets`` reads of the result is that template, as far as the kind can say it."""
     references: Callable[[Object], Sequence[Reference]] = no_references
-    """Objects that the job's pods follow from besides; they are watched where a reference has been seen."""
+    """Objects that the job's pods follow from besides."""
+    follows: tuple[FollowedKind, ...] = ()
+    """The kinds of those objects, watched with the jobs; a reference to another kind finds nothing."""
     resolved: Callable[[Object, Mapping[Reference, Object]], Object] = as_it_is
-    """The job with what ``pod_sets`` needs of those that were found, under a key that no job has; all other
-    functions are given this, and what they change of it is written without that key."""
+    """The job with what ``pod_sets`` needs of those that were found, under a key that no job has. All other
+    functions but ``mutate`` are given this; they leave the key alone, so that patches do not have it."""
     is_skipped: Callable[[Object], bool] = lambda _job: False
     """Whether a job of the kind is none of ours whatever its labels say: it makes no pods of its own."""
     is_half_stopped: Callable[[Object, Names], bool] = lambda _job, _names: False
     """Whether a stop was begun and not ended; such a job does not count as suspended."""
+    is_cleaning_up: Callable[[Object], bool] = lambda _job: False
+    """Whether a job that is being deleted may have pods to the last; its Workload stays until it is gone."""
+    start: Callable[[Object, Object, Names], tuple[Step, ...]] = start_at_once
+    """Steps from the job to the started job that is given, each a patch upon the answer of the last."""
     stop: Callable[[Object, Object, Names], tuple[Step, ...]] = stop_at_once
     """Steps from the job to the stopped job that is given, each a patch upon the answer of the last.
 

@@ -17,6 +17,16 @@ def text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
+def mapping(value: Any) -> Object:
+    """The value if it is a mapping, else the empty one."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def items(value: Any) -> list[Any]:
+    """The value if it is a list, whatever its items are, else the empty one."""
+    return value if isinstance(value, list) else []
+
+
 def objects(document: Any, path: Iterable[str | int]) -> list[Object]:
     """The objects in the list at a path; what is no object is left out."""
     found = value_at(document, path, [])

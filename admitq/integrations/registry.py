@@ -4,9 +4,13 @@ from collections.abc import Iterable
 from functools import cache
 from importlib.metadata import entry_points
 
-from admitq.integrations.base import Integration
+from admitq.integrations.base import FollowedKind, Integration, OwnerKind
 from admitq.integrations.kinds.job import JOB
 from admitq.integrations.kinds.jobset import JOBSET
+from admitq.integrations.kinds.raycluster import RAY_CLUSTER
+from admitq.integrations.kinds.rayjob import RAY_JOB
+from admitq.integrations.kinds.rayservice import RAY_SERVICE
+from admitq.integrations.kinds.trainjob import TRAIN_JOB
 
 ENTRY_POINT_GROUP = "admitq.integrations"
 """Packages add a kind by an entry point of this group that names an ``Integration``."""
@@ -14,6 +18,10 @@ ENTRY_POINT_GROUP = "admitq.integrations"
 REGISTRY: tuple[Integration, ...] = (
     JOB,
     JOBSET,
+    RAY_JOB,
+    RAY_CLUSTER,
+    RAY_SERVICE,
+    TRAIN_JOB,
 )
 """The kinds that come with admitq."""
 
@@ -65,3 +73,9 @@ def enabled(frameworks: Iterable[str]) -> tuple[Integration, ...]:
 def by_gvk(group: str, version: str, kind: str) -> Integration | None:
     """The integration of a group, version and kind."""
     return next((one for one in registered() if one.gvk == (group, version, kind)), None)
+
+
+def followed(group: str, version: str, kind: str) -> FollowedKind | None:
+    """The kind that jobs refer to, of this group, version and name."""
+    wanted = OwnerKind(group, version, kind)
+    return next((two for one in registered() for two in one.follows if two.kind == wanted), None)

@@ -15,8 +15,9 @@ import orjson
 from pydantic import BaseModel, ValidationError
 
 from admitq.core.events import Event
+from admitq.integrations.base import FollowedKind, Reference
 from admitq.integrations.paths import Object, value_at, with_value
-from admitq.integrations.registry import by_gvk
+from admitq.integrations.registry import by_gvk, followed
 from admitq.observations import Observation, observations
 from admitq.simulator.documents import Document, FieldPath, InputError, Problem, field_path, without_nulls
 from admitq.simulator.problems import aliases, problems_of, unknown_field
@@ -77,6 +78,7 @@ class Manifests:
         self.names = names
         self._observations = observations(names, how)
         self._objects: dict[ObjectId, Document] = {}
+        self._followed: set[ObjectId] = set()
         self.left_out: Counter[str] = Counter()
         """Objects that mean nothing to a simulation, by kind."""
 
@@ -99,6 +101,8 @@ class Manifests:
             first = self._objects[name].place()
             raise document.error(("metadata", "name"), f"{name} is there already, at {first}")
         self._objects[name] = document
+        if _followed_kind(document) is not None:
+            self._followed.add(name)
         return name
 
     def _role(self, document: Document, kind: str) -> ObjectId | None:
@@ -113,11 +117,15 @@ class Manifests:
                 )
             if kind not in _OBSERVED and kind not in _CLASSES and kind != "Workload":
                 return None
-        elif (
-            (group, kind) not in _FOREIGN and _CLASSES.get(kind) != group and not by_gvk(group, version, kind)
-        ):
-            return None
+        elif (group, kind) not in _FOREIGN and _CLASSES.get(kind) != group:
+            integration = by_gvk(group, version, kind)
+            if integration is None and followed(group, version, kind) is None:
+                return None
+            if integration is not None and integration.is_skipped(document.value):
+                return None
         namespace = "" if kind in _CLASSES else _OBSERVED.get(kind, ("", "default"))[1]
+        if (other := followed(group, version, kind)) is not None and not other.namespaced:
+            namespace = ""
         if namespace:
             namespace = value_at(document.value, ("metadata", "namespace"), namespace)
         generated = value_at(document.value, ("metadata", "generateName"))
@@ -139,8 +147,12 @@ class Manifests:
         return (
             (name, document)
             for name, document in self._objects.items()
-            if name.kind not in _OBSERVED and name.kind not in _CLASSES
+            if name.kind not in _OBSERVED and name.kind not in _CLASSES and name not in self._followed
         )
+
+    def referenced(self, reference: Reference) -> Object | None:
+        """What a job refers to."""
+        return self._value(ObjectId(reference.kind.kind, reference.namespace, reference.name))
 
     def workload_priority_class(self, name: str) -> Object | None:
         """A WorkloadPriorityClass by name."""
@@ -162,9 +174,9 @@ class Manifests:
 
     def observed(self) -> list[Event]:
         """All that is there at the start; namespaces that are only named exist too."""
-        for kind in ("LocalQueue", "Job", "Workload", "LimitRange"):
-            for name, document in list(self.of_kind(kind)):
-                self._imply_namespace(name.namespace, document)
+        named = (*self.of_kind("LocalQueue"), *self.workloads(), *self.of_kind("LimitRange"))
+        for name, document in named:
+            self._imply_namespace(name.namespace, document)
         return [self.changed(name, document) for kind in _OBSERVED for name, document in self.of_kind(kind)]
 
     def _imply_namespace(self, namespace: str, document: Document) -> None:
@@ -237,6 +249,11 @@ class Manifests:
 
 def _without_nulls(document: Document) -> Document:
     return replace(document, value=without_nulls(document.value))
+
+
+def _followed_kind(document: Document) -> FollowedKind | None:
+    group, _, version = _text(document, ("apiVersion",)).rpartition("/")
+    return followed(group, version, _text(document, ("kind",)))
 
 
 def _remedy_for_kind() -> str:

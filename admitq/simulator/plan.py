@@ -181,6 +181,7 @@ class _Reader:
         self._translation = Translation(
             self.files.names,
             self.manifests,
+            self.manifests.referenced,
             self.how,
             partial_admission=self.settings.gates.partial_admission,
         )

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from admitq import translate
 from admitq.core.model import ObjectKey, Workload
-from admitq.integrations.base import Integration, PodSetTemplate, Rules
+from admitq.integrations.base import Integration, PodSetTemplate, Reference, Rules
 from admitq.integrations.names import LONGEST
 from admitq.integrations.paths import Object, value_at, with_value
 from admitq.integrations.registry import by_gvk
@@ -153,12 +153,14 @@ class Translation:
     Args:
         names: the names of the API group.
         lookups: where priority classes are found.
+        referenced: where other objects are found that the pods of jobs follow from.
         how: how Workloads are read.
         partial_admission: whether Jobs may run with fewer pods, where they say so.
     """
 
     names: Names
     lookups: PriorityClasses
+    referenced: Callable[[Reference], Object | None]
     how: translate.Reading
     partial_admission: bool = True
 
@@ -169,6 +171,13 @@ class Translation:
         if integration is None:
             return Template(self._translated(with_value(obj, ("status",), None), (), blame))
         job = integration.mutate(with_value(obj, ("metadata", "uid"), "template"), Rules(self.names))
+        found: dict[Reference, Object] = {}
+        for reference in integration.references(job):
+            one = self.referenced(reference)
+            if one is None:
+                raise blame(("spec",), f"{reference} is not among the manifests: add it")
+            found[reference] = one
+        job = integration.resolved(job, found)
         source = _Source(integration, self.names, job, _Conventions(self.partial_admission), self.lookups)
         try:
             raw = workload_for(source)

@@ -93,6 +93,8 @@ WEBHOOK_CLUSTER = (
     Rule(("",), ("namespaces",), READ),
     # Owners are looked up, and only kinds that create jobs can own one.
     *(Rule((kind.group,), (kind.plural,), ("get",)) for kind in REGISTRY if _creates_jobs(kind)),
+    # What the pods of a job follow from is looked up to check them.
+    *(Rule((one.kind.group,), (one.plural,), ("get",)) for kind in REGISTRY for one in kind.follows),
     Rule(
         ("admissionregistration.k8s.io",),
         ("mutatingwebhookconfigurations",),

@@ -16,6 +16,7 @@ from admitq_webhooks.ancestors import Unclear
 from admitq_webhooks.mutate import jobs as mutate_jobs
 from admitq_webhooks.mutate import kinds as mutate_kinds
 from admitq_webhooks.policy import Policy
+from admitq_webhooks.referenced import resolved
 from admitq_webhooks.review import (
     AdmissionRequest,
     Allowed,
@@ -207,11 +208,11 @@ def _job_review(verb: Verb, integration: Integration, policy: Policy, world: Wor
                 # Its owner may be gone already; that must not keep its finalizers from being taken off.
                 return Allowed()
             return Allowed(await mutate_jobs.mutate(request.obj, namespace, integration, policy, world))
+        new = await resolved(request.obj, namespace, integration, world)
         if request.operation == "CREATE":
-            return _verdict(validate_jobs.validate_create(request.obj, integration, policy))
-        return _verdict(
-            validate_jobs.validate_update(request.old, request.obj, namespace, integration, policy, world)
-        )
+            return _verdict(validate_jobs.validate_create(new, integration, policy))
+        old = await resolved(request.old, namespace, integration, world)
+        return _verdict(validate_jobs.validate_update(old, new, namespace, integration, policy, world))
 
     return review
 

@@ -34,7 +34,7 @@ class World(Protocol):
     async def owner(
         self, group: str, version: str, kind: str, namespace: str, name: str
     ) -> Mapping[str, Any] | None:
-        """Return an object that is named as an owner; None if it does not exist.
+        """Return an object that is named as an owner, or that a job refers to; None if it does not exist.
 
         Raises:
             LookupFailed: it cannot be asked for.

@@ -8,7 +8,7 @@ from typing import Final
 from admitq.controllers.plan import Count, Plan, Tell, plan, status_patch
 from admitq.controllers.settings import Settings
 from admitq.core.model import Instant
-from admitq.integrations.base import Integration
+from admitq.integrations.base import Integration, Reference
 from admitq.integrations.ownership import is_controlled_by, queue_name
 from admitq.integrations.paths import Object, value_at
 from admitq.runtime.kinds import Kinds
@@ -46,7 +46,8 @@ class JobCase:
     """What is known of one job.
 
     ``workloads`` are all whose controller has the job's kind and name, whatever its UID: an earlier job
-    may have had the same name. ``job`` is None if there is none.
+    may have had the same name. ``job`` is None if there is none, and else as its kind resolves it.
+    ``missing`` are objects that its pods follow from and that are not there: its podsets cannot be told.
     """
 
     integration: Integration
@@ -61,6 +62,7 @@ class JobCase:
     namespace_ends: bool = False
     """Nothing can be created in the namespace any more."""
     ancestor: Ancestor | None = None
+    missing: tuple[Reference, ...] = ()
 
     @property
     def resource(self) -> Resource:

@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from typing import Final
 
 from admitq.controllers.context import Context
-from admitq.controllers.indexes import BY_OWNER, owner_value, resource_of
+from admitq.controllers.indexes import BY_OWNER, owner_value, resource_followed, resource_of
 from admitq.controllers.job.case import CONCERN, Ancestor, JobCase, Lookups
 from admitq.controllers.job.owners import Owners
 from admitq.controllers.job.steps import decide
 from admitq.controllers.plan import Create, Patch, Plan, act, has_finalizer, plan, status_patch
 from admitq.core.selectors import selects_namespace
-from admitq.integrations.base import Integration, OwnerKind
+from admitq.integrations.base import Integration, OwnerKind, Reference
 from admitq.integrations.ownership import (
     NestedTooDeep,
     OwnerMissing,
@@ -20,7 +20,7 @@ from admitq.integrations.ownership import (
 )
 from admitq.integrations.paths import Object, value_at
 from admitq.runtime.errors import ApiError
-from admitq.runtime.resources import NAMESPACES, PRIORITY_CLASSES
+from admitq.runtime.resources import NAMESPACES, PRIORITY_CLASSES, Resource
 from admitq.runtime.store import Key
 from admitq.transitions import Transition, holds
 from admitq_api.conditions import ConditionType, Reason
@@ -43,6 +43,9 @@ class JobController:
         self.resource = resource_of(integration)
         self._ctx = ctx
         self._owners = owners
+        self._followed: Mapping[OwnerKind, Resource] = {
+            one.kind: resource_followed(one) for one in integration.follows
+        }
         self._busy: set[Key] = set()
 
     async def reconcile(self, key: Key) -> float | None:
@@ -96,18 +99,21 @@ class JobController:
             except NestedTooDeep as error:
                 self._ctx.recorder.event(dict(job), "Warning", "JobNestingTooDeep", str(error))
                 return None
+        references = () if job is None else self.integration.references(job)
+        found = {one: obj for one in references if (obj := self._referenced(one)) is not None}
         case = JobCase(
             integration=self.integration,
             names=self._ctx.names,
             kinds=self._ctx.kinds,
             settings=self._ctx.settings,
             now=self._ctx.clock(),
-            job=job,
+            job=None if job is None else self.integration.resolved(job, found),
             workloads=workloads,
             lookups=self._lookups(key),
             namespace_matches=self._is_selected(namespace),
             namespace_ends=value_at(namespace, ("metadata", "deletionTimestamp")) is not None,
             ancestor=ancestor,
+            missing=tuple(one for one in references if one not in found),
         )
         return await self._act(case, decide(case))
 
@@ -154,6 +160,11 @@ class JobController:
             external=self._ctx.settings.external_frameworks,
         )
         return None if found is None else Ancestor(found, self._is_admitted(found))
+
+    def _referenced(self, reference: Reference) -> Object | None:
+        resource = self._followed.get(reference.kind)
+        store = None if resource is None else self._ctx.stores.find(resource)
+        return None if store is None else store.get(reference.namespace, reference.name)
 
     def _is_admitted(self, ancestor: Object) -> bool:
         metadata = ancestor["metadata"]

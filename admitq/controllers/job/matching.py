@@ -41,16 +41,22 @@ def match_of(case: JobCase) -> Match:
     """Find the Workload that stands for the job.
 
     A prebuilt one is taken as it is; whether it is equivalent is another question. A job that has ended is
-    not compared any more: its first Workload is the one that ended with it.
+    not compared any more: its first Workload is the one that ended with it. Nor is one whose pods cannot be
+    told just now: what it has stays.
     """
     if prebuilt_name(case):
         prebuilt = prebuilt_workload(case)
         name = None if prebuilt is None else prebuilt["metadata"]["name"]
         return Match(prebuilt, [one for one in case.owned if one["metadata"]["name"] != name])
     found = next((one for one in case.owned if is_equivalent(case, one)), None)
-    if found is None and case.owned and case.job is not None and case.integration.finished(case.job):
+    if found is None and case.owned and not is_comparable(case):
         found = case.owned[0]
     return Match(found, [one for one in case.owned if one is not found])
+
+
+def is_comparable(case: JobCase) -> bool:
+    """Whether what the job runs can be told, and still matters."""
+    return not case.missing and case.integration.finished(case.job or {}) is None
 
 
 def is_equivalent(case: JobCase, workload: Object) -> bool:

@@ -2,7 +2,6 @@
 
 from admitq.controllers.job.case import CONCERN, JobCase
 from admitq.controllers.plan import NOTHING, Patch, Plan, plan
-from admitq.integrations.base import Step
 from admitq.integrations.paths import Object, merge_patch, value_at
 from admitq.podsets import infos_of, inject, restore
 
@@ -84,9 +83,9 @@ def start(case: JobCase, workload: Object) -> Plan:
         FlavorMissing: an assigned flavor is not known.
     """
     job: Object = case.job or {}
-    patch = merge_patch(job, started(case, workload))
+    steps = case.integration.start(job, started(case, workload), case.names)
     queue = value_at(workload, ("status", "admission", "clusterQueue"), "")
     return plan(
-        Patch(case.resource, job, (Step(patch),), CONCERN),
+        Patch(case.resource, job, steps, CONCERN),
         case.tell("Started", f"Admitted by clusterQueue {queue}"),
     )

@@ -9,7 +9,7 @@ from typing import Final
 
 from admitq.controllers.job import running
 from admitq.controllers.job.case import CONCERN, JobCase, concern_of, name_of, seconds
-from admitq.controllers.job.matching import Match, is_equivalent, match_of, prebuilt_name
+from admitq.controllers.job.matching import Match, is_comparable, is_equivalent, match_of, prebuilt_name
 from admitq.controllers.plan import (
     NOTHING,
     Action,
@@ -77,15 +77,24 @@ def _release(case: JobCase, workload: Object) -> Action | None:
 
 
 def _gone(case: JobCase) -> Plan | None:
-    """Workloads of jobs that are gone, or going, are finished and freed."""
+    """Workloads of jobs that are gone, or going, are finished and freed; unless pods outlive the going."""
     is_going = case.job is None or "deletionTimestamp" in case.job["metadata"]
-    released = plan(*(_release(case, one) for one in (case.workloads if is_going else case.orphaned)))
+    is_kept = (
+        case.job is not None and case.settings.defer_cleanup and case.integration.is_cleaning_up(case.job)
+    )
+    freed = case.workloads if is_going and not is_kept else case.orphaned
+    released = plan(*(_release(case, one) for one in freed))
     return released if is_going or released.actions else None
 
 
 def _elsewhere(case: JobCase) -> Plan | None:
     """Namespaces that are not selected are left alone altogether."""
     return None if case.namespace_matches else NOTHING
+
+
+def _skipped(case: JobCase) -> Plan | None:
+    """A job of a kind that we manage, but that makes no pods, needs no Workload."""
+    return _without_waiting(case) if case.integration.is_skipped(case.job or {}) else None
 
 
 def _nested(case: JobCase) -> Plan | None:
@@ -111,6 +120,11 @@ def _unmanaged(case: JobCase) -> Plan | None:
         return None
     if any(is_reserved(one) and not holds(one, ConditionType.FINISHED) for one in case.owned):
         return None
+    return _without_waiting(case)
+
+
+def _without_waiting(case: JobCase) -> Plan:
+    """Nothing is left that stands for the job, but for what has ended."""
     waiting = [one for one in case.owned if not holds(one, ConditionType.FINISHED)]
     return plan(*(action for one in waiting for action in _deletion(case, one)))
 
@@ -165,7 +179,16 @@ def _without_workload(case: JobCase, match: Match) -> Plan:
         return _replace(case, match.others)
     if case.namespace_ends or case.integration.is_active(job):
         return NOTHING
-    return _create(case)
+    return _incomplete(case) or _create(case)
+
+
+def _incomplete(case: JobCase) -> Plan | None:
+    """Tell what is missing without which nobody knows the job's pods; its coming brings us back."""
+    if not case.missing:
+        return None
+    missing = ", ".join(map(str, case.missing))
+    note = f"{missing} not found: create it, or name another one in a new job"
+    return plan(case.tell("ErrWorkloadCompose", note, warning=True))
 
 
 def _stop_unmatched(case: JobCase, others: list[Object]) -> Plan | None:
@@ -217,7 +240,7 @@ def _create(case: JobCase) -> Plan:
 
 def _out_of_sync(case: JobCase, workload: Object) -> Plan | None:
     """A prebuilt Workload that asks for something else than its job ends."""
-    if not prebuilt_name(case) or _is_over(workload) or case.integration.finished(case.job or {}):
+    if not prebuilt_name(case) or _is_over(workload) or not is_comparable(case):
         return None
     if is_equivalent(case, workload):
         return None
@@ -422,6 +445,8 @@ def _suspended(case: JobCase, workload: Object) -> Plan | None:
 
 
 def _start(case: JobCase, workload: Object) -> Plan | None:
+    if incomplete := _incomplete(case):
+        return incomplete
     try:
         return running.start(case, workload)
     except Conflict as conflict:
@@ -449,6 +474,7 @@ def _running(case: JobCase, workload: Object) -> Plan | None:
 BEFORE_MATCHING: Final[tuple[Callable[[JobCase], Plan | None], ...]] = (
     _gone,
     _elsewhere,
+    _skipped,
     _nested,
     _unmanaged,
     _adopt_prebuilt,

@@ -7,6 +7,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+import pytest
+
 from admitq.app.while_served import WhileServed
 from admitq.controllers.wiring import ControllerSpec, Watch, WhenServed
 from admitq.metrics import Metrics
@@ -18,6 +20,7 @@ from admitq.runtime.store import Key, Store
 
 FOXES = Resource("zoo.example", "v1", "foxes", "Fox", namespaced=True)
 OWLS = Resource("zoo.example", "v1", "owls", "Owl", namespaced=True)
+EGGS = Resource("egg.example", "v1", "eggs", "Egg", namespaced=True)
 DUCKS = Resource("pond.example", "v1", "ducks", "Duck", namespaced=True)
 NOT_SERVED = ApiError(404, "NotFound", "page not found")
 
@@ -91,7 +94,7 @@ class Stage:
 
 
 @asynccontextmanager
-async def staged(server: Server) -> AsyncGenerator[Stage]:
+async def staged(server: Server, *, follows: tuple[Resource, ...] = ()) -> AsyncGenerator[Stage]:
     looked_at: list[tuple[str, str]] = []
     namespaces = Store(NAMESPACES)
     stores = {NAMESPACES: namespaces}
@@ -118,9 +121,13 @@ async def staged(server: Server) -> AsyncGenerator[Stage]:
             (
                 Watch(resource, lambda change: (change.key,)),
                 Watch(NAMESPACES, lambda change: (Key("ns", f"in-{change.key.name}"),)),
+                *(Watch(one, lambda change: (Key("ns", f"eats-{change.key.name}"),)) for one in of(resource)),
             ),
         )
-        return WhenServed(resource, {}, spec, known=lambda: [Key("ns", "known")])
+        return WhenServed(resource, {}, spec, known=lambda: [Key("ns", "known")], follows=of(resource))
+
+    def of(resource: Resource) -> tuple[Resource, ...]:
+        return follows if resource is FOXES else ()
 
     metrics = Metrics("admitq", role="standalone")
     leading = asyncio.Event()
@@ -225,3 +232,22 @@ async def test_who_does_not_lead_reads_and_does_not_act() -> None:
         assert stage.looked_at == []
         stage.leading.set()
         await until(lambda: ("fox", "reynard") in stage.looked_at)
+
+
+async def test_what_a_controller_follows_is_known_before_it_begins() -> None:
+    server = Server({FOXES: [an_object("reynard")], EGGS: [an_object("brown")]})
+    async with staged(server, follows=(EGGS,)) as stage:
+        await until(lambda: {("fox", "reynard"), ("fox", "eats-brown")} <= set(stage.looked_at))
+        assert stage.stores[EGGS].keys() == [Key("ns", "brown")]
+        await server.stop_serving(FOXES)
+        await until(lambda: EGGS not in stage.stores)
+        await server.serve(FOXES, an_object("reynard"))
+        await until(lambda: EGGS in stage.stores and len(stage.stores[EGGS]) == 1)
+
+
+@pytest.mark.parametrize("broken", [set[Resource](), {EGGS}], ids=["not served", "not to be read"])
+async def test_what_a_controller_follows_may_be_missing(broken: set[Resource]) -> None:
+    server = Server({FOXES: [an_object("reynard")]}, broken=broken)
+    async with staged(server, follows=(EGGS,)) as stage:
+        await until(lambda: ("fox", "reynard") in stage.looked_at)
+        assert len(stage.stores[EGGS]) == 0

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from admitq.controllers.context import Context
-from admitq.controllers.indexes import indexes_of_jobs, resource_of
+from admitq.controllers.indexes import indexes_of_jobs, resource_followed, resource_of
 from admitq.controllers.registry import stores_needed
 from admitq.controllers.settings import Settings
 from admitq.core.model import ObjectKey
@@ -178,7 +178,8 @@ class World:
 
     def __init__(self, settings: Settings = SETTINGS) -> None:
         kinds = {resource_of(one): indexes_of_jobs(one, NAMES) for one in settings.integrations}
-        needed = {**stores_needed(NAMES), **kinds}
+        followed = {resource_followed(kind): {} for one in settings.integrations for kind in one.follows}
+        needed = {**stores_needed(NAMES), **kinds, **followed}
         self.stores = Stores({one: Store(one, indexes=indexes) for one, indexes in needed.items()})
         self.client = StubClient(self.stores)
         self.told = Told()

@@ -22,12 +22,14 @@ Object = Mapping[str, Any]
 async def mutate(
     job: Object, namespace: str, integration: Integration, policy: Policy, world: World
 ) -> Object:
-    """Return the job as it should be stored; the very same one if it is not ours.
+    """Return the job as it should be stored; the very same one if it is not ours, or makes no pods.
 
     Raises:
         Unclear: whether the job follows a queued ancestor cannot be told.
         LookupFailed: the cluster cannot be asked.
     """
+    if integration.is_skipped(job):
+        return job
     names = policy.names
     named = queue_name(job, names)
     default_queue = not named and world.has_local_queue(namespace, DEFAULT_QUEUE)

@@ -26,7 +26,9 @@ _IMMUTABLE: Final = "field is immutable"
 
 
 def validate_create(job: Object, integration: Integration, policy: Policy) -> list[FieldError]:
-    """Check a new job."""
+    """Check a new job; one that makes no pods is only held against the rules of its kind."""
+    if integration.is_skipped(job):
+        return [*integration.validate_create(job, policy.rules(job))]
     names = policy.names
     return [
         *_queue_name(job, names),
@@ -45,6 +47,8 @@ def validate_update(
     """Check a change of a job. One that is being deleted is let go."""
     if is_being_deleted(old):
         return []
+    if integration.is_skipped(new):
+        return [*integration.validate_update(old, new, policy.rules(new))]
     names = policy.names
     suspended = integration.is_suspended(new, names)
     was_suspended = integration.is_suspended(old, names)

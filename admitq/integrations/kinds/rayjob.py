@@ -1,0 +1,135 @@
+"""``ray.io/v1`` RayJob: a RayCluster for one job, and what submits the job to it.
+
+How the job is submitted decides who asks for quota: by a pod of its own, by a container in the head, or by
+the operator itself. A job that selects a cluster which is there makes no pods and is none of ours.
+"""
+
+from typing import Any, Final
+
+from admitq.integrations import ray_cluster
+from admitq.integrations.base import Finished, Integration, PodSetTemplate, Rules
+from admitq.integrations.paths import Object, value_at
+from admitq.integrations.reading import mapping, text
+from admitq_api.field_errors import FieldError
+from admitq_api.labels import Names
+
+SPEC: Final = ("spec", "rayClusterSpec")
+SELECTOR: Final = ("spec", "clusterSelector")
+SUBMITTER_TEMPLATE: Final = ("spec", "submitterPodTemplate")
+SHUTDOWN: Final = ("spec", "shutdownAfterJobFinishes")
+SUBMITTER: Final = "submitter"
+
+_BY_POD: Final = "K8sJobMode"
+_BY_SIDECAR: Final = "SidecarMode"
+
+_SUBMITTER_RESOURCES: Final[dict[str, Any]] = {
+    "requests": {"cpu": "500m", "memory": "200Mi"},
+    "limits": {"cpu": "1", "memory": "1Gi"},
+}
+"""What the operator gives a submitter that nobody described."""
+
+_WITHOUT_PODS: Final = frozenset({"", "Suspended"})
+
+
+def _mode(job: Object) -> str:
+    return text(value_at(job, ("spec", "submissionMode"))) or _BY_POD
+
+
+def _deployment(job: Object) -> str:
+    return text(value_at(job, ("status", "jobDeploymentStatus")))
+
+
+def _submitter(job: Object) -> Object:
+    """The container that the operator submits the job from."""
+    name, image = "ray-job-submitter", ray_cluster.head_image(job, SPEC)
+    return {"name": name, **image, "resources": _SUBMITTER_RESOURCES}
+
+
+def pod_sets(job: Object, _names: Names) -> list[PodSetTemplate]:
+    """The head, each group of workers, and the submitter where it is a pod."""
+    sidecars = [_submitter(job)] if _mode(job) == _BY_SIDECAR else []
+    listed = ray_cluster.pod_sets(job, SPEC, sidecars)
+    if listed and _mode(job) == _BY_POD:
+        own = mapping(value_at(job, SUBMITTER_TEMPLATE))
+        default = {"spec": {"restartPolicy": "Never", "containers": [_submitter(job)]}}
+        listed.append(PodSetTemplate(SUBMITTER, 1, SUBMITTER_TEMPLATE, template=None if own else default))
+    return listed
+
+
+def finished(job: Object) -> Finished | None:
+    """When the operator has ended the job; only Ray itself tells whether it succeeded."""
+    if _deployment(job) not in {"Complete", "Failed"}:
+        return None
+    success = value_at(job, ("status", "jobStatus")) == "SUCCEEDED"
+    return Finished(success, text(value_at(job, ("status", "message"))))
+
+
+def is_active(job: Object) -> bool:
+    """From the first step of the operator until everything is deleted again."""
+    return _deployment(job) not in _WITHOUT_PODS
+
+
+def pods_ready(job: Object) -> bool:
+    """When the job's cluster is ready."""
+    return value_at(job, ("status", "rayClusterStatus", "state")) == "ready"
+
+
+def is_on_hold(job: Object) -> bool:
+    """When the operator refuses the job: it will never make pods of it."""
+    return _deployment(job) == "ValidationFailed"
+
+
+def is_skipped(job: Object) -> bool:
+    """A job for a cluster that is there."""
+    return bool(mapping(value_at(job, SELECTOR)))
+
+
+def _errors(job: Object, rules: Rules) -> list[FieldError]:
+    has_cluster = bool(mapping(value_at(job, SPEC)))
+    if is_skipped(job):
+        selector = dict(mapping(value_at(job, SELECTOR)))
+        detail = "a job that is queued makes its own cluster and cannot select another one"
+        error = FieldError.invalid("spec.clusterSelector", selector, detail, "take one of the two out")
+        return [error] if has_cluster else []
+    if not has_cluster:
+        return [FieldError.required("spec.rayClusterSpec", "a job that is queued makes its own cluster")]
+    errors: list[FieldError] = []
+    if value_at(job, SHUTDOWN) is not True:
+        detail = "a job that is queued must delete its cluster when it has finished"
+        path = "spec.shutdownAfterJobFinishes"
+        errors.append(FieldError.invalid(path, value_at(job, SHUTDOWN, False), detail, "set it to true"))
+    reserved = (ray_cluster.HEAD, SUBMITTER) if _mode(job) == _BY_POD else (ray_cluster.HEAD,)
+    return [*errors, *ray_cluster.errors(job, SPEC, rules, reserved)]
+
+
+def validate_create(job: Object, rules: Rules) -> list[FieldError]:
+    """Check a job that is managed, unless it is for a cluster that is there."""
+    return _errors(job, rules) if rules.is_managed else []
+
+
+def validate_update(old: Object, new: Object, rules: Rules) -> list[FieldError]:
+    """Check a job that is managed, or was."""
+    return _errors(new, rules) if ray_cluster.is_checked_on_update(old, rules) else []
+
+
+RAY_JOB = Integration(
+    framework="ray.io/rayjob",
+    group=ray_cluster.GROUP,
+    version=ray_cluster.VERSION,
+    kind="RayJob",
+    plural="rayjobs",
+    pod_sets=pod_sets,
+    with_template=ray_cluster.with_template,
+    finished=finished,
+    is_active=is_active,
+    pods_ready=pods_ready,
+    is_on_hold=is_on_hold,
+    is_skipped=is_skipped,
+    managed_by_path=("spec", "managedBy"),
+    own_controller=ray_cluster.OPERATOR,
+    creates=frozenset({(ray_cluster.GROUP, "RayCluster"), ("batch", "Job")}),
+    adopts_prebuilt_workload=True,
+    can_be_elastic=True,
+    validate_create=validate_create,
+    validate_update=validate_update,
+)

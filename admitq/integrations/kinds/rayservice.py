@@ -1,0 +1,70 @@
+"""``ray.io/v1`` RayService: a RayCluster that serves, and is replaced when it changes.
+
+A service whose cluster keeps its state in Redis needs its quota until that is cleaned up, even while it is
+being deleted.
+"""
+
+from typing import Final
+
+from admitq.integrations import ray_cluster
+from admitq.integrations.base import Integration, PodSetTemplate, Rules, never
+from admitq.integrations.paths import Object
+from admitq.integrations.reading import holds
+from admitq_api.field_errors import FieldError
+from admitq_api.labels import Names
+
+SPEC: Final = ("spec", "rayClusterConfig")
+
+
+def pod_sets(job: Object, _names: Names) -> list[PodSetTemplate]:
+    """The head and each group of workers."""
+    return ray_cluster.pod_sets(job, SPEC)
+
+
+def is_ready(job: Object) -> bool:
+    """When the service takes requests."""
+    return holds(job, "Ready")
+
+
+def is_cleaning_up(job: Object) -> bool:
+    """While the service is deleted: its state in Redis is the last to go."""
+    return ray_cluster.is_fault_tolerant(job, SPEC)
+
+
+def mutate(job: Object, rules: Rules) -> Object:
+    """Hold the pods of an elastic service."""
+    return ray_cluster.with_elastic_gates(job, SPEC, rules)
+
+
+def validate_create(job: Object, rules: Rules) -> list[FieldError]:
+    """Check the cluster, if the service is managed."""
+    return ray_cluster.errors(job, SPEC, rules) if rules.is_managed else []
+
+
+def validate_update(old: Object, new: Object, rules: Rules) -> list[FieldError]:
+    """Check a service that is managed, or was."""
+    return ray_cluster.errors(new, SPEC, rules) if ray_cluster.is_checked_on_update(old, rules) else []
+
+
+RAY_SERVICE = Integration(
+    framework="ray.io/rayservice",
+    group=ray_cluster.GROUP,
+    version=ray_cluster.VERSION,
+    kind="RayService",
+    plural="rayservices",
+    suspend_path=(*SPEC, "suspend"),
+    pod_sets=pod_sets,
+    with_template=ray_cluster.with_template,
+    finished=never,
+    is_active=is_ready,
+    pods_ready=is_ready,
+    is_cleaning_up=is_cleaning_up,
+    managed_by_path=("spec", "managedBy"),
+    own_controller=ray_cluster.OPERATOR,
+    creates=frozenset({(ray_cluster.GROUP, "RayCluster")}),
+    adopts_prebuilt_workload=True,
+    can_be_elastic=True,
+    mutate=mutate,
+    validate_create=validate_create,
+    validate_update=validate_update,
+)

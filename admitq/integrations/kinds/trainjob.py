@@ -1,0 +1,257 @@
+"""``trainer.kubeflow.org/v1alpha1`` TrainJob: a runtime of the platform, filled in by who trains with it.
+
+The pods stand in the runtime, a JobSet to be filled in. What an admission gives them is a patch of our own
+among the patches of that runtime, which the trainer lets change only while the job is suspended and has no
+pods. So a start patches before it lifts the suspension, and a stop suspends, waits, and then takes the patch
+back; an annotation marks the time between.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from admitq.integrations import replicated_jobs, runtime_patches
+from admitq.integrations.base import (
+    Finished,
+    FollowedKind,
+    Integration,
+    OwnerKind,
+    PodSetTemplate,
+    Reference,
+    Rules,
+    Step,
+)
+from admitq.integrations.paths import Object, merge_patch, value_at, with_value
+from admitq.integrations.reading import ended, items, mapping, objects, text, whole
+from admitq_api.labels import Names
+
+GROUP: Final = "trainer.kubeflow.org"
+VERSION: Final = "v1alpha1"
+CLUSTER_RUNTIME: Final = OwnerKind(GROUP, VERSION, "ClusterTrainingRuntime")
+NAMESPACED_RUNTIME: Final = OwnerKind(GROUP, VERSION, "TrainingRuntime")
+
+SUSPEND: Final = ("spec", "suspend")
+PATCHES: Final = ("spec", "runtimePatches")
+STATUSES: Final = ("status", "jobsStatus")
+FINISHING_CONDITIONS: Final = {"Complete": True, "Failed": False}
+
+_RUNTIME: Final = "resolvedRuntime"
+"""The key under which a resolved job has its runtime."""
+_STEP: Final = "trainer.kubeflow.org/trainjob-ancestor-step"
+"""The label of a replicated job's template that tells which part of the TrainJob fills it in."""
+_TRAINER: Final = "trainer"
+_NODE: Final = "node"
+_INITIALIZERS: Final = {"dataset-initializer": "dataset", "model-initializer": "model"}
+
+
+# --- the runtime ----------------------------------------------------------------------------------
+
+
+def references(job: Object) -> tuple[Reference, ...]:
+    """The runtime that the job names."""
+    reference = value_at(job, ("spec", "runtimeRef"))
+    kind = text(value_at(reference, ("kind",))) or CLUSTER_RUNTIME.kind
+    group = text(value_at(reference, ("apiGroup",))) or GROUP
+    namespace = text(value_at(job, ("metadata", "namespace")))
+    is_namespaced = kind == NAMESPACED_RUNTIME.kind
+    owner = OwnerKind(group, VERSION, kind)
+    return (Reference(owner, namespace if is_namespaced else "", text(value_at(reference, ("name",)))),)
+
+
+def resolved(job: Object, found: Mapping[Reference, Object]) -> Object:
+    """The job with its runtime, as far as that is there."""
+    runtime = next((found[one] for one in references(job) if one in found), None)
+    return job if runtime is None else with_value(job, (_RUNTIME,), runtime)
+
+
+def _replicated(job: Object, *, without: str = "") -> list[Object]:
+    """The replicated jobs of the JobSet that the trainer makes, but for the patches of one manager."""
+    spec = value_at(job, (_RUNTIME, "spec"))
+    patches = value_at(job, PATCHES)
+    return [
+        _filled_in(
+            job, spec, one, runtime_patches.applied(one.get("template"), patches, name, without=without)
+        )
+        for one in objects(spec, ("template", "spec", "replicatedJobs"))
+        if (name := text(one.get("name")))
+    ]
+
+
+def _filled_in(job: Object, runtime: Any, entry: Object, template: Any) -> Object:
+    step = text(value_at(template, ("metadata", "labels", _STEP)))
+    count = _nodes(job, runtime, text(entry.get("name")), step, template)
+    for field in ("parallelism", "completions"):
+        template = with_value(template, ("spec", field), count)
+    path = ("spec", "template", "spec", "containers")
+    containers = [_container(job, runtime, entry, step, one) for one in items(value_at(template, path))]
+    if containers:
+        template = with_value(template, path, containers)
+    replicas = 1 if step in {_TRAINER, *_INITIALIZERS} else entry.get("replicas")
+    return {**entry, "replicas": replicas, "template": template}
+
+
+def _nodes(job: Object, runtime: Any, name: str, step: str, template: Any) -> int:
+    """Pods of a replicated job; the trainer makes as many of them parallel as there are to complete."""
+    policy = mapping(value_at(runtime, ("mlPolicy",)))
+    count = whole(value_at(template, ("spec", "parallelism")), 1)
+    if step == _TRAINER and policy:
+        count = whole(policy.get("numNodes"), 1)
+    wanted = whole(value_at(job, ("spec", "trainer", "numNodes")), -1)
+    if wanted < 0:
+        return count
+    if isinstance(policy.get("mpi"), Mapping):
+        if name != _NODE:
+            return count
+        return max(wanted - 1, 1) if _launcher_is_node(runtime) else wanted
+    return wanted if step == _TRAINER else count
+
+
+def _launcher_is_node(runtime: Any) -> bool:
+    return value_at(runtime, ("mlPolicy", "mpi", "runLauncherAsNode")) is True
+
+
+def _container(job: Object, runtime: Any, entry: Object, step: str, container: Any) -> Any:
+    """A container with what the job says about the part it has in it."""
+    name = value_at(container, ("name",))
+    part = _INITIALIZERS.get(step)
+    if part is not None and name == step:
+        initializer = value_at(job, ("spec", "initializer", part))
+        uri = text(value_at(initializer, ("storageUri",)))
+        own = [{"name": "STORAGE_URI", "value": uri}] if uri else []
+        return _with_env(container, [*own, *items(value_at(initializer, ("env",)))])
+    trainer = mapping(value_at(job, ("spec", "trainer")))
+    if name != _NODE or not trainer:
+        return container
+    if step == _TRAINER:
+        said = {field: trainer[field] for field in ("image", "command", "args") if trainer.get(field)}
+        container = {**container, **said}
+    elif not (_launcher_is_node(runtime) and entry.get("name") == _NODE):
+        return container
+    resources = mapping(trainer.get("resourcesPerNode"))
+    if resources.get("limits") or resources.get("requests"):
+        kept = {field: resources[field] for field in ("limits", "requests") if resources.get(field)}
+        container = {**container, "resources": kept}
+    return _with_env(container, items(trainer.get("env")))
+
+
+def _with_env(container: Object, env: Sequence[Any]) -> Object:
+    return runtime_patches.merged(container, {"env": list(env)}) if env else container
+
+
+# --- podsets --------------------------------------------------------------------------------------
+
+
+def pod_sets(job: Object, _names: Names) -> list[PodSetTemplate]:
+    """The podsets of the JobSet that the trainer makes; none while the runtime is not known."""
+    replicated = _replicated(job)
+    return [
+        PodSetTemplate(
+            pod_set.name,
+            pod_set.count,
+            ("spec", "runtimeRef", pod_set.name, "template"),
+            template=mapping(value_at(replicated, pod_set.template_path)),
+        )
+        for pod_set in replicated_jobs.pod_sets(replicated, ())
+    ]
+
+
+def with_template(job: Object, pod_set: PodSetTemplate, template: Object, names: Names) -> Object:
+    """The job with our patch of the podset: all that the template has beyond what it would have without."""
+    manager = names.trainjob_manager
+    bare = next(
+        (one for one in _replicated(job, without=manager) if one.get("name") == pod_set.name),
+        dict[str, Any](),
+    )
+    patch = runtime_patches.difference(mapping(value_at(bare, ("template", "spec", "template"))), template)
+    return with_value(
+        job, PATCHES, runtime_patches.with_patch(value_at(job, PATCHES), manager, pod_set.name, patch)
+    )
+
+
+# --- status ---------------------------------------------------------------------------------------
+
+
+def finished(job: Object) -> Finished | None:
+    """As the job's conditions say."""
+    return ended(job, FINISHING_CONDITIONS)
+
+
+def is_active(job: Object) -> bool:
+    """While a job of its JobSet has pods that are pending or running."""
+    return replicated_jobs.is_active(objects(job, STATUSES))
+
+
+def pods_ready(job: Object) -> bool:
+    """When all jobs of its JobSet are ready or have succeeded; without a runtime, all that are told of."""
+    statuses = objects(job, STATUSES)
+    known = _replicated(job) or [{"name": status.get("name")} for status in statuses]
+    return bool(known) and replicated_jobs.pods_ready(known, statuses)
+
+
+def reclaimable(job: Object) -> Mapping[str, int] | None:
+    """The pods of jobs that succeeded."""
+    return replicated_jobs.reclaimable(_replicated(job), objects(job, STATUSES)) or None
+
+
+# --- start and stop -------------------------------------------------------------------------------
+
+
+def is_half_stopped(job: Object, names: Names) -> bool:
+    """Between the suspension and the end of a stop."""
+    return value_at(job, ("metadata", "annotations", names.stopping)) == "true"
+
+
+def start(job: Object, started: Object, _names: Names) -> tuple[Step, ...]:
+    """Patch while suspended, then lift the suspension."""
+    patched = with_value(started, SUSPEND, True)
+    steps = (Step(merge_patch(job, patched)), Step(merge_patch(patched, started)))
+    return tuple(step for step in steps if step.patch)
+
+
+def stop(job: Object, _stopped: Object, names: Names) -> tuple[Step, ...]:
+    """Suspend and mark; without pods, take our patch back whatever it says, and unmark."""
+    mark = ("metadata", "annotations", names.stopping)
+    suspended = with_value(with_value(job, SUSPEND, True), mark, "true")
+    steps = [Step(merge_patch(job, suspended))]
+    if not is_active(job):
+        bare = runtime_patches.without_patch(value_at(job, PATCHES), names.trainjob_manager)
+        restored = with_value(suspended, PATCHES, bare) if bare else suspended
+        steps.append(Step(merge_patch(suspended, with_value(restored, mark, None))))
+    return tuple(step for step in steps if step.patch)
+
+
+def mutate(job: Object, rules: Rules) -> Object:
+    """Have a patch of our own from the start, empty, so that nobody else takes its place."""
+    manager, patches = rules.names.trainjob_manager, value_at(job, PATCHES)
+    if any(one.get("manager") == manager for one in objects(job, PATCHES)):
+        return job
+    return with_value(job, PATCHES, [*items(patches), {"manager": manager}])
+
+
+TRAIN_JOB = Integration(
+    framework="trainer.kubeflow.org/trainjob",
+    group=GROUP,
+    version=VERSION,
+    kind="TrainJob",
+    plural="trainjobs",
+    pod_sets=pod_sets,
+    with_template=with_template,
+    references=references,
+    follows=(
+        FollowedKind(CLUSTER_RUNTIME, "clustertrainingruntimes", namespaced=False),
+        FollowedKind(NAMESPACED_RUNTIME, "trainingruntimes", namespaced=True),
+    ),
+    resolved=resolved,
+    finished=finished,
+    is_active=is_active,
+    pods_ready=pods_ready,
+    reclaimable=reclaimable,
+    suspend_path=SUSPEND,
+    is_half_stopped=is_half_stopped,
+    start=start,
+    stop=stop,
+    mutate=mutate,
+    managed_by_path=("spec", "managedBy"),
+    own_controller="trainer.kubeflow.org/trainjob-controller",
+    creates=frozenset({("jobset.x-k8s.io", "JobSet")}),
+    adopts_prebuilt_workload=True,
+)

@@ -1,0 +1,209 @@
+"""What the kinds of Ray have in common: a cluster of one head and groups of workers, and the rules for it.
+
+The operator adds containers to the head that the template does not show: an autoscaler, a submitter. They
+hold quota, and so stand in the Workload; what is written back to the job is its own template.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from admitq.integrations.base import PodSetTemplate, Rules
+from admitq.integrations.ownership import queue_name
+from admitq.integrations.paths import Object, Path, value_at, with_value
+from admitq.integrations.reading import items, mapping, text, whole
+from admitq_api.feature_gates import Gate
+from admitq_api.field_errors import FieldError
+from admitq_api.field_errors import Path as FieldPath
+from admitq_api.labels import Names
+from admitq_api.quantity import QuantityError, parse
+
+GROUP: Final = "ray.io"
+VERSION: Final = "v1"
+OPERATOR: Final = "ray.io/kuberay-operator"
+"""What ``managedBy`` names for the operator of Ray itself."""
+
+HEAD: Final = "head"
+MOST_POD_SETS: Final = 18
+"""Of head and workers together: as many as a Workload may have."""
+
+FAULT_TOLERANT: Final = "ray.io/ft-enabled"
+"""The older annotation that switches fault tolerance on."""
+
+_AUTOSCALER_AMOUNTS: Final = {"cpu": "500m", "memory": "512Mi"}
+_CLEANUP_AMOUNTS: Final = {"cpu": "200m", "memory": "256Mi"}
+"""Of the pod that takes the head's place when a cluster has gone, to clean up what it kept in Redis."""
+
+_HEAD_TEMPLATE: Final[Path] = ("headGroupSpec", "template")
+_CONTAINERS: Final[Path] = ("spec", "containers")
+
+
+# --- podsets --------------------------------------------------------------------------------------
+
+
+def pod_sets(job: Object, at: Path, sidecars: Sequence[Object] = ()) -> list[PodSetTemplate]:
+    """The head and each group of workers of the cluster that is described at a path.
+
+    Args:
+        job: the object.
+        at: where its RayClusterSpec stands.
+        sidecars: containers that the operator adds to the head for this kind.
+    """
+    if not mapping(value_at(job, at)):
+        return []
+    head = PodSetTemplate(HEAD, 1, (*at, *_HEAD_TEMPLATE), template=_head(job, at, sidecars))
+    groups = enumerate(items(value_at(job, (*at, "workerGroupSpecs"))))
+    return [
+        head,
+        *(
+            PodSetTemplate(
+                text(value_at(group, ("groupName",))).lower(),
+                _pod_count(group),
+                (*at, "workerGroupSpecs", index, "template"),
+            )
+            for index, group in groups
+        ),
+    ]
+
+
+def _pod_count(group: Any) -> int:
+    """Pods of a group: the operator never runs fewer than its minimum, and several hosts make one replica."""
+    replicas = max(whole(value_at(group, ("replicas",)), 1), whole(value_at(group, ("minReplicas",))))
+    return replicas * max(whole(value_at(group, ("numOfHosts",)), 1), 1)
+
+
+def _head(job: Object, at: Path, sidecars: Sequence[Object]) -> Object | None:
+    """The head with all that the operator makes of it; None if that is the template as it stands."""
+    template = mapping(value_at(job, (*at, *_HEAD_TEMPLATE)))
+    containers = items(value_at(template, _CONTAINERS))
+    if not containers or not isinstance(containers[0], Mapping):
+        return None
+    reckoned: list[Any] = list(containers)
+    if is_fault_tolerant(job, at):
+        reckoned[0] = _at_least(reckoned[0], _CLEANUP_AMOUNTS)
+    if is_autoscaling(job, at):
+        reckoned.append(_autoscaler(job, at))
+    reckoned.extend(sidecars)
+    return None if reckoned == containers else with_value(template, _CONTAINERS, reckoned)
+
+
+def head_image(job: Object, at: Path) -> dict[str, str]:
+    """The image of the head's Ray container, as a field of a container; none if it has none."""
+    image = text(value_at(job, (*at, *_HEAD_TEMPLATE, *_CONTAINERS, 0, "image")))
+    return {"image": image} if image else {}
+
+
+def _autoscaler(job: Object, at: Path) -> Object:
+    amounts = {"requests": _AUTOSCALER_AMOUNTS, "limits": _AUTOSCALER_AMOUNTS}
+    options = (*at, "autoscalerOptions")
+    own = value_at(job, (*options, "resources"))
+    image = text(value_at(job, (*options, "image")))
+    return {
+        "name": "autoscaler",
+        **({"image": image} if image else head_image(job, at)),
+        "resources": own if isinstance(own, Mapping) else amounts,
+    }
+
+
+def _at_least(container: Object, amounts: Mapping[str, str]) -> Object:
+    """The container with requests of at least so much, and with limits that allow for them."""
+    result = container
+    for resource, least in amounts.items():
+        limit = value_at(result, ("resources", "limits", resource))
+        if _is_less(value_at(result, ("resources", "requests", resource), limit), least):
+            result = with_value(result, ("resources", "requests", resource), least)
+            if limit is not None and _is_less(limit, least):
+                result = with_value(result, ("resources", "limits", resource), least)
+    return result
+
+
+def _is_less(quantity: Any, least: str) -> bool:
+    if quantity is None:
+        return True
+    try:
+        return parse(quantity) < parse(least)
+    except (QuantityError, TypeError):
+        return False
+
+
+def with_template(job: Object, pod_set: PodSetTemplate, template: Object, _names: Names) -> Object:
+    """The job with another template for a podset, without the containers that the operator adds itself."""
+    own = value_at(job, pod_set.template_path)
+    if pod_set.template is not None and isinstance(own, Mapping):
+        template = with_value(template, _CONTAINERS, value_at(own, _CONTAINERS))
+    return with_value(job, pod_set.template_path, template)
+
+
+# --- what the cluster is told to be ---------------------------------------------------------------
+
+
+def is_autoscaling(job: Object, at: Path) -> bool:
+    """Whether Ray itself adds and removes workers."""
+    return value_at(job, (*at, "enableInTreeAutoscaling")) is True
+
+
+def is_fault_tolerant(job: Object, at: Path) -> bool:
+    """Whether the cluster's state is kept in Redis, which is cleaned up when the cluster goes."""
+    annotated = text(value_at(job, ("metadata", "annotations", FAULT_TOLERANT))).lower() == "true"
+    return annotated or value_at(job, (*at, "gcsFaultToleranceOptions")) is not None
+
+
+def is_elastic(job: Object, rules: Rules) -> bool:
+    """Whether the job may grow and shrink while it runs."""
+    annotation = value_at(job, ("metadata", "annotations", rules.names.elastic_job))
+    return annotation == "true" and rules.gates.enabled(Gate.ELASTIC_JOBS)
+
+
+def with_elastic_gates(job: Object, at: Path, rules: Rules) -> Object:
+    """The job, if it is elastic, with the gate that holds every pod until a Workload is admitted for it."""
+    if not is_elastic(job, rules):
+        return job
+    gate = {"name": rules.names.elastic_gate}
+    result = job
+    for pod_set in pod_sets(job, at):
+        path = (*pod_set.template_path, "spec", "schedulingGates")
+        gates = items(value_at(job, path))
+        if gate not in gates and isinstance(value_at(job, pod_set.template_path[:-1]), Mapping):
+            result = with_value(result, path, [*gates, gate])
+    return result
+
+
+# --- rules ----------------------------------------------------------------------------------------
+
+
+def errors(job: Object, at: Path, rules: Rules, reserved: Sequence[str] = (HEAD,)) -> list[FieldError]:
+    """What is wrong with the cluster of a managed job (semantics, Per kind).
+
+    ``reserved`` are names that no group of workers may have, because other podsets have them.
+    """
+    where = FieldPath().at(*at)
+    found: list[FieldError] = []
+    if is_autoscaling(job, at) and not is_elastic(job, rules):
+        found.append(
+            FieldError.invalid(
+                where.at("enableInTreeAutoscaling"),
+                True,
+                "autoscaling is for elastic jobs only",
+                f'set the annotation {rules.names.elastic_job} to "true", or switch autoscaling off',
+            )
+        )
+    groups = items(value_at(job, (*at, "workerGroupSpecs")))
+    if len(groups) + 1 > MOST_POD_SETS:
+        found.append(FieldError.too_many(where.at("workerGroupSpecs"), len(groups), MOST_POD_SETS - 1))
+    for index, group in enumerate(groups):
+        name = text(value_at(group, ("groupName",)))
+        if name.lower() in reserved:
+            found.append(
+                FieldError.forbidden(
+                    where.at("workerGroupSpecs", index, "groupName"),
+                    f'"{name}" is reserved for another group of pods of the job',
+                    "choose another name",
+                )
+            )
+    return found
+
+
+def is_checked_on_update(old: Object, rules: Rules) -> bool:
+    """Whether a change is held against the rules: the job is managed, or was before the change."""
+    if rules.is_managed:
+        return True
+    return rules.gates.enabled(Gate.VALIDATE_RAY_AND_SPARK_JOB_UPDATES) and bool(queue_name(old, rules.names))

@@ -1,0 +1,348 @@
+from typing import Any
+
+import pytest
+
+from admitq.integrations.base import Finished, OwnerKind, Reference, Rules
+from admitq.integrations.kinds.trainjob import TRAIN_JOB
+from admitq.integrations.paths import value_at, with_value
+from admitq_api.labels import names_for
+
+NAMES = names_for()
+RULES = Rules(NAMES)
+MANAGER = NAMES.trainjob_manager
+STEP = "trainer.kubeflow.org/trainjob-ancestor-step"
+
+
+def entry(name: str = "node", step: str | None = "trainer", replicas: Any = None, **spec: Any) -> Any:
+    container = {"name": name, "image": "runtime:1", "resources": {"requests": {"cpu": 1}}}
+    template: Any = {"spec": {"template": {"spec": {"containers": [container]}}, **spec}}
+    if step is not None:
+        template["metadata"] = {"labels": {STEP: step}}
+    return {"name": name, "template": template, **({} if replicas is None else {"replicas": replicas})}
+
+
+def runtime(*entries: Any, policy: Any = None) -> Any:
+    spec = {"template": {"spec": {"replicatedJobs": list(entries) or [entry()]}}}
+    return {"spec": {**spec, **({} if policy is None else {"mlPolicy": policy})}}
+
+
+def job(found: Any = None, status: Any = None, metadata: Any = None, **spec: Any) -> Any:
+    raw = {
+        "metadata": {"name": "t", "namespace": "ns", **(metadata or {})},
+        "spec": {"runtimeRef": {"name": "torch"}, **spec},
+        "status": status or {},
+    }
+    [reference] = TRAIN_JOB.references(raw)
+    return TRAIN_JOB.resolved(raw, {reference: found or runtime()})
+
+
+def counts(trained: Any) -> dict[str, int]:
+    return {one.name: one.count for one in TRAIN_JOB.pod_sets(trained, NAMES)}
+
+
+def template(trained: Any, name: str = "node") -> Any:
+    return next(one.template_in(trained) for one in TRAIN_JOB.pod_sets(trained, NAMES) if one.name == name)
+
+
+def container(trained: Any, name: str = "node") -> Any:
+    return template(trained, name)["spec"]["containers"][0]
+
+
+# --- the runtime ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("reference", "kind", "namespace"),
+    [
+        ({"name": "torch"}, "ClusterTrainingRuntime", ""),
+        ({"name": "torch", "kind": "ClusterTrainingRuntime"}, "ClusterTrainingRuntime", ""),
+        ({"name": "torch", "kind": "TrainingRuntime"}, "TrainingRuntime", "ns"),
+        ({"name": "torch", "kind": "Another"}, "Another", ""),
+    ],
+)
+def test_a_job_refers_to_its_runtime(reference: Any, kind: str, namespace: str) -> None:
+    trained = {"metadata": {"namespace": "ns"}, "spec": {"runtimeRef": reference}}
+    owner = OwnerKind("trainer.kubeflow.org", "v1alpha1", kind)
+    assert TRAIN_JOB.references(trained) == (Reference(owner, namespace, "torch"),)
+
+
+def test_a_job_without_its_runtime_has_no_podsets() -> None:
+    raw = {"spec": {"runtimeRef": {"name": "torch"}}}
+    assert TRAIN_JOB.resolved(raw, {}) == raw
+    assert TRAIN_JOB.pod_sets(raw, NAMES) == []
+
+
+@pytest.mark.parametrize(
+    ("found", "trainer", "expected"),
+    [
+        (runtime(), None, {"node": 1}),
+        (runtime(policy={"torch": {}}), None, {"node": 1}),
+        (runtime(policy={"numNodes": 3, "torch": {}}), None, {"node": 3}),
+        (runtime(policy={"numNodes": 3, "torch": {}}), {"numNodes": 5}, {"node": 5}),
+        (runtime(policy={"numNodes": 3}), {"numNodes": 0}, {"node": 0}),
+        (runtime(policy={"numNodes": 3}), {"numNodes": "many"}, {"node": 3}),
+        (runtime(entry(parallelism=4, completions=2)), None, {"node": 4}),
+        (runtime(entry(replicas=7)), {"numNodes": 2}, {"node": 2}),
+        (runtime(entry("other", None, replicas=2, parallelism=3)), {"numNodes": 9}, {"other": 6}),
+        (
+            runtime(entry("dataset-initializer", "dataset-initializer", replicas=2), entry()),
+            {"numNodes": 2},
+            {"dataset-initializer": 1, "node": 2},
+        ),
+        (
+            runtime(entry("launcher"), entry("node", None), policy={"mpi": {}}),
+            {"numNodes": 4},
+            {"launcher": 1, "node": 4},
+        ),
+        (
+            runtime(entry("launcher"), entry("node", None), policy={"mpi": {"runLauncherAsNode": True}}),
+            {"numNodes": 4},
+            {"launcher": 1, "node": 3},
+        ),
+        (
+            runtime(entry("launcher"), entry("node", None), policy={"mpi": {"runLauncherAsNode": True}}),
+            {"numNodes": 1},
+            {"launcher": 1, "node": 1},
+        ),
+    ],
+)
+def test_the_podsets_are_those_of_the_jobset_that_the_trainer_makes(
+    found: Any, trainer: Any, expected: Any
+) -> None:
+    assert counts(job(found, trainer=trainer)) == expected
+
+
+def test_the_job_says_what_the_trainers_container_runs() -> None:
+    trainer = {
+        "image": "mine:2",
+        "command": ["python"],
+        "args": ["train.py"],
+        "env": [{"name": "LR", "value": "1"}],
+        "resourcesPerNode": {"requests": {"cpu": 8}, "limits": {"nvidia.com/gpu": 1}},
+    }
+    found = runtime(entry(), policy={"torch": {}})
+    assert container(job(found, trainer=trainer)) == {
+        "name": "node",
+        "image": "mine:2",
+        "command": ["python"],
+        "args": ["train.py"],
+        "env": [{"name": "LR", "value": "1"}],
+        "resources": {"requests": {"cpu": 8}, "limits": {"nvidia.com/gpu": 1}},
+    }
+
+
+@pytest.mark.parametrize(
+    ("as_node", "cpu"), [(False, {"launcher": 1, "node": 1}), (True, {"launcher": 1, "node": 8})]
+)
+def test_nodes_of_an_mpi_runtime_get_resources_if_the_launcher_is_one(as_node: bool, cpu: Any) -> None:
+    found = runtime(entry("launcher"), entry("node", None), policy={"mpi": {"runLauncherAsNode": as_node}})
+    trained = job(found, trainer={"resourcesPerNode": {"requests": {"cpu": 8}}})
+    assert {name: container(trained, name)["resources"]["requests"]["cpu"] for name in cpu} == cpu
+
+
+def test_other_containers_stay_as_the_runtime_has_them() -> None:
+    found = runtime(entry("other"))
+    trained = job(found, trainer={"image": "mine:2", "resourcesPerNode": {"requests": {"cpu": 8}}})
+    assert container(trained, "other") == container(job(found), "other")
+
+
+@pytest.mark.parametrize(
+    ("name", "part"), [("dataset-initializer", "dataset"), ("model-initializer", "model")]
+)
+def test_initializers_get_where_to_load_from(name: str, part: str) -> None:
+    said = {"storageUri": "hf://x", "env": [{"name": "A", "value": "b"}]}
+    trained = job(runtime(entry(name, name), entry()), initializer={part: said})
+    assert container(trained, name)["env"] == [
+        {"name": "STORAGE_URI", "value": "hf://x"},
+        {"name": "A", "value": "b"},
+    ]
+
+
+def patched(manager: str, pod_template: Any, name: str = "node") -> Any:
+    template = {"spec": {"template": pod_template}}
+    spec = {"replicatedJobs": [{"name": name, "template": template}]}
+    return {"manager": manager, "trainingRuntimeSpec": {"template": {"spec": spec}}}
+
+
+def test_patches_of_the_runtime_are_applied_in_their_order() -> None:
+    first = {
+        "metadata": {"labels": {"a": "1", "b": "1"}},
+        "spec": {
+            "nodeSelector": {"pool": "x"},
+            "tolerations": [{"key": "one"}],
+            "containers": [{"name": "node", "env": [{"name": "A", "value": "1"}]}],
+            "volumes": [{"name": "v"}],
+        },
+    }
+    second = {
+        "metadata": {"labels": {"b": "2"}},
+        "spec": {
+            "tolerations": [{"key": "two"}],
+            "containers": [{"name": "node", "env": [{"name": "A", "value": "2"}, {"name": "B"}]}],
+            "schedulingGates": [{"name": "g"}],
+        },
+    }
+    elsewhere = patched("c", {"spec": {"nodeSelector": {"pool": "y"}}}, "another")
+    found = template(job(runtimePatches=[patched("a", first), patched("b", second), elsewhere]))
+    assert found["metadata"] == {"labels": {"a": "1", "b": "2"}}
+    spec = found["spec"]
+    assert spec["nodeSelector"] == {"pool": "x"}
+    assert spec["tolerations"] == [{"key": "two"}]
+    assert spec["volumes"] == [{"name": "v"}]
+    assert spec["schedulingGates"] == [{"name": "g"}]
+    [node] = spec["containers"]
+    assert node["image"] == "runtime:1"
+    assert node["env"] == [{"name": "A", "value": "2"}, {"name": "B"}]
+
+
+# --- injection ------------------------------------------------------------------------------------
+
+
+def injected(trained: Any) -> Any:
+    for pod_set in TRAIN_JOB.pod_sets(trained, NAMES):
+        pods = pod_set.template_in(trained)
+        pods = with_value(pods, ("metadata", "labels", NAMES.podset), pod_set.name)
+        pods = with_value(pods, ("spec", "nodeSelector", "pool"), "spot")
+        pods = with_value(
+            pods, ("spec", "tolerations"), [*(value_at(pods, ("spec", "tolerations")) or ()), {"key": "t"}]
+        )
+        pods = with_value(pods, ("spec", "schedulingGates"), [{"name": "topology"}])
+        trained = TRAIN_JOB.with_template(trained, pod_set, pods, NAMES)
+    return trained
+
+
+def test_an_admission_is_a_patch_of_our_own_behind_all_others() -> None:
+    users = patched(
+        "example.com/me", {"spec": {"nodeSelector": {"arch": "arm"}, "tolerations": [{"key": "o"}]}}
+    )
+    trained = job(
+        runtime(entry(), entry("other", None)), runtimePatches=[{"manager": MANAGER, "time": "x"}, users]
+    )
+    started = injected(trained)
+    assert started["spec"]["runtimePatches"][0] == users
+    ours = started["spec"]["runtimePatches"][1]
+    assert (ours["manager"], ours["time"]) == (MANAGER, "x")
+    node, other = ours["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"]
+    assert node == {
+        "name": "node",
+        "template": {
+            "spec": {
+                "template": {
+                    "metadata": {"labels": {NAMES.podset: "node"}},
+                    "spec": {
+                        "nodeSelector": {"pool": "spot"},
+                        "tolerations": [{"key": "o"}, {"key": "t"}],
+                        "schedulingGates": [{"name": "topology"}],
+                    },
+                }
+            }
+        },
+    }
+    assert other["name"] == "other"
+    assert template(started)["spec"]["nodeSelector"] == {"arch": "arm", "pool": "spot"}
+    assert injected(started)["spec"]["runtimePatches"][0] == users
+
+
+def test_what_is_restored_leaves_our_patch_empty() -> None:
+    trained = job(runtimePatches=[{"manager": MANAGER}])
+    started = injected(trained)
+    [pod_set] = TRAIN_JOB.pod_sets(started, NAMES)
+    assert TRAIN_JOB.with_template(started, pod_set, template(trained), NAMES) == trained
+
+
+def test_a_start_patches_before_it_lifts_the_suspension() -> None:
+    trained = job(suspend=True, runtimePatches=[{"manager": MANAGER}])
+    started = TRAIN_JOB.with_suspend(injected(trained), False)
+    first, second = TRAIN_JOB.start(trained, started, NAMES)
+    assert set(first.patch["spec"]) == {"runtimePatches"}
+    assert second.patch == {"spec": {"suspend": False}}
+    assert [step.patch for step in TRAIN_JOB.start(injected(trained), started, NAMES)] == [second.patch]
+
+
+def test_a_stop_suspends_waits_and_takes_our_patch_back() -> None:
+    active = {"jobsStatus": [{"name": "node", "active": 1}]}
+    running = {**injected(job(suspend=False, runtimePatches=[{"manager": MANAGER}])), "status": active}
+    [step] = TRAIN_JOB.stop(running, running, NAMES)
+    assert step.patch == {"spec": {"suspend": True}, "metadata": {"annotations": {NAMES.stopping: "true"}}}
+    half = with_value(running, ("metadata", "annotations"), {NAMES.stopping: "true"})
+    half = with_value(half, ("spec", "suspend"), True)
+    assert not TRAIN_JOB.is_suspended(half, NAMES)
+    assert TRAIN_JOB.stop(half, half, NAMES) == ()
+    [last] = TRAIN_JOB.stop({**half, "status": {}}, half, NAMES)
+    assert last.patch == {
+        "spec": {"runtimePatches": [{"manager": MANAGER}]},
+        "metadata": {"annotations": {NAMES.stopping: None}},
+    }
+
+
+def test_a_stop_needs_no_runtime() -> None:
+    running = injected(job(suspend=False, runtimePatches=[{"manager": MANAGER}]))
+    bare = {key: value for key, value in running.items() if key in {"metadata", "spec", "status"}}
+    assert TRAIN_JOB.pod_sets(bare, NAMES) == []
+    steps = TRAIN_JOB.stop(bare, bare, NAMES)
+    assert steps[-1].patch["spec"] == {"runtimePatches": [{"manager": MANAGER}]}
+
+
+def test_a_new_job_has_a_patch_of_ours() -> None:
+    users = {"manager": "example.com/me"}
+    mutated = TRAIN_JOB.mutate({"spec": {"runtimePatches": [users]}}, RULES)
+    assert mutated == {"spec": {"runtimePatches": [users, {"manager": MANAGER}]}}
+    assert TRAIN_JOB.mutate(mutated, RULES) == mutated
+    assert TRAIN_JOB.mutate({"spec": {}}, RULES) == {"spec": {"runtimePatches": [{"manager": MANAGER}]}}
+
+
+# --- status ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("conditions", "finished"),
+    [
+        ([], None),
+        ([{"type": "Suspended", "status": "True"}], None),
+        ([{"type": "Complete", "status": "True", "message": "done"}], Finished(True, "done")),
+        ([{"type": "Failed", "status": "True", "message": "no"}], Finished(False, "no")),
+        ([{"type": "Failed", "status": "False"}], None),
+    ],
+)  # fmt: skip
+def test_only_the_terminal_conditions_finish_a_job(conditions: Any, finished: Any) -> None:
+    assert TRAIN_JOB.finished(job(status={"conditions": conditions})) == finished
+
+
+TWO = runtime(entry("model-initializer", "model-initializer"), entry(), policy={"numNodes": 4})
+
+
+@pytest.mark.parametrize(
+    ("statuses", "active", "ready", "reclaimable"),
+    [
+        ([], False, False, None),
+        ([{"name": "node", "active": 1}], True, False, None),
+        ([{"name": "model-initializer", "active": 1, "ready": 1}], True, False, None),
+        (
+            [{"name": "model-initializer", "succeeded": 1}, {"name": "node", "active": 1, "ready": 1}],
+            True,
+            True,
+            {"model-initializer": 1},
+        ),
+        (
+            [{"name": "model-initializer", "succeeded": 1}, {"name": "node", "succeeded": 1}],
+            False,
+            True,
+            {"model-initializer": 1, "node": 4},
+        ),
+        ([{"name": "node", "failed": 1}], False, False, None),
+    ],
+)
+def test_jobs_of_the_jobset_tell_how_it_stands(
+    statuses: Any, active: bool, ready: bool, reclaimable: Any
+) -> None:
+    trained = job(TWO, status={"jobsStatus": statuses})
+    assert TRAIN_JOB.is_active(trained) is active
+    assert TRAIN_JOB.pods_ready(trained) is ready
+    assert TRAIN_JOB.reclaimable(trained) == reclaimable
+
+
+def test_readiness_without_the_runtime_is_that_of_the_jobs_that_are_told_of() -> None:
+    status = {"jobsStatus": [{"name": "node", "ready": 1}, {"name": "other", "active": 1}]}
+    assert not TRAIN_JOB.pods_ready({"status": status})
+    assert TRAIN_JOB.pods_ready({"status": {"jobsStatus": status["jobsStatus"][:1]}})
+    assert not TRAIN_JOB.pods_ready({})

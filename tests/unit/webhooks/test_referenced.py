@@ -1,0 +1,99 @@
+"""Jobs whose pods another object describes, and jobs that make none, before the webhooks."""
+
+from typing import Any, Literal
+
+import orjson
+import pytest
+
+from admitq.integrations.base import Integration
+from admitq.integrations.kinds.rayjob import RAY_JOB
+from admitq.integrations.kinds.trainjob import TRAIN_JOB
+from admitq_webhooks.routes import routes
+from tests.unit.webhooks.support import NAMES, QUEUE, Answer, FakeWorld, policy, post, review
+
+REQUIRED = NAMES.podset_required_topology
+BOTH = {REQUIRED: "example.com/rack", NAMES.podset_preferred_topology: "example.com/rack"}
+
+
+async def asked(
+    verb: Literal["mutate", "validate"], kind: Integration, world: FakeWorld, new: Any, old: Any = None
+) -> Answer:
+    path = NAMES.webhook_path(verb, kind.group, kind.version, kind.kind)
+    served = routes(policy(integrations=(kind,)), world, (kind,))
+    status, body = await post(served[path], path, review(new, old, gvk=kind.gvk))
+    return Answer(status, orjson.loads(body), new)
+
+
+def job(kind: Integration, spec: Any) -> Any:
+    return {
+        "apiVersion": kind.api_version,
+        "kind": kind.kind,
+        "metadata": {"name": "work", "labels": {QUEUE: "q"}},
+        "spec": spec,
+    }
+
+
+def runtime(annotations: Any) -> Any:
+    template = {"metadata": {"annotations": annotations}, "spec": {"containers": []}}
+    replicated = {"name": "node", "template": {"spec": {"template": template}}}
+    return {"spec": {"template": {"spec": {"replicatedJobs": [replicated]}}}}
+
+
+TRAIN = {"suspend": True, "runtimeRef": {"name": "torch", "kind": "TrainingRuntime"}}
+
+
+@pytest.mark.parametrize(("annotations", "allowed"), [({REQUIRED: "example.com/rack"}, True), (BOTH, False)])
+@pytest.mark.parametrize("is_update", [False, True])
+async def test_pods_of_the_runtime_obey_the_rules(is_update: bool, annotations: Any, allowed: bool) -> None:
+    world = FakeWorld(owners={"torch": runtime(annotations)})
+    new = job(TRAIN_JOB, TRAIN)
+    old = job(TRAIN_JOB, {**TRAIN, "runtimeRef": {"name": "other"}}) if is_update else None
+    answer = await asked("validate", TRAIN_JOB, world, new, old)
+    assert answer.allowed is allowed
+    assert world.asked[0] == "trainer.kubeflow.org/v1alpha1 TrainingRuntime team/torch"
+    if not allowed:
+        assert "spec.runtimeRef.node.template.metadata.annotations: " in answer.message
+
+
+async def test_a_runtime_that_is_not_there_refuses_nothing() -> None:
+    answer = await asked("validate", TRAIN_JOB, FakeWorld(), job(TRAIN_JOB, TRAIN))
+    assert answer.allowed
+
+
+async def test_a_runtime_of_a_kind_that_nobody_knows_is_not_looked_for() -> None:
+    world = FakeWorld(owners={"torch": runtime(BOTH)})
+    spec = {"runtimeRef": {"name": "torch", "kind": "Secret", "apiGroup": "example.com"}}
+    assert (await asked("validate", TRAIN_JOB, world, job(TRAIN_JOB, spec))).allowed
+    assert world.asked == []
+
+
+async def test_a_runtime_that_cannot_be_asked_for_has_the_request_tried_again() -> None:
+    answer = await asked("validate", TRAIN_JOB, FakeWorld(broken=True), job(TRAIN_JOB, TRAIN))
+    assert not answer.allowed
+    assert answer.response["status"]["code"] == 503
+
+
+async def test_nothing_of_the_runtime_is_written_into_a_new_job() -> None:
+    world = FakeWorld(owners={"torch": runtime({})})
+    answer = await asked("mutate", TRAIN_JOB, world, job(TRAIN_JOB, {**TRAIN, "suspend": False}))
+    assert answer.after["spec"] == {**TRAIN, "runtimePatches": [{"manager": NAMES.trainjob_manager}]}
+    assert set(answer.after) == {"apiVersion", "kind", "metadata", "spec"}
+
+
+SELECTOR = {"clusterSelector": {"ray.io/cluster": "there"}}
+
+
+async def test_a_job_that_makes_no_pods_is_left_as_it_is() -> None:
+    new = job(RAY_JOB, SELECTOR)
+    new["metadata"]["labels"][NAMES.max_exec_time] = "nonsense"
+    assert (await asked("mutate", RAY_JOB, FakeWorld(), new)).patch is None
+    assert (await asked("validate", RAY_JOB, FakeWorld(), new)).allowed
+    assert (await asked("validate", RAY_JOB, FakeWorld(), new, new)).allowed
+
+
+@pytest.mark.parametrize("is_update", [False, True])
+async def test_a_job_for_a_cluster_that_is_there_makes_no_other(is_update: bool) -> None:
+    new = job(RAY_JOB, {**SELECTOR, "rayClusterSpec": {"headGroupSpec": {}}})
+    answer = await asked("validate", RAY_JOB, FakeWorld(), new, new if is_update else None)
+    assert not answer.allowed
+    assert answer.message.startswith("spec.clusterSelector: Invalid value")

@@ -1,0 +1,29 @@
+"""What the pods of a job follow from besides the job itself, looked up for a review."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from admitq.integrations.base import Integration, Reference
+from admitq_webhooks.world import World
+
+Object = Mapping[str, Any]
+
+
+async def resolved(job: Object, namespace: str, integration: Integration, world: World) -> Object:
+    """Return the job with what it refers to, as far as that is there.
+
+    Raises:
+        LookupFailed: the cluster cannot be asked.
+    """
+    followed = {one.kind: one for one in integration.follows}
+    found: dict[Reference, Object] = {}
+    for reference in integration.references(job):
+        kind = followed.get(reference.kind)
+        if kind is None:
+            continue
+        # Looked for where the request says the job is: what the job itself says may be empty.
+        where = namespace if kind.namespaced else ""
+        one = await world.owner(*reference.kind, where, reference.name)
+        if one is not None:
+            found[reference] = one
+    return integration.resolved(job, found) if found else job
