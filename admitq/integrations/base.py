@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from admitq.integrations.paths import Object, Path, merge_patch, value_at, with_value
-from admitq_api.feature_gates import FeatureGates
+from admitq_api.feature_gates import FeatureGates, Gate
 from admitq_api.field_errors import FieldError
 from admitq_api.labels import Names
 
@@ -67,7 +67,8 @@ class PodSetTemplate:
 
     ``min_count`` is the fewest pods the job can run with, where its owner allows fewer than ``count``.
     ``template`` is what the pods amount to where the job does not hold that as a template, as it stands, at
-    the path; the path then names the field that users know them by.
+    the path; the path then names the field that users know them by. ``annotations`` is where the pods'
+    annotations are written then, if that is not in such a template.
     """
 
     name: str
@@ -75,6 +76,12 @@ class PodSetTemplate:
     template_path: Path
     min_count: int | None = None
     template: Object | None = None
+    annotations: Path | None = None
+
+    @property
+    def annotations_path(self) -> Path:
+        """Where in the job the annotations of the pods are written."""
+        return self.annotations or (*self.template_path, "metadata", "annotations")
 
     def template_in(self, job: Object) -> Object:
         """The pod template of the job as it is; empty if there is none."""
@@ -148,6 +155,8 @@ class Integration:
 
     framework: str
     """Name in the configuration's ``integrations.frameworks``."""
+    gate: Gate | None = None
+    """The feature gate that must be on as well."""
     group: str
     version: str
     kind: str
@@ -199,6 +208,8 @@ class Integration:
     creates: frozenset[tuple[str, str]] | None = None
     """Group and kind of what the kind's own controller creates; None if that is open. An object of another
     kind that claims to be controlled by a job of this kind lies."""
+    makes: Callable[[Object, Object], bool] = lambda _job, _child: True
+    """Whether the controller makes this very object for this very job, where more than its kind can tell."""
     adopts_prebuilt_workload: bool = False
     can_be_elastic: bool = False
 
@@ -233,7 +244,7 @@ class Integration:
         if self.creates is None:
             return True
         group, _, _ = str(child.get("apiVersion", "")).rpartition("/")
-        return (group, child.get("kind")) in self.creates
+        return (group, str(child.get("kind"))) in self.creates
 
     def is_suspended(self, job: Object, names: Names) -> bool:
         """Whether the job is suspended, and no stop of it is under way."""

@@ -103,6 +103,8 @@ async def managed_ancestor(
             raise OwnerMissing(f"{kind.kind} {reference.get('name')} is not known")
         if value_at(owner, ("metadata", "uid")) != reference.get("uid"):
             return ancestor
+        if kind in enabled and not enabled[kind].makes(owner, current):
+            return ancestor
         if kind in managed and (without_queue_name or queue_name(owner, names)):
             ancestor = owner
         current = owner

@@ -1,7 +1,7 @@
 """Reading and changing raw objects by path, whatever their shape; the original is never changed."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 Object = Mapping[str, Any]
 """A Kubernetes object, or a part of one, as it came from JSON. Never changed in place."""
@@ -37,7 +37,7 @@ def with_value(document: Any, path: Sequence[str | int], value: Any) -> Any:
         items[step] = with_value(items[step], rest, value)
         return items
     fields: dict[str, Any] = dict(document) if isinstance(document, Mapping) else {}
-    fields[step] = with_value(fields.get(step), rest, value)
+    fields[str(step)] = with_value(fields.get(step), rest, value)
     return fields
 
 
@@ -50,6 +50,15 @@ def without(document: Any, path: Sequence[str]) -> Any:
     if rest and (inner := without(document[step], rest)) not in ({}, None):
         kept[step] = inner
     return kept
+
+
+def without_value(document: Any, path: Sequence[str | int]) -> Any:
+    """Copy of the document without the key at the end of the path; what held it stays, empty or not."""
+    parent = value_at(document, path[:-1])
+    if not isinstance(parent, Mapping) or path[-1] not in parent:
+        return document
+    fields = cast("Object", parent)
+    return with_value(document, path[:-1], {key: value for key, value in fields.items() if key != path[-1]})
 
 
 def merge_patch(before: Any, after: Any) -> dict[str, Any]:

@@ -131,6 +131,12 @@ def aggregate(errors: Iterable[FieldError]) -> str:
     return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
 
 
+class MapKey(str):
+    """A step into a map with free keys, such as labels, where a path is given as a row of steps."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Path:
     """Where a field is, built step by step: ``Path("spec").at("podSets", 0, "count")``."""
@@ -138,10 +144,10 @@ class Path:
     text: str = ""
 
     def at(self, *steps: str | int) -> "Path":
-        """Return the path of a field below; a number is a place in a list."""
+        """Return the path of a field below; a number is a place in a list, a ``MapKey`` in a map."""
         text = self.text
         for step in steps:
-            if isinstance(step, int):
+            if isinstance(step, (int, MapKey)):
                 text += f"[{step}]"
             else:
                 text += f".{step}" if text else step

@@ -140,6 +140,7 @@ class Child:
 
     manifest: Object
     integration: Integration
+    name: str = "child"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,6 +204,10 @@ class _Malformed(Exception):
     """A YAML of cases says what nobody reads, or lacks what is needed."""
 
 
+class _NoManifest(_Malformed):
+    """A page does not show what is looked for."""
+
+
 def _made(cls: Any, given: Mapping[str, Any], where: str) -> Any:
     known = {one.name for one in dataclasses.fields(cls)}
     if unknown := sorted(map(str, set(given).difference(known))):
@@ -259,14 +264,15 @@ def _manifest(given: Any, integration: Integration, group: str) -> Object:
                 integration.kind,
             ):
                 return document
-    raise _Malformed(f"{given} shows no {integration.kind} of {integration.api_version}")
+    raise _NoManifest(f"{given} shows no {integration.kind} of {integration.api_version}")
 
 
 def _child(given: Mapping[str, Any], group: str) -> Child:
     for integration in registered():
         try:
-            return Child(manifest=_manifest(given["manifest"], integration, group), integration=integration)
-        except _Malformed:
+            manifest = _manifest(given["manifest"], integration, group)
+            return _made(Child, {**given, "manifest": manifest, "integration": integration}, "child")
+        except _NoManifest:
             continue
     raise _Malformed(f"{given['manifest']} shows no job of any kind")
 

@@ -290,13 +290,13 @@ async def test_what_a_queued_job_makes_is_not_queued_itself(stage: Stage, case: 
     }
     of_child = load(child_case.integration, stage.names.group)
     changes = {"metadata.labels": None, "metadata.ownerReferences": [owner]}
-    child, created = await submit(stage, of_child, "child", changes=changes)
+    child, created = await submit(stage, of_child, child_case.name, changes=changes)
     assert controller_of(created) is not None
     assert differences(created, of_child.suspended) != [], "the webhook leaves it alone"
     await child.until_suspended()
     note = f"{stage.names.product} managed child job suspended"
-    await stage.until_told(child_case.integration.kind, "child", "Suspended", note)
-    assert await stage.workloads("child") == []
+    await stage.until_told(child_case.integration.kind, child.name, "Suspended", note)
+    assert await stage.workloads(child.name) == []
 
 
 # --- what is refused, what is added ---------------------------------------------------------------

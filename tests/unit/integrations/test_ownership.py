@@ -80,6 +80,12 @@ def test_a_true_reference_to_a_job_whose_kind_makes_no_such_objects_finds_nobody
     assert ancestor_of(an_object("a", owner="b"), an_object("b", queue="q"), kind=JOB) is None
 
 
+def test_a_true_reference_to_a_job_that_does_not_make_this_very_object_finds_nobody() -> None:
+    kind = replace(NESTING, makes=lambda _job, child: child["metadata"]["name"] == "made")
+    assert ancestor_of(an_object("a", owner="b"), an_object("b", queue="q"), kind=kind) is None
+    assert ancestor_of(an_object("made", owner="b"), an_object("b", queue="q"), kind=kind) == "b"
+
+
 def test_a_reference_to_an_unknown_kind_ends_the_walk() -> None:
     assert ancestor_of(an_object("a", owner="b", kind="CronJob"), an_object("b", queue="q")) is None
 

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from admitq.integrations.paths import merge_patch, value_at, with_value, without
+from admitq.integrations.paths import merge_patch, value_at, with_value, without, without_value
 
 
 def apply(document: Any, patch: Any) -> Any:
@@ -57,6 +57,24 @@ def test_a_change_leaves_the_original_alone() -> None:
 
 def test_what_lacks_on_the_way_is_made() -> None:
     assert with_value({}, ("metadata", "annotations", "a"), "b") == {"metadata": {"annotations": {"a": "b"}}}
+
+
+@pytest.mark.parametrize(
+    ("path", "left"),
+    [
+        (("a", 0, "b"), {"a": [{"c": 2}], "d": None}),
+        (("d",), {"a": [{"b": 1, "c": 2}]}),
+        (("a", 1, "b"), None),
+        (("a", "b"), None),
+        (("x", "y"), None),
+        (("a", 0), None),
+    ],
+)
+def test_a_value_is_taken_out_with_its_key(path: Any, left: Any) -> None:
+    original = {"a": [{"b": 1, "c": 2}], "d": None}
+    kept = copy.deepcopy(original)
+    assert without_value(original, path) == (original if left is None else left)
+    assert original == kept
 
 
 @pytest.mark.parametrize(

@@ -202,7 +202,7 @@ def _topology(job: Object, integration: Integration, policy: Policy) -> Iterator
     elastic = _annotation(job, names.elastic_job) == "true" and policy.gates.enabled(Gate.ELASTIC_JOBS)
     templates: list[TemplateAnnotations] = []
     for pod_set in integration.pod_sets(job, names):
-        path = Path().at(*pod_set.template_path, "metadata", "annotations")
+        path = Path().at(*pod_set.annotations_path)
         annotations = mapping(pod_set.template_in(job), "metadata", "annotations")
         templates.append(TemplateAnnotations(annotations, path, pod_set.count))
     yield from topology_requests.validate(templates, names, policy.gates, elastic=elastic)
