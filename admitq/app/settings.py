@@ -58,7 +58,7 @@ def load_settings(file: Path | None, feature_gates: str = "") -> Settings:
         configuration,
         configuration.names,
         gates,
-        enabled(configuration.integrations.frameworks),
+        enabled(configuration.integrations.frameworks, gates),
         _tls(configuration),
     )
 

@@ -5,12 +5,17 @@ from functools import cache
 from importlib.metadata import entry_points
 
 from admitq.integrations.base import FollowedKind, Integration, OwnerKind
+from admitq.integrations.kinds.appwrapper import APP_WRAPPER
 from admitq.integrations.kinds.job import JOB
 from admitq.integrations.kinds.jobset import JOBSET
+from admitq.integrations.kinds.kubeflow import JAX_JOB, PADDLE_JOB, PYTORCH_JOB, TF_JOB, XGBOOST_JOB
+from admitq.integrations.kinds.mpijob import MPI_JOB
 from admitq.integrations.kinds.raycluster import RAY_CLUSTER
 from admitq.integrations.kinds.rayjob import RAY_JOB
 from admitq.integrations.kinds.rayservice import RAY_SERVICE
+from admitq.integrations.kinds.sparkapplication import SPARK_APPLICATION
 from admitq.integrations.kinds.trainjob import TRAIN_JOB
+from admitq_api.feature_gates import FeatureGates
 
 ENTRY_POINT_GROUP = "admitq.integrations"
 """Packages add a kind by an entry point of this group that names an ``Integration``."""
@@ -22,6 +27,14 @@ REGISTRY: tuple[Integration, ...] = (
     RAY_CLUSTER,
     RAY_SERVICE,
     TRAIN_JOB,
+    MPI_JOB,
+    TF_JOB,
+    PYTORCH_JOB,
+    XGBOOST_JOB,
+    PADDLE_JOB,
+    JAX_JOB,
+    APP_WRAPPER,
+    SPARK_APPLICATION,
 )
 """The kinds that come with admitq."""
 
@@ -58,8 +71,8 @@ def framework_names() -> tuple[str, ...]:
     return tuple(integration.framework for integration in registered())
 
 
-def enabled(frameworks: Iterable[str]) -> tuple[Integration, ...]:
-    """The integrations of these frameworks, in the registry's order.
+def enabled(frameworks: Iterable[str], gates: FeatureGates) -> tuple[Integration, ...]:
+    """The integrations of these frameworks whose gates are open, in the registry's order.
 
     Raises:
         KeyError: a framework is not known.
@@ -67,7 +80,11 @@ def enabled(frameworks: Iterable[str]) -> tuple[Integration, ...]:
     wanted = set(frameworks)
     if unknown := wanted.difference(framework_names()):
         raise KeyError(", ".join(sorted(unknown)))
-    return tuple(integration for integration in registered() if integration.framework in wanted)
+    return tuple(
+        one
+        for one in registered()
+        if one.framework in wanted and (one.gate is None or gates.enabled(one.gate))
+    )
 
 
 def by_gvk(group: str, version: str, kind: str) -> Integration | None:

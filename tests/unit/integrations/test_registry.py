@@ -6,6 +6,8 @@ import pytest
 
 from admitq.integrations import registry
 from admitq.integrations.kinds.job import JOB
+from admitq.integrations.kinds.sparkapplication import SPARK_APPLICATION
+from admitq_api.feature_gates import FeatureGates, Gate
 
 OUTSIDE = replace(JOB, framework="example.com/thing", group="example.com", kind="Thing", plural="things")
 
@@ -22,14 +24,21 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_jobs_are_known_by_framework_and_by_kind() -> None:
-    assert registry.enabled(["batch/job"]) == (JOB,)
+    assert registry.enabled(["batch/job"], FeatureGates()) == (JOB,)
     assert registry.by_gvk("batch", "v1", "Job") is JOB
     assert registry.by_gvk("batch", "v1", "Jobs") is None
 
 
+def test_a_kind_behind_a_gate_needs_the_gate_too() -> None:
+    frameworks = ["batch/job", "sparkoperator.k8s.io/sparkapplication"]
+    opened = FeatureGates({Gate.SPARK_APPLICATION_INTEGRATION: True})
+    assert registry.enabled(frameworks, FeatureGates()) == (JOB,)
+    assert registry.enabled(frameworks, opened) == (JOB, SPARK_APPLICATION)
+
+
 def test_an_unknown_framework_is_refused() -> None:
     with pytest.raises(KeyError, match="nonsense"):
-        registry.enabled(["batch/job", "nonsense"])
+        registry.enabled(["batch/job", "nonsense"], FeatureGates())
 
 
 def test_an_installed_package_adds_a_kind(installed: Any, monkeypatch: pytest.MonkeyPatch) -> None:

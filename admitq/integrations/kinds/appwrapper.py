@@ -1,0 +1,248 @@
+"""``workload.codeflare.dev/v1beta2`` AppWrapper: other objects, made together when it is not suspended.
+
+What its pods are stands in the wrapped objects: at paths that the AppWrapper declares, or that its controller
+knows for some kinds. The wrapped objects themselves never change. What an admission gives pods is written
+beside them, and the controller adds it to those that it makes.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from admitq.integrations.base import Finished, Integration, PodSetTemplate
+from admitq.integrations.names import LONGEST_LABEL
+from admitq.integrations.paths import Object, Path, value_at, with_value, without_value
+from admitq.integrations.reading import holds, mapping, number_of_pods, objects, text_at, texts
+from admitq.integrations.templates import entries_beside, items_beside, pod_template
+from admitq_api.labels import Names
+
+COMPONENTS: Final = ("spec", "components")
+INFOS: Final = "podSetInfos"
+
+_ENTRIES: Final[Mapping[str, Path]] = {
+    "labels": ("metadata", "labels"),
+    "annotations": ("metadata", "annotations"),
+    "nodeSelector": ("spec", "nodeSelector"),
+}
+_ITEMS: Final[Mapping[str, Path]] = {
+    "tolerations": ("spec", "tolerations"),
+    "schedulingGates": ("spec", "schedulingGates"),
+}
+"""Where in a template the fields of what is added to it stand."""
+
+_DECLARED_PATH: Final = re.compile(r"template((?:\.[^.\[\]]+|\[[0-9]{1,4}\])*)")
+_STEP: Final = re.compile(r"\.([^.\[\]]+)|\[([0-9]+)\]")
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """Where the controller looks for pods in a kind of object that it knows."""
+
+    template: Path
+    replicas: Path = ()
+    job: Path | None = None
+    """Where the parallelism and completions of a Job stand."""
+    each: Path | None = None
+    """A list, in whose items the other paths begin."""
+
+    def pods(self, wrapped: Object) -> Iterator[tuple[Path, int]]:
+        """Path of each template in the object, and how many pods it is for."""
+        starts: list[Path] = [()]
+        if self.each is not None:
+            found = value_at(wrapped, self.each)
+            starts = [(*self.each, place) for place in range(len(found) if isinstance(found, list) else 0)]
+        for start in starts:
+            if isinstance(value_at(wrapped, (*start, *self.template)), Mapping):
+                replicas = value_at(wrapped, (*start, *self.replicas)) if self.replicas else None
+                count = number_of_pods(replicas) * self._of_job(wrapped, start)
+                yield (*start, *self.template), count
+
+    def _of_job(self, wrapped: Object, start: Path) -> int:
+        if self.job is None:
+            return 1
+        parallelism, completions = (
+            value_at(wrapped, (*start, *self.job, field)) for field in ("parallelism", "completions")
+        )
+        count = number_of_pods(parallelism)
+        return min(count, number_of_pods(completions, count))
+
+
+_WORKLOAD: Final = (_Known(("spec", "template"), ("spec", "replicas")),)
+
+
+def _ray(*cluster: str) -> tuple[_Known, ...]:
+    return (
+        _Known((*cluster, "headGroupSpec", "template")),
+        _Known(("template",), ("replicas",), each=(*cluster, "workerGroupSpecs")),
+    )
+
+
+_KNOWN: Final[Mapping[tuple[str, str], tuple[_Known, ...]]] = {
+    ("v1", "Pod"): (_Known(()),),
+    ("apps/v1", "Deployment"): _WORKLOAD,
+    ("apps/v1", "StatefulSet"): _WORKLOAD,
+    ("batch/v1", "Job"): (_Known(("spec", "template"), job=("spec",)),),
+    ("jobset.x-k8s.io/v1alpha2", "JobSet"): (
+        _Known(
+            ("template", "spec", "template"),
+            ("replicas",),
+            job=("template", "spec"),
+            each=("spec", "replicatedJobs"),
+        ),
+    ),
+    ("kubeflow.org/v1", "PyTorchJob"): tuple(
+        _Known((*role, "template"), (*role, "replicas"))
+        for role in (("spec", "pytorchReplicaSpecs", name) for name in ("Master", "Worker"))
+    ),
+    ("ray.io/v1", "RayCluster"): _ray("spec"),
+    ("ray.io/v1", "RayJob"): _ray("spec", "rayClusterSpec"),
+}
+"""The kinds whose pods need not be declared."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Wrapped:
+    """Pods of a component: the component's place, theirs among its podsets, where their template is."""
+
+    component: int
+    place: int
+    template: Path
+    count: int
+
+
+def _declared(component: Object) -> list[tuple[Path, int]]:
+    found: list[tuple[Path, int]] = []
+    for pod_set in objects(component, ("podSets",)):
+        declared = text_at(pod_set, ("path",))
+        match = _DECLARED_PATH.fullmatch(declared)
+        # What cannot be read leads nowhere, to a podset without containers, which its Workload may not have.
+        steps: list[str | int] = [declared]
+        if match is not None:
+            steps = [key or int(index) for key, index in _STEP.findall(match[1])]
+        found.append((tuple(steps), number_of_pods(pod_set.get("replicas"))))
+    return found
+
+
+def _known(wrapped: Object) -> list[tuple[Path, int]]:
+    kind = (text_at(wrapped, ("apiVersion",)), text_at(wrapped, ("kind",)))
+    return [pods for known in _KNOWN.get(kind, ()) for pods in known.pods(wrapped)]
+
+
+def _components(job: Object) -> list[Any]:
+    found = value_at(job, COMPONENTS)
+    return found if isinstance(found, list) else []
+
+
+def _wrapped(job: Object) -> list[_Wrapped]:
+    """All pods of all components, in the order of the podsets."""
+    found: list[_Wrapped] = []
+    for index, component in enumerate(_components(job)):
+        for place, (path, count) in enumerate(
+            _declared(component) or _known(mapping(component, ("template",)))
+        ):
+            found.append(_Wrapped(index, place, (*COMPONENTS, index, "template", *path), count))
+    return found
+
+
+def _name(job: Object, index: int) -> str:
+    """Name of a podset: that of the AppWrapper with a number, as far as it can be a podset's name."""
+    suffix = f"-{index}"
+    readable = text_at(job, ("metadata", "name")).replace(".", "-")[: LONGEST_LABEL - len(suffix)]
+    return f"{readable.rstrip('-')}{suffix}"
+
+
+def _info(job: Object, pods: _Wrapped) -> Object:
+    """What is added to the template of pods."""
+    return mapping(job, (*COMPONENTS, pods.component, INFOS, pods.place))
+
+
+def _base(job: Object, pods: _Wrapped) -> Object:
+    """The template of pods as it is wrapped; it may be a whole Pod."""
+    template = pod_template(value_at(job, pods.template))
+    return {part: template[part] for part in ("metadata", "spec") if part in template}
+
+
+def _template(job: Object, pods: _Wrapped) -> Object:
+    template, info = _base(job, pods), _info(job, pods)
+    for field, path in _ENTRIES.items():
+        if added := texts(info, (field,)):
+            template = with_value(template, path, {**added, **mapping(template, path)})
+    for field, path in _ITEMS.items():
+        if items := objects(info, (field,)):
+            template = with_value(template, path, [*objects(template, path), *items])
+    return template
+
+
+def pod_sets(job: Object, _names: Names) -> list[PodSetTemplate]:
+    """A podset for each wrapped pod template."""
+    return [
+        PodSetTemplate(_name(job, index), pods.count, pods.template, template=_template(job, pods))
+        for index, pods in enumerate(_wrapped(job))
+    ]
+
+
+def with_template(job: Object, pod_set: PodSetTemplate, template: Object, _names: Names) -> Object:
+    """The AppWrapper with what the template has beyond the wrapped one as info beside it."""
+    every = _wrapped(job)
+    for index, pods in enumerate(every):
+        if _name(job, index) == pod_set.name:
+            base, before = _base(job, pods), _info(job, pods)
+            info: dict[str, Any] = {
+                field: entries_beside(texts(template, path), texts(base, path), texts(before, (field,)))
+                for field, path in _ENTRIES.items()
+            }
+            for field, path in _ITEMS.items():
+                info[field] = items_beside(objects(template, path), objects(base, path))
+            return _with_info(job, pods, {key: value for key, value in info.items() if value}, every)
+    return job
+
+
+def _with_info(job: Object, pods: _Wrapped, info: Object, every: list[_Wrapped]) -> Object:
+    """The AppWrapper with another info for pods. The controller takes infos by their places."""
+    neighbors = [other for other in every if other.component == pods.component]
+    infos = [info if other == pods else _info(job, other) for other in neighbors]
+    path = (*COMPONENTS, pods.component, INFOS)
+    return with_value(job, path, infos) if any(infos) else without_value(job, path)
+
+
+def makes(job: Object, child: Object) -> bool:
+    """Whether the child is one of those that are wrapped."""
+    identity = (child.get("apiVersion"), child.get("kind"))
+    for component in _components(job):
+        wrapped = mapping(component, ("template",))
+        if (wrapped.get("apiVersion"), wrapped.get("kind")) != identity:
+            continue
+        for field in ("name", "generateName"):
+            name = text_at(wrapped, ("metadata", field))
+            if name and name == text_at(child, ("metadata", field)):
+                return True
+    return False
+
+
+def finished(job: Object) -> Finished | None:
+    """As its phase says; a failed one has ended when what it made is gone."""
+    phase = text_at(job, ("status", "phase"))
+    if phase == "Succeeded":
+        return Finished(True, "AppWrapper finished successfully")
+    if phase == "Failed" and not holds(job, "ResourcesDeployed"):
+        return Finished(False, "AppWrapper failed")
+    return None
+
+
+APP_WRAPPER: Final = Integration(
+    framework="workload.codeflare.dev/appwrapper",
+    group="workload.codeflare.dev",
+    version="v1beta2",
+    kind="AppWrapper",
+    plural="appwrappers",
+    pod_sets=pod_sets,
+    with_template=with_template,
+    finished=finished,
+    is_active=lambda job: holds(job, "QuotaReserved"),
+    pods_ready=lambda job: holds(job, "PodsReady"),
+    makes=makes,
+    adopts_prebuilt_workload=True,
+    managed_by_path=("spec", "managedBy"),
+    own_controller="workload.codeflare.dev/appwrapper-controller",
+)

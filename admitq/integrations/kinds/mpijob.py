@@ -1,0 +1,37 @@
+"""``kubeflow.org/v2beta1`` MPIJob: a launcher and workers.
+
+Its controller runs the launcher as a Job of its own, which it suspends and resumes with the MPIJob, and makes
+the workers' pods itself.
+"""
+
+from typing import Final
+
+from admitq.integrations.base import Rules
+from admitq.integrations.paths import Object, value_at, with_value
+from admitq.integrations.replica_jobs import Roles, replica_job
+from admitq_api.feature_gates import Gate
+
+ROLES: Final = Roles("mpiReplicaSpecs", ("Launcher", "Worker"))
+
+
+def mutate(job: Object, rules: Rules) -> Object:
+    """Where the launcher works too it has index 0, and those of the workers begin with 1."""
+    if not rules.gates.enabled(Gate.TOPOLOGY_AWARE_SCHEDULING):
+        return job
+    if value_at(job, ("spec", "runLauncherAsWorker")) is not True:
+        return job
+    for pod_set in ROLES.pod_sets(job, rules.names):
+        if pod_set.name == "worker":
+            offset = (*pod_set.template_path, "metadata", "annotations", rules.names.pod_index_offset)
+            return with_value(job, offset, "1")
+    return job
+
+
+MPI_JOB: Final = replica_job(
+    "MPIJob",
+    "v2beta1",
+    ROLES,
+    controller="kubeflow.org/mpi-operator",
+    creates=frozenset({("", "Pod"), ("batch", "Job")}),
+    mutate=mutate,
+)

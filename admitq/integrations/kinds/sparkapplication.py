@@ -1,0 +1,154 @@
+"""``sparkoperator.k8s.io/v1beta2`` SparkApplication: a driver, and the executors that it asks for.
+
+A change of anything but the suspension makes the operator delete what runs and begin anew, so that a start, a
+stop and an edit are all taken up whatever the application did before. Between running and suspended it passes
+through states in which its pods are still being deleted.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from admitq.integrations.base import Finished, Integration, PodSetTemplate, Rules
+from admitq.integrations.ownership import queue_name
+from admitq.integrations.paths import Object, value_at
+from admitq.integrations.reading import mapping, text_at, whole
+from admitq.integrations.spark_pods import (
+    COMMON_NODE_SELECTOR,
+    CONF,
+    DRIVER,
+    DYNAMIC_ALLOCATION,
+    EXECUTOR,
+    allocates_dynamically,
+    executors,
+    selects_nodes_by_role,
+    selects_nodes_for_all,
+    template_of,
+    with_template_of,
+)
+from admitq_api.feature_gates import Gate
+from admitq_api.field_errors import FieldError
+from admitq_api.field_errors import Path as FieldPath
+from admitq_api.labels import Names
+
+ROLES: Final = {role.name: role for role in (DRIVER, EXECUTOR)}
+
+ACTIVE_STATES: Final = frozenset(
+    {
+        "SUBMITTED",
+        "RUNNING",
+        "SUCCEEDING",
+        "FAILING",
+        "PENDING_RERUN",
+        "INVALIDATING",
+        "SUSPENDING",
+        "RESUMING",
+        "UNKNOWN",
+    }
+)
+"""In which pods may still be there."""
+
+
+def _state(app: Object) -> str:
+    return text_at(app, ("status", "applicationState", "state"))
+
+
+def pod_sets(app: Object, _names: Names) -> list[PodSetTemplate]:
+    """The driver, and the executors that it starts with."""
+    counts = {DRIVER.name: 1, EXECUTOR.name: executors(app)}
+    return [
+        PodSetTemplate(
+            name,
+            counts[name],
+            role.path,
+            template=template_of(app, role),
+            annotations=(*role.path, "annotations"),
+        )
+        for name, role in ROLES.items()
+    ]
+
+
+def with_template(app: Object, pod_set: PodSetTemplate, template: Object, _names: Names) -> Object:
+    """The application with what the template says in the fields of the role."""
+    role = ROLES.get(pod_set.name)
+    return app if role is None else with_template_of(app, role, template)
+
+
+def finished(app: Object) -> Finished | None:
+    """As the application's state says; a failed submission that is to be repeated is not the end."""
+    state, message = _state(app), text_at(app, ("status", "applicationState", "errorMessage"))
+    if state == "COMPLETED":
+        return Finished(True, message or "SparkApplication completed")
+    if state == "FAILED" or (state == "SUBMISSION_FAILED" and not _is_submitted_again(app)):
+        return Finished(False, message or "SparkApplication failed")
+    return None
+
+
+def _is_submitted_again(app: Object) -> bool:
+    policy = mapping(app, ("spec", "restartPolicy"))
+    if policy.get("type") == "OnFailure":
+        attempts = whole(value_at(app, ("status", "submissionAttempts")))
+        return attempts <= whole(policy.get("onSubmissionFailureRetries"), -1)
+    return policy.get("type") == "Always"
+
+
+def pods_ready(app: Object) -> bool:
+    """When the driver runs, and as many executors as there are to be run or have run."""
+    states = mapping(app, ("status", "executorState")).values()
+    settled = sum(state in ("RUNNING", "COMPLETED") for state in states)
+    return _state(app) == "RUNNING" and settled >= executors(app)
+
+
+def validate_create(app: Object, rules: Rules) -> list[FieldError]:
+    """Check, where the application is ours to hold, that all its pods are known before they run."""
+    if not rules.is_managed:
+        return []
+    errors: list[FieldError] = []
+    mode = value_at(app, ("spec", "mode"))
+    if mode not in (None, "cluster"):
+        errors.append(FieldError.not_supported("spec.mode", mode, ["cluster"]))
+    if allocates_dynamically(app):
+        declared = value_at(app, (*DYNAMIC_ALLOCATION, "enabled")) is True
+        path = FieldPath().at(*DYNAMIC_ALLOCATION, "enabled")
+        if not declared:
+            path = FieldPath().at(*CONF).key("spark.dynamicAllocation.enabled")
+        errors.append(
+            FieldError.forbidden(
+                path, "only elastic jobs can change their size", "set spec.executor.instances"
+            )
+        )
+    if selects_nodes_for_all(app) and not selects_nodes_by_role(app):
+        errors.append(
+            FieldError.forbidden(
+                FieldPath().at(*COMMON_NODE_SELECTOR),
+                "cannot be used before Spark 3.3",
+                "set spec.driver.nodeSelector and spec.executor.nodeSelector",
+            )
+        )
+    return errors
+
+
+def validate_update(old: Object, new: Object, rules: Rules) -> Sequence[FieldError]:
+    """Check the new one where it is ours to hold, or the old one was."""
+    was_queued = bool(queue_name(old, rules.names)) and rules.gates.enabled(
+        Gate.VALIDATE_RAY_AND_SPARK_JOB_UPDATES
+    )
+    is_managed = rules.is_managed or was_queued
+    return validate_create(new, Rules(rules.names, rules.gates, is_managed=is_managed))
+
+
+SPARK_APPLICATION: Final = Integration(
+    framework="sparkoperator.k8s.io/sparkapplication",
+    gate=Gate.SPARK_APPLICATION_INTEGRATION,
+    group="sparkoperator.k8s.io",
+    version="v1beta2",
+    kind="SparkApplication",
+    plural="sparkapplications",
+    pod_sets=pod_sets,
+    with_template=with_template,
+    finished=finished,
+    is_active=lambda app: _state(app) in ACTIVE_STATES,
+    pods_ready=pods_ready,
+    creates=frozenset({("", "Pod")}),
+    validate_create=validate_create,
+    validate_update=validate_update,
+)

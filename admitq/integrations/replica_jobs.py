@@ -1,0 +1,119 @@
+"""Jobs that hold a pod template for each role that a pod can have, as those of Kubeflow do.
+
+Their templates stand under a map from role to replicas; they are suspended, and their priority class and
+their controller named, in ``spec.runPolicy``. When such a job is suspended its controller deletes its pods,
+and sets the numbers of active ones to 0 and the condition Running to False.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from admitq.integrations.base import Finished, Integration, PodSetTemplate, Rules, unchanged
+from admitq.integrations.paths import Object
+from admitq.integrations.reading import ended, holds, mapping, number_of_pods, text_at, whole
+from admitq_api.field_errors import MapKey
+from admitq_api.labels import Names
+
+GROUP: Final = "kubeflow.org"
+RUN_POLICY: Final = ("spec", "runPolicy")
+SUSPEND: Final = (*RUN_POLICY, "suspend")
+MANAGED_BY: Final = (*RUN_POLICY, "managedBy")
+
+FINISHING_CONDITIONS: Final = {"Succeeded": True, "Failed": False}
+"""Whether the job succeeded, by the condition that ends it."""
+
+PODS_ONLY: Final = frozenset({("", "Pod")})
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """Where a kind holds its templates, and for which roles, in the order of the podsets."""
+
+    field: str
+    names: tuple[str, ...]
+    any_case: bool = False
+    """Whether the controller takes the name of a role in upper and lower case alike."""
+
+    def pod_sets(self, job: Object, _names: Names) -> list[PodSetTemplate]:
+        """A podset for each role that the job has."""
+        return self._present(job)
+
+    def _present(self, job: Object) -> list[PodSetTemplate]:
+        path = ("spec", self.field)
+        replicas = mapping(job, path)
+        found: list[PodSetTemplate] = []
+        for role in self.names:
+            key = self._key(replicas, role)
+            if isinstance(replicas.get(key), Mapping):
+                count = number_of_pods(replicas[key].get("replicas"))
+                found.append(PodSetTemplate(role.lower(), count, (*path, MapKey(key), "template")))
+        return found
+
+    def _key(self, replicas: Object, role: str) -> str:
+        if role in replicas or not self.any_case:
+            return role
+        return next((key for key in replicas if key.lower() == role.lower()), role)
+
+    def priority_class(self, job: Object) -> str | None:
+        """The class of the run policy, or that of the first role which has one."""
+        policy = (*RUN_POLICY, "schedulingPolicy", "priorityClass")
+        pods = ((*pod_set.template_path, "spec", "priorityClassName") for pod_set in self._present(job))
+        return next((name for path in (policy, *pods) if (name := text_at(job, path))), None)
+
+
+def finished(job: Object) -> Finished | None:
+    """As the job's conditions say."""
+    return ended(job, FINISHING_CONDITIONS)
+
+
+def is_active(job: Object) -> bool:
+    """While pods of any role run."""
+    statuses = mapping(job, ("status", "replicaStatuses"))
+    return any(whole(mapping(one).get("active")) > 0 for one in statuses.values())
+
+
+def pods_ready(job: Object) -> bool:
+    """When the controller says that the job runs."""
+    return holds(job, "Running")
+
+
+def replica_job(
+    name: str,
+    version: str,
+    roles: Roles,
+    *,
+    controller: str,
+    creates: frozenset[tuple[str, str]] = PODS_ONLY,
+    adopts_prebuilt_workload: bool = True,
+    mutate: Callable[[Object, Rules], Object] = unchanged,
+) -> Integration:
+    """The record of a kind of this family.
+
+    Args:
+        name: of the kind.
+        version: of its API.
+        roles: its templates.
+        controller: what ``managedBy`` calls the kind's own controller.
+        creates: what that controller makes.
+        adopts_prebuilt_workload: whether a job may name the Workload that stands for it.
+        mutate: defaults of the kind.
+    """
+    return Integration(
+        framework=f"{GROUP}/{name.lower()}",
+        group=GROUP,
+        version=version,
+        kind=name,
+        plural=f"{name.lower()}s",
+        pod_sets=roles.pod_sets,
+        finished=finished,
+        is_active=is_active,
+        pods_ready=pods_ready,
+        suspend_path=SUSPEND,
+        priority_class=roles.priority_class,
+        creates=creates,
+        adopts_prebuilt_workload=adopts_prebuilt_workload,
+        mutate=mutate,
+        managed_by_path=MANAGED_BY,
+        own_controller=controller,
+    )

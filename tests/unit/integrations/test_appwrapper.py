@@ -1,0 +1,249 @@
+from typing import Any
+
+import pytest
+
+from admitq import podsets
+from admitq.integrations.base import Finished
+from admitq.integrations.kinds.appwrapper import APP_WRAPPER
+from admitq.podsets import PodSetInfo
+from admitq_api.field_errors import Path
+from admitq_api.labels import names_for
+from admitq_api.syntax import dns_label
+
+NAMES = names_for()
+PODS = {"spec": {"containers": [{"name": "c"}]}}
+
+
+def wrapper(*components: Any, status: Any = None, name: str = "w") -> Any:
+    return {"metadata": {"name": name}, "spec": {"components": list(components)}, "status": status or {}}
+
+
+def component(api_version: str, kind: str, spec: Any, **fields: Any) -> Any:
+    template = {"apiVersion": api_version, "kind": kind, "metadata": {"name": "t"}, "spec": spec}
+    return {"template": template, **fields}
+
+
+JOB = component("batch/v1", "Job", {"parallelism": 3, "completions": 2, "template": PODS})
+RAY = {
+    "headGroupSpec": {"template": PODS},
+    "workerGroupSpecs": [{"replicas": 4, "template": PODS}, {}, {"template": PODS}],
+}
+
+
+@pytest.mark.parametrize(
+    ("wrapped", "expected"),
+    [
+        (component("v1", "Pod", PODS["spec"]), [(1, "")]),
+        (component("v1", "Service", {}), []),
+        (component("apps/v1", "Deployment", {"replicas": 3, "template": PODS}), [(3, ".spec.template")]),
+        (component("apps/v1", "StatefulSet", {"template": PODS}), [(1, ".spec.template")]),
+        (component("apps/v1", "Deployment", {"replicas": 3}), []),
+        (JOB, [(2, ".spec.template")]),
+        (component("batch/v1", "Job", {"template": PODS}), [(1, ".spec.template")]),
+        (component("batch/v1", "Job", {"completions": 5, "template": PODS}), [(1, ".spec.template")]),
+        (component("batch/v2", "Job", {"template": PODS}), []),
+        (
+            component(
+                "jobset.x-k8s.io/v1alpha2",
+                "JobSet",
+                {
+                    "replicatedJobs": [
+                        {"replicas": 2, "template": {"spec": {"parallelism": 3, "template": PODS}}},
+                        {"template": {"spec": {"template": PODS}}},
+                        {"replicas": 2},
+                    ]
+                },
+            ),
+            [
+                (6, ".spec.replicatedJobs[0].template.spec.template"),
+                (1, ".spec.replicatedJobs[1].template.spec.template"),
+            ],
+        ),
+        (
+            component(
+                "kubeflow.org/v1",
+                "PyTorchJob",
+                {
+                    "pytorchReplicaSpecs": {
+                        "Worker": {"replicas": 5, "template": PODS},
+                        "Master": {"template": PODS},
+                    }
+                },
+            ),
+            [
+                (1, ".spec.pytorchReplicaSpecs.Master.template"),
+                (5, ".spec.pytorchReplicaSpecs.Worker.template"),
+            ],
+        ),
+        (
+            component("ray.io/v1", "RayCluster", RAY),
+            [
+                (1, ".spec.headGroupSpec.template"),
+                (4, ".spec.workerGroupSpecs[0].template"),
+                (1, ".spec.workerGroupSpecs[2].template"),
+            ],
+        ),
+        (
+            component("ray.io/v1", "RayJob", {"rayClusterSpec": RAY}),
+            [
+                (1, ".spec.rayClusterSpec.headGroupSpec.template"),
+                (4, ".spec.rayClusterSpec.workerGroupSpecs[0].template"),
+                (1, ".spec.rayClusterSpec.workerGroupSpecs[2].template"),
+            ],
+        ),
+        (
+            component(
+                "example.com/v1",
+                "Thing",
+                {"tasks": [{"pod": PODS}, {"pod": PODS}]},
+                podSets=[
+                    {"path": "template.spec.tasks[1].pod", "replicas": 7},
+                    {"path": "template.spec.tasks[0].pod"},
+                ],
+            ),
+            [(7, ".spec.tasks[1].pod"), (1, ".spec.tasks[0].pod")],
+        ),
+    ],
+)
+def test_pods_are_found_where_they_are_declared_or_where_the_controller_knows_them(
+    wrapped: Any, expected: Any
+) -> None:
+    job = wrapper(wrapped)
+    found = APP_WRAPPER.pod_sets(job, NAMES)
+    paths = [(one.count, str(Path().at(*one.template_path))) for one in found]
+    assert paths == [(count, f"spec.components[0].template{path}") for count, path in expected]
+    assert [one.template_in(job)["spec"] for one in found] == [PODS["spec"]] * len(expected)
+
+
+def test_podsets_are_counted_through_all_components() -> None:
+    pod_sets = APP_WRAPPER.pod_sets(wrapper(JOB, component("v1", "Service", {}), JOB), NAMES)
+    assert [one.name for one in pod_sets] == ["w-0", "w-1"]
+
+
+@pytest.mark.parametrize("name", ["a.b", "a" * 253, "a" * 60 + "-.b", "1"])
+def test_every_name_of_a_podset_is_valid(name: Any) -> None:
+    [pod_set] = APP_WRAPPER.pod_sets(wrapper(JOB, name=name), NAMES)
+    assert dns_label(pod_set.name) is None
+
+
+@pytest.mark.parametrize(
+    "path", ["", "template.spec[", "spec.template", "template.spec.nothing", "template[99999]"]
+)
+def test_a_declared_path_that_leads_nowhere_counts_with_pods_that_no_workload_takes(path: Any) -> None:
+    broken = {**JOB, "podSets": [{"path": path, "replicas": 3}]}
+    [pod_set] = APP_WRAPPER.pod_sets(wrapper(broken), NAMES)
+    assert (pod_set.count, pod_set.template_in(wrapper(broken))) == (3, {})
+
+
+GIVEN = PodSetInfo(
+    "",
+    1,
+    node_selector={"pool": "spot"},
+    tolerations=({"key": "spot", "operator": "Exists"},),
+    labels={"own": "l"},
+    annotations={"own": "a"},
+    scheduling_gates=("gate",),
+)
+
+
+def test_what_is_given_to_pods_stands_beside_what_is_wrapped() -> None:
+    job = wrapper(component("v1", "Service", {}), component("ray.io/v1", "RayCluster", RAY))
+    worker = APP_WRAPPER.pod_sets(job, NAMES)[1]
+    running = APP_WRAPPER.with_template(job, worker, podsets.inject(worker.template_in(job), GIVEN), NAMES)
+    service, cluster = running["spec"]["components"]
+    assert service == job["spec"]["components"][0]
+    assert cluster["template"] == job["spec"]["components"][1]["template"]
+    assert cluster["podSetInfos"] == [
+        {},
+        {
+            "labels": {"own": "l"},
+            "annotations": {"own": "a"},
+            "nodeSelector": {"pool": "spot"},
+            "tolerations": [{"key": "spot", "operator": "Exists"}],
+            "schedulingGates": [{"name": "gate"}],
+        },
+        {},
+    ]
+    again = APP_WRAPPER.pod_sets(running, NAMES)[1]
+    assert APP_WRAPPER.with_template(running, again, PODS, NAMES) == job
+
+
+def test_infos_of_the_owner_stay() -> None:
+    own = {"labels": {"team": "a"}, "tolerations": [{"key": "own"}]}
+    job = wrapper({**JOB, "podSetInfos": [own]})
+    [pod_set] = APP_WRAPPER.pod_sets(job, NAMES)
+    original = pod_set.template_in(job)
+    assert original["metadata"]["labels"] == {"team": "a"}
+    running = APP_WRAPPER.with_template(job, pod_set, podsets.inject(original, GIVEN), NAMES)
+    assert APP_WRAPPER.with_template(running, pod_set, original, NAMES) == job
+
+
+def conditions(**statuses: str) -> list[dict[str, str]]:
+    return [{"type": name, "status": status} for name, status in statuses.items()]
+
+
+@pytest.mark.parametrize(
+    ("status", "finished", "active", "ready"),
+    [
+        ({}, None, False, False),
+        ({"phase": "Suspended", "conditions": conditions(QuotaReserved="False")}, None, False, False),
+        (
+            {"phase": "Resuming", "conditions": conditions(QuotaReserved="True", PodsReady="False")},
+            None,
+            True,
+            False,
+        ),
+        (
+            {"phase": "Running", "conditions": conditions(QuotaReserved="True", PodsReady="True")},
+            None,
+            True,
+            True,
+        ),
+        ({"phase": "Suspending", "conditions": conditions(QuotaReserved="True")}, None, True, False),
+        (
+            {"phase": "Succeeded", "conditions": conditions(QuotaReserved="False", ResourcesDeployed="True")},
+            Finished(True, "AppWrapper finished successfully"),
+            False,
+            False,
+        ),
+        (
+            {"phase": "Failed", "conditions": conditions(QuotaReserved="True", ResourcesDeployed="True")},
+            None,
+            True,
+            False,
+        ),
+        (
+            {"phase": "Failed", "conditions": conditions(QuotaReserved="False", ResourcesDeployed="False")},
+            Finished(False, "AppWrapper failed"),
+            False,
+            False,
+        ),
+    ],
+)
+def test_phase_and_conditions_tell_how_an_appwrapper_stands(
+    status: Any, finished: Any, active: Any, ready: Any
+) -> None:
+    job = wrapper(JOB, status=status)
+    assert APP_WRAPPER.finished(job) == finished
+    assert APP_WRAPPER.is_active(job) is active
+    assert APP_WRAPPER.pods_ready(job) is ready
+
+
+@pytest.mark.parametrize(
+    ("child", "made"),
+    [
+        ({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "t"}}, True),
+        ({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "forged"}}, False),
+        ({"apiVersion": "batch/v1", "kind": "Job", "metadata": {}}, False),
+        ({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "t"}}, False),
+        ({}, False),
+    ],
+)
+def test_only_what_is_wrapped_follows_an_appwrapper(child: Any, made: Any) -> None:
+    assert APP_WRAPPER.makes(wrapper(JOB), child) is made
+
+
+def test_a_wrapped_object_with_a_generated_name_is_known_by_it() -> None:
+    wrapped = {"template": {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"generateName": "t-"}}}
+    child = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "t-x", "generateName": "t-"}}
+    assert APP_WRAPPER.makes(wrapper(wrapped), child)

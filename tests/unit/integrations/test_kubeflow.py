@@ -1,0 +1,187 @@
+"""TFJob, PyTorchJob, XGBoostJob, PaddleJob, JAXJob and MPIJob, which have most in common."""
+
+from typing import Any
+
+import pytest
+
+from admitq.integrations.base import Finished, Integration, Rules
+from admitq.integrations.kinds.kubeflow import JAX_JOB, PADDLE_JOB, PYTORCH_JOB, TF_JOB, XGBOOST_JOB
+from admitq.integrations.kinds.mpijob import MPI_JOB
+from admitq_api.feature_gates import FeatureGates, Gate
+from admitq_api.field_errors import Path
+from admitq_api.labels import names_for
+
+NAMES = names_for()
+
+SPECS = {
+    "tfjobs": "tfReplicaSpecs",
+    "pytorchjobs": "pytorchReplicaSpecs",
+    "xgboostjobs": "xgbReplicaSpecs",
+    "paddlejobs": "paddleReplicaSpecs",
+    "jaxjobs": "jaxReplicaSpecs",
+    "mpijobs": "mpiReplicaSpecs",
+}
+KINDS = (TF_JOB, PYTORCH_JOB, XGBOOST_JOB, PADDLE_JOB, JAX_JOB, MPI_JOB)
+
+
+def job(kind: Integration, roles: Any, status: Any = None, policy: Any = None) -> Any:
+    return {
+        "metadata": {"name": "j"},
+        "spec": {SPECS[kind.plural]: roles, "runPolicy": policy or {}},
+        "status": status or {},
+    }
+
+
+def pods(priority_class: str = "") -> dict[str, Any]:
+    spec: dict[str, Any] = {"containers": [{"name": "c"}]}
+    return {"template": {"spec": {**spec, "priorityClassName": priority_class} if priority_class else spec}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "framework", "version", "controller", "adopts"),
+    [
+        (TF_JOB, "kubeflow.org/tfjob", "v1", "kubeflow.org/training-operator", True),
+        (PYTORCH_JOB, "kubeflow.org/pytorchjob", "v1", "kubeflow.org/training-operator", True),
+        (XGBOOST_JOB, "kubeflow.org/xgboostjob", "v1", "kubeflow.org/training-operator", True),
+        (PADDLE_JOB, "kubeflow.org/paddlejob", "v1", "kubeflow.org/training-operator", True),
+        (JAX_JOB, "kubeflow.org/jaxjob", "v1", "kubeflow.org/training-operator", False),
+        (MPI_JOB, "kubeflow.org/mpijob", "v2beta1", "kubeflow.org/mpi-operator", True),
+    ],
+)
+def test_each_kind_says_who_it_is(
+    kind: Any, framework: Any, version: Any, controller: Any, adopts: Any
+) -> None:
+    assert (kind.framework, kind.group, kind.version) == (framework, "kubeflow.org", version)
+    assert (kind.own_controller, kind.adopts_prebuilt_workload) == (controller, adopts)
+    assert kind.managed_by_path == ("spec", "runPolicy", "managedBy")
+    suspended = kind.with_suspend({}, True)
+    assert suspended == {"spec": {"runPolicy": {"suspend": True}}}
+    assert kind.is_suspended(suspended, NAMES)
+
+
+@pytest.mark.parametrize(
+    ("kind", "roles", "pod_sets"),
+    [
+        (
+            TF_JOB,
+            ["Evaluator", "Worker", "PS", "Master", "Chief"],
+            ["chief", "master", "ps", "worker", "evaluator"],
+        ),
+        (PYTORCH_JOB, ["Worker", "Master"], ["master", "worker"]),
+        (XGBOOST_JOB, ["Worker", "Master"], ["master", "worker"]),
+        (PADDLE_JOB, ["Worker", "Master"], ["master", "worker"]),
+        (JAX_JOB, ["Worker"], ["worker"]),
+        (JAX_JOB, ["Worker", "Master"], ["worker"]),
+        (MPI_JOB, ["Worker", "Launcher"], ["launcher", "worker"]),
+        (MPI_JOB, ["Launcher"], ["launcher"]),
+        (PYTORCH_JOB, ["worker", "MASTER"], ["master", "worker"]),
+        (MPI_JOB, ["Launcher", "worker"], ["launcher"]),
+        (PYTORCH_JOB, [], []),
+    ],
+)
+def test_the_podsets_are_the_roles_that_are_there_in_the_kinds_order(
+    kind: Any, roles: Any, pod_sets: Any
+) -> None:
+    found = kind.pod_sets(job(kind, {role: pods() for role in roles}), NAMES)
+    assert [one.name for one in found] == pod_sets
+    assert all(one.template_in(job(kind, {role: pods() for role in roles})) for one in found)
+
+
+@pytest.mark.parametrize(("replicas", "count"), [(3, 3), (0, 0), (None, 1), ("3", 1), (-1, 0)])
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.plural)
+def test_a_role_without_a_number_of_replicas_has_one(kind: Any, replicas: Any, count: Any) -> None:
+    [found] = kind.pod_sets(job(kind, {"Worker": {"replicas": replicas, **pods()}}), NAMES)
+    assert found.count == count
+
+
+def test_a_template_is_known_by_the_field_that_users_write() -> None:
+    [worker] = PYTORCH_JOB.pod_sets(job(PYTORCH_JOB, {"Worker": pods()}), NAMES)
+    assert str(Path().at(*worker.template_path)) == "spec.pytorchReplicaSpecs[Worker].template"
+
+
+def condition(condition_type: str, status: str = "True", message: str = "") -> dict[str, Any]:
+    return {"conditions": [{"type": condition_type, "status": status, "message": message}]}
+
+
+@pytest.mark.parametrize(
+    ("status", "finished", "ready"),
+    [
+        ({}, None, False),
+        (condition("Created"), None, False),
+        (condition("Running"), None, True),
+        (condition("Running", "False"), None, False),
+        (condition("Restarting"), None, False),
+        (condition("Suspended"), None, False),
+        (condition("Succeeded", message="done"), Finished(True, "done"), False),
+        (condition("Succeeded", "False"), None, False),
+        (condition("Failed", message="no"), Finished(False, "no"), False),
+    ],
+)
+def test_conditions_tell_how_a_job_stands(status: Any, finished: Any, ready: Any) -> None:
+    one = job(PYTORCH_JOB, {"Worker": pods()}, status)
+    assert PYTORCH_JOB.finished(one) == finished
+    assert PYTORCH_JOB.pods_ready(one) is ready
+
+
+@pytest.mark.parametrize(
+    ("statuses", "active"),
+    [
+        ({}, False),
+        ({"Worker": {}}, False),
+        ({"Worker": {"active": 0, "succeeded": 2}}, False),
+        ({"Launcher": {"active": 1}, "Worker": {"active": 0}}, True),
+        ({"Worker": {"active": "1"}}, False),
+        (None, False),
+    ],
+)
+def test_a_job_is_active_while_pods_of_any_role_run(statuses: Any, active: Any) -> None:
+    assert MPI_JOB.is_active(job(MPI_JOB, {}, {"replicaStatuses": statuses})) is active
+
+
+@pytest.mark.parametrize(
+    ("policy", "launcher", "worker", "expected"),
+    [
+        ({"schedulingPolicy": {"priorityClass": "policy"}}, "launcher", "worker", "policy"),
+        ({"schedulingPolicy": {}}, "launcher", "worker", "launcher"),
+        ({}, "", "worker", "worker"),
+        ({}, "", "", None),
+        ({"schedulingPolicy": {"priorityClass": 7}}, "", "worker", "worker"),
+    ],
+)
+def test_the_priority_is_that_of_the_policy_then_that_of_the_first_role_with_one(
+    policy: Any, launcher: Any, worker: Any, expected: Any
+) -> None:
+    roles = {"Worker": pods(worker), "Launcher": pods(launcher)}
+    assert MPI_JOB.priority_class(job(MPI_JOB, roles, policy=policy)) == expected
+
+
+OFFSET = {NAMES.pod_index_offset: "1"}
+
+
+@pytest.mark.parametrize(
+    ("launcher_works", "gate", "roles", "annotations"),
+    [
+        (True, True, ("Launcher", "Worker"), OFFSET),
+        (True, False, ("Launcher", "Worker"), {}),
+        (False, True, ("Launcher", "Worker"), {}),
+        (None, True, ("Launcher", "Worker"), {}),
+        (True, True, ("Launcher",), {}),
+    ],
+)
+def test_workers_are_counted_behind_a_launcher_that_works(
+    launcher_works: Any, gate: Any, roles: Any, annotations: Any
+) -> None:
+    before = job(MPI_JOB, {role: pods() for role in roles})
+    before["spec"]["runLauncherAsWorker"] = launcher_works
+    rules = Rules(NAMES, FeatureGates({Gate.TOPOLOGY_AWARE_SCHEDULING: gate}))
+    after = MPI_JOB.mutate(before, rules)
+    metadata = after["spec"]["mpiReplicaSpecs"].get("Worker", {}).get("template", {}).get("metadata", {})
+    assert metadata.get("annotations", {}) == annotations
+    assert MPI_JOB.mutate(after, rules) == after
+
+
+def test_only_an_mpi_job_makes_jobs() -> None:
+    child = {"apiVersion": "batch/v1", "kind": "Job"}
+    pod = {"apiVersion": "v1", "kind": "Pod"}
+    assert [kind.kind for kind in KINDS if kind.may_create(child)] == ["MPIJob"]
+    assert all(kind.may_create(pod) for kind in KINDS)
