@@ -12,7 +12,7 @@ from typing import Any
 
 from admitq.integrations.base import Finished, Integration, PodSetTemplate, Rules, Step
 from admitq.integrations.paths import Object, merge_patch, value_at, with_value
-from admitq.integrations.reading import ended, whole
+from admitq.integrations.reading import ended, mapping, whole
 from admitq_api.field_errors import FieldError
 from admitq_api.field_errors import Path as FieldPath
 from admitq_api.labels import Names
@@ -38,7 +38,7 @@ Job's name and stays in the Workload."""
 def _pod_count(job: Object) -> int:
     """Pods that run at a time: never more than there are completions left to reach."""
     parallelism = whole(value_at(job, PARALLELISM), 1)
-    return min(parallelism, whole(value_at(job, COMPLETIONS), parallelism))
+    return max(0, min(parallelism, whole(value_at(job, COMPLETIONS), parallelism)))
 
 
 def _min_count(job: Object, names: Names) -> int | None:
@@ -64,9 +64,10 @@ def is_active(job: Object) -> bool:
 
 def pods_ready(job: Object) -> bool:
     """When every pod that is to run at a time is ready or has succeeded."""
-    status = value_at(job, ("status",), {})
-    uncounted = value_at(status, ("uncountedTerminatedPods", "succeeded"), [])
-    return whole(status.get("succeeded")) + whole(status.get("ready")) + len(uncounted) >= _pod_count(job)
+    status = mapping(job, ("status",))
+    uncounted = value_at(status, ("uncountedTerminatedPods", "succeeded"))
+    succeeded = whole(status.get("succeeded")) + (len(uncounted) if isinstance(uncounted, list) else 0)
+    return succeeded + whole(status.get("ready")) >= _pod_count(job)
 
 
 def _ranges(text: Any) -> list[tuple[int, int]]:
@@ -81,7 +82,7 @@ def _ranges(text: Any) -> list[tuple[int, int]]:
 
 def _ended_indexes(job: Object, completions: int) -> int:
     """Indexes that completed or failed, each once. Ranges are not spelled out: they may be huge."""
-    status = value_at(job, ("status",), {})
+    status = mapping(job, ("status",))
     ended, following = 0, 0
     for first, last in sorted(_ranges(status.get("completedIndexes")) + _ranges(status.get("failedIndexes"))):
         start, end = max(first, following), min(last + 1, completions)

@@ -1,0 +1,156 @@
+"""Objects of many kinds, as the guides have them and with the statuses that their controllers give them."""
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+GUIDES = Path(__file__).parents[3] / "docs" / "guides"
+
+STATUS: dict[str, Any] = {
+    "phase": "Running",
+    "conditions": [
+        {"type": "Running", "status": "True", "message": "it runs"},
+        {"type": "Complete", "status": "True", "message": "done"},
+        {"type": "Failed", "status": "True", "message": "no"},
+        {"type": "QuotaReserved", "status": "False"},
+    ],
+    "active": 1,
+    "ready": 1,
+    "succeeded": 1,
+    "completedIndexes": "0,2-3",
+    "uncountedTerminatedPods": {"succeeded": ["uid"]},
+    "replicaStatuses": {"Worker": {"active": 2}, "Master": {"active": 1}},
+    "applicationState": {"state": "RUNNING", "errorMessage": "no"},
+    "executorState": {"executor-1": "RUNNING"},
+    "submissionAttempts": 1,
+}
+"""What any of the kinds reads of a status, all in one."""
+
+CONTAINER: dict[str, Any] = {
+    "name": "main",
+    "image": "example.com/main:1",
+    "env": [{"name": "A", "value": "1"}],
+    "resources": {"requests": {"cpu": "1"}, "limits": {"example.com/gpu": 1}},
+}
+TEMPLATE: dict[str, Any] = {
+    "metadata": {"labels": {"app": "a"}, "annotations": {"example.com/note": "b"}},
+    "spec": {
+        "containers": [CONTAINER],
+        "nodeSelector": {"disk": "fast"},
+        "tolerations": [{"key": "own", "operator": "Exists"}],
+        "priorityClassName": "high",
+    },
+}
+
+APP_WRAPPER: dict[str, Any] = {
+    "apiVersion": "workload.codeflare.dev/v1beta2",
+    "kind": "AppWrapper",
+    "metadata": {"name": "w"},
+    "spec": {
+        "components": [
+            {
+                "podSets": [
+                    {"path": "template.tasks[0].pod", "replicas": 2},
+                    {"path": "template.tasks[1].pod"},
+                ],
+                "podSetInfos": [
+                    {},
+                    {"labels": {"app": "a", "given": "x"}, "tolerations": [{"key": "given"}]},
+                ],
+                "template": {
+                    "apiVersion": "example.com/v1",
+                    "kind": "Thing",
+                    "metadata": {"name": "t"},
+                    "tasks": [{"pod": TEMPLATE}, {"pod": TEMPLATE}],
+                },
+            },
+            {
+                "template": {
+                    "apiVersion": "jobset.x-k8s.io/v1alpha2",
+                    "kind": "JobSet",
+                    "metadata": {"name": "s"},
+                    "spec": {
+                        "replicatedJobs": [
+                            {"name": "a", "replicas": 2, "template": {"spec": {"template": TEMPLATE}}}
+                        ]
+                    },
+                }
+            },
+        ]
+    },
+}
+
+SPARK_ROLE: dict[str, Any] = {
+    "cores": 2,
+    "coreLimit": "3",
+    "memory": "2g",
+    "memoryOverhead": "1g",
+    "memoryLimit": "4g",
+    "gpu": {"name": "example.com/gpu", "quantity": 1},
+    "labels": {"app": "a", "own": "l"},
+    "annotations": {"own": "n"},
+    "tolerations": [{"key": "own", "operator": "Exists"}, {"key": "more", "operator": "Exists"}],
+    "sidecars": [{"name": "side", "resources": {"requests": {"cpu": "1"}}}],
+    "initContainers": [{"name": "first"}],
+    "affinity": {"nodeAffinity": {}},
+    "priorityClassName": "low",
+}
+SPARK_APPLICATIONS: tuple[dict[str, Any], ...] = (
+    {
+        "apiVersion": "sparkoperator.k8s.io/v1beta2",
+        "kind": "SparkApplication",
+        "metadata": {"name": "s"},
+        "spec": {
+            "type": "Python",
+            "sparkVersion": "3.5.1",
+            "restartPolicy": {"type": "OnFailure", "onSubmissionFailureRetries": 3},
+            "driver": {**SPARK_ROLE, "template": TEMPLATE, "nodeSelector": {"disk": "slow"}},
+            "executor": {**SPARK_ROLE, "instances": 3},
+            "sparkConf": {
+                "spark.kubernetes.node.selector.all": "1",
+                "spark.kubernetes.driver.node.selector.one": "2",
+                "spark.executor.resource.fpga.amount": "2",
+                "spark.executor.resource.fpga.vendor": "example.com",
+                "spark.memory.offHeap.enabled": "true",
+                "spark.memory.offHeap.size": "1g",
+            },
+        },
+    },
+    {
+        "apiVersion": "sparkoperator.k8s.io/v1beta2",
+        "kind": "SparkApplication",
+        "metadata": {"name": "s"},
+        "spec": {
+            "sparkVersion": "4.0.0",
+            "memoryOverheadFactor": "0.3",
+            "dynamicAllocation": {"enabled": True, "minExecutors": 1},
+            "nodeSelector": {"disk": "fast"},
+            "driver": {**SPARK_ROLE, "template": TEMPLATE},
+            "executor": {"instances": 3},
+            "sparkConf": {"spark.kubernetes.executor.node.selector.one": "2", "spark.ui.port": "1"},
+        },
+    },
+)
+
+
+@cache
+def guide_manifests() -> tuple[Any, ...]:
+    """Every manifest in the guides' pages."""
+    found: list[Any] = []
+    for page in sorted(GUIDES.rglob("*.md")):
+        for block in page.read_text().split("```yaml\n")[1:]:
+            found.extend(one for one in yaml.safe_load_all(block.split("```")[0]) if isinstance(one, dict))
+    return tuple(found)
+
+
+def examples_of(api_version: str, kind: str) -> list[dict[str, Any]]:
+    """Objects of a kind, all with a status; a bare one where there is no other."""
+    found = [
+        one
+        for one in (*guide_manifests(), APP_WRAPPER, *SPARK_APPLICATIONS)
+        if (one.get("apiVersion"), one.get("kind")) == (api_version, kind)
+    ]
+    bare = {"apiVersion": api_version, "kind": kind, "metadata": {"name": "j"}, "spec": {}}
+    return [{"status": STATUS, **one} for one in found or [bare]]

@@ -1,0 +1,179 @@
+"""What holds for every kind of job, whatever an object of it looks like."""
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from admitq import podsets
+from admitq.integrations.base import Integration, Rules
+from admitq.integrations.paths import merge_patch, with_value, without_value
+from admitq.integrations.registry import registered
+from admitq.podsets import PodSetInfo
+from admitq_api.feature_gates import FeatureGates, Gate
+from admitq_api.labels import names_for
+from tests.unit.integrations.examples import examples_of
+
+NAMES = names_for()
+RULES = Rules(NAMES, FeatureGates({Gate.TOPOLOGY_AWARE_SCHEDULING: True}))
+KINDS = [pytest.param(one, id=one.framework) for one in registered()]
+
+GARBAGE: tuple[Any, ...] = (
+    None,
+    True,
+    0,
+    -1,
+    2**70,
+    1.5,
+    "",
+    "x",
+    "9" * 5000,
+    "template[9].x",
+    [],
+    [None],
+    [1, "x"],
+    [[]],
+    [{}],
+    {},
+    {"x": None},
+    {"a": {"b": []}},
+    {"a": 1},
+)
+GONE = object()
+
+
+def paths_of(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """Every place in a document but its root."""
+    items: Any = ()
+    if isinstance(value, dict):
+        items = value.items()
+    elif isinstance(value, list):
+        items = enumerate(value)
+    for step, item in items:
+        yield (*path, step)
+        yield from paths_of(item, (*path, step))
+
+
+@st.composite
+def mutilated(draw: st.DrawFn, job: Any) -> Any:
+    """The job with anything in some places, or nothing."""
+    for _ in range(draw(st.integers(0, 4))):
+        path = draw(st.sampled_from(list(paths_of(job))))
+        damage = draw(st.sampled_from((*GARBAGE, GONE)))
+        job = without_value(job, path) if damage is GONE else with_value(job, path, copy.deepcopy(damage))
+    return job
+
+
+@st.composite
+def abridged(draw: st.DrawFn, kind: Integration) -> Any:
+    """An object of the kind that lacks some of its fields, or has nulls there."""
+    job = draw(st.sampled_from(examples_of(kind.api_version, kind.kind)))
+    for _ in range(draw(st.integers(0, 3))):
+        path = draw(st.sampled_from([path for path in paths_of(job) if isinstance(path[-1], str)]))
+        job = draw(st.sampled_from((without_value(job, path), with_value(job, path, None))))
+    return kind.resolved(job, {})
+
+
+def ask_all(kind: Integration, old: Any, job: Any) -> None:
+    """Call every function of a kind."""
+    pod_sets = kind.pod_sets(job, NAMES)
+    for pod_set in pod_sets:
+        assert isinstance(pod_set.count, int)
+        assert pod_set.count >= 0
+        kind.with_template(job, pod_set, pod_set.template_in(job), NAMES)
+    for ask in (
+        kind.finished,
+        kind.is_active,
+        kind.pods_ready,
+        kind.references,
+        kind.is_skipped,
+        kind.is_cleaning_up,
+        kind.reclaimable,
+        kind.is_on_hold,
+        kind.priority_class,
+        kind.may_create,
+    ):
+        ask(job)
+    kind.resolved(job, {})
+    kind.is_half_stopped(job, NAMES)
+    kind.is_suspended(job, NAMES)
+    kind.stop(job, kind.with_suspend(job, True), NAMES)
+    kind.start(job, kind.with_suspend(job, False), NAMES)
+    kind.makes(job, old)
+    kind.makes(old, job)
+    if kind.with_counts is not None:
+        kind.with_counts(job, {pod_set.name: 1 for pod_set in pod_sets}, NAMES)
+    kind.mutate(job, RULES)
+    kind.validate_create(job, RULES)
+    kind.validate_update(old, job, RULES)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(data=st.data())
+@settings(max_examples=100)
+def test_no_object_makes_a_kind_raise_or_change_it(kind: Integration, data: st.DataObject) -> None:
+    old = data.draw(st.sampled_from(examples_of(kind.api_version, kind.kind)))
+    job = data.draw(mutilated(old))
+    kept = copy.deepcopy((old, job))
+    ask_all(kind, old, job)
+    assert (old, job) == kept
+
+
+def without_empties(value: Any) -> Any:
+    """A document without nulls and empty parts, which mean the same as none."""
+    if isinstance(value, dict):
+        found = {key: without_empties(item) for key, item in value.items()}
+        return {key: item for key, item in found.items() if item not in (None, {}, [])}
+    if isinstance(value, list):
+        return [without_empties(item) for item in value]
+    return value
+
+
+GIVEN = PodSetInfo(
+    "",
+    1,
+    node_selector={"given.example.com/pool": "spot"},
+    tolerations=({"key": "given", "operator": "Exists"}, {"key": "own", "operator": "Exists"}),
+    labels={NAMES.podset: "p", NAMES.local_queue_name: "q"},
+    annotations={NAMES.workload: "w"},
+    scheduling_gates=("example.com/gate",),
+)
+
+
+def injected(kind: Integration, job: Any) -> Any:
+    """The job as a start leaves it."""
+    for pod_set in kind.pod_sets(job, NAMES):
+        template = podsets.inject(pod_set.template_in(job), GIVEN)
+        job = kind.with_template(job, pod_set, template, NAMES)
+    return job
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(data=st.data())
+@settings(max_examples=30)
+def test_a_template_that_is_written_is_read_again(kind: Integration, data: st.DataObject) -> None:
+    job = data.draw(abridged(kind))
+    before = [podsets.sanitised(one.template_in(job)) for one in kind.pod_sets(job, NAMES)]
+    running = injected(kind, job)
+    after = kind.pod_sets(running, NAMES)
+    assert [podsets.sanitised(one.template_in(running)) for one in after] == [
+        podsets.inject(template, GIVEN) for template in before
+    ]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(data=st.data())
+@settings(max_examples=30)
+def test_what_is_injected_is_taken_out_without_a_trace(kind: Integration, data: st.DataObject) -> None:
+    job = data.draw(abridged(kind))
+    remembered = [podsets.sanitised(one.template_in(job)) for one in kind.pod_sets(job, NAMES)]
+    running = injected(kind, job)
+    assert not remembered or merge_patch(job, running)
+    stopped = running
+    for pod_set, original in zip(kind.pod_sets(running, NAMES), remembered, strict=True):
+        restored = podsets.restore(pod_set.template_in(stopped), original)
+        stopped = kind.with_template(stopped, pod_set, restored, NAMES)
+    assert without_empties(stopped) == without_empties(job)
