@@ -107,13 +107,28 @@ def cluster() -> LocalCluster:
 def admitq_running(api_group: str) -> Installation:
     """Admitq from the shipped chart beside a control plane of its own, which all its tests share.
 
-    Every kind of job is switched on, and the kinds of other projects are installed. It is not the cluster of
-    the fixture `cluster`: there nobody but the test touches an object.
+    Every kind of job is switched on; definitions of other projects are installed as tests ask for them, by
+    the fixture `definitions`. It is not the cluster of the fixture `cluster`: there nobody but the test
+    touches an object.
     """
     reclaim_orphans(_quietly)
-    return _installation(
-        f"test-{_owner().pid}{_WITH_ADMITQ}", (_POOL,), api_group, _every_kind(), definitions=crds.NAMES
-    )
+    return _installation(f"test-{_owner().pid}{_WITH_ADMITQ}", (_POOL,), api_group, _every_kind())
+
+
+@pytest.fixture(scope="session")
+def definitions(admitq_running: Installation) -> Callable[[Iterable[str]], None]:
+    """Has definitions of other projects where admitq runs: `definitions(["jobsets.jobset.x-k8s.io"])`.
+
+    They stay for the rest of the run. Admitq takes a few seconds to notice them.
+    """
+    there: set[str] = set()
+
+    def installed(names: Iterable[str]) -> None:
+        if missing := set(names) - there:
+            crds.install_missing(admitq_running.cluster, sorted(missing))
+            there.update(missing)
+
+    return installed
 
 
 @pytest.fixture(scope="session")
@@ -139,17 +154,9 @@ def _every_kind() -> dict[str, Any]:
 
 
 def _installation(
-    name: str,
-    pools: tuple[NodePool, ...],
-    api_group: str,
-    config: Mapping[str, Any],
-    *,
-    definitions: Iterable[str] = (),
+    name: str, pools: tuple[NodePool, ...], api_group: str, config: Mapping[str, Any]
 ) -> Installation:
-    """The installation of a run that all its workers share; the first who asks for it starts it.
-
-    The definitions of other projects come after the chart, for helm reads the schemas of all kinds there are.
-    """
+    """The installation of a run that all its workers share; the first who asks for it starts it."""
     cluster = LocalCluster(name)
     with exclusive(state_folder() / f"{name}.lock"):
         cluster.start(pools, owner=_owner(), say=_quietly)
@@ -157,7 +164,6 @@ def _installation(
         process = installation.process("webhook")
         if process is None or not process.alive():
             installation.install(api_group=api_group, config=config)
-            crds.install(cluster, definitions)
             installation.start()
     return installation
 

@@ -21,6 +21,7 @@ from admitq.integrations.registry import registered
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import PODS, Resource
 from admitq_api.labels import DEFAULT_GROUP
+from localcluster import crds
 from localcluster.folders import REPOSITORY
 from localcluster.waiting import eventually
 from tests.controlplane.stage import Object, Stage, condition_of
@@ -194,6 +195,14 @@ class KindCase:
     def resource(self) -> Resource:
         """The kind as a resource."""
         return resource_of(self.integration)
+
+    @property
+    def definitions(self) -> list[str]:
+        """Definitions of other projects that the kind is of, follows from, or makes jobs of."""
+        kinds = [self.integration, *([self.child.integration] if self.child else [])]
+        wanted = [f"{one.plural}.{one.group}" for one in kinds]
+        wanted += [f"{one.plural}.{one.kind.group}" for kind in kinds for one in kind.follows]
+        return [name for name in wanted if name in crds.NAMES]
 
     def queue(self, group: str) -> str:
         """The LocalQueue that the manifest names."""
@@ -417,15 +426,25 @@ class PlayedJob:
                 lacking.append(f"{kind} {pod_set.name}: tolerations are {found}")
         return lacking
 
-    async def is_gone(self) -> bool:
-        """Whether neither the job nor a Workload of it is there."""
+    async def is_gone_for_good(self) -> bool:
+        """Whether the job is not there, and none of its Workloads is held.
+
+        That the garbage collector then takes those away is not waited for: it learns of kinds that are new
+        to the cluster every half a minute only.
+        """
         try:
             await self.get()
         except ApiError as error:
-            if error.is_not_found:
-                return not await self.stage.workloads(self.name)
-            raise
+            if not error.is_not_found:
+                raise
+            left = await self.stage.workloads(self.name)
+            return all(condition_of(one, "Finished") and not has_finalizers(one) for one in left)
         return False
+
+
+def has_finalizers(obj: Object) -> bool:
+    """Whether something holds the object."""
+    return bool(obj["metadata"].get("finalizers"))
 
 
 async def open_queues(stage: Stage, case: KindCase, *, quota: Mapping[str, Any] | None = None) -> None:
