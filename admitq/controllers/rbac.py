@@ -11,13 +11,14 @@ from admitq.controllers.indexes import resource_followed, resource_of
 from admitq.controllers.provisioning.requests import PROVISIONING_REQUESTS
 from admitq.controllers.provisioning.table import PROVISIONING
 from admitq.controllers.registry import CLUSTER_QUEUE, COHORT, LOCAL_QUEUE, PRIORITY_CLASS, WORKLOAD
-from admitq.integrations.base import Integration
+from admitq.integrations.base import Integration, OwnerKind
 from admitq.runtime.kinds import Kinds, kinds_of
 from admitq.runtime.resources import (
     LIMIT_RANGES,
     NAMESPACES,
     POD_TEMPLATES,
     PRIORITY_CLASSES,
+    REPLICA_SETS,
     RUNTIME_CLASSES,
     Resource,
 )
@@ -45,7 +46,17 @@ def _may(resource: Resource, *verbs: str, subresource: str = "") -> Permission:
     return Permission(resource.group, name, verbs)
 
 
-def _of_jobs(kinds: Kinds, integration: Integration) -> tuple[Permission, ...]:
+_OWNERS: Final[Mapping[OwnerKind, Resource]] = {OwnerKind("apps", "v1", "ReplicaSet"): REPLICA_SETS}
+"""Kinds that stand between jobs and who controls them, as resources."""
+
+
+def known_owners(integration: Integration) -> tuple[Resource, ...]:
+    """The resources of the kinds that stand between a kind's jobs and who controls them."""
+    return tuple(_OWNERS[kind] for kind in integration.known_owners)
+
+
+def of_kind(integration: Integration) -> tuple[Permission, ...]:
+    """What is done to jobs of a kind and to what their pods follow from, and to nothing else."""
     jobs = resource_of(integration)
     return (
         # Read one by one: a job that the watch does not show, before its Workload is given up.
@@ -53,11 +64,18 @@ def _of_jobs(kinds: Kinds, integration: Integration) -> tuple[Permission, ...]:
         # Only after the retention of deactivated jobs, which is off by default.
         _may(jobs, "delete"),
         *((_may(jobs, "patch", subresource="status"),) if integration.patches_status else ()),
+        # Read one by one: whether something that is queued controls a job through these.
+        *(_may(owner, "get") for owner in known_owners(integration)),
+        *_watched(*map(resource_followed, integration.follows)),
+    )
+
+
+def _around_jobs(kinds: Kinds) -> tuple[Permission, ...]:
+    return (
         # Read one by one: a Workload whose name turned out to be taken.
         _may(kinds.workloads, *_WATCH, "get", "create", "patch", "delete"),
         _may(kinds.workloads, "patch", subresource="status"),
         *_watched(NAMESPACES, PRIORITY_CLASSES, kinds.workload_priority_classes, kinds.resource_flavors),
-        *_watched(*map(resource_followed, integration.follows)),
     )
 
 
@@ -72,7 +90,7 @@ def rbac(names: Names, integrations: Iterable[Integration]) -> Mapping[str, tupl
             # What pods ask for depends on the rules of their namespace and on how they are run.
             *_watched(kinds.local_queues, cluster_queues, LIMIT_RANGES, RUNTIME_CLASSES),
         ),
-        **{one.framework: _of_jobs(kinds, one) for one in integrations},
+        **{one.framework: (*of_kind(one), *_around_jobs(kinds)) for one in integrations},
         CLUSTER_QUEUE: (
             _may(cluster_queues, *_WATCH, "patch"),
             _may(cluster_queues, "patch", subresource="status"),

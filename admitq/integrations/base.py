@@ -210,6 +210,8 @@ class Integration:
     kind that claims to be controlled by a job of this kind lies."""
     makes: Callable[[Object, Object], bool] = lambda _job, _child: True
     """Whether the controller makes this very object for this very job, where more than its kind can tell."""
+    implies: tuple[str, ...] = ()
+    """Frameworks that this one needs: what its jobs make is held by their webhooks and controllers."""
     adopts_prebuilt_workload: bool = False
     can_be_elastic: bool = False
 

@@ -72,7 +72,9 @@ def framework_names() -> tuple[str, ...]:
 
 
 def enabled(frameworks: Iterable[str], gates: FeatureGates) -> tuple[Integration, ...]:
-    """The integrations of these frameworks whose gates are open, in the registry's order.
+    """The integrations of these frameworks whose gates are open, and of those that they imply.
+
+    Their order is the registry's.
 
     Raises:
         KeyError: a framework is not known.
@@ -80,11 +82,9 @@ def enabled(frameworks: Iterable[str], gates: FeatureGates) -> tuple[Integration
     wanted = set(frameworks)
     if unknown := wanted.difference(framework_names()):
         raise KeyError(", ".join(sorted(unknown)))
-    return tuple(
-        one
-        for one in registered()
-        if one.framework in wanted and (one.gate is None or gates.enabled(one.gate))
-    )
+    open_ones = [one for one in registered() if one.gate is None or gates.enabled(one.gate)]
+    implied = {name for one in open_ones if one.framework in wanted for name in one.implies}
+    return tuple(one for one in open_ones if one.framework in wanted | implied)
 
 
 def by_gvk(group: str, version: str, kind: str) -> Integration | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from admitq.controllers.rbac import Permission, merged, rbac
+from admitq.controllers.rbac import Permission, known_owners, merged, of_kind, rbac
 from admitq.integrations.base import Integration
 from admitq.integrations.registry import REGISTRY
 from admitq_api.labels import DEFAULT_GROUP, names_for
@@ -66,12 +66,25 @@ _REVIEWS = (
 )
 """Who reads the metrics is asked of the API server."""
 
+_OF_KINDS = {one.framework: of_kind(one) for one in REGISTRY}
+
 MANAGER_CLUSTER = (
-    *_rules(chain.from_iterable(rbac(names_for(DEFAULT_GROUP), REGISTRY).values())),
+    *_rules(
+        permission
+        for controller, permissions in rbac(names_for(DEFAULT_GROUP), REGISTRY).items()
+        for permission in permissions
+        if permission not in _OF_KINDS.get(controller, ())
+    ),
     Rule(("events.k8s.io",), ("events",), ("create", "patch")),
     *_REVIEWS,
 )
-"""What the manager may do everywhere."""
+"""What the manager may do everywhere, whatever kinds of jobs are switched on."""
+
+MANAGER_KINDS = {
+    one.framework: _rules(chain.from_iterable(_OF_KINDS[name] for name in (one.framework, *one.implies)))
+    for one in REGISTRY
+}
+"""What the manager may do besides for each kind of jobs that is switched on."""
 
 MANAGER_NAMESPACE = (
     # The chart makes the Lease; the manager makes it anew should somebody delete it.
@@ -91,10 +104,6 @@ _LOOKED_UP = ("admissionchecks", "clusterqueues", "localqueues", "workloadpriori
 WEBHOOK_CLUSTER = (
     Rule((API_GROUP,), _LOOKED_UP, ("list", "watch")),
     Rule(("",), ("namespaces",), READ),
-    # Owners are looked up, and only kinds that create jobs can own one.
-    *(Rule((kind.group,), (kind.plural,), ("get",)) for kind in REGISTRY if _creates_jobs(kind)),
-    # What the pods of a job follow from is looked up to check them.
-    *(Rule((one.kind.group,), (one.plural,), ("get",)) for kind in REGISTRY for one in kind.follows),
     Rule(
         ("admissionregistration.k8s.io",),
         ("mutatingwebhookconfigurations",),
@@ -109,7 +118,19 @@ WEBHOOK_CLUSTER = (
     ),
     *_REVIEWS,
 )
-"""What the webhook may do everywhere."""
+"""What the webhook may do everywhere, whatever kinds of jobs are switched on."""
+
+WEBHOOK_KINDS = {
+    one.framework: (
+        # Owners are looked up, and only kinds that create jobs can own one.
+        *((Rule((one.group,), (one.plural,), ("get",)),) if _creates_jobs(one) else ()),
+        *(Rule((owner.group,), (owner.plural,), ("get",)) for owner in known_owners(one)),
+        # What the pods of a job follow from is looked up to check them.
+        *(Rule((other.kind.group,), (other.plural,), ("get",)) for other in one.follows),
+    )
+    for one in REGISTRY
+}
+"""What the webhook may do besides for each kind of jobs that is switched on."""
 
 WEBHOOK_NAMESPACE = (Rule(("",), ("secrets",), ("get", "update"), ("${certificateSecret}",)),)
 """What the webhook may do in its own namespace. The chart makes the Secret, so that the webhook need not have

@@ -1,5 +1,6 @@
 """Generates the files of the chart that follow from code: CRDs, names, access rules, webhook rules."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -58,8 +59,8 @@ def rbac() -> str:
     """Return the rules of the processes and the roles for people."""
     return _text(
         {
-            "manager": _scopes(access.MANAGER_CLUSTER, access.MANAGER_NAMESPACE),
-            "webhook": _scopes(access.WEBHOOK_CLUSTER, access.WEBHOOK_NAMESPACE),
+            "manager": _scopes(access.MANAGER_CLUSTER, access.MANAGER_KINDS, access.MANAGER_NAMESPACE),
+            "webhook": _scopes(access.WEBHOOK_CLUSTER, access.WEBHOOK_KINDS, access.WEBHOOK_NAMESPACE),
             "roles": [
                 {
                     "name": role.name,
@@ -73,7 +74,10 @@ def rbac() -> str:
 
 
 def webhooks() -> str:
-    """Return the webhooks, each with its path, what it is called for, and which namespaces it looks at."""
+    """Return the webhooks, each with its path, what it is called for, and which namespaces it looks at.
+
+    Those of a kind of jobs name the frameworks of which one must be switched on.
+    """
     every = webhook_rules(names_for(DEFAULT_GROUP), REGISTRY)
     return _for_any_group(
         _text(
@@ -83,6 +87,7 @@ def webhooks() -> str:
                         "name": hook["name"],
                         "path": hook["path"],
                         "jobs": hook["namespaceSelector"] == "jobs",
+                        "frameworks": hook["frameworks"],
                         "rule": hook["rule"],
                     }
                     for hook in hooks
@@ -98,9 +103,14 @@ def _for_any_group(text: str) -> str:
     return text.replace(DEFAULT_GROUP, access.API_GROUP).replace(dashed, "${apiGroupDashed}")
 
 
-def _scopes(cluster: tuple[access.Rule, ...], namespace: tuple[access.Rule, ...]) -> dict[str, Any]:
+def _scopes(
+    cluster: tuple[access.Rule, ...],
+    kinds: Mapping[str, tuple[access.Rule, ...]],
+    namespace: tuple[access.Rule, ...],
+) -> dict[str, Any]:
     return {
         "cluster": [rule.to_dict() for rule in cluster],
+        "kinds": {name: [rule.to_dict() for rule in rules] for name, rules in kinds.items() if rules},
         "namespace": [rule.to_dict() for rule in namespace],
     }
 

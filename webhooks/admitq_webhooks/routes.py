@@ -58,7 +58,8 @@ class Webhook:
         kind: of the objects.
         resources: plural names, with subresources where those are asked about too.
         operations: what is done to the objects.
-        is_job: the objects are the users', so that the namespace selector of managed jobs applies.
+        frameworks: none for our own kinds. For jobs of users, to which the namespace selector of managed jobs
+            applies: those of which one must be switched on for anything to be done.
     """
 
     verb: Verb
@@ -67,7 +68,12 @@ class Webhook:
     kind: str
     resources: tuple[str, ...]
     operations: tuple[str, ...]
-    is_job: bool
+    frameworks: tuple[str, ...] = ()
+
+    @property
+    def is_job(self) -> bool:
+        """Whether the objects are jobs of users."""
+        return bool(self.frameworks)
 
     def path(self, names: Names) -> str:
         """Where it answers."""
@@ -82,6 +88,7 @@ class Webhook:
             "name": f"{self.verb[0]}{self.kind.lower()}.{names.group}",
             "path": self.path(names),
             "namespaceSelector": "jobs" if self.is_job else "core",
+            "frameworks": list(self.frameworks),
             "failurePolicy": "Fail",
             "timeoutSeconds": 10,
             "sideEffects": "None",
@@ -109,14 +116,15 @@ _OWN_KINDS: Final[tuple[tuple[Verb, str, tuple[str, ...], tuple[str, ...]], ...]
 def webhooks(names: Names, integrations: Iterable[Integration]) -> tuple[Webhook, ...]:
     """Return the webhooks of our own kinds and of these kinds of jobs."""
     own = tuple(
-        Webhook(verb, names.group, names.version, kind, resources, operations, is_job=False)
+        Webhook(verb, names.group, names.version, kind, resources, operations)
         for verb, kind, resources, operations in _OWN_KINDS
     )
     kinds = tuple(integrations)
 
     def of_jobs(verb: Verb, one: Integration) -> Webhook:
         operations = CREATE if verb == "mutate" and not one.mutates_updates else CREATE_UPDATE
-        return Webhook(verb, one.group, one.version, one.kind, (one.plural,), operations, is_job=True)
+        frameworks = (one.framework, *(other.framework for other in kinds if one.framework in other.implies))
+        return Webhook(verb, one.group, one.version, one.kind, (one.plural,), operations, frameworks)
 
     verbs: tuple[Verb, ...] = ("mutate", "validate")
     return own + tuple(of_jobs(verb, one) for verb in verbs for one in kinds)

@@ -10,6 +10,16 @@ matchExpressions:
 {{- end -}}
 {{- end -}}
 
+{{/* "true" if one of some frameworks is switched on, or none is named. Argument: a list of the root and them. */}}
+{{- define "admitq.concerns" -}}
+{{- $on := (include "admitq.config" (index . 0) | fromYaml).integrations.frameworks -}}
+{{- $found := not (index . 1) -}}
+{{- range index . 1 -}}
+{{- if has . $on -}}{{- $found = true -}}{{- end -}}
+{{- end -}}
+{{- if $found -}}true{{- end -}}
+{{- end -}}
+
 {{/* The configuration file: what the chart knows, and the user's values over it. */}}
 {{- define "admitq.config" -}}
 {{- $names := include "admitq.groupNames" . | fromYaml -}}
@@ -29,6 +39,7 @@ matchExpressions:
         "webhookSecretName" (include "admitq.certificateSecretName" .)
         "mutatingWebhookConfigurationName" (include "admitq.mutatingName" .)
         "validatingWebhookConfigurationName" (include "admitq.validatingName" .))
+      "integrations" (dict "frameworks" (list "batch/job"))
       "managedJobsNamespaceSelector" (include "admitq.jobNamespaceSelector" . | fromYaml) -}}
 {{- mergeOverwrite $base (deepCopy .Values.config) | toYaml -}}
 {{- end -}}

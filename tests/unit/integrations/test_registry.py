@@ -36,6 +36,13 @@ def test_a_kind_behind_a_gate_needs_the_gate_too() -> None:
     assert registry.enabled(frameworks, opened) == (JOB, SPARK_APPLICATION)
 
 
+def test_a_framework_brings_those_that_it_implies(monkeypatch: pytest.MonkeyPatch) -> None:
+    above = replace(OUTSIDE, implies=("batch/job",))
+    monkeypatch.setattr(registry, "registered", lambda: (JOB, above))
+    assert registry.enabled(["example.com/thing"], FeatureGates()) == (JOB, above)
+    assert registry.enabled(["batch/job"], FeatureGates()) == (JOB,)
+
+
 def test_an_unknown_framework_is_refused() -> None:
     with pytest.raises(KeyError, match="nonsense"):
         registry.enabled(["batch/job", "nonsense"], FeatureGates())

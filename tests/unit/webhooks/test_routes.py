@@ -67,6 +67,14 @@ def test_a_kind_says_whether_it_is_changed_on_updates_too() -> None:
     assert operations["mother.admitq.dev"] == ["CREATE", "UPDATE"]
 
 
+def test_a_webhook_names_the_frameworks_that_need_it() -> None:
+    rules = webhook_rules(NAMES, (JOB, replace(OTHER, implies=("batch/job",))))
+    frameworks = {one["name"]: one["frameworks"] for one in rules["validating"]}
+    assert frameworks["vjob.admitq.dev"] == ["batch/job", "example.com/other"]
+    assert frameworks["vother.admitq.dev"] == ["example.com/other"]
+    assert frameworks["vcohort.admitq.dev"] == []
+
+
 def test_names_and_paths_follow_the_api_group() -> None:
     rules = webhook_rules(names_for(COMPAT_GROUP), (JOB,))
     assert rules["mutating"][0]["path"] == "/mutate-kueue-x-k8s-io-v1beta2-clusterqueue"
