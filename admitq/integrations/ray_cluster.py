@@ -67,7 +67,7 @@ def pod_sets(job: Object, at: Path, sidecars: Sequence[Object] = ()) -> list[Pod
 
 def _pod_count(group: Any) -> int:
     """Pods of a group: the operator never runs fewer than its minimum, and several hosts make one replica."""
-    replicas = max(whole(value_at(group, ("replicas",)), 1), whole(value_at(group, ("minReplicas",))))
+    replicas = max(0, whole(value_at(group, ("replicas",)), 1), whole(value_at(group, ("minReplicas",))))
     return replicas * max(whole(value_at(group, ("numOfHosts",)), 1), 1)
 
 

@@ -252,6 +252,9 @@ def load(integration: Integration, group: str) -> KindCase:
     rules = [*_common_rules(integration, given["podSets"], group), *given.get("validation", ())]
     given["validation"] = tuple(_made(Rule, one, f"{where}: {one.get('rule')}") for one in rules)
     given["mutation"] = tuple(_made(Mutation, one, where) for one in given.get("mutation", ()))
+    if isinstance(page := given.get("objects"), str):
+        followed = {one.kind for one in integration.follows}
+        given["objects"] = [one for one in _shown(page, group) if _kind_of(one) in followed]
     for name in ("resources", "objects"):
         if name in given:
             given[name] = tuple(given[name])
@@ -266,14 +269,21 @@ def _manifest(given: Any, integration: Integration, group: str) -> Object:
     """The manifest itself, or the first of the kind in a page of the documentation."""
     if not isinstance(given, str):
         return given
-    for text in _YAML_BLOCK.findall((REPOSITORY / given).read_text()):
-        for document in yaml.safe_load_all(_in_group(text, group)):
-            if (document.get("apiVersion"), document.get("kind")) == (
-                integration.api_version,
-                integration.kind,
-            ):
-                return document
+    for document in _shown(given, group):
+        if _kind_of(document) == integration.gvk:
+            return document
     raise _NoManifest(f"{given} shows no {integration.kind} of {integration.api_version}")
+
+
+def _shown(page: str, group: str) -> Iterator[Object]:
+    """The objects that a page of the documentation shows, in its order."""
+    for text in _YAML_BLOCK.findall((REPOSITORY / page).read_text()):
+        yield from yaml.safe_load_all(_in_group(text, group))
+
+
+def _kind_of(obj: Object) -> tuple[str, str, str]:
+    api_group, _, version = str(obj.get("apiVersion", "")).rpartition("/")
+    return (api_group, version, str(obj.get("kind", "")))
 
 
 def _child(given: Mapping[str, Any], group: str) -> Child:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from admitq.integrations import ray_cluster
 from admitq.integrations.base import Finished, Integration, PodSetTemplate, Rules
-from admitq.integrations.paths import Object, value_at
+from admitq.integrations.paths import Object, value_at, without_value
 from admitq.integrations.reading import mapping, text
 from admitq_api.field_errors import FieldError
 from admitq_api.labels import Names
@@ -45,15 +45,28 @@ def _submitter(job: Object) -> Object:
     return {"name": name, **image, "resources": _SUBMITTER_RESOURCES}
 
 
+def _submitter_spec(job: Object) -> dict[str, Any]:
+    return {"restartPolicy": "Never", "containers": [_submitter(job)]}
+
+
 def pod_sets(job: Object, _names: Names) -> list[PodSetTemplate]:
     """The head, each group of workers, and the submitter where it is a pod."""
     sidecars = [_submitter(job)] if _mode(job) == _BY_SIDECAR else []
     listed = ray_cluster.pod_sets(job, SPEC, sidecars)
     if listed and _mode(job) == _BY_POD:
         own = mapping(value_at(job, SUBMITTER_TEMPLATE))
-        default = {"spec": {"restartPolicy": "Never", "containers": [_submitter(job)]}}
-        listed.append(PodSetTemplate(SUBMITTER, 1, SUBMITTER_TEMPLATE, template=None if own else default))
+        default = None if own else {"spec": _submitter_spec(job)}
+        listed.append(PodSetTemplate(SUBMITTER, 1, SUBMITTER_TEMPLATE, template=default))
     return listed
+
+
+def with_template(job: Object, pod_set: PodSetTemplate, template: Object, names: Names) -> Object:
+    """The job with another template for a podset; a submitter as the operator makes it stands nowhere."""
+    is_submitter = pod_set.template_path == SUBMITTER_TEMPLATE
+    said = {field: value for field, value in mapping(template.get("spec")).items() if value}
+    if is_submitter and said == _submitter_spec(job) and not any(mapping(template.get("metadata")).values()):
+        return without_value(job, SUBMITTER_TEMPLATE)
+    return ray_cluster.with_template(job, pod_set, template, names)
 
 
 def finished(job: Object) -> Finished | None:
@@ -119,7 +132,7 @@ RAY_JOB = Integration(
     kind="RayJob",
     plural="rayjobs",
     pod_sets=pod_sets,
-    with_template=ray_cluster.with_template,
+    with_template=with_template,
     finished=finished,
     is_active=is_active,
     pods_ready=pods_ready,

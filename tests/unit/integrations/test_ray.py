@@ -66,6 +66,7 @@ def test_the_head_and_each_group_of_workers_are_podsets(kind: Integration) -> No
         ({"replicas": 0, "minReplicas": 2}, 2),
         ({"replicas": 2**31, "numOfHosts": 2**31}, 2**62),
         ({"replicas": "three", "numOfHosts": None}, 1),
+        ({"replicas": -2, "minReplicas": -1}, 0),
     ],
 )
 def test_a_group_has_all_hosts_of_all_replicas(kind: Integration, group: Any, count: int) -> None:
@@ -193,6 +194,21 @@ def test_an_injection_writes_the_default_submitter_into_the_job() -> None:
     assert submitter["spec"]["nodeSelector"] == {"pool": "submitter"}
     assert submitter["spec"]["containers"][0]["name"] == "ray-job-submitter"
     assert RAY_JOB.pod_sets(injected(RAY_JOB, job), NAMES)[2].template_in(injected(RAY_JOB, job)) == submitter
+
+
+def test_a_stopped_job_has_no_submitter_that_nobody_described() -> None:
+    job = ray(RAY_JOB, cluster(), submissionMode="K8sJobMode")
+    running = injected(RAY_JOB, job)
+    submitter = RAY_JOB.pod_sets(running, NAMES)[2]
+    bare = {
+        "metadata": {"labels": None},
+        "spec": {**submitter.template_in(running)["spec"], "nodeSelector": None},
+    }
+    stopped = RAY_JOB.with_template(running, submitter, bare, NAMES)
+    assert "submitterPodTemplate" not in stopped["spec"]
+    described = with_value(bare, ("spec", "containers", 0, "image"), "mine:1")
+    kept = RAY_JOB.with_template(running, submitter, described, NAMES)
+    assert kept["spec"]["submitterPodTemplate"] == described
 
 
 # --- status ---------------------------------------------------------------------------------------
