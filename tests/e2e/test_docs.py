@@ -4,6 +4,7 @@ import json
 import re
 import shlex
 from collections.abc import Callable, Iterator
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,7 +18,8 @@ from admitq.simulator.schema import Scenario
 from admitq_api.configuration import KIND as CONFIGURATION
 from admitq_api.configuration import load_configuration
 from admitq_api.labels import DEFAULT_GROUP
-from localcluster import LocalCluster
+from localcluster import LocalCluster, crds, processes
+from localcluster.api import Api, ApiFailure
 from tests.e2e.conftest import CHART, REPOSITORY, Rendered
 
 PAGES = sorted([*REPOSITORY.glob("*.md"), CHART / "README.md", *(REPOSITORY / "docs").rglob("*.md")])
@@ -58,24 +60,43 @@ def manifests() -> list[Any]:
     ]
 
 
-def path_of(manifest: dict[str, Any]) -> str:
+@cache
+def definitions() -> dict[tuple[str, str], str]:
+    """The definitions of other projects, by the group and kind that they are of."""
+    every = [one["spec"] for one in crds.definitions()]
+    return {(one["group"], one["names"]["kind"]): f"{one['names']['plural']}.{one['group']}" for one in every}
+
+
+def path_of(manifest: dict[str, Any], api: Api) -> str:
+    """Where objects of the manifest's kind are created, as the API server tells."""
     version, kind = manifest["apiVersion"], manifest["kind"]
-    plural = {"ClusterQueue": "clusterqueues", "LocalQueue": "localqueues", "Cohort": "cohorts"}.get(
-        kind, f"{kind.lower()}s" if not kind.endswith("ss") else f"{kind.lower()}es"
-    )
-    prefix = f"/apis/{version}" if "/" in version else f"/api/{version}"
-    namespaced = kind in {"LocalQueue", "Job"}
-    return f"{prefix}/namespaces/default/{plural}" if namespaced else f"{prefix}/{plural}"
+    root = f"/apis/{version}" if "/" in version else f"/api/{version}"
+    found: list[dict[str, Any]] = []
+
+    def is_served() -> bool:
+        try:
+            resources = api.request("GET", root)["resources"]
+        except ApiFailure:
+            return False
+        found[:] = [one for one in resources if one["kind"] == kind and "/" not in one["name"]]
+        return bool(found)
+
+    assert processes.wait(is_served, timeout_s=30.0), f"{kind} of {version} is not served"
+    namespace = "/namespaces/default" if found[0]["namespaced"] else ""
+    return f"{root}{namespace}/{found[0]['name']}"
 
 
 @pytest.mark.parametrize("manifest", manifests())
 def test_manifests_are_accepted(manifest: dict[str, Any], cluster: LocalCluster, installed: str) -> None:
     if installed != DEFAULT_GROUP:
         pytest.skip("the documentation is written for admitq's own group")
+    group = manifest["apiVersion"].rpartition("/")[0]
+    if definition := definitions().get((group, manifest["kind"])):
+        crds.install_missing(cluster, [definition])
     # Under a name that is surely free: what counts is whether the rest is accepted.
     metadata = {**manifest["metadata"], "name": None, "namespace": None, "generateName": "docs-"}
     with cluster.api() as api:
-        path = f"{path_of(manifest)}?dryRun=All&fieldValidation=Strict"
+        path = f"{path_of(manifest, api)}?dryRun=All&fieldValidation=Strict"
         api.request("POST", path, {**manifest, "metadata": metadata})
 
 
