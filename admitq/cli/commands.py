@@ -115,29 +115,19 @@ def kinds(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Print the job kinds that admitq knows and what each can do."""
+    from admitq.integrations.abilities import ABILITIES, described
     from admitq.integrations.registry import registered
 
-    rows = [
-        {
-            "framework": one.framework,
-            "apiVersion": one.api_version,
-            "kind": one.kind,
-            "partialAdmission": one.with_counts is not None,
-            "prebuiltWorkload": one.adopts_prebuilt_workload,
-            "elastic": one.can_be_elastic,
-        }
-        for one in registered()
-    ]
     if as_json:
-        typer.echo(json.dumps(rows, indent=2))
+        typer.echo(json.dumps([described(one) for one in registered()], indent=2))
         return
     from rich.console import Console
     from rich.table import Table
 
     table = Table("Framework", "API version", "Kind", "Can do", box=None)
-    for row in rows:
-        abilities = [name for name in ("partialAdmission", "prebuiltWorkload", "elastic") if row[name]]
-        table.add_row(str(row["framework"]), str(row["apiVersion"]), str(row["kind"]), ", ".join(abilities))
+    for one in registered():
+        can = ", ".join(ability.title for ability in ABILITIES if ability.has(one))
+        table.add_row(one.framework, one.api_version, one.kind, can)
     Console().print(table)
 
 

@@ -293,7 +293,7 @@ class Integrations(Section):
     """Which kinds of jobs are queued."""
 
     frameworks: Annotated[tuple[str, ...], AfterValidator(unique)] = ("batch/job",)
-    """The kinds, by framework name."""
+    """The kinds, by framework name; one that is not installed is managed from when it is."""
 
     external_frameworks: Annotated[tuple[str, ...], AfterValidator(unique)] = ()
     """Kinds that another controller queues here, as `Kind.version.group`."""

@@ -1,0 +1,71 @@
+"""What each kind of jobs can do, read off its record alone: for the command line and the reference."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from admitq.integrations.base import Integration, never
+
+
+@dataclass(frozen=True, slots=True)
+class Ability:
+    """Something that not every kind can do.
+
+    ``key`` is its name in JSON, ``title`` heads its column.
+    """
+
+    key: str
+    title: str
+    meaning: str
+    has: Callable[[Integration], bool]
+
+
+ABILITIES: Final[tuple[Ability, ...]] = (
+    Ability(
+        "partialAdmission",
+        "partial",
+        "A job that says so is admitted with fewer pods where all of them do not fit.",
+        lambda one: one.with_counts is not None,
+    ),
+    Ability(
+        "elastic",
+        "elastic",
+        "A job that says so is scaled while it runs: up when there is quota for more, down at once.",
+        lambda one: one.can_be_elastic,
+    ),
+    Ability(
+        "reclaimablePods",
+        "reclaimable",
+        "Pods that have ended and need no successor give their quota back while the others run.",
+        lambda one: one.reclaimable is not never,
+    ),
+    Ability(
+        "prebuiltWorkload",
+        "prebuilt",
+        "A job can be given a Workload that somebody else made.",
+        lambda one: one.adopts_prebuilt_workload,
+    ),
+    Ability(
+        "otherClusters",
+        "other clusters",
+        "A job says who runs it, so that it can be left to another cluster.",
+        lambda one: one.managed_by_path is not None,
+    ),
+    Ability(
+        "ownPriorityClass",
+        "priority class",
+        "A job may name a PriorityClass for all of its pods.",
+        lambda one: one.priority_class is not never,
+    ),
+)
+
+
+def described(one: Integration) -> dict[str, Any]:
+    """A kind and its abilities, as JSON tells them."""
+    return {
+        "framework": one.framework,
+        "apiVersion": one.api_version,
+        "kind": one.kind,
+        "gate": None if one.gate is None else str(one.gate),
+        **{ability.key: ability.has(one) for ability in ABILITIES},
+    }
