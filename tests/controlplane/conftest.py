@@ -1,6 +1,8 @@
 """The stage of a story: a fresh namespace beside a running admitq, and the removal of what it leaves."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import suppress
 from typing import Final
 
 import pytest
@@ -12,6 +14,7 @@ from admitq_api.labels import names_for
 from localcluster.cluster import LocalCluster
 from localcluster.installation import Installation
 from localcluster.pytest_plugin import fresh_namespace
+from tests.controlplane.example_check import ExampleCheck, Judge
 from tests.controlplane.stage import Stage
 
 
@@ -30,6 +33,30 @@ async def other_stage(admitq_client: Client, api_group: str) -> AsyncGenerator[S
         made = Stage(admitq_client, names_for(api_group), namespace)
         yield made
         await _clear(made)
+
+
+Begin = Callable[[Judge], ExampleCheck]
+
+
+@pytest.fixture
+async def begin(stage: Stage) -> AsyncGenerator[Begin]:
+    """Starts the example controller for checks of this story alone, with the judge that is given."""
+    tasks: list[asyncio.Task[None]] = []
+
+    def started(judge: Judge) -> ExampleCheck:
+        made = ExampleCheck(stage.client, stage.names, controller_of(stage), judge)
+        tasks.append(asyncio.create_task(made.run()))
+        return made
+
+    yield started
+    for task in tasks:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+def controller_of(stage: Stage) -> str:
+    return f"example.com/{stage.namespace}"
 
 
 FAIR: Final = {

@@ -1,8 +1,5 @@
 """Stories of admission checks on the real control plane, decided by an example controller outside admitq."""
 
-import asyncio
-from collections.abc import AsyncGenerator, Callable
-from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -12,31 +9,9 @@ from admitq.integrations.paths import value_at
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import JOBS
 from admitq_api.conditions import parse_time
-from tests.controlplane.example_check import ExampleCheck, Judge
+from tests.controlplane.conftest import Begin, controller_of
+from tests.controlplane.example_check import Judge
 from tests.controlplane.stage import Object, Stage, condition_of
-
-Begin = Callable[[Judge], ExampleCheck]
-
-
-@pytest.fixture
-async def begin(stage: Stage) -> AsyncGenerator[Begin]:
-    """Starts the example controller for checks of this story alone, with the judge that is given."""
-    tasks: list[asyncio.Task[None]] = []
-
-    def started(judge: Judge) -> ExampleCheck:
-        made = ExampleCheck(stage.client, stage.names, controller_of(stage), judge)
-        tasks.append(asyncio.create_task(made.run()))
-        return made
-
-    yield started
-    for task in tasks:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
-
-
-def controller_of(stage: Stage) -> str:
-    return f"example.com/{stage.namespace}"
 
 
 async def checks(stage: Stage, *names: str) -> None:

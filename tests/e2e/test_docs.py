@@ -100,6 +100,12 @@ def test_manifests_are_accepted(manifest: dict[str, Any], cluster: LocalCluster,
         api.request("POST", path, {**manifest, "metadata": metadata})
 
 
+def test_the_example_of_an_admission_check_is_the_one_that_tests_run() -> None:
+    example = (REPOSITORY / "tests" / "controlplane" / "example_check.py").read_text()
+    guide = REPOSITORY / "docs" / "guides" / "write-an-admission-check.md"
+    assert example in [block.text for block in blocks("python") if block.page == guide]
+
+
 def test_configuration_files_are_accepted() -> None:
     files = [block.text for block in blocks("yaml") if f"kind: {CONFIGURATION}\n" in block.text]
     assert files

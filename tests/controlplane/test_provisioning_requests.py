@@ -1,0 +1,513 @@
+"""Stories of the ProvisioningRequest check on the real control plane. The tests play the autoscaler."""
+
+import re
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from admitq.check_states import State, Statement
+from admitq.controllers.provisioning.requests import PROVISIONING_REQUESTS
+from admitq.integrations.paths import value_at
+from admitq.runtime.errors import ApiError
+from admitq.runtime.resources import JOBS, POD_TEMPLATES, Resource
+from admitq_api.labels import DEFAULT_GROUP
+from localcluster import crds
+from localcluster.waiting import eventually
+from tests.controlplane.conftest import Begin, controller_of
+from tests.controlplane.stage import Object, Stage, condition_of
+
+MANIFESTS = re.compile(r"^```yaml\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "provisioning-requests.md"
+QUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota", namespaced=True)
+QUICK = {"backoffLimitCount": 1, "backoffBaseSeconds": 1, "backoffMaxSeconds": 1}
+CLASS = "autoscaling.x-k8s.io/provisioning-class-name"
+CONSUME = "autoscaling.x-k8s.io/consume-provisioning-request"
+
+
+@dataclass
+class Autoscaler:
+    """Sees requests and answers them, as an autoscaler does."""
+
+    stage: Stage
+
+    async def requests(self) -> dict[str, Object]:
+        """The requests that are there, by name."""
+        items, _ = await self.stage.client.list(PROVISIONING_REQUESTS, self.stage.namespace)
+        return {one["metadata"]["name"]: one for one in items if "deletionTimestamp" not in one["metadata"]}
+
+    async def request(self, attempt: int = 1, job: str = "j", check: str = "check") -> Object:
+        """The request of an attempt, once it is there, with its templates handed over."""
+
+        async def found() -> Object | None:
+            workload = (await self.stage.workload(job))["metadata"]["name"]
+            one = (await self.requests()).get(f"{workload}-{self.stage.own(check)}-{attempt}")
+            return one if one and all([await self.is_owner(one, it) for it in templates_of(one)]) else None
+
+        return await awaited(found, f"attempt {attempt} for {job}")
+
+    async def is_owner(self, request: Object, template: str) -> bool:
+        """Whether the request is the controller of a PodTemplate."""
+        [owner] = (await self.stage.get(POD_TEMPLATES, template))["metadata"]["ownerReferences"]
+        return owner["uid"] == request["metadata"]["uid"]
+
+    async def answer(self, request: Object, *conditions: str, message: str = "m", **details: str) -> None:
+        """Set conditions of a request; one that begins with ``!`` is False."""
+        name = request["metadata"]["name"]
+        listed = [
+            {
+                "type": one.removeprefix("!"),
+                "status": str(not one.startswith("!")),
+                "reason": "Told",
+                "message": message,
+                "lastTransitionTime": "2030-01-01T00:00:00Z",
+            }
+            for one in conditions
+        ]
+        status = {"conditions": listed, "provisioningClassDetails": details}
+        await self.stage.change(PROVISIONING_REQUESTS, name, {"status": status}, "status")
+
+    async def until_requests(self, *names: str) -> None:
+        """Wait until exactly these requests are there."""
+
+        async def found() -> set[str]:
+            return set(await self.requests())
+
+        await self.stage.until(found, set(names))
+
+
+async def awaited(look: Callable[[], Awaitable[Object | None]], what: str) -> Object:
+    """What is seen, once anything is."""
+    found = await eventually(look, what=what)
+    assert found is not None
+    return found
+
+
+def templates_of(request: Object) -> list[str]:
+    return [one["podTemplateRef"]["name"] for one in request["spec"]["podSets"]]
+
+
+@pytest.fixture(scope="module")
+def served(definitions: Callable[[list[str]], None]) -> None:
+    """ProvisioningRequests are served."""
+    definitions([crds.PROVISIONING_REQUESTS])
+
+
+@pytest.fixture
+async def autoscaler(stage: Stage, served: None) -> AsyncGenerator[Autoscaler]:
+    yield Autoscaler(stage)
+    configs = stage.kinds.provisioning_request_configs
+    items, _ = await stage.client.list(configs)
+    for item in items:
+        if item["metadata"]["name"].endswith(stage.namespace):
+            await stage.client.delete(configs, item["metadata"]["name"])
+
+
+async def config(stage: Stage, name: str = "check", **spec: Any) -> None:
+    """Create a ProvisioningRequestConfig."""
+    full = {"provisioningClassName": "class.example.com", "retryStrategy": QUICK, **spec}
+    await stage.create(stage.kinds.provisioning_request_configs, stage.own(name), {"spec": full})
+
+
+async def check(stage: Stage, name: str = "check") -> None:
+    """Create an AdmissionCheck with the parameters of its name."""
+    parameters = {
+        "apiGroup": stage.names.group,
+        "kind": "ProvisioningRequestConfig",
+        "name": stage.own(name),
+    }
+    spec = {"controllerName": stage.names.provisioning_controller, "parameters": parameters}
+    await stage.create(stage.kinds.admission_checks, stage.own(name), {"spec": spec})
+
+
+async def queues(stage: Stage, *names: str) -> None:
+    """A LocalQueue whose ClusterQueue asks for these checks."""
+    listed = [{"name": stage.own(name)} for name in names]
+    await stage.queues(admissionChecksStrategy={"admissionChecks": listed})
+
+
+async def ready_queues(stage: Stage, **spec: Any) -> None:
+    """A LocalQueue whose ClusterQueue asks for a check, with its config."""
+    await config(stage, **spec)
+    await check(stage)
+    await queues(stage, "check")
+
+
+async def listed(stage: Stage, job: str = "j") -> Object:
+    """The one check that a Job's Workload lists."""
+    [found] = value_at(await stage.workload(job), ("status", "admissionChecks"), [{}])
+    return found
+
+
+def until_state(stage: Stage, state: str, message: str) -> Any:
+    async def found() -> tuple[Any, Any]:
+        one = await listed(stage)
+        return one.get("state"), one.get("message")
+
+    return stage.until(found, (state, message))
+
+
+async def told(stage: Stage, reason: str, note: str, job: str = "j") -> None:
+    await stage.until_told("Workload", (await stage.workload(job))["metadata"]["name"], reason, note)
+
+
+# --- the guide ------------------------------------------------------------------------------------
+
+
+async def test_the_manifests_of_the_guide_run_a_job_on_new_nodes(
+    stage: Stage, autoscaler: Autoscaler, guide: list[Object]
+) -> None:
+    for manifest in guide:
+        await apply(stage, manifest)
+
+    async def found() -> Object | None:
+        return next(iter((await autoscaler.requests()).values()), None)
+
+    await stage.workload_exists("train")
+    request = await awaited(found, "a ProvisioningRequest")
+    name = f"{(await stage.workload('train'))['metadata']['name']}-gpu-nodes-1"
+    assert request["metadata"]["name"] == name
+    assert request["spec"] == {
+        "provisioningClassName": "atomic-scale-up.kubernetes.io",
+        "parameters": {"ValidUntilSeconds": "600", "MaxRunDurationSeconds": "3600"},
+        "podSets": [{"podTemplateRef": {"name": f"ppt-{name}-main"}, "count": 2}],
+    }
+    template = (await stage.get(POD_TEMPLATES, f"ppt-{name}-main"))["template"]["spec"]
+    assert template["containers"][0]["resources"]["requests"] == {"cpu": "1", "example.com/gpu": "1"}
+    await autoscaler.answer(request, "Accepted", "Provisioned", NodeGroup="group-7")
+    await stage.until_running("train")
+    pods = (await stage.get(JOBS, "train"))["spec"]["template"]
+    assert pods["spec"]["nodeSelector"] == {"example.com/node-group": "group-7"}
+    assert pods["metadata"]["annotations"][CONSUME] == name
+    assert pods["metadata"]["annotations"][CLASS] == "atomic-scale-up.kubernetes.io"
+
+
+@pytest.fixture
+async def guide(stage: Stage) -> AsyncGenerator[list[Object]]:
+    """The manifests of the guide, in order; what they leave without a namespace is removed afterwards."""
+    text = GUIDE.read_text().replace(DEFAULT_GROUP, stage.names.group)
+    blocks = MANIFESTS.findall(text)
+    found = [one for block in blocks for one in yaml.load_all(block, Loader=yaml.CSafeLoader)]
+    assert found
+    yield found
+    for manifest in reversed(found):
+        resource = resource_of(stage, manifest)
+        if not resource.namespaced:
+            await stage.client.delete(resource, manifest["metadata"]["name"])
+
+
+def resource_of(stage: Stage, manifest: Object) -> Resource:
+    kinds = stage.kinds
+    known = (
+        kinds.provisioning_request_configs,
+        kinds.admission_checks,
+        kinds.resource_flavors,
+        kinds.cluster_queues,
+        kinds.local_queues,
+        JOBS,
+    )
+    return next(one for one in known if one.kind == manifest["kind"])
+
+
+async def apply(stage: Stage, manifest: Object) -> None:
+    await stage.create(resource_of(stage, manifest), manifest["metadata"]["name"], manifest)
+
+
+# --- the answers of an autoscaler -----------------------------------------------------------------
+
+
+async def test_an_accepted_request_tells_when(stage: Stage, autoscaler: Autoscaler) -> None:
+    await ready_queues(stage)
+    await stage.job()
+    request = await autoscaler.request()
+    name = request["metadata"]["name"]
+    await told(stage, "ProvisioningRequestCreated", f'Created ProvisioningRequest: "{name}"')
+    assert request["metadata"]["labels"] == {stage.names.managed: "true"}
+    await autoscaler.answer(request, "Accepted", "!Provisioned", message="in 5 minutes")
+    await until_state(stage, "Pending", "in 5 minutes")
+    await stage.until_told("Job", "j", "UpdatedAdmissionCheck", f"{stage.own('check')}: in 5 minutes")
+    await autoscaler.answer(request, "Accepted", "Provisioned", message="done")
+    note = f"Admission check {stage.own('check')} updated state from Pending to Ready with message: done"
+    await told(stage, "AdmissionCheckUpdated", note)
+    await stage.until_running()
+    assert (await listed(stage))["podSetUpdates"] == [
+        {"name": "main", "annotations": {CONSUME: name, CLASS: "class.example.com"}}
+    ]
+
+
+async def test_a_failed_request_is_tried_again_and_then_given_up(
+    stage: Stage, autoscaler: Autoscaler
+) -> None:
+    await ready_queues(stage)
+    await stage.job()
+    first = await autoscaler.request()
+    await autoscaler.answer(first, "Failed", message="no nodes")
+    own = stage.own("check")
+    message = "Retrying after failure: no nodes"
+    await told(
+        stage,
+        "AdmissionCheckUpdated",
+        f"Admission check {own} updated state from Pending to Retry with message: {message}",
+    )
+    evicted = f'Evicted due to AdmissionCheck in Retry state: "{own}" ({message})'
+    await told(stage, "EvictedDueToAdmissionCheck", evicted)
+    second = await autoscaler.request(2)
+    await autoscaler.until_requests(second["metadata"]["name"])
+    assert (await listed(stage))["retryCount"] == 1
+    await autoscaler.answer(second, "Failed", message="still none")
+    await stage.until_condition("QuotaReserved", "Deactivated")
+    note = f'Deactivated due to AdmissionCheck in Rejected state: "{own}" (still none)'
+    await told(stage, "AdmissionCheckRejected", note)
+    await autoscaler.until_requests()
+    # Who is activated again begins anew.
+    name = (await stage.workload())["metadata"]["name"]
+    await stage.change(stage.kinds.workloads, name, {"spec": {"active": True}})
+    await autoscaler.answer(await autoscaler.request(1), "Provisioned")
+    await stage.until_running()
+
+
+async def test_capacity_that_is_revoked_ends_what_runs(stage: Stage, autoscaler: Autoscaler) -> None:
+    await ready_queues(stage)
+    await stage.job()
+    request = await autoscaler.request()
+    await autoscaler.answer(request, "Provisioned")
+    await stage.until_running()
+    await autoscaler.answer(request, "Provisioned", "CapacityRevoked", message="taken back")
+    await stage.until_running(running=False)
+    await stage.until_condition("QuotaReserved", "Deactivated")
+    message = f'AdmissionCheck in Rejected state: "{stage.own("check")}" (taken back)'
+    evicted = await stage.condition("Evicted")
+    assert evicted == (
+        "True",
+        "DeactivatedDueToAdmissionCheck",
+        f"The workload is deactivated due to {message}",
+    )
+
+
+async def test_a_booking_counts_until_the_admission(
+    stage: Stage, autoscaler: Autoscaler, begin: Begin
+) -> None:
+    await config(stage)
+    await check(stage)
+    spec = {"controllerName": controller_of(stage)}
+    await stage.create(stage.kinds.admission_checks, stage.own("more"), {"spec": spec})
+    await queues(stage, "check", "more")
+    done: set[str] = set()
+    other = begin(lambda _, listed: Statement(listed["name"], State.READY) if done else None)
+    await stage.job()
+    first = await autoscaler.request()
+    await autoscaler.answer(first, "Provisioned")
+    await autoscaler.answer(first, "Provisioned", "BookingExpired", message="too late")
+    own = stage.own("check")
+    evicted = (
+        f'Evicted due to AdmissionCheck in Retry state: "{own}" (Retrying after booking expired: too late)'
+    )
+    await told(stage, "EvictedDueToAdmissionCheck", evicted)
+    second = await autoscaler.request(2)
+    await autoscaler.answer(second, "Provisioned")
+    done.add("more")
+    other.look_again()
+    await stage.until_running()
+    await autoscaler.answer(second, "Provisioned", "BookingExpired")
+    await stage.client.delete(PROVISIONING_REQUESTS, second["metadata"]["name"], stage.namespace)
+    await autoscaler.until_requests()
+    assert [one["state"] for one in (await stage.workload())["status"]["admissionChecks"]] == ["Ready"] * 2
+    assert (await stage.get(JOBS, "j"))["spec"]["suspend"] is False
+
+
+# --- what is asked for ----------------------------------------------------------------------------
+
+
+async def test_pods_without_a_managed_resource_need_no_nodes(stage: Stage, autoscaler: Autoscaler) -> None:
+    await ready_queues(stage, managedResources=["example.com/gpu"])
+    await stage.job()
+    await stage.until_running()
+    found = await listed(stage)
+    assert (found["state"], found["message"]) == ("Ready", "the provisioning request is not needed")
+    assert "podSetUpdates" not in found
+    assert await autoscaler.requests() == {}
+
+
+def a_workload(stage: Stage, *pod_sets: Object) -> Object:
+    return {"spec": {"queueName": "lq", "podSets": list(pod_sets)}}
+
+
+def a_pod_set(name: str, image: str, cpu: str = "500m", count: int = 1) -> Object:
+    container = {"name": "c", "image": image, "resources": {"requests": {"cpu": cpu}}}
+    return {"name": name, "count": count, "template": {"spec": {"containers": [container]}}}
+
+
+@pytest.mark.parametrize(
+    ("policy", "asked"),
+    [
+        (None, [("a", 1), ("b", 1), ("c", 1)]),
+        ("IdenticalPodTemplates", [("a", 2), ("c", 1)]),
+        ("IdenticalWorkloadSchedulingRequirements", [("a", 3)]),
+    ],
+)
+async def test_podsets_are_asked_for_as_the_policy_has_it(
+    stage: Stage, autoscaler: Autoscaler, policy: str | None, asked: list[tuple[str, int]]
+) -> None:
+    await ready_queues(stage, podSetMergePolicy=policy)
+    same = [a_pod_set("a", "one"), a_pod_set("b", "one"), a_pod_set("c", "other", cpu="0.5")]
+    await stage.create(stage.kinds.workloads, "w", a_workload(stage, *same))
+    name = f"w-{stage.own('check')}-1"
+
+    async def found() -> Object | None:
+        return (await autoscaler.requests()).get(name)
+
+    request = await awaited(found, f"request {name}")
+    assert [(one["podTemplateRef"]["name"], one["count"]) for one in request["spec"]["podSets"]] == [
+        (f"ppt-{name}-{pod_set}", count) for pod_set, count in asked
+    ]
+
+
+async def test_long_names_are_cut(stage: Stage, autoscaler: Autoscaler) -> None:
+    await ready_queues(stage)
+    long = "w" * 250
+    await stage.create(stage.kinds.workloads, long, a_workload(stage, a_pod_set("main", "one")))
+
+    async def found() -> Object | None:
+        return next(iter((await autoscaler.requests()).values()), None)
+
+    request = await awaited(found, "a ProvisioningRequest")
+    name = request["metadata"]["name"]
+    assert (len(name), name[:248]) == (253, f"{long[:247]}-")
+    await autoscaler.answer(request, "Provisioned")
+
+    async def admitted() -> Any:
+        return condition_of(await stage.get(stage.kinds.workloads, long), "Admitted")
+
+    await stage.until(admitted, ("True", "Admitted", "The workload is admitted"))
+
+
+# --- what changes meanwhile -----------------------------------------------------------------------
+
+
+async def test_a_check_without_its_config_is_not_active(stage: Stage, autoscaler: Autoscaler) -> None:
+    await check(stage)
+    await queues(stage, "check")
+    name, configs = stage.own("check"), stage.kinds.provisioning_request_configs
+
+    async def active() -> Any:
+        return condition_of(await stage.get(stage.kinds.admission_checks, name), "Active")
+
+    missing = f'provisioningrequestconfigs.{stage.names.group} "{name}" not found'
+    await stage.until(active, ("False", "BadParametersRef", missing))
+    await stage.job()
+    await stage.until_condition("QuotaReserved", "Suspended")
+    await config(stage)
+    await stage.until(active, ("True", "Active", "The admission check is active"))
+    request = await autoscaler.request()
+    await stage.client.delete(configs, name)
+    await until_state(stage, "Pending", "the check is not active")
+    await stage.until(active, ("False", "BadParametersRef", missing))
+    await config(stage)
+    await until_state(stage, "Pending", "")
+    await autoscaler.answer(request, "Provisioned")
+    await stage.until_running()
+
+
+async def test_a_config_that_changes_is_asked_for_anew(stage: Stage, autoscaler: Autoscaler) -> None:
+    await ready_queues(stage, parameters={"a": "1"})
+    await stage.job()
+    former = await autoscaler.request()
+    configs = stage.kinds.provisioning_request_configs
+    await stage.change(configs, stage.own("check"), {"spec": {"parameters": {"a": "2", "b": "3"}}})
+
+    async def parameters() -> Any:
+        return (await autoscaler.request())["spec"]["parameters"]
+
+    await stage.until(parameters, {"a": "2", "b": "3"})
+    request = await autoscaler.request()
+    assert request["metadata"]["name"] == former["metadata"]["name"]
+    await autoscaler.answer(request, "Provisioned")
+    await stage.until_running()
+
+
+@pytest.mark.parametrize("ended", ["evicted", "finished"])
+async def test_who_needs_no_nodes_any_more_has_no_request(
+    stage: Stage, autoscaler: Autoscaler, ended: str
+) -> None:
+    await ready_queues(stage)
+    await stage.job(seconds=0.5 if ended == "finished" else None)
+    await autoscaler.answer(await autoscaler.request(), "Provisioned")
+    if ended == "finished":
+        await stage.until_finished()
+        await autoscaler.until_requests()
+        return
+    await stage.until_running()
+    patch = {"spec": {"stopPolicy": "HoldAndDrain"}}
+    await stage.change(stage.kinds.cluster_queues, stage.own("cq"), patch)
+    await autoscaler.until_requests()
+    await stage.until_running(running=False)
+    await stage.change(stage.kinds.cluster_queues, stage.own("cq"), {"spec": {"stopPolicy": "None"}})
+    await autoscaler.answer(await autoscaler.request(), "Provisioned")
+    await stage.until_running()
+
+
+# --- what cannot be created -----------------------------------------------------------------------
+
+
+async def test_what_is_refused_is_told_and_tried_again(stage: Stage, autoscaler: Autoscaler) -> None:
+    await stage.create(QUOTAS, "q", {"spec": {"hard": {"count/podtemplates": "0"}}})
+
+    async def in_force() -> bool:
+        return bool(value_at(await stage.get(QUOTAS, "q"), ("status", "hard")))
+
+    await stage.until(in_force)
+    await ready_queues(stage)
+    await stage.job()
+
+    async def message() -> str:
+        return (await listed(stage)).get("message", "")
+
+    await stage.workload_exists()
+    template = f"ppt-{(await stage.workload())['metadata']['name']}-{stage.own('check')}-1-main"
+    refused = await eventually(message, what="a message of the check")
+    assert refused.startswith(f'Error creating PodTemplate "{template}": ')
+    assert "exceeded quota" in refused
+    await told(stage, "FailedCreate", refused)
+    await stage.client.delete(QUOTAS, "q", stage.namespace)
+    await autoscaler.answer(await autoscaler.request(), "Provisioned")
+    await stage.until_running()
+
+
+def abandoned(stage: Stage) -> Object:
+    """A template as a former request of the same name may leave it."""
+    spec = {"containers": [{"name": "c", "image": "former"}]}
+    return {"metadata": {"labels": {stage.names.managed: "true"}}, "template": {"spec": spec}}
+
+
+def strange(stage: Stage) -> Object:
+    """A template that is none of ours."""
+    return {key: value for key, value in abandoned(stage).items() if key != "metadata"}
+
+
+@pytest.mark.parametrize(("template", "is_replaced"), [(abandoned, True), (strange, False)])
+async def test_a_template_of_the_same_name_is_replaced_if_it_is_ours(
+    stage: Stage, autoscaler: Autoscaler, template: Callable[[Stage], Object], is_replaced: bool
+) -> None:
+    await ready_queues(stage)
+    name = f"ppt-w-{stage.own('check')}-1-main"
+    await stage.create(POD_TEMPLATES, name, template(stage))
+    await stage.create(stage.kinds.workloads, "w", a_workload(stage, a_pod_set("main", "one")))
+
+    async def found() -> list[str]:
+        try:
+            pods = (await stage.get(POD_TEMPLATES, name))["template"]["spec"]
+        except ApiError as error:
+            if error.is_not_found:
+                return []
+            raise
+        return [pods["containers"][0]["image"]]
+
+    if is_replaced:
+        await stage.until(found, ["one"])
+        return
+    note = f'Error creating PodTemplate "{name}": podtemplates "{name}" already exists'
+    await stage.until_told("Workload", "w", "FailedCreate", note)
+    assert await found() == ["former"]
