@@ -12,7 +12,7 @@ from admitq.controllers.provisioning.requests import pod_set_updates
 from admitq.integrations.paths import Object, value_at
 from admitq.transitions import holds
 from admitq_api import conditions
-from admitq_api.conditions import ConditionType, parse_time
+from admitq_api.conditions import SECOND, ConditionType, parse_time
 
 INACTIVE: Final = "the check is not active"
 NOT_NEEDED: Final = "the provisioning request is not needed"
@@ -23,6 +23,9 @@ BOOKING_EXPIRED: Final = "BookingExpired"
 PROVISIONED: Final = "Provisioned"
 ACCEPTED: Final = "Accepted"
 """Conditions that an autoscaler sets on a ProvisioningRequest."""
+
+_CLOCKS_DIFFER: Final = 10 * SECOND
+"""By how much the clocks of an autoscaler and of ours may differ; nanoseconds."""
 
 _FASTEST_GROWTH: Final = 40
 """Beyond that many doublings every wait has passed its limit; the exponent itself must not grow for ever."""
@@ -92,7 +95,7 @@ def is_answered(asked: Asked) -> bool:
     """Whether the request ended without nodes and a retry has followed, so that the next attempt is due.
 
     A retry is counted in the check. A check that begins anew otherwise, as one of a flavor that was given
-    back or one of a workload that was reactivated, became pending after the request had ended.
+    back or one of a workload that was reactivated, became pending well after the request had ended.
     """
     if asked.state != State.PENDING:
         return False
@@ -104,7 +107,7 @@ def _ended_before(asked: Asked, condition: str) -> bool:
     found = conditions.find(value_at(asked.request, ("status", "conditions"), []), condition)
     try:
         ended = parse_time((found or {}).get("lastTransitionTime", ""))
-        return ended < parse_time(asked.check.get("lastTransitionTime", ""))
+        return ended + _CLOCKS_DIFFER < parse_time(asked.check.get("lastTransitionTime", ""))
     except (TypeError, ValueError):
         return False
 

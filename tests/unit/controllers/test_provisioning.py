@@ -136,6 +136,28 @@ RETRY_60 = {"requeueAfterSeconds": 60}
             id="failed",
         ),
         pytest.param(
+            reserved(admissionChecks=[check(lastTransitionTime=time(60))]),
+            request(says("Failed")),
+            check(
+                "Retry",
+                message="Retrying after failure: m",
+                lastTransitionTime=time(60),
+                **RETRY_60,
+            ),
+            id="failed-by-a-clock-that-is-late",
+        ),
+        pytest.param(
+            reserved(admissionChecks=[check(lastTransitionTime=time(99))]),
+            request({**says("Failed"), "lastTransitionTime": "soon"}),
+            check(
+                "Retry",
+                message="Retrying after failure: m",
+                lastTransitionTime=time(99),
+                **RETRY_60,
+            ),
+            id="failed-at-a-time-that-cannot-be-read",
+        ),
+        pytest.param(
             reserved(admissionChecks=[check(retryCount=1)]),
             request(says("Failed"), attempt=2),
             check("Retry", message="Retrying after failure: m", retryCount=1, requeueAfterSeconds=120),
@@ -450,8 +472,8 @@ def test_templates_come_first_then_the_request_then_the_templates_are_handed_ove
         (check(retryCount=1), request(says("Failed")), 2),
         (check(retryCount=1), request(says("BookingExpired")), 2),
         # A check that was listed anew, or was reset after a rejection, has forgotten its retries.
-        (check(lastTransitionTime=time(60)), request(says("Failed")), 2),
-        (check(lastTransitionTime=time(60)), request(says("Failed"), attempt=4), 5),
+        (check(lastTransitionTime=time(61)), request(says("Failed")), 2),
+        (check(lastTransitionTime=time(61)), request(says("Failed"), attempt=4), 5),
     ],
 )
 def test_attempts_are_counted(listed: Object, asked: Object | None, attempt: int) -> None:
