@@ -5,6 +5,7 @@ their controller named, in ``spec.runPolicy``. When such a job is suspended its 
 and sets the numbers of active ones to 0 and the condition Running to False.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -24,6 +25,8 @@ FINISHING_CONDITIONS: Final = {"Succeeded": True, "Failed": False}
 """Whether the job succeeded, by the condition that ends it."""
 
 PODS_ONLY: Final = frozenset({("", "Pod")})
+
+_INDEX: Final = re.compile(r"[0-9]{1,9}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,16 @@ class Roles:
         pods = ((*pod_set.template_path, "spec", "priorityClassName") for pod_set in self._present(job))
         return next((name for path in (policy, *pods) if (name := text_at(job, path))), None)
 
+    def makes(self, job: Object, pod: Object) -> bool:
+        """Whether the pod has the name of one of the job's replicas, of which there is only one."""
+        owner, name = (text_at(one, ("metadata", "name")) for one in (job, pod))
+        for pod_set in self._present(job):
+            prefix = f"{owner}-{pod_set.name}-"
+            index = name.removeprefix(prefix)
+            if name.startswith(prefix) and _INDEX.fullmatch(index) and int(index) < pod_set.count:
+                return True
+        return False
+
 
 def finished(job: Object) -> Finished | None:
     """As the job's conditions say."""
@@ -85,6 +98,7 @@ def replica_job(
     *,
     controller: str,
     creates: frozenset[tuple[str, str]] = PODS_ONLY,
+    makes: Callable[[Object, Object], bool] | None = None,
     adopts_prebuilt_workload: bool = True,
     mutate: Callable[[Object, Rules], Object] = unchanged,
 ) -> Integration:
@@ -96,6 +110,7 @@ def replica_job(
         roles: its templates.
         controller: what ``managedBy`` calls the kind's own controller.
         creates: what that controller makes.
+        makes: whether it makes an object for a job; by default pods with the names of the job's replicas.
         adopts_prebuilt_workload: whether a job may name the Workload that stands for it.
         mutate: defaults of the kind.
     """
@@ -112,6 +127,7 @@ def replica_job(
         suspend_path=SUSPEND,
         priority_class=roles.priority_class,
         creates=creates,
+        makes=makes or roles.makes,
         adopts_prebuilt_workload=adopts_prebuilt_workload,
         mutate=mutate,
         managed_by_path=MANAGED_BY,

@@ -8,6 +8,7 @@ from typing import Final
 
 from admitq.integrations.base import Rules
 from admitq.integrations.paths import Object, value_at, with_value
+from admitq.integrations.reading import text_at
 from admitq.integrations.replica_jobs import Roles, replica_job
 from admitq_api.feature_gates import Gate
 
@@ -27,11 +28,19 @@ def mutate(job: Object, rules: Rules) -> Object:
     return job
 
 
+def makes(job: Object, child: Object) -> bool:
+    """Whether the child is the launcher's Job or a pod of the workers."""
+    if child.get("kind") == "Job":
+        return text_at(child, ("metadata", "name")) == f"{text_at(job, ('metadata', 'name'))}-launcher"
+    return ROLES.makes(job, child)
+
+
 MPI_JOB: Final = replica_job(
     "MPIJob",
     "v2beta1",
     ROLES,
     controller="kubeflow.org/mpi-operator",
     creates=frozenset({("", "Pod"), ("batch", "Job")}),
+    makes=makes,
     mutate=mutate,
 )

@@ -11,7 +11,7 @@ from typing import Final
 from admitq.integrations.base import Finished, Integration, PodSetTemplate, Rules
 from admitq.integrations.ownership import queue_name
 from admitq.integrations.paths import Object, value_at
-from admitq.integrations.reading import mapping, text_at, whole
+from admitq.integrations.reading import mapping, text_at, texts, whole
 from admitq.integrations.spark_pods import (
     COMMON_NODE_SELECTOR,
     CONF,
@@ -98,6 +98,14 @@ def pods_ready(app: Object) -> bool:
     return _state(app) == "RUNNING" and settled >= executors(app)
 
 
+def makes(app: Object, pod: Object) -> bool:
+    """Whether the pod is the driver's; executors are controlled by that one, and not by the application."""
+    configured = texts(app, CONF).get("spark.kubernetes.driver.pod.name")
+    default = f"{text_at(app, ('metadata', 'name'))}-driver"
+    name = text_at(app, (*DRIVER.path, "podName")) or configured or default
+    return text_at(pod, ("metadata", "name")) == name
+
+
 def validate_create(app: Object, rules: Rules) -> list[FieldError]:
     """Check, where the application is ours to hold, that all its pods are known before they run."""
     if not rules.is_managed:
@@ -149,6 +157,7 @@ SPARK_APPLICATION: Final = Integration(
     is_active=lambda app: _state(app) in ACTIVE_STATES,
     pods_ready=pods_ready,
     creates=frozenset({("", "Pod")}),
+    makes=makes,
     validate_create=validate_create,
     validate_update=validate_update,
 )

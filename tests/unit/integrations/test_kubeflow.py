@@ -185,3 +185,27 @@ def test_only_an_mpi_job_makes_jobs() -> None:
     pod = {"apiVersion": "v1", "kind": "Pod"}
     assert [kind.kind for kind in KINDS if kind.may_create(child)] == ["MPIJob"]
     assert all(kind.may_create(pod) for kind in KINDS)
+
+
+@pytest.mark.parametrize(
+    ("kind", "child", "name", "made"),
+    [
+        (PYTORCH_JOB, "Pod", "j-worker-0", True),
+        (PYTORCH_JOB, "Pod", "j-worker-1", True),
+        (PYTORCH_JOB, "Pod", "j-worker-2", False),
+        (PYTORCH_JOB, "Pod", "j-worker-", False),
+        (PYTORCH_JOB, "Pod", "j-worker-x", False),
+        (PYTORCH_JOB, "Pod", "j-master-0", False),
+        (PYTORCH_JOB, "Pod", "k-worker-0", False),
+        (PYTORCH_JOB, "Pod", None, False),
+        (MPI_JOB, "Pod", "j-worker-1", True),
+        (MPI_JOB, "Pod", "forged", False),
+        (MPI_JOB, "Job", "j-launcher", True),
+        (MPI_JOB, "Job", "j-worker-1", False),
+    ],
+)
+def test_only_what_has_the_name_of_a_replica_follows_a_job(
+    kind: Any, child: Any, name: Any, made: Any
+) -> None:
+    owner = job(kind, {"Worker": {"replicas": 2, **pods()}})
+    assert kind.makes(owner, {"kind": child, "metadata": {"name": name}}) is made

@@ -381,3 +381,18 @@ def test_an_update_is_checked_where_the_application_is_or_was_ours(
     gates = FeatureGates({Gate.VALIDATE_RAY_AND_SPARK_JOB_UPDATES: gate})
     errors = SPARK_APPLICATION.validate_update(old, new, Rules(NAMES, gates, is_managed=is_managed))
     assert bool(errors) is refused
+
+
+@pytest.mark.parametrize(
+    ("spec", "name", "made"),
+    [
+        ({}, "s-driver", True),
+        ({}, "forged", False),
+        ({}, None, False),
+        ({"sparkConf": {"spark.kubernetes.driver.pod.name": "own"}}, "own", True),
+        ({"sparkConf": {"spark.kubernetes.driver.pod.name": "own"}}, "s-driver", False),
+        ({"driver": {"podName": "mine"}}, "mine", True),
+    ],
+)
+def test_only_the_driver_follows_an_application(spec: Any, name: Any, made: Any) -> None:
+    assert SPARK_APPLICATION.makes(app(**spec), {"metadata": {"name": name}}) is made
