@@ -13,7 +13,7 @@ from admitq.integrations.kinds.jobset import JOBSET
 from admitq.integrations.paths import value_at
 from admitq.runtime.client import Client
 from admitq.runtime.errors import ApiError
-from admitq.runtime.resources import CRDS
+from admitq.runtime.resources import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, CRDS, JOBS, Resource
 from admitq_api.labels import names_for
 from localcluster import crds
 from localcluster.cluster import LocalCluster
@@ -22,8 +22,13 @@ from localcluster.pytest_plugin import fresh_namespace
 from localcluster.waiting import eventually
 from tests.controlplane.stage import Stage, condition_of
 
+pytestmark = pytest.mark.xdist_group("kinds that come and go")
+"""One after the other: all stories are about the definitions of one cluster."""
+
 JOBSETS = resource_of(JOBSET)
 DEFINITION = "jobsets.jobset.x-k8s.io"
+ROBOTS = Resource("example.com", "v1", "robots", "Robot", namespaced=True)
+"""A kind that a third party queues."""
 SERIES = re.compile(r"(\w+)\{(.*)\} ([0-9.e+]+)")
 
 
@@ -62,7 +67,8 @@ class Manager:
 def installation(installation_with: Callable[..., Installation]) -> Installation:
     """An admitq whose cluster has no JobSets at first, and which is told to manage them."""
     frameworks = ["batch/job", JOBSET.framework]
-    return installation_with("kinds", {"integrations": {"frameworks": frameworks}})
+    integrations = {"frameworks": frameworks, "externalFrameworks": ["Robot.v1.example.com"]}
+    return installation_with("kinds", {"integrations": integrations})
 
 
 @pytest.fixture
@@ -79,13 +85,13 @@ async def kinds_stage(
         yield Stage(client, names_for(api_group), namespace)
 
 
-async def a_job_set(stage: Stage, name: str) -> dict[str, Any]:
+async def a_job_set(stage: Stage, name: str, **metadata: Any) -> dict[str, Any]:
     container = {"name": "c", "image": "example.com/c:1", "resources": {"requests": {"cpu": 1}}}
     pods = {"spec": {"restartPolicy": "Never", "containers": [container]}}
     jobs = {"name": "workers", "replicas": 2, "template": {"spec": {"template": pods}}}
-    labels = {stage.names.queue_name: "lq"}
+    labels = {} if metadata else {stage.names.queue_name: "lq"}
     return await stage.create(
-        JOBSETS, name, {"metadata": {"labels": labels}, "spec": {"replicatedJobs": [jobs]}}
+        JOBSETS, name, {"metadata": {"labels": labels, **metadata}, "spec": {"replicatedJobs": [jobs]}}
     )
 
 
@@ -203,4 +209,87 @@ async def test_jobs_of_a_version_that_is_not_served_for_a_while_keep_their_workl
     await complete(stage, "long")
     await stage.until_finished("long")
     await stage.client.delete(CRDS, DEFINITION)
+    await manager.until_it_manages(manages=False)
+
+
+def a_definition_of_robots() -> dict[str, Any]:
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "robots.example.com"},
+        "spec": {
+            "group": "example.com",
+            "scope": "Namespaced",
+            "names": {"plural": "robots", "kind": "Robot"},
+            "versions": [{"name": "v1", "served": True, "storage": True, "schema": schema}],
+        },
+    }
+
+
+async def let_read_robots(stage: Stage, installation: Installation) -> None:
+    """Give both processes the right that the chart gives by its values."""
+    rule = {"apiGroups": ["example.com"], "resources": ["robots"], "verbs": ["get"]}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "robots"}
+    accounts = [
+        {
+            "kind": "ServiceAccount",
+            "name": f"{installation.release}-{component}",
+            "namespace": installation.namespace,
+        }
+        for component in ("manager", "webhook")
+    ]
+    await stage.create(CLUSTER_ROLES, "robots", {"rules": [rule]})
+    await stage.create(CLUSTER_ROLE_BINDINGS, "robots", {"roleRef": role, "subjects": accounts})
+
+
+def controlled_by(owner: dict[str, Any]) -> dict[str, Any]:
+    reference = {
+        "apiVersion": owner["apiVersion"],
+        "kind": owner["kind"],
+        "name": owner["metadata"]["name"],
+        "uid": owner["metadata"]["uid"],
+        "controller": True,
+    }
+    return {"ownerReferences": [reference]}
+
+
+async def test_jobs_inside_a_job_of_a_third_party_follow_it_at_any_depth(
+    installation: Installation, manager: Manager, kinds_stage: Stage
+) -> None:
+    stage = kinds_stage
+    crds.install(installation.cluster, [DEFINITION])
+    crds.apply(installation.cluster, [a_definition_of_robots()])
+    await let_read_robots(stage, installation)
+    await stage.queues()
+    await manager.until_it_manages(manages=True)
+
+    queued = {"labels": {stage.names.queue_name: "lq"}}
+    robot = await stage.create(ROBOTS, "r", {"metadata": queued})
+    between = await a_job_set(stage, "between", **controlled_by(robot))
+    assert "suspend" not in between["spec"]
+    child = await stage.job("child", metadata=controlled_by(between))
+    assert child["spec"]["suspend"] is False
+
+    # Nobody has quota for the robot yet, so that nothing inside of it may run.
+    await stage.until_running("child", running=False)
+    note = f"{stage.names.product} managed child job suspended"
+    await stage.until_told("Job", "child", "Suspended", note)
+    await stage.until_told("JobSet", "between", "Suspended", note)
+
+    container = {"name": "c", "image": "example.com/c:1", "resources": {"requests": {"cpu": 1}}}
+    pods = {"name": "main", "count": 1, "template": {"spec": {"containers": [container]}}}
+    workload = {"metadata": controlled_by(robot), "spec": {"queueName": "lq", "podSets": [pods]}}
+    await stage.create(stage.kinds.workloads, "of-robot", workload)
+    await stage.until(lambda: holders(stage), ["r"])
+    for resource, name in ((JOBSETS, "between"), (JOBS, "child")):
+        await stage.change(resource, name, {"spec": {"suspend": False}})
+    await stage.job("another")
+    await stage.until_running("another")
+    assert value_at(await stage.get(JOBS, "child"), ("spec", "suspend")) is False
+    assert value_at(await stage.get(JOBSETS, "between"), ("spec", "suspend")) is False
+    assert sorted(await holders(stage)) == ["another", "r"]
+
+    for definition in (DEFINITION, "robots.example.com"):
+        await stage.client.delete(CRDS, definition)
     await manager.until_it_manages(manages=False)
