@@ -59,7 +59,7 @@ def path_of(text: str) -> FieldPath:
 def with_changes(obj: Object, changes: Mapping[str, Any]) -> Object:
     """A copy of the object with these values, by path; null takes a field away."""
     result = copy.deepcopy(obj)
-    for text, value in changes.items():
+    for text, value in copy.deepcopy(dict(changes)).items():
         *outer, last = path_of(text)
         place: Any = result
         for step in outer:
