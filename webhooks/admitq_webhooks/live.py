@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, cast
 
-from admitq.controllers.indexes import checks_of
 from admitq.integrations.base import Integration
 from admitq.integrations.paths import value_at
 from admitq.runtime.client import Client
@@ -103,7 +102,8 @@ class LiveWorld:
         """Return the controllers of the admission checks that jobs of a LocalQueue have to pass."""
         local_queue = self._local_queues.get(namespace, queue)
         cluster_queue = self._cluster_queues.get("", value_at(local_queue, ("spec", "clusterQueue"), ""))
-        checks = (self._checks.get("", name) for name in checks_of(cluster_queue or {}))
+        rules = value_at(cluster_queue, ("spec", "admissionChecksStrategy", "admissionChecks"), [])
+        checks = (self._checks.get("", rule["name"]) for rule in rules)
         return frozenset(value_at(check, ("spec", "controllerName"), "") for check in checks if check)
 
     async def namespace_labels(self, name: str) -> Mapping[str, str] | None:
