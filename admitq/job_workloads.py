@@ -6,7 +6,7 @@ The manager makes Workloads with it on a cluster, the simulator in memory.
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
-from admitq.integrations.base import Integration
+from admitq.integrations.base import Integration, group_name, members_of
 from admitq.integrations.names import workload_name
 from admitq.integrations.ownership import queue_name
 from admitq.integrations.paths import Object, merge_patch, value_at
@@ -104,6 +104,12 @@ class PriorityClassMissing(LookupError):
         self.reason = f"{kind}NotFound"
 
 
+class Unfit(Exception):
+    """No Workload can stand for the job's members as they are."""
+
+    reason = "ErrWorkloadCompose"
+
+
 class Priority(NamedTuple):
     """A priority, and the class that it comes from."""
 
@@ -173,6 +179,11 @@ def longest_execution(case: JobSource) -> int | None:
 
 
 def _spec(case: JobSource) -> dict[str, Any]:
+    composition = case.integration.composition
+    if composition is not None:
+        problem = composition.problem(case.job or {}, case.names, case.settings.label_keys_to_copy)
+        if problem is not None:
+            raise Unfit(problem)
     priority = priority_of(case)
     spec = {
         "podSets": pod_sets_of(case),
@@ -189,32 +200,28 @@ def workload_for(case: JobSource) -> dict[str, Any]:
 
     Raises:
         PriorityClassMissing: its priority cannot be told.
+        Unfit: the job is a group that is not complete, or not of one mind.
     """
-    job, integration, names = case.job or {}, case.integration, case.names
+    job, names = case.job or {}, case.names
     metadata = job["metadata"]
-    name = workload_name(
-        integration.kind,
-        integration.group,
-        metadata["name"],
-        metadata["uid"],
-        longest=case.settings.longest_workload_name,
-    )
     annotations = {
         key: value
         for key, value in value_at(metadata, ("annotations",), {}).items()
         if key.startswith(names.provisioning_annotation_prefix) or key == names.admission_gated_by
     }
+    if group_name(job):
+        annotations[names.is_group_workload] = "true"
     labels = {
         key: value
         for key, value in value_at(metadata, ("labels",), {}).items()
         if key in case.settings.label_keys_to_copy
     }
     workload_metadata: dict[str, Any] = {
-        "name": name,
+        "name": group_name(job) or _name(case),
         "namespace": metadata["namespace"],
         "labels": labels | job_uid_label(case),
         "finalizers": [names.finalizer],
-        "ownerReferences": [owner_reference(case)],
+        "ownerReferences": owner_references(case),
     }
     if annotations:
         workload_metadata["annotations"] = annotations
@@ -226,24 +233,41 @@ def workload_for(case: JobSource) -> dict[str, Any]:
     }
 
 
+def _name(case: JobSource) -> str:
+    metadata = (case.job or {})["metadata"]
+    return workload_name(
+        case.integration.kind,
+        case.integration.group,
+        metadata["name"],
+        metadata["uid"],
+        longest=case.settings.longest_workload_name,
+    )
+
+
 def job_uid_label(case: JobSource) -> dict[str, str]:
     """The label that tells the job's UID, where that can be the value of a label."""
     uid = value_at(case.job, ("metadata", "uid"), "")
     return {case.names.job_uid: uid} if uid and label_value(uid) is None else {}
 
 
-def owner_reference(case: JobSource) -> dict[str, Any]:
-    """The reference that makes the job the controller of its Workload.
+def owner_references(case: JobSource) -> list[dict[str, Any]]:
+    """The references that make the job the controller of its Workload, or each member of a group an owner.
 
-    It does not block the job's deletion: that would need a permission on every kind of job, for nothing.
+    They do not block the deletion of owners: that would need a permission on every kind of job, for nothing.
     """
-    metadata = (case.job or {})["metadata"]
+    job: Object = case.job or {}
+    if group_name(job):
+        return [_reference(case, one) for one in members_of(job)]
+    return [{**_reference(case, job), "controller": True}]
+
+
+def _reference(case: JobSource, owner: Object) -> dict[str, Any]:
+    metadata = owner["metadata"]
     return {
         "apiVersion": case.integration.api_version,
         "kind": case.integration.kind,
         "name": metadata["name"],
         "uid": metadata["uid"],
-        "controller": True,
     }
 
 
@@ -252,6 +276,7 @@ def spec_update(case: JobSource, workload: Object) -> dict[str, Any]:
 
     Raises:
         PriorityClassMissing: the priority cannot be told.
+        Unfit: the job is a group that is not complete, or not of one mind.
     """
     present = value_at(workload, ("spec",), {})
     changed = merge_patch({field: present.get(field) for field in _OWNED_BY_JOB}, _spec(case))

@@ -226,7 +226,8 @@ class ManagerPart:
         store = self._stores.find(resource)
         if store is None:
             return
-        if "deletionTimestamp" in metadata and not metadata.get("finalizers"):
+        held = metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds")
+        if "deletionTimestamp" in metadata and not held:
             store.remove(obj)
         else:
             store.upsert(obj)

@@ -146,8 +146,17 @@ class WhileServed:
 
     async def _while_served(self, part: WhenServed) -> None:
         resource = part.resource
-        store = Store(resource, indexes=part.indexes, on_quarantine=self._on_set_aside)
-        watcher = Watcher(self._client, resource, store, observe=self._on_watch, ends_when_missing=True)
+        store = Store(
+            resource, transform=part.transform, indexes=part.indexes, on_quarantine=self._on_set_aside
+        )
+        watcher = Watcher(
+            self._client,
+            resource,
+            store,
+            label_selector=part.label_selector,
+            observe=self._on_watch,
+            ends_when_missing=True,
+        )
         followed = [_Followed(self._client, one, self._on_watch, self._on_set_aside) for one in part.follows]
         controller = self._controller(part.spec)
         for one in (store, *(one.store for one in followed)):

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from admitq.integrations.base import FollowedKind, Integration, OwnerKind
-from admitq.integrations.ownership import controller_of
+from admitq.integrations.ownership import controller_of, is_of_group
 from admitq.integrations.paths import Object, value_at
 from admitq.runtime.kinds import kinds_of
-from admitq.runtime.resources import POD_TEMPLATES, Resource
+from admitq.runtime.resources import POD_TEMPLATES, PODS, Resource
 from admitq.runtime.store import Index, Key
 from admitq_api.labels import Names
 
@@ -17,6 +17,7 @@ BY_CLUSTER_QUEUE: Final = "cluster-queue"
 BY_PRIORITY_CLASS: Final = "priority-class"
 BY_PREBUILT_WORKLOAD: Final = "prebuilt-workload"
 BY_REFERENCE: Final = "reference"
+BY_GROUP: Final = "group"
 BY_FLAVOR: Final = "flavor"
 BY_CHECK: Final = "check"
 BY_TOPOLOGY: Final = "topology"
@@ -59,6 +60,20 @@ def in_namespace(namespace: str, name: str) -> str:
     return f"{namespace}/{name}"
 
 
+_GROUP: Final = "group/"
+"""What the keys of groups begin with: no name of an object has a slash."""
+
+
+def group_key(group: str) -> str:
+    """How a group is called among the jobs of its kind."""
+    return _GROUP + group
+
+
+def named_group(job: str) -> str:
+    """The name of the group that is called so among jobs; empty for a job that is no group."""
+    return job.removeprefix(_GROUP) if job.startswith(_GROUP) else ""
+
+
 def _namespace(obj: Object) -> str:
     return value_at(obj, ("metadata", "namespace"), "")
 
@@ -69,6 +84,17 @@ def owners(obj: Object) -> Iterator[str]:
     if reference is not None:
         group = reference.get("apiVersion", "").rpartition("/")[0]
         yield owner_value(group, reference.get("kind", ""), _namespace(obj), reference.get("name", ""))
+
+
+def _owner_of_workload(names: Names) -> Index:
+    def owner(workload: Object) -> Iterator[str]:
+        if is_of_group(workload, names):
+            group = group_key(value_at(workload, ("metadata", "name"), ""))
+            yield owner_value(PODS.group, PODS.kind, _namespace(workload), group)
+        else:
+            yield from owners(workload)
+
+    return owner
 
 
 def _queue(workload: Object) -> Iterator[str]:
@@ -147,12 +173,21 @@ def indexes_of_jobs(integration: Integration, names: Names) -> Mapping[str, Inde
         for reference in integration.references(job):
             yield reference_value(*reference)
 
-    return {
+    found = {
         BY_OWNER: owners,
         BY_PRIORITY_CLASS: priority_classes,
         BY_PREBUILT_WORKLOAD: prebuilt,
         BY_REFERENCE: references,
     }
+    composition = integration.composition
+    if composition is None:
+        return found
+
+    def groups(member: Object) -> Iterator[str]:
+        if group := composition.group_of(member, names):
+            yield in_namespace(_namespace(member), group)
+
+    return {**found, BY_GROUP: groups}
 
 
 def indexes(names: Names) -> Mapping[Resource, Mapping[str, Index]]:
@@ -160,7 +195,7 @@ def indexes(names: Names) -> Mapping[Resource, Mapping[str, Index]]:
     kinds = kinds_of(names)
     return {
         kinds.workloads: {
-            BY_OWNER: owners,
+            BY_OWNER: _owner_of_workload(names),
             BY_QUEUE: _queue,
             BY_CLUSTER_QUEUE: _reserved_in,
             BY_PRIORITY_CLASS: _priority_class,

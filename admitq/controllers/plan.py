@@ -41,10 +41,11 @@ class Patch:
 
 @dataclass(frozen=True, slots=True)
 class RemoveFinalizer:
-    """Take our finalizer away, and nothing else."""
+    """Take our finalizer away, and nothing else; pods have one of their own."""
 
     resource: Resource
     obj: Object
+    finalizer: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,18 +78,22 @@ Action = Create | Patch | RemoveFinalizer | Delete | Tell | Count
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Actions in order, and in how many seconds to decide again even if nothing changes until then."""
+    """Actions in order, and in how many seconds to decide again even if nothing changes until then.
+
+    ``starts`` is the Workload whose job the actions start, if they do.
+    """
 
     actions: tuple[Action, ...] = ()
     again: float | None = None
+    starts: Object | None = None
 
 
 NOTHING = Plan()
 
 
-def plan(*actions: Action | None, again: float | None = None) -> Plan:
+def plan(*actions: Action | None, again: float | None = None, starts: Object | None = None) -> Plan:
     """A plan of these actions; absent ones are left out."""
-    return Plan(tuple(action for action in actions if action is not None), again)
+    return Plan(tuple(action for action in actions if action is not None), again, starts)
 
 
 def status_patch(
@@ -121,8 +126,8 @@ async def act(ctx: Context, what: Plan) -> float | None:
                     if error.is_not_found:
                         return GONE_RETRY_SECONDS
                     raise
-            case RemoveFinalizer(resource, obj):
-                await remove_finalizer(ctx, resource, obj)
+            case RemoveFinalizer(resource, obj, finalizer):
+                await remove_finalizer(ctx, resource, obj, finalizer)
             case Delete(resource, obj):
                 await _delete(ctx, resource, obj)
             case Tell(regarding, type_, reason, note):
@@ -167,20 +172,23 @@ def finalizer_removal(obj: Object, finalizer: str) -> Sequence[Mapping[str, Any]
     )
 
 
-async def remove_finalizer(ctx: Context, resource: Resource, obj: Object) -> None:
+async def remove_finalizer(
+    ctx: Context, resource: Resource, obj: Object, finalizer: str | None = None
+) -> None:
     """Remove our finalizer if the object carries it; nothing is to be done if the object is gone.
 
     Raises:
         ApiError: a conflict, where the finalizers are no longer those that were looked at.
     """
-    if not has_finalizer(obj, ctx.names.finalizer):
+    finalizer = finalizer or ctx.names.finalizer
+    if not has_finalizer(obj, finalizer):
         return
     metadata = obj["metadata"]
     try:
         answer = await ctx.client.json_patch(
             resource,
             metadata["name"],
-            finalizer_removal(obj, ctx.names.finalizer),
+            finalizer_removal(obj, finalizer),
             namespace=metadata.get("namespace"),
             field_manager=ctx.names.field_manager("finalizer"),
         )
@@ -197,7 +205,7 @@ async def remove_finalizer(ctx: Context, resource: Resource, obj: Object) -> Non
 async def _delete(ctx: Context, resource: Resource, obj: Object) -> None:
     metadata = obj["metadata"]
     try:
-        await ctx.client.delete(
+        answer = await ctx.client.delete(
             resource,
             metadata["name"],
             namespace=metadata.get("namespace"),
@@ -207,3 +215,7 @@ async def _delete(ctx: Context, resource: Resource, obj: Object) -> None:
     except ApiError as error:
         if not error.is_not_found and not error.is_conflict:
             raise
+        return
+    if value_at(answer, ("metadata", "uid")) == metadata["uid"]:
+        # It waits for a finalizer, or for its grace to end: known at once, it is not deleted again.
+        ctx.observed(resource, answer)

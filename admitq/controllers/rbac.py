@@ -61,7 +61,7 @@ def of_kind(integration: Integration) -> tuple[Permission, ...]:
     return (
         # Read one by one: a job that the watch does not show, before its Workload is given up.
         _may(jobs, *_WATCH, "get", "patch"),
-        # Only after the retention of deactivated jobs, which is off by default.
+        # After the retention of deactivated jobs, which is off by default; members, to stop them.
         _may(jobs, "delete"),
         *((_may(jobs, "patch", subresource="status"),) if integration.patches_status else ()),
         # Read one by one: whether something that is queued controls a job through these.

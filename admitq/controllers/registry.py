@@ -16,6 +16,7 @@ from admitq.controllers.indexes import (
     BY_CHECK,
     BY_CLUSTER_QUEUE,
     BY_FLAVOR,
+    BY_GROUP,
     BY_OWNER,
     BY_PREBUILT_WORKLOAD,
     BY_PRIORITY_CLASS,
@@ -24,6 +25,7 @@ from admitq.controllers.indexes import (
     BY_TOPOLOGY,
     checks_of,
     flavors_of,
+    group_key,
     in_namespace,
     indexes,
     indexes_of_jobs,
@@ -42,7 +44,7 @@ from admitq.controllers.queues import ClusterQueueController, CohortController, 
 from admitq.controllers.wiring import ControllerSpec, Keys, Watch, WhenServed
 from admitq.controllers.workload import WorkloadController
 from admitq.integrations.base import FollowedKind, Integration, OwnerKind
-from admitq.integrations.ownership import DEEPEST, controller_of
+from admitq.integrations.ownership import DEEPEST, controller_of, is_of_group
 from admitq.integrations.paths import Object, value_at
 from admitq.runtime.kinds import kinds_of
 from admitq.runtime.resources import LIMIT_RANGES, NAMESPACES, PRIORITY_CLASSES, RUNTIME_CLASSES, Resource
@@ -174,9 +176,34 @@ class _JobKeys:
         self._integration = integration
         self._resource = resource
 
-    def of_workload(self, change: Change) -> Iterator[Key]:
-        """Its owner, jobs inside that one, and jobs that name it as prebuilt."""
+    def of_object(self, change: Change) -> Iterable[Key]:
+        """The job that it is, or is a member of."""
+        return (change.key,) if self._integration.composition is None else {*map(self._job, _both(change))}
+
+    def _job(self, obj: Object) -> Key:
+        metadata = obj["metadata"]
+        composition = self._integration.composition
+        group = "" if composition is None else composition.group_of(obj, self._ctx.names)
+        return Key(metadata.get("namespace", ""), group_key(group) if group else metadata["name"])
+
+    def _jobs(self, found: Iterable[Key]) -> Iterator[Key]:
+        """The jobs that these objects are, or are members of."""
+        if self._integration.composition is None:
+            yield from found
+            return
         store = self._ctx.stores.of(self._resource)
+        for key in found:
+            if (obj := store.get(*key)) is not None:
+                yield self._job(obj)
+
+    def of_workload(self, change: Change) -> Iterator[Key]:
+        """Its owner, the group of its name, jobs inside its owner, and jobs that name it as prebuilt."""
+        store = self._ctx.stores.of(self._resource)
+        named = in_namespace(*change.key)
+        if self._integration.composition is not None and (
+            is_of_group(change.object, self._ctx.names) or store.keys_by_index(BY_GROUP, named)
+        ):
+            yield Key(change.key.namespace, group_key(change.key.name))
         for obj in _both(change):
             reference = controller_of(obj)
             if reference is None:
@@ -185,10 +212,10 @@ class _JobKeys:
             if (group, kind) == (self._integration.group, self._integration.kind):
                 yield Key(change.key.namespace, reference.get("name", ""))
             owner = owner_value(group, kind, change.key.namespace, reference.get("name", ""))
-            yield from store.keys_by_index(BY_OWNER, owner)
+            yield from self._jobs(store.keys_by_index(BY_OWNER, owner))
             if _admission(change.old) != _admission(change.new):
-                yield from self._further_inside(owner)
-        yield from store.keys_by_index(BY_PREBUILT_WORKLOAD, in_namespace(*change.key))
+                yield from self._jobs(self._further_inside(owner))
+        yield from self._jobs(store.keys_by_index(BY_PREBUILT_WORKLOAD, named))
 
     def _further_inside(self, owner: str) -> Iterator[Key]:
         """Jobs of the kind that jobs of any kinds stand between: they follow the same ancestor."""
@@ -223,7 +250,7 @@ class _JobKeys:
             if self._integration.follows:
                 return self._ctx.stores.of(self._resource).keys()
             value = priority_class_value(kind, change.key.name)
-            return self._ctx.stores.of(self._resource).keys_by_index(BY_PRIORITY_CLASS, value)
+            return self._jobs(self._ctx.stores.of(self._resource).keys_by_index(BY_PRIORITY_CLASS, value))
 
         return keys
 
@@ -243,7 +270,7 @@ class _JobKeys:
         if not _differs(change, _LABELS):
             return
         jobs = self._ctx.stores.of(self._resource)
-        yield from (key for key in jobs.keys() if key.namespace == change.key.name)  # noqa: SIM118 no mapping
+        yield from self._jobs(key for key in jobs.keys() if key.namespace == change.key.name)  # noqa: SIM118 no mapping
 
 
 # --- the table ------------------------------------------------------------------------------------
@@ -257,7 +284,7 @@ def _of_jobs(ctx: Context, controller: JobController) -> WhenServed:
         name=integration.framework,
         reconcile=controller.reconcile,
         watches=(
-            Watch(controller.resource, _itself),
+            Watch(controller.resource, keys.of_object),
             Watch(kinds.workloads, keys.of_workload),
             Watch(kinds.workload_priority_classes, keys.with_class("WorkloadPriorityClass")),
             Watch(PRIORITY_CLASSES, keys.with_class("PriorityClass")),
@@ -267,8 +294,16 @@ def _of_jobs(ctx: Context, controller: JobController) -> WhenServed:
         workers=ctx.settings.concurrency.get(kind, WORKERS_OF_JOBS),
     )
     indexes = indexes_of_jobs(integration, ctx.names)
-    follows = tuple(map(resource_followed, integration.follows))
-    return WhenServed(controller.resource, indexes, spec, known=keys.of_workloads, follows=follows)
+    labels, slim = integration.watched_labels, integration.slim
+    return WhenServed(
+        controller.resource,
+        indexes,
+        spec,
+        known=keys.of_workloads,
+        follows=tuple(map(resource_followed, integration.follows)),
+        label_selector=None if labels is None else labels(ctx.names),
+        transform=None if slim is None else lambda obj: dict(slim(obj, ctx.names)),
+    )
 
 
 def _held(ctx: Context, resource: Resource, users: Resource, index: str, used: Keys) -> ControllerSpec:

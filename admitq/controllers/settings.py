@@ -58,11 +58,15 @@ class Settings:
     creation_latency: bool = True
     defer_cleanup: bool = True
     """A job that is deleted keeps its quota while it cleans up, where its kind does."""
+    fast_quota_release: bool = False
+    """Pods of a group that are being deleted hold no quota any more."""
     explicit_pending: bool = False
     """Workloads state that they wait from the first moment on."""
     finish_orphaned: bool = True
     partial_admission: bool = True
     reclaimable_pods: bool = True
+    validate_group_owner: bool = True
+    """A Workload that has a group's name must have been made for it."""
     tell_reasons: bool = True
     """Why a workload waits is told by reasons of its own; otherwise by the three old ones."""
 
@@ -106,9 +110,11 @@ def settings_of(
         creation_latency=gates[Gate.METRIC_FOR_WORKLOAD_CREATION_LATENCY],
         defer_cleanup=gates[Gate.DEFER_RAY_SERVICE_FINALIZATION],
         explicit_pending=gates[Gate.UNADMITTED_WORKLOADS_EXPLICIT_STATUS],
+        fast_quota_release=gates[Gate.FAST_QUOTA_RELEASE_IN_POD_INTEGRATION],
         finish_orphaned=gates[Gate.FINISH_ORPHANED_WORKLOADS],
         partial_admission=gates[Gate.PARTIAL_ADMISSION],
         reclaimable_pods=gates[Gate.RECLAIMABLE_PODS],
+        validate_group_owner=gates[Gate.POD_INTEGRATION_VALIDATE_GROUP_OWNER],
         tell_reasons=gates[Gate.UNADMITTED_WORKLOADS_OBSERVABILITY],
     )
 

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from admitq.runtime.resources import Resource
-from admitq.runtime.store import Change, Index, Key
+from admitq.runtime.store import Change, Index, Key, Transform
 
 Keys = Callable[[Change], Iterable[Key]]
 Reconcile = Callable[[Key], Awaitable[float | None]]
@@ -39,6 +39,7 @@ class WhenServed:
     ``indexes`` are those of the resource's store, which must be there for as long as the watches of ``spec``
     are told of changes. ``known`` gives keys to look at when it begins, beside those of the resource.
     ``follows`` are resources that are read for it alone; one that is not served has no objects.
+    ``label_selector`` tells which objects are watched, and ``transform`` what is kept of each.
     """
 
     resource: Resource
@@ -46,3 +47,5 @@ class WhenServed:
     spec: ControllerSpec
     known: Callable[[], Iterable[Key]] = _none
     follows: tuple[Resource, ...] = ()
+    label_selector: str | None = None
+    transform: Transform | None = None

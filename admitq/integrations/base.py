@@ -105,6 +105,69 @@ class Step(NamedTuple):
     subresource: str | None = None
 
 
+class Moment(NamedTuple):
+    """When members are looked at, in nanoseconds, and whether one that is being deleted holds nothing."""
+
+    now: int
+    deleted_hold_nothing: bool = False
+
+
+Counts = Mapping[str, int]
+"""Pods by podset."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Composition:
+    """How jobs of a kind are put together from several objects of it, their members.
+
+    Nothing stands above the members that could be suspended, so that each of them is held, started and
+    ended by itself. A member without a group is a job alone. The job that ``compose`` gives has the key
+    ``members``, and a group's has its name under ``group``; all other functions of the kind are asked about
+    that job.
+    """
+
+    is_member: Callable[[Object, Names], bool]
+    """Whether an object of the kind was held by us when it was created."""
+    group_of: Callable[[Object, Names], str]
+    """Name of the group that a member is one of, and of its Workload; empty for one that is a job alone."""
+    compose: Callable[[Sequence[Object], Names, Moment], Object]
+    """The job that these members are; one that is being deleted as a whole has a ``deletionTimestamp``."""
+    problem: Callable[[Object, Names, Sequence[str]], str | None]
+    """Why no Workload can be made for the members as they are; labels with these keys must agree."""
+    is_equivalent: Callable[[Object, Sequence[Object]], bool | None]
+    """Whether these podsets of a Workload stand for the members; None leaves it to the common rule."""
+    pod_set_of: Callable[[Object, Object], str]
+    """Name of the podset of the job (first) that a member (second) belongs to."""
+    held: Callable[[Object, Counts | None, Names], Sequence[Object]]
+    """Members that wait at their gate; if an admission is told, those that it has room for."""
+    released: Callable[[Object, bool, Names], Object]
+    """The member let go; it goes on waiting for its place if there is a topology."""
+    stoppable: Callable[[Object, bool, Names], Sequence[Object]]
+    """Members that a stop has to end: those that run, or everyone."""
+    condemned: Callable[[Object, str, str, int], Object]
+    """The member told why it is ended: reason, message, and the instant in nanoseconds."""
+    excess: Callable[[Object, Counts | None, Names], Sequence[Object]]
+    """Members beyond those of an admission, or, without one, beyond the group's size."""
+    replaced: Callable[[Object, Counts, Names], Sequence[Object]]
+    """Members that have ended, and are not needed to tell that others must come in their place."""
+    lacks: Callable[[Object, Counts], bool]
+    """Whether others must come in the place of members that have ended."""
+    finalizer: Callable[[Names], str]
+    """What holds members until their end is accounted for."""
+
+
+def members_of(job: Object) -> Sequence[Object]:
+    """The members of a composed job; none of any other."""
+    members = job.get("members")
+    return members if isinstance(members, list) else ()
+
+
+def group_name(job: Object) -> str:
+    """The name of the group that a composed job is; empty for any other job."""
+    name = job.get("group")
+    return name if isinstance(name, str) else ""
+
+
 def never(_job: Object) -> None:
     """Answer of kinds that lack an ability: nothing."""
 
@@ -170,6 +233,16 @@ class Integration:
     pods_ready: Callable[[Object], bool]
 
     suspend_path: Path = ("spec", "suspend")
+    suspended: Callable[[Object, Names], bool] | None = None
+    """Whether the job is suspended, where no one field says so; ``mutate`` then suspends it, too."""
+    composition: Composition | None = None
+    """How jobs are put together, where one is more than one object of the kind."""
+    is_held_by_parent: Callable[[Object, Names], bool] = lambda _job, _names: False
+    """Whether what makes the object had it held, so that it needs no queue and minds no ancestor."""
+    watched_labels: Callable[[Names], str] | None = None
+    """Selector of the objects that the manager watches; None for all."""
+    slim: Callable[[Object, Names], Object] | None = None
+    """What of an object the manager keeps in memory; None for all of it."""
     with_template: Callable[[Object, PodSetTemplate, Object, Names], Object] = at_its_path
     """The job with another pod template for one of its podsets: injected for a start, or restored. What
     ``pod_sets`` reads of the result is that template, as far as the kind can say it."""
@@ -250,6 +323,8 @@ class Integration:
 
     def is_suspended(self, job: Object, names: Names) -> bool:
         """Whether the job is suspended, and no stop of it is under way."""
+        if self.suspended is not None:
+            return self.suspended(job, names)
         return value_at(job, self.suspend_path) is True and not self.is_half_stopped(job, names)
 
     def with_suspend(self, job: Object, suspend: bool) -> Object:

@@ -37,6 +37,12 @@ def is_controlled_by(obj: Object, owner: Object) -> bool:
     return reference is not None and reference.get("uid") == value_at(owner, ("metadata", "uid"))
 
 
+def is_of_group(workload: Object, names: Names) -> bool:
+    """Whether a Workload stands for the group of its name, which many own and nobody controls."""
+    made_for_it = value_at(workload, ("metadata", "annotations", names.is_group_workload)) == "true"
+    return made_for_it and controller_of(workload) is None
+
+
 def queue_name(obj: Object, names: Names) -> str:
     """LocalQueue that the object's label names; empty without one."""
     name: Any = value_at(obj, ("metadata", "labels", names.queue_name), "")

@@ -10,6 +10,7 @@ from admitq.integrations.kinds.job import JOB
 from admitq.integrations.kinds.jobset import JOBSET
 from admitq.integrations.kinds.kubeflow import JAX_JOB, PADDLE_JOB, PYTORCH_JOB, TF_JOB, XGBOOST_JOB
 from admitq.integrations.kinds.mpijob import MPI_JOB
+from admitq.integrations.kinds.pod import POD
 from admitq.integrations.kinds.raycluster import RAY_CLUSTER
 from admitq.integrations.kinds.rayjob import RAY_JOB
 from admitq.integrations.kinds.rayservice import RAY_SERVICE
@@ -35,6 +36,7 @@ REGISTRY: tuple[Integration, ...] = (
     JAX_JOB,
     APP_WRAPPER,
     SPARK_APPLICATION,
+    POD,
 )
 """The kinds that come with admitq."""
 

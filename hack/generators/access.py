@@ -174,6 +174,7 @@ AUDIENCES = (
     *(
         Audience(kind.kind.lower(), kind.plural, _ALL_PEOPLE, _ALL_PEOPLE, group=kind.group)
         for kind in REGISTRY
+        if kind.group
     ),
 )
 """Kinds that people work with. Nobody is given the right to write a status: that is the manager's."""

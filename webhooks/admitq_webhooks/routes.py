@@ -209,7 +209,8 @@ def _job_review(verb: Verb, integration: Integration, policy: Policy, world: Wor
         namespace = request.namespace
         if policy.is_excluded(namespace):
             return Allowed()
-        if not policy.selects(namespace, await world.namespace_labels(namespace)):
+        held_by_parent = integration.is_held_by_parent(request.obj, policy.names)
+        if not held_by_parent and not policy.selects(namespace, await world.namespace_labels(namespace)):
             return Allowed()
         if verb == "mutate":
             if lets_deleted_go and is_being_deleted(request.old):
@@ -218,7 +219,9 @@ def _job_review(verb: Verb, integration: Integration, policy: Policy, world: Wor
             return Allowed(await mutate_jobs.mutate(request.obj, namespace, integration, policy, world))
         new = await resolved(request.obj, namespace, integration, world)
         if request.operation == "CREATE":
-            return _verdict(validate_jobs.validate_create(new, integration, policy))
+            errors = validate_jobs.validate_create(new, integration, policy)
+            told = await validate_jobs.warnings(new, namespace, integration, policy, world)
+            return Refused(tuple(errors)) if errors else Allowed(warnings=told)
         old = await resolved(request.old, namespace, integration, world)
         return _verdict(validate_jobs.validate_update(old, new, namespace, integration, policy, world))
 

@@ -1,6 +1,6 @@
 """A job, its Workloads and what surrounds them: all that a decision about the job is made from."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -8,7 +8,7 @@ from typing import Final
 from admitq.controllers.plan import Count, Plan, Tell, plan, status_patch
 from admitq.controllers.settings import Settings
 from admitq.core.model import Instant
-from admitq.integrations.base import Integration, Reference
+from admitq.integrations.base import Composition, Integration, Reference, group_name, members_of
 from admitq.integrations.ownership import is_controlled_by, queue_name
 from admitq.integrations.paths import Object, value_at
 from admitq.runtime.kinds import Kinds
@@ -70,13 +70,28 @@ class JobCase:
         one = self.integration
         return Resource(one.group, one.version, one.plural, one.kind, namespaced=True)
 
+    @property
+    def composition(self) -> Composition | None:
+        """How the job is put together; None if it is one object."""
+        return self.integration.composition
+
+    @property
+    def group(self) -> str:
+        """Name of the group that the job is; empty for a job of one object."""
+        return "" if self.job is None else group_name(self.job)
+
+    @property
+    def objects(self) -> Sequence[Object]:
+        """The objects that the job is made of."""
+        return () if self.job is None else members_of(self.job) or (self.job,)
+
     @cached_property
     def owned(self) -> list[Object]:
-        """Workloads of this very job, oldest first."""
+        """Workloads of this very job, oldest first. That of a group is told by its name."""
         job = self.job
         if job is None:
             return []
-        mine = [workload for workload in self.workloads if is_controlled_by(workload, job)]
+        mine = [one for one in self.workloads if self.group or is_controlled_by(one, job)]
         return sorted(
             mine, key=lambda one: (one["metadata"].get("creationTimestamp", ""), one["metadata"]["name"])
         )
@@ -112,9 +127,9 @@ class JobCase:
         return None if write is None else plan(write, *after)
 
     def tell(self, reason: str, note: str, *, warning: bool = False) -> Tell:
-        """An event about the job."""
+        """An event about the job; one about a group is told of its oldest member."""
         assert self.job is not None  # noqa: S101 only steps that have a job tell of it
-        return Tell(self.job, "Warning" if warning else "Normal", reason, note)
+        return Tell(self.objects[0], "Warning" if warning else "Normal", reason, note)
 
 
 def name_of(obj: Object) -> str:

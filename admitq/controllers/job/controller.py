@@ -1,27 +1,39 @@
 """The shell around the decisions about jobs: gathers what is known, carries out what is decided."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from admitq.controllers.context import Context
-from admitq.controllers.indexes import BY_OWNER, owner_value, resource_followed, resource_of
+from admitq.controllers.indexes import (
+    BY_GROUP,
+    BY_OWNER,
+    group_key,
+    in_namespace,
+    named_group,
+    owner_value,
+    resource_followed,
+    resource_of,
+)
+from admitq.controllers.job import members
 from admitq.controllers.job.case import CONCERN, Ancestor, JobCase, Lookups
 from admitq.controllers.job.owners import Owners
 from admitq.controllers.job.steps import decide
-from admitq.controllers.plan import Create, Patch, Plan, act, has_finalizer, plan, status_patch
+from admitq.controllers.plan import Create, Plan, act, has_finalizer, plan, status_patch
+from admitq.core.model import SECOND, Instant
 from admitq.core.selectors import selects_namespace
-from admitq.integrations.base import Integration, OwnerKind, Reference
+from admitq.integrations.base import Composition, Integration, Moment, OwnerKind, Reference, members_of
 from admitq.integrations.ownership import (
     NestedTooDeep,
     OwnerMissing,
     controller_of,
     is_controlled_by,
+    is_of_group,
     managed_ancestor,
 )
 from admitq.integrations.paths import Object, value_at
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import NAMESPACES, PRIORITY_CLASSES, Resource
-from admitq.runtime.store import Key
+from admitq.runtime.store import Key, Store
 from admitq.transitions import Transition, holds
 from admitq_api.conditions import ConditionType, Reason
 
@@ -61,12 +73,21 @@ class JobController:
         Raises:
             ApiError: a write failed; the queue of keys will try again.
         """
+        key = self.key_of(workload)
+        if key is not None and key not in self._busy:
+            await self._work_on(key)
+
+    def key_of(self, workload: Object) -> Key | None:
+        """The job of this kind that a Workload stands for; None if it stands for another."""
+        metadata = workload["metadata"]
         reference = controller_of(workload)
         if reference is None:
-            return
-        key = Key(workload["metadata"]["namespace"], reference["name"])
-        if key not in self._busy:
-            await self._work_on(key)
+            of_group = self.integration.composition is not None and is_of_group(workload, self._ctx.names)
+            return Key(metadata["namespace"], group_key(metadata["name"])) if of_group else None
+        group, _, version = str(reference.get("apiVersion", "")).rpartition("/")
+        if (group, version, reference.get("kind")) != self.integration.gvk:
+            return None
+        return Key(metadata["namespace"], str(reference.get("name", "")))
 
     async def _work_on(self, key: Key) -> float | None:
         self._busy.add(key)
@@ -80,8 +101,8 @@ class JobController:
         if store is None:
             # The kind is not served any more; its Workloads stay as they are until it is again.
             return None
-        job = store.get(key.namespace, key.name)
-        workloads = self._workloads_of(key)
+        job = self._job(key, store)
+        workloads = self._workloads_of(key, job)
         if job is None:
             if not any(map(self._is_unsettled, workloads)):
                 return None
@@ -115,11 +136,43 @@ class JobController:
             ancestor=ancestor,
             missing=tuple(one for one in references if one not in found),
         )
-        return await self._act(case, decide(case))
+        decided = await self._act(case, decide(case))
+        return decided if decided is not None else _until_grace_ends(job, case.now)
 
     # --- gathering --------------------------------------------------------------------------------
 
-    def _workloads_of(self, key: Key) -> tuple[Object, ...]:
+    def _job(self, key: Key, store: Store) -> Object | None:
+        """The job, put together if it has to be."""
+        composition = self.integration.composition
+        if composition is None:
+            return store.get(key.namespace, key.name)
+        group = named_group(key.name)
+        found = (
+            store.by_index(BY_GROUP, in_namespace(key.namespace, group))
+            if group
+            else (store.get(key.namespace, key.name),)
+        )
+        return self._composed(composition, [one for one in found if one is not None], group)
+
+    def _composed(self, composition: Composition, found: Sequence[Object], group: str) -> Object | None:
+        names, settings = self._ctx.names, self._ctx.settings
+        present = [
+            one
+            for one in found
+            if composition.is_member(one, names) and composition.group_of(one, names) == group
+        ]
+        if not present:
+            return None
+        moment = Moment(self._ctx.clock(), deleted_hold_nothing=settings.fast_quota_release)
+        return composition.compose(present, names, moment)
+
+    def _workloads_of(self, key: Key, job: Object | None) -> tuple[Object, ...]:
+        if group := named_group(key.name):
+            found = self._ctx.stores.of(self._ctx.kinds.workloads).get(key.namespace, group)
+            mine = members.workload_of(
+                job or {}, found, self._ctx.names, validate=self._ctx.settings.validate_group_owner
+            )
+            return () if mine is None else (mine,)
         owner = owner_value(self.integration.group, self.integration.kind, key.namespace, key.name)
         return self._ctx.stores.of(self._ctx.kinds.workloads).by_index(BY_OWNER, owner)
 
@@ -136,20 +189,34 @@ class JobController:
         undone, so before it is done for want of a job, the API server is asked.
         """
         try:
-            await self._ctx.client.get(self.resource, key.name, namespace=key.namespace)
+            if named_group(key.name):
+                return await self._has_no_members(key)
+            found = await self._ctx.client.get(self.resource, key.name, namespace=key.namespace)
         except ApiError as error:
             if error.is_not_found:
                 # Where the kind is not served any more, the API server says nothing of the object.
                 return value_at(error.body, ("details", "name")) == key.name
             raise
-        return False
+        composition = self.integration.composition
+        return composition is not None and not composition.is_member(found, self._ctx.names)
+
+    async def _has_no_members(self, key: Key) -> bool:
+        selector = self.integration.watched_labels
+        listed, _ = await self._ctx.client.list(
+            self.resource,
+            key.namespace,
+            label_selector=selector(self._ctx.names) if selector is not None else None,
+        )
+        composition = self.integration.composition
+        return composition is None or self._composed(composition, listed, named_group(key.name)) is None
 
     def _is_selected(self, namespace: Object | None) -> bool:
         labels = value_at(namespace, ("metadata", "labels"), {})
         return selects_namespace(self._ctx.settings.namespace_selector, labels)
 
     async def _ancestor_of(self, job: Object) -> Ancestor | None:
-        if controller_of(job) is None:
+        # What its ancestors are was asked when a member was created, and held; it is not asked again.
+        if controller_of(job) is None or self.integration.composition is not None:
             return None
         found = await managed_ancestor(
             job,
@@ -204,9 +271,11 @@ class JobController:
                 if _namespace_ends(error):
                     return None
                 # What the API refuses once it refuses again; the job's owner is the one who can mend it.
-                self._ctx.recorder.event(dict(case.job), "Warning", "ErrWorkloadCompose", error.message)
-            elif error.is_invalid and (workload := self._to_be_started(case, decided)):
-                return await act(self._ctx, self._failed_to_start(case, workload, error))
+                self._ctx.recorder.event(
+                    dict(case.objects[0]), "Warning", "ErrWorkloadCompose", error.message
+                )
+            elif error.is_invalid and decided.starts is not None:
+                return await act(self._ctx, self._failed_to_start(case, decided.starts, error))
             raise
 
     async def _take_existing(self, case: JobCase, decided: Plan) -> float | None:
@@ -217,27 +286,24 @@ class JobController:
                 found = await self._ctx.client.get(
                     action.resource, metadata["name"], namespace=metadata["namespace"]
                 )
-                if is_controlled_by(found, case.job):
+                if case.group or is_controlled_by(found, case.job):
                     self._ctx.observed(action.resource, found)
                     return BEHIND_RETRY_SECONDS
                 note = f"Workload {metadata['name']} exists already and belongs to something else"
                 self._ctx.recorder.event(dict(case.job), "Warning", "ErrWorkloadCompose", note)
         return ORPHAN_RETRY_SECONDS
 
-    def _to_be_started(self, case: JobCase, decided: Plan) -> Object | None:
-        """The Workload whose job the plan was to start; None for any other plan."""
-        for action in decided.actions:
-            if isinstance(action, Patch) and action.resource == self.resource:
-                for step in action.steps:
-                    if value_at(step.patch, self.integration.suspend_path) is False:
-                        return next((one for one in case.owned if holds(one, ConditionType.ADMITTED)), None)
-        return None
-
     def _failed_to_start(self, case: JobCase, workload: Object, error: ApiError) -> Plan:
         """A start that the API server refuses for what it says would be refused for ever, and hold quota."""
         transition = Transition(workload, case.now)
         transition.finish(Reason.FAILED_TO_START, error.message)
         return plan(status_patch(self._ctx.kinds.workloads, workload, transition.patch(), CONCERN))
+
+
+def _until_grace_ends(job: Object | None, now: Instant) -> float | None:
+    """In how many seconds a member that was deleted counts as gone, if nothing is heard of it until then."""
+    changes = value_at(job, ("changes",))
+    return None if changes is None or not members_of(job or {}) else max(0.0, (changes - now) / SECOND) + 0.1
 
 
 def _namespace_ends(error: ApiError) -> bool:
@@ -251,10 +317,5 @@ async def start_admitted(controllers: Mapping[OwnerKind, JobController], workloa
     Raises:
         ApiError: a write failed; the job's controller sees an admitted Workload and tries again.
     """
-    reference = controller_of(workload)
-    if reference is None:
-        return
-    group, _, version = str(reference.get("apiVersion", "")).rpartition("/")
-    controller = controllers.get(OwnerKind(group, version, str(reference.get("kind", ""))))
-    if controller is not None:
+    for controller in controllers.values():
         await controller.start(workload)

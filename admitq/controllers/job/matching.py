@@ -33,6 +33,7 @@ def prebuilt_workload(case: JobCase) -> Object | None:
     if found is None:
         return None
     controller = controller_of(found)
+    # A group, which many own, controls nothing.
     mine = controller is None or controller.get("uid") == value_at(case.job, ("metadata", "uid"))
     return found if mine else None
 
@@ -68,10 +69,14 @@ def is_equivalent(case: JobCase, workload: Object) -> bool:
     spec = value_at(workload, ("spec",), {})
     if spec.get("maximumExecutionTimeSeconds") != longest_execution(case):
         return False
+    job: Object = case.job or {}
+    if case.composition is not None:
+        equivalent = case.composition.is_equivalent(job, spec.get("podSets") or [])
+        if equivalent is not None:
+            return equivalent
     wanted, listed = pod_sets_of(case), spec.get("podSets") or []
     if len(wanted) != len(listed):
         return False
-    job: Object = case.job or {}
     if not is_reserved(workload):
         return _equal(case, wanted, listed, running=False)
     running = [_as_assigned(workload, pod_set) for pod_set in listed]

@@ -1,9 +1,23 @@
-"""A job started and stopped: what its object becomes."""
+"""A job started and stopped: what its object, or each of its members, becomes."""
 
+from typing import Final
+
+from admitq.controllers.job import members
 from admitq.controllers.job.case import CONCERN, JobCase
 from admitq.controllers.plan import NOTHING, Patch, Plan, plan
 from admitq.integrations.paths import Object, merge_patch, value_at
 from admitq.podsets import infos_of, inject, restore
+
+WORKLOAD_DELETED: Final = "WorkloadDeleted"
+WORKLOAD_FINISHED: Final = "WorkloadFinished"
+NO_MATCHING_WORKLOAD: Final = "NoMatchingWorkload"
+NOT_ADMITTED: Final = "NotAdmitted"
+"""Why a job is stopped, in a word; members are told it."""
+
+
+def evicted_due_to(reason: str) -> str:
+    """The same for a Workload that was evicted for a reason."""
+    return f"WorkloadEvictedDueTo{reason}"
 
 
 def started(case: JobCase, workload: Object) -> Object:
@@ -58,11 +72,14 @@ def is_marked(case: JobCase) -> bool:
     )
 
 
-def stop(case: JobCase, workload: Object | None, message: str) -> Plan | None:
+def stop(case: JobCase, workload: Object | None, message: str, reason: str) -> Plan | None:
     """Stop the job and restore its templates; None if it is stopped and holds nothing of an admission.
 
-    A stop that waits for the job's pods is a plan with nothing to do.
+    A stop that waits for the job's pods is a plan with nothing to do. Members are ended; even those that
+    wait or are done, where the Workload is deleted.
     """
+    if case.composition is not None:
+        return members.stop(case, message, reason, everyone=reason == WORKLOAD_DELETED)
     job: Object = case.job or {}
     target = stopped(case, workload)
     if case.integration.is_suspended(job, case.names) and not (is_marked(case) and merge_patch(job, target)):
@@ -82,10 +99,9 @@ def start(case: JobCase, workload: Object) -> Plan:
         Conflict: the admission contradicts the job; no retry will mend it.
         FlavorMissing: an assigned flavor is not known.
     """
+    note = f"Admitted by clusterQueue {value_at(workload, ('status', 'admission', 'clusterQueue'), '')}"
+    if case.composition is not None:
+        return members.start(case, workload, note)
     job: Object = case.job or {}
     steps = case.integration.start(job, started(case, workload), case.names)
-    queue = value_at(workload, ("status", "admission", "clusterQueue"), "")
-    return plan(
-        Patch(case.resource, job, steps, CONCERN),
-        case.tell("Started", f"Admitted by clusterQueue {queue}"),
-    )
+    return plan(Patch(case.resource, job, steps, CONCERN), case.tell("Started", note), starts=workload)

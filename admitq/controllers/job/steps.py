@@ -7,7 +7,7 @@ order is that of the reference: who is not ours, what has ended, what must stop,
 from collections.abc import Callable
 from typing import Final
 
-from admitq.controllers.job import running
+from admitq.controllers.job import members, running
 from admitq.controllers.job.case import CONCERN, JobCase, concern_of, name_of, seconds
 from admitq.controllers.job.matching import Match, is_comparable, is_equivalent, match_of, prebuilt_name
 from admitq.controllers.plan import (
@@ -29,8 +29,9 @@ from admitq.integrations.ownership import controller_of
 from admitq.integrations.paths import Object, value_at
 from admitq.job_workloads import (
     PriorityClassMissing,
+    Unfit,
     job_uid_label,
-    owner_reference,
+    owner_references,
     priority_of,
     spec_update,
     workload_for,
@@ -83,7 +84,7 @@ def _gone(case: JobCase) -> Plan | None:
         case.job is not None and case.settings.defer_cleanup and case.integration.is_cleaning_up(case.job)
     )
     freed = case.workloads if is_going and not is_kept else case.orphaned
-    released = plan(*(_release(case, one) for one in freed))
+    released = plan(*(_release(case, one) for one in freed), *(members.freed(case) if is_going else ()))
     return released if is_going or released.actions else None
 
 
@@ -104,7 +105,7 @@ def _nested(case: JobCase) -> Plan | None:
     if case.ancestor.admitted or case.job is None:
         return NOTHING
     begun = case.integration.is_half_stopped(case.job, case.names)
-    stopping = running.stop(case, None, "")
+    stopping = running.stop(case, None, "", running.NOT_ADMITTED)
     if stopping is None or begun:
         return stopping or NOTHING
     note = f"{case.names.product} managed child job suspended"
@@ -131,11 +132,13 @@ def _without_waiting(case: JobCase) -> Plan:
 
 def _adopt_prebuilt(case: JobCase) -> Plan | None:
     """A prebuilt Workload that nobody controls becomes the job's."""
+    if case.group:
+        return None
     name = prebuilt_name(case)
     workload = case.lookups.workload(name) if name else None
     if workload is None or controller_of(workload) is not None or _is_over(workload):
         return None
-    references = [*value_at(workload, ("metadata", "ownerReferences"), []), owner_reference(case)]
+    references = [*value_at(workload, ("metadata", "ownerReferences"), []), *owner_references(case)]
     metadata = {"ownerReferences": references, "labels": job_uid_label(case)}
     return plan(Patch(case.kinds.workloads, workload, (Step({"metadata": metadata}),), CONCERN))
 
@@ -169,10 +172,13 @@ def _without_workload(case: JobCase, match: Match) -> Plan:
     """No Workload stands for the job as it is: stop it, or bring one about."""
     job: Object = case.job or {}
     if case.integration.finished(job) is not None:
-        return NOTHING
+        return plan(*members.freed(case))
+    if not match.others and (forgotten := members.forgotten(case)):
+        return forgotten
     if prebuilt_name(case):
         others = _delete_others(case, match.others)
-        return others or running.stop(case, None, "missing workload") or NOTHING
+        stopping = running.stop(case, None, "missing workload", running.NO_MATCHING_WORKLOAD)
+        return others or stopping or NOTHING
     if not case.integration.is_suspended(job, case.names):
         return _stop_unmatched(case, match.others) or NOTHING
     if match.others:
@@ -194,8 +200,9 @@ def _incomplete(case: JobCase) -> Plan | None:
 def _stop_unmatched(case: JobCase, others: list[Object]) -> Plan | None:
     if len(others) == 1:
         message = "No matching Workload; restoring pod templates according to existent Workload"
-        return running.stop(case, others[0], message)
-    return running.stop(case, None, "Missing Workload; unable to restore pod templates")
+        return running.stop(case, others[0], message, running.NO_MATCHING_WORKLOAD)
+    message = "Missing Workload; unable to restore pod templates"
+    return running.stop(case, None, message, running.NO_MATCHING_WORKLOAD)
 
 
 def _replace(case: JobCase, others: list[Object]) -> Plan:
@@ -211,7 +218,7 @@ def _replace(case: JobCase, others: list[Object]) -> Plan:
 def _update(case: JobCase, workload: Object) -> Plan:
     try:
         patch = spec_update(case, workload)
-    except PriorityClassMissing as missing:
+    except (PriorityClassMissing, Unfit) as missing:
         return plan(case.tell(missing.reason, str(missing), warning=True))
     note = f"Updated not matching Workload for suspended job: {name_of(workload)}"
     return plan(
@@ -222,7 +229,7 @@ def _update(case: JobCase, workload: Object) -> Plan:
 def _create(case: JobCase) -> Plan:
     try:
         workload = workload_for(case)
-    except PriorityClassMissing as missing:
+    except (PriorityClassMissing, Unfit) as missing:
         return plan(case.tell(missing.reason, str(missing), warning=True))
     metadata = (case.job or {})["metadata"]
     counted = case.settings.creation_latency and metadata.get("generation", 1) == 1
@@ -262,13 +269,17 @@ def _workload_finished(case: JobCase, workload: Object) -> Plan | None:
     if not holds(workload, ConditionType.FINISHED):
         return None
     if case.integration.finished(case.job or {}) is None and (
-        stopping := running.stop(case, workload, "Workload is finished")
+        stopping := running.stop(case, workload, "Workload is finished", running.WORKLOAD_FINISHED)
     ):
         return stopping
     if not has_finalizer(workload, case.names.finalizer):
-        return NOTHING
+        return plan(*members.freed(case))
     note = f"Workload '{name_of(workload)}' is declared finished"
-    return plan(RemoveFinalizer(case.kinds.workloads, workload), case.tell("FinishedWorkload", note))
+    return plan(
+        *members.freed(case),
+        RemoveFinalizer(case.kinds.workloads, workload),
+        case.tell("FinishedWorkload", note),
+    )
 
 
 def _workload_deleted(case: JobCase, workload: Object) -> Plan | None:
@@ -277,13 +288,13 @@ def _workload_deleted(case: JobCase, workload: Object) -> Plan | None:
         return None
     job: Object = case.job or {}
     if case.integration.finished(job) is None:
-        if stopping := running.stop(case, workload, "Workload is deleted"):
+        if stopping := running.stop(case, workload, "Workload is deleted", running.WORKLOAD_DELETED):
             return stopping
         if case.integration.is_active(job):
             return NOTHING
     if not has_finalizer(workload, case.names.finalizer):
-        return NOTHING
-    return plan(RemoveFinalizer(case.kinds.workloads, workload))
+        return plan(*members.freed(case))
+    return plan(*members.freed(case), RemoveFinalizer(case.kinds.workloads, workload))
 
 
 def _on_hold(case: JobCase, workload: Object) -> Plan | None:
@@ -385,20 +396,21 @@ def _evicted(case: JobCase, workload: Object) -> Plan | None:
     evicted = condition(workload, ConditionType.EVICTED)
     if evicted is None or evicted.get("status") != "True":
         return None
-    if stopping := running.stop(case, workload, evicted.get("message", "")):
+    reason: str = evicted.get("reason", "")
+    if stopping := running.stop(case, workload, evicted.get("message", ""), running.evicted_due_to(reason)):
         return stopping
     if is_reserved(workload):
         if case.integration.is_active(case.job or {}):
             return NOTHING
-        return _requeue(case, workload, evicted.get("reason", ""))
-    return _retention_over(case, workload, evicted.get("reason", ""))
+        return _requeue(case, workload, reason)
+    return _retention_over(case, workload, reason)
 
 
 def _half_stopped(case: JobCase, workload: Object) -> Plan | None:
     """A stop that was begun is ended, whatever has been decided since."""
     if not case.integration.is_half_stopped(case.job or {}, case.names):
         return None
-    return running.stop(case, workload, "")
+    return running.stop(case, workload, "", running.NOT_ADMITTED)
 
 
 def _requeue(case: JobCase, workload: Object, reason: str) -> Plan | None:
@@ -421,22 +433,26 @@ def _retention_over(case: JobCase, workload: Object, reason: str) -> Plan | None
     if evicted_at + retention > case.now:
         return Plan(again=(evicted_at + retention - case.now) / SECOND)
     note = "Deleted job: deactivation retention period expired"
-    return plan(Delete(case.resource, case.job or {}), case.tell("Deleted", note))
+    return plan(*(Delete(case.resource, one) for one in case.objects), case.tell("Deleted", note))
 
 
 def _suspended(case: JobCase, workload: Object) -> Plan | None:
     """A suspended job is started once it is admitted; until then its Workload follows its queue."""
-    if not case.integration.is_suspended(case.job or {}, case.names):
-        return None
-    if holds(workload, ConditionType.ADMITTED):
-        if value_at(workload, ("spec", "active"), True) is False or case.integration.is_active(
-            case.job or {}
-        ):
+    job: Object = case.job or {}
+    if holds(workload, ConditionType.ADMITTED) and members.awaits_start(case):
+        if value_at(workload, ("spec", "active"), True) is False:
             return NOTHING
-        return _start(case, workload)
+        # Each member has room of its own beside those that run; anything else starts as a whole.
+        return (
+            NOTHING
+            if case.composition is None and case.integration.is_active(job)
+            else _start(case, workload)
+        )
+    if not case.integration.is_suspended(job, case.names):
+        return None
     if is_reserved(workload):
         return _tell_pending_checks(case, workload)
-    if stopping := running.stop(case, workload, "Not admitted by cluster queue"):
+    if stopping := running.stop(case, workload, "Not admitted by cluster queue", running.NOT_ADMITTED):
         return stopping
     if case.queue_name and case.queue_name != value_at(workload, ("spec", "queueName"), ""):
         patch = {"spec": {"queueName": case.queue_name}}
@@ -468,7 +484,7 @@ def _running(case: JobCase, workload: Object) -> Plan | None:
     """Nothing runs that is not admitted."""
     if holds(workload, ConditionType.ADMITTED):
         return None
-    return running.stop(case, workload, "Not admitted by cluster queue")
+    return running.stop(case, workload, "Not admitted by cluster queue", running.NOT_ADMITTED)
 
 
 BEFORE_MATCHING: Final[tuple[Callable[[JobCase], Plan | None], ...]] = (
@@ -478,14 +494,19 @@ BEFORE_MATCHING: Final[tuple[Callable[[JobCase], Plan | None], ...]] = (
     _nested,
     _unmanaged,
     _adopt_prebuilt,
+    members.name_taken,
+    members.excess,
 )
 
 AFTER_MATCHING: Final[tuple[Callable[[JobCase, Object], Plan | None], ...]] = (
     _out_of_sync,
     _workload_finished,
     _workload_deleted,
+    members.owners,
     _on_hold,
     _job_finished,
+    members.replaced,
+    members.awaited,
     _half_stopped,
     _priority_changed,
     _reclaim,

@@ -9,6 +9,7 @@ import jsonpatch
 import orjson
 
 from admitq.core.model import LabelSelector
+from admitq.integrations.base import Integration
 from admitq.integrations.kinds.job import JOB
 from admitq.serving.http import Handler, Request
 from admitq_api.feature_gates import FeatureGates
@@ -149,8 +150,10 @@ def review(
     }
 
 
-def handlers(world: FakeWorld | None = None, **changes: Any) -> dict[str, Handler]:
-    return routes(policy(**changes), world or FakeWorld(), (JOB,))
+def handlers(
+    world: FakeWorld | None = None, registered: tuple[Integration, ...] = (JOB,), **changes: Any
+) -> dict[str, Handler]:
+    return routes(policy(**changes), world or FakeWorld(), registered)
 
 
 async def post(handler: Handler, path: str, body: Any) -> tuple[int, bytes]:

@@ -31,6 +31,8 @@ async def mutate(
     if integration.is_skipped(job):
         return job
     names = policy.names
+    if integration.is_held_by_parent(job, names):
+        return integration.mutate(job, policy.rules(job))
     named = queue_name(job, names)
     default_queue = not named and world.has_local_queue(namespace, DEFAULT_QUEUE)
     if not (named or default_queue or policy.manage_jobs_without_queue_name):
@@ -46,7 +48,7 @@ async def mutate(
         and world.has_priority_class(DEFAULT_PRIORITY_CLASS)
     ):
         changed = with_value(changed, ("metadata", "labels", names.priority_class), DEFAULT_PRIORITY_CLASS)
-    if value_at(changed, integration.suspend_path) is not True:
+    if integration.suspended is None and value_at(changed, integration.suspend_path) is not True:
         changed = integration.with_suspend(changed, True)
     changed = _left_to_dispatcher(changed, namespace, integration, policy, world)
     return integration.mutate(changed, policy.rules(changed))

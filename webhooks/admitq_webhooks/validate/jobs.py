@@ -10,6 +10,7 @@ from admitq_api.feature_gates import Gate
 from admitq_api.field_errors import FieldError, Path
 from admitq_api.labels import DEFAULT_QUEUE, Names
 from admitq_api.syntax import dns_subdomain
+from admitq_webhooks.ancestors import has_managed_ancestor
 from admitq_webhooks.policy import Policy
 from admitq_webhooks.validate import admission_gates, topology_requests
 from admitq_webhooks.validate.syntax import is_being_deleted, mapping, named
@@ -26,10 +27,10 @@ _IMMUTABLE: Final = "field is immutable"
 
 
 def validate_create(job: Object, integration: Integration, policy: Policy) -> list[FieldError]:
-    """Check a new job; one that makes no pods is only held against the rules of its kind."""
-    if integration.is_skipped(job):
-        return [*integration.validate_create(job, policy.rules(job))]
+    """Check a new job; one that makes no pods, or is no member of one, is asked by its kind alone."""
     names = policy.names
+    if integration.is_skipped(job) or not _is_held(job, integration, names):
+        return [*integration.validate_create(job, policy.rules(job))]
     return [
         *_queue_name(job, names),
         *_prebuilt(job, integration, policy),
@@ -47,9 +48,10 @@ def validate_update(
     """Check a change of a job. One that is being deleted is let go."""
     if is_being_deleted(old):
         return []
-    if integration.is_skipped(new):
-        return [*integration.validate_update(old, new, policy.rules(new))]
     names = policy.names
+    is_held = _is_held(old, integration, names) or _is_held(new, integration, names)
+    if integration.is_skipped(new) or not is_held:
+        return [*integration.validate_update(old, new, policy.rules(new))]
     suspended = integration.is_suspended(new, names)
     was_suspended = integration.is_suspended(old, names)
     return [
@@ -68,6 +70,32 @@ def validate_update(
         *_new_topology_errors(old, new, integration, policy),
         *integration.validate_update(old, new, policy.rules(new)),
     ]
+
+
+async def warnings(
+    job: Object, namespace: str, integration: Integration, policy: Policy, world: World
+) -> tuple[str, ...]:
+    """Tell what is allowed and yet of no use: to have a member held whose owner is queued itself.
+
+    Raises:
+        Unclear: whether the job follows a queued ancestor cannot be told.
+        LookupFailed: the cluster cannot be asked.
+    """
+    names = policy.names
+    if (
+        integration.composition is None
+        or not _is_held(job, integration, names)
+        or integration.is_held_by_parent(job, names)
+        or not await has_managed_ancestor(job, namespace, policy, world)
+    ):
+        return ()
+    where = _LABELS.key(names.managed)
+    return (f"{where}: the owner of this {integration.kind} is queued in its stead",)
+
+
+def _is_held(job: Object, integration: Integration, names: Names) -> bool:
+    """Whether rules of jobs apply: to all but objects that might have been members of one, and are not."""
+    return integration.composition is None or _label(job, names.managed) == "true"
 
 
 def _has_gates(policy: Policy) -> bool:

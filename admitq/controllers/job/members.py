@@ -1,0 +1,221 @@
+"""What is done with the members of a composed job: started, ended, counted, let go, one by one.
+
+Every step is taken member by member, each write upon the version that was looked at. One that is cut short
+is resumed by whoever looks next, for each asks only what the members are like now. For a job of one object
+there is nothing to do here (semantics, Pods and pod groups).
+"""
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from admitq.controllers.job.case import CONCERN, JobCase, concern_of, name_of
+from admitq.controllers.plan import (
+    NOTHING,
+    Action,
+    Delete,
+    Patch,
+    Plan,
+    RemoveFinalizer,
+    Tell,
+    has_finalizer,
+    plan,
+)
+from admitq.integrations.base import Composition, Counts, Step, group_name
+from admitq.integrations.ownership import controller_of, is_of_group
+from admitq.integrations.paths import Object, merge_patch, value_at
+from admitq.job_workloads import owner_references
+from admitq.podsets import infos_of, inject
+from admitq.transitions import condition, holds, is_reserved
+from admitq_api.conditions import ConditionType, Reason
+from admitq_api.labels import Names
+
+_PREBUILT: Final = ("labels", "annotations")
+
+
+def _counts(workload: Object) -> dict[str, int]:
+    """Pods of the Workload by podset."""
+    pod_sets = value_at(workload, ("spec", "podSets"), [])
+    return {one.get("name", "main"): one.get("count", 1) for one in pod_sets}
+
+
+def _assigned(workload: Object) -> dict[str, int]:
+    """Pods by podset that the Workload was admitted with."""
+    assignments = value_at(workload, ("status", "admission", "podSetAssignments"), [])
+    return _counts(workload) | {one.get("name", "main"): one.get("count", 0) for one in assignments}
+
+
+def _is_over(workload: Object) -> bool:
+    return "deletionTimestamp" in workload["metadata"] or holds(workload, ConditionType.FINISHED)
+
+
+# --- started and ended ----------------------------------------------------------------------------
+
+
+def awaits_start(case: JobCase) -> bool:
+    """Whether any of the job is still to be started, once it is admitted."""
+    job: Object = case.job or {}
+    if case.composition is None:
+        return case.integration.is_suspended(job, case.names)
+    return bool(case.composition.held(job, None, case.names))
+
+
+def start(case: JobCase, workload: Object, note: str) -> Plan:
+    """Let the members go for which there is room.
+
+    Raises:
+        Conflict: the admission contradicts a member; no retry will mend it.
+        FlavorMissing: an assigned flavor is not known.
+    """
+    composition, job = case.composition, case.job or {}
+    if composition is None:
+        return NOTHING
+    infos = {
+        info.name: info for info in infos_of(workload, case.lookups.flavor, case.names, case.settings.marks)
+    }
+    placed = {
+        one.get("name", "main")
+        for one in value_at(workload, ("status", "admission", "podSetAssignments"), [])
+        if one.get("topologyAssignment") is not None or one.get("delayedTopologyRequest") is not None
+    }
+    actions: list[Action] = []
+    for member in composition.held(job, _assigned(workload), case.names):
+        pod_set = composition.pod_set_of(job, member)
+        if (info := infos.get(pod_set)) is None:
+            continue
+        released = composition.released(inject(member, info), pod_set in placed, case.names)
+        patch = Step(merge_patch(member, released))
+        actions += (Patch(case.resource, member, (patch,), CONCERN), Tell(member, "Normal", "Started", note))
+    return plan(*actions, starts=workload if actions else None)
+
+
+def stop(case: JobCase, message: str, reason: str, *, everyone: bool) -> Plan | None:
+    """Tell members why they are ended, and delete them; None if no member has to be."""
+    composition = case.composition
+    if composition is None:
+        return None
+    actions: list[Action] = []
+    for member in composition.stoppable(case.job or {}, everyone, case.names):
+        condemned = composition.condemned(member, reason, message, case.now)
+        if patch := merge_patch(member, condemned):
+            actions.append(Patch(case.resource, member, (Step(patch, "status"),), CONCERN))
+        actions += (Delete(case.resource, member), Tell(member, "Normal", "Stopped", message))
+    return plan(*actions) if actions else None
+
+
+# --- let go ---------------------------------------------------------------------------------------
+
+
+def _free(case: JobCase, composition: Composition, members: Iterable[Object]) -> tuple[Action, ...]:
+    finalizer = composition.finalizer(case.names)
+    return tuple(
+        RemoveFinalizer(case.resource, one, finalizer) for one in members if has_finalizer(one, finalizer)
+    )
+
+
+def freed(case: JobCase) -> tuple[Action, ...]:
+    """Let all members go: what there was to account for has been."""
+    return () if case.composition is None else _free(case, case.composition, case.objects)
+
+
+def forgotten(case: JobCase) -> Plan | None:
+    """Without a Workload, nobody has to know of a member that has ended."""
+    if case.composition is None:
+        return None
+    ended = case.composition.replaced(case.job or {}, {}, case.names)
+    return plan(*_free(case, case.composition, ended)) if ended else None
+
+
+def replaced(case: JobCase, workload: Object) -> Plan | None:
+    """Let members go in whose place others stand."""
+    if case.composition is None or not case.group:
+        return None
+    ended = case.composition.replaced(case.job or {}, _counts(workload), case.names)
+    return plan(*_free(case, case.composition, ended)) if ended else None
+
+
+# --- a group and its Workload ---------------------------------------------------------------------
+
+
+def workload_of(job: Object, found: Object | None, names: Names, *, validate: bool) -> Object | None:
+    """The Workload that has the group's name, if it is the group's.
+
+    It is if it was made for a group, or if the pods say that it was made for them and nobody controls it.
+    Without validation it is if nobody controls it.
+    """
+    if found is None or is_of_group(found, names):
+        return found
+    named = {value_at(job, ("metadata", place, names.prebuilt_workload_name)) for place in _PREBUILT}
+    is_claimed = not validate or group_name(job) in named
+    return found if is_claimed and controller_of(found) is None else None
+
+
+def name_taken(case: JobCase) -> Plan | None:
+    """A group whose name is that of a Workload of something else gets none."""
+    if case.composition is None or not case.group or case.workloads:
+        return None
+    found = case.lookups.workload(case.group)
+    if found is None:
+        return None
+    note = f"Workload {name_of(found)} exists already and does not belong to a pod group"
+    ended = case.composition.replaced(case.job or {}, {}, case.names)
+    return plan(*_free(case, case.composition, ended), case.tell("WorkloadNameConflict", note, warning=True))
+
+
+def excess(case: JobCase) -> Plan | None:
+    """Members that nobody asked for are deleted, the newest first."""
+    if case.composition is None or not case.group:
+        return None
+    counts: Counts | None = None
+    for workload in case.workloads:
+        if _is_over(workload):
+            return None
+        if is_reserved(workload):
+            counts = _counts(workload)
+    actions: list[Action] = []
+    for member in case.composition.excess(case.job or {}, counts, case.names):
+        actions += (
+            *_free(case, case.composition, (member,)),
+            Delete(case.resource, member),
+            Tell(member, "Normal", "ExcessPodDeleted", "Excess pod deleted"),
+        )
+    return plan(*actions) if actions else None
+
+
+def owners(case: JobCase, workload: Object) -> Plan | None:
+    """Every member of a group owns its Workload, which goes when all have gone."""
+    if case.composition is None or not case.group:
+        return None
+    references = value_at(workload, ("metadata", "ownerReferences"), [])
+    known = {reference.get("uid") for reference in references}
+    added = [one for one in owner_references(case) if one["uid"] not in known]
+    if not added:
+        return None
+    metadata: dict[str, Any] = {"ownerReferences": [*references, *added]}
+    if not is_of_group(workload, case.names):
+        metadata["annotations"] = {case.names.is_group_workload: "true"}
+    patch = Step({"metadata": metadata})
+    note = f"Added {len(added)} owner reference(s)"
+    return plan(
+        Patch(case.kinds.workloads, workload, (patch,), CONCERN),
+        Tell(workload, "Normal", "OwnerReferencesAdded", note),
+    )
+
+
+def awaited(case: JobCase, workload: Object) -> Plan | None:
+    """Tell whether members must come in the place of others before the group can be admitted (again)."""
+    if case.composition is None or not case.group:
+        return None
+    lacks = case.composition.lacks(case.job or {}, _counts(workload))
+    waiting = condition(workload, ConditionType.WAITING_FOR_REPLACEMENT_PODS)
+    if not lacks and waiting is None:
+        return None
+    transition = case.begin(workload)
+    evicted = condition(workload, ConditionType.EVICTED) or {}
+    if not lacks:
+        reason, message = Reason.PODS_READY, "No pods need replacement"
+    elif evicted.get("status") == "True":
+        reason, message = evicted.get("reason", ""), evicted.get("message", "")
+    else:
+        reason, message = Reason.PODS_FAILED, "Some Failed pods need replacement"
+    transition.set(ConditionType.WAITING_FOR_REPLACEMENT_PODS, lacks, reason, message)
+    return case.end(workload, transition, concern=concern_of(ConditionType.WAITING_FOR_REPLACEMENT_PODS))

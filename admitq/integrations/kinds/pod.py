@@ -1,0 +1,202 @@
+"""Plain pods and groups of pods: held by a scheduling gate, ended by deletion.
+
+A pod alone is a job. Pods that name a group are one job together: it waits until as many as the group has
+are there, is started pod by pod, and pods that fail may be replaced. A finalizer holds each pod until its
+end is accounted for (semantics, Per kind: Pod; Pods and pod groups).
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from admitq.integrations import pod_groups, pods
+from admitq.integrations.base import Composition, Integration, OwnerKind, Rules
+from admitq.integrations.paths import Object, value_at, with_value
+from admitq.integrations.spec_shape import role_hash, spec_shape
+from admitq_api.feature_gates import Gate
+from admitq_api.field_errors import FieldError
+from admitq_api.field_errors import Path as FieldPath
+from admitq_api.labels import Names
+from admitq_api.syntax import dns_subdomain
+
+_GATES: Final = ("spec", "schedulingGates")
+_FINALIZERS: Final = ("metadata", "finalizers")
+_LABELS: Final = ("metadata", "labels")
+_ANNOTATIONS: Final = ("metadata", "annotations")
+_LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+
+_KEPT_METADATA: Final = (
+    "name",
+    "namespace",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "labels",
+    "annotations",
+    "finalizers",
+    "ownerReferences",
+)
+_KEPT_OF_RUNNING: Final = (*spec_shape({}), "resources", "nodeName", "priorityClassName", "schedulingGates")
+_KEPT_OF_CONTAINERS: Final = ("name", "image", "resources", "ports", "restartPolicy")
+
+
+def is_member(pod: Object, names: Names) -> bool:
+    """Whether our webhook held the pod when it was created, which leaves its role behind."""
+    return pods.is_managed(pod, names) and pods.annotation(pod, names.role_hash) != ""
+
+
+def slim(pod: Object, names: Names) -> Object:
+    """What rules ask of a pod. A held one stays whole, for its Workload; others keep their shape."""
+    metadata = {key: value for key, value in pod["metadata"].items() if key in _KEPT_METADATA}
+    annotations = pods.mapping_at(metadata, "annotations")
+    if _LAST_APPLIED in annotations:
+        metadata["annotations"] = {key: text for key, text in annotations.items() if key != _LAST_APPLIED}
+    spec = dict(pods.mapping_at(pod, "spec"))
+    if not pods.has_gate(pod, names.admission_gate):
+        spec = {key: spec[key] for key in _KEPT_OF_RUNNING if key in spec}
+        for field in ("containers", "initContainers"):
+            if isinstance(found := spec.get(field), list):
+                spec[field] = [
+                    {key: one[key] for key in _KEPT_OF_CONTAINERS if key in one}
+                    for one in found
+                    if isinstance(one, Mapping)
+                ]
+    status = pods.mapping_at(pod, "status")
+    return {
+        **{key: pod[key] for key in ("apiVersion", "kind") if key in pod},
+        "metadata": metadata,
+        "spec": spec,
+        "status": {key: status[key] for key in ("phase", "message", "conditions") if key in status},
+    }
+
+
+# --- admission --------------------------------------------------------------------------------------
+
+
+def mutate(pod: Object, rules: Rules) -> Object:
+    """The pod held: marked as ours, at its gates, with a finalizer and its role."""
+    names = rules.names
+    result = with_value(pod, (*_LABELS, names.managed), "true")
+    if not pods.is_suspended_by_parent(pod, names):
+        result = _with_item(result, _FINALIZERS, names.managed_finalizer)
+    result = _with_item(result, _GATES, {"name": names.admission_gate})
+    if rules.gates.enabled(Gate.TOPOLOGY_AWARE_SCHEDULING):
+        result = _with_item(result, _GATES, {"name": names.topology_gate})
+        index_label = pods.annotation(pod, names.pod_group_pod_index_label)
+        if index := pods.label(pod, index_label):
+            result = with_value(result, (*_LABELS, names.pod_group_pod_index), index)
+    return with_value(result, (*_ANNOTATIONS, names.role_hash), role_hash(pods.mapping_at(pod, "spec")))
+
+
+def _with_item(pod: Object, path: tuple[str, ...], item: Any) -> Object:
+    found = value_at(pod, path, [])
+    items: list[Any] = found if isinstance(found, list) else []
+    return pod if item in items else with_value(pod, path, [*items, item])
+
+
+def validate_create(pod: Object, rules: Rules) -> list[FieldError]:
+    """Check the mark of managed pods, and what a pod says of its group."""
+    names = rules.names
+    value = value_at(pod, (*_LABELS, names.managed))
+    if value is None:
+        return []
+    if value != "true":
+        return [FieldError.invalid(_label(names.managed), value, 'can only be "true"')]
+    return [*_group_errors(pod, names), *_prebuilt_errors(pod, names)]
+
+
+def _label(key: str) -> FieldPath:
+    return FieldPath("metadata.labels").key(key)
+
+
+def _annotation(key: str) -> FieldPath:
+    return FieldPath("metadata.annotations").key(key)
+
+
+def _group_path(pod: Object, names: Names) -> FieldPath:
+    key = names.pod_group_name
+    return _annotation(key) if pods.annotation(pod, key) else _label(key)
+
+
+def _group_errors(pod: Object, names: Names) -> list[FieldError]:
+    group, total = pods.group_of(pod, names), value_at(pod, (*_ANNOTATIONS, names.pod_group_total_count))
+    where = _annotation(names.pod_group_total_count)
+    errors: list[FieldError] = []
+    if group and (wrong := dns_subdomain(group)):
+        errors.append(FieldError.invalid(_group_path(pod, names), group, wrong))
+    if group and total is None:
+        errors.append(FieldError.required(where, "pods of a group tell how many they are"))
+    if total is not None and not group:
+        errors.append(FieldError.required(_label(names.pod_group_name), "a total count is that of a group"))
+    if total is not None and pods.whole_number(total) is None:
+        errors.append(FieldError.invalid(where, total, "must be a whole number, at least 1"))
+    return errors
+
+
+def _prebuilt_errors(pod: Object, names: Names) -> list[FieldError]:
+    group, key = pods.group_of(pod, names), names.prebuilt_workload_name
+    in_annotation = pods.annotation(pod, key)
+    prebuilt = in_annotation or pods.label(pod, key)
+    if not group or not prebuilt or prebuilt == group:
+        return []
+    where = _annotation(key) if in_annotation else _label(key)
+    return [FieldError.invalid(where, prebuilt, "prebuilt workload and pod group should be equal")]
+
+
+def validate_update(old: Object, new: Object, rules: Rules) -> list[FieldError]:
+    """Check the new pod; its group stays, and so does that it must not be repeated."""
+    names = rules.names
+    errors = validate_create(new, rules)
+    before, after = pods.group_of(old, names), pods.group_of(new, names)
+    if before and before != after:
+        errors.append(FieldError.invalid(_group_path(old, names), after, "field is immutable"))
+    key = names.retriable_in_group
+    if pods.annotation(old, key) == "false" and pods.annotation(new, key) != "false":
+        errors.append(
+            FieldError.forbidden(
+                _annotation(key), "unretriable pod group can't be converted to retriable", 'leave it "false"'
+            )
+        )
+    return errors
+
+
+POD = Integration(
+    framework="pod",
+    group="",
+    version="v1",
+    kind="Pod",
+    plural="pods",
+    pod_sets=pod_groups.pod_sets,
+    finished=pod_groups.finished,
+    is_active=pod_groups.is_active,
+    pods_ready=pod_groups.pods_ready,
+    suspended=pod_groups.is_suspended,
+    composition=Composition(
+        is_member=is_member,
+        group_of=pods.group_of,
+        compose=pod_groups.compose,
+        problem=pod_groups.problem,
+        is_equivalent=pod_groups.is_equivalent,
+        pod_set_of=pod_groups.pod_set_of,
+        held=pod_groups.held,
+        released=pod_groups.released,
+        stoppable=pod_groups.stoppable,
+        condemned=pods.condemned,
+        excess=pod_groups.excess,
+        replaced=pod_groups.replaced,
+        lacks=pod_groups.lacks,
+        finalizer=lambda names: names.managed_finalizer,
+    ),
+    is_held_by_parent=pods.is_suspended_by_parent,
+    watched_labels=lambda names: f"{names.managed}=true",
+    slim=slim,
+    reclaimable=pod_groups.reclaimable,
+    known_owners=(OwnerKind("apps", "v1", "ReplicaSet"),),
+    creates=frozenset(),
+    adopts_prebuilt_workload=True,
+    mutate=mutate,
+    validate_create=validate_create,
+    validate_update=validate_update,
+    patches_status=True,
+)

@@ -1,0 +1,70 @@
+"""What of a pod decides where it can run and what it uses, and a short hash of that.
+
+Two pods of one shape are interchangeable for a queue. Roles of pod groups are told apart by it, and what
+must not change while quota is held is compared by it (semantics, Per kind: Pod).
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from admitq.integrations.paths import Object
+
+_HASH_LENGTH: Final = 8
+
+_TAKEN_WHOLE: Final = (
+    "affinity",
+    "nodeSelector",
+    "overhead",
+    "priority",
+    "resourceClaims",
+    "runtimeClassName",
+    "tolerations",
+    "topologySpreadConstraints",
+)
+
+_HTML: Final = {ord(character): f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"}
+"""What the JSON of Kubernetes' own components escapes although JSON need not."""
+
+
+def _requests(owner: Any) -> Any:
+    resources = owner.get("resources") if isinstance(owner, Mapping) else None
+    return (resources.get("requests") or None) if isinstance(resources, Mapping) else None
+
+
+def _containers(containers: Any) -> list[dict[str, Any]] | None:
+    """Requests and ports of each; null where there are none, as absent lists are written."""
+    if not isinstance(containers, list) or not containers:
+        return None
+    return [
+        {
+            "ports": (container.get("ports") or None) if isinstance(container, Mapping) else None,
+            "resources": {"requests": _requests(container)},
+        }
+        for container in containers
+    ]
+
+
+def spec_shape(spec: Object) -> dict[str, Any]:
+    """The shape of a pod's spec, whatever else stands in it."""
+    shape = {field: _present(spec.get(field)) for field in _TAKEN_WHOLE}
+    shape["containers"] = _containers(spec.get("containers"))
+    shape["initContainers"] = _containers(spec.get("initContainers"))
+    if (requests := _requests(spec)) is not None:
+        shape["resources"] = {"requests": requests}
+    return dict(sorted(shape.items()))
+
+
+def _present(value: Any) -> Any:
+    return None if value in ({}, [], "") else value
+
+
+def role_hash(spec: Object) -> str:
+    """Eight hexadecimal digits that pods of one shape have in common.
+
+    Keys inside of lists stay in the order in which the API server writes them, so that the hash is that of
+    other programs that follow the same rule.
+    """
+    text = json.dumps({"spec": spec_shape(spec)}, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.translate(_HTML).encode("utf-8", "surrogatepass")).hexdigest()[:_HASH_LENGTH]

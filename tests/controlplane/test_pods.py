@@ -1,0 +1,433 @@
+"""Stories of plain pods and pod groups: held at their gate, started, replaced, ended, counted and let go.
+
+The real scheduler places the pods, and simulated nodes run them.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from admitq.integrations.names import workload_name
+from admitq.integrations.paths import value_at
+from admitq.runtime.errors import ApiError
+from admitq.runtime.resources import PODS, Resource
+from localcluster.waiting import eventually
+from tests.controlplane.stage import RUN_SECONDS, Object, Stage, condition_of
+
+EXIT_CODE = "kwok.admitq.dev/exit-code"
+
+
+async def pod(
+    stage: Stage,
+    name: str,
+    *,
+    queue: str | None = "lq",
+    cpu: Any = 1,
+    seconds: float | None = None,
+    group: str | None = None,
+    total: int | None = None,
+    labels: Any = None,
+    annotations: Any = None,
+    **spec: Any,
+) -> Object:
+    """Create a pod, alone or in a group."""
+    names = stage.names
+    marks = {**({names.queue_name: queue} if queue else {}), **(labels or {})}
+    notes = {} if seconds is None else {RUN_SECONDS: str(seconds)}
+    if group is not None:
+        marks[names.pod_group_name] = group
+    if total is not None:
+        notes[names.pod_group_total_count] = str(total)
+    container = {"name": "c", "image": "example.com/c:1", "resources": {"requests": {"cpu": cpu}}}
+    return await stage.create(
+        PODS,
+        name,
+        {
+            "metadata": {"labels": marks, "annotations": {**notes, **(annotations or {})}},
+            "spec": {
+                "restartPolicy": "Never",
+                "containers": [container],
+                "terminationGracePeriodSeconds": 1,
+                **spec,
+            },
+        },
+    )
+
+
+async def group(stage: Stage, name: str, size: int, *, total: int | None = None, **fields: Any) -> None:
+    """Create the pods ``<name>-0`` and so on, of a group."""
+    for number in range(size):
+        await pod(stage, f"{name}-{number}", group=name, total=total or size, **fields)
+
+
+def gates(one: Object) -> list[str]:
+    return [gate["name"] for gate in value_at(one, ("spec", "schedulingGates"), [])]
+
+
+async def found(stage: Stage, name: str) -> Object:
+    """The Workload of this name."""
+    return await stage.get(stage.kinds.workloads, name)
+
+
+async def phases(stage: Stage, names: Iterable[str]) -> list[str]:
+    """The phase of each pod; where it is held that is told, and where it is gone or going."""
+    seen: list[str] = []
+    for name in names:
+        try:
+            one = await stage.get(PODS, name)
+        except ApiError as error:
+            if not error.is_not_found:
+                raise
+            seen.append("gone")
+            continue
+        if "deletionTimestamp" in one["metadata"]:
+            seen.append("going")
+        elif stage.names.admission_gate in gates(one):
+            seen.append("held")
+        else:
+            seen.append(one["status"]["phase"])
+    return seen
+
+
+async def until_phases(stage: Stage, **wanted: str) -> None:
+    """Wait until pods (with ``_`` for ``-``) are in these phases."""
+    names = [name.replace("_", "-") for name in wanted]
+
+    async def look() -> list[str]:
+        return await phases(stage, names)
+
+    await stage.until(look, list(wanted.values()), what=f"{wanted}")
+
+
+async def until_workload(stage: Stage, name: str, type_: str, reason: str, status: str | None = None) -> None:
+    """Wait until a Workload has a condition of this reason."""
+
+    async def look() -> Any:
+        seen = condition_of(await found(stage, name), type_)
+        return seen and (seen[0] if status else "", seen[1])
+
+    await stage.until(look, (status or "", reason), what=f"{type_} {reason} of {name}")
+
+
+async def until_freed(stage: Stage, resource: Resource, *names: str) -> None:
+    """Wait until nothing holds these objects any more."""
+
+    async def held() -> list[str]:
+        objects = [await stage.get(resource, name) for name in names]
+        return [one["metadata"]["name"] for one in objects if one["metadata"].get("finalizers")]
+
+    await stage.until(held, [], what=f"{names} to be let go")
+
+
+# --- a pod alone ----------------------------------------------------------------------------------
+
+
+async def test_a_pod_is_held_admitted_run_and_freed(stage: Stage) -> None:
+    names = stage.names
+    await stage.queues()
+    created = await pod(stage, "p", seconds=1)
+    assert gates(created) == [names.admission_gate, names.topology_gate]
+    assert created["metadata"]["finalizers"] == [names.managed_finalizer]
+    assert created["metadata"]["labels"][names.managed] == "true"
+    assert len(created["metadata"]["annotations"][names.role_hash]) == 8
+    name = workload_name("Pod", "", "p", created["metadata"]["uid"])
+    await until_workload(stage, name, "Finished", "Succeeded")
+    await until_freed(stage, PODS, "p")
+    ran = await stage.get(PODS, "p")
+    assert gates(ran) == []
+    assert ran["spec"]["nodeName"]
+    assert ran["metadata"]["labels"][names.podset] == "main"
+    assert ran["metadata"]["labels"][names.cluster_queue_name] == stage.own("cq")
+    assert ran["metadata"]["annotations"][names.workload] == name
+    await until_freed(stage, stage.kinds.workloads, name)
+    workload = await found(stage, name)
+    owner = workload["metadata"]["ownerReferences"]
+    assert [(one["kind"], one["name"], one.get("controller")) for one in owner] == [("Pod", "p", True)]
+    assert [(one["name"], one["count"]) for one in workload["spec"]["podSets"]] == [("main", 1)]
+
+    async def told() -> list[tuple[str, str]]:
+        return await stage.events("Pod", "p")
+
+    await stage.until(
+        told,
+        [
+            ("CreatedWorkload", f"Created Workload: {stage.namespace}/{name}"),
+            ("Started", f"Admitted by clusterQueue {stage.own('cq')}"),
+            ("FinishedWorkload", f"Workload '{stage.namespace}/{name}' is declared finished"),
+        ],
+    )
+
+
+async def test_a_failed_pod_ends_as_failed(stage: Stage) -> None:
+    await stage.queues()
+    created = await pod(stage, "p", seconds=0, annotations={EXIT_CODE: "3"})
+    name = workload_name("Pod", "", "p", created["metadata"]["uid"])
+    await until_workload(stage, name, "Finished", "Failed")
+
+
+async def test_pods_wait_for_quota_one_after_the_other(stage: Stage) -> None:
+    await stage.queues(cpu=1)
+    await pod(stage, "first")
+    await until_phases(stage, first="Running")
+    second = await pod(stage, "second")
+    name = workload_name("Pod", "", "second", second["metadata"]["uid"])
+    await until_workload(stage, name, "QuotaReserved", "WaitingForQuota")
+    await until_phases(stage, second="held")
+    await stage.client.delete(PODS, "first", stage.namespace)
+    await until_phases(stage, first="gone", second="Running")
+
+
+async def test_a_preempted_pod_is_ended_and_its_workload_with_it(stage: Stage) -> None:
+    await stage.queues(cpu=1, preemption={"withinClusterQueue": "LowerPriority"})
+    classes, high = stage.kinds.workload_priority_classes, stage.own("high")
+    await stage.create(classes, high, {"value": 100})
+    low = await pod(stage, "low", terminationGracePeriodSeconds=0)
+    await until_phases(stage, low="Running")
+    await pod(stage, "high", labels={stage.names.priority_class: high})
+    await until_phases(stage, low="gone", high="Running")
+    told = [reason for reason, _ in await stage.events("Pod", "low")]
+    assert told[:3] == ["CreatedWorkload", "Started", "Stopped"]
+    await stage.until_gone(stage.kinds.workloads, workload_name("Pod", "", "low", low["metadata"]["uid"]))
+
+
+async def test_a_pod_deleted_while_it_waits_is_let_go(stage: Stage) -> None:
+    await stage.queues(cpu=1)
+    await pod(stage, "p", cpu=2)
+    await stage.workload_exists("p")
+    await stage.client.delete(PODS, "p", stage.namespace)
+    await stage.until_gone(PODS, "p")
+    await stage.until(lambda: stage.workloads("p"), [])
+
+
+async def test_deleting_the_workload_of_a_pod_ends_the_pod(stage: Stage) -> None:
+    await stage.queues()
+    created = await pod(stage, "p")
+    await until_phases(stage, p="Running")
+    name = workload_name("Pod", "", "p", created["metadata"]["uid"])
+    await stage.client.delete(stage.kinds.workloads, name, stage.namespace)
+    await stage.until_gone(PODS, "p")
+    await stage.until_gone(stage.kinds.workloads, name)
+
+
+async def test_a_pod_let_go_by_hand_is_ended(stage: Stage) -> None:
+    await stage.queues(cpu=1)
+    await pod(stage, "p", cpu=2)
+    await stage.workload_exists("p")
+    await stage.change(PODS, "p", {"spec": {"schedulingGates": []}})
+    await stage.until_gone(PODS, "p")
+    await stage.until_told("Pod", "p", "Stopped", "Not admitted by cluster queue")
+
+
+@pytest.mark.parametrize("kind", ["no queue", "in a job"])
+async def test_pods_that_are_none_of_ours_are_left_alone(stage: Stage, kind: str) -> None:
+    await stage.queues()
+    if kind == "in a job":
+        await stage.job(seconds=1)
+        pods = await stage.some_pods()
+        assert gates(pods[0]) == []
+        assert stage.names.managed not in pods[0]["metadata"]["labels"]
+        await stage.until_finished()
+        return
+    created = await pod(stage, "p", queue=None, seconds=1)
+    assert gates(created) == []
+    assert "finalizers" not in created["metadata"]
+    await until_phases(stage, p="Succeeded")
+
+
+# --- groups ---------------------------------------------------------------------------------------
+
+
+async def test_a_group_waits_until_it_is_complete_and_is_started_together(stage: Stage) -> None:
+    names = stage.names
+    await stage.queues()
+    await pod(stage, "g-0", group="g", total=3, seconds=2)
+    await pod(stage, "g-1", group="g", total=3, seconds=2)
+    note = "'g' group has fewer runnable pods than expected"
+    await stage.until_told("Pod", "g-0", "ErrWorkloadCompose", note)
+    await until_phases(stage, g_0="held", g_1="held")
+    await pod(stage, "g-2", group="g", total=3, cpu=2, seconds=2)
+    await until_workload(stage, "g", "Finished", "Succeeded")
+    workload = await found(stage, "g")
+    assert workload["metadata"]["annotations"][names.is_group_workload] == "true"
+    owners = workload["metadata"]["ownerReferences"]
+    assert sorted(one["name"] for one in owners) == ["g-0", "g-1", "g-2"]
+    assert not any(one.get("controller") for one in owners)
+    assert sorted(one["count"] for one in workload["spec"]["podSets"]) == [1, 2]
+    assert condition_of(workload, "Finished") == ("True", "Succeeded", "Pods succeeded: 3/3.")
+
+    await until_freed(stage, PODS, "g-0", "g-1", "g-2")
+
+
+async def test_a_failed_pod_of_a_group_is_replaced(stage: Stage) -> None:
+    await stage.queues(cpu=2)
+    await pod(stage, "g-0", group="g", total=2)
+    await pod(stage, "g-1", group="g", total=2, seconds=1, annotations={EXIT_CODE: "1"})
+    await until_workload(stage, "g", "WaitingForReplacementPods", "PodsFailed", "True")
+    assert (await stage.get(PODS, "g-1"))["metadata"]["finalizers"]
+    await pod(stage, "g-2", group="g", total=2, seconds=1)
+    await until_phases(stage, g_0="Running", g_1="Failed", g_2="Succeeded")
+    await until_workload(stage, "g", "WaitingForReplacementPods", "PodsReady", "False")
+    await until_freed(stage, PODS, "g-1")
+    owners = (await found(stage, "g"))["metadata"]["ownerReferences"]
+    assert sorted(one["name"] for one in owners) == ["g-0", "g-1", "g-2"]
+    await stage.until_told("Workload", "g", "OwnerReferencesAdded", "Added 1 owner reference(s)")
+
+    async def reclaimable() -> Any:
+        return [one["count"] for one in value_at(await found(stage, "g"), ("status", "reclaimablePods"), [])]
+
+    await stage.until(reclaimable, [1])
+
+
+async def test_a_preempted_group_comes_back_with_other_pods(stage: Stage) -> None:
+    await stage.queues(cpu=2, preemption={"withinClusterQueue": "LowerPriority"})
+    classes, high = stage.kinds.workload_priority_classes, stage.own("high")
+    await stage.create(classes, high, {"value": 100})
+    await group(stage, "low", 2)
+    await until_phases(stage, low_0="Running", low_1="Running")
+    preemptor = await pod(stage, "high", cpu=2, labels={stage.names.priority_class: high})
+    await until_phases(stage, low_0="going", low_1="going", high="Running")
+    victim = await stage.get(PODS, "low-0")
+    ended = condition_of(victim, "TerminationTarget") or ("", "", "")
+    assert ended[:2] == ("True", "WorkloadEvictedDueToPreempted")
+    await until_workload(stage, "low", "WaitingForReplacementPods", "Preempted", "True")
+    await until_workload(stage, "low", "Requeued", "Preempted", "True")
+    await pod(stage, "low-2", group="low", total=2)
+    await pod(stage, "low-3", group="low", total=2)
+    await until_phases(stage, low_0="gone", low_1="gone", low_2="held", low_3="held")
+    await until_workload(stage, "low", "WaitingForReplacementPods", "PodsReady", "False")
+    del preemptor
+    await stage.client.delete(PODS, "high", stage.namespace)
+    await until_phases(stage, low_2="Running", low_3="Running")
+
+
+async def test_a_group_admitted_fast_does_not_wait_for_all_of_its_pods(stage: Stage) -> None:
+    fast = {stage.names.pod_group_fast_admission: "true"}
+    await stage.queues()
+    await pod(stage, "g-0", group="g", total=3, annotations=fast)
+    await until_phases(stage, g_0="Running")
+    assert [one["count"] for one in (await found(stage, "g"))["spec"]["podSets"]] == [3]
+    await pod(stage, "g-1", group="g", total=3, annotations=fast)
+    await until_phases(stage, g_1="Running")
+
+
+async def test_pods_beyond_the_size_of_a_group_are_deleted(stage: Stage) -> None:
+    await stage.queues()
+    await group(stage, "g", 2)
+    await until_phases(stage, g_0="Running", g_1="Running")
+    await pod(stage, "g-2", group="g", total=2)
+    await until_phases(stage, g_0="Running", g_1="Running", g_2="gone")
+    await stage.until_told("Pod", "g-2", "ExcessPodDeleted", "Excess pod deleted")
+
+
+async def test_a_group_not_to_be_repeated_ends_when_its_pods_have(stage: Stage) -> None:
+    final = {stage.names.retriable_in_group: "false"}
+    await stage.queues()
+    await pod(stage, "g-0", group="g", total=2, seconds=1)
+    await pod(stage, "g-1", group="g", total=2, seconds=1, annotations={EXIT_CODE: "1", **final})
+    await until_workload(stage, "g", "Finished", "Failed")
+    assert condition_of(await found(stage, "g"), "Finished") == ("True", "Failed", "Pods succeeded: 1/2.")
+
+
+async def test_a_group_that_serves_does_not_end(stage: Stage) -> None:
+    serving = {stage.names.pod_group_serving: "true"}
+    await stage.queues()
+    await group(stage, "g", 2, seconds=1, annotations=serving)
+    await until_phases(stage, g_0="Succeeded", g_1="Succeeded")
+    workload = await found(stage, "g")
+    assert condition_of(workload, "Finished") is None
+    assert value_at(workload, ("status", "reclaimablePods"), []) == []
+
+
+async def test_a_group_whose_pods_name_two_queues_is_told_so(stage: Stage) -> None:
+    await stage.queues()
+    await stage.local_queue("other")
+    await pod(stage, "g-0", group="g", total=2)
+    await pod(stage, "g-1", group="g", total=2, queue="other")
+    note = "pods of group 'g' name different queues: 'lq', 'other'"
+    await stage.until_told("Pod", "g-0", "ErrWorkloadCompose", note)
+    await until_phases(stage, g_0="held", g_1="held")
+
+
+@pytest.mark.parametrize("state", ["incomplete", "waiting", "running"])
+async def test_a_group_deleted_pod_by_pod_is_let_go(stage: Stage, state: str) -> None:
+    await stage.queues(cpu=2)
+    await group(stage, "g", 2, total=3 if state == "incomplete" else 2, cpu=2 if state == "waiting" else 1)
+    if state == "running":
+        await until_phases(stage, g_0="Running", g_1="Running")
+    elif state == "waiting":
+        await until_workload(stage, "g", "QuotaReserved", "ExceedsMaxQuota")
+    await stage.client.delete(PODS, "g-0", stage.namespace)
+    if state == "running":
+        await until_workload(stage, "g", "WaitingForReplacementPods", "PodsFailed", "True")
+    await stage.client.delete(PODS, "g-1", stage.namespace)
+    await until_phases(stage, g_0="gone", g_1="gone")
+    await stage.until_gone(stage.kinds.workloads, "g")
+    await pod(stage, "next", cpu=2)
+    await until_phases(stage, next="Running")
+
+
+async def test_deleting_the_workload_of_a_group_ends_all_of_its_pods(stage: Stage) -> None:
+    await stage.queues()
+    await group(stage, "g", 2)
+    await until_phases(stage, g_0="Running", g_1="Running")
+    await stage.client.delete(stage.kinds.workloads, "g", stage.namespace)
+    await until_phases(stage, g_0="gone", g_1="gone")
+    await stage.until_gone(stage.kinds.workloads, "g")
+
+
+async def test_a_workload_of_something_else_is_not_taken_for_a_groups(stage: Stage) -> None:
+    await stage.queues()
+    await stage.job()
+    name = (await eventually(stage.workload, what="the Job's Workload"))["metadata"]["name"]
+    await group(stage, name, 2)
+    note = f"Workload {stage.namespace}/{name} exists already and does not belong to a pod group"
+    await stage.until_told("Pod", f"{name}-0", "WorkloadNameConflict", note)
+    assert await phases(stage, [f"{name}-0"]) == ["held"]
+    assert len((await found(stage, name))["metadata"]["ownerReferences"]) == 1
+
+
+async def test_a_group_adopts_the_workload_made_for_it(stage: Stage) -> None:
+    await stage.queues(cpu=4)
+    await stage.queues_closed()
+    await group(stage, "model", 2, queue="closed")
+    await until_workload(stage, "model", "QuotaReserved", "Suspended")
+    spec = {"queueName": "lq", "podSets": (await found(stage, "model"))["spec"]["podSets"]}
+    await stage.create(stage.kinds.workloads, "mine", {"spec": spec})
+    await group(stage, "mine", 2, labels={stage.names.prebuilt_workload_name: "mine"})
+    await until_phases(stage, mine_0="Running", mine_1="Running")
+    assert len((await found(stage, "mine"))["metadata"]["ownerReferences"]) == 2
+
+
+# --- requests that are refused --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("marks", "message"),
+    [
+        ({"group": "g"}, "Required value: pods of a group tell how many they are"),
+        ({"total": 2}, "Required value: a total count is that of a group"),
+        ({"group": "g", "total": 0}, "must be a whole number, at least 1"),
+        ({"group": "G", "total": 1}, "pod-group-name"),
+        ({"labels": {"managed": "yes"}, "queue": None}, 'can only be \\"true\\"'),
+        ({"labels": {"prebuilt-workload-name": "other"}, "group": "g", "total": 1}, "should be equal"),
+    ],
+)
+async def test_what_pods_say_of_their_group_is_checked(stage: Stage, marks: Any, message: str) -> None:
+    labels = {f"{stage.names.group}/{key}": value for key, value in marks.pop("labels", {}).items()}
+    with pytest.raises(ApiError) as refused:
+        await pod(stage, "p", labels=labels, **marks)
+    assert message.replace("\\", "") in refused.value.message
+
+
+async def test_what_pods_said_of_their_group_stays(stage: Stage) -> None:
+    names = stage.names
+    await stage.queues()
+    await pod(stage, "g-0", group="g", total=2, annotations={names.retriable_in_group: "false"})
+    for change, message in (
+        ({"labels": {names.pod_group_name: "other"}}, "field is immutable"),
+        ({"annotations": {names.retriable_in_group: "true"}}, "can't be converted to retriable"),
+    ):
+        with pytest.raises(ApiError) as refused:
+            await stage.change(PODS, "g-0", {"metadata": change})
+        assert message in refused.value.message

@@ -1,0 +1,454 @@
+"""Jobs that are put together from pods: what is written of each pod, and that a step cut short is resumed."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from admitq.controllers.indexes import group_key
+from admitq.controllers.job.controller import JobController, start_admitted
+from admitq.controllers.job.owners import Owners
+from admitq.controllers.registry import controllers
+from admitq.integrations.base import OwnerKind
+from admitq.integrations.kinds.pod import POD
+from admitq.integrations.names import workload_name
+from admitq.runtime.errors import ApiError
+from admitq.runtime.resources import NAMESPACES, PODS, PRIORITY_CLASSES
+from admitq.runtime.store import Change, Key
+from tests.unit.controllers.builders import (
+    KINDS,
+    NAMES,
+    SETTINGS,
+    TEMPLATE,
+    Object,
+    admitted,
+    condition,
+    condition_of,
+    reserved,
+    time,
+    workload,
+)
+from tests.unit.controllers.world import World, cluster_scoped
+
+GROUP = Key("ns", group_key("g"))
+GATES = [{"name": NAMES.admission_gate}, {"name": NAMES.topology_gate}]
+EVICTED = condition("Evicted", True, "Preempted", "Preempted for x", since=5)
+WAITING = condition("WaitingForReplacementPods", True, "PodsFailed", "Some Failed pods need replacement")
+
+
+def pod(name: str = "p", *, group: str = "", total: int = 2, state: str = "held", **metadata: Any) -> Object:
+    """A managed pod: held, running, going (deleted, and its grace over), succeeded or failed."""
+    labels = {NAMES.managed: "true", NAMES.queue_name: "lq", **metadata.pop("labels", {})}
+    notes = {NAMES.role_hash: "r", **metadata.pop("annotations", {})}
+    if group:
+        labels[NAMES.pod_group_name] = group
+        notes[NAMES.pod_group_total_count] = str(total)
+    if state == "going":
+        metadata["deletionTimestamp"] = metadata.pop("deletion", time(1))
+    spec: Object = dict(TEMPLATE["spec"])
+    if state == "held":
+        spec["schedulingGates"] = GATES
+    if state in {"running", "going"}:
+        spec["nodeName"] = "n"
+    phase = {"held": "Pending", "going": "Running"}.get(state, state.title())
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "namespace": "ns",
+            "uid": f"uid-{name}",
+            "resourceVersion": "3",
+            "creationTimestamp": time(0),
+            "labels": labels,
+            "annotations": notes,
+            "finalizers": [NAMES.managed_finalizer],
+            **metadata,
+        },
+        "spec": spec,
+        "status": {"phase": phase},
+    }
+
+
+def pair(*states: str, **fields: Any) -> list[Object]:
+    """Pods ``a`` and so on of group ``g`` in these states."""
+    return [pod("abcdef"[number], group="g", state=state, **fields) for number, state in enumerate(states)]
+
+
+def owner(name: str) -> Object:
+    return {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": f"uid-{name}"}
+
+
+def of_group(
+    make: Callable[..., Object], *conditions: Object, owners: str = "ab", count: int = 2, **parts: Any
+) -> Object:
+    """A Workload of group ``g``."""
+    admission = {
+        "clusterQueue": "cq",
+        "podSetAssignments": [{"name": "r", "count": count, "flavors": {"cpu": "f"}}],
+    }
+    given = {"admission": admission} if make is not workload else {}
+    metadata = {
+        "annotations": {NAMES.is_group_workload: "true"},
+        "ownerReferences": [owner(name) for name in owners],
+        **parts.pop("metadata", {}),
+    }
+    spec = {"podSets": [{"name": "r", "count": 2, "template": TEMPLATE}]}
+    return make(*conditions, name="g", metadata=metadata, spec=spec, **given, **parts)
+
+
+class PodWorld(World):
+    """A world in which deleted pods wait for their finalizers."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(replace(SETTINGS, integrations=(POD,), **settings))
+        self.put(KINDS.resource_flavors, cluster_scoped("f", spec={"nodeLabels": {"pool": "spot"}}))
+        self.pods = JobController(self.ctx, POD, Owners(self.ctx))
+        self.client.delete = self._delete  # type: ignore[method-assign]
+        self.client.list = self._list  # type: ignore[attr-defined]
+
+    async def _delete(
+        self, resource: Any, name: str, *, namespace: str | None, uid: str, propagation: str
+    ) -> Object:
+        self.client.calls.append(("delete", f"{resource.plural}/{name}", uid))
+        found = self.stores.of(resource).get(namespace or "", name)
+        assert found is not None
+        if not found["metadata"].get("finalizers"):
+            self.stores.of(resource).remove(found)
+            return {}
+        self.client.version += 1
+        found["metadata"] |= {"deletionTimestamp": time(10), "resourceVersion": str(self.client.version)}
+        return found
+
+    async def _list(self, resource: Any, namespace: str, *, label_selector: str) -> tuple[list[Object], str]:
+        self.client.calls.append(("list", resource.plural, label_selector))
+        return [found for (plural, _), found in self.client.api.items() if plural == resource.plural], "1"
+
+    async def settle(self, key: Key = GROUP) -> None:
+        """Work on a job until nothing is left to do."""
+        for _ in range(50):
+            before = len(self.client.calls)
+            await self.pods.reconcile(key)
+            if len(self.client.calls) == before:
+                return
+        raise AssertionError(self.calls)
+
+    def gone(self) -> None:
+        """Take out what was deleted and is not held any more, as the API server would."""
+        for one in list(self.stores.of(PODS).list()):
+            if "deletionTimestamp" in one["metadata"] and not one["metadata"].get("finalizers"):
+                self.stores.of(PODS).remove(one)
+
+    def seen(self) -> Object:
+        """All pods and the Workloads, versions and times aside."""
+        objects = [*self.stores.of(PODS).list(), *self.stores.of(KINDS.workloads).list()]
+        return {one["metadata"]["name"]: _stable(one) for one in objects}
+
+
+def _stable(obj: Object) -> Object:
+    metadata = {key: value for key, value in obj["metadata"].items() if key != "resourceVersion"}
+    return {**obj, "metadata": metadata}
+
+
+def gates(one: Object) -> list[str]:
+    return [gate["name"] for gate in one["spec"].get("schedulingGates", [])]
+
+
+# --- a pod alone ----------------------------------------------------------------------------------
+
+
+async def test_a_pod_gets_a_workload_that_it_controls() -> None:
+    world = PodWorld()
+    world.put(PODS, pod())
+    await world.settle(Key("ns", "p"))
+    made = world.get(KINDS.workloads, workload_name("Pod", "", "p", "uid-p"))
+    assert made["metadata"]["ownerReferences"] == [{**owner("p"), "controller": True}]
+    assert made["metadata"]["labels"][NAMES.job_uid] == "uid-p"
+    (only,) = made["spec"]["podSets"]
+    assert (only["name"], only["count"]) == ("main", 1)
+    assert "schedulingGates" not in only["template"]["spec"]
+
+
+async def test_an_admitted_pod_is_started_right_after_its_admission() -> None:
+    world = PodWorld()
+    world.put(PODS, pod())
+    mine = {**owner("p"), "controller": True}
+    world.put(
+        KINDS.workloads,
+        admitted(owner=mine, spec={"podSets": [{"name": "main", "count": 1, "template": TEMPLATE}]}),
+    )
+    await start_admitted({OwnerKind("", "v1", "Pod"): world.pods}, world.get(KINDS.workloads, "job-j-1"))
+    started = world.get(PODS, "p")
+    assert gates(started) == []
+    assert started["spec"]["nodeSelector"] == {"pool": "spot"}
+    assert started["metadata"]["labels"][NAMES.podset] == "main"
+    assert ("p", "Started", "Admitted by clusterQueue cq") in world.told.events
+
+
+async def test_a_deleted_pod_is_let_go_and_its_workload_ended() -> None:
+    world = PodWorld()
+    world.put(PODS, pod(state="going"))
+    world.put(KINDS.workloads, admitted(owner={**owner("p"), "controller": True}))
+    await world.settle(Key("ns", "p"))
+    ended = world.get(KINDS.workloads, "job-j-1")
+    assert condition_of(ended, "Finished")[1] == "OwnerNotFound"
+    assert ended["metadata"]["finalizers"] == []
+    assert world.get(PODS, "p")["metadata"]["finalizers"] == []
+
+
+async def test_a_pod_that_our_webhook_did_not_hold_is_none_of_ours() -> None:
+    world = PodWorld()
+    world.put(PODS, pod(state="running", annotations={NAMES.role_hash: ""}))
+    await world.settle(Key("ns", "p"))
+    assert world.calls == []
+
+
+# --- groups ---------------------------------------------------------------------------------------
+
+
+async def test_a_group_gets_the_workload_of_its_name_owned_by_all() -> None:
+    world = PodWorld(label_keys_to_copy=("team",))
+    world.put(PODS, *pair("held", "held", labels={"team": "x"}))
+    await world.settle()
+    made = world.get(KINDS.workloads, "g")
+    assert made["metadata"]["annotations"] == {NAMES.is_group_workload: "true"}
+    assert made["metadata"]["ownerReferences"] == [owner("a"), owner("b")]
+    assert made["metadata"]["labels"] == {"team": "x"}
+    assert [(one["name"], one["count"]) for one in made["spec"]["podSets"]] == [("r", 2)]
+
+
+async def test_an_incomplete_group_is_told_so_and_frees_pods_that_failed() -> None:
+    world = PodWorld()
+    world.put(PODS, *pair("held", "failed"))
+    await world.settle()
+    assert world.calls == ["json_patch pods/b"]
+    assert world.told.events[-1] == (
+        "a",
+        "ErrWorkloadCompose",
+        "'g' group has fewer runnable pods than expected",
+    )
+
+
+async def test_members_become_owners_of_their_groups_workload() -> None:
+    world = PodWorld()
+    world.put(PODS, *pair("held", "held"))
+    world.put(KINDS.workloads, of_group(workload, owners="a"))
+    await world.settle()
+    assert world.get(KINDS.workloads, "g")["metadata"]["ownerReferences"] == [owner("a"), owner("b")]
+    assert ("g", "OwnerReferencesAdded", "Added 1 owner reference(s)") in world.told.events
+
+
+@pytest.mark.parametrize("validated", [True, False])
+async def test_a_workload_that_somebody_controls_is_never_a_groups(validated: bool) -> None:
+    world = PodWorld(validate_group_owner=validated)
+    world.put(PODS, *pair("held", "failed"))
+    world.put(KINDS.workloads, workload(name="g"))
+    await world.settle()
+    note = "Workload ns/g exists already and does not belong to a pod group"
+    assert world.told.events[-1] == ("a", "WorkloadNameConflict", note)
+    assert world.calls == ["json_patch pods/b"]
+
+
+@pytest.mark.parametrize(
+    ("validated", "labels", "taken"),
+    [(True, {}, False), (False, {}, True), (True, {NAMES.prebuilt_workload_name: "g"}, True)],
+)
+async def test_a_workload_that_nobody_controls_is_a_groups_if_the_group_says_so(
+    validated: bool, labels: Any, taken: bool
+) -> None:
+    world = PodWorld(validate_group_owner=validated)
+    world.put(PODS, *pair("held", "held", labels=labels))
+    bare = of_group(workload, owners="")
+    bare["metadata"]["annotations"] = {}
+    world.put(KINDS.workloads, bare)
+    await world.settle()
+    assert len(world.get(KINDS.workloads, "g")["metadata"]["ownerReferences"]) == (2 if taken else 0)
+
+
+async def test_a_pod_is_started_beside_those_that_run_as_far_as_there_is_room() -> None:
+    world = PodWorld()
+    world.put(PODS, *pair("running", "failed", "held"))
+    world.put(KINDS.workloads, of_group(admitted, owners="abc"))
+    await world.settle()
+    assert gates(world.get(PODS, "c")) == []
+    assert world.get(PODS, "b")["metadata"]["finalizers"] == []
+
+
+async def test_pods_keep_waiting_for_their_place_where_a_topology_is_assigned() -> None:
+    world = PodWorld()
+    world.put(PODS, *pair("held", "held"))
+    placed = of_group(admitted)
+    placed["status"]["admission"]["podSetAssignments"][0]["topologyAssignment"] = {"levels": []}
+    world.put(KINDS.workloads, placed)
+    await world.settle()
+    assert gates(world.get(PODS, "a")) == [NAMES.topology_gate]
+
+
+@pytest.mark.parametrize(
+    ("made", "states", "reason", "status"),
+    [
+        (of_group(admitted), ["running", "failed"], "PodsFailed", "True"),
+        (of_group(workload, EVICTED), ["going", "going"], "Preempted", "True"),
+        (of_group(admitted, WAITING), ["running", "running"], "PodsReady", "False"),
+        (of_group(workload, WAITING), ["held", "succeeded"], "PodsReady", "False"),
+    ],
+)
+async def test_it_is_told_whether_pods_must_be_replaced(
+    made: Any, states: list[str], reason: str, status: str
+) -> None:
+    world = PodWorld()
+    told = [condemned(one) if one["status"]["phase"] == "Running" else one for one in pair(*states)]
+    world.put(PODS, *told)
+    world.put(KINDS.workloads, made)
+    await world.settle()
+    found = condition_of(world.get(KINDS.workloads, "g"), "WaitingForReplacementPods")
+    assert found[:2] == (status, reason)
+
+
+def condemned(one: Object) -> Object:
+    if "deletionTimestamp" not in one["metadata"]:
+        return one
+    ended = {"type": "TerminationTarget", "status": "True", "reason": "R"}
+    return {**one, "status": {**one["status"], "conditions": [ended]}}
+
+
+async def test_a_deleted_pod_is_looked_at_again_when_its_grace_ends() -> None:
+    world = PodWorld()
+    going = pod("a", group="g", state="going", deletion=time(40))
+    world.put(PODS, going, pod("b", group="g", state="running"))
+    world.put(KINDS.workloads, of_group(admitted, WAITING))
+    again = await world.pods.reconcile(GROUP)
+    assert again == pytest.approx(30.1)
+
+
+async def test_a_fast_release_does_not_wait_for_pods_that_are_deleted() -> None:
+    for fast, freed in ((False, False), (True, True)):
+        world = PodWorld(fast_quota_release=fast)
+        world.put(
+            PODS,
+            *(condemned(pod(name, group="g", state="going", deletion=time(40))) for name in "ab"),
+        )
+        world.put(KINDS.workloads, of_group(admitted, EVICTED))
+        await world.settle()
+        quota = condition_of(world.get(KINDS.workloads, "g"), "QuotaReserved")
+        assert (quota[0] == "False") is freed
+
+
+async def test_a_group_whose_pods_the_watch_does_not_show_is_asked_for() -> None:
+    world = PodWorld()
+    world.put(KINDS.workloads, of_group(admitted))
+    world.client.api["pods", "a"] = pod("a", group="g")
+    assert await world.pods.reconcile(GROUP) == 1.0
+    world.client.api.clear()
+    await world.settle()
+    ended = world.get(KINDS.workloads, "g")
+    assert condition_of(ended, "Finished")[1] == "OwnerNotFound"
+    assert ended["metadata"]["finalizers"] == []
+
+
+async def test_a_pod_without_our_mark_is_as_good_as_gone() -> None:
+    world = PodWorld()
+    world.put(KINDS.workloads, workload(owner={**owner("p"), "controller": True}))
+    world.client.api["pods", "p"] = pod(labels={NAMES.managed: "false"})
+    await world.settle(Key("ns", "p"))
+    assert condition_of(world.get(KINDS.workloads, "job-j-1"), "Finished")[1] == "OwnerNotFound"
+
+
+async def test_a_start_that_the_api_refuses_for_good_ends_the_group() -> None:
+    world = PodWorld()
+    world.put(PODS, *pair("held", "held"))
+    world.put(KINDS.workloads, of_group(admitted))
+    original = world.client.merge_patch
+
+    async def refuse(resource: Any, *args: Any, **named: Any) -> Object:
+        if resource == PODS:
+            raise ApiError(422, "Invalid", "spec: immutable")
+        return await original(resource, *args, **named)
+
+    world.client.merge_patch = refuse  # type: ignore[method-assign]
+    await world.pods.reconcile(GROUP)
+    failed = condition_of(world.get(KINDS.workloads, "g"), "Finished")
+    assert failed == ("True", "FailedToStart", "spec: immutable")
+
+
+# --- cut short ------------------------------------------------------------------------------------
+
+HISTORIES: dict[str, tuple[list[str], Object | None]] = {
+    "made": (["held", "held"], None),
+    "started": (["held", "held"], of_group(admitted)),
+    "evicted": (["running", "running"], of_group(admitted, EVICTED)),
+    "not admitted": (["running", "held"], of_group(workload)),
+    "no Workload": (["running", "held"], None),
+    "deleted": (["running", "held"], of_group(admitted, metadata={"deletionTimestamp": time(9)})),
+    "finished": (["succeeded", "succeeded"], of_group(admitted)),
+    "too many": (["running", "running", "held", "held"], of_group(admitted, owners="abcd")),
+    "all deleted": (["going", "going"], of_group(admitted)),
+    "replaced": (["running", "failed", "held"], of_group(admitted, owners="abc")),
+    "reserved": (["held", "held"], of_group(reserved)),
+}
+
+
+def staged(history: str) -> PodWorld:
+    world = PodWorld()
+    states, made = HISTORIES[history]
+    world.put(PODS, *pair(*states))
+    if made is not None:
+        world.put(KINDS.workloads, made)
+    return world
+
+
+class Falling(list[tuple[str, str, Any]]):
+    """Calls of which only so many get through."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._most = most
+
+    def append(self, call: tuple[str, str, Any]) -> None:
+        if len(self) == self._most:
+            raise ApiError(503, "ServiceUnavailable", "fallen")
+        super().append(call)
+
+
+@pytest.mark.parametrize("history", HISTORIES)
+async def test_whatever_write_is_the_last_before_a_fall_the_end_is_the_same(history: str) -> None:
+    whole = staged(history)
+    await whole.settle()
+    writes = len(whole.client.calls)
+    for last in range(writes):
+        world = staged(history)
+        world.client.calls = Falling(last)
+        with pytest.raises(ApiError):
+            await world.settle()
+        world.client.calls = []
+        await world.settle()
+        assert world.seen() == whole.seen(), f"after write {last} of {whole.calls}"
+
+
+# --- which job a change concerns ------------------------------------------------------------------
+
+
+def test_changes_of_pods_and_workloads_concern_the_job_that_they_are_of() -> None:
+    world = PodWorld()
+    high = pod("alone", labels={NAMES.priority_class: "high"})
+    world.put(PODS, *pair("held", "held"), high)
+    (part,) = (one for one in controllers(world.ctx, world.core).when_served if one.resource == PODS)
+    keys = {watch.resource: watch.keys for watch in part.spec.watches}
+
+    def concerned(resource: Any, obj: Object) -> set[Key]:
+        key = Key(obj["metadata"].get("namespace", ""), obj["metadata"]["name"])
+        return set(keys[resource](Change("added", key, obj, None)))
+
+    assert concerned(PODS, pod("a", group="g")) == {GROUP}
+    assert concerned(PODS, high) == {Key("ns", "alone")}
+    assert GROUP in concerned(KINDS.workloads, of_group(workload))
+    assert GROUP in concerned(KINDS.workloads, workload(name="g"))
+    alone = {**owner("alone"), "controller": True}
+    assert Key("ns", "alone") in concerned(KINDS.workloads, workload(owner=alone))
+    assert concerned(NAMESPACES, cluster_scoped("ns", labels={})) == {GROUP, Key("ns", "alone")}
+    assert concerned(KINDS.workload_priority_classes, cluster_scoped("high", value=1)) == {Key("ns", "alone")}
+    assert concerned(PRIORITY_CLASSES, cluster_scoped("high", value=1)) == set()
+    assert part.label_selector == f"{NAMES.managed}=true"
+    world.put(KINDS.workloads, of_group(workload))
+    assert set(part.known()) == {GROUP}

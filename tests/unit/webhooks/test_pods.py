@@ -1,0 +1,254 @@
+"""What happens to pods on their way in: held, left alone, refused, or allowed with a warning."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from admitq.core.model import LabelSelector, SelectorOperator, SelectorRequirement
+from admitq.integrations.kinds.job import JOB
+from admitq.integrations.kinds.pod import POD
+from admitq.integrations.spec_shape import role_hash
+from admitq_webhooks.mutate.jobs import mutate
+from admitq_webhooks.validate.jobs import validate_create, validate_update
+from tests.unit.webhooks.support import NAMES, PRIORITY, QUEUE, FakeWorld, ask, policy
+
+POLICY = policy(integrations=(JOB, POD))
+SPEC = {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]}
+GATES = [{"name": NAMES.admission_gate}, {"name": NAMES.topology_gate}]
+IN_JOB = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "owner-uid", "controller": True}
+QUEUED_JOB = {
+    "apiVersion": "batch/v1",
+    "kind": "Job",
+    "metadata": {"name": "j", "uid": "owner-uid", "labels": {QUEUE: "q"}},
+}
+
+
+def a_pod(labels: Any = None, annotations: Any = None, gates: Any = None, **metadata: Any) -> dict[str, Any]:
+    marks = {"labels": labels, "annotations": annotations}
+    given = {field: value for field, value in marks.items() if value is not None}
+    named = {"name": "p", "namespace": "team", **given, **metadata}
+    spec = SPEC if gates is None else {**SPEC, "schedulingGates": gates}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": named, "spec": spec}
+
+
+def managed(labels: Any = None, annotations: Any = None, **parts: Any) -> dict[str, Any]:
+    return a_pod({QUEUE: "q", NAMES.managed: "true", **(labels or {})}, annotations, gates=GATES, **parts)
+
+
+async def mutated(pod: Any, world: FakeWorld | None = None, **changes: Any) -> Any:
+    return await mutate(pod, "team", POD, replace(POLICY, **changes), world or FakeWorld())
+
+
+def errors(pod: Any, old: Any = None) -> list[str]:
+    if old is None:
+        return [str(error) for error in validate_create(pod, POD, POLICY)]
+    return [str(error) for error in validate_update(old, pod, "team", POD, POLICY, FakeWorld())]
+
+
+# --- held -----------------------------------------------------------------------------------------
+
+
+async def test_a_pod_with_a_queue_is_held_at_its_gates() -> None:
+    held = await mutated(a_pod({QUEUE: "q"}))
+    assert held == {
+        **a_pod(
+            {QUEUE: "q", NAMES.managed: "true"},
+            {NAMES.role_hash: role_hash(SPEC)},
+            gates=GATES,
+            finalizers=[NAMES.managed_finalizer],
+        )
+    }
+    assert await mutated(held) == held
+
+
+async def test_what_a_pod_waits_for_itself_stays() -> None:
+    foreign = {"name": "example.com/mine"}
+    held = await mutated(a_pod({QUEUE: "q"}, gates=[foreign], finalizers=["example.com/f"]))
+    assert held["spec"]["schedulingGates"] == [foreign, *GATES]
+    assert held["metadata"]["finalizers"] == ["example.com/f", NAMES.managed_finalizer]
+
+
+async def test_without_topologies_there_is_no_gate_for_them() -> None:
+    gates = policy(gates={"TopologyAwareScheduling": False}).gates
+    notes = {NAMES.pod_group_pod_index_label: "index"}
+    held = await mutated(a_pod({QUEUE: "q", "index": "3"}, notes), gates=gates)
+    assert held["spec"]["schedulingGates"] == GATES[:1]
+    assert NAMES.pod_group_pod_index not in held["metadata"]["labels"]
+
+
+async def test_the_index_of_a_pod_is_taken_from_the_label_that_it_names() -> None:
+    notes = {NAMES.pod_group_pod_index_label: "index"}
+    held = await mutated(a_pod({QUEUE: "q", "index": "3"}, notes))
+    assert held["metadata"]["labels"][NAMES.pod_group_pod_index] == "3"
+    assert NAMES.pod_group_pod_index not in (await mutated(a_pod({QUEUE: "q"}, notes)))["metadata"]["labels"]
+
+
+async def test_nobody_tells_us_the_role_of_a_pod() -> None:
+    held = await mutated(a_pod({QUEUE: "q"}, {NAMES.role_hash: "forged"}))
+    assert held["metadata"]["annotations"][NAMES.role_hash] == role_hash(SPEC)
+
+
+async def test_defaults_are_for_pods_that_name_none() -> None:
+    world = FakeWorld(local_queues={("team", "default")}, priority_classes={"default"})
+    labels = (await mutated(a_pod(), world))["metadata"]["labels"]
+    assert labels == {QUEUE: "default", PRIORITY: "default", NAMES.managed: "true"}
+
+
+@pytest.mark.parametrize("pod", [a_pod(), a_pod({}), a_pod({QUEUE: ""})])
+async def test_pods_without_a_queue_are_held_only_where_all_are(pod: Any) -> None:
+    assert await mutated(pod) is pod
+    assert (await mutated(pod, manage_jobs_without_queue_name=True))["metadata"]["labels"][NAMES.managed]
+
+
+async def test_pods_of_a_queued_job_follow_it() -> None:
+    pod = a_pod({QUEUE: "q"}, ownerReferences=[IN_JOB])
+    assert await mutated(pod, FakeWorld(owners={"j": QUEUED_JOB})) is pod
+
+
+async def test_pods_of_a_replica_set_that_nobody_queues_are_held() -> None:
+    replica_set = {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "metadata": {"name": "r", "uid": "owner-uid"},
+    }
+    owner = {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "name": "r",
+        "uid": "owner-uid",
+        "controller": True,
+    }
+    held = await mutated(a_pod({QUEUE: "q"}, ownerReferences=[owner]), FakeWorld(owners={"r": replica_set}))
+    assert held["spec"]["schedulingGates"] == GATES
+
+
+async def test_a_parent_that_had_its_pods_held_vouches_for_them() -> None:
+    """No queue, an owner that is queued, a namespace that is not selected: the parent decided."""
+    notes = {NAMES.pod_suspending_parent: "statefulset"}
+    pod = a_pod(annotations=notes, ownerReferences=[IN_JOB])
+    held = await mutated(pod, FakeWorld(owners={"j": QUEUED_JOB}))
+    assert held["spec"]["schedulingGates"] == GATES
+    assert "finalizers" not in held["metadata"]
+
+
+@pytest.mark.parametrize(
+    ("notes", "held"), [({}, False), ({NAMES.pod_suspending_parent: "deployment"}, True)]
+)
+async def test_namespaces_that_are_not_selected_are_left_alone_but_for_parents(
+    notes: Any, held: bool
+) -> None:
+    nowhere = LabelSelector(requirements=(SelectorRequirement("x", SelectorOperator.EXISTS, ()),))
+    options: dict[str, Any] = {"gvk": ("", "v1", "Pod"), "integrations": (POD,), "registered": (POD,)}
+    answer = await ask("/mutate--v1-pod", a_pod({QUEUE: "q"}, notes), namespace_selector=nowhere, **options)
+    assert ("patch" in answer.response) is held
+
+
+# --- refused --------------------------------------------------------------------------------------
+
+GROUP, TOTAL = NAMES.pod_group_name, NAMES.pod_group_total_count
+PREBUILT, RETRIABLE = NAMES.prebuilt_workload_name, NAMES.retriable_in_group
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        a_pod(),
+        a_pod({GROUP: "g"}, {TOTAL: "many"}),
+        managed(),
+        managed({GROUP: "g"}, {TOTAL: "2"}),
+        managed({}, {GROUP: "g.with.dots", TOTAL: "2"}),
+        managed({GROUP: "g", PREBUILT: "g"}, {TOTAL: "2"}),
+        managed({PREBUILT: "w"}),
+        managed({}, {NAMES.podset_required_topology: "zone"}),
+    ],
+)
+def test_right_pods_are_created(pod: Any) -> None:
+    assert errors(pod) == []
+
+
+@pytest.mark.parametrize(
+    ("pod", "error"),
+    [
+        (
+            a_pod({NAMES.managed: "yes"}),
+            f'metadata.labels[{NAMES.managed}]: Invalid value: "yes": can only be "true"',
+        ),
+        (managed({GROUP: "g"}), f"metadata.annotations[{TOTAL}]: Required value"),
+        (managed({}, {TOTAL: "2"}), f"metadata.labels[{GROUP}]: Required value"),
+        (managed({GROUP: "g"}, {TOTAL: "0"}), f'metadata.annotations[{TOTAL}]: Invalid value: "0"'),
+        (managed({GROUP: "g"}, {TOTAL: "two"}), f'metadata.annotations[{TOTAL}]: Invalid value: "two"'),
+        (managed({GROUP: "G"}, {TOTAL: "2"}), f'metadata.labels[{GROUP}]: Invalid value: "G"'),
+        (managed({}, {GROUP: "G", TOTAL: "2"}), f'metadata.annotations[{GROUP}]: Invalid value: "G"'),
+        (
+            managed({GROUP: "g", PREBUILT: "w"}, {TOTAL: "2"}),
+            'Invalid value: "w": prebuilt workload and pod group should be equal',
+        ),
+        (managed({NAMES.max_exec_time: "0"}), f"metadata.labels[{NAMES.max_exec_time}]"),
+        (managed({}, {NAMES.elastic_job: "true"}), "elastic jobs are not supported for v1, Kind=Pod"),
+        (
+            managed({}, {NAMES.podset_required_topology: "a", NAMES.podset_preferred_topology: "b"}),
+            "metadata.annotations: ",
+        ),
+    ],
+)
+def test_wrong_pods_are_refused(pod: Any, error: str) -> None:
+    assert any(error in found for found in errors(pod)), errors(pod)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "error"),
+    [
+        (managed({GROUP: "g"}, {TOTAL: "2"}), managed({GROUP: "h"}, {TOTAL: "2"}), "field is immutable"),
+        (managed({GROUP: "g"}, {TOTAL: "2"}), managed(), "field is immutable"),
+        (
+            managed({}, {RETRIABLE: "false"}),
+            managed(),
+            "unretriable pod group can't be converted to retriable",
+        ),
+        (
+            managed({}, {RETRIABLE: "false"}),
+            managed({}, {RETRIABLE: "true"}),
+            "unretriable pod group can't be converted to retriable",
+        ),
+        (
+            {**managed(), "spec": SPEC},
+            {**managed({QUEUE: "other"}), "spec": SPEC},
+            f"metadata.labels[{QUEUE}]",
+        ),
+    ],
+)
+def test_what_a_pod_said_of_its_group_stays(old: Any, new: Any, error: str) -> None:
+    assert any(error in found for found in errors(new, old)), errors(new, old)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (managed(), managed({GROUP: "g"}, {TOTAL: "2"})),
+        (managed(), managed({}, {RETRIABLE: "false"})),
+        (managed(), managed({QUEUE: "other"})),
+        (a_pod(), a_pod({QUEUE: "q"})),
+        (managed({GROUP: "g"}, deletionTimestamp="2026-01-01T00:00:00Z"), managed({GROUP: "h"})),
+    ],
+)
+def test_everything_else_may_change(old: Any, new: Any) -> None:
+    assert errors(new, old) == []
+
+
+@pytest.mark.parametrize(
+    ("pod", "warned"),
+    [
+        (managed(ownerReferences=[IN_JOB]), True),
+        (managed(), False),
+        (a_pod(ownerReferences=[IN_JOB]), False),
+        (managed({}, {NAMES.pod_suspending_parent: "statefulset"}, ownerReferences=[IN_JOB]), False),
+    ],
+)
+async def test_who_marks_pods_of_a_queued_job_is_warned(pod: Any, warned: bool) -> None:
+    world = FakeWorld(owners={"j": QUEUED_JOB})
+    options: dict[str, Any] = {"gvk": ("", "v1", "Pod"), "integrations": (JOB, POD), "registered": (JOB, POD)}
+    answer = await ask("/validate--v1-pod", pod, world=world, **options)
+    assert answer.allowed
+    expected = f"metadata.labels[{NAMES.managed}]: the owner of this Pod is queued in its stead"
+    assert answer.response.get("warnings", []) == ([expected] if warned else [])
