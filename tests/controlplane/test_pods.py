@@ -3,15 +3,18 @@
 The real scheduler places the pods, and simulated nodes run them.
 """
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
 import pytest
+import yaml
 
 from admitq.integrations.names import workload_name
 from admitq.integrations.paths import value_at
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import PODS, Resource
+from localcluster.folders import REPOSITORY
 from localcluster.waiting import eventually
 from tests.controlplane.stage import RUN_SECONDS, Object, Stage, condition_of
 
@@ -118,6 +121,24 @@ async def until_freed(stage: Stage, resource: Resource, *names: str) -> None:
         return [one["metadata"]["name"] for one in objects if one["metadata"].get("finalizers")]
 
     await stage.until(held, [], what=f"{names} to be let go")
+
+
+# --- the guides -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("page", ["pod", "pod-group"])
+async def test_the_pods_of_the_guide_run_as_they_stand(stage: Stage, page: str) -> None:
+    quota = [{"name": "cpu", "nominalQuota": 2}, {"name": "memory", "nominalQuota": "2Gi"}]
+    flavors = [{"name": stage.own("f"), "resources": quota}]
+    await stage.flavor()
+    await stage.cluster_queue(resourceGroups=[{"coveredResources": ["cpu", "memory"], "flavors": flavors}])
+    await stage.local_queue("default")
+    text = (REPOSITORY / "docs" / "guides" / "kinds" / f"{page}.md").read_text()
+    blocks = re.findall(r"```yaml\n(.*?)```", text.replace("admitq.dev/", f"{stage.names.group}/"), re.DOTALL)
+    shown = [one for block in blocks for one in yaml.safe_load_all(block) if one.get("kind") == "Pod"]
+    for one in shown:
+        await stage.create(PODS, one["metadata"]["name"], one)
+    await until_phases(stage, **{one["metadata"]["name"].replace("-", "_"): "Running" for one in shown})
 
 
 # --- a pod alone ----------------------------------------------------------------------------------
