@@ -192,6 +192,11 @@ class KindCase:
         return self.integration.framework
 
     @property
+    def has_real_pods(self) -> bool:
+        """Whether the kind's real controller runs, and its pods with it."""
+        return bool(self.play["running"].until)
+
+    @property
     def resource(self) -> Resource:
         """The kind as a resource."""
         return resource_of(self.integration)

@@ -95,7 +95,9 @@ async def test_a_job_waits_runs_and_ends_well(stage: Stage, case: KindCase) -> N
     await stage.until_told(kind, job.name, "Started", f"Admitted by clusterQueue {stage.own('cq')}")
 
     await job.play("running")
-    await job.until_condition("PodsReady", "False", "WaitForStart")
+    if not case.has_real_pods:
+        # Real pods are ready when they are: whether somebody looks in between is chance.
+        await job.until_condition("PodsReady", "False", "WaitForStart")
     await job.play("ready")
     await job.until_condition("PodsReady", "True", "Started")
     if case.reclaimable is not None:

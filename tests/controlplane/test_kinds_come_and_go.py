@@ -1,7 +1,7 @@
 """A kind whose definition is installed, replaced and deleted while admitq runs beside the cluster."""
 
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,12 +18,10 @@ from admitq_api.labels import names_for
 from localcluster import crds
 from localcluster.cluster import LocalCluster
 from localcluster.installation import Installation
+from localcluster.locks import exclusive
 from localcluster.pytest_plugin import fresh_namespace
 from localcluster.waiting import eventually
 from tests.controlplane.stage import Stage, condition_of
-
-pytestmark = pytest.mark.xdist_group("kinds that come and go")
-"""One after the other: all stories are about the definitions of one cluster."""
 
 JOBSETS = resource_of(JOBSET)
 DEFINITION = "jobsets.jobset.x-k8s.io"
@@ -64,11 +62,16 @@ class Manager:
 
 
 @pytest.fixture
-def installation(installation_with: Callable[..., Installation]) -> Installation:
-    """An admitq whose cluster has no JobSets at first, and which is told to manage them."""
+def installation(installation_with: Callable[..., Installation]) -> Generator[Installation]:
+    """An admitq whose cluster has no JobSets at first, and which is told to manage them.
+
+    One test after the other: all stories are about the definitions of one cluster.
+    """
     frameworks = ["batch/job", JOBSET.framework]
     integrations = {"frameworks": frameworks, "externalFrameworks": ["Robot.v1.example.com"]}
-    return installation_with("kinds", {"integrations": integrations})
+    made = installation_with("kinds", {"integrations": integrations})
+    with exclusive(made.cluster.folder / "definitions.lock"):
+        yield made
 
 
 @pytest.fixture
