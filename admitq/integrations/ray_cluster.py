@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from admitq.integrations.base import PodSetTemplate, Rules
-from admitq.integrations.ownership import queue_name
 from admitq.integrations.paths import Object, Path, value_at, with_value
 from admitq.integrations.reading import items, mapping, text, whole
 from admitq_api.feature_gates import Gate
@@ -200,10 +199,3 @@ def errors(job: Object, at: Path, rules: Rules, reserved: Sequence[str] = (HEAD,
                 )
             )
     return found
-
-
-def is_checked_on_update(old: Object, rules: Rules) -> bool:
-    """Whether a change is held against the rules: the job is managed, or was before the change."""
-    if rules.is_managed:
-        return True
-    return rules.gates.enabled(Gate.VALIDATE_RAY_AND_SPARK_JOB_UPDATES) and bool(queue_name(old, rules.names))

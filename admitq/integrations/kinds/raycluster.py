@@ -6,7 +6,7 @@ one and is not queued itself.
 
 from typing import Final
 
-from admitq.integrations import ray_cluster
+from admitq.integrations import ray_cluster, while_managed
 from admitq.integrations.base import Integration, PodSetTemplate, Rules, never
 from admitq.integrations.paths import Object, value_at
 from admitq.integrations.reading import holds
@@ -52,16 +52,6 @@ def _errors(job: Object, rules: Rules) -> list[FieldError]:
     return errors
 
 
-def validate_create(job: Object, rules: Rules) -> list[FieldError]:
-    """Check the cluster, if it is managed; one that scales itself cannot be dispatched elsewhere."""
-    return _errors(job, rules) if rules.is_managed else []
-
-
-def validate_update(old: Object, new: Object, rules: Rules) -> list[FieldError]:
-    """Check a cluster that is managed, or was."""
-    return _errors(new, rules) if ray_cluster.is_checked_on_update(old, rules) else []
-
-
 RAY_CLUSTER = Integration(
     framework="ray.io/raycluster",
     group=ray_cluster.GROUP,
@@ -79,6 +69,6 @@ RAY_CLUSTER = Integration(
     adopts_prebuilt_workload=True,
     can_be_elastic=True,
     mutate=mutate,
-    validate_create=validate_create,
-    validate_update=validate_update,
+    validate_create=while_managed.on_create(_errors),
+    validate_update=while_managed.on_update(_errors),
 )

@@ -6,7 +6,7 @@ the operator itself. A job that selects a cluster which is there makes no pods a
 
 from typing import Any, Final
 
-from admitq.integrations import ray_cluster
+from admitq.integrations import ray_cluster, while_managed
 from admitq.integrations.base import Finished, Integration, PodSetTemplate, Rules
 from admitq.integrations.paths import Object, value_at, without_value
 from admitq.integrations.reading import mapping, text
@@ -115,16 +115,6 @@ def _errors(job: Object, rules: Rules) -> list[FieldError]:
     return [*errors, *ray_cluster.errors(job, SPEC, rules, reserved)]
 
 
-def validate_create(job: Object, rules: Rules) -> list[FieldError]:
-    """Check a job that is managed, unless it is for a cluster that is there."""
-    return _errors(job, rules) if rules.is_managed else []
-
-
-def validate_update(old: Object, new: Object, rules: Rules) -> list[FieldError]:
-    """Check a job that is managed, or was."""
-    return _errors(new, rules) if ray_cluster.is_checked_on_update(old, rules) else []
-
-
 RAY_JOB = Integration(
     framework="ray.io/rayjob",
     group=ray_cluster.GROUP,
@@ -143,6 +133,6 @@ RAY_JOB = Integration(
     creates=frozenset({(ray_cluster.GROUP, "RayCluster"), ("batch", "Job")}),
     adopts_prebuilt_workload=True,
     can_be_elastic=True,
-    validate_create=validate_create,
-    validate_update=validate_update,
+    validate_create=while_managed.on_create(_errors),
+    validate_update=while_managed.on_update(_errors),
 )

@@ -6,7 +6,7 @@ being deleted.
 
 from typing import Final
 
-from admitq.integrations import ray_cluster
+from admitq.integrations import ray_cluster, while_managed
 from admitq.integrations.base import Integration, PodSetTemplate, Rules, never
 from admitq.integrations.paths import Object
 from admitq.integrations.reading import holds
@@ -36,14 +36,8 @@ def mutate(job: Object, rules: Rules) -> Object:
     return ray_cluster.with_elastic_gates(job, SPEC, rules)
 
 
-def validate_create(job: Object, rules: Rules) -> list[FieldError]:
-    """Check the cluster, if the service is managed."""
-    return ray_cluster.errors(job, SPEC, rules) if rules.is_managed else []
-
-
-def validate_update(old: Object, new: Object, rules: Rules) -> list[FieldError]:
-    """Check a service that is managed, or was."""
-    return ray_cluster.errors(new, SPEC, rules) if ray_cluster.is_checked_on_update(old, rules) else []
+def _errors(job: Object, rules: Rules) -> list[FieldError]:
+    return ray_cluster.errors(job, SPEC, rules)
 
 
 RAY_SERVICE = Integration(
@@ -65,6 +59,6 @@ RAY_SERVICE = Integration(
     adopts_prebuilt_workload=True,
     can_be_elastic=True,
     mutate=mutate,
-    validate_create=validate_create,
-    validate_update=validate_update,
+    validate_create=while_managed.on_create(_errors),
+    validate_update=while_managed.on_update(_errors),
 )

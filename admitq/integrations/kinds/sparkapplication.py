@@ -5,11 +5,10 @@ stop and an edit are all taken up whatever the application did before. Between r
 through states in which its pods are still being deleted.
 """
 
-from collections.abc import Sequence
 from typing import Final
 
+from admitq.integrations import while_managed
 from admitq.integrations.base import Finished, Integration, PodSetTemplate, Rules
-from admitq.integrations.ownership import queue_name
 from admitq.integrations.paths import Object, value_at
 from admitq.integrations.reading import mapping, text_at, texts, whole
 from admitq.integrations.spark_pods import (
@@ -106,10 +105,8 @@ def makes(app: Object, pod: Object) -> bool:
     return text_at(pod, ("metadata", "name")) == name
 
 
-def validate_create(app: Object, rules: Rules) -> list[FieldError]:
-    """Check, where the application is ours to hold, that all its pods are known before they run."""
-    if not rules.is_managed:
-        return []
+def _errors(app: Object, _rules: Rules) -> list[FieldError]:
+    """All its pods are known before they run."""
     errors: list[FieldError] = []
     mode = value_at(app, ("spec", "mode"))
     if mode not in (None, "cluster"):
@@ -135,15 +132,6 @@ def validate_create(app: Object, rules: Rules) -> list[FieldError]:
     return errors
 
 
-def validate_update(old: Object, new: Object, rules: Rules) -> Sequence[FieldError]:
-    """Check the new one where it is ours to hold, or the old one was."""
-    was_queued = bool(queue_name(old, rules.names)) and rules.gates.enabled(
-        Gate.VALIDATE_RAY_AND_SPARK_JOB_UPDATES
-    )
-    is_managed = rules.is_managed or was_queued
-    return validate_create(new, Rules(rules.names, rules.gates, is_managed=is_managed))
-
-
 SPARK_APPLICATION: Final = Integration(
     framework="sparkoperator.k8s.io/sparkapplication",
     gate=Gate.SPARK_APPLICATION_INTEGRATION,
@@ -158,6 +146,6 @@ SPARK_APPLICATION: Final = Integration(
     pods_ready=pods_ready,
     creates=frozenset({("", "Pod")}),
     makes=makes,
-    validate_create=validate_create,
-    validate_update=validate_update,
+    validate_create=while_managed.on_create(_errors),
+    validate_update=while_managed.on_update(_errors),
 )

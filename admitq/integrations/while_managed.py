@@ -1,0 +1,32 @@
+"""Rules that hold for a job only while it is ours to hold: elsewhere its own operator has the say."""
+
+from collections.abc import Callable, Sequence
+
+from admitq.integrations.base import Rules
+from admitq.integrations.ownership import queue_name
+from admitq.integrations.paths import Object
+from admitq_api.feature_gates import Gate
+from admitq_api.field_errors import FieldError
+
+Check = Callable[[Object, Rules], Sequence[FieldError]]
+"""Rules of a kind."""
+
+
+def on_create(check: Check) -> Check:
+    """The rules, for new jobs that are managed."""
+
+    def checked(job: Object, rules: Rules) -> Sequence[FieldError]:
+        return check(job, rules) if rules.is_managed else []
+
+    return checked
+
+
+def on_update(check: Check) -> Callable[[Object, Object, Rules], Sequence[FieldError]]:
+    """The rules, for changes of jobs that are managed, or were before (semantics, Per kind)."""
+
+    def checked(old: Object, new: Object, rules: Rules) -> Sequence[FieldError]:
+        was_queued = bool(queue_name(old, rules.names))
+        by_its_past = was_queued and rules.gates.enabled(Gate.VALIDATE_RAY_AND_SPARK_JOB_UPDATES)
+        return check(new, rules) if rules.is_managed or by_its_past else []
+
+    return checked
