@@ -443,11 +443,8 @@ def _suspended(case: JobCase, workload: Object) -> Plan | None:
         if value_at(workload, ("spec", "active"), True) is False:
             return NOTHING
         # Each member has room of its own beside those that run; anything else starts as a whole.
-        return (
-            NOTHING
-            if case.composition is None and case.integration.is_active(job)
-            else _start(case, workload)
-        )
+        still_stops = case.composition is None and case.integration.is_active(job)
+        return NOTHING if still_stops else _start(case, workload)
     if not case.integration.is_suspended(job, case.names):
         return None
     if is_reserved(workload):
