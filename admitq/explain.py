@@ -23,6 +23,7 @@ from admitq.core.refusals import (
     NobodyToPreempt,
     NodeAffinityMismatch,
     NoFlavorFits,
+    OriginalHasOther,
     OutOfBounds,
     OverlappingVictims,
     PodsNotReady,
@@ -64,6 +65,9 @@ _FLAVOR_TEXTS: Final[Mapping[type[FlavorRefusal], Callable[[Any], str]]] = {
     FlavorNotFound: lambda of: f"flavor {of.flavor} not found",
     UntoleratedTaint: lambda of: (
         f"untolerated taint {{{of.key} {of.value} {of.effect} <nil>}} in flavor {of.flavor}"
+    ),
+    OriginalHasOther: lambda of: (
+        f"could not assign {of.flavor} flavor since the original workload is assigned: {of.original}"
     ),
     NodeAffinityMismatch: lambda of: f"flavor {of.flavor} doesn't match node affinity",
     ExceedsMaxQuota: lambda of: (
@@ -236,6 +240,14 @@ def preempted(preempt: Preempt, job_uid: str) -> str:
         f"Preempted to accommodate a workload (UID: {preempt.preemptor_uid or _UNKNOWN}, "
         f"JobUID: {job_uid or _UNKNOWN}) due to {_PREEMPTED_FOR[preempt.reason]}; "
         f"preemptor path: {_path(preempt.preemptor_path)}; preemptee path: {_path(preempt.victim_path)}"
+    )
+
+
+def replaced(uid: str, job_uid: str) -> str:
+    """By which slice of its job a Workload was replaced; ``job_uid`` is that of the job."""
+    return (
+        f"Replaced to accommodate a workload (UID: {uid or _UNKNOWN}, JobUID: {job_uid or _UNKNOWN}) "
+        "due to workload slice aggregation"
     )
 
 

@@ -163,6 +163,10 @@ class Measures:
         if ran is not None:
             self._lasted("execution_time_seconds", ran, workload, queue)
 
+    def slice_replaced(self, workload: RawObject) -> None:
+        """A slice of an elastic job was replaced by a larger one."""
+        self.metrics.increment("replaced_workload_slices_total", cluster_queue=self._cluster_queue(workload))
+
     def workload_observed(self, value: Workload, obj: RawObject) -> None:
         """A Workload is now as given: how many there are of each kind may have changed."""
         self._census.take(value, obj)

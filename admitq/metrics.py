@@ -84,6 +84,7 @@ TABLE: Final[tuple[Series, ...]] = (
     Series("quota_reserved_workloads_total", _C, "Workloads that got quota", _CQ_CLASS),
     Series("admitted_workloads_total", _C, "Workloads admitted", _CQ_CLASS),
     Series("finished_workloads_total", _C, "Workloads finished", _CQ_CLASS),
+    Series("replaced_workload_slices_total", _C, "Slices of elastic jobs replaced by larger ones", _CQ),
     Series("quota_reserved_wait_time_seconds", _H, "From queued to quota reserved", _CQ_CLASS),
     Series("admission_wait_time_seconds", _H, "From queued to admitted", _CQ_CLASS, LONG_WAIT_BUCKETS),
     Series("admission_checks_wait_time_seconds", _H, "From quota reserved to admitted", _CQ_CLASS),

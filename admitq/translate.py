@@ -562,6 +562,8 @@ class Reading:
     """Whether being preempted by a borrower does: gate PrioritySortingWithinCohort is off."""
     boosts: bool = False
     """Whether an annotation may add to the priority: gate PriorityBoost."""
+    replaces: bool = False
+    """Whether an annotation may name a Workload to take over from: gate ElasticJobsViaWorkloadSlices."""
 
 
 def reading(configuration: "Configuration", gates: FeatureGates) -> Reading:
@@ -571,6 +573,7 @@ def reading(configuration: "Configuration", gates: FeatureGates) -> Reading:
         eviction_moves_to_back=timestamp == "Eviction",
         reclaim_moves_to_back=not gates[Gate.PRIORITY_SORTING_WITHIN_COHORT],
         boosts=gates[Gate.PRIORITY_BOOST],
+        replaces=gates[Gate.ELASTIC_JOBS],
     )
 
 
@@ -622,6 +625,14 @@ def priority_of(obj: RawObject, names: Names, how: Reading) -> Priority:
     except ValueError as error:
         field = f"metadata.annotations[{names.priority_boost}]"
         raise Malformed(field, "must be a whole number, such as 10 or -10") from error
+
+
+def replaced(obj: RawObject, names: Names) -> ObjectKey | None:
+    """The Workload of the same namespace that this one replaces; None if it replaces none."""
+    metadata = obj["metadata"]
+    annotations = _mapping(metadata.get("annotations"), "metadata.annotations")
+    namespace, _, name = str(annotations.get(names.workload_slice_replacement_for, "")).partition("/")
+    return ObjectKey(namespace, name) if name and namespace == metadata["namespace"] else None
 
 
 def _reserved_at(state: list[Any]) -> Instant:
@@ -717,4 +728,5 @@ def workload(obj: RawObject, names: Names, how: Reading = _AS_BY_DEFAULT) -> Wor
             for gate in _items(status.get("preemptionGates"), "status.preemptionGates")
         ),
         resource_problems=tuple(problems),
+        replaces=replaced(obj, names) if how.replaces else None,
     )

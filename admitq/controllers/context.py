@@ -76,6 +76,10 @@ class Metrics(Protocol):
         """The job of an evicted workload has stopped."""
         ...
 
+    def slice_replaced(self, workload: Object) -> None:
+        """A slice of an elastic job was replaced by a larger one."""
+        ...
+
     def finished(self, workload: Object, ran: float | None) -> None:
         """A workload finished; ``ran`` since its admission, None if it was not admitted."""
         ...

@@ -60,6 +60,8 @@ class Settings:
     """A job that is deleted keeps its quota while it cleans up, where its kind does."""
     fast_quota_release: bool = False
     """Pods of a group that are being deleted hold no quota any more."""
+    elastic_jobs: bool = True
+    """Jobs that say so may grow and shrink while they run."""
     explicit_pending: bool = False
     """Workloads state that they wait from the first moment on."""
     finish_orphaned: bool = True
@@ -109,6 +111,7 @@ def settings_of(
         cleans_up_provisioning_requests=gates[Gate.CLEANUP_PROVISIONING_REQUESTS_ON_EVICTION],
         creation_latency=gates[Gate.METRIC_FOR_WORKLOAD_CREATION_LATENCY],
         defer_cleanup=gates[Gate.DEFER_RAY_SERVICE_FINALIZATION],
+        elastic_jobs=gates[Gate.ELASTIC_JOBS],
         explicit_pending=gates[Gate.UNADMITTED_WORKLOADS_EXPLICIT_STATUS],
         fast_quota_release=gates[Gate.FAST_QUOTA_RELEASE_IN_POD_INTEGRATION],
         finish_orphaned=gates[Gate.FINISH_ORPHANED_WORKLOADS],

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from admitq import explain
 from admitq.controllers.context import Context, CoreView
 from admitq.controllers.plan import (
     NOTHING,
@@ -42,6 +43,7 @@ from admitq.transitions import (
     is_reserved,
     since,
 )
+from admitq.translate import replaced
 from admitq_api.conditions import SECOND, ConditionType, Reason, format_time, parse_time
 from admitq_api.labels import Names
 
@@ -86,6 +88,8 @@ class World:
     """None where the core has not taken the ClusterQueue in yet: nothing can be said."""
     inadmissible: Explanation | None = None
     """Why the Workload can never be admitted as things are configured."""
+    original: Object | None = None
+    """The Workload that this one replaces (semantics, Elastic jobs)."""
     bypassed: Explanation | None = None
     """Why an equal Workload was refused, so that this one was not tried."""
 
@@ -597,6 +601,24 @@ def _execution_deadline(case: Case) -> Instant | None:
     return admitted_at + (limit - past) * SECOND
 
 
+def _replaces(case: Case) -> Plan | None:
+    """A slice that got its quota ends the one that it replaces, whose pods and quota are its own now."""
+    original = case.world.original
+    if original is None or not is_reserved(case.workload) or holds(original, ConditionType.FINISHED):
+        return None
+    metadata, workloads = case.workload["metadata"], case.world.kinds.workloads
+    message = explain.replaced(metadata["uid"], value_at(metadata, ("labels", case.world.names.job_uid), ""))
+    ran = _ran(Case(original, case.world, case.now))
+    transition = Transition(original, case.now)
+    transition.finish(Reason.WORKLOAD_SLICE_REPLACED, message)
+    return plan(
+        status_patch(workloads, original, transition.patch(), CONCERN),
+        Count(lambda metrics, written: metrics.finished(written, ran)),
+        Count(lambda metrics, written: metrics.slice_replaced(written)),
+        Tell(original, "Normal", "WorkloadSliceReplaced", message),
+    )
+
+
 def _execution_over(case: Case) -> Plan | None:
     """A workload that has run for as long as it may is deactivated."""
     deadline = _execution_deadline(case)
@@ -620,6 +642,7 @@ def _execution_over(case: Case) -> Plan | None:
 STEPS: Final[tuple[Callable[[Case], Plan | None], ...]] = (
     _orphan,
     _finished,
+    _replaces,
     _delay_of_retry,
     _deactivate,
     _backoff_over,
@@ -688,5 +711,10 @@ class WorkloadController:
             cluster_queue_name=name,
             cluster_queue_active=None if status is None else status.active,
             inadmissible=inadmissible and pending_condition(inadmissible),
+            original=self._original(workload) if ctx.settings.elastic_jobs else None,
             bypassed=parked and bypassed_condition(parked),
         )
+
+    def _original(self, workload: Object) -> Object | None:
+        key = replaced(workload, self._ctx.names)
+        return None if key is None else self._ctx.stores.of(self._ctx.kinds.workloads).get(*key)

@@ -33,6 +33,7 @@ from admitq.core.instructions import Preempt
 from admitq.core.model import Instant, ObjectKey
 from admitq.core.queues import Aside, Claimant, Pending, Preemptions, ScanProgress, Shape
 from admitq.core.refusals import Refusal
+from admitq.core.replacing import Original
 from admitq.core.second_pass import Turn
 from admitq.core.settings import Settings
 from admitq.core.world import Assumption, DumpedSleep, SeenAdmitted, Timer, World
@@ -268,7 +269,17 @@ def _is_value(kind: object) -> bool:
     )
 
 
-_OWN_KINDS: Final = (Assumption, SeenAdmitted, Turn, Fraction, Dump, DumpedPending, DumpedQueue, DumpedSleep)
+_OWN_KINDS: Final = (
+    Assumption,
+    SeenAdmitted,
+    Turn,
+    Fraction,
+    Dump,
+    DumpedPending,
+    DumpedQueue,
+    DumpedSleep,
+    Original,
+)
 
 _KINDS: Final[Mapping[str, type]] = {
     name: kind

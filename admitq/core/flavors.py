@@ -26,6 +26,7 @@ from admitq.core.refusals import (
     InsufficientQuota,
     NodeAffinityMismatch,
     NoFlavorFits,
+    OriginalHasOther,
     PodSetRefusals,
     ResourceNotCovered,
     UntoleratedTaint,
@@ -115,6 +116,7 @@ _SEVERITY_OF: Final[Mapping[type[FlavorRefusal], int]] = {
     FlavorNotFound: _SEVEREST,
     UntoleratedTaint: _SEVEREST,
     NodeAffinityMismatch: _SEVEREST,
+    OriginalHasOther: _SEVEREST,
 }
 
 
@@ -209,8 +211,21 @@ class _Scan(NamedTuple):
         return min(last_words, default=_SEVEREST)
 
 
+class _Pins(NamedTuple):
+    """The flavors that podsets were given before, and whether others are refused or passed over."""
+
+    flavors: Mapping["_Group", str]
+    refuses_others: bool
+
+
 def _scan(
-    group: GroupPlan, begin: int, only: str | None, judge: Callable[[Candidate], _Verdict], offer: Offer
+    group: GroupPlan,
+    begin: int,
+    only: str | None,
+    judge: Callable[[Candidate], _Verdict],
+    offer: Offer,
+    *,
+    refuses_others: bool,
 ) -> _Scan:
     """Look through the flavors of a resource group from a place on, or at one only."""
     chosen: Candidate | None = None
@@ -229,6 +244,9 @@ def _scan(
                     chosen, best = candidate, verdict
                 if not keeps_searching(verdict.prospect, offer.fungibility):
                     break
+        elif refuses_others:
+            refusal = OriginalHasOther(candidate.flavor, only)
+            verdicts.append((candidate.flavor, _Verdict(NOTHING, Mode.NO_FIT, 0, (), (refusal,))))
         index += 1
     return _Scan(chosen, best, tuple(verdicts), index if index < last else None)
 
@@ -243,6 +261,7 @@ def assign(
     tried: tuple[TriedFlavor, ...] = (),
     oracle: Oracle = nobody_to_preempt,
     restrict_to: tuple[PodSetAssignment, ...] | None = None,
+    original: tuple[PodSetAssignment, ...] | None = None,
 ) -> Assignment:
     """Search flavors for all podsets of a workload in one ClusterQueue.
 
@@ -252,19 +271,23 @@ def assign(
         tried: where scans of an earlier attempt are to go on.
         oracle: what preemption could free.
         restrict_to: the assignment to keep to, where only the mode is to be found out anew.
+        original: the assignment of the workload that this one replaces: other flavors are refused.
     """
     plan = offer.plan(demands)
-    levels = _first_choice_levels(plan, offer) if not tried and restrict_to is None else None
+    is_free = restrict_to is None and original is None
+    levels = _first_choice_levels(plan, offer) if not tried and is_free else None
     known = None if levels is None else plan.fitting.get(levels)
     if known is not None:
         return known
-    outlook = plan.outlook if oracle is nobody_to_preempt and not tried and restrict_to is None else None
+    outlook = plan.outlook if oracle is nobody_to_preempt and not tried and is_free else None
     if outlook is not None and levels is None:
         known = plan.refused.get(outlook)
         if known is not None:
             return known
     start = {(scan.pod_set, scan.resource): scan.flavor_index + 1 for scan in tried}
-    pins = {(part.name, resource): flavor for part in restrict_to or () for resource, flavor in part.flavors}
+    kept = restrict_to or original or ()
+    flavors = {(part.name, resource): flavor for part in kept for resource, flavor in part.flavors}
+    pins = _Pins(flavors, refuses_others=restrict_to is None)
     assignment = _search(plan, offer, oracle, start, pins)
     if levels is not None:
         plan.fitting[levels] = assignment
@@ -300,9 +323,7 @@ def _pinned(unit: UnitPlan, group: GroupPlan, pins: Mapping[_Group, str]) -> str
     return next((name for name in names if name is not None), None)
 
 
-def _search(
-    plan: Plan, offer: Offer, oracle: Oracle, start: Mapping[_Group, int], pins: Mapping[_Group, str]
-) -> Assignment:
+def _search(plan: Plan, offer: Offer, oracle: Oracle, start: Mapping[_Group, int], pins: _Pins) -> Assignment:
     taken: Taken = {}
     scans: list[tuple[_Group, _Scan]] = []
     parts: list[PodSetRefusals] = []
@@ -315,8 +336,9 @@ def _search(
         refusals: list[FlavorRefusal] = [*unit.uncovered]
         for group in unit.groups:
             key = (unit.names[0], group.resources[0])
-            only = _pinned(unit, group, pins) if pins else None
-            scan = _scan(group, start.get(key, 0), only, judge, offer)
+            only = _pinned(unit, group, pins.flavors) if pins.flavors else None
+            begin = start.get(key, 0)
+            scan = _scan(group, begin, only, judge, offer, refuses_others=pins.refuses_others)
             if scan.verdict.mode is not Mode.FIT:
                 for _, verdict in scan.verdicts:
                     refusals += verdict.refusals

@@ -23,7 +23,8 @@ class FlavorAttempt:
 class ReserveQuota(NamedTuple):
     """Write the reservation. The core already counts it; answer ReservationFailed if it cannot be written.
 
-    ``admit`` tells that no admission check is outstanding, so that the same write admits.
+    ``admit`` tells that no admission check is outstanding, so that the same write admits. ``replaces`` is the
+    workload whose quota it takes over, and which ends with it: finish that one when this one is written.
     """
 
     key: ObjectKey
@@ -31,6 +32,7 @@ class ReserveQuota(NamedTuple):
     admission: Admission
     admit: bool
     attempts: tuple[FlavorAttempt, ...] = ()
+    replaces: ObjectKey | None = None
 
 
 class PreemptionReason(StrEnum):

@@ -15,6 +15,7 @@ from admitq.core.ledger import Usage, usage_of
 from admitq.core.lifecycle import Phase
 from admitq.core.model import ObjectKey
 from admitq.core.quota import Cell
+from admitq.core.replacing import beyond
 from admitq.core.second_pass import is_needed
 from admitq.core.world import WorkloadEntry, World
 
@@ -53,7 +54,13 @@ def _usage(world: World) -> dict[str, Usage]:
         admission = entry.admission
         if admission is not None and not entry.workload.finished:
             total = by_queue.setdefault(admission.cluster_queue, Counter())
-            for pair, amount in usage_of(entry.workload, admission, reclaimable_pods=gate):
+            usage = usage_of(entry.workload, admission, reclaimable_pods=gate)
+            original = world.workloads.get(entry.workload.replaces or entry.workload.key)
+            if original is not None and world.replacements.heir(original) is entry:
+                before = original.admission
+                assert before is not None  # noqa: S101 narrows the type
+                usage = beyond(usage, usage_of(original.workload, before, reclaimable_pods=gate))
+            for pair, amount in usage:
                 total[pair] += amount
     return {
         name: tuple(sorted((pair, amount) for pair, amount in total.items() if amount))

@@ -376,7 +376,8 @@ class Workload:
     before that instant; ``requeue_blocked`` is condition Requeued=False. ``admission`` is set while quota
     is reserved, since ``reserved_at``; ``admitted`` and ``pods_ready`` are the conditions of that name.
     ``priority`` is the effective one. ``evicted`` is condition Evicted, which outlasts the eviction itself
-    until the next reservation.
+    until the next reservation. ``replaces`` is the workload whose place it is to take (semantics, Elastic
+    jobs).
     """
 
     key: ObjectKey
@@ -403,3 +404,4 @@ class Workload:
     admission_checks: tuple[tuple[str, str], ...] = ()
     has_closed_preemption_gate: bool = False
     resource_problems: tuple[ResourceProblem, ...] = ()
+    replaces: ObjectKey | None = None

@@ -8,10 +8,12 @@ Only cells are touched: nobody is woken, no generation moves on, and all is undo
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import TypeVar
 
 from admitq.core import quota
 from admitq.core.amounts import FlavorResource
+from admitq.core.assignments import Assignment
 from admitq.core.cohorts import Node
 from admitq.core.model import ObjectKey
 from admitq.core.quota import Cell
@@ -39,6 +41,17 @@ def without(world: World, holders: Iterable[WorkloadEntry], ask: Callable[[], _A
     for cell, amount in taken:
         quota.add_usage(cell, amount)
     return answer
+
+
+def replacing(world: World, original: WorkloadEntry, assign: Callable[..., Assignment]) -> Assignment:
+    """The assignment of who replaces a workload: of its flavors alone, as if that one was gone.
+
+    Other flavors are not tried later either, so that no scan of them is to go on.
+    """
+    admission = original.admission
+    assert admission is not None  # noqa: S101 narrows the type
+    look = partial(assign, original=admission.pod_set_assignments)
+    return without(world, (original,), look)._replace(tried=())
 
 
 class Overlay:

@@ -26,6 +26,7 @@ from admitq.core.assignments import TriedFlavor
 from admitq.core.model import Instant, ObjectKey, QueueingStrategy, Workload
 from admitq.core.ordering import QueueOrder, queue_order
 from admitq.core.refusals import Refusal
+from admitq.core.replacing import Original
 from admitq.core.requests import PLAIN, PodSetDemand, RequestRules, demands
 
 
@@ -45,13 +46,15 @@ class Aside(StrEnum):
 class Shape(NamedTuple):
     """All of a workload that decides whether and how it fits; equal shapes share a lane.
 
-    ``local_queue`` is set where LocalQueues take turns by what they used.
+    ``local_queue`` is set where LocalQueues take turns by what they used, ``original`` where the workload is
+    to take over what another holds.
     """
 
     demands: tuple[PodSetDemand, ...]
     priority: int
     has_closed_preemption_gate: bool
     local_queue: ObjectKey | None = None
+    original: Original | None = None
 
 
 def local_queue_of(workload: Workload) -> ObjectKey:
@@ -166,18 +169,23 @@ class PendingQueue:
     """The pending workloads of one ClusterQueue."""
 
     def __init__(
-        self, strategy: QueueingStrategy, rules_of: Callable[[str], RequestRules] = _plain_rules
+        self,
+        strategy: QueueingStrategy,
+        rules_of: Callable[[str], RequestRules] = _plain_rules,
+        original_of: Callable[[Workload], Original | None] | None = None,
     ) -> None:
         """An empty queue.
 
         Args:
             strategy: what a head that does not fit does to those behind it.
             rules_of: what decides in a namespace what podsets ask for.
+            original_of: what a workload is to take over; None where nobody replaces anybody.
         """
         self.strategy = strategy
         self.is_standing = False
         """Whether the first, although it is blocked, takes part when heads of the cohort tree are tried."""
         self._rules_of = rules_of
+        self._original_of = original_of
         self._usage_of: Callable[[ObjectKey], PastUse] | None = None
         self.members: dict[ObjectKey, Pending] = {}
         self.lanes: dict[Shape, Lane] = {}
@@ -291,7 +299,7 @@ class PendingQueue:
         self.enter(pending)
 
     def readjust(self, pending: Pending) -> None:
-        """What decides over the requests of a workload changed: look at it again if that concerns it.
+        """What decides over a workload's requests, or what it takes over, changed: look again if it matters.
 
         Whoever blocks the queue may do so because of a bound, with requests that are as they were.
         """
@@ -507,6 +515,7 @@ class PendingQueue:
             workload.priority,
             workload.has_closed_preemption_gate,
             None if self._usage_of is None else local_queue_of(workload),
+            None if workload.replaces is None or self._original_of is None else self._original_of(workload),
         )
 
     # --- internals --------------------------------------------------------------------------------

@@ -96,6 +96,14 @@ class NodeAffinityMismatch:
 
 
 @dataclass(frozen=True, slots=True)
+class OriginalHasOther:
+    """The workload replaces one that was assigned another flavor."""
+
+    flavor: str
+    original: str
+
+
+@dataclass(frozen=True, slots=True)
 class ExceedsMaxQuota:
     """More than this ClusterQueue could ever have of the flavor, borrowing included."""
 
@@ -134,6 +142,7 @@ FlavorRefusal = (
     | FlavorNotFound
     | UntoleratedTaint
     | NodeAffinityMismatch
+    | OriginalHasOther
     | ExceedsMaxQuota
     | InsufficientQuota
     | TopologyUnsupported

@@ -6,6 +6,7 @@ Between two calls everything is settled; a cycle runs only when it is asked for.
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, cast
 
 from admitq.core import charging, dump, invariants
@@ -258,7 +259,9 @@ class AdmissionState:
         )
         world.index_cluster_queue(spec)
         if entry is None:
-            queue = PendingQueue(spec.queueing_strategy, world.rules_of)
+            queue = PendingQueue(
+                spec.queueing_strategy, world.rules_of, partial(world.what_to_take_over, spec.name)
+            )
             entry = ClusterQueueEntry(spec, node, queue, _NOTHING_OFFERED)
             world.cluster_queues[spec.name] = entry
             world.forest.add_usage(node, world.ledger.of_cluster_queue(spec.name).reserved_usage.items())

@@ -47,6 +47,7 @@ from admitq.core.model import (
 from admitq.core.offers import Offer, offer_of
 from admitq.core.queues import Aside, Pending, PendingQueue, local_queue_of, new_pending
 from admitq.core.refusals import PreemptionsFailed, Refusal, WaitingForVictims
+from admitq.core.replacing import Original, Replacements, beyond
 from admitq.core.requests import RequestRules, Resolved, resolve
 from admitq.core.second_pass import SecondPasses, is_needed
 from admitq.core.settings import Settings
@@ -187,6 +188,8 @@ def _runtime_classes(pod_sets: tuple[PodSet, ...]) -> frozenset[str]:
     return frozenset(name for name in names if name is not None)
 
 
+_STAYING: Final = (Phase.ADMITTED, Phase.RESERVED)
+
 _Key = TypeVar("_Key")
 _Member = TypeVar("_Member")
 
@@ -264,6 +267,9 @@ class World:
     """By RuntimeClass, what its pods need beside what their containers ask for."""
     cycle: int = 0
     """How many cycles have run."""
+    replacements: Replacements[WorkloadEntry] = field(default_factory=Replacements[WorkloadEntry])
+    outdated: list[WorkloadEntry] = field(default_factory=list[WorkloadEntry])
+    """Who was in flight while what it is to take over changed."""
     unready: set[ObjectKey] = field(default_factory=set[ObjectKey])
     """Admitted workloads whose pods are not ready, where admission waits for that."""
     is_halted: bool = False
@@ -557,6 +563,7 @@ class World:
             of_queue = self.workloads_of[queue] = {}
             self.local_queues_in.setdefault(queue.namespace, {})[queue] = None
         of_queue[workload.key] = entry
+        self.replacements.add(entry)
         for name in _runtime_classes(workload.pod_sets):
             self.users_of_runtime_class.setdefault(name, {})[workload.key] = entry
 
@@ -567,12 +574,15 @@ class World:
             former.finished == workload.finished
             and former.queue_name == workload.queue_name
             and former.pod_sets == workload.pod_sets
+            and former.replaces == workload.replaces
         ):
             entry.observe(workload)
             return
         self.unindex_workload(entry)
         entry.observe(workload)
         self.index_workload(entry)
+        if former.replaces is not None and former.replaces != workload.replaces:
+            self._recount(former.replaces)
 
     def confirm(self, entry: WorkloadEntry, workload: Workload) -> bool:
         """Take a workload of which only that is new what was decided and is on the books already.
@@ -602,6 +612,7 @@ class World:
         if entry.workload.finished:
             return
         key, queue = entry.workload.key, entry.local_queue
+        self.replacements.remove(entry)
         if _discard(self.workloads_of, queue, key):
             _discard(self.local_queues_in, queue.namespace, queue)
         for name in _runtime_classes(entry.workload.pod_sets):
@@ -622,21 +633,21 @@ class World:
         if reservation is None or (workload.evicted and workload.admission is not None):
             entry.preempting = None
         self._hold(entry, reservation)
-        self.holders.put(entry)
+        self._holds_otherwise(entry)
         if self.settings.block_admission:
             self._watch_pods(entry)
 
     def release(self, entry: WorkloadEntry) -> None:
         """Take what a workload that is gone has held."""
         self._hold(entry, None)
-        self.holders.put(entry)
+        self._holds_otherwise(entry)
         self._watch_pods(entry)
 
     def preempt(self, instruction: Preempt) -> None:
         """Have a workload preempted; it counts as leaving from now on."""
         entry = self.workloads[instruction.key]
         entry.preempting = instruction
-        self.holders.put(entry)
+        self._holds_otherwise(entry)
         self.preemptions.append(instruction)
 
     def preemption_failed(self, entry: WorkloadEntry) -> None:
@@ -647,7 +658,7 @@ class World:
         told, entry.preempting = entry.preempting, None
         if told is None:
             return
-        self.holders.put(entry)
+        self._holds_otherwise(entry)
         preemptor = self.workloads.get(told.preemptor)
         if preemptor is not None and preemptor.workload.uid == told.preemptor_uid:
             self._count_failure(preemptor.pending)
@@ -734,8 +745,72 @@ class World:
             if assumed is None:
                 return None
             admission, admitted = assumed.admission, assumed.admit
-        usage = usage_of(workload, admission, reclaimable_pods=self.settings.gates.reclaimable_pods)
+        usage = self._usage_of(workload, admission)
+        if workload.replaces is not None:
+            usage = self._counted(entry, usage)
         return Reservation(admission.cluster_queue, entry.local_queue, usage, admitted)
+
+    def _usage_of(self, workload: Workload, admission: Admission) -> Usage:
+        return usage_of(workload, admission, reclaimable_pods=self.settings.gates.reclaimable_pods)
+
+    # --- replacements -----------------------------------------------------------------------------
+
+    def _original(self, workload: Workload) -> WorkloadEntry | None:
+        key = workload.replaces
+        return None if key is None or key == workload.key else self.workloads.get(key)
+
+    def _counted(self, entry: WorkloadEntry, usage: Usage) -> Usage:
+        """What a replacement counts with: what its original, while it holds quota, does not count with."""
+        original = self._original(entry.workload)
+        if original is None or original.admission is None or self.replacements.heir(original) is not entry:
+            return usage
+        return beyond(usage, self._usage_of(original.workload, original.admission))
+
+    def original_of(self, cluster_queue: str, workload: Workload) -> WorkloadEntry | None:
+        """Whose quota the workload takes over if it is let in now."""
+        original = self._original(workload)
+        if original is None or original.is_leaving or original.phase not in _STAYING:
+            return None
+        held = original.held
+        if held is None or held.cluster_queue != cluster_queue:
+            return None
+        return original if self.replacements.heir(original) is None else None
+
+    def what_to_take_over(self, cluster_queue: str, workload: Workload) -> Original | None:
+        """The same as a value."""
+        original = self.original_of(cluster_queue, workload)
+        if original is None or original.held is None or original.admission is None:
+            return None
+        return Original(original.workload.key, original.admission, original.held.usage)
+
+    def _holds_otherwise(self, entry: WorkloadEntry) -> None:
+        """Give who holds quota its place; and have those look again who are to take over the same quota."""
+        self.holders.put(entry)
+        workload = entry.workload
+        self._recount(workload.key)
+        if workload.replaces is not None:
+            self._recount(workload.replaces, but=entry)
+
+    def _recount(self, original: ObjectKey, but: WorkloadEntry | None = None) -> None:
+        """Count those anew who are to replace a workload, or have them look again."""
+        for each in self.replacements.of(original):
+            if each is but:
+                continue
+            self._hold(each, self._reservation_of(each))
+            self.holders.put(each)
+            self._look_again(each)
+
+    def _look_again(self, entry: WorkloadEntry) -> None:
+        if entry.pending is not None and entry.pending.in_flight:
+            self.outdated.append(entry)
+        else:
+            self._readjust({entry.workload.key: entry})
+
+    def settle_outdated(self) -> None:
+        """Look again at those who were in flight, now that they are not."""
+        outdated, self.outdated = self.outdated, []
+        for entry in outdated:
+            self._look_again(entry)
 
     def _book(self, reservation: Reservation, *, add: bool, count_usage: bool) -> None:
         self.touched_local_queues.add(reservation.local_queue)

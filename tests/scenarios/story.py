@@ -94,6 +94,7 @@ class Story:
             "finished": words.take("finished", False),
             "admission_gates": tuple(words.take("gates", ())),
             "has_closed_preemption_gate": words.take("preemptionGated", False),
+            "replaces": None if (original := words.take("replaces")) is None else key_of(original),
             "resource_problems": tuple(ResourceProblem(*each) for each in words.take("problems", ())),
         }
         uid = words.take("uid")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from admitq import translate
-from admitq.core.model import SECOND, LimitedType, LimitRangeItem
+from admitq.core.model import SECOND, LimitedType, LimitRangeItem, ObjectKey
 from admitq.translate import Malformed, Reading
 from admitq_api import conditions
 from admitq_api.labels import names_for
@@ -64,6 +64,26 @@ def test_a_boost_that_is_no_number_is_malformed() -> None:
     obj["metadata"]["annotations"] = {NAMES.priority_boost: "high"}
     with pytest.raises(Malformed, match="must be a whole number"):
         translate.workload(obj, NAMES, Reading(boosts=True))
+
+
+@pytest.mark.parametrize(
+    ("annotation", "gate", "expected"),
+    [
+        ("team/first", True, ObjectKey("team", "first")),
+        ("team/first", False, None),
+        ("elsewhere/first", True, None),
+        ("first", True, None),
+        ("", True, None),
+        (None, True, None),
+    ],
+)
+def test_a_slice_replaces_who_its_annotation_names(
+    annotation: str | None, gate: bool, expected: ObjectKey | None
+) -> None:
+    obj = workload()
+    if annotation is not None:
+        obj["metadata"]["annotations"] = {NAMES.workload_slice_replacement_for: annotation}
+    assert translate.workload(obj, NAMES, Reading(replaces=gate)).replaces == expected
 
 
 def test_what_is_reserved_is_so_since_the_condition_says() -> None:

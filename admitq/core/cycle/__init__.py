@@ -84,6 +84,7 @@ def run_cycle(world: World, of: Iterable[tuple[ClusterQueueEntry, Pending]], now
     for overlay in cycle.overlays.values():
         overlay.undo()
     settle_undecided(cycle)
+    world.settle_outdated()
     for root in cycle.advanced:
         world.wake_hopeful(root)
     for entry in cycle.parked:

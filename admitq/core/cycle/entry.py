@@ -9,7 +9,8 @@ from admitq.core.model import Instant, Workload
 from admitq.core.preemption import Victim
 from admitq.core.queues import Pending, ScanProgress
 from admitq.core.refusals import Refusal
-from admitq.core.world import ClusterQueueEntry
+from admitq.core.replacing import beyond
+from admitq.core.world import ClusterQueueEntry, WorkloadEntry
 
 
 @dataclass(slots=True, eq=False)
@@ -42,6 +43,8 @@ class Entry:
     """Whether it will fit once the victims of others have left."""
     keeps: bool = False
     """Whether capacity is kept for it in this cycle."""
+    original: WorkloadEntry | None = None
+    """Whose quota it takes over."""
 
     @property
     def workload(self) -> Workload:
@@ -55,8 +58,10 @@ class Entry:
 
     @property
     def usage(self) -> tuple[tuple[FlavorResource, int], ...]:
-        """What it would take; nothing if it was refused."""
-        return () if self.assignment is None else self.assignment.usage
+        """What it would take beyond what it takes over; nothing if it was refused."""
+        usage = () if self.assignment is None else self.assignment.usage
+        held = None if self.original is None else self.original.held
+        return usage if held is None else beyond(usage, held.usage)
 
     @property
     def priority(self) -> int:

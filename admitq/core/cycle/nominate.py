@@ -14,7 +14,7 @@ from admitq.core.cycle.entry import Entry
 from admitq.core.cycle.inadmissibility import inadmissibility
 from admitq.core.flavors import PreemptionQuestion, assign, nobody_to_preempt
 from admitq.core.model import ObjectKey, PodSetAssignment, Workload
-from admitq.core.overlay import without
+from admitq.core.overlay import replacing, without
 from admitq.core.partial_admission import assign_partially, may_shrink
 from admitq.core.preemption import Preemptor, Victim, find_victims, never_preempts
 from admitq.core.queues import Pending, ScanProgress
@@ -45,9 +45,11 @@ class Search:
     """The search of flavors and victims for one head, while nothing else happens.
 
     What was looked for once is remembered: mostly the question for one flavor is that for the whole usage.
+    A workload that replaces another is looked at as if that one was gone already: what it then takes is what
+    the other held and more.
     """
 
-    __slots__ = ("_found", "_oracle", "gone", "queue", "victims", "workload", "world")
+    __slots__ = ("_found", "_oracle", "_original", "gone", "queue", "victims", "workload", "world")
 
     def __init__(self, world: World, queue: ClusterQueueEntry, workload: Workload) -> None:
         self.world = world
@@ -58,6 +60,7 @@ class Search:
         in this cycle."""
         self.victims: tuple[Victim, ...] = ()
         """Whom to preempt for the assignment that was last found to suffice."""
+        self._original = world.original_of(queue.spec.name, workload)
         self._found: dict[_LookedFor, tuple[Victim, ...]] = {}
         self._oracle = nobody_to_preempt if never_preempts(queue.spec.preemption) else self.ask
 
@@ -68,7 +71,8 @@ class Search:
         found = self._found.get(looked_for)
         if found is None:
             preemptor = Preemptor(self.queue, self.workload)
-            found = find_victims(self.world, preemptor, usage, looked_for[1], self.gone)
+            gone = self.gone if self._original is None else (*self.gone, self._original.workload.key)
+            found = find_victims(self.world, preemptor, usage, looked_for[1], gone)
             self._found[looked_for] = found
         return found
 
@@ -91,7 +95,10 @@ class Search:
         restrict_to: tuple[PodSetAssignment, ...] | None = None,
     ) -> Assignment:
         """Assign flavors as quota stands."""
-        return assign(demands, self.queue.offer, tried=tried, oracle=self._oracle, restrict_to=restrict_to)
+        look = partial(
+            assign, demands, self.queue.offer, tried=tried, oracle=self._oracle, restrict_to=restrict_to
+        )
+        return look() if self._original is None else replacing(self.world, self._original, look)
 
     def suffices(self, assignment: Assignment) -> bool:
         """Whether the workload gets what it was assigned, at once or when its victims have left."""
@@ -100,7 +107,9 @@ class Search:
             return True
         if assignment.mode is Mode.NO_FIT or never_preempts(self.queue.spec.preemption):
             return False
-        victims = self._find(dict(assignment.usage), assignment.contested)
+        find = partial(self._find, dict(assignment.usage), assignment.contested)
+        original = self._original
+        victims = find() if original is None else without(self.world, (original,), find)
         if victims:
             self.victims = victims
         return bool(victims)
@@ -109,7 +118,9 @@ class Search:
         self, demands: tuple[PodSetDemand, ...], tried: tuple[TriedFlavor, ...]
     ) -> Assignment | None:
         """The most pods that suffice, where fewer than all will do, of the flavors that are not tried yet."""
-        if not (self.world.settings.gates.partial_admission and may_shrink(demands)):
+        if self._original is not None or not (
+            self.world.settings.gates.partial_admission and may_shrink(demands)
+        ):
             return None
         return assign_partially(demands, partial(self.assign, tried=tried), self.suffices)
 
@@ -132,6 +143,7 @@ def nominate(world: World, queue: ClusterQueueEntry, pending: Pending) -> Entry:
         since=root.progress,
     )
     queue.is_taken_along = False
+    entry.original = world.original_of(queue.spec.name, pending.workload)
     entry.refusal = inadmissibility(world, queue, pending.workload)
     lane = pending.lane
     if entry.refusal is not None or lane is None:

@@ -41,6 +41,14 @@ def _is_refused(_cycle: Cycle, entry: Entry) -> Refusal | None:
     return entry.refusal
 
 
+def _lost_its_original(cycle: Cycle, entry: Entry) -> Refusal | None:
+    """Who was to take over quota that another makes free in this cycle has to ask for all of it."""
+    if entry.original is None:
+        return None
+    stands = cycle.world.original_of(entry.queue.spec.name, entry.workload) is entry.original
+    return None if stands else TakenInThisCycle()
+
+
 def _spares_others_victims(cycle: Cycle, entry: Entry) -> Refusal | None:
     """Whose victims are preempted for others already looks whether it will fit then, or finds others."""
     overlay = cycle.overlays.get(entry.root)
@@ -91,7 +99,7 @@ def _finds_nobody_to_preempt(cycle: Cycle, entry: Entry) -> Refusal | None:
 
 def _within_reach(entry: Entry, assignment: Assignment) -> Iterator[tuple[FlavorResource, int]]:
     """What may be kept of its usage: up to the nominal quota, or where it borrows as far as it may borrow."""
-    for pair, amount in assignment.usage:
+    for pair, amount in entry.usage:
         cell = entry.node.cells[pair]
         if not assignment.borrow_level:
             yield pair, max(0, min(amount, cell.nominal - cell.usage))
@@ -189,6 +197,7 @@ def _waits_for_pods(cycle: Cycle, _entry: Entry) -> Refusal | None:
 
 _STEPS: Final[tuple[Callable[[Cycle, Entry], Refusal | None], ...]] = (
     _is_refused,
+    _lost_its_original,
     _spares_others_victims,
     _finds_nobody_to_preempt,
     _may_not_preempt,
@@ -201,7 +210,7 @@ _STEPS: Final[tuple[Callable[[Cycle, Entry], Refusal | None], ...]] = (
 entry). The first refusal counts; whoever gets to the last step has victims to wait for."""
 
 
-_STEPS_OF_WHO_FITS: Final = (_no_longer_fits, _waits_for_pods)
+_STEPS_OF_WHO_FITS: Final = (_lost_its_original, _no_longer_fits, _waits_for_pods)
 """What is asked of who was found to fit without preempting; who passes is admitted."""
 
 
@@ -242,7 +251,16 @@ def reserve(cycle: Cycle, entry: Entry) -> None:
     charge(world, record, admission)
     world.list_pending(record, None)
     world.reports.pop(workload.key, None)
-    world.reservations.append(ReserveQuota(workload.key, workload.uid, admission, admit, assignment.attempts))
+    world.reservations.append(
+        ReserveQuota(
+            workload.key,
+            workload.uid,
+            admission,
+            admit,
+            assignment.attempts,
+            None if entry.original is None else entry.original.workload.key,
+        )
+    )
     cycle.reserved.append(workload.key)
     cycle.got_somewhere(entry)
     cycle.usage_changed(entry)

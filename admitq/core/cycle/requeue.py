@@ -133,6 +133,8 @@ def calm(world: World, entry: Entry) -> None:
     lane = entry.pending.lane
     if lane is None or not never_preempts(entry.queue.spec.preemption):
         return
+    if lane.shape.original is not None:
+        return
     if world.settings.gates.partial_admission and may_shrink(lane.shape.demands):
         return
     needs = entry.queue.offer.plan(lane.shape.demands).shortage

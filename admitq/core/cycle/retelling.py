@@ -1,10 +1,12 @@
 """Telling those who wait what they lack now, without a turn."""
 
+from functools import partial
 from operator import attrgetter
 
 from admitq.core.assignments import Mode
 from admitq.core.cycle.inadmissibility import inadmissibility
 from admitq.core.flavors import assign
+from admitq.core.overlay import replacing
 from admitq.core.queues import Pending
 from admitq.core.refusals import NobodyToPreempt
 from admitq.core.world import ClusterQueueEntry, World
@@ -29,7 +31,9 @@ def _refuse_again(world: World, queue: ClusterQueueEntry, pending: Pending) -> N
         # It is to be kept elsewhere than in a lane.
         world.wake_tree(queue.node)
         return
-    assignment = assign(lane.shape.demands, queue.offer)
+    look = partial(assign, lane.shape.demands, queue.offer)
+    original = world.original_of(queue.spec.name, pending.workload)
+    assignment = look() if original is None else replacing(world, original, look)
     no_candidates = assignment.mode is Mode.NO_PREEMPTION_CANDIDATES
     refusal = NobodyToPreempt(assignment.shortfall) if no_candidates else assignment.shortfall
     queue.queue.refuse_again(pending, refusal)

@@ -1,5 +1,6 @@
 """What becomes of a Workload, decision by decision."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -681,3 +682,32 @@ def test_a_finished_workload_is_kept_without_a_retention() -> None:
 @pytest.mark.parametrize("obj", [workload(FINISHED, spec={"active": False}), workload(FINISHED)])
 def test_nothing_happens_to_a_finished_workload(obj: Object) -> None:
     assert decided(obj, local_queue=None).actions == ()
+
+
+# --- slices of elastic jobs -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("by", [reserved, admitted])
+def test_a_slice_that_got_its_quota_ends_the_one_that_it_replaces(by: Callable[..., Object]) -> None:
+    original, larger = admitted(name="original"), by(metadata={"labels": {NAMES.job_uid: "job-uid"}})
+    plan = decided(larger, original=original)
+    message = (
+        f"Replaced to accommodate a workload (UID: {larger['metadata']['uid']}, JobUID: job-uid) "
+        "due to workload slice aggregation"
+    )
+    assert told(plan) == [("Normal", "WorkloadSliceReplaced", message)]
+    [patch] = [one for one in plan.actions if isinstance(one, Patch)]
+    assert patch.obj == original
+    assert condition_of(written(original, plan), "Finished") == ("True", "WorkloadSliceReplaced", message)
+
+
+@pytest.mark.parametrize(
+    ("larger", "original"),
+    [
+        (workload(), admitted()),
+        (admitted(), admitted(condition("Finished", True, "Succeeded"))),
+        (admitted(), None),
+    ],
+)
+def test_until_then_and_thereafter_nothing_is_replaced(larger: Object, original: Object | None) -> None:
+    assert told(decided(larger, original=original)) == []

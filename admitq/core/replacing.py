@@ -1,0 +1,101 @@
+"""Workloads that replace others: the slices of elastic jobs (semantics, Elastic jobs).
+
+An elastic job that grows gets another workload for all of its pods, which *replaces* the one whose pods run:
+its *original*. Rules of this file and of those who use it
+- While the original holds quota to stay, the replacement asks only for what it takes beyond that, and only
+  of the flavors that the original has. It is found out by taking the original off the tree for a while.
+- While both hold quota, the replacement counts with what it has beyond the original; when the original is
+  finished, with all. So quota passes over in one step, and neither a restart between two writes nor the
+  order in which they are observed counts it twice.
+- Only one replacement counts so, the first to be reserved; and only after its original.
+- Of an original that is to leave nothing is taken over: its replacement then asks as any other workload.
+"""
+
+from collections.abc import Iterable
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+from admitq.core.ledger import Usage
+from admitq.core.model import Admission, Instant, ObjectKey, Workload
+
+
+class Original(NamedTuple):
+    """What a workload that is to be replaced holds."""
+
+    key: ObjectKey
+    admission: Admission
+    usage: Usage
+
+
+class Slice(Protocol):
+    """A workload, as far as it matters for who replaces it."""
+
+    @property
+    def workload(self) -> Workload:
+        """The workload as observed."""
+        ...
+
+    @property
+    def admission(self) -> Admission | None:
+        """The reservation that it has or is about to have."""
+        ...
+
+    @property
+    def reserved_at(self) -> Instant:
+        """Since when it has it."""
+        ...
+
+
+def beyond(usage: Usage, original: Usage) -> Usage:
+    """What is used of each (flavor, resource) beyond what the original uses."""
+    had = dict(original)
+    return tuple([(pair, amount - had.get(pair, 0)) for pair, amount in usage if amount > had.get(pair, 0)])
+
+
+def _holds_after(entry: Slice, original: Slice) -> bool:
+    """Whether both hold quota in one ClusterQueue, the original since before."""
+    if entry.workload.finished or original.workload.finished:
+        return False
+    admission, before = entry.admission, original.admission
+    return (
+        admission is not None
+        and before is not None
+        and admission.cluster_queue == before.cluster_queue
+        and original.workload.replaces != entry.workload.key
+        and original.reserved_at <= entry.reserved_at
+    )
+
+
+S = TypeVar("S", bound=Slice)
+
+
+class Replacements(Generic[S]):
+    """Who is to replace whom, whether that one is known or not."""
+
+    def __init__(self) -> None:
+        self._of: dict[ObjectKey, dict[ObjectKey, S]] = {}
+
+    def add(self, entry: S) -> None:
+        """Know a workload, if it replaces another."""
+        original = entry.workload.replaces
+        if original is not None and original != entry.workload.key:
+            self._of.setdefault(original, {})[entry.workload.key] = entry
+
+    def remove(self, entry: S) -> None:
+        """Undo ``add``."""
+        original = entry.workload.replaces
+        if original is None or original == entry.workload.key:
+            return
+        of = self._of[original]
+        del of[entry.workload.key]
+        if not of:
+            del self._of[original]
+
+    def of(self, original: ObjectKey) -> Iterable[S]:
+        """Those who are to replace a workload."""
+        found = self._of.get(original)
+        return () if found is None else tuple(found.values())
+
+    def heir(self, original: S) -> S | None:
+        """Who of them holds quota and counts with what it has beyond the original; None if nobody does."""
+        holding = [each for each in self.of(original.workload.key) if _holds_after(each, original)]
+        return min(holding, key=lambda each: (each.reserved_at, each.workload.uid), default=None)

@@ -1,0 +1,230 @@
+"""Workloads that replace others take over their quota, in one step and never more than there is."""
+
+from typing import Any
+
+import pytest
+
+from admitq.core import events as happened
+from admitq.core.amounts import FlavorResource
+from admitq.core.instructions import ReserveQuota
+from admitq.core.model import PodSet, PreemptionPolicy
+from admitq.core.refusals import NoFlavorFits, OriginalHasOther, TakenInThisCycle
+from admitq.core.replacing import Replacements, beyond
+from admitq.core.requests import asking
+from admitq.core.settings import FairSharing, Settings
+from tests.unit.core.play import LOWER, RECLAIM, Play, group, key, preempted, queue, reported
+
+NEWER = PreemptionPolicy(within_cluster_queue="LowerOrNewerEqualPriority")
+CPU = FlavorResource("default", "cpu")
+
+
+def pods(count: int, cpu: int = 1) -> tuple[PodSet, ...]:
+    return (PodSet("main", count, asking({"cpu": cpu})),)
+
+
+def held(play: Play, name: str) -> int:
+    return sum(amount for _, amount in play.state.usage_of_workload(key(name)))
+
+
+def used(play: Play) -> int:
+    """CPU that is on the books of all."""
+    return sum(held(play, name) for name in play.workloads)
+
+
+def running(cpu: int = 5, count: int = 2, **fields: Any) -> Play:
+    """One slice of so many pods runs in a queue with so much quota."""
+    play = Play()
+    play.put(queue("q", cpu, **fields))
+    play.submit("first", "q", pod_sets=pods(count))
+    play.run("first")
+    return play
+
+
+def test_asks_only_for_what_it_takes_beyond_its_original() -> None:
+    play = running(cpu=5, count=3)
+    play.submit("second", "q", pod_sets=pods(5), replaces=key("first"))
+    [reserve] = [each for each in play.cycles() if isinstance(each, ReserveQuota)]
+    assert reserve.replaces == key("first")
+    assert reserve.admission.pod_set_assignments[0].count == 5
+    assert (held(play, "first"), held(play, "second")) == (3, 2)
+
+
+def test_quota_passes_over_when_the_original_is_finished() -> None:
+    play = running(cpu=5, count=3)
+    play.submit("second", "q", pod_sets=pods(5), replaces=key("first"))
+    play.run("second")
+    play.submit("other", "q", pod_sets=pods(1))
+    assert play.decide() == []
+    play.finish("first")
+    assert (held(play, "first"), held(play, "second")) == (0, 5)
+    assert play.decide() == []
+
+
+def test_waits_for_as_much_as_it_lacks() -> None:
+    play = running(cpu=5, count=3)
+    play.submit("second", "q", pod_sets=pods(6), replaces=key("first"))
+    assert play.decide() == []
+    refusal = reported(play.told)["second"]
+    assert isinstance(refusal, NoFlavorFits)
+    play.send(happened.ClusterQueueChanged(queue("q", 6)))
+    play.run("second")
+    assert (held(play, "first"), held(play, "second")) == (3, 3)
+
+
+def test_a_restart_between_two_writes_counts_nothing_twice() -> None:
+    play = running(cpu=5, count=3)
+    play.submit("second", "q", pod_sets=pods(5), replaces=key("first"))
+    play.cycles()
+    play.restart()
+    assert (held(play, "first"), held(play, "second")) == (3, 2)
+    play.state.handle(happened.ReservationFailed(key("second"), "uid-second"), now=play.now)
+    assert (held(play, "first"), held(play, "second")) == (3, 0)
+    play.run("second")
+    play.restart()
+    assert (held(play, "first"), held(play, "second")) == (3, 2)
+
+
+def test_who_waits_for_more_waits_on_after_a_restart() -> None:
+    play = running(cpu=5, count=3)
+    play.submit("second", "q", pod_sets=pods(6), replaces=key("first"))
+    play.decide()
+    play.restart()
+    assert play.is_quiet
+    play.submit("other", "q", pod_sets=pods(2))
+    play.run("other")
+
+
+def test_other_flavors_than_those_of_the_original_are_refused() -> None:
+    play = Play()
+    play.put_flavors("spot", "spare")
+    play.put(queue("q", resource_groups=group(("spot", 1), ("default", 4), ("spare", 9))))
+    play.submit("first", "q", pod_sets=pods(3))
+    play.run("first")
+    play.submit("second", "q", pod_sets=pods(6), replaces=key("first"))
+    assert play.decide() == []
+    refusal = reported(play.told)["second"]
+    assert isinstance(refusal, NoFlavorFits)
+    told = refusal.parts[0].refusals
+    assert OriginalHasOther("spot", "default") in told
+    assert OriginalHasOther("spare", "default") in told
+    play.delete("second")
+    play.submit("fits", "q", pod_sets=pods(4), replaces=key("first"))
+    play.run("fits")
+
+
+def test_goes_on_as_any_other_when_its_original_is_evicted() -> None:
+    play = Play()
+    play.put_flavors("spare")
+    play.put(queue("q", resource_groups=group(("default", 4), ("spare", 9))))
+    play.submit("first", "q", pod_sets=pods(3))
+    play.run("first")
+    play.submit("second", "q", pod_sets=pods(6), replaces=key("first"))
+    assert play.decide() == []
+    play.evict("first")
+    play.run("second")
+    assert (held(play, "first"), held(play, "second")) == (3, 6)
+
+
+@pytest.mark.parametrize("gone", ["delete", "finish", "leave"])
+def test_goes_on_as_any_other_when_its_original_is_gone(gone: str) -> None:
+    play = running(cpu=6, count=3)
+    play.submit("second", "q", pod_sets=pods(6), replaces=key("first"), priority=1)
+    play.submit("third", "q", pod_sets=pods(9), replaces=key("third"))
+    play.submit("fourth", "q", pod_sets=pods(9), replaces=key("nobody"))
+    getattr(play, gone)("first")
+    play.run("second")
+    assert held(play, "second") == 6
+
+
+def test_the_original_is_not_preempted_for_who_replaces_it() -> None:
+    play = running(cpu=5, count=3, preemption=LOWER)
+    play.submit("low", "q", pod_sets=pods(2), priority=1)
+    play.run("low")
+    play.submit("second", "q", pod_sets=pods(5), priority=5, replaces=key("first"))
+    play.decide()
+    assert preempted(play.told) == ["low"]
+    play.leave("low")
+    play.run("second")
+
+
+def test_nobody_is_preempted_if_only_the_original_could_be() -> None:
+    play = running(cpu=5, count=3, preemption=LOWER)
+    play.submit("second", "q", pod_sets=pods(6), priority=5, replaces=key("first"))
+    assert play.decide() == []
+    assert preempted(play.told) == []
+
+
+def test_a_reclaimed_original_has_its_replacement_ask_for_all() -> None:
+    play = Play()
+    play.put(queue("a", 4, "c", preemption=RECLAIM), queue("b", 4, "c"))
+    play.submit("first", "b", pod_sets=pods(6))
+    play.run("first")
+    play.submit("owner", "a", pod_sets=pods(4))
+    play.submit("second", "b", pod_sets=pods(7), replaces=key("first"))
+    play.decide()
+    assert preempted(play.told) == ["first"]
+    assert "second" not in play.workloads or play.workloads["second"].admission is None
+    play.leave("first")
+    assert "owner" in play.decide()
+
+
+def test_only_one_takes_over() -> None:
+    play = running(cpu=9, count=3)
+    play.submit("second", "q", pod_sets=pods(5), replaces=key("first"))
+    play.run("second")
+    play.submit("third", "q", pod_sets=pods(4), replaces=key("first"))
+    play.run("third")
+    assert [held(play, each) for each in ("first", "second", "third")] == [3, 2, 4]
+    play.delete("second")
+    assert [held(play, each) for each in ("first", "third")] == [3, 1]
+
+
+def test_two_queues_ask_for_one_original_in_one_cycle() -> None:
+    play = Play()
+    play.put(queue("q", 20))
+    play.submit("first", "q", pod_sets=pods(3))
+    play.run("first")
+    play.submit("second", "q", pod_sets=pods(5), replaces=key("first"))
+    play.submit("third", "q", pod_sets=pods(6), replaces=key("first"))
+    play.run("second", "third")
+    assert [held(play, each) for each in ("first", "second", "third")] == [3, 2, 6]
+
+
+def test_those_who_replace_each_other_are_counted_once_each() -> None:
+    play = running(cpu=9, count=3)
+    play.submit("second", "q", pod_sets=pods(3), replaces=key("first"))
+    play.run("second")
+    play.change("first", replaces=key("second"))
+    assert used(play) == 6
+    play.change("first", replaces=None)
+    assert used(play) == 3
+    play.change("second", replaces=key("nobody"))
+    assert used(play) == 6
+
+
+def test_an_original_in_another_queue_stays_what_it_is() -> None:
+    play = running(cpu=3, count=3)
+    play.put(queue("r", 5))
+    play.submit("second", "r", pod_sets=pods(5), replaces=key("first"))
+    play.run("second")
+    assert (held(play, "first"), held(play, "second")) == (3, 5)
+
+
+def test_what_shrinks_in_one_place_is_not_given_away_before_it_is_free() -> None:
+    usage = ((CPU, 5), (FlavorResource("default", "gpu"), 1))
+    assert beyond(usage, ((CPU, 7),)) == ((FlavorResource("default", "gpu"), 1),)
+
+
+def test_with_shares_the_replacement_counts_with_what_it_adds() -> None:
+    play = Play(Settings(fair_sharing=FairSharing()))
+    play.put(queue("a", 4, "c"), queue("b", 4, "c"))
+    play.submit("first", "a", pod_sets=pods(4))
+    play.run("first")
+    play.submit("other", "b", pod_sets=pods(7), queued_at=1)
+    play.submit("second", "a", pod_sets=pods(6), replaces=key("first"))
+    assert play.decide() == ["second"]
+    assert isinstance(play.refusal("other"), NoFlavorFits | TakenInThisCycle)
+
+
+def test_nobody_is_known_for_whom_nobody_is_to_come() -> None:
+    assert Replacements[Any]().of(key("first")) == ()
