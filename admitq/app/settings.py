@@ -5,8 +5,9 @@ from pathlib import Path
 
 from admitq import translate
 from admitq.core.selectors import selects_namespace
-from admitq.integrations.base import Integration
-from admitq.integrations.registry import enabled, framework_names
+from admitq.integrations import custom
+from admitq.integrations.base import Integration, OwnerKind
+from admitq.integrations.registry import enabled, framework_names, registered
 from admitq.serving.tls import TlsSettings
 from admitq_api.configuration import Configuration, ConfigurationError, load_configuration
 from admitq_api.configuration.root import NAMESPACE_NAME
@@ -26,6 +27,9 @@ class Settings:
     names: Names
     gates: FeatureGates
     integrations: tuple[Integration, ...]
+    """The kinds of jobs that are switched on."""
+    known: tuple[Integration, ...]
+    """All kinds of jobs, also those that are switched off."""
     tls: TlsSettings
 
 
@@ -54,13 +58,25 @@ def load_settings(file: Path | None, feature_gates: str = "") -> Settings:
                 for name in sorted(missing)
             ]
         )
+    told = custom_kinds(configuration)
     return Settings(
         configuration,
         configuration.names,
         gates,
-        enabled(configuration.integrations.frameworks, gates),
+        (*enabled(configuration.integrations.frameworks, gates), *told),
+        (*registered(), *told),
         _tls(configuration),
     )
+
+
+def custom_kinds(configuration: Configuration) -> tuple[Integration, ...]:
+    """The kinds of jobs that the configuration alone tells of.
+
+    Raises:
+        ConfigurationError: one of them is there already.
+    """
+    external = map(OwnerKind.named, configuration.integrations.external_frameworks)
+    return custom.integrations(configuration.integrations.custom, registered(), external)
 
 
 def _spare_the_system(configuration: Configuration) -> None:

@@ -11,7 +11,6 @@ from admitq.app.settings import Settings
 from admitq.core.model import LabelSelector
 from admitq.health import Check
 from admitq.integrations.base import OwnerKind
-from admitq.integrations.registry import registered
 from admitq.metrics import Metrics
 from admitq.runtime.client import Client
 from admitq.serving.http import by_path
@@ -67,7 +66,7 @@ def webhook_part(settings: Settings, client: Client, metrics: Metrics) -> Webhoo
     world, watchers = watched_world(client, names, settings.integrations)
     live = LiveCertificate(settings.tls)
     certificates = _certificates(settings, client, live, metrics)
-    handler = by_path(routes(policy(settings), world, registered(), observe=_review_observer(metrics)))
+    handler = by_path(routes(policy(settings), world, settings.known, observe=_review_observer(metrics)))
     server = Server(handler, tls=live.context)
 
     async def certificates_ready() -> str | None:

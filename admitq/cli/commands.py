@@ -113,19 +113,29 @@ def crds(
 @application.command()
 def kinds(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", help="Configuration file: its custom kinds are listed too.", metavar="FILE"),
+    ] = None,
 ) -> None:
     """Print the job kinds that admitq knows and what each can do."""
+    from admitq.app.settings import load_settings
     from admitq.integrations.abilities import ABILITIES, described
-    from admitq.integrations.registry import registered
+    from admitq_api.configuration import ConfigurationError
 
+    try:
+        known = load_settings(config).known
+    except (ConfigurationError, OSError, ValueError) as error:
+        typer.echo(f"admitq kinds: {error}", err=True)
+        raise typer.Exit(CONFIGURATION_ERROR) from error
     if as_json:
-        typer.echo(json.dumps([described(one) for one in registered()], indent=2))
+        typer.echo(json.dumps([described(one) for one in known], indent=2))
         return
     from rich.console import Console
     from rich.table import Table
 
     table = Table("Framework", "API version", "Kind", "Can do", box=None)
-    for one in registered():
+    for one in known:
         can = ", ".join(ability.title for ability in ABILITIES if ability.has(one))
         table.add_row(one.framework, one.api_version, one.kind, can)
     Console().print(table)

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from functools import cache
-from importlib.metadata import entry_points
 
 from admitq.integrations.base import FollowedKind, Integration, OwnerKind
 from admitq.integrations.kinds.appwrapper import APP_WRAPPER
@@ -16,10 +15,8 @@ from admitq.integrations.kinds.rayjob import RAY_JOB
 from admitq.integrations.kinds.rayservice import RAY_SERVICE
 from admitq.integrations.kinds.sparkapplication import SPARK_APPLICATION
 from admitq.integrations.kinds.trainjob import TRAIN_JOB
+from admitq_api.entry_points import installed_kinds
 from admitq_api.feature_gates import FeatureGates
-
-ENTRY_POINT_GROUP = "admitq.integrations"
-"""Packages add a kind by an entry point of this group that names an ``Integration``."""
 
 REGISTRY: tuple[Integration, ...] = (
     JOB,
@@ -41,7 +38,7 @@ REGISTRY: tuple[Integration, ...] = (
 """The kinds that come with admitq."""
 
 
-class UnusableIntegration(Exception):
+class UnusableIntegration(ValueError):
     """An installed package offers an integration that cannot be loaded, or clashes with another."""
 
 
@@ -50,17 +47,21 @@ def registered() -> tuple[Integration, ...]:
     """All kinds: admitq's own first, then those of packages in the order of their entry points' names.
 
     Raises:
-        UnusableIntegration: a package's entry point is broken, or takes a framework name or a kind that is
-            taken already.
+        UnusableIntegration: a package's entry point is broken, is not called as its framework, or takes a
+            framework name or a kind that is taken already.
     """
     found = list(REGISTRY)
-    for entry_point in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda entry: entry.name):
+    for entry_point in installed_kinds():
         try:
             integration = entry_point.load()
         except Exception as error:  # code of a stranger: whatever it raises, the name must be told
             raise UnusableIntegration(f"{entry_point.value}: {error}") from error
         if not isinstance(integration, Integration):
             raise UnusableIntegration(f"{entry_point.value} is not an Integration")
+        if entry_point.name != integration.framework:
+            raise UnusableIntegration(
+                f"{entry_point.value}: call the entry point {integration.framework}, as its framework"
+            )
         for other in found:
             if integration.framework == other.framework or integration.gvk == other.gvk:
                 raise UnusableIntegration(f"{entry_point.value}: {integration.framework} exists already")

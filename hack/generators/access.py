@@ -11,11 +11,36 @@ from typing import Any
 
 from admitq.controllers.rbac import Permission, known_owners, merged, of_kind, rbac
 from admitq.integrations.base import Integration
+from admitq.integrations.custom import integration
 from admitq.integrations.registry import REGISTRY
+from admitq_api.configuration.custom_kinds import CustomKind, CustomPodSet, FinishedSign, Sign
 from admitq_api.labels import DEFAULT_GROUP, names_for
 
 API_GROUP = "${apiGroup}"
 """Stands for the API group that the chart is installed with."""
+
+CUSTOM = integration(
+    CustomKind(
+        group="custom.group",
+        version="custom-version",
+        kind="CustomKind",
+        plural="custom-plural",
+        pod_sets=(CustomPodSet(name="main", template="spec.template"),),
+        finished=(FinishedSign(condition="Finished", success=True),),
+        active=(Sign(condition="Active"),),
+        ready=(Sign(condition="Ready"),),
+    )
+)
+"""Stands for a kind that only the configuration tells of."""
+
+CUSTOM_PLACEHOLDERS = {
+    "custom.group": "${customGroup}",
+    "custom-group": "${customGroupDashed}",
+    "custom-version": "${customVersion}",
+    "customkind": "${customKind}",
+    "custom-plural": "${customPlural}",
+}
+"""What stands for its names, to be filled by the chart for each such kind; of its kind in lower case."""
 
 READ = ("get", "list", "watch")
 EDIT = ("create", "delete", "get", "list", "patch", "update", "watch")
@@ -86,6 +111,9 @@ MANAGER_KINDS = {
 }
 """What the manager may do besides for each kind of jobs that is switched on."""
 
+MANAGER_CUSTOM = _rules(of_kind(CUSTOM))
+"""What the manager may do besides for each kind that the configuration tells of."""
+
 MANAGER_NAMESPACE = (
     # The chart makes the Lease; the manager makes it anew should somebody delete it.
     Rule(("coordination.k8s.io",), ("leases",), ("create",)),
@@ -120,17 +148,22 @@ WEBHOOK_CLUSTER = (
 )
 """What the webhook may do everywhere, whatever kinds of jobs are switched on."""
 
-WEBHOOK_KINDS = {
-    one.framework: (
+
+def _looked_up(one: Integration) -> tuple[Rule, ...]:
+    return (
         # Owners are looked up, and only kinds that create jobs can own one.
         *((Rule((one.group,), (one.plural,), ("get",)),) if _creates_jobs(one) else ()),
         *(Rule((owner.group,), (owner.plural,), ("get",)) for owner in known_owners(one)),
         # What the pods of a job follow from is looked up to check them.
         *(Rule((other.kind.group,), (other.plural,), ("get",)) for other in one.follows),
     )
-    for one in REGISTRY
-}
+
+
+WEBHOOK_KINDS = {one.framework: _looked_up(one) for one in REGISTRY}
 """What the webhook may do besides for each kind of jobs that is switched on."""
+
+WEBHOOK_CUSTOM = _looked_up(CUSTOM)
+"""What the webhook may do besides for each kind that the configuration tells of."""
 
 WEBHOOK_NAMESPACE = (Rule(("",), ("secrets",), ("get", "update"), ("${certificateSecret}",)),)
 """What the webhook may do in its own namespace. The chart makes the Secret, so that the webhook need not have

@@ -59,8 +59,18 @@ def rbac() -> str:
     """Return the rules of the processes and the roles for people."""
     return _text(
         {
-            "manager": _scopes(access.MANAGER_CLUSTER, access.MANAGER_KINDS, access.MANAGER_NAMESPACE),
-            "webhook": _scopes(access.WEBHOOK_CLUSTER, access.WEBHOOK_KINDS, access.WEBHOOK_NAMESPACE),
+            "manager": _scopes(
+                access.MANAGER_CLUSTER,
+                access.MANAGER_KINDS,
+                access.MANAGER_CUSTOM,
+                access.MANAGER_NAMESPACE,
+            ),
+            "webhook": _scopes(
+                access.WEBHOOK_CLUSTER,
+                access.WEBHOOK_KINDS,
+                access.WEBHOOK_CUSTOM,
+                access.WEBHOOK_NAMESPACE,
+            ),
             "roles": [
                 {
                     "name": role.name,
@@ -76,26 +86,47 @@ def rbac() -> str:
 def webhooks() -> str:
     """Return the webhooks, each with its path, what it is called for, and which namespaces it looks at.
 
-    Those of a kind of jobs name the frameworks of which one must be switched on.
+    Those of a kind of jobs name the frameworks of which one must be switched on. The last stand for those of
+    each kind that the configuration tells of.
     """
-    every = webhook_rules(names_for(DEFAULT_GROUP), REGISTRY)
     return _for_any_group(
         _text(
             {
-                verb: [
-                    {
-                        "name": hook["name"],
-                        "path": hook["path"],
-                        "jobs": hook["namespaceSelector"] == "jobs",
-                        "frameworks": hook["frameworks"],
-                        "rule": hook["rule"],
-                    }
-                    for hook in hooks
-                ]
-                for verb, hooks in every.items()
+                **_webhooks(webhook_rules(names_for(DEFAULT_GROUP), REGISTRY)),
+                "custom": _custom_webhooks(),
             }
         )
     )
+
+
+def _webhooks(every: Mapping[str, list[dict[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
+    return {
+        verb: [
+            {
+                "name": hook["name"],
+                "path": hook["path"],
+                "jobs": hook["namespaceSelector"] == "jobs",
+                "frameworks": hook["frameworks"],
+                "rule": hook["rule"],
+            }
+            for hook in hooks
+        ]
+        for verb, hooks in every.items()
+    }
+
+
+def _custom_webhooks() -> dict[str, list[dict[str, Any]]]:
+    """Those of the kind that stands for others, named after its group too: kinds of many groups are a Job."""
+    one = access.CUSTOM
+    every = webhook_rules(names_for(DEFAULT_GROUP), [one])
+    return {
+        verb: [
+            {**hook, "name": f"{verb[0]}{one.kind.lower()}.{one.group}.{DEFAULT_GROUP}", "frameworks": []}
+            for hook in hooks
+            if one.framework in hook["frameworks"]
+        ]
+        for verb, hooks in _webhooks(every).items()
+    }
 
 
 def _for_any_group(text: str) -> str:
@@ -106,14 +137,19 @@ def _for_any_group(text: str) -> str:
 def _scopes(
     cluster: tuple[access.Rule, ...],
     kinds: Mapping[str, tuple[access.Rule, ...]],
+    custom: tuple[access.Rule, ...],
     namespace: tuple[access.Rule, ...],
 ) -> dict[str, Any]:
     return {
         "cluster": [rule.to_dict() for rule in cluster],
         "kinds": {name: [rule.to_dict() for rule in rules] for name, rules in kinds.items() if rules},
+        "custom": [rule.to_dict() for rule in custom],
         "namespace": [rule.to_dict() for rule in namespace],
     }
 
 
 def _text(data: dict[str, Any]) -> str:
-    return HEADER + yaml.dump(data, sort_keys=False, default_flow_style=False, width=110)
+    text = yaml.dump(data, sort_keys=False, default_flow_style=False, width=110)
+    for name, placeholder in access.CUSTOM_PLACEHOLDERS.items():
+        text = text.replace(name, placeholder)
+    return HEADER + text

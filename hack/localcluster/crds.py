@@ -109,7 +109,12 @@ def name_of(file: str) -> str:
 
 
 NAMES = tuple(sorted(name_of(file) for project in PROJECTS for file in project.files))
-"""All definitions that can be had."""
+"""All definitions of other projects that can be had."""
+
+_OWN = REPOSITORY / "tests" / "controlplane" / "definitions"
+
+OWN_NAMES = tuple(sorted(file.stem for file in _OWN.glob("*.yaml")))
+"""The definitions of our own, of kinds that no project has."""
 
 
 def fetch(say: Callable[[str], None] | None = None) -> None:
@@ -132,16 +137,23 @@ def definitions(names: Iterable[str] = NAMES) -> list[dict[str, Any]]:
     """Definitions as objects, as they are to be installed.
 
     Args:
-        names: which of `NAMES`.
+        names: which of `NAMES` and `OWN_NAMES`.
 
     Raises:
         DefinitionsError: when one is not known or cannot be had.
     """
     wanted = tuple(names)
-    if unknown := sorted(set(wanted).difference(NAMES)):
+    if unknown := sorted(set(wanted).difference(NAMES, OWN_NAMES)):
         raise DefinitionsError(f"no project publishes {', '.join(unknown)}; there are: {', '.join(NAMES)}")
-    fetch()
-    return [_as_served(json.loads(_kept(name).read_text())) for name in wanted]
+    if not set(wanted).issubset(OWN_NAMES):
+        fetch()
+    return [_definition(name) for name in wanted]
+
+
+def _definition(name: str) -> dict[str, Any]:
+    if name in OWN_NAMES:
+        return yaml.safe_load((_OWN / f"{name}.yaml").read_text())
+    return _as_served(json.loads(_kept(name).read_text()))
 
 
 def install(cluster: LocalCluster, names: Iterable[str] = NAMES) -> None:
@@ -149,7 +161,7 @@ def install(cluster: LocalCluster, names: Iterable[str] = NAMES) -> None:
 
     Args:
         cluster: a cluster that runs.
-        names: which of `NAMES`.
+        names: which of `NAMES` and `OWN_NAMES`.
 
     Raises:
         DefinitionsError: when one cannot be had or is not established in time.
@@ -164,7 +176,7 @@ def install_missing(cluster: LocalCluster, names: Iterable[str]) -> None:
 
     Args:
         cluster: a cluster that runs.
-        names: which of `NAMES`.
+        names: which of `NAMES` and `OWN_NAMES`.
 
     Raises:
         DefinitionsError: when one cannot be had or is not established in time.

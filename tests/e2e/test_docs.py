@@ -62,8 +62,8 @@ def manifests() -> list[Any]:
 
 @cache
 def definitions() -> dict[tuple[str, str], str]:
-    """The definitions of other projects, by the group and kind that they are of."""
-    every = [one["spec"] for one in crds.definitions()]
+    """The definitions that can be installed, by the group and kind that they are of."""
+    every = [one["spec"] for one in crds.definitions((*crds.NAMES, *crds.OWN_NAMES))]
     return {(one["group"], one["names"]["kind"]): f"{one['names']['plural']}.{one['group']}" for one in every}
 
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, AliasChoices, Field, field_validator, model_validator
 
+from admitq_api.configuration.custom_kinds import CustomKind
 from admitq_api.configuration.fields import (
     Address,
     Count,
@@ -26,6 +27,7 @@ from admitq_api.configuration.fields import (
     unique,
     well_formed_selector,
 )
+from admitq_api.entry_points import installed_kinds
 from admitq_api.labels import names_for
 from admitq_api.syntax import dns_subdomain
 
@@ -49,7 +51,7 @@ FRAMEWORKS = (
     "statefulset",
     "leaderworkerset.x-k8s.io/leaderworkerset",
 )
-"""The job kinds that `integrations.frameworks` may name."""
+"""The job kinds that `integrations.frameworks` may name, beside those of installed packages."""
 
 CIPHER_SUITES: Mapping[str, str] = {
     "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256": "ECDHE-ECDSA-AES128-GCM-SHA256",
@@ -301,12 +303,16 @@ class Integrations(Section):
     label_keys_to_copy: Annotated[tuple[LabelKey, ...], AfterValidator(unique)] = ()
     """Labels that are copied from jobs to their Workloads."""
 
+    custom: tuple[CustomKind, ...] = ()
+    """Kinds that this file alone tells of. They are switched on by being listed."""
+
     @field_validator("frameworks")
     @classmethod
     def _known(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        known = (*FRAMEWORKS, *(entry.name for entry in installed_kinds()))
         for name in value:
-            if name not in FRAMEWORKS:
-                raise ValueError(f"{name!r} is not supported: use one of {', '.join(FRAMEWORKS)}")
+            if name not in known:
+                raise ValueError(f"{name!r} is not supported: use one of {', '.join(known)}")
         return value
 
     @field_validator("external_frameworks")

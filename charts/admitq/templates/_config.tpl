@@ -20,6 +20,27 @@ matchExpressions:
 {{- if $found -}}true{{- end -}}
 {{- end -}}
 
+{{/* What generated files say of a kind that the chart does not know, for each of those that the configuration
+     tells of and of `extraKinds`: a list.
+     Argument: a list of the root and what the file says of one. */}}
+{{- define "admitq.ofCustomKinds" -}}
+{{- $all := list -}}
+{{- $said := index . 1 | toYaml -}}
+{{- $root := index . 0 -}}
+{{- $told := (include "admitq.config" $root | fromYaml).integrations.custom | default list -}}
+{{- range concat $told $root.Values.extraKinds -}}
+{{- $group := required "config.integrations.custom and extraKinds: a kind has no group" .group -}}
+{{- $filled := $said
+    | replace "${customGroup}" $group
+    | replace "${customGroupDashed}" ($group | replace "." "-")
+    | replace "${customVersion}" (required "config.integrations.custom and extraKinds: a kind has no version" .version)
+    | replace "${customKind}" (required "config.integrations.custom and extraKinds: a kind has no kind" .kind | lower)
+    | replace "${customPlural}" (required "config.integrations.custom and extraKinds: a kind has no plural" .plural) -}}
+{{- $all = concat $all ($filled | fromYamlArray) -}}
+{{- end -}}
+{{- toYaml $all -}}
+{{- end -}}
+
 {{/* The configuration file: what the chart knows, and the user's values over it. */}}
 {{- define "admitq.config" -}}
 {{- $names := include "admitq.groupNames" . | fromYaml -}}

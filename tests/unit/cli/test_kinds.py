@@ -2,13 +2,16 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
+import yaml
 from typer.testing import CliRunner
 
-from admitq.cli.commands import application
+from admitq.cli.commands import CONFIGURATION_ERROR, application
 from admitq.integrations.abilities import ABILITIES, described
 from admitq.integrations.kinds.job import JOB
 from admitq.integrations.registry import registered
+from localcluster.custom_kinds import configured
 
 
 def asked(*arguments: str) -> str:
@@ -46,3 +49,24 @@ def test_an_ability_that_a_kind_lacks_is_not_told() -> None:
     bare = replace(JOB, with_counts=None, managed_by_path=None, can_be_elastic=False)
     told = described(bare)
     assert [told[key] for key in ("partialAdmission", "otherClusters", "elastic")] == [False, False, False]
+
+
+def test_kinds_that_a_configuration_tells_of_are_listed_too(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    head = {"apiVersion": "config.admitq.dev/v1beta2", "kind": "Configuration"}
+    file.write_text(yaml.safe_dump({**head, "integrations": {"custom": configured()}}))
+    rows = json.loads(asked("--json", "--config", str(file)))
+    told = [(row["framework"], row["partialAdmission"]) for row in rows[len(registered()) :]]
+    assert told == [("example.com/training", False), ("tasks.example.com/job", True)]
+    (line,) = [line for line in asked("--config", str(file)).splitlines() if "tasks.example.com/job" in line]
+    assert "tasks.example.com/v1alpha1" in line
+
+
+def test_a_configuration_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(
+        "apiVersion: config.admitq.dev/v1beta2\nkind: Configuration\nintegrations: {custom: [{}]}\n"
+    )
+    answer = CliRunner().invoke(application, ["kinds", "--config", str(file)])
+    assert answer.exit_code == CONFIGURATION_ERROR
+    assert "integrations.custom[0].group: is required" in answer.stderr

@@ -1,10 +1,17 @@
 """Objects of many kinds, as the guides have them and with the statuses that their controllers give them."""
 
+import json
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import yaml
+
+from admitq.integrations.base import Integration
+from admitq.integrations.custom import integrations
+from admitq.integrations.registry import REGISTRY
+from admitq_api.configuration.custom_kinds import CustomKind
+from localcluster.custom_kinds import configured
 
 GUIDES = Path(__file__).parents[3] / "docs" / "guides"
 
@@ -25,6 +32,10 @@ STATUS: dict[str, Any] = {
     "applicationState": {"state": "RUNNING", "errorMessage": "no"},
     "executorState": {"executor-1": "RUNNING"},
     "submissionAttempts": 1,
+    "workers": {"active": 1, "succeeded": 1},
+    "state": {"phase": "Completed", "message": "done"},
+    "running": 3,
+    "taskStatusCount": {"workers": {"phase": {"Succeeded": 1}}},
 }
 """What any of the kinds reads of a status, all in one."""
 
@@ -143,6 +154,12 @@ def guide_manifests() -> tuple[Any, ...]:
         for block in page.read_text().split("```yaml\n")[1:]:
             found.extend(one for one in yaml.safe_load_all(block.split("```")[0]) if isinstance(one, dict))
     return tuple(found)
+
+
+def custom_kinds() -> tuple[Integration, ...]:
+    """The kinds of which a guide's configuration tells, without code."""
+    told = [CustomKind.model_validate_json(json.dumps(one)) for one in configured()]
+    return integrations(told, REGISTRY)
 
 
 def examples_of(api_version: str, kind: str) -> list[dict[str, Any]]:

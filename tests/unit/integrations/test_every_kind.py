@@ -15,11 +15,11 @@ from admitq.integrations.registry import registered
 from admitq.podsets import PodSetInfo
 from admitq_api.feature_gates import FeatureGates, Gate
 from admitq_api.labels import names_for
-from tests.unit.integrations.examples import examples_of
+from tests.unit.integrations.examples import custom_kinds, examples_of
 
 NAMES = names_for()
 RULES = Rules(NAMES, FeatureGates({Gate.TOPOLOGY_AWARE_SCHEDULING: True}))
-KINDS = [pytest.param(one, id=one.framework) for one in registered()]
+KINDS = [pytest.param(one, id=one.framework) for one in (*registered(), *custom_kinds())]
 
 GARBAGE: tuple[Any, ...] = (
     None,

@@ -7,6 +7,7 @@ import pytest
 from admitq.integrations import registry
 from admitq.integrations.kinds.job import JOB
 from admitq.integrations.kinds.sparkapplication import SPARK_APPLICATION
+from admitq_api.entry_points import ENTRY_POINT_GROUP
 from admitq_api.feature_gates import FeatureGates, Gate
 
 OUTSIDE = replace(JOB, framework="example.com/thing", group="example.com", kind="Thing", plural="things")
@@ -14,9 +15,9 @@ OUTSIDE = replace(JOB, framework="example.com/thing", group="example.com", kind=
 
 @pytest.fixture
 def installed(monkeypatch: pytest.MonkeyPatch) -> Any:
-    def install(*values: Any) -> None:
-        entries = [EntryPoint(f"e{i}", value, registry.ENTRY_POINT_GROUP) for i, value in enumerate(values)]
-        monkeypatch.setattr(registry, "entry_points", lambda **_: entries)
+    def install(name: str, value: str) -> None:
+        entry = EntryPoint(name, value, ENTRY_POINT_GROUP)
+        monkeypatch.setattr("admitq_api.entry_points.entry_points", lambda **_: [entry])
         registry.registered.cache_clear()
 
     yield install
@@ -50,20 +51,23 @@ def test_an_unknown_framework_is_refused() -> None:
 
 def test_an_installed_package_adds_a_kind(installed: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("admitq.integrations.kinds.job.OUTSIDE", OUTSIDE, raising=False)
-    installed("admitq.integrations.kinds.job:OUTSIDE")
+    installed("example.com/thing", "admitq.integrations.kinds.job:OUTSIDE")
     assert registry.framework_names()[-1] == "example.com/thing"
     assert registry.by_gvk("example.com", "v1", "Thing") == OUTSIDE
 
 
 @pytest.mark.parametrize(
-    ("value", "complaint"),
+    ("name", "value", "complaint"),
     [
-        ("admitq.integrations.kinds.job:JOB", "exists already"),
-        ("admitq.integrations.kinds.job:MAIN", "is not an Integration"),
-        ("no.such.module:X", "no.such.module"),
+        ("batch/job", "admitq.integrations.kinds.job:JOB", "exists already"),
+        ("mine", "admitq.integrations.kinds.job:JOB", "call the entry point batch/job"),
+        ("main", "admitq.integrations.kinds.job:MAIN", "is not an Integration"),
+        ("none", "no.such.module:X", "no.such.module"),
     ],
 )
-def test_a_package_that_cannot_be_used_is_named(installed: Any, value: Any, complaint: Any) -> None:
-    installed(value)
+def test_a_package_that_cannot_be_used_is_named(
+    installed: Any, name: str, value: str, complaint: str
+) -> None:
+    installed(name, value)
     with pytest.raises(registry.UnusableIntegration, match=complaint):
         registry.registered()

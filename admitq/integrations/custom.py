@@ -1,0 +1,245 @@
+"""Kinds of jobs made of what the configuration says of them, and of nothing else.
+
+All that such a kind can do follows from the record that is made here, as it does for kinds that have code.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from admitq.integrations.base import Finished, Integration, OwnerKind, PodSetTemplate, never
+from admitq.integrations.paths import Object, Path, value_at, with_value
+from admitq.integrations.reading import condition, items, number_of_pods, text, text_at, whole
+from admitq.integrations.templates import pod_template
+from admitq_api.configuration import ConfigurationError
+from admitq_api.configuration.custom_kinds import (
+    EACH,
+    NAME,
+    CustomKind,
+    CustomPodSet,
+    FinishedSign,
+    Sign,
+    steps,
+)
+from admitq_api.labels import GROUPS, Names
+
+
+def integration(given: CustomKind) -> Integration:
+    """The record of a kind."""
+    kind = _CustomJobs(given)
+    return Integration(
+        framework=given.framework,
+        group=given.group,
+        version=given.version,
+        kind=given.kind,
+        plural=given.plural,
+        pod_sets=kind.pod_sets,
+        finished=kind.finished,
+        is_active=_any_of(given.active),
+        pods_ready=_any_of(given.ready),
+        is_on_hold=_any_of(given.on_hold),
+        suspend_path=steps(given.suspend),
+        with_counts=kind.with_counts if any(one.min_count for one in given.pod_sets) else None,
+        reclaimable=kind.reclaimable if any(one.reclaimable for one in given.pod_sets) else never,
+        priority_class=kind.priority_class if given.priority_class else never,
+        managed_by_path=steps(given.managed_by) if given.managed_by else None,
+        own_controller=given.controller,
+        creates=frozenset(map(_created, given.creates)) or None,
+    )
+
+
+def integrations(
+    given: Sequence[CustomKind], known: Iterable[Integration], external: Iterable[OwnerKind] = ()
+) -> tuple[Integration, ...]:
+    """The records of all kinds that the configuration tells of.
+
+    Args:
+        given: ``integrations.custom``.
+        known: the kinds that there are already.
+        external: those that somebody else queues.
+
+    Raises:
+        ConfigurationError: a kind is there already, or is one of our own.
+    """
+    taken = {
+        key: f"{one.kind} of {one.group or 'the core API'}, which admitq knows: remove it, "
+        f"and name {one.framework} in integrations.frameworks"
+        for one in known
+        for key in _keys(one.group, one.kind, one.plural)
+    }
+    for owner in external:
+        taken[owner.group, owner.kind] = (
+            f"{owner.kind} of {owner.group}, which integrations.externalFrameworks lists: remove one"
+        )
+    problems: list[str] = []
+    for index, one in enumerate(given):
+        place = f"integrations.custom[{index}]"
+        keys = _keys(one.group, one.kind, one.plural)
+        if one.group in GROUPS:
+            problems.append(f"{place}.group: {one.group!r} has no jobs: write the group of a kind of jobs")
+        elif clash := next((taken[key] for key in keys if key in taken), None):
+            problems.append(f"{place}: is {clash}")
+        for key in keys:
+            taken.setdefault(key, f"{one.kind} of {one.group}, like {place}: remove one")
+    if problems:
+        raise ConfigurationError(problems)
+    return tuple(map(integration, given))
+
+
+def _keys(group: str, kind: str, plural: str) -> tuple[tuple[str, str], ...]:
+    """What no two kinds may have in common, whatever their versions; kinds begin with a capital letter.
+
+    Paths of webhooks have hyphens for the dots of groups.
+    """
+    return (group, kind), (group, plural), (group.replace(".", "-"), kind.lower())
+
+
+def _created(name: str) -> tuple[str, str]:
+    kind, _, group = name.partition(".")
+    return group, kind
+
+
+# --- what shows how a job stands --------------------------------------------------------------------
+
+
+def _any_of(signs: Sequence[Sign]) -> Callable[[Object], bool]:
+    return lambda job: any(_holds(sign, job) for sign in signs)
+
+
+def _holds(sign: Sign, job: Object) -> bool:
+    if sign.field is None:
+        found = condition(job, sign.condition)
+        return found is not None and _is_one_of(found.get("status"), sign.values or ("True",))
+    values = _values(job, steps(sign.field))
+    if sign.at_least is not None:
+        least = value_at(job, steps(sign.at_least))
+        return _is_number(least) and any(_is_number(value) and value >= least for value in values)
+    return any(_is_one_of(value, sign.values) if sign.values else _is_something(value) for value in values)
+
+
+def _values(job: Any, path: Path) -> Iterator[Any]:
+    """What stands at the path, of each element of a list where it leads through one."""
+    if EACH not in path:
+        yield value_at(job, path)
+        return
+    place = path.index(EACH)
+    for item in items(value_at(job, path[:place])):
+        yield value_at(item, path[place + 1 :])
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_one_of(value: Any, values: Iterable[Any]) -> bool:
+    # True is 1 for Python, and is not for whoever writes a job.
+    return any(type(value) is type(one) and value == one for one in values)
+
+
+def _is_something(value: Any) -> bool:
+    return value > 0 if _is_number(value) else value is True or bool(text(value))
+
+
+# --- pods -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Pods:
+    """One podset of a job, and which of the kind's it is."""
+
+    of: CustomPodSet
+    name: str
+    template: Path
+    count: Path | None
+    number: int
+    least: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class _CustomJobs:
+    """The functions of a kind."""
+
+    given: CustomKind
+
+    def _pods(self, job: Object) -> list[_Pods]:
+        found: list[_Pods] = []
+        for one in self.given.pod_sets:
+            for index in _indexes(job, steps(one.template)):
+                template = _at(one.template, index)
+                if not isinstance(value_at(job, template[:-1]), Mapping):
+                    continue
+                count = None if one.count is None else _at(one.count, index)
+                number = one.default_count if count is None else value_at(job, count)
+                least = None if one.min_count is None else whole(value_at(job, _at(one.min_count, index)))
+                found.append(
+                    _Pods(
+                        of=one,
+                        name=one.name or text_at(job, _at(one.name_path or "", index)),
+                        template=template,
+                        count=count,
+                        number=number_of_pods(number, one.default_count),
+                        least=least if least and least > 0 else None,
+                    )
+                )
+        return found
+
+    def pod_sets(self, job: Object, _names: Names) -> list[PodSetTemplate]:
+        """As the paths lead to them; the last that states a minimum may run with fewer pods."""
+        pods = self._pods(job)
+        flexible = next((one for one in reversed(pods) if one.least is not None), None)
+        return [
+            PodSetTemplate(
+                one.name,
+                one.number,
+                one.template,
+                min(one.least, one.number) or None if one is flexible and one.least is not None else None,
+                # Definitions that others wrote may let anything pass as a template.
+                pod_template(value_at(job, one.template)),
+            )
+            for one in pods
+        ]
+
+    def with_counts(self, job: Object, counts: Mapping[str, int], _names: Names) -> Object:
+        """The job with other numbers of pods, where it states them."""
+        changed = job
+        for one in self._pods(job):
+            if one.count is not None and one.of.min_count is not None and one.name in counts:
+                changed = with_value(changed, one.count, counts[one.name])
+        return changed
+
+    def reclaimable(self, job: Object) -> Mapping[str, int]:
+        """As the paths say, and never more pods than there are."""
+        found: dict[str, int] = {}
+        for one in self._pods(job):
+            if one.of.reclaimable is not None:
+                path = tuple(one.name if step == NAME else step for step in steps(one.of.reclaimable))
+                found[one.name] = min(one.number, number_of_pods(value_at(job, path), 0))
+        return {name: count for name, count in found.items() if count > 0}
+
+    def finished(self, job: Object) -> Finished | None:
+        """As the first sign says that holds."""
+        sign = next((one for one in self.given.finished if _holds(one, job)), None)
+        return None if sign is None else Finished(sign.success, _message(sign, job))
+
+    def priority_class(self, job: Object) -> str | None:
+        """The class that the job names."""
+        return text_at(job, steps(self.given.priority_class or "")) or None
+
+
+def _message(sign: FinishedSign, job: Object) -> str:
+    if sign.message is not None:
+        return text_at(job, steps(sign.message))
+    return text((condition(job, sign.condition) or {}).get("message"))
+
+
+def _indexes(job: Object, path: Path) -> Sequence[int | None]:
+    """The elements of the list that the path leads through; one None where it leads through none."""
+    if EACH not in path:
+        return (None,)
+    listed = items(value_at(job, path[: path.index(EACH)]))
+    return [index for index, item in enumerate(listed) if isinstance(item, Mapping)]
+
+
+def _at(path: str, index: int | None) -> Path:
+    """The path for one element of the list."""
+    return tuple(index if step == EACH and index is not None else step for step in steps(path))

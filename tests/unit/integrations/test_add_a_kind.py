@@ -1,0 +1,110 @@
+"""The kind of docs/guides/add-a-kind.md is a kind like all others: installed, switched on, played."""
+
+import re
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from admitq.app.settings import load_settings
+from admitq.integrations import registry
+from admitq.simulator import Simulation, read
+from admitq_api.entry_points import ENTRY_POINT_GROUP
+from admitq_api.labels import names_for
+from tests.unit.integrations.test_every_kind import ask_all, paths_of, with_value
+from tests.unit.simulator.stage import WORLD, Story
+
+PAGE = (Path(__file__).parents[3] / "docs" / "guides" / "add-a-kind.md").read_text()
+LONGEST = 60
+"""Lines that a kind may take."""
+
+SWEEP: dict[str, Any] = {
+    "apiVersion": "example.com/v1",
+    "kind": "Sweep",
+    "metadata": {"name": "sweep", "namespace": "team", "labels": {names_for().queue_name: "main"}},
+    "spec": {
+        "trials": 2,
+        "podsPerTrial": 2,
+        "template": {"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "1"}}}]}},
+    },
+    "status": {
+        "pods": 2,
+        "finishedTrials": 1,
+        "conditions": [{"type": "Succeeded", "status": "True", "message": "found it"}],
+    },
+}
+"""A job that takes the whole quota of the world."""
+
+
+def shown(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The package of the page, as an installer leaves it."""
+    (code,), (text,) = shown("python"), shown("toml")
+    project = tomllib.loads(text)["project"]
+    entries = project["entry-points"][ENTRY_POINT_GROUP]
+    module = next(iter(entries.values())).partition(":")[0]
+    (tmp_path / f"{module}.py").write_text(code)
+    about = tmp_path / f"{module}-{project['version']}.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text(f"Name: {project['name']}\nVersion: {project['version']}\n")
+    lines = [f"{name} = {value}\n" for name, value in entries.items()]
+    (about / "entry_points.txt").write_text("".join([f"[{ENTRY_POINT_GROUP}]\n", *lines]))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    registry.registered.cache_clear()
+    yield
+    registry.registered.cache_clear()
+    sys.modules.pop(module, None)
+
+
+def test_the_file_is_short() -> None:
+    (code,) = shown("python")
+    assert len(code.splitlines()) < LONGEST
+
+
+@pytest.mark.usefixtures("installed")
+def test_its_functions_tell_how_a_job_stands_whatever_it_looks_like() -> None:
+    kind = registry.by_gvk("example.com", "v1", "Sweep")
+    assert kind is not None
+    assert [(one.name, one.count) for one in kind.pod_sets(SWEEP, names_for())] == [("trials", 4)]
+    assert kind.finished(SWEEP) == (True, "found it")
+    assert kind.is_active(SWEEP)
+    assert kind.reclaimable(SWEEP) == {"trials": 2}
+    for path in paths_of(SWEEP):
+        for damage in (None, -1, 2**70, "x", [], [None], {}, {"x": None}):
+            ask_all(kind, SWEEP, with_value(SWEEP, path, damage))
+
+
+@pytest.mark.usefixtures("installed")
+def test_the_configuration_switches_it_on(tmp_path: Path) -> None:
+    (values, _) = shown("yaml")
+    head = {"apiVersion": names_for().config_api_version, "kind": "Configuration"}
+    file = tmp_path / "config.yaml"
+    file.write_text(yaml.safe_dump({**head, **yaml.safe_load(values)["config"]}))
+    on = [one.framework for one in load_settings(file).integrations]
+    assert on == ["batch/job", "example.com/sweep"]
+
+
+@pytest.mark.usefixtures("installed")
+def test_its_jobs_wait_for_each_other(tmp_path: Path) -> None:
+    (_, scenario) = shown("yaml")
+    (tmp_path / "queues-and-sweep.yaml").write_text(f"{WORLD}---\n{yaml.safe_dump(SWEEP)}")
+    (tmp_path / "scenario.yaml").write_text(scenario)
+    story = Story()
+    simulation = Simulation(read([tmp_path / "scenario.yaml"]), story)
+    simulation.run()
+    assert [line.rpartition(" ")[0] for line in story.lines] == [
+        "0 Submitted",
+        "0 Admitted",
+        "60 Submitted",
+        "600 Finished",
+        "600 Admitted",
+        "1200 Finished",
+    ]
