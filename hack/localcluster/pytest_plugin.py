@@ -22,7 +22,7 @@ from admitq.runtime.client import Client
 from admitq.runtime.credentials import load_credentials
 from admitq.runtime.resources import NAMESPACES, SERVICE_ACCOUNTS
 from admitq_api.labels import DEFAULT_GROUP
-from localcluster import access, binaries, crds, processes
+from localcluster import access, binaries, crds, custom_kinds, processes
 from localcluster.cluster import LocalCluster, all_clusters, reclaim_orphans
 from localcluster.folders import state_folder
 from localcluster.installation import Installation
@@ -146,9 +146,9 @@ def installation_with(api_group: str) -> Callable[[str, Mapping[str, Any]], Inst
 
 
 def _every_kind() -> dict[str, Any]:
-    """The configuration that switches every kind of job on."""
+    """The configuration that switches every kind of job on, and tells of some more."""
     return {
-        "integrations": {"frameworks": list(framework_names())},
+        "integrations": {"frameworks": list(framework_names()), "custom": custom_kinds.configured()},
         "featureGates": {"SparkApplicationIntegration": True},
     }
 

@@ -25,6 +25,10 @@ from localcluster import crds
 from localcluster.folders import REPOSITORY
 from localcluster.waiting import eventually
 from tests.controlplane.stage import Object, Stage, condition_of
+from tests.unit.integrations.examples import custom_kinds
+
+KINDS = (*registered(), *custom_kinds())
+"""Every kind that there are cases of."""
 
 FOLDER = Path(__file__).parent / "kinds"
 EVERY_KIND = FOLDER / "every-kind.yaml"
@@ -203,11 +207,11 @@ class KindCase:
 
     @property
     def definitions(self) -> list[str]:
-        """Definitions of other projects that the kind is of, follows from, or makes jobs of."""
+        """Definitions that the kind is of, follows from, or makes jobs of."""
         kinds = [self.integration, *([self.child.integration] if self.child else [])]
         wanted = [f"{one.plural}.{one.group}" for one in kinds]
         wanted += [f"{one.plural}.{one.kind.group}" for kind in kinds for one in kind.follows]
-        return [name for name in wanted if name in crds.NAMES]
+        return [name for name in wanted if name in {*crds.NAMES, *crds.OWN_NAMES}]
 
     def queue(self, group: str) -> str:
         """The LocalQueue that the manifest names."""
@@ -239,7 +243,7 @@ def file_of(integration: Integration) -> Path:
 
 def kinds_with_cases() -> list[Integration]:
     """The kinds whose YAML there is; another test tells of those that have none."""
-    return [one for one in registered() if file_of(one).exists()]
+    return [one for one in KINDS if file_of(one).exists()]
 
 
 def load(integration: Integration, group: str) -> KindCase:
@@ -292,7 +296,7 @@ def _kind_of(obj: Object) -> tuple[str, str, str]:
 
 
 def _child(given: Mapping[str, Any], group: str) -> Child:
-    for integration in registered():
+    for integration in KINDS:
         try:
             manifest = _manifest(given["manifest"], integration, group)
             return _made(Child, {**given, "manifest": manifest, "integration": integration}, "child")

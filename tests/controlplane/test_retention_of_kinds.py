@@ -12,13 +12,14 @@ from admitq.runtime.client import Client
 from admitq_api.labels import Names, names_for
 from localcluster import crds
 from localcluster.cluster import LocalCluster
+from localcluster.custom_kinds import configured
 from localcluster.installation import Installation
 from localcluster.pytest_plugin import fresh_namespace
 from tests.controlplane.kind_cases import KindCase, kinds_with_cases, load, open_queues, submit
 from tests.controlplane.stage import Stage
 
 RETENTION = {
-    "integrations": {"frameworks": list(framework_names())},
+    "integrations": {"frameworks": list(framework_names()), "custom": configured()},
     "featureGates": {"SparkApplicationIntegration": True},
     "objectRetentionPolicies": {"workloads": {"afterDeactivatedByKueue": "1s"}},
 }
@@ -55,7 +56,7 @@ async def test_jobs_that_ran_too_long_are_deleted_after_a_while(
 ) -> None:
     """One of every kind that can be stopped, all at once."""
     installation = installation_with("retention", RETENTION)
-    crds.apply(installation.cluster, map(of_any_shape, crds.definitions()))
+    crds.apply(installation.cluster, map(of_any_shape, crds.definitions((*crds.NAMES, *crds.OWN_NAMES))))
     client, names = await connect(installation.cluster), names_for(api_group)
     cases = [load(kind, api_group) for kind in kinds_with_cases()]
     lives = [ran_too_long(client, names, case) for case in cases if "stop" not in case.cannot]
