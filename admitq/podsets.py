@@ -104,9 +104,11 @@ def _assigned(
 ) -> PodSetInfo:
     info = _of_flavors(assignment, flavors)
     info = replace(info, labels=_queue_labels(workload, info.name, names, marks))
-    if marks.workload_annotation:
-        info = replace(info, annotations={names.workload: workload["metadata"]["name"]})
-    return info
+    annotations = {names.workload: workload["metadata"]["name"]} if marks.workload_annotation else {}
+    chain = value_at(workload, ("metadata", "annotations", names.workload_slice_name))
+    if chain:
+        annotations[names.workload_slice_name] = chain
+    return replace(info, annotations=annotations)
 
 
 def of_flavors(workload: Object, flavors: Flavors) -> list[PodSetInfo]:

@@ -17,6 +17,7 @@ from admitq.runtime.resources import (
     LIMIT_RANGES,
     NAMESPACES,
     POD_TEMPLATES,
+    PODS,
     PRIORITY_CLASSES,
     REPLICA_SETS,
     RUNTIME_CLASSES,
@@ -64,6 +65,8 @@ def of_kind(integration: Integration) -> tuple[Permission, ...]:
         # After the retention of deactivated jobs, which is off by default; members, to stop them.
         _may(jobs, "delete"),
         *((_may(jobs, "patch", subresource="status"),) if integration.patches_status else ()),
+        # Pods of elastic jobs, let go by their gate.
+        *((_may(PODS, "list", "patch"),) if integration.can_be_elastic else ()),
         # Read one by one: whether something that is queued controls a job through these.
         *(_may(owner, "get") for owner in known_owners(integration)),
         *_watched(*map(resource_followed, integration.follows)),

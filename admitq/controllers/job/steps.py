@@ -7,7 +7,7 @@ order is that of the reference: who is not ours, what has ended, what must stop,
 from collections.abc import Callable
 from typing import Final
 
-from admitq.controllers.job import members, running
+from admitq.controllers.job import members, running, slices
 from admitq.controllers.job.case import CONCERN, JobCase, concern_of, name_of, seconds
 from admitq.controllers.job.matching import Match, is_comparable, is_equivalent, match_of, prebuilt_name
 from admitq.controllers.plan import (
@@ -34,7 +34,6 @@ from admitq.job_workloads import (
     owner_references,
     priority_of,
     spec_update,
-    workload_for,
 )
 from admitq.podsets import Conflict, FlavorMissing
 from admitq.reservation import queued_since
@@ -51,7 +50,9 @@ def decide(case: JobCase) -> Plan:
         decided = step(case)
         if decided is not None:
             return decided
-    match = match_of(case)
+    if sliced := slices.settle(case):
+        return sliced
+    match = slices.match_of(case) if slices.is_elastic(case) else match_of(case)
     if match.workload is None:
         return _without_workload(case, match)
     if match.others and (decided := _delete_others(case, match.others)):
@@ -228,7 +229,7 @@ def _update(case: JobCase, workload: Object) -> Plan:
 
 def _create(case: JobCase) -> Plan:
     try:
-        workload = workload_for(case)
+        workload = slices.made(case)
     except (PriorityClassMissing, Unfit) as missing:
         return plan(case.tell(missing.reason, str(missing), warning=True))
     metadata = (case.job or {})["metadata"]
@@ -368,7 +369,8 @@ def _reclaim(case: JobCase, workload: Object) -> Plan | None:
 
 def _pods_ready(case: JobCase, workload: Object) -> Plan | None:
     """Tell whether the pods of an admission are ready; of an eviction nobody needs to hear it."""
-    if case.settings.pods_ready is None:
+    if case.settings.pods_ready is None or slices.is_growing(case):
+        # Pods that have no quota yet are not expected to be ready.
         return None
     if holds(workload, ConditionType.EVICTED) and is_reserved(workload):
         return None
@@ -480,6 +482,9 @@ def _tell_pending_checks(case: JobCase, workload: Object) -> Plan:
 def _running(case: JobCase, workload: Object) -> Plan | None:
     """Nothing runs that is not admitted."""
     if holds(workload, ConditionType.ADMITTED):
+        return None
+    if slices.is_elastic(case) and is_reserved(workload):
+        # It replaced an admitted slice, and its checks are outstanding; new pods are held by their gate.
         return None
     return running.stop(case, workload, "Not admitted by cluster queue", running.NOT_ADMITTED)
 

@@ -12,7 +12,8 @@ from typing import Any
 
 from admitq.integrations.base import Finished, Integration, PodSetTemplate, Rules, Step
 from admitq.integrations.paths import Object, merge_patch, value_at, with_value
-from admitq.integrations.reading import ended, mapping, whole
+from admitq.integrations.reading import ended, items, mapping, whole
+from admitq_api.feature_gates import Gate
 from admitq_api.field_errors import FieldError
 from admitq_api.field_errors import Path as FieldPath
 from admitq_api.labels import Names
@@ -165,6 +166,18 @@ def _equal_completions_errors(job: Object, names: Names) -> list[FieldError]:
     return []
 
 
+def mutate(job: Object, rules: Rules) -> Object:
+    """Hold the pods of an elastic Job."""
+    gate = {"name": rules.names.elastic_gate}
+    gates = items(value_at(job, (*TEMPLATE, "spec", "schedulingGates")))
+    is_elastic = value_at(job, (*ANNOTATIONS, rules.names.elastic_job)) == "true"
+    if not is_elastic or not rules.gates.enabled(Gate.ELASTIC_JOBS) or gate in gates:
+        return job
+    if not isinstance(value_at(job, TEMPLATE), Mapping):
+        return job
+    return with_value(job, (*TEMPLATE, "spec", "schedulingGates"), [*gates, gate])
+
+
 def validate_create(job: Object, rules: Rules) -> list[FieldError]:
     """Check the two annotations of partial admission."""
     names = rules.names
@@ -217,6 +230,7 @@ JOB = Integration(
     creates=frozenset({("", "Pod")}),
     adopts_prebuilt_workload=True,
     can_be_elastic=True,
+    mutate=mutate,
     validate_create=validate_create,
     validate_update=validate_update,
     patches_status=True,

@@ -1,0 +1,260 @@
+"""Elastic jobs: which of a job's Workloads is which slice, and what becomes of it (semantics, Elastic jobs).
+
+A job that grows while it runs gets a Workload for all of its pods, which replaces the one that has quota when
+there is room; until then the new pods are held by their scheduling gate. A job that shrinks has its Workload
+shrink with it. So there is at most one slice with quota and one that waits; any others are finished, the
+oldest first. A job that is suspended, or whose pods are of another shape now, is treated like any other.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from admitq import explain
+from admitq.controllers.job.case import CONCERN, JobCase, name_of, seconds
+from admitq.controllers.job.matching import Match, is_comparable, prebuilt_name
+from admitq.controllers.plan import Count, Create, Patch, Plan, RemoveFinalizer, has_finalizer, plan
+from admitq.integrations.base import Step
+from admitq.integrations.names import workload_name
+from admitq.integrations.paths import Object, value_at
+from admitq.job_workloads import longest_execution, pod_sets_of, workload_for
+from admitq.podsets import same_pods, sanitised
+from admitq.transitions import condition, holds, is_reserved, since
+from admitq.translate import replaced
+from admitq_api.conditions import ConditionType, Reason
+from admitq_api.quantity import amount, format_amount
+
+Counts = Mapping[str, int]
+"""Pods by podset."""
+
+
+class Slices(NamedTuple):
+    """The slices of a job that are not over, each oldest first: with quota, and waiting for it."""
+
+    holding: Sequence[Object]
+    waiting: Sequence[Object]
+
+
+def is_elastic(case: JobCase) -> bool:
+    """Whether the job may grow and shrink while it runs."""
+    return (
+        case.settings.elastic_jobs
+        and case.integration.can_be_elastic
+        and case.annotation(case.names.elastic_job) == "true"
+        and not prebuilt_name(case)
+    )
+
+
+def slices_of(case: JobCase) -> Slices:
+    """The job's slices."""
+    alive = [one for one in case.owned if not (_is_deleted(one) or holds(one, ConditionType.FINISHED))]
+    # Two may have been made in one second.
+    alive.sort(key=lambda one: (one["metadata"].get("creationTimestamp", ""), _depth(case, one)))
+    return Slices([one for one in alive if is_reserved(one)], [one for one in alive if not is_reserved(one)])
+
+
+def _is_deleted(workload: Object) -> bool:
+    return "deletionTimestamp" in workload["metadata"]
+
+
+def _depth(case: JobCase, workload: Object) -> int:
+    """How many slices it comes after."""
+    known = {one["metadata"]["name"]: one for one in case.owned}
+    depth, at = 0, replaced(workload, case.names)
+    while at is not None and at.name in known and depth <= len(known):
+        depth, at = depth + 1, replaced(known[at.name], case.names)
+    return depth
+
+
+def settle(case: JobCase) -> Plan | None:
+    """Bring the slices in line with the job; None if they are, or if that is not how it is done."""
+    if not is_elastic(case):
+        return None
+    holding, waiting = slices_of(case)
+    if ended := _freed(case) or _superfluous(case, holding) or _superfluous(case, waiting):
+        return ended
+    if not is_comparable(case):
+        return _over(case, waiting[0], holding[0]) if holding and waiting else None
+    if not all(_has_shape(case, one) for one in (*holding, *waiting)):
+        return None
+    wanted = {one["name"]: one["count"] for one in pod_sets_of(case)}
+    if not holding or holds(holding[0], ConditionType.EVICTED):
+        is_suspended = case.integration.is_suspended(case.job or {}, case.names)
+        return None if is_suspended or not waiting else _resized(case, waiting[0], wanted)
+    return _beside(case, holding[0], waiting, wanted)
+
+
+def _beside(case: JobCase, held: Object, waiting: Sequence[Object], wanted: Counts) -> Plan | None:
+    """What follows for the slices of a job with quota, which is as large as it is."""
+    granted = counts_of(held)
+    if all(count <= granted[name] for name, count in wanted.items()):
+        if waiting:
+            return _over(case, waiting[0], held)
+        return _resized(case, held, wanted) or _given_back(case, held)
+    if waiting:
+        return _resized(case, waiting[0], wanted)
+    return None if case.namespace_ends else _grow(case, held, wanted)
+
+
+def match_of(case: JobCase) -> Match:
+    """The slice that decides over the job: the one that is being deleted, the one with quota, or who waits.
+
+    What has quota stands for the job while a larger one waits, too.
+    """
+    slices = slices_of(case)
+    deleted = [one for one in case.owned if _is_deleted(one)]
+    found = next(iter((*deleted, *slices.holding, *slices.waiting)), None)
+    if found is None:
+        failed = [one for one in case.owned if not _was_replaced(one)]
+        return Match(failed[0] if failed else None, [])
+    if not is_comparable(case) or deleted:
+        return Match(found, [])
+    wanted = {one["name"]: one["count"] for one in pod_sets_of(case)}
+    stands = _has_shape(case, found) and (bool(slices.holding) or counts_of(found) == wanted)
+    return Match(found, []) if stands else Match(None, [*slices.holding, *slices.waiting])
+
+
+def is_growing(case: JobCase) -> bool:
+    """Whether the job runs with what it has while a larger slice of it waits."""
+    slices = slices_of(case)
+    return is_elastic(case) and bool(slices.holding and slices.waiting)
+
+
+def counts_of(workload: Object) -> dict[str, int]:
+    """The pods that a slice asks for."""
+    listed = value_at(workload, ("spec", "podSets"), [])
+    return {one.get("name", "main"): one.get("count", 1) for one in listed}
+
+
+def _has_shape(case: JobCase, workload: Object) -> bool:
+    spec = value_at(workload, ("spec",), {})
+    wanted, listed = pod_sets_of(case), spec.get("podSets") or []
+    # Pods of a job that runs have tolerations of its flavors besides.
+    running = not case.integration.is_suspended(case.job or {}, case.names)
+    return (
+        spec.get("maximumExecutionTimeSeconds") == longest_execution(case)
+        and [one["name"] for one in wanted] == [one.get("name", "main") for one in listed]
+        and all(
+            same_pods(
+                one["template"],
+                sanitised(other.get("template") or {}, case.integration.platform_labels),
+                tolerations=not running,
+            )
+            for one, other in zip(wanted, listed, strict=True)
+        )
+    )
+
+
+# --- what is too many ----------------------------------------------------------------------------
+
+
+def _was_replaced(workload: Object) -> bool:
+    finished = condition(workload, ConditionType.FINISHED) or {}
+    return finished.get("reason") == Reason.WORKLOAD_SLICE_REPLACED
+
+
+def _freed(case: JobCase) -> Plan | None:
+    """Slices that were replaced are held by nothing any more."""
+    over = [one for one in case.owned if _was_replaced(one) and has_finalizer(one, case.names.finalizer)]
+    return plan(*(RemoveFinalizer(case.kinds.workloads, one) for one in over)) if over else None
+
+
+def _superfluous(case: JobCase, slices: Sequence[Object]) -> Plan | None:
+    return _over(case, slices[0], slices[-1]) if len(slices) > 1 else None
+
+
+def _over(case: JobCase, workload: Object, by: Object) -> Plan | None:
+    """A slice ends for another."""
+    job_uid = value_at(case.job, ("metadata", "uid"), "")
+    transition = case.begin(workload)
+    transition.finish(Reason.WORKLOAD_SLICE_REPLACED, explain.replaced(by["metadata"]["uid"], job_uid))
+    admitted = holds(workload, ConditionType.ADMITTED)
+    ran = seconds(since(workload, ConditionType.ADMITTED), case.now) if admitted else None
+    return case.end(workload, transition, Count(lambda metrics, written: metrics.finished(written, ran)))
+
+
+# --- growing and shrinking -----------------------------------------------------------------------
+
+
+def _with_counts(workload: Object, counts: Counts) -> list[dict[str, Any]]:
+    listed = value_at(workload, ("spec", "podSets"), [])
+    return [{**one, "count": counts[one.get("name", "main")]} for one in listed]
+
+
+def _resized(case: JobCase, workload: Object, wanted: Counts) -> Plan | None:
+    """A slice that waits follows the job, and one with quota shrinks with it."""
+    if counts_of(workload) == wanted:
+        return None
+    patch = Step({"spec": {"podSets": _with_counts(workload, wanted)}})
+    note = f"Updated workload slice: {name_of(workload)}"
+    return plan(Patch(case.kinds.workloads, workload, (patch,), CONCERN), case.tell("UpdatedWorkload", note))
+
+
+def _given_back(case: JobCase, workload: Object) -> Plan | None:
+    """What a slice that shrank was assigned for the pods that it has no more is free at once."""
+    counts = counts_of(workload)
+    admission = value_at(workload, ("status", "admission"), {})
+    transition = case.begin(workload)
+    transition.status["admission"] = {
+        **admission,
+        "podSetAssignments": [
+            _shrunk(one, counts.get(one.get("name", "main"), 0))
+            for one in admission.get("podSetAssignments") or ()
+        ],
+    }
+    return case.end(workload, transition)
+
+
+def _shrunk(assignment: Object, count: int) -> Object:
+    before = assignment.get("count", count)
+    if count >= before:
+        return assignment
+    usage = {
+        resource: format_amount(resource, amount(resource, used) * count // before)
+        for resource, used in (assignment.get("resourceUsage") or {}).items()
+    }
+    return {**assignment, "count": count, "resourceUsage": usage}
+
+
+def _grow(case: JobCase, held: Object, wanted: Counts) -> Plan:
+    """A slice for all pods of the job, which is to replace the one with quota, and is of its shape."""
+    workload = made(case)
+    names, metadata = case.names, workload["metadata"]
+    metadata["annotations"] |= {
+        names.workload_slice_name: chain_of(held, names.workload_slice_name),
+        names.workload_slice_replacement_for: name_of(held),
+    }
+    workload["spec"] = {**workload["spec"], "podSets": _with_counts(held, wanted)}
+    note = f"Created Workload: {name_of(workload)}"
+    return plan(Create(case.kinds.workloads, workload, CONCERN), case.tell("CreatedWorkload", note))
+
+
+def chain_of(workload: Object, annotation: str) -> str:
+    """The name of the first slice of the chain that a slice is of."""
+    return value_at(workload, ("metadata", "annotations", annotation)) or workload["metadata"]["name"]
+
+
+def made(case: JobCase) -> dict[str, Any]:
+    """The Workload to create for the job; that of an elastic one is the first slice of a chain.
+
+    Raises:
+        PriorityClassMissing: its priority cannot be told.
+        Unfit: no Workload can stand for the job.
+    """
+    workload = workload_for(case)
+    if not is_elastic(case):
+        return workload
+    job_metadata, metadata = (case.job or {})["metadata"], workload["metadata"]
+    metadata["name"] = workload_name(
+        case.integration.kind,
+        case.integration.group,
+        job_metadata["name"],
+        job_metadata["uid"],
+        extra=str(job_metadata.get("generation", 1)),
+        longest=case.settings.longest_workload_name,
+    )
+    metadata["annotations"] = {
+        **metadata.get("annotations", {}),
+        case.names.elastic_job: "true",
+        case.names.workload_slice_name: metadata["name"],
+    }
+    return workload

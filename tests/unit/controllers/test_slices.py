@@ -1,0 +1,277 @@
+"""What is decided about elastic jobs, and which of their pods are let go."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from admitq.controllers.job.ungating import granted, pods_of, to_ungate, ungating
+from admitq.controllers.plan import Create, Plan
+from admitq.integrations.base import Rules
+from admitq.integrations.kinds.job import JOB
+from admitq.integrations.paths import value_at, with_value
+from admitq_api.feature_gates import FeatureGates
+from tests.unit.controllers.builders import (
+    FINISHED,
+    NAMES,
+    TEMPLATE,
+    Object,
+    admitted,
+    condition,
+    condition_of,
+    job,
+    reserved,
+    time,
+    workload,
+)
+from tests.unit.controllers.test_job_steps import RUNNING, RUNNING_TEMPLATE, decided, kinds, told, written
+
+ELASTIC = {NAMES.elastic_job: "true"}
+EVICTED = condition("Evicted", True, "Preempted", "Preempted", since=5)
+
+
+def running(pods: int, **parts: Any) -> Object:
+    return job({**RUNNING, "parallelism": pods, "completions": 50}, annotations=ELASTIC, **parts)
+
+
+def waiting_job(pods: int) -> Object:
+    return job({"parallelism": pods, "completions": 50}, annotations=ELASTIC)
+
+
+def slice_(name: str, pods: int, of: Any = admitted, *conditions: Object, **parts: Any) -> Object:
+    """A slice of so many pods; ``replaces`` names another, ``made`` is when it was made."""
+    replaces, made = parts.pop("replaces", None), parts.pop("made", 0)
+    annotations = {**ELASTIC, NAMES.workload_slice_name: "first"}
+    if replaces:
+        annotations[NAMES.workload_slice_replacement_for] = f"ns/{replaces}"
+    if of is not workload:
+        assignment = {
+            "name": "main",
+            "count": pods,
+            "flavors": {"cpu": "f"},
+            "resourceUsage": {"cpu": str(pods)},
+        }
+        parts["admission"] = {"clusterQueue": "cq", "podSetAssignments": [assignment]}
+    return of(
+        *conditions,
+        name=name,
+        metadata={"annotations": annotations, "creationTimestamp": time(made)},
+        spec={"podSets": [{"name": "main", "count": pods, "template": TEMPLATE}]},
+        **parts,
+    )
+
+
+def created(plan: Plan) -> Any:
+    [create] = [action for action in plan.actions if isinstance(action, Create)]
+    return create.obj
+
+
+def test_the_first_workload_begins_a_chain_and_is_named_by_the_jobs_generation() -> None:
+    first = created(decided(waiting_job(2)))
+    annotations = first["metadata"]["annotations"]
+    assert annotations == {**ELASTIC, NAMES.workload_slice_name: first["metadata"]["name"]}
+    later = created(decided(with_value(waiting_job(2), ("metadata", "generation"), 7)))
+    assert later["metadata"]["name"] != first["metadata"]["name"]
+
+
+def test_without_the_gate_a_job_is_like_any_other() -> None:
+    obj = created(decided(waiting_job(2), settings={"elastic_jobs": False}))
+    assert NAMES.elastic_job not in obj["metadata"].get("annotations", {})
+
+
+def test_a_job_that_grows_gets_a_slice_beside_the_one_that_runs() -> None:
+    plan = decided(running(5), slice_("first", 3))
+    obj = created(plan)
+    assert obj["metadata"]["annotations"] == {
+        **ELASTIC,
+        NAMES.workload_slice_name: "first",
+        NAMES.workload_slice_replacement_for: "ns/first",
+    }
+    [pod_set] = obj["spec"]["podSets"]
+    assert pod_set == {"name": "main", "count": 5, "template": TEMPLATE}
+    assert [reason for reason, _ in told(plan)] == ["CreatedWorkload"]
+
+
+def test_it_is_never_stopped_for_that() -> None:
+    slices = slice_("first", 3), slice_("second", 5, workload, replaces="first")
+    assert decided(running(5), *slices) == Plan()
+
+
+def test_it_is_not_asked_whether_pods_without_quota_are_ready() -> None:
+    ready = slice_("first", 3, admitted, condition("PodsReady", True, "Started"))
+    plan = decided(running(5), ready, slice_("second", 5, workload, replaces="first"))
+    assert plan == Plan()
+
+
+@pytest.mark.parametrize("pods", [4, 7])
+def test_a_slice_that_waits_follows_the_job(pods: int) -> None:
+    second = slice_("second", 5, workload, replaces="first")
+    plan = decided(running(pods), slice_("first", 3), second)
+    assert value_at(written(second, plan), ("spec", "podSets"))[0]["count"] == pods
+
+
+def test_a_job_that_shrinks_to_what_it_has_waits_for_no_more() -> None:
+    second = slice_("second", 5, workload, replaces="first")
+    plan = decided(running(3), slice_("first", 3), second)
+    assert condition_of(written(second, plan), "Finished")[:2] == ("True", "WorkloadSliceReplaced")
+
+
+def test_a_job_that_shrinks_gives_quota_back_at_once() -> None:
+    first = slice_("first", 3)
+    shrunk = written(first, decided(running(2), first))
+    assert value_at(shrunk, ("spec", "podSets"))[0]["count"] == 2
+    given_back = written(shrunk, decided(running(2), shrunk))
+    [assignment] = value_at(given_back, ("status", "admission", "podSetAssignments"))
+    assert (assignment["count"], assignment["resourceUsage"]) == (2, {"cpu": "2"})
+
+
+@pytest.mark.parametrize("of", [workload, admitted])
+def test_of_too_many_slices_the_oldest_ends_first(of: Any) -> None:
+    old, new = slice_("a", 5, of, replaces="first"), slice_("b", 5, of, replaces="a")
+    plan = decided(running(5), new, old)
+    assert (condition_of(written(old, plan), "Finished") or ())[:2] == ("True", "WorkloadSliceReplaced")
+    assert written(new, plan) == new
+
+
+def test_what_was_replaced_is_freed() -> None:
+    over = slice_("first", 3, admitted, condition("Finished", True, "WorkloadSliceReplaced"))
+    plan = decided(running(5), over, slice_("second", 5, replaces="first"))
+    assert kinds(plan) == ["free Workload"]
+
+
+def test_an_evicted_slice_stops_the_job_although_a_larger_one_waits() -> None:
+    plan = decided(
+        running(5), slice_("first", 3, admitted, EVICTED), slice_("second", 5, workload, replaces="first")
+    )
+    assert kinds(plan) == ["patch Job"]
+
+
+def test_when_the_evicted_one_holds_nothing_the_other_goes_on_alone() -> None:
+    first = slice_("first", 3, workload, EVICTED)
+    plan = decided(waiting_job(5), first, slice_("second", 5, workload, replaces="first", made=1))
+    assert (condition_of(written(first, plan), "Finished") or ())[:2] == ("True", "WorkloadSliceReplaced")
+
+
+def test_one_with_checks_outstanding_does_not_stop_what_runs() -> None:
+    assert decided(running(5), slice_("second", 5, reserved, replaces="first")) == Plan()
+
+
+def test_a_job_of_another_shape_is_stopped() -> None:
+    other = {**RUNNING_TEMPLATE, "spec": {**RUNNING_TEMPLATE["spec"], "containers": []}}
+    changed = job({**RUNNING, "template": other, "parallelism": 3, "completions": 50}, annotations=ELASTIC)
+    plan = decided(changed, slice_("first", 3))
+    assert [reason for reason, _ in told(plan)] == ["Stopped"]
+
+
+def test_a_suspended_job_that_waits_is_updated_as_any_other() -> None:
+    first = slice_("first", 3, workload)
+    plan = decided(waiting_job(5), first)
+    assert value_at(written(first, plan), ("spec", "podSets"))[0]["count"] == 5
+
+
+def test_all_slices_of_a_job_end_with_it() -> None:
+    done = with_value(running(5), ("status", "conditions"), [{"type": "Complete", "status": "True"}])
+    first, second = slice_("first", 3), slice_("second", 5, workload, replaces="first")
+    plan = decided(done, first, second)
+    assert (condition_of(written(second, plan), "Finished") or ())[1] == "WorkloadSliceReplaced"
+    plan = decided(done, first)
+    assert (condition_of(written(first, plan), "Finished") or ())[1] == "Succeeded"
+
+
+def test_a_slice_that_is_deleted_stops_the_job() -> None:
+    going = with_value(slice_("first", 3), ("metadata", "deletionTimestamp"), time(5))
+    assert kinds(decided(running(3), going)) == ["patch Job"]
+
+
+def test_a_slice_that_failed_to_start_is_told_of() -> None:
+    failed = slice_("first", 3, workload, condition("Finished", True, "FailedToStart"))
+    assert ("FinishedWorkload", "Workload 'ns/first' is declared finished") in told(
+        decided(waiting_job(3), failed)
+    )
+    assert FINISHED
+
+
+# --- pods -----------------------------------------------------------------------------------------
+
+
+def pod(name: str, *, gated: bool = True, podset: str = "main", **parts: Any) -> Object:
+    gates = [{"name": "other"}, {"name": NAMES.elastic_gate}] if gated else [{"name": "other"}]
+    chain = parts.pop("chain", "first")
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": "ns",
+            "uid": f"uid-{name}",
+            "labels": {NAMES.podset: podset},
+            "annotations": {NAMES.workload_slice_name: chain},
+            **parts.pop("metadata", {}),
+        },
+        "spec": {"schedulingGates": gates},
+        "status": {"phase": parts.pop("phase", "Pending")},
+    }
+
+
+@pytest.mark.parametrize(
+    ("pods", "room", "expected"),
+    [
+        ([pod("a"), pod("b"), pod("c")], {"main": 2}, ["a", "b"]),
+        ([pod("a", gated=False), pod("b"), pod("c")], {"main": 2}, ["b"]),
+        ([pod("a", gated=False), pod("b", gated=False), pod("c")], {"main": 2}, []),
+        ([pod("a", gated=False, phase="Failed"), pod("b"), pod("c")], {"main": 1}, ["b"]),
+        ([pod("a", metadata={"deletionTimestamp": time(1)}), pod("b")], {"main": 1}, ["b"]),
+        ([pod("a", podset="head"), pod("b", podset="workers")], {"head": 1}, ["a"]),
+        ([pod("a", chain="other")], {"main": 1}, []),
+        ([pod("a")], {}, []),
+    ],
+)
+def test_as_many_pods_are_let_go_as_have_quota(
+    pods: list[Object], room: Mapping[str, int], expected: list[str]
+) -> None:
+    mine = pods_of(pods, slice_("second", 3), NAMES)
+    assert [one["metadata"]["name"] for one in to_ungate(mine, room, NAMES)] == expected
+
+
+@pytest.mark.parametrize(
+    ("of", "expected"),
+    [
+        (slice_("first", 3), {"main": 3}),
+        (slice_("first", 3, reserved), {}),
+        (slice_("first", 3, admitted, EVICTED), {}),
+        (slice_("first", 3, admitted, FINISHED), {}),
+    ],
+)
+def test_only_what_is_admitted_lets_pods_go(of: Object, expected: Mapping[str, int]) -> None:
+    assert granted(of) == expected
+
+
+def test_the_gate_is_taken_off_this_very_pod_and_no_other_gate() -> None:
+    assert ungating(pod("a"), NAMES) == (
+        {"op": "test", "path": "/metadata/uid", "value": "uid-a"},
+        {"op": "test", "path": "/spec/schedulingGates/1", "value": {"name": NAMES.elastic_gate}},
+        {"op": "remove", "path": "/spec/schedulingGates/1"},
+    )
+
+
+# --- the gate -------------------------------------------------------------------------------------
+
+
+def rules(**gates: bool) -> Rules:
+    return Rules(NAMES, FeatureGates(gates) if gates else FeatureGates({}), is_managed=True)
+
+
+def test_an_elastic_job_has_its_pods_held() -> None:
+    held = JOB.mutate(waiting_job(2), rules())
+    assert value_at(held, ("spec", "template", "spec", "schedulingGates")) == [{"name": NAMES.elastic_gate}]
+    assert JOB.mutate(held, rules()) is held
+
+
+@pytest.mark.parametrize(
+    ("obj", "gates"),
+    [
+        (job(), {}),
+        (waiting_job(2), {"ElasticJobsViaWorkloadSlices": False}),
+        ({"metadata": {"annotations": ELASTIC}, "spec": {"template": None}}, {}),
+    ],
+)
+def test_any_other_job_is_left_as_it_is(obj: Object, gates: Mapping[str, bool]) -> None:
+    assert JOB.mutate(obj, rules(**gates)) is obj
