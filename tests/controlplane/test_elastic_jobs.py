@@ -1,0 +1,143 @@
+"""Stories of elastic jobs on the real control plane: they grow and shrink while their pods run."""
+
+import re
+from pathlib import Path
+
+import yaml
+
+from admitq.integrations.paths import value_at
+from admitq.runtime.resources import JOBS
+from admitq.transitions import holds, is_reserved
+from admitq_api.conditions import ConditionType
+from tests.controlplane.stage import Stage
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+async def elastic(stage: Stage, pods: int, name: str = "j") -> None:
+    annotations = {stage.names.elastic_job: "true"}
+    await stage.job(name, pods=pods, completions=50, metadata={"annotations": annotations})
+
+
+async def resize(stage: Stage, pods: int, name: str = "j") -> None:
+    await stage.change(JOBS, name, {"spec": {"parallelism": pods}})
+
+
+async def held(stage: Stage, name: str = "j") -> list[tuple[int, bool]]:
+    """The slices that are not over: how many pods, and whether with quota."""
+    found = [one for one in await stage.workloads(name) if not holds(one, ConditionType.FINISHED)]
+    return sorted((value_at(one, ("spec", "podSets"))[0]["count"], is_reserved(one)) for one in found)
+
+
+async def until_slices(stage: Stage, *slices: tuple[int, bool], name: str = "j") -> None:
+    async def seen() -> list[tuple[int, bool]]:
+        return await held(stage, name)
+
+    await stage.until(seen, list(slices), what=f"the slices of {name}")
+
+
+async def until_let_go(stage: Stage, free: int, gated: int, name: str = "j") -> None:
+    """Wait until so many pods of a job have been let go, and so many are held."""
+
+    async def seen() -> tuple[int, int]:
+        pods = [one for one in await stage.pods(name) if "deletionTimestamp" not in one["metadata"]]
+        gate = {"name": stage.names.elastic_gate}
+        kept = sum(gate in value_at(one, ("spec", "schedulingGates"), []) for one in pods)
+        return len(pods) - kept, kept
+
+    await stage.until(seen, (free, gated), what=f"pods of {name} let go, and held")
+
+
+async def is_suspended(stage: Stage, name: str = "j") -> bool:
+    return value_at(await stage.get(JOBS, name), ("spec", "suspend")) is True
+
+
+async def test_a_job_grows_in_place_and_its_new_slice_takes_over(stage: Stage) -> None:
+    await stage.queues(cpu=4)
+    await elastic(stage, 2)
+    await until_let_go(stage, 2, 0)
+    started = value_at(await stage.get(JOBS, "j"), ("status", "startTime"))
+    await resize(stage, 4)
+    await until_slices(stage, (4, True))
+    await until_let_go(stage, 4, 0)
+    assert value_at(await stage.get(JOBS, "j"), ("status", "startTime")) == started
+    first, second = sorted(
+        await stage.workloads(), key=lambda one: value_at(one, ("spec", "podSets"))[0]["count"]
+    )
+    annotations = second["metadata"]["annotations"]
+    assert annotations[stage.names.workload_slice_name] == first["metadata"]["name"]
+    replaced = f"{stage.namespace}/{first['metadata']['name']}"
+    assert annotations[stage.names.workload_slice_replacement_for] == replaced
+    finished = [one for one in first["status"]["conditions"] if one["type"] == "Finished"]
+    uid = second["metadata"]["labels"][stage.names.job_uid]
+    note = (
+        f"Replaced to accommodate a workload (UID: {second['metadata']['uid']}, JobUID: {uid}) "
+        "due to workload slice aggregation"
+    )
+    assert [(one["reason"], one["message"]) for one in finished] == [("WorkloadSliceReplaced", note)]
+    await stage.until_told("Workload", first["metadata"]["name"], "WorkloadSliceReplaced", note)
+
+
+async def test_what_there_is_no_quota_for_is_held_until_there_is(stage: Stage) -> None:
+    await stage.queues(cpu=4)
+    await stage.job("other", pods=2, seconds=8)
+    await stage.until_running("other")
+    await elastic(stage, 2)
+    await until_let_go(stage, 2, 0)
+    await resize(stage, 3)
+    await until_slices(stage, (2, True), (3, False))
+    await until_let_go(stage, 2, 1)
+    assert not await is_suspended(stage)
+    await resize(stage, 4)
+    await until_slices(stage, (2, True), (4, False))
+    await until_slices(stage, (4, True))
+    await until_let_go(stage, 4, 0)
+    assert not await is_suspended(stage)
+
+
+async def test_a_job_that_shrinks_frees_quota_at_once_and_keeps_its_workload(stage: Stage) -> None:
+    await stage.queues(cpu=4)
+    await elastic(stage, 4)
+    await until_let_go(stage, 4, 0)
+    before = (await stage.workload())["metadata"]["uid"]
+    await stage.job("next", pods=2)
+    await stage.workload_exists("next")
+    await resize(stage, 2)
+    await stage.until_running("next")
+    await until_slices(stage, (2, True))
+    workload = await stage.workload()
+    assert workload["metadata"]["uid"] == before
+    [assignment] = value_at(workload, ("status", "admission", "podSetAssignments"))
+    assert (assignment["count"], assignment["resourceUsage"]) == (2, {"cpu": "2"})
+
+
+async def test_an_evicted_job_comes_back_as_large_as_it_wants_to_be(stage: Stage) -> None:
+    await stage.queues(cpu=4)
+    await elastic(stage, 4)
+    await until_let_go(stage, 4, 0)
+    await resize(stage, 6)
+    await until_slices(stage, (4, True), (6, False))
+    queue = stage.own("cq")
+    await stage.change(stage.kinds.cluster_queues, queue, {"spec": {"stopPolicy": "HoldAndDrain"}})
+    await stage.until_running(running=False)
+    await until_slices(stage, (6, False))
+    await resize(stage, 3)
+    await stage.change(stage.kinds.cluster_queues, queue, {"spec": {"stopPolicy": "None"}})
+    await until_slices(stage, (3, True))
+    await until_let_go(stage, 3, 0)
+
+
+async def test_the_job_of_the_guide_runs_and_grows_as_it_stands(stage: Stage) -> None:
+    quota = [{"name": "cpu", "nominalQuota": 4}, {"name": "memory", "nominalQuota": "4Gi"}]
+    flavors = [{"name": stage.own("f"), "resources": quota}]
+    await stage.flavor()
+    await stage.cluster_queue(resourceGroups=[{"coveredResources": ["cpu", "memory"], "flavors": flavors}])
+    await stage.local_queue("default")
+    text = (REPOSITORY / "docs" / "guides" / "elastic-jobs.md").read_text()
+    blocks = re.findall(r"```yaml\n(.*?)```", text.replace("admitq.dev/", f"{stage.names.group}/"), re.DOTALL)
+    [shown] = [one for block in blocks for one in yaml.safe_load_all(block)]
+    name, pods = shown["metadata"]["name"], shown["spec"]["parallelism"]
+    await stage.create(JOBS, name, shown)
+    await until_let_go(stage, pods, 0, name)
+    await resize(stage, pods + 2, name)
+    await until_let_go(stage, pods + 2, 0, name)
