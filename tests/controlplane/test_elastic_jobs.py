@@ -1,14 +1,17 @@
 """Stories of elastic jobs on the real control plane: they grow and shrink while their pods run."""
 
 import re
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import yaml
 
+from admitq.integrations.kinds.raycluster import RAY_CLUSTER
 from admitq.integrations.paths import value_at
-from admitq.runtime.resources import JOBS
+from admitq.runtime.resources import JOBS, PODS
 from admitq.transitions import holds, is_reserved
 from admitq_api.conditions import ConditionType
+from tests.controlplane.kind_cases import load, open_queues, path_of, submit
 from tests.controlplane.stage import Stage
 
 REPOSITORY = Path(__file__).parents[2]
@@ -141,3 +144,33 @@ async def test_the_job_of_the_guide_runs_and_grows_as_it_stands(stage: Stage) ->
     await until_let_go(stage, pods, 0, name)
     await resize(stage, pods + 2, name)
     await until_let_go(stage, pods + 2, 0, name)
+
+
+async def test_a_raycluster_grows_by_a_worker_that_is_held_until_there_is_quota(
+    stage: Stage, definitions: Callable[[Iterable[str]], None]
+) -> None:
+    case = load(RAY_CLUSTER, stage.names.group)
+    definitions(case.definitions)
+    await open_queues(stage, case)
+    elastic_job = f"metadata.annotations[{stage.names.elastic_job}]"
+    cluster, created = await submit(stage, case, changes={elastic_job: "true"})
+    gate = {"name": stage.names.elastic_gate}
+    for place in ("spec.headGroupSpec", "spec.workerGroupSpecs[0]", "spec.workerGroupSpecs[1]"):
+        assert value_at(created, path_of(f"{place}.template.spec.schedulingGates")) == [gate]
+    running = await cluster.until_started()
+    template = value_at(running, path_of("spec.workerGroupSpecs[0].template"))
+
+    async def worker(name: str) -> None:
+        await stage.create(PODS, name, {"metadata": template["metadata"], "spec": template["spec"]})
+
+    async def gates() -> list[bool]:
+        pods = [await stage.get(PODS, name) for name in made]
+        return [gate in value_at(pod, ("spec", "schedulingGates"), []) for pod in pods]
+
+    made = ["w1", "w2", "w3"]
+    for name in made:
+        await worker(name)
+    await stage.until(gates, [False, False, True], what="two workers to be let go")
+    await cluster.change({"spec.workerGroupSpecs[0].maxReplicas": 3, "spec.workerGroupSpecs[0].replicas": 3})
+    await stage.until(gates, [False, False, False], what="the third worker to be let go")
+    assert value_at(await cluster.get(), ("spec", "suspend")) is not True
