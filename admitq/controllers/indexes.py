@@ -12,6 +12,7 @@ from admitq.runtime.store import Index, Key
 from admitq_api.labels import Names
 
 BY_OWNER: Final = "owner"
+BY_PARENT: Final = "parent"
 BY_QUEUE: Final = "queue"
 BY_CLUSTER_QUEUE: Final = "cluster-queue"
 BY_PRIORITY_CLASS: Final = "priority-class"
@@ -97,6 +98,28 @@ def _owner_of_workload(names: Names) -> Index:
     return owner
 
 
+def _parent_of_workload(names: Names) -> Index:
+    """What a Workload was made for that is not its controller."""
+
+    def parent(workload: Object) -> Iterator[str]:
+        annotations = value_at(workload, ("metadata", "annotations"), {})
+        api_version, _, kind = annotations.get(names.job_owner_gvk, "").partition(", Kind=")
+        if name := annotations.get(names.job_owner_name):
+            yield owner_value(api_version.rpartition("/")[0], kind, _namespace(workload), name)
+
+    return parent
+
+
+def parents_of_pod(pod: Object, names: Names, integrations: Iterable[Integration]) -> Iterator[str]:
+    """The object that a pod serves in one of its groups, as indexes call it."""
+    held_by = value_at(pod, ("metadata", "annotations", names.pod_suspending_parent))
+    for one in integrations:
+        if one.serving is None or one.serving.parent != held_by:
+            continue
+        if (place := one.serving.place_of(pod)) is not None:
+            yield owner_value(one.group, one.kind, _namespace(pod), place.parent)
+
+
 def _queue(workload: Object) -> Iterator[str]:
     if queue := value_at(workload, ("spec", "queueName")):
         yield in_namespace(_namespace(workload), queue)
@@ -152,8 +175,10 @@ def priority_class_value(kind: str, name: str) -> str:
     return f"{kind}/{name}"
 
 
-def indexes_of_jobs(integration: Integration, names: Names) -> Mapping[str, Index]:
-    """The indexes that the controllers need of the store of a kind of jobs."""
+def indexes_of_jobs(
+    integration: Integration, names: Names, switched_on: Iterable[Integration] = ()
+) -> Mapping[str, Index]:
+    """The indexes that the controllers need of the store of a kind of jobs, with these kinds beside it."""
 
     def priority_classes(job: Object) -> Iterator[str]:
         if label := value_at(job, ("metadata", "labels", names.priority_class)):
@@ -187,7 +212,8 @@ def indexes_of_jobs(integration: Integration, names: Names) -> Mapping[str, Inde
         if group := composition.group_of(member, names):
             yield in_namespace(_namespace(member), group)
 
-    return {**found, BY_GROUP: groups}
+    serving = tuple(one for one in switched_on if one.serving is not None)
+    return {**found, BY_GROUP: groups, BY_PARENT: lambda pod: parents_of_pod(pod, names, serving)}
 
 
 def indexes(names: Names) -> Mapping[Resource, Mapping[str, Index]]:
@@ -196,6 +222,7 @@ def indexes(names: Names) -> Mapping[Resource, Mapping[str, Index]]:
     return {
         kinds.workloads: {
             BY_OWNER: _owner_of_workload(names),
+            BY_PARENT: _parent_of_workload(names),
             BY_QUEUE: _queue,
             BY_CLUSTER_QUEUE: _reserved_in,
             BY_PRIORITY_CLASS: _priority_class,

@@ -59,6 +59,10 @@ def known_owners(integration: Integration) -> tuple[Resource, ...]:
 def of_kind(integration: Integration) -> tuple[Permission, ...]:
     """What is done to jobs of a kind and to what their pods follow from, and to nothing else."""
     jobs = resource_of(integration)
+    if integration.serving is not None:
+        # Watched where Workloads are made for its groups, and never written; else only looked up as an owner.
+        watched = () if integration.serving.groups is None else _WATCH
+        return (_may(jobs, *watched, "get"),)
     return (
         # Read one by one: a job that the watch does not show, before its Workload is given up.
         _may(jobs, *_WATCH, "get", "patch"),

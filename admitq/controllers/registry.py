@@ -41,6 +41,7 @@ from admitq.controllers.job.controller import JobController, start_admitted
 from admitq.controllers.job.owners import Owners
 from admitq.controllers.provisioning.table import provisioning
 from admitq.controllers.queues import ClusterQueueController, CohortController, LocalQueueController
+from admitq.controllers.serving.controller import ServingController
 from admitq.controllers.wiring import ControllerSpec, Keys, Watch, WhenServed
 from admitq.controllers.workload import WorkloadController
 from admitq.integrations.base import FollowedKind, Integration, OwnerKind
@@ -293,7 +294,7 @@ def _of_jobs(ctx: Context, controller: JobController) -> WhenServed:
         ),
         workers=ctx.settings.concurrency.get(kind, WORKERS_OF_JOBS),
     )
-    indexes = indexes_of_jobs(integration, ctx.names)
+    indexes = indexes_of_jobs(integration, ctx.names, ctx.settings.integrations)
     labels, slim = integration.watched_labels, integration.slim
     return WhenServed(
         controller.resource,
@@ -345,7 +346,12 @@ def controllers(ctx: Context, core: CoreView) -> Controllers:
     """All controllers, for the integrations of the settings."""
     kinds, settings = ctx.kinds, ctx.settings
     owners = Owners(ctx)
-    jobs = [JobController(ctx, integration, owners) for integration in settings.integrations]
+    jobs = [JobController(ctx, one, owners) for one in settings.integrations if one.serving is None]
+    serving = [
+        ServingController(ctx, one, one.serving)
+        for one in settings.integrations
+        if one.serving is not None and one.serving.groups is not None
+    ]
     concerned = _WorkloadKeys(ctx)
     workload = ControllerSpec(
         name=WORKLOAD,
@@ -377,7 +383,12 @@ def controllers(ctx: Context, core: CoreView) -> Controllers:
             _held(ctx, checks, kinds.cluster_queues, BY_CHECK, _named_by(checks_of)),
             _held(ctx, kinds.topologies, flavors, BY_TOPOLOGY, _named_by(topologies_of)),
         ),
-        when_served=(*(_of_jobs(ctx, job) for job in jobs), provisioning(ctx)),
+        when_served=(
+            *(_of_jobs(ctx, job) for job in jobs),
+            # Behind pods, whose store they look at.
+            *(one.when_served() for one in serving),
+            provisioning(ctx),
+        ),
         jobs={
             OwnerKind(job.integration.group, job.integration.version, job.integration.kind): job
             for job in jobs

@@ -53,12 +53,14 @@ class Reference(NamedTuple):
 class Rules:
     """What the rules of a kind depend on beside the job.
 
-    ``is_managed`` tells whether the job is ours to hold: it names a queue, or need not.
+    ``is_managed`` tells whether the job is ours to hold: it names a queue, or need not. ``workload`` is the
+    one that a change depends on (``Integration.workload_asked``), if it is there.
     """
 
     names: Names
     gates: FeatureGates = field(default_factory=FeatureGates)
     is_managed: bool = True
+    workload: Object | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +156,50 @@ class Composition:
     """Whether others must come in the place of members that have ended."""
     finalizer: Callable[[Names], str]
     """What holds members until their end is accounted for."""
+
+
+class ServedGroup(NamedTuple):
+    """Pods that one object makes and that are queued together, by one Workload.
+
+    ``name`` is what its Workload's name is made from, ``number`` tells it from other groups of the object.
+    """
+
+    name: str
+    number: str = ""
+
+
+class PodPlace(NamedTuple):
+    """Where a pod belongs: the name of the object that it serves, and which of its groups it is in."""
+
+    parent: str
+    number: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Serving:
+    """How objects of a kind have the pods queue that they make, and that are meant to run for ever.
+
+    The object itself is never suspended: what ``mutate`` writes into its pod templates has each pod held.
+    Without ``groups`` each pod then has a Workload of its own. Otherwise a Workload is made for each group,
+    with the podsets of the kind, before there are any pods; and pods are told that they are its own.
+    """
+
+    parent: str
+    """What pods say of who had them held (annotation ``pod-suspending-parent``)."""
+    groups: Callable[[Object, Sequence[Object]], Sequence[ServedGroup]] | None = None
+    """The groups that the object has, given its pods."""
+    templates: Callable[[Object], Sequence[Object]] = lambda _job: ()
+    """The pod templates of the object."""
+    place_of: Callable[[Object], PodPlace | None] = lambda _pod: None
+    """Where a pod belongs, by what its controllers wrote into it; None for one of another kind."""
+    role_of: Callable[[Object, Object], str] = lambda _job, _pod: "main"
+    """Name of the podset of the object (first) that a pod (second) is of."""
+    index_label: str = ""
+    """The label of a pod that carries its index in the group."""
+    is_outdated: Callable[[Object, Object], bool] = lambda _job, _pod: False
+    """Whether a pod (second) only waits to make room for one of a newer revision of the object."""
+    on_hold: str = ""
+    """What is told of a Workload whose object wants no pods for now."""
 
 
 def members_of(job: Object) -> Sequence[Object]:
@@ -283,8 +329,12 @@ class Integration:
     kind that claims to be controlled by a job of this kind lies."""
     makes: Callable[[Object, Object], bool] = lambda _job, _child: True
     """Whether the controller makes this very object for this very job, where more than its kind can tell."""
+    serving: Serving | None = None
+    """How objects of the kind have their pods queue in their stead, where they are no jobs themselves."""
     implies: tuple[str, ...] = ()
     """Frameworks that this one needs: what its jobs make is held by their webhooks and controllers."""
+    is_implied: bool = False
+    """Whether the kind is switched on for the sake of others alone: only what parents had held is ours."""
     adopts_prebuilt_workload: bool = False
     can_be_elastic: bool = False
 
@@ -296,6 +346,9 @@ class Integration:
     """Rules of the kind beyond those of all jobs; not asked on updates."""
     validate_update: Callable[[Object, Object, Rules], Sequence[FieldError]] = no_errors
     """Takes the old object, then the new; covers what ``validate_create`` asks of the new one."""
+    workload_asked: Callable[[Object, Object, Rules], str] | None = None
+    """Name of the Workload on which it depends whether a change (old, new) is right; empty for none. None
+    where no change depends on any."""
     managed_by_path: Path | None = None
     """Where the job names the controller that is to run it; None where the kind cannot."""
     own_controller: str = ""
@@ -313,6 +366,10 @@ class Integration:
     def gvk(self) -> tuple[str, str, str]:
         """Group, version and kind."""
         return (self.group, self.version, self.kind)
+
+    def owns_up_to(self, obj: Object, names: Names) -> bool:
+        """Whether an object of the kind may be ours at all, given for whose sake the kind is switched on."""
+        return not self.is_implied or self.is_held_by_parent(obj, names)
 
     def may_create(self, child: Object) -> bool:
         """Whether objects of the child's kind are made by this kind's controller at all."""

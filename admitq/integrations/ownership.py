@@ -43,6 +43,11 @@ def is_of_group(workload: Object, names: Names) -> bool:
     return made_for_it and controller_of(workload) is None
 
 
+def is_served(workload: Object, names: Names) -> bool:
+    """Whether a Workload was made for an object that serves, which alone decides what it asks for."""
+    return value_at(workload, ("metadata", "annotations", names.job_owner_name)) is not None
+
+
 def queue_name(obj: Object, names: Names) -> str:
     """LocalQueue that the object's label names; empty without one."""
     name: Any = value_at(obj, ("metadata", "labels", names.queue_name), "")

@@ -26,13 +26,15 @@ def compose(members: Sequence[Object], names: Names, moment: Moment) -> Object:
 
     Beside the members it tells the podset of each (``roles``), who may hold resources (``running``) and when
     that ends by itself (``changes``), how many pods make a group (``size``), whether it need not be complete
-    to be queued (``fast``), ends (``serving``) or may be repeated (``final``).
+    to be queued (``fast``), ends (``serving``), may be repeated (``final``), or is made by an object that
+    serves (``served``).
     """
     listed = sorted(members, key=pods.age)
     first = listed[0]
     group = pods.group_of(first, names)
     running = [one for one in listed if pods.runs(one, names, moment)]
     ends = [end for one in running if (end := pods.grace_ends(one)) is not None]
+    served = bool(group) and pods.is_in_served_group(first, names)
     job: dict[str, Any] = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -45,9 +47,13 @@ def compose(members: Sequence[Object], names: Names, moment: Moment) -> Object:
         "size": (pods.total_count(first, names) or 0) if group else 1,
         "fast": bool(group) and pods.annotation(first, names.pod_group_fast_admission) == "true",
         "serving": bool(group) and pods.annotation(first, names.pod_group_serving) == "true",
+        "served": served,
         "final": any(pods.annotation(one, names.retriable_in_group) == "false" for one in listed),
     }
-    deleted = all(pods.is_deleting(one) and not (group and pods.is_condemned(one)) for one in listed)
+    # Whoever makes the pods of a group that is served makes others in their place.
+    deleted = not served and all(
+        pods.is_deleting(one) and not (group and pods.is_condemned(one)) for one in listed
+    )
     if deleted and finished(job) is None:
         job["metadata"]["deletionTimestamp"] = value_at(first, ("metadata", "deletionTimestamp"))
     return job
@@ -312,6 +318,9 @@ def lacks(job: Object, counts: Counts) -> bool:
     if not group_name(job):
         return False
     active = Counter(pod_set_of(job, one) for one in _active(job))
+    if job.get("served") is True:
+        # Others may only be made once these are ready.
+        return not active
     return any(
         active[role] < (min(1, count) if job.get("fast") is True else count) for role, count in counts.items()
     )

@@ -14,6 +14,14 @@ from admitq_api.labels import Names
 TERMINATION_TARGET: Final = "TerminationTarget"
 """Condition of a pod that we end; it tells why."""
 
+DEPLOYMENT: Final = "deployment"
+STATEFUL_SET: Final = "statefulset"
+LEADER_WORKER_SET: Final = "leaderworkerset"
+"""What pods say of the kind of object that has them held."""
+
+PARENTS_OF_GROUPS: Final = frozenset({STATEFUL_SET, LEADER_WORKER_SET})
+"""Those whose pods are not queued one by one."""
+
 _ENDED: Final = frozenset({"Succeeded", "Failed"})
 _LARGEST_GROUP: Final = 2**31 - 1
 
@@ -61,6 +69,16 @@ def whole_number(text: Any) -> int | None:
 def is_suspended_by_parent(pod: Object, names: Names) -> bool:
     """Whether the kind of object that makes the pod had it held, by its template."""
     return annotation(pod, names.pod_suspending_parent) != ""
+
+
+def is_in_served_group(pod: Object, names: Names) -> bool:
+    """Whether what makes the pod has it queued together with others."""
+    return annotation(pod, names.pod_suspending_parent) in PARENTS_OF_GROUPS
+
+
+def awaits_group(pod: Object, names: Names) -> bool:
+    """Whether the pod has still to be told which group it is queued with."""
+    return is_in_served_group(pod, names) and not group_of(pod, names)
 
 
 def is_managed(pod: Object, names: Names) -> bool:

@@ -1,19 +1,23 @@
 """The kinds of jobs that admitq knows: its own, one line each, and those of installed packages."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import cache
 
 from admitq.integrations.base import FollowedKind, Integration, OwnerKind
 from admitq.integrations.kinds.appwrapper import APP_WRAPPER
+from admitq.integrations.kinds.deployment import DEPLOYMENT
 from admitq.integrations.kinds.job import JOB
 from admitq.integrations.kinds.jobset import JOBSET
 from admitq.integrations.kinds.kubeflow import JAX_JOB, PADDLE_JOB, PYTORCH_JOB, TF_JOB, XGBOOST_JOB
+from admitq.integrations.kinds.leaderworkerset import LEADER_WORKER_SET
 from admitq.integrations.kinds.mpijob import MPI_JOB
 from admitq.integrations.kinds.pod import POD
 from admitq.integrations.kinds.raycluster import RAY_CLUSTER
 from admitq.integrations.kinds.rayjob import RAY_JOB
 from admitq.integrations.kinds.rayservice import RAY_SERVICE
 from admitq.integrations.kinds.sparkapplication import SPARK_APPLICATION
+from admitq.integrations.kinds.statefulset import STATEFUL_SET
 from admitq.integrations.kinds.trainjob import TRAIN_JOB
 from admitq_api.entry_points import installed_kinds
 from admitq_api.feature_gates import FeatureGates
@@ -34,6 +38,9 @@ REGISTRY: tuple[Integration, ...] = (
     APP_WRAPPER,
     SPARK_APPLICATION,
     POD,
+    DEPLOYMENT,
+    STATEFUL_SET,
+    LEADER_WORKER_SET,
 )
 """The kinds that come with admitq."""
 
@@ -77,7 +84,7 @@ def framework_names() -> tuple[str, ...]:
 def enabled(frameworks: Iterable[str], gates: FeatureGates) -> tuple[Integration, ...]:
     """The integrations of these frameworks whose gates are open, and of those that they imply.
 
-    Their order is the registry's.
+    Their order is the registry's. One that is only implied minds what its parents had held, and nothing else.
 
     Raises:
         KeyError: a framework is not known.
@@ -87,7 +94,11 @@ def enabled(frameworks: Iterable[str], gates: FeatureGates) -> tuple[Integration
         raise KeyError(", ".join(sorted(unknown)))
     open_ones = [one for one in registered() if one.gate is None or gates.enabled(one.gate)]
     implied = {name for one in open_ones if one.framework in wanted for name in one.implies}
-    return tuple(one for one in open_ones if one.framework in wanted | implied)
+    return tuple(
+        one if one.framework in wanted else replace(one, is_implied=True)
+        for one in open_ones
+        if one.framework in wanted | implied
+    )
 
 
 def by_gvk(group: str, version: str, kind: str) -> Integration | None:

@@ -121,7 +121,10 @@ class Manifests:
             integration = by_gvk(group, version, kind)
             if integration is None and followed(group, version, kind) is None:
                 return None
-            if integration is not None and integration.is_skipped(document.value):
+            if integration is not None and (
+                integration.serving is not None or integration.is_skipped(document.value)
+            ):
+                # What is meant to run for ever has no course that could be simulated.
                 return None
         namespace = "" if kind in _CLASSES else _OBSERVED.get(kind, ("", "default"))[1]
         if (other := followed(group, version, kind)) is not None and not other.namespaced:

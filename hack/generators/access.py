@@ -123,8 +123,12 @@ MANAGER_NAMESPACE = (
 
 
 def _creates_jobs(kind: Integration) -> bool:
-    """Whether objects of the kind can own jobs."""
-    return kind.creates is None or any((one.group, one.kind) in kind.creates for one in REGISTRY)
+    """Whether objects of the kind can own jobs, or what stands between those and their owners."""
+    if kind.creates is None:
+        return True
+    owned = {(one.group, one.kind) for one in REGISTRY}
+    owned |= {(owner.group, owner.kind) for one in REGISTRY for owner in known_owners(one)}
+    return not owned.isdisjoint(kind.creates)
 
 
 _LOOKED_UP = ("admissionchecks", "clusterqueues", "localqueues", "workloadpriorityclasses")
@@ -156,6 +160,8 @@ def _looked_up(one: Integration) -> tuple[Rule, ...]:
         *(Rule((owner.group,), (owner.plural,), ("get",)) for owner in known_owners(one)),
         # What the pods of a job follow from is looked up to check them.
         *(Rule((other.kind.group,), (other.plural,), ("get",)) for other in one.follows),
+        # A change may depend on what has become of the Workload.
+        *((Rule((API_GROUP,), ("workloads",), ("get",)),) if one.workload_asked is not None else ()),
     )
 
 

@@ -34,7 +34,7 @@ def test_the_api_group_turns_every_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "gates", "field"),
     [
-        ("integrations: {frameworks: [statefulset]}", "", "integrations.frameworks"),
+        ("integrations: {frameworks: [example.com/unheard-of]}", "", "integrations.frameworks"),
         ("featureGates: {PartialAdmission: true}", "PartialAdmission=true", "--feature-gates"),
         ("", "NoSuchGate=true", "NoSuchGate"),
         ("tls: {curvePreferences: [X25519, CurveP256]}", "", "tls.curvePreferences"),

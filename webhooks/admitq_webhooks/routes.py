@@ -153,7 +153,7 @@ def routes(
     """
     names, gates = policy.names, policy.gates
     registered = tuple(registered)
-    switched_on = {one.gvk for one in policy.integrations}
+    switched_on = {one.gvk: one for one in policy.integrations}
 
     async def hold(request: AdmissionRequest) -> Verdict:
         return Allowed(mutate_kinds.with_finalizer(request.obj, names))
@@ -186,15 +186,12 @@ def routes(
         ("validate", "ResourceFlavor"): validate_flavor,
         ("validate", "Workload"): validate_workload,
     }
-    job_kinds = {one.gvk: one for one in registered}
     handlers: dict[str, Handler] = {}
     for webhook in webhooks(names, registered):
         if webhook.is_job:
-            integration = job_kinds[webhook.group, webhook.version, webhook.kind]
+            integration = switched_on.get((webhook.group, webhook.version, webhook.kind))
             review = (
-                _job_review(webhook.verb, integration, policy, world)
-                if integration.gvk in switched_on
-                else _let_pass
+                _let_pass if integration is None else _job_review(webhook.verb, integration, policy, world)
             )
         else:
             review = reviews[webhook.verb, webhook.kind]
@@ -208,6 +205,8 @@ def _job_review(verb: Verb, integration: Integration, policy: Policy, world: Wor
     async def review(request: AdmissionRequest) -> Verdict:
         namespace = request.namespace
         if policy.is_excluded(namespace):
+            return Allowed()
+        if not integration.owns_up_to(request.obj, policy.names):
             return Allowed()
         held_by_parent = integration.is_held_by_parent(request.obj, policy.names)
         if not held_by_parent and not policy.selects(namespace, await world.namespace_labels(namespace)):
@@ -223,7 +222,10 @@ def _job_review(verb: Verb, integration: Integration, policy: Policy, world: Wor
             told = await validate_jobs.warnings(new, namespace, integration, policy, world)
             return Refused(tuple(errors)) if errors else Allowed(warnings=told)
         old = await resolved(request.old, namespace, integration, world)
-        return _verdict(validate_jobs.validate_update(old, new, namespace, integration, policy, world))
+        names, ask = policy.names, integration.workload_asked
+        asked = "" if ask is None else ask(old, new, policy.rules(new))
+        found = await world.owner(names.group, names.version, "Workload", namespace, asked) if asked else None
+        return _verdict(validate_jobs.validate_update(old, new, namespace, integration, policy, world, found))
 
     return review
 

@@ -28,6 +28,7 @@ from admitq.integrations.ownership import (
     controller_of,
     is_controlled_by,
     is_of_group,
+    is_served,
     managed_ancestor,
 )
 from admitq.integrations.paths import Object, value_at
@@ -109,6 +110,8 @@ class JobController:
         job = self._job(key, store)
         workloads = self._workloads_of(key, job)
         if job is None:
+            # A Workload that was made for pods to come is settled by the controller that made it.
+            workloads = tuple(one for one in workloads if not is_served(one, self._ctx.names))
             if not any(map(self._is_unsettled, workloads)):
                 return None
             if not await self._is_gone(key):
@@ -163,15 +166,19 @@ class JobController:
 
     def _composed(self, composition: Composition, found: Sequence[Object], group: str) -> Object | None:
         names, settings = self._ctx.names, self._ctx.settings
-        present = [
-            one
-            for one in found
-            if composition.is_member(one, names) and composition.group_of(one, names) == group
-        ]
+        present = [one for one in found if self._is_member(one) and composition.group_of(one, names) == group]
         if not present:
             return None
         moment = Moment(self._ctx.clock(), deleted_hold_nothing=settings.fast_quota_release)
         return composition.compose(present, names, moment)
+
+    def _is_member(self, obj: Object) -> bool:
+        composition, names = self.integration.composition, self._ctx.names
+        return (
+            composition is not None
+            and self.integration.owns_up_to(obj, names)
+            and composition.is_member(obj, names)
+        )
 
     def _workloads_of(self, key: Key, job: Object | None) -> tuple[Object, ...]:
         if group := named_group(key.name):
@@ -204,8 +211,7 @@ class JobController:
                 # Where the kind is not served any more, the API server says nothing of the object.
                 return value_at(error.body, ("details", "name")) == key.name
             raise
-        composition = self.integration.composition
-        return composition is not None and not composition.is_member(found, self._ctx.names)
+        return self.integration.composition is not None and not self._is_member(found)
 
     async def _has_no_members(self, key: Key) -> bool:
         selector = self.integration.watched_labels

@@ -25,7 +25,7 @@ from admitq.controllers.plan import (
 )
 from admitq.controllers.workload import told
 from admitq.integrations.base import Step
-from admitq.integrations.ownership import controller_of
+from admitq.integrations.ownership import controller_of, is_served
 from admitq.integrations.paths import Object, value_at
 from admitq.job_workloads import (
     PriorityClassMissing,
@@ -300,6 +300,8 @@ def _workload_deleted(case: JobCase, workload: Object) -> Plan | None:
 
 def _on_hold(case: JobCase, workload: Object) -> Plan | None:
     """A job on hold keeps its Workload and no quota; afterwards it waits again."""
+    if is_served(workload, case.names):
+        return None
     quota = condition(workload, ConditionType.QUOTA_RESERVED) or {}
     held = quota.get("reason") == Reason.ON_HOLD
     on_hold = case.integration.is_on_hold(case.job or {})
@@ -330,6 +332,8 @@ def _job_finished(case: JobCase, workload: Object) -> Plan | None:
 
 def _priority_changed(case: JobCase, workload: Object) -> Plan | None:
     """The Workload follows the label of the job's WorkloadPriorityClass, where the API lets it."""
+    if is_served(workload, case.names):
+        return None
     label = case.label(case.names.priority_class)
     reference = value_at(workload, ("spec", "priorityClassRef"))
     if not label or (reference is None and is_reserved(workload)):
@@ -426,6 +430,9 @@ def _requeue(case: JobCase, workload: Object, reason: str) -> Plan | None:
 
 def _retention_over(case: JobCase, workload: Object, reason: str) -> Plan | None:
     """A job that was deactivated for a cause, not by hand, is deleted after a while, if so configured."""
+    if is_served(workload, case.names):
+        # Whoever made the members would make them again.
+        return None
     retention = case.settings.retention_of_deactivated
     evicted_at = since(workload, ConditionType.EVICTED)
     if retention is None or evicted_at is None or not reason.startswith("DeactivatedDueTo"):
@@ -453,6 +460,8 @@ def _suspended(case: JobCase, workload: Object) -> Plan | None:
         return _tell_pending_checks(case, workload)
     if stopping := running.stop(case, workload, "Not admitted by cluster queue", running.NOT_ADMITTED):
         return stopping
+    if is_served(workload, case.names):
+        return NOTHING
     if case.queue_name and case.queue_name != value_at(workload, ("spec", "queueName"), ""):
         patch = {"spec": {"queueName": case.queue_name}}
         return plan(Patch(case.kinds.workloads, workload, (Step(patch),), CONCERN))

@@ -42,8 +42,12 @@ _KEPT_OF_CONTAINERS: Final = ("name", "image", "resources", "ports", "restartPol
 
 
 def is_member(pod: Object, names: Names) -> bool:
-    """Whether our webhook held the pod when it was created, which leaves its role behind."""
-    return pods.is_managed(pod, names) and pods.annotation(pod, names.role_hash) != ""
+    """Whether our webhook held the pod when it was created, which leaves its role behind.
+
+    A pod of a group that its parent has queued is none until it has been told its group.
+    """
+    told = not pods.awaits_group(pod, names)
+    return told and pods.is_managed(pod, names) and pods.annotation(pod, names.role_hash) != ""
 
 
 def slim(pod: Object, names: Names) -> Object:

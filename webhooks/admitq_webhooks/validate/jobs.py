@@ -43,15 +43,21 @@ def validate_create(job: Object, integration: Integration, policy: Policy) -> li
 
 
 def validate_update(
-    old: Object, new: Object, namespace: str, integration: Integration, policy: Policy, world: World
+    old: Object,
+    new: Object,
+    namespace: str,
+    integration: Integration,
+    policy: Policy,
+    world: World,
+    workload: Object | None = None,
 ) -> list[FieldError]:
-    """Check a change of a job. One that is being deleted is let go."""
+    """Check a change of a job, given the Workload it depends on. One that is being deleted is let go."""
     if is_being_deleted(old):
         return []
-    names = policy.names
+    names, rules = policy.names, policy.rules(new, workload)
     is_held = _is_held(old, integration, names) or _is_held(new, integration, names)
     if integration.is_skipped(new) or not is_held:
-        return [*integration.validate_update(old, new, policy.rules(new))]
+        return [*integration.validate_update(old, new, rules)]
     suspended = integration.is_suspended(new, names)
     was_suspended = integration.is_suspended(old, names)
     return [
@@ -68,7 +74,7 @@ def validate_update(
         *_elastic_update(old, new, names),
         *(admission_gates.validate_update(old, new, names) if _has_gates(policy) else ()),
         *_new_topology_errors(old, new, integration, policy),
-        *integration.validate_update(old, new, policy.rules(new)),
+        *integration.validate_update(old, new, rules),
     ]
 
 

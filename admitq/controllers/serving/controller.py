@@ -1,0 +1,144 @@
+"""The shell around the decisions about objects that serve: gathers what is known, carries out the plan."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from admitq.controllers.context import Context
+from admitq.controllers.indexes import BY_PARENT, owner_keys, owner_value, parents_of_pod, resource_of
+from admitq.controllers.job.case import Lookups
+from admitq.controllers.plan import act, has_finalizer
+from admitq.controllers.serving.decide import ServingCase, decide
+from admitq.controllers.wiring import ControllerSpec, Watch, WhenServed
+from admitq.core.selectors import selects_namespace
+from admitq.integrations.base import Integration, Serving
+from admitq.integrations.paths import Object, value_at
+from admitq.runtime.errors import ApiError
+from admitq.runtime.resources import NAMESPACES, PODS, PRIORITY_CLASSES
+from admitq.runtime.store import Change, Key
+from admitq.transitions import holds
+from admitq_api.conditions import ConditionType
+
+BEHIND_RETRY_SECONDS: Final = 1.0
+"""When to look again where what we know is behind what others know."""
+
+WORKERS: Final = 4
+
+
+class ServingController:
+    """Works on the objects of one kind that has pods queue in its stead, in groups."""
+
+    def __init__(self, ctx: Context, integration: Integration, serving: Serving) -> None:
+        self.integration = integration
+        self.resource = resource_of(integration)
+        self._ctx = ctx
+        self._serving = serving
+
+    async def reconcile(self, key: Key) -> float | None:
+        """Bring one object forward; returns in how many seconds to look again."""
+        ctx, stores, kinds = self._ctx, self._ctx.stores, self._ctx.kinds
+        store, pods = stores.find(self.resource), stores.find(PODS)
+        if store is None or pods is None:
+            return None
+        job = store.get(key.namespace, key.name)
+        owner = owner_value(self.integration.group, self.integration.kind, key.namespace, key.name)
+        workloads = stores.of(kinds.workloads).by_index(BY_PARENT, owner)
+        namespace = stores.of(NAMESPACES).get("", key.namespace)
+        if job is None:
+            if not any(map(self._is_unsettled, workloads)):
+                return None
+            if not await self._is_gone(key):
+                return BEHIND_RETRY_SECONDS
+        elif namespace is None:
+            return BEHIND_RETRY_SECONDS
+        labels = value_at(namespace, ("metadata", "labels"), {})
+        case = ServingCase(
+            integration=self.integration,
+            serving=self._serving,
+            names=ctx.names,
+            kinds=kinds,
+            settings=ctx.settings,
+            now=ctx.clock(),
+            job=job,
+            pods=pods.by_index(BY_PARENT, owner),
+            workloads=workloads,
+            lookups=self._lookups(key),
+            namespace_matches=selects_namespace(ctx.settings.namespace_selector, labels),
+            namespace_ends=value_at(namespace, ("metadata", "deletionTimestamp")) is not None,
+        )
+        try:
+            return await act(ctx, decide(case))
+        except ApiError as error:
+            if error.is_already_exists:
+                return BEHIND_RETRY_SECONDS
+            raise
+
+    def _is_unsettled(self, workload: Object) -> bool:
+        return not holds(workload, ConditionType.FINISHED) or has_finalizer(
+            workload, self._ctx.names.finalizer
+        )
+
+    async def _is_gone(self, key: Key) -> bool:
+        """Whether an object that is not in the store does not exist either; finishing cannot be undone."""
+        try:
+            await self._ctx.client.get(self.resource, key.name, namespace=key.namespace)
+        except ApiError as error:
+            if error.is_not_found:
+                # Where the kind is not served any more, the API server says nothing of the object.
+                return value_at(error.body, ("details", "name")) == key.name
+            raise
+        return False
+
+    def _lookups(self, key: Key) -> Lookups:
+        stores, kinds = self._ctx.stores, self._ctx.kinds
+        return Lookups(
+            flavor=lambda name: stores.of(kinds.resource_flavors).get("", name),
+            workload_priority_class=lambda name: stores.of(kinds.workload_priority_classes).get("", name),
+            priority_class=lambda name: stores.of(PRIORITY_CLASSES).get("", name),
+            priority_classes=lambda: stores.of(PRIORITY_CLASSES).list(),
+            workload=lambda name: stores.of(kinds.workloads).get(key.namespace, name),
+        )
+
+    # --- from changes to keys ---------------------------------------------------------------------
+
+    def when_served(self) -> WhenServed:
+        """The controller as whoever runs it takes it."""
+        ctx, kinds = self._ctx, self._ctx.kinds
+        kind = f"{self.integration.kind}.{self.integration.group}"
+        spec = ControllerSpec(
+            name=self.integration.framework,
+            reconcile=self.reconcile,
+            watches=(
+                Watch(self.resource, lambda change: (change.key,)),
+                Watch(PODS, self._of_pod),
+                Watch(kinds.workloads, self._of_workload),
+                Watch(kinds.workload_priority_classes, lambda _: self._everyone()),
+                Watch(NAMESPACES, self._in_namespace),
+            ),
+            workers=ctx.settings.concurrency.get(kind, WORKERS),
+        )
+        return WhenServed(self.resource, {}, spec, known=self._of_workloads)
+
+    def _of_pod(self, change: Change) -> Iterator[Key]:
+        for obj in (change.old, change.new):
+            if obj is not None:
+                parents = parents_of_pod(obj, self._ctx.names, (self.integration,))
+                yield from owner_keys(parents, self.integration.group, self.integration.kind)
+
+    def _of_workload(self, change: Change) -> Iterator[Key]:
+        names = self._ctx.names
+        one = self.integration
+        annotations = value_at(change.object, ("metadata", "annotations"), {})
+        if annotations.get(names.job_owner_gvk) == f"{one.api_version}, Kind={one.kind}":
+            yield Key(change.key.namespace, str(annotations.get(names.job_owner_name, "")))
+
+    def _of_workloads(self) -> Iterator[Key]:
+        owners = self._ctx.stores.of(self._ctx.kinds.workloads).index_values(BY_PARENT)
+        yield from owner_keys(owners, self.integration.group, self.integration.kind)
+
+    def _everyone(self) -> tuple[Key, ...]:
+        return tuple(self._ctx.stores.of(self.resource).keys())
+
+    def _in_namespace(self, change: Change) -> Iterator[Key]:
+        before, after = (value_at(one, ("metadata", "labels")) for one in (change.old, change.new))
+        if before != after:
+            yield from (key for key in self._everyone() if key.namespace == change.key.name)

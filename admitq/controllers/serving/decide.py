@@ -1,0 +1,346 @@
+"""What is to be done about an object that serves: its Workloads kept as it wants them, its pods told.
+
+The controller of pods starts and stops the pods; here is only decided what they are one group of. Each step
+asks what there is now, so that one cut short is taken up by whoever looks next (semantics, StatefulSet and
+LeaderWorkerSet).
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from admitq.controllers.job.case import Lookups, name_of
+from admitq.controllers.plan import (
+    NOTHING,
+    Action,
+    Create,
+    Delete,
+    Patch,
+    Plan,
+    RemoveFinalizer,
+    Tell,
+    has_finalizer,
+    plan,
+    status_patch,
+)
+from admitq.controllers.settings import Settings
+from admitq.controllers.workload import told
+from admitq.core.model import Instant
+from admitq.integrations.base import Integration, PodPlace, ServedGroup, Serving, Step
+from admitq.integrations.names import LONGEST_LABEL, workload_name
+from admitq.integrations.ownership import queue_name
+from admitq.integrations.paths import Object, merge_patch, value_at, with_value, without
+from admitq.integrations.pods import annotation, has_ended, has_gate, label, mapping_at
+from admitq.integrations.serving import is_held_for
+from admitq.job_workloads import (
+    PriorityClassMissing,
+    pod_sets_of,
+    priority_of,
+    spec_update,
+    workload_for,
+)
+from admitq.podsets import same_pods, sanitised
+from admitq.runtime.kinds import Kinds
+from admitq.runtime.resources import PODS
+from admitq.transitions import Transition, condition, holds, is_reserved
+from admitq_api.conditions import ConditionType, Reason
+from admitq_api.labels import Names
+
+CONCERN: Final = "serving-controller"
+
+_GATES: Final = ("spec", "schedulingGates")
+
+
+@dataclass(frozen=True, slots=True)
+class ServingCase:
+    """What is known of one object that serves.
+
+    ``workloads`` are those that say they were made for an object of its kind and name; ``job`` is None if
+    there is none.
+    """
+
+    integration: Integration
+    serving: Serving
+    names: Names
+    kinds: Kinds
+    settings: Settings
+    now: Instant
+    job: Object | None
+    pods: tuple[Object, ...]
+    workloads: tuple[Object, ...]
+    lookups: Lookups
+    namespace_matches: bool = True
+    namespace_ends: bool = False
+    """Nothing can be created in the namespace any more."""
+
+    def members(self, group: ServedGroup) -> list[Object]:
+        """The pods of a group."""
+        return [pod for pod in self.pods if (self.place_of(pod) or PodPlace("")).number == group.number]
+
+    def place_of(self, pod: Object) -> PodPlace | None:
+        """Where a pod belongs."""
+        return self.serving.place_of(pod)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSource:
+    """One group of an object, as what a Workload follows from: the object, by the group's name."""
+
+    integration: Integration
+    names: Names
+    job: Object | None
+    settings: Settings
+    lookups: Lookups
+
+
+def decide(case: ServingCase) -> Plan:
+    """What is to be done about an object that serves now."""
+    job = case.job
+    if job is None:
+        return plan(*(action for one in case.workloads for action in _release(case, one)))
+    former = [one for one in case.workloads if not _is_owned(one, job)]
+    released = tuple(action for one in former for action in _release(case, one))
+    if "deletionTimestamp" in job["metadata"] or not case.namespace_matches or not _is_ours(case, job):
+        return plan(*released)
+    groups = (
+        {_workload_name(case, job, group): group for group in case.serving.groups(job, case.pods)}
+        if (case.serving.groups is not None)
+        else {}
+    )
+    try:
+        actions = [
+            *released,
+            *(action for one in case.workloads for action in _unwanted(case, job, one, groups)),
+            *(action for name, group in groups.items() for action in _of_group(case, job, group, name)),
+        ]
+    except PriorityClassMissing as missing:
+        return plan(*released, Tell(job, "Warning", missing.reason, str(missing)))
+    return plan(*actions) if actions else NOTHING
+
+
+def _is_ours(case: ServingCase, job: Object) -> bool:
+    """Whether our webhook has had the pods held, for this very object."""
+    if not queue_name(job, case.names) and not case.settings.without_queue_name:
+        return False
+    return any(is_held_for(one, case.serving.parent, case.names) for one in case.serving.templates(job))
+
+
+def _is_owned(workload: Object, job: Object) -> bool:
+    references = value_at(workload, ("metadata", "ownerReferences"), [])
+    return any(one.get("uid") == value_at(job, ("metadata", "uid")) for one in references)
+
+
+def _workload_name(case: ServingCase, job: Object, group: ServedGroup) -> str:
+    if prebuilt := _is_remote(case, job) and label(job, case.names.prebuilt_workload_name):
+        return prebuilt
+    one, longest = case.integration, case.settings.longest_workload_name
+    return workload_name(one.kind, one.group, group.name, job["metadata"]["uid"], longest=longest)
+
+
+def _is_remote(case: ServingCase, job: Object) -> bool:
+    """Whether the object is a copy that another cluster sent, with its Workloads."""
+    return bool(label(job, case.names.multikueue_origin))
+
+
+# --- Workloads ------------------------------------------------------------------------------------
+
+
+def _release(case: ServingCase, workload: Object) -> Iterator[Action]:
+    """The next thing to do with a Workload whose object is no more."""
+    if case.settings.finish_orphaned and not holds(workload, ConditionType.FINISHED):
+        transition = Transition(workload, case.now)
+        transition.finish(Reason.OWNER_NOT_FOUND, "The workload's owner no longer exists")
+        if write := status_patch(case.kinds.workloads, workload, transition.patch(), CONCERN):
+            yield write
+    elif has_finalizer(workload, case.names.finalizer):
+        yield RemoveFinalizer(case.kinds.workloads, workload)
+
+
+def _unwanted(
+    case: ServingCase, job: Object, workload: Object, groups: Mapping[str, ServedGroup]
+) -> Iterator[Action]:
+    """A Workload of a group that is no more goes, and its pods before it."""
+    name = workload["metadata"]["name"]
+    if name in groups or not _is_owned(workload, job) or _is_remote(case, job):
+        return
+    index = annotation(workload, case.names.component_workload_index)
+    if "deletionTimestamp" not in workload["metadata"]:
+        yield Delete(case.kinds.workloads, workload)
+    elif not _has_pods(case, ServedGroup(name, index)) and has_finalizer(workload, case.names.finalizer):
+        yield RemoveFinalizer(case.kinds.workloads, workload)
+
+
+def _has_pods(case: ServingCase, group: ServedGroup) -> bool:
+    return any(not has_ended(pod) for pod in case.members(group))
+
+
+def _of_group(case: ServingCase, job: Object, group: ServedGroup, name: str) -> Iterator[Action]:
+    """What is to be done about one group; its pods are told of a Workload that asks for them as they are."""
+    view = with_value(job, ("metadata", "name"), group.name)
+    source = GroupSource(case.integration, case.names, view, case.settings, case.lookups)
+    workload = case.lookups.workload(name)
+    yield from _outdated(case, job, group)
+    if _is_remote(case, job):
+        yield from _told(case, job, group, name)
+        return
+    if workload is None:
+        if not case.integration.is_on_hold(job) and not case.namespace_ends:
+            created = _made(case, job, group, source, name)
+            yield Create(case.kinds.workloads, created, CONCERN)
+            yield Tell(job, "Normal", "CreatedWorkload", f"Created Workload: {name_of(created)}")
+        return
+    if "deletionTimestamp" in workload["metadata"]:
+        if not _has_pods(case, group) and has_finalizer(workload, case.names.finalizer):
+            yield RemoveFinalizer(case.kinds.workloads, workload)
+        return
+    if not _is_owned(workload, job) or holds(workload, ConditionType.FINISHED):
+        return
+    changed = [*_given_back(case, group, workload)] or [*_changed(case, job, source, workload)]
+    yield from changed
+    if not changed:
+        yield from _told(case, job, group, name)
+
+
+def _made(
+    case: ServingCase, job: Object, group: ServedGroup, source: GroupSource, name: str
+) -> dict[str, Any]:
+    names, one, metadata = case.names, case.integration, job["metadata"]
+    workload = workload_for(source)
+    annotations = {
+        **workload["metadata"].get("annotations", {}),
+        names.is_group_workload: "true",
+        names.job_owner_gvk: f"{one.api_version}, Kind={one.kind}",
+        names.job_owner_name: metadata["name"],
+    }
+    if group.number:
+        annotations[names.component_workload_index] = group.number
+    owner = {
+        "apiVersion": one.api_version,
+        "kind": one.kind,
+        "name": metadata["name"],
+        "uid": metadata["uid"],
+    }
+    made = {"name": name, "annotations": annotations, "ownerReferences": [owner]}
+    return {**workload, "metadata": {**workload["metadata"], **made}}
+
+
+def _given_back(case: ServingCase, group: ServedGroup, workload: Object) -> Iterator[Action]:
+    """The quota of an eviction is free where there are no pods that the controller of pods could wait for."""
+    if holds(workload, ConditionType.EVICTED) and is_reserved(workload) and not _has_pods(case, group):
+        transition = Transition(workload, case.now)
+        transition.requeue(told(Reason.PENDING_EVALUATION, case.settings))
+        if write := status_patch(case.kinds.workloads, workload, transition.patch(), CONCERN):
+            yield write
+
+
+def _changed(case: ServingCase, job: Object, source: GroupSource, workload: Object) -> Iterator[Action]:
+    """The next change of a Workload that does not stand for the object as it is now."""
+    on_hold = case.integration.is_on_hold(job)
+    reason = (condition(workload, ConditionType.QUOTA_RESERVED) or {}).get("reason")
+    if not is_reserved(workload):
+        stays = on_hold or _stands_for(case, source, workload)
+        patch = {} if stays else spec_update(source, workload)
+    else:
+        patch = _reprioritised(source, workload)
+    if patch:
+        yield Patch(case.kinds.workloads, workload, (Step(patch),), CONCERN)
+        return
+    if on_hold == (reason == Reason.ON_HOLD):
+        return
+    transition = Transition(workload, case.now)
+    if on_hold:
+        transition.release(Reason.ON_HOLD, case.serving.on_hold)
+    else:
+        pending = told(Reason.PENDING_EVALUATION, case.settings)
+        transition.release(pending, "Workload no longer on hold; waiting for quota reservation")
+    if write := status_patch(case.kinds.workloads, workload, transition.patch(), CONCERN):
+        yield write
+
+
+def _stands_for(case: ServingCase, source: GroupSource, workload: Object) -> bool:
+    spec = value_at(workload, ("spec",), {})
+    wanted, listed = pod_sets_of(source), spec.get("podSets") or []
+    return (
+        spec.get("queueName", "") == queue_name(source.job or {}, source.names)
+        and not _reprioritised(source, workload)
+        and len(wanted) == len(listed)
+        and all(
+            one["count"] == other.get("count", 1)
+            and same_pods(
+                one["template"],
+                sanitised(other.get("template") or {}, case.integration.platform_labels),
+                tolerations=True,
+            )
+            for one, other in zip(wanted, listed, strict=True)
+        )
+    )
+
+
+def _reprioritised(source: GroupSource, workload: Object) -> dict[str, Any]:
+    """The patch that makes the Workload follow the label of a WorkloadPriorityClass; empty for none."""
+    named = label(source.job or {}, source.names.priority_class)
+    reference = value_at(workload, ("spec", "priorityClassRef"))
+    if not named or (reference is None and is_reserved(workload)):
+        return {}
+    if reference is not None and (
+        reference.get("kind") != "WorkloadPriorityClass" or reference.get("name") == named
+    ):
+        return {}
+    priority = priority_of(source)
+    return {"spec": {"priority": priority.value, "priorityClassRef": dict(priority.reference or {})}}
+
+
+# --- pods -----------------------------------------------------------------------------------------
+
+
+def _outdated(case: ServingCase, job: Object, group: ServedGroup) -> Iterator[Action]:
+    """Pods that only wait to make room are let go without an admission, so that they can be replaced."""
+    ours = {case.names.admission_gate, case.names.topology_gate}
+    for pod in case.members(group):
+        if has_gate(pod, case.names.admission_gate) and case.serving.is_outdated(job, pod):
+            left = [one for one in value_at(pod, _GATES, []) if value_at(one, ("name",)) not in ours]
+            yield Patch(PODS, pod, (Step({"spec": {"schedulingGates": left}}),), CONCERN)
+
+
+def _told(case: ServingCase, job: Object, group: ServedGroup, name: str) -> Iterator[Action]:
+    """Pods that do not say yet, or no longer rightly, which group they are of and where it queues."""
+    size = sum(one.count for one in case.integration.pod_sets(job, case.names))
+    for pod in case.members(group):
+        if "deletionTimestamp" in pod["metadata"] or has_ended(pod) or case.serving.is_outdated(job, pod):
+            continue
+        if patch := merge_patch(pod, _marked(case, job, pod, name, size)):
+            yield Patch(PODS, pod, (Step(patch),), CONCERN)
+
+
+def _marked(case: ServingCase, job: Object, pod: Object, name: str, size: int) -> Object:
+    names = case.names
+    held = has_gate(pod, names.admission_gate)
+    labels = {names.managed: "true"}
+    annotations = {
+        names.pod_group_total_count: str(size),
+        names.pod_group_fast_admission: "true",
+        names.pod_group_serving: "true",
+        names.pod_group_pod_index_label: case.serving.index_label,
+        names.role_hash: case.serving.role_of(job, pod),
+    }
+    identity = annotations if len(name) > LONGEST_LABEL else labels
+    identity |= {names.prebuilt_workload_name: name, names.pod_group_name: name}
+    marked = pod
+    # A pod that was let go stays in the queue that it was admitted in, and has a class if it had one.
+    for key, value in (
+        (names.queue_name, queue_name(job, names)),
+        (names.priority_class, label(job, names.priority_class)),
+    ):
+        if value and (held or (key == names.priority_class and label(pod, key))):
+            labels[key] = value
+        elif held:
+            marked = without(marked, ("metadata", "labels", key))
+    metadata = mapping_at(marked, "metadata")
+    return {
+        **marked,
+        "metadata": {
+            **metadata,
+            "labels": {**mapping_at(metadata, "labels"), **labels},
+            "annotations": {**mapping_at(metadata, "annotations"), **annotations},
+        },
+    }

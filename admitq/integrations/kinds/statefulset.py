@@ -1,0 +1,142 @@
+"""StatefulSet: all of its pods are queued together.
+
+Its Workload asks for all replicas at once; the pods are then started one by one, as the StatefulSet makes
+them. It can be scaled to zero and back only, for quota was reserved for all of them (semantics, StatefulSet
+and LeaderWorkerSet).
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from admitq.integrations.base import Integration, PodPlace, PodSetTemplate, Rules, ServedGroup, Serving
+from admitq.integrations.names import LONGEST, LONGEST_LABEL, workload_name
+from admitq.integrations.ownership import controller_of
+from admitq.integrations.paths import Object, value_at
+from admitq.integrations.pods import STATEFUL_SET as HELD_BY
+from admitq.integrations.pods import annotation, label, mapping_at, text_at
+from admitq.integrations.serving import (
+    IMMUTABLE,
+    has_no_ready_replicas,
+    is_held_for,
+    queue_removed,
+    replicas_of,
+    shape_changed,
+    with_marks,
+)
+from admitq_api.conditions import ConditionType, Reason, find
+from admitq_api.feature_gates import Gate
+from admitq_api.field_errors import FieldError
+from admitq_api.labels import Names
+
+_TEMPLATE: Final = ("spec", "template")
+_REPLICAS: Final = "spec.replicas"
+_INDEX: Final = "apps.kubernetes.io/pod-index"
+_REVISION: Final = "controller-revision-hash"
+
+
+def pod_sets(stateful_set: Object, _names: Names) -> list[PodSetTemplate]:
+    """One podset of all replicas."""
+    return [PodSetTemplate("main", replicas_of(stateful_set), _TEMPLATE)]
+
+
+def _place_of(pod: Object) -> PodPlace | None:
+    reference = controller_of(pod) or {}
+    of_kind = reference.get("apiVersion") == "apps/v1" and reference.get("kind") == "StatefulSet"
+    return PodPlace(str(reference.get("name", ""))) if of_kind else None
+
+
+def _groups(stateful_set: Object, _pods: Sequence[Object]) -> tuple[ServedGroup, ...]:
+    return (ServedGroup(text_at(stateful_set, "metadata", "name")),)
+
+
+def is_outdated(stateful_set: Object, pod: Object) -> bool:
+    """Whether the pod is of an old revision and its replica is to be of the new one."""
+    revision, wanted = label(pod, _REVISION), text_at(stateful_set, "status", "updateRevision")
+    if not revision or not wanted or revision == wanted:
+        return False
+    ordinal = label(pod, _INDEX) or text_at(pod, "metadata", "name").rpartition("-")[2]
+    kept = replicas_of(stateful_set, "spec", "updateStrategy", "rollingUpdate", "partition", default=0)
+    rolls = value_at(stateful_set, ("spec", "updateStrategy", "type"), "RollingUpdate") == "RollingUpdate"
+    return rolls and ordinal.isascii() and ordinal.isdigit() and len(ordinal) <= 10 and int(ordinal) >= kept
+
+
+def mutate(stateful_set: Object, rules: Rules) -> Object:
+    """The StatefulSet with a template whose pods are held; one that a larger whole has held stays so."""
+    names = rules.names
+    if annotation(mapping_at(stateful_set, *_TEMPLATE), names.pod_suspending_parent):
+        return stateful_set
+    return with_marks(stateful_set, _TEMPLATE, {}, {names.pod_suspending_parent: HELD_BY})
+
+
+def workload_asked(old: Object, new: Object, rules: Rules) -> str:
+    """Name of the Workload that has to have let go of its quota before pods come back."""
+    metadata = mapping_at(old, "metadata")
+    if not rules.is_managed or not _comes_back(old, new):
+        return ""
+    longest = LONGEST_LABEL if rules.gates.enabled(Gate.SHORT_WORKLOAD_NAMES) else LONGEST
+    name, uid = str(metadata.get("name", "")), str(metadata.get("uid", ""))
+    return workload_name("StatefulSet", "apps", name, uid, longest=longest)
+
+
+def _comes_back(old: Object, new: Object) -> bool:
+    return replicas_of(old) == 0 < replicas_of(new)
+
+
+def validate_update(old: Object, new: Object, rules: Rules) -> list[FieldError]:
+    """Check that the pods stay what quota was reserved for, and that they go before they come back."""
+    errors = [*queue_removed(old, new, rules)]
+    held = is_held_for(mapping_at(new, *_TEMPLATE), HELD_BY, rules.names)
+    if rules.is_managed and held:
+        errors += [*shape_changed(old, new, _TEMPLATE), *_scaled(old, new, rules)]
+    return errors
+
+
+def _scaled(old: Object, new: Object, rules: Rules) -> Iterator[FieldError]:
+    before, after = replicas_of(old), replicas_of(new)
+    if before and after and before != after:
+        yield FieldError.invalid(_REPLICAS, after, IMMUTABLE, "scale to zero first")
+    if not _comes_back(old, new):
+        return
+    if replicas_of(old, "status", "replicas", default=0) > 0:
+        yield FieldError.forbidden(
+            _REPLICAS, "scaling down is still in progress", "wait until all pods are gone"
+        )
+    elif rules.workload is not None and not _is_on_hold(rules.workload):
+        yield FieldError.forbidden(
+            _REPLICAS, "workload from previous scale-down is still being deleted", "wait a moment"
+        )
+
+
+def _is_on_hold(workload: Object) -> bool:
+    quota = find(value_at(workload, ("status", "conditions"), []), ConditionType.QUOTA_RESERVED) or {}
+    return quota.get("status") == "False" and quota.get("reason") == Reason.ON_HOLD
+
+
+STATEFUL_SET = Integration(
+    framework="statefulset",
+    group="apps",
+    version="v1",
+    kind="StatefulSet",
+    plural="statefulsets",
+    pod_sets=pod_sets,
+    finished=lambda _job: None,
+    is_active=lambda job: replicas_of(job, "status", "replicas", default=0) > 0,
+    pods_ready=lambda job: replicas_of(job, "status", "readyReplicas", default=0) >= replicas_of(job),
+    suspended=has_no_ready_replicas,
+    is_on_hold=lambda job: replicas_of(job) == 0,
+    serving=Serving(
+        parent=HELD_BY,
+        groups=_groups,
+        templates=lambda job: (mapping_at(job, *_TEMPLATE),),
+        place_of=_place_of,
+        index_label=_INDEX,
+        is_outdated=is_outdated,
+        on_hold="StatefulSet scaled to zero; workload on hold",
+    ),
+    creates=frozenset({("", "Pod"), ("", "PersistentVolumeClaim"), ("apps", "ControllerRevision")}),
+    implies=("pod",),
+    mutate=mutate,
+    mutates_updates=True,
+    workload_asked=workload_asked,
+    validate_update=validate_update,
+)

@@ -1,0 +1,71 @@
+"""Rules that kinds have in common whose pods are queued in their stead: what their templates say, and keep.
+
+Pure functions on raw objects of any shape (semantics, Per kind; StatefulSet and LeaderWorkerSet).
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from admitq.integrations.base import Rules
+from admitq.integrations.ownership import queue_name
+from admitq.integrations.paths import Object, Path, value_at, with_value
+from admitq.integrations.pods import annotation, label, mapping_at
+from admitq.integrations.spec_shape import spec_shape
+from admitq_api.field_errors import FieldError
+from admitq_api.field_errors import Path as FieldPath
+from admitq_api.labels import Names
+
+IMMUTABLE: Final = "field is immutable"
+_LARGEST: Final = 2**31 - 1
+
+
+def replicas_of(obj: Object, *path: str, default: int = 1) -> int:
+    """A number of replicas; the API's default where there is none, or nothing that could be one."""
+    found = value_at(obj, path or ("spec", "replicas"))
+    is_number = isinstance(found, int) and not isinstance(found, bool)
+    return min(found, _LARGEST) if is_number and found >= 0 else default
+
+
+def has_no_ready_replicas(obj: Object, _names: Names) -> bool:
+    """Whether nothing of the object is up, so that it can still move to another queue."""
+    return replicas_of(obj, "status", "readyReplicas", default=0) == 0
+
+
+def queue_marks(obj: Object, names: Names) -> dict[str, str]:
+    """Labels of the object that its pods are queued by."""
+    found = {names.queue_name: queue_name(obj, names), names.priority_class: label(obj, names.priority_class)}
+    return {key: value for key, value in found.items() if value}
+
+
+def with_marks(
+    obj: Object, template: Path, labels: Mapping[str, str], annotations: Mapping[str, str]
+) -> Object:
+    """The object with these labels and annotations in one of its pod templates."""
+    for place, added in (("labels", labels), ("annotations", annotations)):
+        path = (*template, "metadata", place)
+        if added:
+            obj = with_value(obj, path, {**mapping_at(obj, *map(str, path)), **added})
+    return obj
+
+
+def is_held_for(template: Object, parent: str, names: Names) -> bool:
+    """Whether pods of the template are held for this kind of parent, and not for what contains it."""
+    return annotation(template, names.pod_suspending_parent) == parent
+
+
+def queue_removed(old: Object, new: Object, rules: Rules) -> Iterator[FieldError]:
+    """Refuse to take an object out of its queue: its pods would wait for ever."""
+    names = rules.names
+    if queue_name(old, names) and not queue_name(new, names) and has_no_ready_replicas(new, names):
+        where = FieldPath("metadata.labels").key(names.queue_name)
+        yield FieldError.invalid(where, "", IMMUTABLE, "name another queue, or create the object anew")
+
+
+def shape_changed(old: Object, new: Object, template: Path) -> Iterator[FieldError]:
+    """Refuse, field by field, what would make the pods of a template ask for something else."""
+    path = (*map(str, template), "spec")
+    before, after = (spec_shape(mapping_at(one, *path)) for one in (old, new))
+    for field in sorted({*before, *after}):
+        if before.get(field) != after.get(field):
+            where = FieldPath(".".join((*path, field)))
+            yield FieldError.invalid(where, after.get(field), IMMUTABLE, "create the object anew")

@@ -1,0 +1,396 @@
+"""Objects that serve: the Workloads that they have made, and what their pods are told."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from admitq.controllers.job.case import Lookups
+from admitq.controllers.plan import Create, Delete, Patch, Plan, RemoveFinalizer, Tell
+from admitq.controllers.serving.decide import ServingCase, decide
+from admitq.integrations.base import Integration
+from admitq.integrations.kinds.leaderworkerset import LEADER_WORKER_SET
+from admitq.integrations.kinds.statefulset import STATEFUL_SET
+from admitq.integrations.names import workload_name
+from tests.unit.controllers.builders import (
+    KINDS,
+    NAMES,
+    SETTINGS,
+    TEMPLATE,
+    Object,
+    admitted,
+    at,
+    condition,
+    reserved,
+    workload,
+)
+
+GATES = [{"name": NAMES.admission_gate}, {"name": "example.com/own"}, {"name": NAMES.topology_gate}]
+ON_HOLD = condition("QuotaReserved", False, "OnHold", "StatefulSet scaled to zero; workload on hold")
+NAME = workload_name("StatefulSet", "apps", "s", "uid-s")
+
+
+def held_template(parent: str) -> Object:
+    return {**TEMPLATE, "metadata": {"annotations": {NAMES.pod_suspending_parent: parent}}}
+
+
+def stateful_set(replicas: int = 3, *, status: Any = None, **metadata: Any) -> Object:
+    labels = {NAMES.queue_name: "lq", **metadata.pop("labels", {})}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {"name": "s", "namespace": "ns", "uid": "uid-s", "labels": labels, **metadata},
+        "spec": {"replicas": replicas, "template": held_template("statefulset")},
+        "status": status or {},
+    }
+
+
+def lws(replicas: int = 2, *, leader: bool = True, status: Any = None, **spec: Any) -> Object:
+    template = held_template("leaderworkerset")
+    group = {"size": 3, "workerTemplate": template, **({"leaderTemplate": template} if leader else {})}
+    return {
+        "apiVersion": "leaderworkerset.x-k8s.io/v1",
+        "kind": "LeaderWorkerSet",
+        "metadata": {
+            "name": "l",
+            "namespace": "ns",
+            "uid": "uid-l",
+            "labels": {NAMES.queue_name: "lq"},
+        },
+        "spec": {"replicas": replicas, "leaderWorkerTemplate": group, **spec},
+        "status": status or {},
+    }
+
+
+def pod(name: str = "s-0", *, held: bool = True, labels: Any = None, parent: str = "statefulset") -> Object:
+    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "s", "uid": "uid-s", "controller": True}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "namespace": "ns",
+            "uid": f"uid-{name}",
+            "resourceVersion": "3",
+            "labels": {NAMES.managed: "true", **(labels or {})},
+            "annotations": {NAMES.pod_suspending_parent: parent, NAMES.role_hash: "abc"},
+            "ownerReferences": [owner],
+        },
+        "spec": {**TEMPLATE["spec"], **({"schedulingGates": GATES} if held else {"nodeName": "n"})},
+        "status": {"phase": "Pending" if held else "Running"},
+    }
+
+
+def lws_pod(group: int, worker: int) -> Object:
+    prefix = "leaderworkerset.sigs.k8s.io/"
+    labels = {f"{prefix}name": "l", f"{prefix}group-index": str(group), f"{prefix}worker-index": str(worker)}
+    return pod(f"l-{group}-{worker}", labels=labels, parent="leaderworkerset")
+
+
+def owned(made: Object, job: Object, index: str | None = None) -> Object:
+    """The Workload as it would be made for the object."""
+    metadata = job["metadata"]
+    owner = {"kind": job["kind"], "name": metadata["name"], "uid": metadata["uid"]}
+    notes = {NAMES.job_owner_name: metadata["name"], NAMES.is_group_workload: "true"}
+    if index is not None:
+        notes[NAMES.component_workload_index] = index
+    return {**made, "metadata": {**made["metadata"], "annotations": notes, "ownerReferences": [owner]}}
+
+
+def of_set(made: Object, job: Object) -> Object:
+    named = {**made, "metadata": {**made["metadata"], "name": NAME}}
+    template = job["spec"]["template"]
+    named["spec"] = {**named["spec"], "podSets": [{"name": "main", "count": 3, "template": template}]}
+    return owned(named, job)
+
+
+def decided(
+    job: Object | None,
+    *workloads: Object,
+    pods: Any = (),
+    kind: Integration = STATEFUL_SET,
+    settings: Any = SETTINGS,
+    classes: Any = None,
+    **fields: Any,
+) -> Plan:
+    assert kind.serving is not None
+    by_name = {one["metadata"]["name"]: one for one in workloads}
+    lookups = Lookups(
+        flavor=lambda _: None,
+        workload_priority_class=(classes or {}).get,
+        priority_class=lambda _: None,
+        priority_classes=lambda: (),
+        workload=by_name.get,
+    )
+    case = ServingCase(
+        integration=kind,
+        serving=kind.serving,
+        names=NAMES,
+        kinds=KINDS,
+        settings=settings,
+        now=at(10),
+        job=job,
+        pods=tuple(pods),
+        workloads=workloads,
+        lookups=lookups,
+        **fields,
+    )
+    return decide(case)
+
+
+def only_patch(plan: Plan) -> Any:
+    (action,) = plan.actions
+    assert isinstance(action, Patch)
+    return action.steps[0].patch
+
+
+# --- StatefulSets ---------------------------------------------------------------------------------
+
+
+def test_a_workload_is_made_for_all_replicas_before_there_are_pods() -> None:
+    made, told = decided(stateful_set()).actions
+    assert isinstance(made, Create)
+    assert isinstance(told, Tell)
+    metadata: Any = made.obj["metadata"]
+    assert metadata["name"] == NAME
+    assert metadata["annotations"] == {
+        NAMES.is_group_workload: "true",
+        NAMES.job_owner_gvk: "apps/v1, Kind=StatefulSet",
+        NAMES.job_owner_name: "s",
+    }
+    assert metadata["labels"][NAMES.job_uid] == "uid-s"
+    assert metadata["ownerReferences"] == [
+        {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "s", "uid": "uid-s"}
+    ]
+    spec: Any = made.obj["spec"]
+    assert [(one["name"], one["count"]) for one in spec["podSets"]] == [("main", 3)]
+    assert (told.reason, told.note) == ("CreatedWorkload", f"Created Workload: ns/{NAME}")
+
+
+@pytest.mark.parametrize(
+    ("job", "fields"),
+    [
+        (stateful_set(0), {}),
+        (stateful_set(labels={NAMES.queue_name: ""}), {}),
+        (stateful_set(labels={NAMES.multikueue_origin: "home"}), {}),
+        (stateful_set(deletionTimestamp="2026-01-01T00:00:00Z"), {}),
+        (stateful_set(), {"namespace_ends": True}),
+        (stateful_set(), {"namespace_matches": False}),
+        ({**stateful_set(), "spec": {"template": held_template("leaderworkerset")}}, {}),
+        ({**stateful_set(), "spec": {"template": TEMPLATE}}, {}),
+    ],
+)
+def test_no_workload_is_made_where_none_is_needed(job: Object, fields: Any) -> None:
+    assert decided(job, **fields).actions == ()
+
+
+def test_pods_are_told_their_group_their_role_and_their_queue() -> None:
+    job = stateful_set()
+    patch = only_patch(decided(job, of_set(workload(), job), pods=[pod()]))
+    assert patch == {
+        "metadata": {
+            "labels": {
+                NAMES.queue_name: "lq",
+                NAMES.prebuilt_workload_name: NAME,
+                NAMES.pod_group_name: NAME,
+            },
+            "annotations": {
+                NAMES.pod_group_total_count: "3",
+                NAMES.pod_group_fast_admission: "true",
+                NAMES.pod_group_serving: "true",
+                NAMES.pod_group_pod_index_label: "apps.kubernetes.io/pod-index",
+                NAMES.role_hash: "main",
+            },
+        }
+    }
+
+
+def told(one: Object, patch: Any) -> Object:
+    metadata = one["metadata"]
+    merged = {key: {**metadata[key], **patch["metadata"][key]} for key in ("labels", "annotations")}
+    return {**one, "metadata": {**metadata, **merged}}
+
+
+def test_a_pod_that_has_been_told_is_left_alone_and_follows_its_queue_while_it_waits() -> None:
+    job = stateful_set()
+    made = of_set(workload(), job)
+    waiting = told(pod(), only_patch(decided(job, made, pods=[pod()])))
+    assert decided(job, made, pods=[waiting]).actions == ()
+    moved = stateful_set(labels={NAMES.queue_name: "other"})
+    there = {**made, "spec": {**made["spec"], "queueName": "other"}}
+    assert only_patch(decided(moved, made, pods=[waiting])) == {"spec": {"queueName": "other"}}
+    assert only_patch(decided(moved, there, pods=[waiting])) == {
+        "metadata": {"labels": {NAMES.queue_name: "other"}}
+    }
+    running = {**waiting, "spec": {**waiting["spec"], "schedulingGates": []}}
+    assert decided(moved, there, pods=[running]).actions == ()
+
+
+def test_long_names_are_told_in_annotations() -> None:
+    name = "s" * 100
+    job = stateful_set(name=name)
+    made = of_set(workload(), job)
+    long = workload_name("StatefulSet", "apps", name, "uid-s")
+    made["metadata"]["name"] = long
+    metadata = only_patch(decided(job, made, pods=[pod()]))["metadata"]
+    assert metadata["annotations"][NAMES.pod_group_name] == long
+    assert NAMES.pod_group_name not in metadata["labels"]
+
+
+def test_scaled_to_zero_the_reservation_is_given_back_and_waits_again_afterwards() -> None:
+    empty, job = stateful_set(0), stateful_set()
+    status = only_patch(decided(empty, of_set(reserved(), empty)))["status"]
+    quota = next(one for one in status["conditions"] if one["type"] == "QuotaReserved")
+    assert (quota["status"], quota["reason"], quota["message"]) == (
+        "False",
+        "OnHold",
+        "StatefulSet scaled to zero; workload on hold",
+    )
+    assert status["admission"] is None
+    assert decided(empty, of_set(workload(ON_HOLD), empty)).actions == ()
+    again = only_patch(decided(job, of_set(workload(ON_HOLD), job)))["status"]["conditions"][0]
+    assert again["message"] == "Workload no longer on hold; waiting for quota reservation"
+
+
+def test_what_comes_back_larger_asks_for_more_first() -> None:
+    job = stateful_set(5)
+    patch = only_patch(decided(job, of_set(workload(ON_HOLD), job), pods=[pod()]))
+    assert patch["spec"]["podSets"][0]["count"] == 5
+
+
+@pytest.mark.parametrize(
+    ("revision", "partition", "let_go"),
+    [("new", 0, False), ("old", 0, True), ("old", 1, False)],
+)
+def test_pods_that_make_room_for_a_new_revision_are_let_go(
+    revision: str, partition: int, let_go: bool
+) -> None:
+    job = stateful_set(status={"updateRevision": "new"})
+    job["spec"]["updateStrategy"] = {"rollingUpdate": {"partition": partition}}
+    one = pod(labels={"controller-revision-hash": revision, "apps.kubernetes.io/pod-index": "0"})
+    patch = only_patch(decided(job, of_set(workload(), job), pods=[one]))
+    gates = {"spec": {"schedulingGates": [{"name": "example.com/own"}]}}
+    assert (patch == gates) is let_go
+
+
+def test_a_priority_class_that_changes_is_followed_with_quota_too() -> None:
+    job = stateful_set(labels={NAMES.priority_class: "high"})
+    reference = {"group": NAMES.group, "kind": "WorkloadPriorityClass", "name": "low"}
+    made = of_set(reserved(spec={"priorityClassRef": reference}), job)
+    classes = {"high": {"metadata": {"name": "high"}, "value": 9}}
+    patch = only_patch(decided(job, made, classes=classes))
+    assert (patch["spec"]["priority"], patch["spec"]["priorityClassRef"]["name"]) == (9, "high")
+    (warned,) = decided(job, made).actions
+    assert isinstance(warned, Tell)
+    assert warned.reason == "WorkloadPriorityClassNotFound"
+
+
+def test_an_evicted_workload_without_pods_gives_its_quota_back() -> None:
+    job = stateful_set()
+    made = of_set(admitted(condition("Evicted", True, "Preempted")), job)
+    assert only_patch(decided(job, made))["status"]["admission"] is None
+    assert all(
+        isinstance(one, Patch) and one.resource.kind == "Pod"
+        for one in decided(job, made, pods=[pod(held=False)]).actions
+    )
+
+
+def test_workloads_of_what_is_gone_are_finished_and_let_go() -> None:
+    job = stateful_set()
+    made = of_set(workload(), job)
+    settings = replace(SETTINGS, finish_orphaned=True)
+    (finished,) = only_patch(decided(None, made, settings=settings))["status"]["conditions"]
+    assert (finished["type"], finished["reason"]) == ("Finished", "OwnerNotFound")
+    (freed,) = decided(None, made, settings=replace(SETTINGS, finish_orphaned=False)).actions
+    assert isinstance(freed, RemoveFinalizer)
+    former = of_set(workload(), stateful_set(uid="uid-before"))
+    actions = decided(job, former, settings=replace(SETTINGS, finish_orphaned=False)).actions
+    assert [type(one) for one in actions] == [RemoveFinalizer]
+
+
+@pytest.mark.parametrize(("pods", "freed"), [([], True), ([pod(held=False)], False)])
+def test_a_deleted_workload_goes_when_its_pods_have_gone(pods: Any, freed: bool) -> None:
+    job = stateful_set()
+    made = of_set(workload(metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}), job)
+    actions = decided(job, made, pods=pods).actions
+    assert [type(one) for one in actions] == ([RemoveFinalizer] if freed else [])
+
+
+# --- LeaderWorkerSets -----------------------------------------------------------------------------
+
+
+def lws_name(index: int) -> str:
+    return workload_name("LeaderWorkerSet", "leaderworkerset.x-k8s.io", f"l-{index}", "uid-l")
+
+
+def test_each_group_has_a_workload() -> None:
+    made = [one for one in decided(lws(), kind=LEADER_WORKER_SET).actions if isinstance(one, Create)]
+    metadata: list[Any] = [one.obj["metadata"] for one in made]
+    assert [one["name"] for one in metadata] == [lws_name(0), lws_name(1)]
+    assert [one["annotations"][NAMES.component_workload_index] for one in metadata] == ["0", "1"]
+    assert {one["annotations"][NAMES.job_owner_name] for one in metadata} == {"l"}
+    assert metadata[0]["ownerReferences"][0]["name"] == "l"
+    spec: Any = made[0].obj["spec"]
+    assert [(one["name"], one["count"]) for one in spec["podSets"]] == [("leader", 1), ("worker", 2)]
+
+
+def test_groups_without_a_template_for_leaders_are_all_alike() -> None:
+    made = decided(lws(1, leader=False), kind=LEADER_WORKER_SET).actions[0]
+    assert isinstance(made, Create)
+    assert [(one["name"], one["count"]) for one in made.obj["spec"]["podSets"]] == [("main", 3)]
+
+
+def of_group(index: int, **parts: Any) -> Object:
+    job = lws()
+    template = held_template("leaderworkerset")
+    pod_sets = [
+        {"name": "leader", "count": 1, "template": template},
+        {"name": "worker", "count": 2, "template": template},
+    ]
+    return owned(workload(name=lws_name(index), spec={"podSets": pod_sets}, **parts), job, str(index))
+
+
+def test_pods_are_told_the_group_that_they_are_in() -> None:
+    pods = [lws_pod(0, 0), lws_pod(0, 1), lws_pod(1, 2)]
+    plan = decided(lws(), of_group(0), of_group(1), pods=pods, kind=LEADER_WORKER_SET)
+    seen: dict[str, Any] = {}
+    for action in plan.actions:
+        assert isinstance(action, Patch)
+        metadata = action.steps[0].patch["metadata"]
+        seen[action.obj["metadata"]["name"]] = (
+            metadata["labels"][NAMES.pod_group_name],
+            metadata["annotations"][NAMES.role_hash],
+            metadata["annotations"][NAMES.pod_group_total_count],
+        )
+    assert seen == {
+        "l-0-0": (lws_name(0), "leader", "3"),
+        "l-0-1": (lws_name(0), "worker", "3"),
+        "l-1-2": (lws_name(1), "worker", "3"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("state", "actions"),
+    [
+        ({}, [Delete]),
+        ({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}, [RemoveFinalizer]),
+    ],
+)
+def test_workloads_of_groups_that_are_no_more_go(state: Any, actions: Any) -> None:
+    plan = decided(lws(1), of_group(0), of_group(1, **state), kind=LEADER_WORKER_SET)
+    assert [type(one) for one in plan.actions] == actions
+
+
+@pytest.mark.parametrize(
+    ("updating", "surge", "wanted"),
+    [(True, 1, True), (True, "50%", True), (True, 0, False), (False, 1, False)],
+)
+def test_a_rollout_has_workloads_for_the_groups_that_it_adds(
+    updating: bool, surge: Any, wanted: bool
+) -> None:
+    status = {"conditions": [condition("UpdateInProgress", updating, "x")]}
+    strategy = {"rollingUpdateConfiguration": {"maxSurge": surge}}
+    job = lws(status=status, rolloutStrategy=strategy)
+    plan = decided(job, of_group(0), of_group(1), pods=[lws_pod(2, 0)], kind=LEADER_WORKER_SET)
+    made: list[Any] = [one.obj for one in plan.actions if isinstance(one, Create)]
+    assert [one["metadata"]["name"] for one in made] == ([lws_name(2)] if wanted else [])

@@ -1,0 +1,235 @@
+"""What happens to objects that serve on their way in: their pods held, their changes checked."""
+
+from typing import Any
+
+import pytest
+
+from admitq.integrations.base import Integration
+from admitq.integrations.kinds.deployment import DEPLOYMENT
+from admitq.integrations.kinds.leaderworkerset import LEADER_WORKER_SET
+from admitq.integrations.kinds.pod import POD
+from admitq.integrations.kinds.statefulset import STATEFUL_SET
+from admitq.integrations.names import workload_name
+from admitq.integrations.paths import value_at
+from admitq.integrations.registry import enabled
+from admitq_api.feature_gates import FeatureGates
+from admitq_webhooks.mutate.jobs import mutate
+from admitq_webhooks.validate.jobs import validate_create, validate_update
+from tests.unit.webhooks.support import NAMES, PRIORITY, QUEUE, FakeWorld, ask, policy
+
+POLICY = policy(integrations=(POD, DEPLOYMENT, STATEFUL_SET, LEADER_WORKER_SET))
+PARENT = NAMES.pod_suspending_parent
+APPS = (DEPLOYMENT, STATEFUL_SET)
+
+
+def template(cpu: Any = "1", image: str = "i", **annotations: str) -> dict[str, Any]:
+    container = {"name": "c", "image": image, "resources": {"requests": {"cpu": cpu}}}
+    return {"metadata": {"annotations": annotations}, "spec": {"containers": [container]}}
+
+
+def served(
+    kind: Integration, labels: Any = None, *, replicas: int = 2, status: Any = None, **spec: Any
+) -> dict[str, Any]:
+    given: dict[str, Any] = {"replicas": replicas, "template": template(), **spec}
+    if kind is LEADER_WORKER_SET:
+        group = {"size": 3, "leaderTemplate": template(), "workerTemplate": template(), **spec}
+        given = {"replicas": replicas, "leaderWorkerTemplate": group}
+    return {
+        "apiVersion": kind.api_version,
+        "kind": kind.kind,
+        "metadata": {"name": "s", "namespace": "team", "uid": "u", "labels": labels or {}},
+        "spec": given,
+        "status": status or {},
+    }
+
+
+async def mutated(obj: Any, kind: Integration, world: FakeWorld | None = None) -> Any:
+    return await mutate(obj, "team", kind, POLICY, world or FakeWorld())
+
+
+def errors(kind: Integration, old: Any, new: Any, workload: Any = None) -> list[str]:
+    found = validate_update(old, new, "team", kind, POLICY, FakeWorld(), workload)
+    return [str(error) for error in found]
+
+
+# --- held -----------------------------------------------------------------------------------------
+
+
+async def test_pods_of_a_deployment_are_held_each_in_its_queue() -> None:
+    marks = {QUEUE: "q", PRIORITY: "high"}
+    held = (await mutated(served(DEPLOYMENT, marks), DEPLOYMENT))["spec"]["template"]["metadata"]
+    assert held == {"labels": {NAMES.managed: "true", **marks}, "annotations": {PARENT: "deployment"}}
+
+
+async def test_pods_of_a_stateful_set_are_held_unless_a_larger_whole_has_them_held() -> None:
+    held = await mutated(served(STATEFUL_SET, {QUEUE: "q"}), STATEFUL_SET)
+    assert held["spec"]["template"]["metadata"] == {"annotations": {PARENT: "statefulset"}}
+    assert await mutated(held, STATEFUL_SET) == held
+    inner = served(STATEFUL_SET, {QUEUE: "q"}, template=template(**{PARENT: "leaderworkerset"}))
+    assert await mutated(inner, STATEFUL_SET) == inner
+
+
+async def test_pods_of_leader_worker_sets_are_held_and_workers_counted_from_one() -> None:
+    notes = {PARENT: "leaderworkerset", NAMES.pod_group_serving: "true"}
+    held = await mutated(served(LEADER_WORKER_SET, {QUEUE: "q"}), LEADER_WORKER_SET)
+    group = held["spec"]["leaderWorkerTemplate"]
+    assert group["leaderTemplate"]["metadata"] == {"annotations": notes, "labels": {QUEUE: "q"}}
+    assert group["workerTemplate"]["metadata"] == {
+        "annotations": {**notes, NAMES.pod_index_offset: "1"},
+        "labels": {QUEUE: "q"},
+    }
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [{"leaderTemplate": None}, {"workerTemplate": template(**{NAMES.podset_group_name: "together"})}],
+)
+async def test_workers_are_counted_from_zero_without_a_leader_before_them(spec: Any) -> None:
+    held = await mutated(served(LEADER_WORKER_SET, {QUEUE: "q"}, **spec), LEADER_WORKER_SET)
+    path = ("spec", "leaderWorkerTemplate", "workerTemplate", "metadata", "annotations")
+    assert NAMES.pod_index_offset not in value_at(held, path)
+
+
+@pytest.mark.parametrize("kind", [*APPS, LEADER_WORKER_SET])
+async def test_what_names_no_queue_is_left_alone(kind: Integration) -> None:
+    given = served(kind)
+    assert await mutated(given, kind) is given
+
+
+@pytest.mark.parametrize("kind", [*APPS, LEADER_WORKER_SET])
+async def test_no_object_that_serves_is_suspended(kind: Integration) -> None:
+    held = await mutated(served(kind, {QUEUE: "q"}), kind)
+    assert "suspend" not in held["spec"]
+
+
+# --- checked --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [*APPS, LEADER_WORKER_SET])
+@pytest.mark.parametrize(
+    ("after", "ready", "refused"),
+    [("other", 0, False), ("other", 1, True), ("", 0, True), ("", 1, True)],
+)
+def test_the_queue_can_change_while_nothing_is_ready_and_stays_named(
+    kind: Integration, after: str, ready: int, refused: bool
+) -> None:
+    status = {"readyReplicas": ready}
+    old = served(kind, {QUEUE: "q"}, status=status)
+    new = served(kind, {QUEUE: after} if after else {}, status=status)
+    found = errors(kind, old, new)
+    assert len(found) == refused
+    assert all("queue-name" in one and "field is immutable" in one for one in found)
+
+
+@pytest.mark.parametrize(
+    ("change", "fields"),
+    [
+        ({"template": template(image="other", **{PARENT: "statefulset"})}, []),
+        ({"template": template(cpu="2", **{PARENT: "statefulset"})}, ["spec.template.spec.containers"]),
+        ({"replicas": 3}, ["spec.replicas"]),
+        ({"replicas": 0}, []),
+    ],
+)
+def test_a_stateful_set_keeps_the_shape_and_number_of_its_pods(change: Any, fields: list[str]) -> None:
+    held: dict[str, Any] = {"template": template(**{PARENT: "statefulset"})}
+    old = served(STATEFUL_SET, {QUEUE: "q"}, **held)
+    new = served(STATEFUL_SET, {QUEUE: "q"}, **{**held, **change})
+    found = errors(STATEFUL_SET, old, new)
+    assert [one.split(": ")[0] for one in found] == fields
+    assert all("field is immutable" in one for one in found)
+    assert errors(STATEFUL_SET, served(STATEFUL_SET), served(STATEFUL_SET, **change)) == []
+
+
+def on_hold(reason: str, status: str = "False") -> Any:
+    return {"status": {"conditions": [{"type": "QuotaReserved", "status": status, "reason": reason}]}}
+
+
+@pytest.mark.parametrize(
+    ("pods", "workload", "message"),
+    [
+        (0, None, None),
+        (0, on_hold("OnHold"), None),
+        (1, on_hold("OnHold"), "scaling down is still in progress"),
+        (0, on_hold("Pending"), "workload from previous scale-down is still being deleted"),
+        (0, on_hold("QuotaReserved", "True"), "workload from previous scale-down is still being deleted"),
+    ],
+)
+def test_a_stateful_set_comes_back_when_it_has_gone(pods: int, workload: Any, message: str | None) -> None:
+    held: dict[str, Any] = {"template": template(**{PARENT: "statefulset"})}
+    old = served(STATEFUL_SET, {QUEUE: "q"}, replicas=0, status={"replicas": pods}, **held)
+    new = served(STATEFUL_SET, {QUEUE: "q"}, replicas=5, status={"replicas": pods}, **held)
+    found = errors(STATEFUL_SET, old, new, workload)
+    assert len(found) == (message is not None)
+    assert all(message in one for one in found if message)
+    assert STATEFUL_SET.workload_asked is not None
+    assert STATEFUL_SET.workload_asked(old, new, POLICY.rules(new)) == workload_name(
+        "StatefulSet", "apps", "s", "u"
+    )
+    assert STATEFUL_SET.workload_asked(new, old, POLICY.rules(old)) == ""
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"workerTemplate": template(cpu="2")}, "spec.leaderWorkerTemplate.workerTemplate.spec.containers"),
+        ({"leaderTemplate": template(cpu="2")}, "spec.leaderWorkerTemplate.leaderTemplate.spec.containers"),
+        ({"size": 4}, "spec.leaderWorkerTemplate.size"),
+    ],
+)
+def test_groups_keep_the_shape_and_number_of_their_pods(change: Any, field: str) -> None:
+    kind = LEADER_WORKER_SET
+    old, new = served(kind, {QUEUE: "q"}), served(kind, {QUEUE: "q"}, **change)
+    (found,) = errors(kind, old, new)
+    assert found.startswith(f"{field}: ")
+    assert errors(kind, served(kind), served(kind, **change)) == []
+
+
+@pytest.mark.parametrize(("replicas", "refused"), [(0, False), (10**6, False), (10**6 + 1, True), (-1, True)])
+def test_there_are_not_too_many_groups(replicas: int, refused: bool) -> None:
+    given = served(LEADER_WORKER_SET, {QUEUE: "q"}, replicas=replicas)
+    found = validate_create(given, LEADER_WORKER_SET, POLICY)
+    assert [one.path for one in found] == (["spec.replicas"] if refused else [])
+
+
+# --- pods for the sake of others ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("parent", ["deployment", ""])
+async def test_pods_that_are_switched_on_for_others_are_held_for_them_alone(parent: str) -> None:
+    implied = enabled(["deployment"], FeatureGates())
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": "p",
+            "namespace": "team",
+            "labels": {QUEUE: "q"},
+            "annotations": {PARENT: parent} if parent else {},
+        },
+        "spec": template()["spec"],
+    }
+    answer = await ask("/mutate--v1-pod", pod, gvk=("", "v1", "Pod"), registered=(POD,), integrations=implied)
+    assert answer.allowed
+    assert (answer.patch is not None) == bool(parent)
+
+
+@pytest.mark.parametrize(("reason", "allowed"), [("OnHold", True), ("Pending", False)])
+async def test_the_workload_of_a_stateful_set_that_comes_back_is_looked_up(
+    reason: str, allowed: bool
+) -> None:
+    name = workload_name("StatefulSet", "apps", "s", "u")
+    world = FakeWorld(owners={name: on_hold(reason)})
+    held: dict[str, Any] = {"template": template(**{PARENT: "statefulset"})}
+    old = served(STATEFUL_SET, {QUEUE: "q"}, replicas=0, **held)
+    new = served(STATEFUL_SET, {QUEUE: "q"}, replicas=2, **held)
+    answer = await ask(
+        "/validate-apps-v1-statefulset",
+        new,
+        old,
+        gvk=STATEFUL_SET.gvk,
+        world=world,
+        registered=(STATEFUL_SET,),
+        integrations=(STATEFUL_SET,),
+    )
+    assert answer.allowed is allowed
+    assert world.asked == [f"{NAMES.group}/v1beta2 Workload team/{name}"]
