@@ -50,9 +50,16 @@ def _groups(stateful_set: Object, _pods: Sequence[Object]) -> tuple[ServedGroup,
 
 
 def is_outdated(stateful_set: Object, pod: Object) -> bool:
-    """Whether the pod is of an old revision and its replica is to be of the new one."""
+    """Whether the pod is of an old revision and its replica is to be of the new one.
+
+    Only while a rollout is known to be under way: a status that is behind knows no newer revision.
+    """
     revision, wanted = label(pod, _REVISION), text_at(stateful_set, "status", "updateRevision")
-    if not revision or not wanted or revision == wanted:
+    observed = value_at(stateful_set, ("status", "observedGeneration"))
+    is_rolled_out = observed == value_at(stateful_set, ("metadata", "generation")) and wanted != text_at(
+        stateful_set, "status", "currentRevision"
+    )
+    if not is_rolled_out or not revision or not wanted or revision == wanted:
         return False
     ordinal = label(pod, _INDEX) or text_at(pod, "metadata", "name").rpartition("-")[2]
     kept = replicas_of(stateful_set, "spec", "updateStrategy", "rollingUpdate", "partition", default=0)

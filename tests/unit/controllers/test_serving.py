@@ -259,13 +259,20 @@ def test_what_comes_back_larger_asks_for_more_first() -> None:
 
 
 @pytest.mark.parametrize(
-    ("revision", "partition", "let_go"),
-    [("new", 0, False), ("old", 0, True), ("old", 1, False)],
+    ("revision", "partition", "status", "let_go"),
+    [
+        ("new", 0, {}, False),
+        ("old", 0, {}, True),
+        ("old", 1, {}, False),
+        ("newer", 0, {"observedGeneration": 1}, False),
+        ("newer", 0, {"currentRevision": "new"}, False),
+    ],
 )
 def test_pods_that_make_room_for_a_new_revision_are_let_go(
-    revision: str, partition: int, let_go: bool
+    revision: str, partition: int, status: Any, let_go: bool
 ) -> None:
-    job = stateful_set(status={"updateRevision": "new"})
+    known = {"updateRevision": "new", "currentRevision": "old", "observedGeneration": 2, **status}
+    job = stateful_set(status=known, generation=2)
     job["spec"]["updateStrategy"] = {"rollingUpdate": {"partition": partition}}
     one = pod(labels={"controller-revision-hash": revision, "apps.kubernetes.io/pod-index": "0"})
     patch = only_patch(decided(job, of_set(workload(), job), pods=[one]))

@@ -1,0 +1,291 @@
+"""Stories of what is meant to run for ever: Deployments, StatefulSets and LeaderWorkerSets.
+
+The real controllers make, roll out and delete the pods of the first two. The test makes those of
+LeaderWorkerSets, marked as their controller marks them.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+import yaml
+
+from admitq.controllers.indexes import resource_of
+from admitq.integrations.kinds.leaderworkerset import LEADER_WORKER_SET
+from admitq.integrations.names import workload_name
+from admitq.integrations.paths import value_at
+from admitq.runtime.errors import ApiError
+from admitq.runtime.resources import DEPLOYMENTS, PODS, STATEFUL_SETS, Resource
+from localcluster.folders import REPOSITORY
+from localcluster.waiting import eventually
+from tests.controlplane.stage import Object, Stage, condition_of
+
+LWS = resource_of(LEADER_WORKER_SET)
+PREFIX = "leaderworkerset.sigs.k8s.io/"
+
+
+def container(cpu: Any, image: str = "example.com/c:1") -> Object:
+    return {"name": "c", "image": image, "resources": {"requests": {"cpu": cpu}}}
+
+
+def template(cpu: Any, **metadata: Any) -> Object:
+    spec = {"terminationGracePeriodSeconds": 1, "containers": [container(cpu)]}
+    return {"metadata": metadata, "spec": spec}
+
+
+async def serve(
+    stage: Stage, resource: Resource, name: str = "s", *, replicas: int = 2, cpu: Any = 1, **metadata: Any
+) -> Object:
+    """Create a Deployment or StatefulSet, in queue ``lq`` unless labels say otherwise."""
+    labels = {stage.names.queue_name: "lq", **metadata.pop("labels", {})}
+    spec: dict[str, Any] = {
+        "replicas": replicas,
+        "selector": {"matchLabels": {"app": name}},
+        "template": template(cpu, labels={"app": name}),
+    }
+    if resource is STATEFUL_SETS:
+        spec["serviceName"] = name
+    return await stage.create(resource, name, {"metadata": {"labels": labels, **metadata}, "spec": spec})
+
+
+async def pods_of(stage: Stage, name: str = "s") -> list[Object]:
+    items, _ = await stage.client.list(PODS, stage.namespace, label_selector=f"app={name}")
+    return items
+
+
+def state_of(pod: Object, gate: str) -> str:
+    if "deletionTimestamp" in pod["metadata"]:
+        return "going"
+    held = any(one["name"] == gate for one in value_at(pod, ("spec", "schedulingGates"), []))
+    return "held" if held else pod["status"]["phase"]
+
+
+async def until_pods(stage: Stage, name: str = "s", **wanted: int) -> None:
+    """Wait until so many pods are in each state, and no others are there."""
+
+    async def look() -> Counter[str]:
+        return Counter(state_of(pod, stage.names.admission_gate) for pod in await pods_of(stage, name))
+
+    await stage.until(look, Counter(wanted), what=f"pods of {name}: {wanted}", timeout=60.0)
+
+
+def name_of(stateful_set: Object) -> str:
+    metadata = stateful_set["metadata"]
+    return workload_name("StatefulSet", "apps", metadata["name"], metadata["uid"])
+
+
+async def until_workload(stage: Stage, name: str, type_: str, status: str, reason: str) -> Object:
+    async def found() -> Object:
+        one = await stage.get(stage.kinds.workloads, name)
+        seen = condition_of(one, type_) or ("", "", "")
+        assert seen[:2] == (status, reason), seen
+        return one
+
+    return await eventually(found, what=f"{type_} {status} {reason} of {name}")
+
+
+async def scale(stage: Stage, resource: Resource, replicas: int, name: str = "s") -> None:
+    await stage.change(resource, name, {"spec": {"replicas": replicas}})
+
+
+def shown(stage: Stage, page: str, kind: str) -> Iterable[Object]:
+    text = (REPOSITORY / "docs" / "guides" / "kinds" / f"{page}.md").read_text()
+    blocks = re.findall(r"```yaml\n(.*?)```", text.replace("admitq.dev/", f"{stage.names.group}/"), re.DOTALL)
+    return [one for block in blocks for one in yaml.safe_load_all(block) if one.get("kind") == kind]
+
+
+@pytest.mark.parametrize("resource", [DEPLOYMENTS, STATEFUL_SETS], ids=lambda one: one.kind)
+async def test_what_the_guide_shows_runs_as_it_stands(stage: Stage, resource: Resource) -> None:
+    quota = [{"name": "cpu", "nominalQuota": 2}, {"name": "memory", "nominalQuota": "2Gi"}]
+    flavors = [{"name": stage.own("f"), "resources": quota}]
+    await stage.flavor()
+    await stage.cluster_queue(resourceGroups=[{"coveredResources": ["cpu", "memory"], "flavors": flavors}])
+    await stage.local_queue("default")
+    (one,) = shown(stage, resource.kind.lower(), resource.kind)
+    name = one["metadata"]["name"]
+    await stage.create(resource, name, one)
+
+    async def ready() -> Any:
+        return value_at(await stage.get(resource, name), ("status", "readyReplicas"))
+
+    await stage.until(ready, 2, timeout=60.0)
+
+
+# --- Deployments ----------------------------------------------------------------------------------
+
+
+async def test_pods_of_a_deployment_wait_one_by_one(stage: Stage) -> None:
+    await stage.queues(cpu=2)
+    await serve(stage, DEPLOYMENTS, replicas=3)
+    await until_pods(stage, Running=2, held=1)
+    workloads, _ = await stage.client.list(stage.kinds.workloads, stage.namespace)
+    assert {one["metadata"]["ownerReferences"][0]["kind"] for one in workloads} == {"Pod"}
+    assert all("finalizers" not in pod["metadata"] for pod in await pods_of(stage))
+    await scale(stage, DEPLOYMENTS, 1)
+    await until_pods(stage, Running=1)
+    await scale(stage, DEPLOYMENTS, 2)
+    await until_pods(stage, Running=2)
+    await stage.client.delete(DEPLOYMENTS, "s", stage.namespace)
+    await until_pods(stage)
+
+    async def left() -> int:
+        return len((await stage.client.list(stage.kinds.workloads, stage.namespace))[0])
+
+    await stage.until(left, 0)
+
+
+async def test_a_deployment_moves_to_another_queue_while_nothing_is_ready(stage: Stage) -> None:
+    await stage.queues(cpu=2)
+    await stage.queues_closed()
+    await serve(stage, DEPLOYMENTS, labels={stage.names.queue_name: "closed"})
+    await until_pods(stage, held=2)
+    await stage.change(DEPLOYMENTS, "s", {"metadata": {"labels": {stage.names.queue_name: "lq"}}})
+    await until_pods(stage, Running=2)
+
+
+# --- StatefulSets ---------------------------------------------------------------------------------
+
+
+async def test_pods_of_a_stateful_set_wait_together_go_on_hold_and_come_back(stage: Stage) -> None:
+    names = stage.names
+    await stage.queues(cpu=3)
+    made = await serve(stage, STATEFUL_SETS, replicas=3)
+    name = name_of(made)
+    await until_pods(stage, Running=3)
+    workload = await until_workload(stage, name, "PodsReady", "True", "Started")
+    assert [(one["name"], one["count"]) for one in workload["spec"]["podSets"]] == [("main", 3)]
+    assert workload["metadata"]["annotations"][names.job_owner_name] == "s"
+    await stage.until_told(
+        "StatefulSet", "s", "CreatedWorkload", f"Created Workload: {stage.namespace}/{name}"
+    )
+    with pytest.raises(ApiError, match=r"spec.replicas.*field is immutable"):
+        await scale(stage, STATEFUL_SETS, 2)
+    await scale(stage, STATEFUL_SETS, 0)
+    held = await until_workload(stage, name, "QuotaReserved", "False", "OnHold")
+    assert condition_of(held, "QuotaReserved") == (
+        "False",
+        "OnHold",
+        "StatefulSet scaled to zero; workload on hold",
+    )
+    assert "admission" not in held["status"]
+    await until_pods(stage)
+
+    async def back() -> bool:
+        await scale(stage, STATEFUL_SETS, 2)
+        return True
+
+    await eventually(back, what="the StatefulSet to be scaled up")
+    await until_pods(stage, Running=2)
+    await until_workload(stage, name, "Admitted", "True", "Admitted")
+    await stage.client.delete(STATEFUL_SETS, "s", stage.namespace)
+    await stage.until_gone(stage.kinds.workloads, name)
+
+
+async def test_a_stateful_set_starts_when_there_is_room_for_all(stage: Stage) -> None:
+    await stage.queues(cpu=2)
+    await stage.queues_closed()
+    other = await serve(stage, STATEFUL_SETS, "other", replicas=1)
+    await until_pods(stage, "other", Running=1)
+    made = await serve(stage, STATEFUL_SETS, labels={stage.names.queue_name: "closed"})
+    await until_pods(stage, held=1)
+    await stage.change(STATEFUL_SETS, "s", {"metadata": {"labels": {stage.names.queue_name: "lq"}}})
+    await until_workload(stage, name_of(made), "QuotaReserved", "False", "WaitingForQuota")
+    await stage.client.delete(STATEFUL_SETS, "other", stage.namespace)
+    await stage.until_gone(stage.kinds.workloads, name_of(other))
+    await until_pods(stage, Running=2)
+
+
+async def test_a_stateful_set_is_rolled_out_within_its_quota(stage: Stage) -> None:
+    await stage.queues(cpu=2)
+    made = await serve(stage, STATEFUL_SETS)
+    await until_pods(stage, Running=2)
+    spec = {"template": {"spec": {"containers": [container(1, "example.com/c:2")]}}}
+    await stage.change(STATEFUL_SETS, "s", {"spec": spec})
+
+    async def images() -> list[str]:
+        pods = await pods_of(stage)
+        return [one["spec"]["containers"][0]["image"] for one in pods if one["status"]["phase"] == "Running"]
+
+    await stage.until(images, ["example.com/c:2"] * 2, timeout=60.0)
+    workload = await until_workload(stage, name_of(made), "Admitted", "True", "Admitted")
+    assert condition_of(workload, "Evicted") is None
+
+
+async def test_a_preempted_stateful_set_waits_and_comes_back(stage: Stage) -> None:
+    await stage.queues(cpu=2, preemption={"withinClusterQueue": "LowerPriority"})
+    high = stage.own("high")
+    await stage.create(stage.kinds.workload_priority_classes, high, {"value": 100})
+    await serve(stage, STATEFUL_SETS)
+    await until_pods(stage, Running=2)
+    await serve(stage, STATEFUL_SETS, "high", labels={stage.names.priority_class: high})
+    await until_pods(stage, "high", Running=2)
+    await until_pods(stage, held=1)
+    await stage.client.delete(STATEFUL_SETS, "high", stage.namespace)
+    await until_pods(stage, Running=2)
+
+
+async def test_a_copy_from_another_cluster_has_no_workload_made(stage: Stage) -> None:
+    await stage.queues(cpu=2)
+    made = await serve(stage, STATEFUL_SETS, labels={stage.names.multikueue_origin: "home"})
+
+    async def told() -> list[Any]:
+        pods = await pods_of(stage)
+        return [value_at(one, ("metadata", "labels", stage.names.pod_group_name)) for one in pods]
+
+    await stage.until(told, [name_of(made)])
+    assert (await stage.client.list(stage.kinds.workloads, stage.namespace))[0] == []
+
+
+# --- LeaderWorkerSets -----------------------------------------------------------------------------
+
+
+async def play_group(stage: Stage, lws: Object, number: int) -> None:
+    """Make the pods of a group as the controller of LeaderWorkerSets does."""
+    group = lws["spec"]["leaderWorkerTemplate"]
+    for worker in range(group["size"]):
+        made = group["workerTemplate"] if worker else group["leaderTemplate"]
+        marks = {
+            "app": f"l-{number}",
+            f"{PREFIX}name": "l",
+            f"{PREFIX}group-index": str(number),
+            f"{PREFIX}worker-index": str(worker),
+        }
+        metadata = {**made["metadata"], "labels": {**made["metadata"].get("labels", {}), **marks}}
+        await stage.create(PODS, f"l-{number}-{worker}", {"metadata": metadata, "spec": made["spec"]})
+
+
+def lws_name(lws: Object, number: int) -> str:
+    return workload_name(LWS.kind, LWS.group, f"l-{number}", lws["metadata"]["uid"])
+
+
+async def test_groups_of_a_leader_worker_set_wait_each_as_a_whole(
+    stage: Stage, definitions: Callable[[Iterable[str]], None]
+) -> None:
+    definitions([f"{LWS.plural}.{LWS.group}"])
+    names = stage.names
+    await stage.queues(cpu=3)
+    spec = {
+        "replicas": 2,
+        "leaderWorkerTemplate": {"size": 3, "leaderTemplate": template(1), "workerTemplate": template(1)},
+    }
+
+    async def created() -> Object:
+        return await stage.create(LWS, "l", {"metadata": {"labels": {names.queue_name: "lq"}}, "spec": spec})
+
+    lws = await eventually(created, what="LeaderWorkerSets to be served")
+    first = await until_workload(stage, lws_name(lws, 0), "QuotaReserved", "True", "QuotaReserved")
+    assert [(one["name"], one["count"]) for one in first["spec"]["podSets"]] == [("leader", 1), ("worker", 2)]
+    await until_workload(stage, lws_name(lws, 1), "QuotaReserved", "False", "WaitingForQuota")
+    for number in range(2):
+        await play_group(stage, lws, number)
+    await until_pods(stage, "l-0", Running=3)
+    await until_pods(stage, "l-1", held=3)
+    leader = await stage.get(PODS, "l-0-0")
+    assert leader["metadata"]["labels"][names.podset] == "leader"
+    await scale(stage, LWS, 1, "l")
+    await stage.until_gone(stage.kinds.workloads, lws_name(lws, 1))
+    await until_pods(stage, "l-1")
+    await stage.client.delete(LWS, "l", stage.namespace)
+    await stage.until_gone(stage.kinds.workloads, lws_name(lws, 0))
