@@ -146,6 +146,11 @@ def deactivated_due_to(cause: str) -> str:
     return f"{Reason.DEACTIVATED}DueTo{cause}" if cause else str(Reason.DEACTIVATED)
 
 
+def counted_as(reason: str) -> str:
+    """The reason under which metrics count an eviction; they have a label of its own for the cause, if any."""
+    return str(Reason.DEACTIVATED) if reason.startswith(deactivated_due_to("")) else reason
+
+
 Condition = Mapping[str, Any]
 """One condition as the API carries it."""
 

@@ -481,17 +481,8 @@ async def held_queue(stage: Stage, case: KindCase) -> None:
 
 async def checked_queue(stage: Stage, case: KindCase) -> None:
     """Create the LocalQueue whose workloads wait for a check that nobody makes, and play its controller."""
-    checks, name = stage.kinds.admission_checks, stage.own("check")
-    await stage.create(checks, name, {"spec": {"controllerName": "example.com/c"}})
-    active = {
-        "type": "Active",
-        "status": "True",
-        "reason": "Active",
-        "message": "",
-        "lastTransitionTime": _TIME,
-    }
-    await stage.change(checks, name, {"status": {"conditions": [active]}}, "status")
-    strategy = {"admissionChecks": [{"name": name}]}
+    await stage.active_check("check")
+    strategy = {"admissionChecks": [{"name": stage.own("check")}]}
     await _queue(stage, case, CHECKED, CHECKED, admissionChecksStrategy=strategy)
 
 

@@ -21,7 +21,6 @@ import yaml
 from admitq.integrations.paths import value_at
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import LIMIT_RANGES, NAMESPACES, RUNTIME_CLASSES, Resource
-from admitq.transitions import Transition
 from admitq_api.conditions import SECOND, parse_time
 from localcluster.waiting import eventually
 from tests.controlplane.stage import Object, Stage, condition_of
@@ -261,25 +260,15 @@ class Play:
         await self.stage.client.delete(resource, name, namespace)
 
     async def _finish(self, name: str) -> None:
-        await self._transit(name, lambda change: change.finish("Succeeded", "done"))
+        await self.stage.transit(name, lambda change: change.finish("Succeeded", "done"))
 
     async def _pods_ready(self, name: str) -> None:
-        await self._transit(name, lambda change: change.pods_ready(admitted=True, ready=True))
+        await self.stage.transit(name, lambda change: change.pods_ready(admitted=True, ready=True))
 
     async def _release(self, name: str) -> None:
         """End an eviction, as the owner of an evicted Workload does when nothing of it runs any more."""
         await self._is_evicted(name, None)
-        await self._transit(name, lambda change: change.requeue("PendingEvaluation"))
-
-    async def _transit(self, name: str, what: Callable[[Transition], None]) -> None:
-        async def done() -> bool:
-            change = Transition(await self._read(name), time.time_ns())
-            what(change)
-            if (patch := change.patch()) is not None:
-                await self.stage.change(self.stage.kinds.workloads, name, patch, "status")
-            return True
-
-        await eventually(done)
+        await self.stage.transit(name, lambda change: change.requeue("PendingEvaluation"))
 
     async def _later_than(self, name: str) -> None:
         """Let what is made from now on be newer than this Workload and its reservation.

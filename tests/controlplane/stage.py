@@ -3,6 +3,7 @@
 Objects without a namespace carry the namespace's name in theirs, so that stories do not meet.
 """
 
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,7 @@ from admitq.runtime.client import Client
 from admitq.runtime.errors import ApiError
 from admitq.runtime.kinds import Kinds, kinds_of
 from admitq.runtime.resources import EVENTS, JOBS, PODS, Resource
+from admitq.transitions import Transition
 from admitq_api.labels import Names
 from localcluster.waiting import eventually
 
@@ -69,6 +71,19 @@ class Stage:
         spec = {"clusterQueue": self.own(cluster_queue)}
         await self.create(self.kinds.local_queues, name, {"spec": spec})
 
+    async def active_check(self, name: str) -> None:
+        """Create an AdmissionCheck as its controller would leave it."""
+        checks, own = self.kinds.admission_checks, self.own(name)
+        await self.create(checks, own, {"spec": {"controllerName": "example.com/c"}})
+        active = {
+            "type": "Active",
+            "status": "True",
+            "reason": "Active",
+            "message": "",
+            "lastTransitionTime": "2030-01-01T00:00:00Z",
+        }
+        await self.change(checks, own, {"status": {"conditions": [active]}}, "status")
+
     async def queues(self, *, cpu: int = 4, **spec: Any) -> None:
         """Create a flavor, a ClusterQueue and a LocalQueue ``lq``."""
         await self.flavor()
@@ -125,6 +140,18 @@ class Stage:
         namespace = self.namespace if resource.namespaced else None
         return await self.client.merge_patch(resource, name, patch, namespace, subresource)
 
+    async def transit(self, workload: str, what: Callable[[Transition], object]) -> None:
+        """Have something happen to a Workload, of which another controller would tell in its status."""
+
+        async def done() -> bool:
+            change = Transition(await self.get(self.kinds.workloads, workload), time.time_ns())
+            what(change)
+            if (patch := change.patch()) is not None:
+                await self.change(self.kinds.workloads, workload, patch, "status")
+            return True
+
+        await eventually(done)
+
     # --- looking ----------------------------------------------------------------------------------
 
     async def get(self, resource: Resource, name: str) -> Object:
@@ -134,7 +161,7 @@ class Stage:
     async def workloads(self, job: str = "j") -> list[Object]:
         """The Workloads of a Job."""
         items, _ = await self.client.list(self.kinds.workloads, self.namespace)
-        return [one for one in items if _owner_of(one) == job]
+        return [one for one in items if owner_of(one) == job]
 
     async def workload(self, job: str = "j") -> Object:
         """The one Workload of a Job.
@@ -273,6 +300,7 @@ def _stable(obj: Object) -> Object:
     return {**obj, "metadata": metadata}
 
 
-def _owner_of(obj: Object) -> str:
+def owner_of(obj: Object) -> str:
+    """The name of the first owner; empty without one."""
     references = value_at(obj, ("metadata", "ownerReferences"), [])
     return references[0]["name"] if references else ""

@@ -1,6 +1,5 @@
 """A kind whose definition is installed, replaced and deleted while admitq runs beside the cluster."""
 
-import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from dataclasses import dataclass
 from typing import Any
@@ -21,13 +20,13 @@ from localcluster.installation import Installation
 from localcluster.locks import exclusive
 from localcluster.pytest_plugin import fresh_namespace
 from localcluster.waiting import eventually
+from tests.controlplane.recording import total
 from tests.controlplane.stage import Stage, condition_of
 
 JOBSETS = resource_of(JOBSET)
 DEFINITION = "jobsets.jobset.x-k8s.io"
 ROBOTS = Resource("example.com", "v1", "robots", "Robot", namespaced=True)
 """A kind that a third party queues."""
-SERIES = re.compile(r"(\w+)\{(.*)\} ([0-9.e+]+)")
 
 
 @dataclass
@@ -46,10 +45,7 @@ class Manager:
 
     async def total(self, series: str, **labels: str) -> float:
         """The sum of the series that carry all of these labels."""
-        _, text = await self._read("metrics", "/metrics")
-        wanted = {f'{name}="{value}"' for name, value in labels.items()}
-        found = [match for match in SERIES.finditer(text) if match[1].endswith(f"_{series}")]
-        return sum(float(match[3]) for match in found if wanted <= set(match[2].split(",")))
+        return await total(self.installation, series, **labels)
 
     async def manages(self) -> bool:
         return await self.total("managed_kinds", controller=JOBSET.framework) == 1

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import pytest
-
 from admitq.integrations.paths import value_at
 from admitq.runtime.resources import JOBS
 from localcluster.waiting import eventually
@@ -12,20 +10,6 @@ from tests.controlplane.stage import Stage, condition_of
 HOLD = {"spec": {"stopPolicy": "Hold"}}
 DRAIN = {"spec": {"stopPolicy": "HoldAndDrain"}}
 GO_ON = {"spec": {"stopPolicy": "None"}}
-
-
-async def activate(stage: Stage, check: str) -> None:
-    """Create an AdmissionCheck as its controller would leave it."""
-    name = stage.own(check)
-    await stage.create(stage.kinds.admission_checks, name, {"spec": {"controllerName": "example.com/c"}})
-    active = {
-        "type": "Active",
-        "status": "True",
-        "reason": "Active",
-        "message": "",
-        "lastTransitionTime": "2030-01-01T00:00:00Z",
-    }
-    await stage.change(stage.kinds.admission_checks, name, {"status": {"conditions": [active]}}, "status")
 
 
 async def decide(stage: Stage, check: str, state: str, **fields: Any) -> None:
@@ -51,45 +35,12 @@ async def decide(stage: Stage, check: str, state: str, **fields: Any) -> None:
 
 
 async def with_check(stage: Stage) -> None:
-    await activate(stage, "check")
+    await stage.active_check("check")
     strategy = {"admissionChecks": [{"name": stage.own("check")}]}
     await stage.queues(admissionChecksStrategy=strategy)
 
 
 # --- stop policies --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("kind", "reason", "restarted"),
-    [
-        ("ClusterQueue", "ClusterQueueStopped", "ClusterQueueRestarted"),
-        ("LocalQueue", "LocalQueueStopped", "LocalQueueRestarted"),
-    ],
-)
-async def test_a_drained_job_stops_and_comes_back(
-    stage: Stage, kind: str, reason: str, restarted: str
-) -> None:
-    of = {
-        "ClusterQueue": (stage.kinds.cluster_queues, stage.own("cq")),
-        "LocalQueue": (stage.kinds.local_queues, "lq"),
-    }
-    await stage.queues()
-    await stage.job()
-    await stage.until_running()
-    await stage.change(*of[kind], DRAIN)
-    await stage.until_condition("Requeued", reason)
-    await stage.until_running(running=False)
-    workload = await stage.workload()
-    assert condition_of(workload, "Evicted") == ("True", reason, f"The {kind} is stopped")
-    assert "admission" not in workload["status"]
-    name = workload["metadata"]["name"]
-    await stage.until_told("Workload", name, f"EvictedDueTo{reason}", f"The {kind} is stopped")
-    await stage.until_told("Job", "j", "Stopped", f"The {kind} is stopped")
-    await stage.change(*of[kind], GO_ON)
-    await stage.until_condition("Requeued", restarted)
-    await stage.until_running()
-    message = f"Previously: The {kind} is stopped"
-    assert await stage.condition("Evicted") == ("False", "QuotaReserved", message)
 
 
 async def test_a_held_queue_lets_run_and_lets_nothing_in(stage: Stage) -> None:
@@ -112,37 +63,6 @@ async def test_a_held_queue_lets_run_and_lets_nothing_in(stage: Stage) -> None:
 
 
 # --- activity -------------------------------------------------------------------------------------
-
-
-async def test_a_deactivated_job_stops_and_runs_again_when_reactivated(stage: Stage) -> None:
-    await stage.queues()
-    await stage.job()
-    await stage.until_running()
-    name = (await stage.workload())["metadata"]["name"]
-    await stage.change(stage.kinds.workloads, name, {"spec": {"active": False}})
-    await stage.until_condition("QuotaReserved", "Deactivated")
-    await stage.until_running(running=False)
-    assert await stage.condition("Evicted") == ("True", "Deactivated", "The workload is deactivated")
-    await stage.change(stage.kinds.workloads, name, {"spec": {"active": True}})
-    await stage.until_running()
-    assert (await stage.condition("Requeued") or ())[:2] == ("True", "Reactivated")
-
-
-async def test_a_job_runs_no_longer_than_it_may(stage: Stage) -> None:
-    await stage.queues()
-    await stage.job(labels={stage.names.max_exec_time: "2"})
-    await stage.until_running()
-    await stage.until_condition("QuotaReserved", "Deactivated")
-    await stage.until_running(running=False)
-    workload = await stage.workload()
-    assert workload["spec"]["active"] is False
-    assert condition_of(workload, "Evicted") == (
-        "True",
-        "DeactivatedDueToMaximumExecutionTimeExceeded",
-        "The workload is deactivated due to exceeding the maximum execution time",
-    )
-    note = "The maximum execution time (2s) exceeded"
-    await stage.until_told("Workload", workload["metadata"]["name"], "MaximumExecutionTimeExceeded", note)
 
 
 async def test_a_gated_job_waits_until_its_gates_are_gone(stage: Stage) -> None:
@@ -174,39 +94,6 @@ async def test_a_checked_job_starts_when_its_check_is_ready(stage: Stage) -> Non
     template = (await stage.get(JOBS, "j"))["spec"]["template"]
     assert template["spec"]["nodeSelector"] == {"example.com/added": "yes"}
     assert template["metadata"]["labels"]["by"] == "check"
-
-
-async def test_a_rejected_job_is_deactivated(stage: Stage) -> None:
-    await with_check(stage)
-    await stage.job()
-    await decide(stage, "check", "Rejected")
-    await stage.until_condition("QuotaReserved", "Deactivated")
-    workload = await stage.workload()
-    message = f'AdmissionCheck in Rejected state: "{stage.own("check")}" (m)'
-    assert condition_of(workload, "Evicted") == (
-        "True",
-        "DeactivatedDueToAdmissionCheck",
-        f"The workload is deactivated due to {message}",
-    )
-    [check] = workload["status"]["admissionChecks"]
-    assert (check["state"], check["message"]) == (
-        "Pending",
-        "Reset to Pending after eviction. Previously: Rejected",
-    )
-    name = workload["metadata"]["name"]
-    await stage.until_told("Workload", name, "AdmissionCheckRejected", f"Deactivated due to {message}")
-
-
-async def test_a_check_that_asks_for_a_retry_gets_one(stage: Stage) -> None:
-    await with_check(stage)
-    await stage.job()
-    await decide(stage, "check", "Retry", requeueAfterSeconds=0)
-    await stage.until_condition("Requeued", "BackoffFinished")
-    await stage.until_condition("Admitted", "UnsatisfiedAdmissionChecks")
-    [check] = (await stage.workload())["status"]["admissionChecks"]
-    assert (check["state"], check["retryCount"]) == ("Pending", 1)
-    await decide(stage, "check", "Ready")
-    await stage.until_running()
 
 
 async def test_a_reservation_is_given_back_when_the_queue_is_held(stage: Stage) -> None:

@@ -38,7 +38,7 @@ from admitq.job_workloads import (
 from admitq.podsets import Conflict, FlavorMissing
 from admitq.reservation import queued_since
 from admitq.transitions import condition, holds, is_reserved, since
-from admitq_api.conditions import SECOND, ConditionType, Reason, parse_time
+from admitq_api.conditions import SECOND, ConditionType, Reason, counted_as, parse_time
 
 MISSING_FLAVOR_RETRY_SECONDS: Final = 1.0
 RECLAIMABLE_CONCERN: Final = "reclaimable-pods"
@@ -423,8 +423,9 @@ def _requeue(case: JobCase, workload: Object, reason: str) -> Plan | None:
     transition = case.begin(workload)
     transition.requeue(told(Reason.PENDING_EVALUATION, case.settings))
     latency = seconds(since(workload, ConditionType.EVICTED), case.now)
+    counted = counted_as(reason)
     return case.end(
-        workload, transition, Count(lambda metrics, _: metrics.quota_released(workload, reason, latency))
+        workload, transition, Count(lambda metrics, _: metrics.quota_released(workload, counted, latency))
     )
 
 

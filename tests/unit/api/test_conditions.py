@@ -130,3 +130,15 @@ def test_whole_seconds_survive_writing_and_reading(seconds: int) -> None:
 def test_reasons_of_deactivations_name_the_cause() -> None:
     assert conditions.deactivated_due_to("") == "Deactivated"
     assert conditions.deactivated_due_to(Reason.ADMISSION_CHECK) == "DeactivatedDueToAdmissionCheck"
+
+
+@pytest.mark.parametrize(
+    ("reason", "counted"),
+    [
+        ("Preempted", "Preempted"),
+        ("Deactivated", "Deactivated"),
+        ("DeactivatedDueToRequeuingLimitExceeded", "Deactivated"),
+    ],
+)
+def test_evictions_are_counted_by_reason_without_the_cause(reason: str, counted: str) -> None:
+    assert conditions.counted_as(reason) == counted

@@ -1,0 +1,86 @@
+"""What became of the Workloads of a stage, write by write, as a watch saw it; and what metrics say of it."""
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+
+import aiohttp
+
+from admitq.integrations.paths import value_at
+from admitq.runtime.store import Change, Store
+from admitq.runtime.watcher import Watcher
+from localcluster.installation import Installation
+from tests.controlplane.stage import Object, Stage, owner_of
+
+Said = tuple[str, str, str, str]
+"""Type, status, reason and message of a condition; all but the type are empty where it was taken away."""
+
+_SERIES = re.compile(r"(\w+)\{(.*)\} ([0-9.e+]+)")
+
+
+@dataclass
+class Record:
+    """All versions of all Workloads of a stage, since it was opened."""
+
+    versions: list[Object] = field(default_factory=list[Object])
+
+    def of(self, job: str) -> list[Object]:
+        """The versions of the Workloads of a job, in order."""
+        return [one for one in self.versions if owner_of(one) == job]
+
+    def course(self, job: str, types: Iterable[str]) -> list[Said]:
+        """What conditions of these types came to say, one after the other, in their order within a write."""
+        order, course = tuple(types), list[Said]()
+        before: dict[str, Said] = {}
+        for version in self.of(job):
+            listed = value_at(version, ("status", "conditions"), [])
+            now = {one["type"]: (one["type"], one["status"], one["reason"], one["message"]) for one in listed}
+            for type_ in order:
+                said = now.get(type_, (type_, "", "", ""))
+                if said != before.get(type_, (type_, "", "", "")):
+                    course.append(said)
+            before = now
+        return course
+
+    def when(self, job: str, type_: str, reason: str) -> Object:
+        """The first version in which a condition had this reason.
+
+        Raises:
+            LookupError: it never had.
+        """
+        for version in self.of(job):
+            for one in value_at(version, ("status", "conditions"), []):
+                if (one["type"], one["reason"]) == (type_, reason):
+                    return version
+        raise LookupError(f"{type_} of {job} never had the reason {reason}")
+
+
+@asynccontextmanager
+async def recorded(stage: Stage) -> AsyncGenerator[Record]:
+    """Record the Workloads of a stage for the length of a block."""
+    record = Record()
+
+    def keep(change: Change) -> None:
+        if change.new is not None:
+            record.versions.append(change.new)
+
+    workloads = stage.kinds.workloads
+    watcher = Watcher(stage.client, workloads, Store(workloads), namespace=stage.namespace, handlers=[keep])
+    task = asyncio.create_task(watcher.run())
+    await watcher.synced.wait()
+    yield record
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+
+async def total(installation: Installation, series: str, **labels: str) -> float:
+    """The sum of a manager's series of this name, without its prefix, that carry all of these labels."""
+    url = f"{installation.url('manager', 'metrics')}/metrics"
+    async with aiohttp.ClientSession() as session, session.get(url) as answer:
+        text = await answer.text()
+    wanted = {f'{name}="{value}"' for name, value in labels.items()}
+    found = [one for one in _SERIES.finditer(text) if one[1].partition("_")[2] == series]
+    return sum(float(one[3]) for one in found if wanted <= set(one[2].split(",")))
