@@ -202,18 +202,13 @@ class ManagerPart:
                 self._stores.of(watch.resource).subscribe(key_handler(controller, watch.keys))
 
     def _controller(self, spec: ControllerSpec) -> Controller[Key]:
-        def on_quarantine(name: str, _key: Key, _error: Exception) -> None:
-            # The runtime logs both.
-            self._metrics.set("quarantined_keys", len(made.quarantined), controller=name)
-
-        made: Controller[Key] = Controller(
+        return Controller(
             spec.name,
             spec.reconcile,
             workers=spec.workers,
             observe=self._on_reconciled,
-            on_quarantine=on_quarantine,
+            on_quarantine=lambda name, count: self._metrics.set("quarantined_keys", count, controller=name),
         )
-        return made
 
     def _core_handler(self, resource: Resource) -> Callable[[Change], None]:
         return lambda change: self.manager.observe(resource, change)

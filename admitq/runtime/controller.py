@@ -52,7 +52,8 @@ class Controller(Generic[KeyT]):
     - Anything else: logged and retried with backoff. After five failures in a row the key is in
       quarantine: it is left alone until :meth:`add` tells that what it is made of has changed.
 
-    ``deadline`` (seconds) ends a reconcile that hangs; that counts as a failure.
+    ``deadline`` (seconds) ends a reconcile that hangs; that counts as a failure. ``on_quarantine`` is told
+    the controller's name and how many keys are in quarantine, whenever that changes.
     """
 
     def __init__(
@@ -63,7 +64,7 @@ class Controller(Generic[KeyT]):
         workers: int = 1,
         deadline: float = 60.0,
         observe: Callable[[Reconciled], None] | None = None,
-        on_quarantine: Callable[[str, KeyT, Exception], None] | None = None,
+        on_quarantine: Callable[[str, int], None] | None = None,
         quarantine_after: int = QUARANTINE_AFTER,
     ) -> None:
         self.name = name
@@ -81,6 +82,7 @@ class Controller(Generic[KeyT]):
         """Tell that something a key is made of has changed; this ends its quarantine."""
         if self.quarantined.pop(key, None) is not None:
             self._forget(key)
+            self._tell_quarantine()
         self.queue.add(key)
 
     def add_after(self, key: KeyT, seconds: float) -> None:
@@ -151,9 +153,12 @@ class Controller(Generic[KeyT]):
             failures,
             exc_info=error,
         )
-        if self._on_quarantine is not None:
-            self._on_quarantine(self.name, key, error)
+        self._tell_quarantine()
         return Result.QUARANTINED
+
+    def _tell_quarantine(self) -> None:
+        if self._on_quarantine is not None:
+            self._on_quarantine(self.name, len(self.quarantined))
 
     def _forget(self, key: KeyT) -> None:
         self._failures.pop(key, None)
