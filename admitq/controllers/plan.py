@@ -103,6 +103,19 @@ def status_patch(
     return None if patch is None else Patch(resource, obj, (Step(dict(patch), "status"),), concern)
 
 
+def describes_pods(what: Plan, workloads: Resource) -> bool:
+    """Whether a plan writes what pods a Workload stands for: a new Workload, or other podsets of one."""
+    return any(
+        isinstance(action, Create)
+        or (
+            isinstance(action, Patch)
+            and action.resource == workloads
+            and any("podSets" in (step.patch.get("spec") or {}) for step in action.steps)
+        )
+        for action in what.actions
+    )
+
+
 async def act(ctx: Context, what: Plan) -> float | None:
     """Carry out a plan; returns in how many seconds to decide again.
 

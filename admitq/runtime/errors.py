@@ -62,6 +62,17 @@ class ApiError(Exception):
         return self.status == 403
 
     @property
+    def is_refused(self) -> bool:
+        """The object, or the patch, is not taken: for what it says, or by the rules."""
+        return self.is_invalid or self.is_forbidden
+
+    @property
+    def is_of_ending_namespace(self) -> bool:
+        """Nothing can be created in the namespace any more."""
+        causes = (self.body.get("details") or {}).get("causes") or ()
+        return any(cause.get("reason") == "NamespaceTerminating" for cause in causes)
+
+    @property
     def is_transient(self) -> bool:
         """The same call may go through later. Whether this one had an effect is not known."""
         return self.status in {0, 401, 408, 429} or self.status >= 500

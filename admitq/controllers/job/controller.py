@@ -17,8 +17,8 @@ from admitq.controllers.indexes import (
 from admitq.controllers.job import members, slices, ungating
 from admitq.controllers.job.case import CONCERN, Ancestor, JobCase, Lookups
 from admitq.controllers.job.owners import Owners
-from admitq.controllers.job.steps import decide
-from admitq.controllers.plan import Create, Plan, act, has_finalizer, plan, status_patch
+from admitq.controllers.job.steps import decide, without_outdated
+from admitq.controllers.plan import Create, Plan, act, describes_pods, has_finalizer, plan, status_patch
 from admitq.core.model import SECOND, Instant
 from admitq.core.selectors import selects_namespace
 from admitq.integrations.base import Composition, Integration, Moment, OwnerKind, Reference, members_of
@@ -32,6 +32,7 @@ from admitq.integrations.ownership import (
     managed_ancestor,
 )
 from admitq.integrations.paths import Object, value_at
+from admitq.job_workloads import Unfit
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import NAMESPACES, PODS, PRIORITY_CLASSES, Resource
 from admitq.runtime.store import Key, Store
@@ -298,15 +299,14 @@ class JobController:
         except ApiError as error:
             if error.is_already_exists:
                 return await self._take_existing(case, decided)
-            if not (error.is_invalid or error.is_forbidden) or case.job is None:
+            if not error.is_refused or case.job is None:
                 raise
-            if any(isinstance(action, Create) for action in decided.actions):
-                if _namespace_ends(error):
+            if describes_pods(decided, self._ctx.kinds.workloads):
+                if error.is_of_ending_namespace:
                     return None
                 # What the API refuses once it refuses again; the job's owner is the one who can mend it.
-                self._ctx.recorder.event(
-                    dict(case.objects[0]), "Warning", "ErrWorkloadCompose", error.message
-                )
+                self._ctx.recorder.event(dict(case.objects[0]), "Warning", Unfit.reason, error.message)
+                await act(self._ctx, without_outdated(case, decided))
             elif error.is_invalid and decided.starts is not None:
                 return await act(self._ctx, self._failed_to_start(case, decided.starts, error))
             raise
@@ -341,11 +341,6 @@ def _until_grace_ends(job: Object | None, now: Instant) -> float | None:
 
 def _sooner(one: float | None, other: float | None) -> float | None:
     return min((each for each in (one, other) if each is not None), default=None)
-
-
-def _namespace_ends(error: ApiError) -> bool:
-    causes = value_at(error.body, ("details", "causes"), [])
-    return any(cause.get("reason") == "NamespaceTerminating" for cause in causes)
 
 
 async def start_admitted(controllers: Mapping[OwnerKind, JobController], workload: Object) -> None:

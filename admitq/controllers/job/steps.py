@@ -227,6 +227,20 @@ def _update(case: JobCase, workload: Object) -> Plan:
     )
 
 
+def without_outdated(case: JobCase, refused: Plan) -> Plan:
+    """What is left to do where Workloads cannot be made to ask for what the job does now: they go.
+
+    They would be admitted for pods that nobody wants any more. What has quota already keeps it for those that
+    it stands for.
+    """
+    outdated = [
+        one.obj
+        for one in refused.actions
+        if isinstance(one, Patch) and one.resource == case.kinds.workloads and not is_reserved(one.obj)
+    ]
+    return plan(*(action for one in outdated for action in _deletion(case, one)))
+
+
 def _create(case: JobCase) -> Plan:
     try:
         workload = slices.made(case)

@@ -4,14 +4,23 @@ from collections.abc import Iterator
 from typing import Final
 
 from admitq.controllers.context import Context
-from admitq.controllers.indexes import BY_PARENT, owner_keys, owner_value, parents_of_pod, resource_of
+from admitq.controllers.indexes import (
+    BY_OWNER,
+    BY_PARENT,
+    owner_keys,
+    owner_value,
+    owners,
+    parents_of_pod,
+    resource_of,
+)
 from admitq.controllers.job.case import Lookups
-from admitq.controllers.plan import act, has_finalizer
+from admitq.controllers.plan import act, describes_pods, has_finalizer
 from admitq.controllers.serving.decide import ServingCase, decide
 from admitq.controllers.wiring import ControllerSpec, Watch, WhenServed
 from admitq.core.selectors import selects_namespace
 from admitq.integrations.base import Integration, Serving
 from admitq.integrations.paths import Object, value_at
+from admitq.job_workloads import Unfit
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import NAMESPACES, PODS, PRIORITY_CLASSES
 from admitq.runtime.store import Change, Key
@@ -65,11 +74,16 @@ class ServingController:
             namespace_matches=selects_namespace(ctx.settings.namespace_selector, labels),
             namespace_ends=value_at(namespace, ("metadata", "deletionTimestamp")) is not None,
         )
+        decided = decide(case)
         try:
-            return await act(ctx, decide(case))
+            return await act(ctx, decided)
         except ApiError as error:
             if error.is_already_exists:
                 return BEHIND_RETRY_SECONDS
+            if error.is_of_ending_namespace:
+                return None
+            if job is not None and error.is_refused and describes_pods(decided, kinds.workloads):
+                ctx.recorder.event(dict(job), "Warning", Unfit.reason, error.message)
             raise
 
     def _is_unsettled(self, workload: Object) -> bool:
@@ -116,7 +130,7 @@ class ServingController:
             ),
             workers=ctx.settings.concurrency.get(kind, WORKERS),
         )
-        return WhenServed(self.resource, {}, spec, known=self._of_workloads)
+        return WhenServed(self.resource, {BY_OWNER: owners}, spec, known=self._of_workloads)
 
     def _of_pod(self, change: Change) -> Iterator[Key]:
         for obj in (change.old, change.new):

@@ -13,11 +13,21 @@ from admitq.integrations.names import workload_name
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import JOBS, NAMESPACES
 from admitq.runtime.store import Key
-from tests.unit.controllers.builders import FINISHED, KINDS, Object, admitted, condition_of, job, workload
+from tests.unit.controllers.builders import (
+    FINISHED,
+    KINDS,
+    Object,
+    admitted,
+    condition,
+    condition_of,
+    job,
+    workload,
+)
 from tests.unit.controllers.world import World, cluster_scoped
 
 KEY = Key("ns", "j")
 FLAVOR = cluster_scoped("f", spec={"nodeLabels": {"pool": "spot"}})
+WAITING = condition("QuotaReserved", False, "WaitingForQuota")
 INVALID = ApiError(422, "Invalid", "spec.template: field is immutable")
 
 
@@ -158,6 +168,25 @@ async def test_a_workload_that_the_api_refuses_is_told_to_who_can_mend_it(
     with pytest.raises(ApiError):
         await jobs.reconcile(KEY)
     assert world.told.events == [("j", "ErrWorkloadCompose", "spec.podSets: too many")]
+
+
+async def test_a_job_that_was_made_unfit_while_it_waits_has_no_workload_and_is_told_why(
+    world: World, jobs: JobController
+) -> None:
+    world.put(JOBS, job({"parallelism": 2}))
+    world.put(KINDS.workloads, workload(WAITING))
+    world.client.fails["patch"] = ApiError(422, "Invalid", "spec.podSets[0].count: too many")
+    with pytest.raises(ApiError):
+        await jobs.reconcile(KEY)
+    assert [call.partition("/")[0] for call in world.calls] == [
+        "patch workloads",
+        "json_patch workloads",
+        "delete workloads",
+    ]
+    assert world.told.events == [
+        ("j", "ErrWorkloadCompose", "spec.podSets[0].count: too many"),
+        ("j", "DeletedWorkload", "Deleted not matching Workload: ns/job-j-1"),
+    ]
 
 
 async def test_nothing_is_told_of_a_namespace_that_ends(world: World, jobs: JobController) -> None:

@@ -5,13 +5,21 @@ from typing import Any
 
 import pytest
 
+from admitq.controllers import registry
+from admitq.controllers.indexes import BY_OWNER, resource_of
 from admitq.controllers.job.case import Lookups
 from admitq.controllers.plan import Create, Delete, Patch, Plan, RemoveFinalizer, Tell
+from admitq.controllers.serving.controller import ServingController
 from admitq.controllers.serving.decide import ServingCase, decide
 from admitq.integrations.base import Integration
 from admitq.integrations.kinds.leaderworkerset import LEADER_WORKER_SET
+from admitq.integrations.kinds.pod import POD
 from admitq.integrations.kinds.statefulset import STATEFUL_SET
 from admitq.integrations.names import workload_name
+from admitq.integrations.registry import registered
+from admitq.runtime.errors import ApiError
+from admitq.runtime.resources import PODS, STATEFUL_SETS
+from admitq.runtime.store import Key
 from tests.unit.controllers.builders import (
     KINDS,
     NAMES,
@@ -24,9 +32,11 @@ from tests.unit.controllers.builders import (
     reserved,
     workload,
 )
+from tests.unit.controllers.world import World
 
 GATES = [{"name": NAMES.admission_gate}, {"name": "example.com/own"}, {"name": NAMES.topology_gate}]
 ON_HOLD = condition("QuotaReserved", False, "OnHold", "StatefulSet scaled to zero; workload on hold")
+SERVING = replace(SETTINGS, integrations=(POD, STATEFUL_SET))
 NAME = workload_name("StatefulSet", "apps", "s", "uid-s")
 
 
@@ -401,3 +411,48 @@ def test_a_rollout_has_workloads_for_the_groups_that_it_adds(
     plan = decided(job, of_group(0), of_group(1), pods=[lws_pod(2, 0)], kind=LEADER_WORKER_SET)
     made: list[Any] = [one.obj for one in plan.actions if isinstance(one, Create)]
     assert [one["metadata"]["name"] for one in made] == ([lws_name(2)] if wanted else [])
+
+
+# --- the shell ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("error", "events"),
+    [
+        (ApiError(422, "Invalid", "no containers"), [("s", "ErrWorkloadCompose", "no containers")]),
+        (ApiError(403, "Forbidden", "denied"), [("s", "ErrWorkloadCompose", "denied")]),
+        (ApiError(500, "InternalError", "later"), []),
+    ],
+)
+async def test_a_workload_that_the_api_refuses_is_told_to_who_can_mend_it(
+    error: ApiError, events: list[Any]
+) -> None:
+    world = World(SERVING)
+    world.put(resource_of(STATEFUL_SET), stateful_set(resourceVersion="1"))
+    world.client.fails["create"] = error
+    assert STATEFUL_SET.serving is not None
+    controller = ServingController(world.ctx, STATEFUL_SET, STATEFUL_SET.serving)
+    with pytest.raises(ApiError, match=error.message):
+        await controller.reconcile(Key("ns", "s"))
+    assert world.told.events == events
+
+
+async def test_nothing_is_told_of_a_namespace_that_ends() -> None:
+    world = World(SERVING)
+    world.put(resource_of(STATEFUL_SET), stateful_set(resourceVersion="1"))
+    body = {"details": {"causes": [{"reason": "NamespaceTerminating"}]}}
+    world.client.fails["create"] = ApiError(403, "Forbidden", "is being terminated", body=body)
+    assert STATEFUL_SET.serving is not None
+    controller = ServingController(world.ctx, STATEFUL_SET, STATEFUL_SET.serving)
+    assert await controller.reconcile(Key("ns", "s")) is None
+    assert world.told.events == []
+
+
+def test_the_stores_of_all_kinds_tell_what_is_inside_what() -> None:
+    """Through jobs of any kind, others hear of the admission of an ancestor."""
+    world = World(replace(SETTINGS, integrations=registered()))
+    table = registry.controllers(world.ctx, world.core)
+    kinds = {resource_of(one) for one in registered()}
+    stores = {one.resource: one.indexes for one in table.when_served if one.resource in kinds}
+    assert {PODS, STATEFUL_SETS} < stores.keys()
+    assert [resource for resource, indexes in stores.items() if BY_OWNER not in indexes] == []
