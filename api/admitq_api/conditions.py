@@ -147,7 +147,7 @@ def deactivated_due_to(cause: str) -> str:
 
 
 def counted_as(reason: str) -> str:
-    """The reason under which metrics count an eviction; they have a label of its own for the cause, if any."""
+    """The reason under which metrics count an eviction; a cause has a label of its own."""
     return str(Reason.DEACTIVATED) if reason.startswith(deactivated_due_to("")) else reason
 
 

@@ -3,8 +3,9 @@
 Objects without a namespace carry the namespace's name in theirs, so that stories do not meet.
 """
 
+import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,7 @@ from admitq.runtime.errors import ApiError
 from admitq.runtime.kinds import Kinds, kinds_of
 from admitq.runtime.resources import EVENTS, JOBS, PODS, Resource
 from admitq.transitions import Transition
+from admitq_api.conditions import format_time
 from admitq_api.labels import Names
 from localcluster.waiting import eventually
 
@@ -198,6 +200,28 @@ class Stage:
         ours = [one for one in told if one.get("reportingController", "").startswith(self.names.group)]
         return [(one["reason"], one["note"]) for one in ours]
 
+    async def play_pods(self, job: str = "j", *, phase: str = "Running", ready: bool = False) -> None:
+        """Have the pods of a Job, on a cluster without nodes, do as those on nodes do; ready or not.
+
+        Those that are there once as many are as the Job wants.
+        """
+        wanted = (await self.get(JOBS, job))["spec"]["parallelism"]
+
+        async def played() -> bool:
+            pods = [one for one in await self.pods(job) if "deletionTimestamp" not in one["metadata"]]
+            assert len(pods) == wanted, f"{len(pods)} pods of {job}"
+            condition = {
+                "type": "Ready",
+                "status": str(ready),
+                "lastTransitionTime": format_time(time.time_ns()),
+            }
+            for pod in pods:
+                status = {"status": {"phase": phase, "conditions": [condition]}}
+                await self.change(PODS, pod["metadata"]["name"], status, "status")
+            return True
+
+        await eventually(played, what=f"pods of {job}")
+
     async def is_complete(self, job: str) -> bool:
         """Whether a Job has succeeded."""
         return condition_of(await self.get(JOBS, job), "Complete") is not None
@@ -279,6 +303,22 @@ class Stage:
             return False
 
         await self.until(found, what=f"{resource.kind} {name} to be gone")
+
+
+async def at_once(**stories: Coroutine[Any, Any, None]) -> None:
+    """Play stories at once that have nothing to do with each other.
+
+    Raises:
+        AssertionError: some went wrong; each of them is told of.
+    """
+    played = await asyncio.gather(*stories.values(), return_exceptions=True)
+    wrong: list[str] = []
+    for name, outcome in zip(stories, played, strict=True):
+        if isinstance(outcome, AssertionError | LookupError | ApiError):
+            wrong.append(f"{name}: {outcome}")
+        elif isinstance(outcome, BaseException):
+            raise outcome
+    assert not wrong, "\n".join(wrong)
 
 
 def condition_of(obj: Object, type_: str) -> tuple[str, str, str] | None:

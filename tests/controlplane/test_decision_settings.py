@@ -9,6 +9,7 @@ import pytest
 
 from admitq.integrations.paths import value_at
 from admitq.runtime.client import Client
+from admitq.runtime.resources import LEASES
 from admitq_api.conditions import format_time, parse_time
 from admitq_api.labels import names_for
 from localcluster.cluster import LocalCluster
@@ -19,7 +20,7 @@ from tests.controlplane.play import Case, cases, play
 from tests.controlplane.stage import Stage
 
 CONFIG = {
-    "waitForPodsReady": {"blockAdmission": True},
+    "waitForPodsReady": {"blockAdmission": True, "requeuingStrategy": {"timestamp": "Creation"}},
     "resources": {"quotaCheckStrategy": "IgnoreUndeclared"},
     "admissionFairSharing": {"usageSamplingInterval": "1s"},
     "featureGates": {
@@ -59,14 +60,31 @@ async def test_settings_and_what_survives_a_restart(
     cluster = private_cluster(())
     installation = Installation(cluster)
     installation.install(api_group=api_group, config=CONFIG)
-    installation.start()
     client = await connect(cluster)
+    # Whoever tidies up too much: a manager makes its own Lease where there is none.
+    await client.delete(LEASES, names_for(api_group).lease_name, installation.namespace)
+    installation.start()
     for case in cases("settings.yaml"):
         async with fresh_namespace(client) as namespace:
             await play(Stage(client, names_for(api_group), namespace), case)
     async with fresh_namespace(client) as namespace:
+        await _jobs_wait_for_pods_of_others(Stage(client, names_for(api_group), namespace))
+    async with fresh_namespace(client) as namespace:
         await _past_use_survives(Stage(client, names_for(api_group), namespace), installation)
     assert UNSET_HALF_LIFE in installation.log("manager").read_text()
+
+
+async def _jobs_wait_for_pods_of_others(stage: Stage) -> None:
+    """While pods of an admitted job are not ready nobody gets in, whatever room there is."""
+    await stage.queues()
+    await stage.job("first")
+    await stage.until_running("first")
+    await stage.job("second")
+    await stage.until_condition("QuotaReserved", "WaitingForPodsReady", "second")
+    await stage.play_pods("first", ready=True)
+    await stage.until_running("second")
+    await stage.play_pods("second", ready=True)
+    await stage.until_condition("PodsReady", "Started", "second")
 
 
 async def _past_use_survives(stage: Stage, installation: Installation) -> None:

@@ -1,95 +1,203 @@
 """What the configuration decides over jobs that are done, that do not get ready, or that name no queue.
 
-A control plane of its own, because these settings would change everybody else's stories.
+A control plane of its own, because these settings would change everybody else's stories. It has no nodes:
+whether pods are ready is up to the stories.
 """
 
-from collections.abc import Awaitable, Callable
-from typing import Any
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
 
 import pytest
 
+from admitq.integrations.paths import value_at
 from admitq.integrations.registry import registered
 from admitq.runtime.client import Client
 from admitq.runtime.credentials import load_credentials
-from admitq.runtime.errors import ApiError
-from admitq.runtime.kinds import kinds_of
-from admitq.runtime.resources import JOBS, LEASES
-from admitq_api import conditions
+from admitq.runtime.resources import JOBS
+from admitq_api.conditions import format_time
 from admitq_api.labels import names_for
 from admitq_webhooks.live import watched_world
 from localcluster.cluster import LocalCluster
 from localcluster.installation import Installation
-from localcluster.nodes import NodePool
+from localcluster.pytest_plugin import fresh_namespace
 from localcluster.waiting import eventually
-from tests.faults.worlds import NAMESPACE, job, set_up_queues, state_of
+from tests.controlplane.recording import Record, Said, recorded, total
+from tests.controlplane.stage import Stage, at_once
 
 CONFIG = {
     "manageJobsWithoutQueueName": True,
     "waitForPodsReady": {
-        "timeout": "3s",
+        "timeout": "5s",
+        "recoveryTimeout": "1s",
         "requeuingStrategy": {"backoffLimitCount": 1, "backoffBaseSeconds": 1},
     },
-    "objectRetentionPolicies": {"workloads": {"afterFinished": "2s", "afterDeactivatedByKueue": "2s"}},
+    "objectRetentionPolicies": {"workloads": {"afterFinished": "1s", "afterDeactivatedByKueue": "1s"}},
 }
+WAIT_FOR_START = ("PodsReady", "False", "WaitForStart", "Not all pods are ready or succeeded")
+STARTED = ("PodsReady", "True", "Started", "All pods reached readiness and the workload is running")
+RECOVERS = ("PodsReady", "False", "WaitForRecovery", "At least one pod has failed, waiting for recovery")
+BACK = ("Requeued", "True", "BackoffFinished", "The workload backoff was finished")
+TOO_OFTEN = "exceeding the maximum number of re-queuing retries"
 
 
-@pytest.mark.slow
-async def test_jobs_end_as_the_configuration_says(
-    private_cluster: Callable[..., LocalCluster],
+@pytest.fixture
+async def strict(
+    installation_with: Callable[..., Installation],
     connect: Callable[[LocalCluster], Awaitable[Client]],
     api_group: str,
-) -> None:
-    cluster = private_cluster((NodePool(count=2, cpu="16", memory="64Gi"),))
-    installation = Installation(cluster)
-    installation.install(api_group=api_group, config=CONFIG)
-    client = await connect(cluster)
-    names = names_for(api_group)
-    kinds = kinds_of(names)
-    # Whoever tidies up too much: a manager makes its own Lease where there is none.
-    await client.delete(LEASES, names.lease_name, installation.namespace)
-    installation.start()
-    await set_up_queues(client, api_group)
+) -> AsyncGenerator[tuple[Stage, Installation]]:
+    """A stage beside an admitq that waits for pods, and keeps nothing for long."""
+    installation = installation_with("strict", CONFIG)
+    client = await connect(installation.cluster)
+    async with fresh_namespace(client) as namespace:
+        yield Stage(client, names_for(api_group), namespace), installation
 
-    finishes = job(1, names.queue_name, 0.5)
-    never_ready = job(2, names.queue_name, None)
-    never_ready["spec"]["template"]["metadata"]["annotations"]["kwok.admitq.dev/ready"] = "false"
-    queueless = job(3, names.queue_name, 0.5)
-    del queueless["metadata"]["labels"]
-    for one in (finishes, never_ready, queueless):
-        await client.create(JOBS, one)
 
-    async def workloads_of(name: str) -> list[dict[str, Any]]:
-        found, _ = await client.list(kinds.workloads, NAMESPACE)
-        return [one for one in found if one["metadata"]["ownerReferences"][0]["name"] == name]
+async def test_jobs_end_as_the_configuration_says(strict: tuple[Stage, Installation]) -> None:
+    stage, admitq = strict
+    await stage.queues(cpu=16)
+    async with recorded(stage) as record:
+        await at_once(
+            late=_gets_ready_the_second_time(stage, record, admitq),
+            fails=_recovers_too_late(stage, record, admitq),
+            never=_is_deactivated_for_good(stage, record, admitq),
+            order=_gives_its_place_to_who_waited(stage, record),
+            done=_is_forgotten_when_done(stage, record),
+            queueless=_waits_for_a_queue(stage),
+        )
 
-    async def evicted_once() -> bool:
-        (workload,) = await workloads_of("job-002")
-        return workload["status"]["requeueState"]["count"] == 1
 
-    async def done_and_forgotten() -> bool:
-        done = conditions.is_true(state_of(await client.get(JOBS, "job-001", NAMESPACE)), "Complete")
-        return done and not await workloads_of("job-001")
+async def _gets_ready_the_second_time(stage: Stage, record: Record, admitq: Installation) -> None:
+    """Pods that do not start cost the admission, and the job is tried again after a while."""
+    await stage.job("late")
+    evicted = await eventually(lambda: record.when("late", "Evicted", "PodsReadyTimeout"))
+    assert evicted["status"]["requeueState"]["count"] == 1
+    parked = await eventually(lambda: record.when("late", "Requeued", "PodsReadyTimeout"))
+    assert value_at(parked, ("status", "requeueState", "requeueAt")) is not None
+    back = await eventually(lambda: record.when("late", "Requeued", "BackoffFinished"))
+    assert back["status"]["requeueState"] == {"count": 1}, "how often it came back is remembered"
+    await stage.until_running("late")
+    await stage.play_pods("late", ready=True)
+    await stage.until_condition("PodsReady", "Started", "late")
+    name = back["metadata"]["name"]
+    message = f"Exceeded the PodsReady timeout {stage.namespace}/{name}"
+    assert record.course("late", ("PodsReady", "Evicted", "Requeued")) == [
+        WAIT_FOR_START,
+        *_evicted_and_back(message),
+        STARTED,
+    ]
+    await _is_counted(stage, admitq, name, message, "WaitForStart")
 
-    async def gone() -> bool:
-        try:
-            await client.get(JOBS, "job-002", NAMESPACE)
-        except ApiError as error:
-            return error.is_not_found
-        return False
 
-    async def held() -> bool:
-        return (await client.get(JOBS, "job-003", NAMESPACE))["spec"]["suspend"] is True
+async def _recovers_too_late(stage: Stage, record: Record, admitq: Installation) -> None:
+    """Pods that were ready have another while when they no longer are."""
+    await stage.local_queue("fails")
+    await stage.job("fails", queue="fails")
+    await stage.until_running("fails")
+    await stage.play_pods("fails", ready=True)
+    await stage.until_condition("PodsReady", "Started", "fails")
+    await stage.play_pods("fails", ready=False)
+    await eventually(lambda: record.when("fails", "Requeued", "BackoffFinished"))
+    await stage.until_running("fails")
+    await stage.play_pods("fails", ready=True)
+    await stage.until_condition("PodsReady", "Started", "fails")
+    name = (await stage.workload("fails"))["metadata"]["name"]
+    message = f"Exceeded the PodsReady timeout {stage.namespace}/{name}"
+    assert record.course("fails", ("PodsReady", "Evicted", "Requeued")) == [
+        WAIT_FOR_START,
+        STARTED,
+        RECOVERS,
+        ("Evicted", "True", "PodsReadyTimeout", message),
+        WAIT_FOR_START,
+        *_evicted_and_back(message)[1:],
+        STARTED,
+    ]
+    await _is_counted(stage, admitq, name, message, "WaitForRecovery")
 
-    await eventually(evicted_once, what="a job that does not get ready is evicted and comes back")
-    await eventually(done_and_forgotten, what="the Workload of a finished job is deleted, its job is not")
-    await eventually(gone, timeout=60, what="a job that never gets ready is deactivated, then deleted")
-    assert await held(), "a job that names no queue is managed, too"
-    await client.merge_patch(JOBS, "job-003", {"metadata": {"labels": {names.queue_name: "main"}}}, NAMESPACE)
 
-    async def queueless_done() -> bool:
-        return conditions.is_true(state_of(await client.get(JOBS, "job-003", NAMESPACE)), "Complete")
+def _evicted_and_back(message: str) -> list[Said]:
+    return [
+        ("Evicted", "True", "PodsReadyTimeout", message),
+        ("Requeued", "False", "PodsReadyTimeout", message),
+        BACK,
+        ("Evicted", "False", "QuotaReserved", f"Previously: {message}"),
+    ]
 
-    await eventually(queueless_done, what="it runs once it has got a queue")
+
+async def _is_counted(stage: Stage, admitq: Installation, name: str, message: str, cause: str) -> None:
+    """That it was evicted for this cause is told in an event, and counted."""
+    await stage.until_told("Workload", name, f"EvictedDueToPodsReadyTimeoutDueTo{cause}", message)
+    of = {"cluster_queue": stage.own("cq"), "reason": "PodsReadyTimeout", "underlying_cause": cause}
+    assert await total(admitq, "evicted_workloads_total", **of) == 1
+
+
+async def _is_deactivated_for_good(stage: Stage, record: Record, admitq: Installation) -> None:
+    """Who came back as often as it may is deactivated, and its job deleted after a while."""
+    await stage.cluster_queue("never")
+    await stage.local_queue("never", cluster_queue="never")
+    await stage.job("never", queue="never")
+    await stage.workload_exists("never")
+    name = (await stage.workload("never"))["metadata"]["name"]
+    await stage.transit(name, lambda change: change.status.update(requeueState={"count": 1}))
+    await stage.until_gone(JOBS, "never")
+    told = "DeactivatedDueToRequeuingLimitExceeded"
+    message = f"The workload is deactivated due to {TOO_OFTEN}"
+    assert record.course("never", ("DeactivationTarget", "Evicted", "Requeued")) == [
+        ("DeactivationTarget", "True", "RequeuingLimitExceeded", TOO_OFTEN),
+        ("DeactivationTarget", "", "", ""),
+        ("Evicted", "True", told, message),
+        ("Requeued", "False", told, message),
+    ]
+    evicted = record.when("never", "Evicted", told)
+    assert evicted["spec"]["active"] is False
+    assert "requeueState" not in evicted["status"], "a reactivation begins anew"
+    await stage.until_told("Workload", name, f"EvictedDueTo{told}", message)
+    await stage.until_told("Job", "never", "Deleted", "Deleted job: deactivation retention period expired")
+    of = {"cluster_queue": stage.own("never"), "reason": "Deactivated"}
+    of["underlying_cause"] = "RequeuingLimitExceeded"
+    assert await total(admitq, "evicted_workloads_total", **of) == 1
+
+
+async def _gives_its_place_to_who_waited(stage: Stage, record: Record) -> None:
+    """Who did not get ready queues up behind those who waited meanwhile."""
+    await stage.cluster_queue("one", cpu=1)
+    await stage.local_queue("one", cluster_queue="one")
+    for name in ("first", "second", "third"):
+        await stage.job(name, queue="one")
+        # They are in line in the order of the seconds in which they were made.
+        made = (await stage.get(JOBS, name))["metadata"]["creationTimestamp"]
+        await stage.workload_exists(name)
+        await eventually(lambda made=made: format_time(time.time_ns()) > made, interval=0.02)
+    await eventually(lambda: record.when("first", "Requeued", "BackoffFinished"))
+    await stage.until_running("second")
+    await stage.play_pods("second", phase="Succeeded")
+    await stage.until_running("third")
+    assert await stage.condition("Admitted", "first") != ("True", "Admitted", "The workload is admitted")
+    await stage.play_pods("third", phase="Succeeded")
+    await stage.until_running("first")
+
+
+async def _is_forgotten_when_done(stage: Stage, record: Record) -> None:
+    """The Workload of a finished job is deleted, its job is not."""
+    await stage.job("done")
+    await stage.until_running("done")
+    await stage.play_pods("done", phase="Succeeded")
+    finished = await eventually(lambda: record.when("done", "Finished", "Succeeded"))
+    await stage.until(lambda: stage.workloads("done"), [])
+    note = "Deleted finished workload due to elapsed retention"
+    await stage.until_told("Workload", finished["metadata"]["name"], "Deleted", note)
+    assert await stage.is_complete("done")
+
+
+async def _waits_for_a_queue(stage: Stage) -> None:
+    """A job that names no queue is managed, too, and runs once it has got one."""
+    created = await stage.job("queueless", queue=None)
+    assert created["spec"]["suspend"] is True
+    queue = {"metadata": {"labels": {stage.names.queue_name: "lq"}}}
+    await stage.change(JOBS, "queueless", queue)
+    await stage.until_running("queueless")
+    await stage.play_pods("queueless", phase="Succeeded")
+    await stage.until(lambda: stage.is_complete("queueless"))
 
 
 async def test_a_namespace_that_no_watch_told_of_is_read(

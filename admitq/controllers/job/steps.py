@@ -24,7 +24,7 @@ from admitq.controllers.plan import (
     status_patch,
 )
 from admitq.controllers.workload import told
-from admitq.integrations.base import Step
+from admitq.integrations.base import Step, members_of
 from admitq.integrations.ownership import controller_of, is_served
 from admitq.integrations.paths import Object, value_at
 from admitq.job_workloads import (
@@ -367,6 +367,27 @@ def _priority_changed(case: JobCase, workload: Object) -> Plan | None:
     )
 
 
+def _gates_lifted(case: JobCase, workload: Object) -> Plan | None:
+    """An admission gate that is taken off the job is taken off its Workload; of a group, off all its pods."""
+    if prebuilt_name(case) or is_served(workload, case.names):
+        return None
+    job, key = case.job or {}, case.names.admission_gated_by
+    left = {gate for one in members_of(job) or (job,) for gate in _gates(one, key)}
+    gates = _gates(workload, key)
+    kept = [gate for gate in gates if gate in left]
+    if kept == gates:
+        return None
+    annotations = {key: ",".join(kept) or None}
+    return plan(
+        Patch(case.kinds.workloads, workload, (Step({"metadata": {"annotations": annotations}}),), CONCERN)
+    )
+
+
+def _gates(obj: Object, key: str) -> list[str]:
+    listed = value_at(obj, ("metadata", "annotations", key), "")
+    return listed.split(",") if isinstance(listed, str) and listed else []
+
+
 def _reclaim(case: JobCase, workload: Object) -> Plan | None:
     """Pods that need no successor give their quota back; what was given back under a reservation stays so."""
     reclaimable = case.integration.reclaimable(case.job or {}) if case.settings.reclaimable_pods else None
@@ -535,6 +556,7 @@ AFTER_MATCHING: Final[tuple[Callable[[JobCase, Object], Plan | None], ...]] = (
     members.awaited,
     _half_stopped,
     _priority_changed,
+    _gates_lifted,
     _reclaim,
     _pods_ready,
     _evicted,

@@ -378,6 +378,42 @@ def test_a_workload_follows_the_class_of_its_job_where_it_may(obj: Object, follo
         assert written(obj, plan)["spec"]["priority"] == 100
 
 
+# --- admission gates ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("of_job", "of_workload", "left"),
+    [
+        ("a.example/x", "a.example/x,b.example/y", "a.example/x"),
+        (None, "a.example/x", None),
+        ("b.example/y", "a.example/x", None),
+    ],
+)
+def test_a_gate_that_is_taken_off_the_job_is_taken_off_its_workload(
+    of_job: str | None, of_workload: str, left: str | None
+) -> None:
+    obj = workload(metadata={"annotations": {NAMES.admission_gated_by: of_workload}})
+    plan = decided(job(annotations={NAMES.admission_gated_by: of_job} if of_job else {}), obj)
+    assert written(obj, plan)["metadata"]["annotations"].get(NAMES.admission_gated_by) == left
+
+
+@pytest.mark.parametrize(
+    ("of_job", "of_workload", "labels"),
+    [
+        ("a.example/x", "a.example/x", {}),
+        ("a.example/x", None, {}),
+        (None, "a.example/x", {NAMES.prebuilt_workload_name: "job-j-1"}),
+    ],
+)
+def test_gates_that_the_workload_has_of_its_own_or_no_more_are_left_alone(
+    of_job: str | None, of_workload: str | None, labels: Any
+) -> None:
+    key = NAMES.admission_gated_by
+    obj = workload(metadata={"annotations": {key: of_workload} if of_workload else {}})
+    gated = job(annotations={key: of_job} if of_job else {}, labels={NAMES.queue_name: "lq", **labels})
+    assert kinds(decided(gated, obj, known={"workload": {"job-j-1": obj}})) == []
+
+
 # --- starting -------------------------------------------------------------------------------------
 
 
