@@ -100,10 +100,13 @@ def _skipped(case: JobCase) -> Plan | None:
 
 
 def _nested(case: JobCase) -> Plan | None:
-    """A job inside a queued job runs when that one is admitted, and is not queued itself."""
+    """A job inside a queued job runs when that one is admitted, and is not queued itself.
+
+    One that has ended is left as it is: there is nothing to stop, and the API server refuses to.
+    """
     if case.ancestor is None:
         return None
-    if case.ancestor.admitted or case.job is None:
+    if case.ancestor.admitted or case.job is None or case.integration.finished(case.job) is not None:
         return NOTHING
     begun = case.integration.is_half_stopped(case.job, case.names)
     stopping = running.stop(case, None, "", running.NOT_ADMITTED)

@@ -148,6 +148,11 @@ def test_a_running_job_inside_one_that_is_not_admitted_is_stopped() -> None:
     assert decided(job(labels={}), ancestor=ancestor) == Plan()
 
 
+def test_a_job_that_ended_inside_one_that_is_not_admitted_any_more_is_left_as_it_is() -> None:
+    ended = job({"suspend": False}, labels={}, status=COMPLETE)
+    assert decided(ended, ancestor=Ancestor(job(), admitted=False)) == Plan()
+
+
 def test_a_waiting_workload_of_a_job_that_left_its_queue_goes() -> None:
     plan = decided(job(labels={}), workload())
     assert kinds(plan) == ["free Workload", "delete Workload"]
