@@ -163,6 +163,10 @@ class Measures:
         if ran is not None:
             self._lasted("execution_time_seconds", ran, workload, queue)
 
+    def pod_forcefully_deleted(self) -> None:
+        """A pod on a node that cannot be reached was deleted by force."""
+        self.metrics.increment("forcefully_deleted_pods_total")
+
     def slice_replaced(self, workload: RawObject) -> None:
         """A slice of an elastic job was replaced by a larger one."""
         self.metrics.increment("replaced_workload_slices_total", cluster_queue=self._cluster_queue(workload))

@@ -193,6 +193,9 @@ TABLE: Final[tuple[Series, ...]] = (
         ("job_kind",),
         CREATION_BUCKETS,
     ),
+    Series(
+        "forcefully_deleted_pods_total", _C, "Pods deleted by force, for their nodes could not be reached"
+    ),
     Series("malformed_objects", _G, "Stored objects that cannot be read", ("resource",)),
     Series(
         "quarantined_keys", _G, "Objects whose reconciliation was given up until they change", ("controller",)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final, Protocol
 
-from admitq.controllers.wiring import ControllerSpec, Keys, WhenServed
+from admitq.controllers.wiring import ControllerSpec, Followed, Keys, WhenServed
 from admitq.logs import logger
 from admitq.metrics import Metrics
 from admitq.runtime.client import Client
@@ -154,6 +154,7 @@ class WhileServed:
             resource,
             store,
             label_selector=part.label_selector,
+            field_selector=part.field_selector,
             observe=self._on_watch,
             ends_when_missing=True,
         )
@@ -229,13 +230,14 @@ class _Followed:
     def __init__(
         self,
         client: Client,
-        resource: Resource,
+        followed: Followed,
         on_watch: Callable[[Resource, Outcome], None],
         on_set_aside: Callable[[Resource], None],
     ) -> None:
         self.looked = asyncio.Event()
         """Set once its objects are known, or that they are not to be had for now."""
-        self.store = Store(resource, on_quarantine=on_set_aside)
+        resource = followed.resource
+        self.store = Store(resource, transform=followed.transform, on_quarantine=on_set_aside)
         self.watcher = Watcher(client, resource, self.store, observe=self._observe)
         self._on_watch = on_watch
 

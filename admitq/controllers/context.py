@@ -80,6 +80,10 @@ class Metrics(Protocol):
         """A slice of an elastic job was replaced by a larger one."""
         ...
 
+    def pod_forcefully_deleted(self) -> None:
+        """A pod on a node that cannot be reached was deleted by force."""
+        ...
+
     def finished(self, workload: Object, ran: float | None) -> None:
         """A workload finished; ``ran`` since its admission, None if it was not admitted."""
         ...

@@ -50,10 +50,14 @@ class RemoveFinalizer:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Delete this very object, not one that came after it under its name."""
+    """Delete this very object, not one that came after it under its name.
+
+    By force a pod is deleted without asking its node whether it has ended.
+    """
 
     resource: Resource
     obj: Object
+    by_force: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +145,8 @@ async def act(ctx: Context, what: Plan) -> float | None:
                     raise
             case RemoveFinalizer(resource, obj, finalizer):
                 await remove_finalizer(ctx, resource, obj, finalizer)
-            case Delete(resource, obj):
-                await _delete(ctx, resource, obj)
+            case Delete():
+                await _delete(ctx, action)
             case Tell(regarding, type_, reason, note):
                 ctx.recorder.event(dict(regarding), type_, reason, note)
             case Count(tell):
@@ -215,8 +219,8 @@ async def remove_finalizer(
     ctx.observed(resource, answer)
 
 
-async def _delete(ctx: Context, resource: Resource, obj: Object) -> None:
-    metadata = obj["metadata"]
+async def _delete(ctx: Context, action: Delete) -> None:
+    resource, metadata = action.resource, action.obj["metadata"]
     try:
         answer = await ctx.client.delete(
             resource,
@@ -224,6 +228,7 @@ async def _delete(ctx: Context, resource: Resource, obj: Object) -> None:
             namespace=metadata.get("namespace"),
             uid=metadata["uid"],
             propagation="Background",
+            grace_seconds=0 if action.by_force else None,
         )
     except ApiError as error:
         if not error.is_not_found and not error.is_conflict:

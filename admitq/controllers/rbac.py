@@ -16,6 +16,7 @@ from admitq.runtime.kinds import Kinds, kinds_of
 from admitq.runtime.resources import (
     LIMIT_RANGES,
     NAMESPACES,
+    NODES,
     POD_TEMPLATES,
     PODS,
     PRIORITY_CLASSES,
@@ -23,6 +24,7 @@ from admitq.runtime.resources import (
     RUNTIME_CLASSES,
     Resource,
 )
+from admitq_api.feature_gates import Gate
 from admitq_api.labels import Names
 
 
@@ -119,6 +121,17 @@ def rbac(names: Names, integrations: Iterable[Integration]) -> Mapping[str, tupl
             _may(kinds.admission_checks, "patch", subresource="status"),
         ),
         "topology": (_may(kinds.topologies, *_WATCH, "patch"), *_watched(flavors)),
+    }
+
+
+def of_gates() -> Mapping[Gate, tuple[Permission, ...]]:
+    """The permissions of controllers that run only with a feature gate which is off by default."""
+    return {
+        Gate.FAILURE_RECOVERY_POLICY: (
+            _may(PODS, *_WATCH, "delete"),
+            _may(PODS, "patch", subresource="status"),
+            *_watched(NODES),
+        )
     }
 
 

@@ -11,6 +11,7 @@ from typing import Final
 
 from admitq.controllers import priority_class
 from admitq.controllers.context import Context, CoreView
+from admitq.controllers.failure_recovery import FailureRecoveryController
 from admitq.controllers.finalizers import InUseController
 from admitq.controllers.indexes import (
     BY_CHECK,
@@ -42,7 +43,7 @@ from admitq.controllers.job.owners import Owners
 from admitq.controllers.provisioning.table import provisioning
 from admitq.controllers.queues import ClusterQueueController, CohortController, LocalQueueController
 from admitq.controllers.serving.controller import ServingController
-from admitq.controllers.wiring import ControllerSpec, Keys, Watch, WhenServed
+from admitq.controllers.wiring import ControllerSpec, Followed, Keys, Watch, WhenServed
 from admitq.controllers.workload import WorkloadController
 from admitq.integrations.base import FollowedKind, Integration, OwnerKind
 from admitq.integrations.ownership import DEEPEST, controller_of, is_of_group
@@ -301,7 +302,7 @@ def _of_jobs(ctx: Context, controller: JobController) -> WhenServed:
         indexes,
         spec,
         known=keys.of_workloads,
-        follows=tuple(map(resource_followed, integration.follows)),
+        follows=tuple(Followed(resource_followed(one)) for one in integration.follows),
         label_selector=None if labels is None else labels(ctx.names),
         transform=None if slim is None else lambda obj: dict(slim(obj, ctx.names)),
     )
@@ -340,6 +341,12 @@ def _queue_specs(ctx: Context, core: CoreView) -> tuple[ControllerSpec, ...]:
             watches=(Watch(kinds.cohorts, _itself),),
         ),
     )
+
+
+def _recovery(ctx: Context) -> Iterator[WhenServed]:
+    """The controller of pods that hang, where such are not left alone."""
+    if (delay := ctx.settings.force_delete_after) is not None:
+        yield FailureRecoveryController(ctx, delay).when_served()
 
 
 def controllers(ctx: Context, core: CoreView) -> Controllers:
@@ -388,6 +395,7 @@ def controllers(ctx: Context, core: CoreView) -> Controllers:
             # Behind pods, whose store they look at.
             *(one.when_served() for one in serving),
             provisioning(ctx),
+            *_recovery(ctx),
         ),
         jobs={
             OwnerKind(job.integration.group, job.integration.version, job.integration.kind): job

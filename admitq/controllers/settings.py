@@ -49,6 +49,8 @@ class Settings:
     """Absent where readiness of pods is not looked at."""
     retention_of_finished: Nanoseconds | None = None
     retention_of_deactivated: Nanoseconds | None = None
+    force_delete_after: Nanoseconds | None = None
+    """How long pods may hang on nodes that cannot be reached; absent where they are left there."""
     concurrency: Mapping[str, int] = field(default_factory=dict[str, int])
     """Workers by ``Kind.group``."""
 
@@ -106,6 +108,9 @@ def settings_of(
         pods_ready=None if gates[Gate.DISABLE_WAIT_FOR_PODS_READY] else policy,
         retention_of_finished=_optional(retention.after_finished),
         retention_of_deactivated=_optional(retention.after_deactivated_by_kueue),
+        force_delete_after=_nanoseconds(configuration.failure_recovery.force_delete_after)
+        if gates[Gate.FAILURE_RECOVERY_POLICY]
+        else None,
         concurrency=configuration.controller.group_kind_concurrency,
         admission_gated_by=gates[Gate.ADMISSION_GATED_BY],
         cleans_up_provisioning_requests=gates[Gate.CLEANUP_PROVISIONING_REQUESTS_ON_EVICTION],

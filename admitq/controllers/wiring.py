@@ -33,19 +33,29 @@ def _none() -> Iterable[Key]:
 
 
 @dataclass(frozen=True, slots=True)
+class Followed:
+    """A resource that is read for one controller alone, and what is kept of its objects."""
+
+    resource: Resource
+    transform: Transform | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class WhenServed:
     """A controller of a resource that a cluster may lack: it runs while the API server serves that.
 
     ``indexes`` are those of the resource's store, which must be there for as long as the watches of ``spec``
     are told of changes. ``known`` gives keys to look at when it begins, beside those of the resource.
     ``follows`` are resources that are read for it alone; one that is not served has no objects.
-    ``label_selector`` tells which objects are watched, and ``transform`` what is kept of each.
+    ``label_selector`` and ``field_selector`` tell which objects are watched, ``transform`` what is kept of
+    each.
     """
 
     resource: Resource
     indexes: Mapping[str, Index]
     spec: ControllerSpec
     known: Callable[[], Iterable[Key]] = _none
-    follows: tuple[Resource, ...] = ()
+    follows: tuple[Followed, ...] = ()
     label_selector: str | None = None
+    field_selector: str | None = None
     transform: Transform | None = None

@@ -339,10 +339,12 @@ class Client:
         resource_version: str | None = None,
         propagation: Propagation | None = None,
         *,
+        grace_seconds: int | None = None,
         dry_run: bool = False,
     ) -> Object:
         """Delete an object, where ``uid`` or ``resource_version`` are given only that very one.
 
+        ``grace_seconds`` is how long a pod may take to end, instead of what itself says; 0 asks no node.
         Returns the object as it was, or as it waits for its finalizers, or a Status.
         """
         body: Object = {"kind": "DeleteOptions", "apiVersion": "v1"}
@@ -352,6 +354,8 @@ class Client:
             body["preconditions"] = present
         if propagation is not None:
             body["propagationPolicy"] = propagation
+        if grace_seconds is not None:
+            body["gracePeriodSeconds"] = grace_seconds
         if dry_run:
             body["dryRun"] = ["All"]
         return await self._call(

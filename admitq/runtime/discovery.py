@@ -6,6 +6,7 @@ right of our own, and the answer is what is served: not what a definition says t
 
 import logging
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, cast
 from urllib.parse import quote
 
@@ -59,7 +60,7 @@ async def served_of(client: Client, wanted: Iterable[Resource]) -> frozenset[Res
     Raises:
         ApiError: the API server cannot be asked what groups there are.
     """
-    remaining = set(wanted)
+    remaining = frozenset(wanted)
     offered = await group_versions(client)
     versions = {(one.group, one.version) for one in remaining}
     found: set[Resource] = set()
@@ -67,9 +68,11 @@ async def served_of(client: Client, wanted: Iterable[Resource]) -> frozenset[Res
         if group and (group, version) not in offered:
             continue
         try:
-            found |= remaining.intersection(await resources_of(client, group, version))
+            served = await resources_of(client, group, version)
         except ApiError as error:
             log.info("%s/%s cannot be looked into: %s", group, version, error)
+            continue
+        found |= {one for one in remaining if replace(one, view="") in served}
     return frozenset(found)
 
 

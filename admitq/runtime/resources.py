@@ -15,7 +15,8 @@ Object: TypeAlias = dict[str, Any]
 class Resource:
     """One resource of the API server.
 
-    ``group`` is empty for the core group, ``plural`` is the name in paths and in RBAC rules.
+    ``group`` is empty for the core group, ``plural`` is the name in paths and in RBAC rules. ``view`` tells
+    apart selections of its objects that are watched and held each by itself; to the API server all are one.
     """
 
     group: str
@@ -23,6 +24,7 @@ class Resource:
     plural: str
     kind: str
     namespaced: bool
+    view: str = ""
 
     @property
     def api_version(self) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from admitq.controllers.rbac import Permission, known_owners, merged, of_kind, rbac
+from admitq.controllers.rbac import Permission, known_owners, merged, of_gates, of_kind, rbac
 from admitq.integrations.base import Integration
 from admitq.integrations.custom import integration
 from admitq.integrations.registry import REGISTRY
@@ -113,6 +113,9 @@ MANAGER_KINDS = {
 
 MANAGER_CUSTOM = _rules(of_kind(CUSTOM))
 """What the manager may do besides for each kind that the configuration tells of."""
+
+MANAGER_GATES = {str(gate): _rules(permissions) for gate, permissions in of_gates().items()}
+"""What the manager may do besides for each of these feature gates that the configuration switches on."""
 
 MANAGER_NAMESPACE = (
     # The chart makes the Lease; the manager makes it anew should somebody delete it.

@@ -63,12 +63,14 @@ def rbac() -> str:
                 access.MANAGER_CLUSTER,
                 access.MANAGER_KINDS,
                 access.MANAGER_CUSTOM,
+                access.MANAGER_GATES,
                 access.MANAGER_NAMESPACE,
             ),
             "webhook": _scopes(
                 access.WEBHOOK_CLUSTER,
                 access.WEBHOOK_KINDS,
                 access.WEBHOOK_CUSTOM,
+                {},
                 access.WEBHOOK_NAMESPACE,
             ),
             "roles": [
@@ -138,12 +140,14 @@ def _scopes(
     cluster: tuple[access.Rule, ...],
     kinds: Mapping[str, tuple[access.Rule, ...]],
     custom: tuple[access.Rule, ...],
+    gates: Mapping[str, tuple[access.Rule, ...]],
     namespace: tuple[access.Rule, ...],
 ) -> dict[str, Any]:
     return {
         "cluster": [rule.to_dict() for rule in cluster],
         "kinds": {name: [rule.to_dict() for rule in rules] for name, rules in kinds.items() if rules},
         "custom": [rule.to_dict() for rule in custom],
+        "gates": {name: [rule.to_dict() for rule in rules] for name, rules in gates.items()},
         "namespace": [rule.to_dict() for rule in namespace],
     }
 

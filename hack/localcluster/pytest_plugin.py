@@ -149,7 +149,8 @@ def _every_kind() -> dict[str, Any]:
     """The configuration that switches every kind of job on, and tells of some more."""
     return {
         "integrations": {"frameworks": list(framework_names()), "custom": custom_kinds.configured()},
-        "featureGates": {"SparkApplicationIntegration": True},
+        "failureRecovery": {"forceDeleteAfter": "300ms"},
+        "featureGates": {"FailureRecoveryPolicy": True, "SparkApplicationIntegration": True},
     }
 
 

@@ -204,3 +204,9 @@ def test_recomputed_targets_are_counted_and_skips_are_those_of_the_last_cycle() 
     told.measures.preemptions_skipped({"other": 3})
     assert told.value("admission_cycle_preemption_skips", cluster_queue="cq") == 0
     assert told.value("admission_cycle_preemption_skips", cluster_queue="other") == 3
+
+
+def test_pods_deleted_by_force_are_counted() -> None:
+    told = Told()
+    told.measures.pod_forcefully_deleted()
+    assert told.value("forcefully_deleted_pods_total") == 1

@@ -16,6 +16,7 @@ from admitq_api.configuration.sections import (
     AdmissionFairSharing,
     ClientConnection,
     Controller,
+    FailureRecovery,
     FairSharing,
     Health,
     Integrations,
@@ -123,6 +124,9 @@ class Configuration(Section):
 
     object_retention_policies: RetentionPolicies = RetentionPolicies()
     """When objects that are done are deleted."""
+
+    failure_recovery: FailureRecovery = FailureRecovery()
+    """Pods that hang on nodes which cannot be reached; needs the feature gate `FailureRecoveryPolicy`."""
 
     visibility_server: VisibilityServer = VisibilityServer()
     """The aggregated API that shows pending workloads."""

@@ -545,6 +545,13 @@ class RetentionPolicies(Section):
     """Workloads and their jobs."""
 
 
+class FailureRecovery(Section):
+    """What becomes of pods that cannot end because their node cannot be reached."""
+
+    force_delete_after: NonNegativeDuration = timedelta(seconds=60)
+    """How long after its grace period such a pod, if it says that it may, is deleted without its node."""
+
+
 class VisibilityServer(Section):
     """The aggregated API that shows pending workloads."""
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from admitq.app.while_served import WhileServed
-from admitq.controllers.wiring import ControllerSpec, Watch, WhenServed
+from admitq.controllers.wiring import ControllerSpec, Followed, Watch, WhenServed
 from admitq.metrics import Metrics
 from admitq.runtime.client import Client, Page, WatchEvent
 from admitq.runtime.controller import Controller
@@ -124,7 +124,9 @@ async def staged(server: Server, *, follows: tuple[Resource, ...] = ()) -> Async
                 *(Watch(one, lambda change: (Key("ns", f"eats-{change.key.name}"),)) for one in of(resource)),
             ),
         )
-        return WhenServed(resource, {}, spec, known=lambda: [Key("ns", "known")], follows=of(resource))
+        return WhenServed(
+            resource, {}, spec, known=lambda: [Key("ns", "known")], follows=tuple(map(Followed, of(resource)))
+        )
 
     def of(resource: Resource) -> tuple[Resource, ...]:
         return follows if resource is FOXES else ()

@@ -236,7 +236,8 @@ def changed(key: Key, old: Any, new: Any) -> Change:
 def keys(world: World, resource: Any, change: Change) -> set[Key]:
     served = registry.controllers(world.ctx, world.core).when_served
     [part] = [one for one in served if one.resource == TRAIN_JOBS]
-    assert resource in part.follows or resource not in RUNTIME_KINDS
+    followed = {one.resource for one in part.follows}
+    assert resource in followed or resource not in RUNTIME_KINDS
     return {key for watch in part.spec.watches if watch.resource == resource for key in watch.keys(change)}
 
 

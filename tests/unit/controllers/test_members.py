@@ -108,9 +108,7 @@ class PodWorld(World):
         self.client.delete = self._delete  # type: ignore[method-assign]
         self.client.list = self._list  # type: ignore[attr-defined]
 
-    async def _delete(
-        self, resource: Any, name: str, *, namespace: str | None, uid: str, propagation: str
-    ) -> Object:
+    async def _delete(self, resource: Any, name: str, *, namespace: str | None, uid: str, **_: Any) -> Object:
         self.client.calls.append(("delete", f"{resource.plural}/{name}", uid))
         found = self.stores.of(resource).get(namespace or "", name)
         assert found is not None

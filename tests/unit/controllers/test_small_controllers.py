@@ -90,6 +90,7 @@ waitForPodsReady:
   requeuingStrategy: {{backoffLimitCount: 3, backoffBaseSeconds: 10, backoffMaxSeconds: 100}}
 objectRetentionPolicies: {{workloads: {{afterFinished: 1h, afterDeactivatedByKueue: 0s}}}}
 controller: {{groupKindConcurrency: {{Job.batch: 4}}}}
+failureRecovery: {{forceDeleteAfter: 250ms}}
 """
     )
     settings = settings_of(configuration, FeatureGates(), [JOB])
@@ -103,6 +104,9 @@ controller: {{groupKindConcurrency: {{Job.batch: 4}}}}
     assert settings.retention_of_deactivated == 0
     assert settings.concurrency == {"Job.batch": 4}
     assert settings.longest_workload_name == 253
+    assert settings.force_delete_after is None
+    gates = FeatureGates.parse("FailureRecoveryPolicy=true")
+    assert settings_of(configuration, gates, [JOB]).force_delete_after == SECOND // 4
 
 
 def test_gates_switch_what_they_name() -> None:

@@ -115,9 +115,17 @@ class StubClient:
         return self._written(found)
 
     async def delete(
-        self, resource: Resource, name: str, *, namespace: str | None, uid: str, propagation: str
+        self,
+        resource: Resource,
+        name: str,
+        *,
+        namespace: str | None,
+        uid: str,
+        propagation: str,
+        grace_seconds: int | None,
     ) -> Object:
-        self._call("delete", f"{resource.plural}/{name}", uid)
+        verb = "delete" if grace_seconds is None else f"delete within {grace_seconds} s"
+        self._call(verb, f"{resource.plural}/{name}", uid)
         return {}
 
 

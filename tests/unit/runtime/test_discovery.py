@@ -1,11 +1,12 @@
 """What the API server serves is read from its answers, whatever their shape."""
 
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
 
 from admitq.runtime.client import Client
-from admitq.runtime.discovery import group_versions, resource_of_kind, resources_of
+from admitq.runtime.discovery import group_versions, resource_of_kind, resources_of, served_of
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import JOBS, PODS, Resource
 
@@ -63,6 +64,13 @@ async def test_subresources_are_left_out_and_kinds_are_found() -> None:
     assert await resources_of(client, "", "v1") == (PODS,)
     assert await resource_of_kind(client, "batch", "v1", "Job") == JOBS
     assert await resource_of_kind(client, "batch", "v1", "CronJob") is None
+
+
+async def test_what_is_watched_in_parts_is_served_in_each() -> None:
+    offered = offering({"name": "pods", "kind": "Pod", "namespaced": True})
+    client = answering({"/apis": {}, "/api/v1": offered})
+    view, other = replace(PODS, view="of mine"), replace(PODS, plural="pets")
+    assert await served_of(client, [PODS, view, other]) == {PODS, view}
 
 
 async def test_what_is_not_served_has_no_resources_and_failures_are_told_apart() -> None:

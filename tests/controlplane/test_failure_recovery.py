@@ -1,0 +1,127 @@
+"""A story of a node that cannot be reached any more, and of what becomes of the pods that hang on it."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import pytest
+
+from admitq.integrations.paths import value_at
+from admitq.runtime.resources import JOBS, NODES, PODS
+from admitq_api.conditions import format_time
+from localcluster import nodes
+from localcluster.installation import Installation
+from localcluster.nodes import NodePool, Taint
+from tests.controlplane.stage import Object, Stage, condition_of
+
+ONLY = "story.example.com/only"
+HANGS: dict[str, str] = {"kwok.admitq.dev/termination-seconds": "3600"}
+"""A pod with this does not end when it is deleted, as if nobody told its node."""
+
+
+@pytest.fixture
+async def node(stage: Stage, admitq_running: Installation) -> AsyncGenerator[str]:
+    """A node for this story alone."""
+    pool = NodePool(count=1, prefix=stage.own("lost"), taints=(Taint(ONLY, "", "NoSchedule"),))
+    with admitq_running.cluster.api() as api:
+        nodes.create(api, pool)
+    [name] = pool.names()
+    yield name
+    await stage.client.delete(NODES, name)
+
+
+def template(node: str, **annotations: str) -> Object:
+    """Pods that would rather run on the node, and run elsewhere if they cannot."""
+    wish = {"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}
+    preferred = [{"weight": 100, "preference": {"matchExpressions": [wish]}}]
+    return {
+        "metadata": {"annotations": {**HANGS, **annotations}},
+        "spec": {
+            "restartPolicy": "Never",
+            "affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}},
+            "tolerations": [{"key": ONLY, "operator": "Exists"}],
+            "containers": [
+                {"name": "c", "image": "example.com/c:1", "resources": {"requests": {"cpu": "1"}}}
+            ],
+        },
+    }
+
+
+async def pod(stage: Stage, name: str, made: Object, node: str = "", **metadata: Any) -> None:
+    spec = {**made["spec"], **({"nodeName": node} if node else {})}
+    await stage.create(PODS, name, {"metadata": {**made["metadata"], **metadata}, "spec": spec})
+
+
+async def runs_on(stage: Stage, name: str) -> str:
+    """The node that a pod runs on, once it does."""
+    found = await stage.get(PODS, name)
+    assert value_at(found, ("status", "phase")) == "Running", found.get("status")
+    return found["spec"]["nodeName"]
+
+
+async def make_unreachable(stage: Stage, node: str) -> None:
+    """What Kubernetes says of a node that it has not heard of for a while; it taints the node for that."""
+    unknown = {
+        "type": "Ready",
+        "status": "Unknown",
+        "reason": "NodeStatusUnknown",
+        "message": "Kubelet stopped posting node status.",
+        "lastTransitionTime": format_time(0),
+    }
+    await stage.change(NODES, node, {"status": {"conditions": [unknown]}}, "status")
+
+
+async def test_pods_that_opted_in_leave_a_node_that_cannot_be_reached(stage: Stage, node: str) -> None:
+    names, held = stage.names, "example.com/held"
+    opted_in, wary = template(node, **{names.safe_to_forcefully_delete: "true"}), template(node)
+    await stage.queues(cpu=4)
+    await asyncio.gather(
+        # A Job that replaces pods only when they have ended, and a pod that is a job of its own.
+        stage.job("j", template=opted_in, podReplacementPolicy="Failed"),
+        pod(stage, "queued", opted_in, labels={names.queue_name: "lq"}),
+        pod(stage, "opted-in", opted_in, node, finalizers=[held]),
+        pod(stage, "wary", wary, node),
+        pod(stage, "healthy", opted_in, "node-0"),
+    )
+    [first] = await stage.some_pods("j")
+    hanging = [first["metadata"]["name"], "queued", "opted-in", "wary"]
+    await asyncio.gather(
+        *(stage.until(lambda name=name: runs_on(stage, name), node, what=f"{name} runs") for name in hanging),
+        stage.until(lambda: runs_on(stage, "healthy"), "node-0"),
+    )
+    for name in ("healthy", *hanging):
+        await stage.client.delete(PODS, name, stage.namespace, grace_seconds=1)
+    await make_unreachable(stage, node)
+
+    async def successor() -> bool:
+        fresh = [one for one in await stage.pods("j") if one["metadata"]["name"] != hanging[0]]
+        return [await runs_on(stage, one["metadata"]["name"]) != node for one in fresh] == [True]
+
+    async def is_free() -> bool:
+        return not await stage.workloads("queued")
+
+    async def is_forced() -> Any:
+        found = await stage.get(PODS, "opted-in")
+        grace = value_at(found, ("metadata", "deletionGracePeriodSeconds"))
+        return value_at(found, ("status", "phase")), grace
+
+    await asyncio.gather(
+        stage.until(successor, what="a pod in the place of the Job's"),
+        stage.until(is_free, what="the quota of the queued pod to be free"),
+        *(stage.until_gone(PODS, name) for name in hanging[:2]),
+        stage.until(is_forced, ("Failed", 0)),
+    )
+    told = condition_of(await stage.get(PODS, "opted-in"), "KueueFailureRecovery")
+    assert told is not None
+    status, reason, note = told
+    assert (status, reason) == ("True", "KueueForcefullyDeleted")
+    assert f"node {node} is unreachable" in note
+    await stage.until_told("Pod", "opted-in", "KueueForcefulTermination", note)
+    assert value_at(await stage.get(JOBS, "j"), ("status", "failed")) == 1
+    for name in ("wary", "healthy"):
+        kept = await stage.get(PODS, name)
+        assert "deletionTimestamp" in kept["metadata"]
+        assert kept["status"]["phase"] == "Running"
+        await stage.client.delete(PODS, name, stage.namespace, grace_seconds=0)
+    await stage.change(PODS, "opted-in", {"metadata": {"finalizers": None}})
+    await stage.until_gone(PODS, "opted-in")
