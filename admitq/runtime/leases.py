@@ -212,7 +212,6 @@ class Elector:
     def start(self) -> None:
         """Begin to stand for leader; call it in the main event loop."""
         self._main = asyncio.get_running_loop()
-        self._beat_at = self._clock()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="elector", daemon=True)
         self._thread.start()
@@ -267,6 +266,8 @@ class Elector:
     async def _hold(self, client: Client) -> str | None:
         """Lead until asked to stop; tells why, if it ends for another reason."""
         deadline = self._leads_until
+        # The main event loop is asked for signs of life from now on; how long we stood by does not count.
+        self._beat()
         self._note(Milestone.ACQUIRED)
         log.info("%s leads", self.identity)
         if not self._to_main(self._leading.set):
