@@ -7,6 +7,7 @@ from typing import Any, Final
 from admitq import explain
 from admitq.core.instructions import Preempt
 from admitq.core.model import Instant
+from admitq.evictions import event_of
 from admitq.explain import EffectivePriority
 from admitq.guarded_writes import GuardedWrites
 from admitq.measures import Measures
@@ -16,7 +17,7 @@ from admitq.transitions import Transition, condition, evictions_of, holds, is_re
 from admitq_api.conditions import ConditionType, Reason
 from admitq_api.labels import Names
 
-EVENT: Final = f"EvictedDueTo{Reason.PREEMPTED}"
+EVENT: Final = event_of(Reason.PREEMPTED)
 
 
 @dataclass

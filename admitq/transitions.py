@@ -8,6 +8,7 @@ wrote in between; lists in it are whole, so nothing of others is lost.
 from collections.abc import Mapping
 from typing import Any, Final
 
+from admitq.evictions import Returns, returning
 from admitq.integrations.paths import Object, merge_patch, value_at
 from admitq_api import conditions
 from admitq_api.conditions import SECOND, ConditionType, Reason, deactivated_due_to
@@ -17,7 +18,7 @@ NO_RESERVATION: Final = "The workload has no reservation"
 WORKLOAD_ADMITTED: Final = "The workload is admitted"
 CHECKS_OUTSTANDING: Final = "The workload has not all checks ready"
 
-_COMES_BACK_AT_ONCE: Final = frozenset({Reason.PREEMPTED, Reason.NODE_FAILURES})
+_COMES_BACK_AT_ONCE: Final = returning(Returns.AT_ONCE)
 """Evictions after which the workload may be admitted again as soon as its job has stopped."""
 
 

@@ -26,6 +26,7 @@ from admitq.controllers.plan import (
 from admitq.controllers.plan import Patch as Write
 from admitq.controllers.settings import Settings
 from admitq.core.model import Instant, ObjectKey
+from admitq.evictions import Returns, event_of, returning
 from admitq.explain import Explanation, bypassed_condition, pending_condition
 from admitq.integrations.base import Step
 from admitq.integrations.paths import Object, value_at
@@ -69,6 +70,8 @@ _REFRESHED: Final = frozenset(
 )
 """Reasons why a workload waits that hold only as long as they are seen to hold. The others are results of an
 evaluation and stay until the next one."""
+
+_COME_BACK_LATER: Final = returning(Returns.AFTER_BACKOFF)
 
 _QUEUE_PROBLEMS: Final = ("LocalQueue ", "ClusterQueue ")
 """How the messages begin that a missing or stopped queue explains, whatever their reason."""
@@ -268,11 +271,10 @@ def _inactive(case: Case) -> Plan | None:
 
 def _evict(case: Case, transition: Transition, reason: Reason, message: str, cause: str = "") -> Plan | None:
     transition.evict(reason, message, cause)
-    word = f"EvictedDueTo{reason}" + (f"DueTo{cause}" if cause else "")
     first = evictions_of(case.workload, reason, cause) == 0
     return case.end(
         transition,
-        Tell(case.workload, "Normal", word, message),
+        Tell(case.workload, "Normal", event_of(reason, cause), message),
         Count(lambda metrics, written: metrics.evicted(written, reason, cause, first=first)),
     )
 
@@ -289,7 +291,7 @@ def _backoff_over(case: Case) -> Plan | None:
     reason = _parked_for(case)
     if reason.startswith(Reason.DEACTIVATED):
         transition.set(ConditionType.REQUEUED, True, Reason.REACTIVATED, "The workload was reactivated")
-    elif reason in {Reason.PODS_READY_TIMEOUT, Reason.ADMISSION_CHECK} and (requeue_at or 0) <= case.now:
+    elif reason in _COME_BACK_LATER and (requeue_at or 0) <= case.now:
         transition.set(
             ConditionType.REQUEUED, True, Reason.BACKOFF_FINISHED, "The workload backoff was finished"
         )

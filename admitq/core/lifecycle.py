@@ -15,20 +15,25 @@ from admitq.core.model import Workload
 class Phase(StrEnum):
     """Where a workload stands between its creation and its end."""
 
-    FINISHED = "Finished"
-    """It holds nothing and never will again."""
-    EVICTING = "Evicting"
-    """It is told to stop; its quota stays in use until it has."""
-    ADMITTED = "Admitted"
-    """It holds quota and may run."""
-    RESERVED = "Reserved"
-    """It holds quota; admission checks are outstanding."""
-    INACTIVE = "Inactive"
-    """Its user or a limit took it out of the queue."""
-    HELD = "Held"
-    """It is not to be queued yet: gated, on hold, waiting for pods, or being deleted."""
     PENDING = "Pending"
-    """It waits for quota."""
+    HELD = "Held"
+    INACTIVE = "Inactive"
+    RESERVED = "Reserved"
+    ADMITTED = "Admitted"
+    EVICTING = "Evicting"
+    FINISHED = "Finished"
+
+
+MEANINGS: Final[Mapping[Phase, str]] = {
+    Phase.PENDING: "It waits for quota.",
+    Phase.HELD: "It is not to be queued yet: gated, on hold, waiting for pods, or being deleted.",
+    Phase.INACTIVE: "Its user or a limit took it out of the queue.",
+    Phase.RESERVED: "It holds quota; admission checks are outstanding.",
+    Phase.ADMITTED: "It holds quota and may run.",
+    Phase.EVICTING: "It is told to stop; its quota stays in use until it has.",
+    Phase.FINISHED: "It holds nothing and never will again.",
+}
+"""What each phase means, for people."""
 
 
 _TABLE: Final[tuple[tuple[Phase, Callable[[Workload, bool, bool], bool]], ...]] = (
@@ -102,6 +107,7 @@ class Cause(StrEnum):
     OUT_OF_SYNC = "OutOfSync"
     FAILED_TO_START = "FailedToStart"
     OWNER_NOT_FOUND = "OwnerNotFound"
+    WORKLOAD_SLICE_REPLACED = "WorkloadSliceReplaced"
 
 
 _ENDS: Final = (
@@ -110,6 +116,7 @@ _ENDS: Final = (
     Cause.OUT_OF_SYNC,
     Cause.FAILED_TO_START,
     Cause.OWNER_NOT_FOUND,
+    Cause.WORKLOAD_SLICE_REPLACED,
 )
 _KEPT_BACK: Final = (
     Cause.ADMISSION_GATED,

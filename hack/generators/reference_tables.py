@@ -8,6 +8,8 @@ from typing import Any
 from typer.main import get_command
 
 from admitq.cli.commands import application
+from admitq.core.lifecycle import EDGES, MEANINGS, Phase
+from admitq.evictions import EVICTIONS
 from admitq.integrations.abilities import ABILITIES
 from admitq.integrations.base import Integration
 from admitq.integrations.registry import REGISTRY
@@ -27,6 +29,7 @@ def outputs() -> dict[Path, str]:
         "cli.md": cli(),
         "kinds.md": kinds(),
         "labels.md": labels(),
+        "lifecycle.md": lifecycle(),
         "metrics.md": metrics(),
     }
     return {REFERENCE / name: NOTE + text for name, text in pages.items()}
@@ -101,6 +104,53 @@ def _guide(one: Integration) -> str:
     """The kind's name, as a link where it has a page."""
     page = Path("guides") / "kinds" / f"{one.kind.lower()}.md"
     return f"[{one.kind}](../{page})" if (REPOSITORY / "docs" / page).exists() else one.kind
+
+
+def lifecycle() -> str:
+    """Return the page of what becomes of a workload: its phases, the steps between them, its evictions."""
+    steps = [
+        (before.value, after.value, ", ".join(f"`{cause}`" for cause in causes))
+        for (before, after), causes in sorted(EDGES.items(), key=lambda one: list(map(_order, one[0])))
+    ]
+    evictions = [
+        (
+            f"`{one.told}`",
+            one.trigger,
+            f"`{one.event}`",
+            f"`{one.reason}`",
+            f"`{one.cause}`" if one.cause else "",
+            one.returns.value,
+            f"`{one.returns_with}`",
+        )
+        for one in EVICTIONS
+    ]
+    return _page(
+        "Lifecycle",
+        "What is meant by all this, and what to do: [Lifecycle of a workload](../concepts/lifecycle.md).",
+        "## Evictions",
+        "",
+        "*Evicted* is the reason of the condition, *event* that of the event about the Workload; *reason* "
+        "and *cause* are the labels `reason` and `underlying_cause` of the metrics. *Requeued* is the "
+        "reason of that condition from when on the workload may compete for quota again.",
+        "",
+        *table(
+            ("Evicted", "brought about when", "event", "reason", "cause", "comes back", "Requeued"), evictions
+        ),
+        "",
+        "## Phases",
+        "",
+        *table(("phase", "meaning"), [(phase.value, meaning) for phase, meaning in MEANINGS.items()]),
+        "",
+        "## Steps",
+        "",
+        "Nothing leads out of Finished.",
+        "",
+        *table(("from", "to", "because"), steps),
+    )
+
+
+def _order(phase: Phase) -> int:
+    return list(MEANINGS).index(phase)
 
 
 def labels() -> str:

@@ -201,10 +201,7 @@ class Stage:
         return [(one["reason"], one["note"]) for one in ours]
 
     async def play_pods(self, job: str = "j", *, phase: str = "Running", ready: bool = False) -> None:
-        """Have the pods of a Job, on a cluster without nodes, do as those on nodes do; ready or not.
-
-        Those that are there once as many are as the Job wants.
-        """
+        """Say of the pods of a Job what their nodes would, once there are as many as it wants."""
         wanted = (await self.get(JOBS, job))["spec"]["parallelism"]
 
         async def played() -> bool:

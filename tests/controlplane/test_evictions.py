@@ -6,6 +6,7 @@ One job for each way, in a queue of its own; all are told at once.
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from admitq import evictions
 from admitq.integrations.paths import value_at
 from admitq.runtime.resources import JOBS
 from admitq.transitions import NO_RESERVATION, NOT_ALL_PODS_READY
@@ -229,7 +230,18 @@ EVICTIONS = (
         target="there",
     ),
 )
-"""Those of which pods that do not get ready are the cause are told in test_pods_ready.py."""
+
+ELSEWHERE = {
+    ("PodsReadyTimeout", "WaitForStart"),
+    ("PodsReadyTimeout", "WaitForRecovery"),
+    ("Deactivated", "RequeuingLimitExceeded"),
+}
+"""Pods that do not get ready are the matter of test_policies.py."""
+
+
+def test_every_way_to_lose_quota_has_its_story() -> None:
+    told = {(one.reason, one.cause) for one in EVICTIONS} | ELSEWHERE
+    assert told == {(one.reason, one.cause) for one in evictions.EVICTIONS}
 
 
 async def test_every_eviction_is_told_stops_the_job_and_ends(

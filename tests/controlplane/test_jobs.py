@@ -286,24 +286,6 @@ async def test_a_copied_owner_reference_frees_no_job_from_its_queue(stage: Stage
         await stage.until_condition("QuotaReserved", "WaitingForQuota", "child")
 
 
-async def test_a_job_adopts_the_workload_made_for_it(stage: Stage) -> None:
-    await stage.queues(cpu=4)
-    await stage.queues_closed()
-    await stage.job("model", queue="closed")
-    await stage.workload_exists("model")
-    model = await stage.workload("model")
-    await stage.create(
-        stage.kinds.workloads,
-        "mine",
-        {"spec": {"queueName": "lq", "podSets": model["spec"]["podSets"]}},
-    )
-    await stage.job(labels={stage.names.prebuilt_workload_name: "mine"})
-    await stage.until_running()
-    adopted = await stage.workload()
-    assert adopted["metadata"]["name"] == "mine"
-    assert adopted["metadata"]["labels"][stage.names.job_uid]
-
-
 async def test_a_prebuilt_workload_that_asks_for_something_else_ends(stage: Stage) -> None:
     await stage.queues(cpu=4)
     await stage.queues_closed()

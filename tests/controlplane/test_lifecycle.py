@@ -1,37 +1,15 @@
-"""Stories of Workloads and queues on the real control plane: evicted, deactivated, checked, drained, held."""
+"""Stories of Workloads and queues that are about neither evictions nor checks."""
 
+import time
 from typing import Any
 
 from admitq.integrations.paths import value_at
 from admitq.runtime.resources import JOBS
+from admitq.transitions import since
+from admitq_api.conditions import SECOND, ConditionType
 from localcluster.waiting import eventually
-from tests.controlplane.stage import Stage, condition_of
-
-HOLD = {"spec": {"stopPolicy": "Hold"}}
-DRAIN = {"spec": {"stopPolicy": "HoldAndDrain"}}
-GO_ON = {"spec": {"stopPolicy": "None"}}
-
-
-async def decide(stage: Stage, check: str, state: str, **fields: Any) -> None:
-    """Set a check's state in the Workload of ``j``, as its controller would once quota is reserved."""
-    await stage.until_condition("Admitted", "UnsatisfiedAdmissionChecks")
-
-    async def decided() -> bool:
-        workload = await stage.workload()
-        checks = value_at(workload, ("status", "admissionChecks"), [])
-        assert stage.own(check) in {one["name"] for one in checks}
-        new = [
-            {**one, "state": state, "message": "m", **fields} if one["name"] == stage.own(check) else one
-            for one in checks
-        ]
-        patch = {
-            "metadata": {"resourceVersion": workload["metadata"]["resourceVersion"]},
-            "status": {"admissionChecks": new},
-        }
-        await stage.change(stage.kinds.workloads, workload["metadata"]["name"], patch, "status")
-        return True
-
-    await eventually(decided)
+from tests.controlplane.recording import Record, recorded
+from tests.controlplane.stage import Object, Stage, at_once, condition_of
 
 
 async def with_check(stage: Stage) -> None:
@@ -40,96 +18,157 @@ async def with_check(stage: Stage) -> None:
     await stage.queues(admissionChecksStrategy=strategy)
 
 
-# --- stop policies --------------------------------------------------------------------------------
+# --- what is gated, has no owner, is made before its job, or has little time --------------------------
 
 
-async def test_a_held_queue_lets_run_and_lets_nothing_in(stage: Stage) -> None:
-    await stage.queues()
-    await stage.job("runs")
-    await stage.until_running("runs")
-    await stage.change(stage.kinds.cluster_queues, stage.own("cq"), HOLD)
-
-    async def active() -> Any:
-        return condition_of(await stage.get(stage.kinds.cluster_queues, stage.own("cq")), "Active")
-
-    await stage.until(active, ("False", "Stopped", "Can't admit new workloads: is stopped."))
-    await stage.job("waits")
-    await stage.until_condition("QuotaReserved", "Suspended", "waits")
-    message = f"ClusterQueue {stage.own('cq')} is inactive"
-    assert await stage.condition("QuotaReserved", "waits") == ("False", "Suspended", message)
-    assert value_at(await stage.get(JOBS, "runs"), ("spec", "suspend"), False) is False
-    await stage.change(stage.kinds.cluster_queues, stage.own("cq"), GO_ON)
-    await stage.until_running("waits")
+async def test_jobs_live_as_their_workloads_say(stage: Stage) -> None:
+    await stage.flavor()
+    await stage.active_check("check")
+    async with recorded(stage) as record:
+        await at_once(
+            gated=_runs_when_its_gates_are_gone(stage),
+            opened=_runs_when_its_workload_has_no_gate(stage),
+            orphaned=_gives_back_what_it_held_when_its_owner_is_gone(stage, record),
+            prebuilt=_follows_the_workload_made_for_it(stage),
+            limited=_counts_the_time_of_all_admissions(stage, record),
+            recovers=_recovers_in_time(stage, record),
+        )
 
 
-# --- activity -------------------------------------------------------------------------------------
+async def _queue(stage: Stage, name: str, *, cpu: int = 4, **spec: Any) -> None:
+    """A LocalQueue with a ClusterQueue of its own."""
+    await stage.cluster_queue(name, cpu=cpu, **spec)
+    await stage.local_queue(name, cluster_queue=name)
 
 
-async def test_a_gated_job_waits_until_its_gates_are_gone(stage: Stage) -> None:
-    await stage.queues()
+async def _until_gated(stage: Stage, job: str, gates: str) -> None:
+    wanted = ("False", "AdmissionGated", f"Admission is gated by: {gates}")
+    await stage.until(lambda: stage.condition("QuotaReserved", job), wanted)
+
+
+async def _runs_when_its_gates_are_gone(stage: Stage) -> None:
+    """Gates are taken off the job one by one."""
+    await _queue(stage, "gated")
+    key, both = stage.names.admission_gated_by, "example.com/budget,example.com/data"
+    await stage.job("gated", queue="gated", metadata={"annotations": {key: both}})
+    await _until_gated(stage, "gated", both)
+    name = (await stage.workload("gated"))["metadata"]["name"]
+    await stage.until_told("Workload", name, "AdmissionGated", f"Workload admission is gated by: {both}")
+    await stage.change(JOBS, "gated", {"metadata": {"annotations": {key: "example.com/data"}}})
+    await _until_gated(stage, "gated", "example.com/data")
+    await stage.change(JOBS, "gated", {"metadata": {"annotations": {key: None}}})
+    await stage.until_running("gated")
+    note = "Admission gate cleared, workload is now admissible"
+    await stage.until_told("Workload", name, "AdmissionGateCleared", note)
+
+
+async def _runs_when_its_workload_has_no_gate(stage: Stage) -> None:
+    """Who may change Workloads lifts gates there, and the job does not bring them back."""
+    await _queue(stage, "opened")
     key = stage.names.admission_gated_by
-    await stage.job(metadata={"annotations": {key: "example.com/budget"}})
-    await stage.until_condition("QuotaReserved", "AdmissionGated")
-    workload = await stage.workload()
-    message = "Admission is gated by: example.com/budget"
-    assert condition_of(workload, "QuotaReserved") == ("False", "AdmissionGated", message)
-    await stage.change(
-        stage.kinds.workloads, workload["metadata"]["name"], {"metadata": {"annotations": {key: None}}}
-    )
-    await stage.until_running()
+    await stage.job("opened", queue="opened", metadata={"annotations": {key: "example.com/budget"}})
+    await _until_gated(stage, "opened", "example.com/budget")
+    name = (await stage.workload("opened"))["metadata"]["name"]
+    await stage.change(stage.kinds.workloads, name, {"metadata": {"annotations": {key: None}}})
+    await stage.until_running("opened")
 
 
-# --- admission checks -----------------------------------------------------------------------------
+async def _gives_back_what_it_held_when_its_owner_is_gone(stage: Stage, record: Record) -> None:
+    """One that runs and one that holds quota for a check, deleted without what they own."""
+    checks = {"admissionChecks": [{"name": stage.own("check")}]}
+    await _queue(stage, "running", cpu=1)
+    await _queue(stage, "checked", cpu=1, admissionChecksStrategy=checks)
+    for name in ("running", "checked"):
+        await stage.job(f"{name}-first", queue=name)
+    await stage.until_running("running-first")
+    await stage.until_condition("Admitted", "UnsatisfiedAdmissionChecks", "checked-first")
+    for name in ("running", "checked"):
+        await stage.job(f"{name}-second", queue=name)
+        await stage.until_condition("QuotaReserved", "WaitingForQuota", f"{name}-second")
+        await stage.client.delete(JOBS, f"{name}-first", stage.namespace, propagation="Orphan")
+    await stage.until_running("running-second")
+    await stage.until_condition("Admitted", "UnsatisfiedAdmissionChecks", "checked-second")
+    for name in ("running", "checked"):
+        uid = record.of(f"{name}-first")[0]["metadata"]["uid"]
+        [orphan] = [one for one in await _all_workloads(stage) if one["metadata"]["uid"] == uid]
+        assert condition_of(orphan, "Finished") == (
+            "True",
+            "OwnerNotFound",
+            "The workload's owner no longer exists",
+        )
+        assert not orphan["metadata"].get("finalizers")
 
 
-async def test_a_checked_job_starts_when_its_check_is_ready(stage: Stage) -> None:
-    await with_check(stage)
-    await stage.job()
-    await stage.until_condition("Admitted", "UnsatisfiedAdmissionChecks")
-    assert (await stage.condition("QuotaReserved") or ("",))[0] == "True"
-    assert value_at(await stage.get(JOBS, "j"), ("spec", "suspend")) is True
-    update = {"name": "main", "nodeSelector": {"example.com/added": "yes"}, "labels": {"by": "check"}}
-    await decide(stage, "check", "Ready", podSetUpdates=[update])
-    await stage.until_running()
-    template = (await stage.get(JOBS, "j"))["spec"]["template"]
-    assert template["spec"]["nodeSelector"] == {"example.com/added": "yes"}
-    assert template["metadata"]["labels"]["by"] == "check"
+async def _all_workloads(stage: Stage) -> list[Object]:
+    items, _ = await stage.client.list(stage.kinds.workloads, stage.namespace)
+    return items
 
 
-async def test_a_reservation_is_given_back_when_the_queue_is_held(stage: Stage) -> None:
-    await with_check(stage)
-    await stage.job()
-    await stage.until_condition("Admitted", "UnsatisfiedAdmissionChecks")
-    await stage.change(stage.kinds.cluster_queues, stage.own("cq"), HOLD)
-    await stage.until_condition("QuotaReserved", "Suspended")
-    assert "admission" not in (await stage.workload())["status"]
+async def _follows_the_workload_made_for_it(stage: Stage) -> None:
+    """A job waits for the Workload that it names, runs when that is admitted, and stops when it is gone."""
+    await _queue(stage, "prebuilt")
+    labels = {stage.names.prebuilt_workload_name: "mine"}
+    job = await stage.job("prebuilt", queue="prebuilt", labels=labels)
+    pods = job["spec"]["template"]["spec"]
+    pod_sets = [{"name": "main", "count": 1, "template": {"spec": {**pods, "restartPolicy": "Never"}}}]
+    mine = {"spec": {"queueName": "prebuilt", "podSets": pod_sets}}
+    for _ in range(2):  # after it is gone, another may come
+        assert value_at(await stage.get(JOBS, "prebuilt"), ("spec", "suspend")) is True
+        await stage.create(stage.kinds.workloads, "mine", mine)
+        await stage.until_running("prebuilt")
+        owned = await stage.workload("prebuilt")
+        assert owned["metadata"]["name"] == "mine"
+        assert owned["metadata"]["labels"][stage.names.job_uid] == job["metadata"]["uid"]
+        await stage.client.delete(stage.kinds.workloads, "mine", stage.namespace)
+        await stage.until_gone(stage.kinds.workloads, "mine")
+        await stage.until_running("prebuilt", running=False)
+
+
+async def _counts_the_time_of_all_admissions(stage: Stage, record: Record) -> None:
+    """What was used before an eviction is used, and the limit may be changed while the job waits."""
+    await _queue(stage, "limited")
+    await stage.job("limited", queue="limited", labels={stage.names.max_exec_time: "3600"})
+    await stage.until_running("limited")
+    admitted = since(await stage.workload("limited"), ConditionType.ADMITTED)
+    assert admitted is not None
+    await eventually(lambda: time.time_ns() > admitted + 2 * SECOND)
+    queue = stage.own("limited")
+    await stage.change(stage.kinds.cluster_queues, queue, {"spec": {"stopPolicy": "HoldAndDrain"}})
+    parked = await eventually(lambda: record.when("limited", "Requeued", "ClusterQueueStopped"))
+    used = parked["status"]["accumulatedPastExecutionTimeSeconds"]
+    assert used >= 2
+    await stage.until_running("limited", running=False)
+    # As if it had been running for an hour.
+    name = parked["metadata"]["name"]
+    much = {"status": {"accumulatedPastExecutionTimeSeconds": 3600 + used}}
+    await stage.change(stage.kinds.workloads, name, much, "status")
+    limit = {"metadata": {"labels": {stage.names.max_exec_time: str(3601 + used)}}}
+    await stage.change(JOBS, "limited", limit)
+    await stage.change(stage.kinds.cluster_queues, queue, {"spec": {"stopPolicy": "None"}})
+    await stage.until_condition("QuotaReserved", "Deactivated", "limited")
+    note = f"The maximum execution time ({3601 + used}s) exceeded"
+    await stage.until_told("Workload", name, "MaximumExecutionTimeExceeded", note)
+    assert "accumulatedPastExecutionTimeSeconds" not in (await stage.workload("limited"))["status"]
+
+
+async def _recovers_in_time(stage: Stage, record: Record) -> None:
+    """Pods that were ready, are not, and are again, cost nothing."""
+    await _queue(stage, "recovers")
+    await stage.job("recovers", queue="recovers")
+    for ready, reason in ((True, "Started"), (False, "WaitForRecovery"), (True, "Recovered")):
+        await stage.until_running("recovers")
+        await stage.some_pods("recovers")
+        await stage.play_pods("recovers", ready=ready)
+        await stage.until_condition("PodsReady", reason, "recovers")
+    assert [(said[1], said[2]) for said in record.course("recovers", ("PodsReady", "Evicted"))] == [
+        ("False", "WaitForStart"),
+        ("True", "Started"),
+        ("False", "WaitForRecovery"),
+        ("True", "Recovered"),
+    ]
 
 
 # --- objects in use -------------------------------------------------------------------------------
-
-
-async def test_a_deleted_cluster_queue_waits_for_what_runs(stage: Stage) -> None:
-    await stage.queues()
-    await stage.job()
-    await stage.until_running()
-    queues, name = stage.kinds.cluster_queues, stage.own("cq")
-    await stage.client.delete(queues, name)
-
-    async def active() -> Any:
-        return condition_of(await stage.get(queues, name), "Active")
-
-    message = "Can't admit new workloads; clusterQueue is terminating"
-    await stage.until(active, ("False", "Terminating", message))
-    assert value_at(await stage.get(JOBS, "j"), ("spec", "suspend"), False) is False
-    await stage.client.delete(JOBS, "j", stage.namespace, propagation="Background")
-    await stage.until_gone(queues, name)
-
-    async def local() -> Any:
-        return condition_of(await stage.get(stage.kinds.local_queues, "lq"), "Active")
-
-    await stage.until(
-        local, ("False", "ClusterQueueDoesNotExist", "Can't submit new workloads to clusterQueue")
-    )
 
 
 async def test_flavors_and_checks_are_held_while_a_cluster_queue_names_them(stage: Stage) -> None:

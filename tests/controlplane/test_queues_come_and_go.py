@@ -1,0 +1,251 @@
+"""What becomes of jobs at every step of their lives when what they are queued in stops, goes, or changes.
+
+In each world four jobs share a queue: one is done, one runs, one holds quota and waits for a check, and one
+waits for quota. All worlds are played at once.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from admitq.check_states import State, Statement
+from admitq.integrations.paths import value_at
+from admitq.runtime.resources import JOBS
+from localcluster.waiting import eventually
+from tests.controlplane.conftest import Begin, controller_of
+from tests.controlplane.example_check import ExampleCheck
+from tests.controlplane.recording import Record, recorded
+from tests.controlplane.stage import Object, Stage, at_once, condition_of, owner_of
+
+POOL = "example.com/pool"
+HOLD = {"spec": {"stopPolicy": "Hold"}}
+GO_ON = {"spec": {"stopPolicy": "None"}}
+
+
+@dataclass(frozen=True)
+class World:
+    """A LocalQueue ``name``, a ClusterQueue of that name with room for two of its four jobs, and a check."""
+
+    stage: Stage
+    record: Record
+    name: str
+    checked: set[str]
+    """Jobs whose check is ready, of all worlds."""
+    controller: ExampleCheck
+
+    @property
+    def cluster_queue(self) -> str:
+        """The name of the ClusterQueue."""
+        return self.stage.own(self.name)
+
+    def job(self, step: str) -> str:
+        """The job that has come to a step: it is done, runs, is checked, or waits."""
+        return f"{self.name}-{step}"
+
+    async def open(self) -> None:
+        """Have each job come to its step."""
+        stage = self.stage
+        await stage.flavor(self.name, nodeLabels={POOL: self.name})
+        await self.create_cluster_queue(self.name)
+        await stage.local_queue(self.name, cluster_queue=self.name)
+        await self._submit("done")
+        await stage.until_running(self.job("done"))
+        # No node is of the flavor's pool: its pods are nobody's but ours.
+        await stage.play_pods(self.job("done"), phase="Succeeded")
+        await stage.until_finished(self.job("done"))
+        await self._submit("runs")
+        await stage.until_running(self.job("runs"))
+        await self._submit("checked")
+        await stage.until_condition("Admitted", "UnsatisfiedAdmissionChecks", self.job("checked"))
+        await self._submit("waits")
+        await stage.until_condition("QuotaReserved", "WaitingForQuota", self.job("waits"))
+
+    async def create_cluster_queue(self, name: str) -> None:
+        checks = {"admissionChecks": [{"name": self.stage.own("check")}]}
+        await self.stage.cluster_queue(name, cpu=2, flavors=[self.name], admissionChecksStrategy=checks)
+
+    async def _submit(self, step: str) -> None:
+        if step in {"done", "runs"}:
+            self.checked.add(self.job(step))
+        await self.stage.job(self.job(step), queue=self.name)
+
+    def check(self, step: str) -> None:
+        """The check of a job is ready from now on."""
+        self.checked.add(self.job(step))
+        self.controller.look_again()
+
+    # --- what is seen -----------------------------------------------------------------------------
+
+    async def until(self, step: str, reason: str, message: str) -> None:
+        """Wait until a job says that it holds no quota, and why."""
+        wanted = ("False", reason, message)
+        await self.stage.until(lambda: self.stage.condition("QuotaReserved", self.job(step)), wanted)
+
+    async def had(self, step: str, reason: str, message: str) -> None:
+        """See that a job lost its reservation, and was told why, whatever it was told since."""
+        lost = await eventually(lambda: self.record.when(self.job(step), "QuotaReserved", reason))
+        assert condition_of(lost, "QuotaReserved") == ("False", reason, message)
+        assert "admission" not in lost["status"]
+
+    async def until_reserved(self, step: str, cluster_queue: str) -> None:
+        """Wait until a job holds quota in a ClusterQueue."""
+
+        async def found() -> Any:
+            workload = await self.stage.workload(self.job(step))
+            return value_at(workload, ("status", "admission", "clusterQueue"), None)
+
+        await self.stage.until(found, self.stage.own(cluster_queue), what=f"quota of {self.job(step)}")
+
+    async def until_active(self, kind: str, *wanted: str) -> None:
+        """Wait until a queue says whether it admits."""
+        kinds = self.stage.kinds
+        of = kinds.cluster_queues if kind == "ClusterQueue" else kinds.local_queues
+        name = self.cluster_queue if kind == "ClusterQueue" else self.name
+
+        async def active() -> Any:
+            return condition_of(await self.stage.get(of, name), "Active")
+
+        await self.stage.until(active, wanted)
+
+    async def runs_on(self) -> Object:
+        """See that who runs has never been stopped, and who is done is as it was."""
+        runs, done = self.job("runs"), self.job("done")
+        assert value_at(await self.stage.get(JOBS, runs), ("spec", "suspend"), False) is False
+        assert self.record.course(runs, ("Evicted",)) == []
+        assert self.record.course(done, ("Finished", "Admitted"))[-1][:3] == ("Finished", "True", "Succeeded")
+        return await self.stage.workload(runs)
+
+    async def start_again(self) -> None:
+        """Have who runs stopped and admitted anew."""
+        name = (await self.stage.workload(self.job("runs")))["metadata"]["name"]
+        workloads = self.stage.kinds.workloads
+        await self.stage.change(workloads, name, {"spec": {"active": False}})
+        await self.stage.until_condition("QuotaReserved", "Deactivated", self.job("runs"))
+        await self.stage.change(workloads, name, {"spec": {"active": True}})
+
+    async def pool(self, step: str) -> Any:
+        """The nodes that a job is started on."""
+        job = await self.stage.get(JOBS, self.job(step))
+        return value_at(job, ("spec", "template", "spec", "nodeSelector", POOL), None)
+
+
+async def _cluster_queue_held(world: World) -> None:
+    queues, name = world.stage.kinds.cluster_queues, world.cluster_queue
+    await world.stage.change(queues, name, HOLD)
+    await world.had("checked", "Suspended", f"ClusterQueue {name} is stopped")
+    for step in ("checked", "waits"):
+        await world.until(step, "Suspended", f"ClusterQueue {name} is inactive")
+    await world.until_active("ClusterQueue", "False", "Stopped", "Can't admit new workloads: is stopped.")
+    await world.runs_on()
+    await world.stage.change(queues, name, GO_ON)
+    await world.until_reserved("checked", world.name)
+    await world.stage.until_condition("QuotaReserved", "WaitingForQuota", world.job("waits"))
+
+
+async def _local_queue_held(world: World) -> None:
+    queues, name = world.stage.kinds.local_queues, world.name
+    await world.stage.change(queues, name, HOLD)
+    await world.had("checked", "Suspended", f"LocalQueue {name} is stopped")
+    for step in ("checked", "waits"):
+        await world.until(step, "Suspended", f"LocalQueue {name} is inactive")
+    await world.until_active("LocalQueue", "False", "Stopped", "LocalQueue is stopped")
+    await world.runs_on()
+    await world.stage.change(queues, name, GO_ON)
+    await world.until_reserved("checked", world.name)
+    await world.stage.until_condition("QuotaReserved", "WaitingForQuota", world.job("waits"))
+
+
+async def _cluster_queue_deleted(world: World) -> None:
+    """It goes when nothing runs in it any more; one of its name then has the queue."""
+    stage, queues, name = world.stage, world.stage.kinds.cluster_queues, world.cluster_queue
+    await stage.client.delete(queues, name)
+    await world.had("checked", "Misconfigured", f"ClusterQueue {name} is terminating or missing")
+    for step in ("checked", "waits"):
+        await world.until(step, "Suspended", f"ClusterQueue {name} is inactive")
+    terminating = "Can't admit new workloads; clusterQueue is terminating"
+    await world.until_active("ClusterQueue", "False", "Terminating", terminating)
+    await world.runs_on()
+    await stage.client.delete(JOBS, world.job("runs"), stage.namespace, propagation="Background")
+    await stage.until_gone(queues, name)
+    await world.until_active(
+        "LocalQueue", "False", "ClusterQueueDoesNotExist", "Can't submit new workloads to clusterQueue"
+    )
+    for step in ("checked", "waits"):
+        await world.until(step, "Misconfigured", f"ClusterQueue {name} doesn't exist")
+    await world.create_cluster_queue(world.name)
+    for step in ("checked", "waits"):
+        await world.until_reserved(step, world.name)
+    world.check("waits")
+    await stage.until_running(world.job("waits"))
+
+
+async def _local_queue_deleted(world: World) -> None:
+    """It goes at once; one of its name may lead to another ClusterQueue."""
+    stage, name = world.stage, world.name
+    await stage.client.delete(stage.kinds.local_queues, name, stage.namespace)
+    await world.had("checked", "Misconfigured", f"LocalQueue {name} is terminating or missing")
+    for step in ("checked", "waits"):
+        await world.until(step, "Misconfigured", f"LocalQueue {name} doesn't exist")
+    await world.create_cluster_queue("elsewhere")
+    await stage.local_queue(name, cluster_queue="elsewhere")
+    for step in ("checked", "waits"):
+        await world.until_reserved(step, "elsewhere")
+    runs = await world.runs_on()
+    assert runs["status"]["admission"]["clusterQueue"] == world.cluster_queue, "it keeps what it holds"
+    world.check("waits")
+    await stage.until_running(world.job("waits"))
+    await stage.client.delete(JOBS, world.job("checked"), stage.namespace, propagation="Background")
+    await world.start_again()
+    await world.until_reserved("runs", "elsewhere")
+
+
+async def _flavor_replaced(world: World) -> None:
+    """Who holds quota of a flavor keeps it, and comes back on the one that has taken its place."""
+    stage, queues, new = world.stage, world.stage.kinds.cluster_queues, f"new-{world.name}"
+    await stage.flavor(new, nodeLabels={POOL: new})
+    [group] = (await stage.get(queues, world.cluster_queue))["spec"]["resourceGroups"]
+    flavors = [{**group["flavors"][0], "name": stage.own(new)}]
+    patch = {"spec": {"resourceGroups": [{**group, "flavors": flavors}]}}
+    await stage.change(queues, world.cluster_queue, patch)
+    world.check("waits")
+    await stage.until_running(world.job("waits"))
+    assert await world.pool("waits") == new
+    await world.runs_on()
+    assert await world.pool("runs") == world.name
+    world.check("checked")
+    await stage.until_running(world.job("checked"))
+    assert await world.pool("checked") == world.name, "it was reserved there"
+    await stage.client.delete(stage.kinds.resource_flavors, stage.own(world.name))
+    await stage.until_gone(stage.kinds.resource_flavors, stage.own(world.name))
+    await world.runs_on()
+    await world.start_again()
+    await stage.until_running(world.job("runs"))
+    assert await world.pool("runs") == new
+
+
+WORLDS: Mapping[str, Callable[[World], Any]] = {
+    "held": _cluster_queue_held,
+    "locally-held": _local_queue_held,
+    "deleted": _cluster_queue_deleted,
+    "locally-deleted": _local_queue_deleted,
+    "replaced": _flavor_replaced,
+}
+
+
+async def test_jobs_at_every_step_outlive_their_queues_and_flavors(stage: Stage, begin: Begin) -> None:
+    checked = set[str]()
+
+    def judge(workload: Object, check: Any) -> Statement | None:
+        return Statement(check["name"], State.READY) if owner_of(workload) in checked else None
+
+    controller = begin(judge)
+    spec = {"controllerName": controller_of(stage)}
+    await stage.create(stage.kinds.admission_checks, stage.own("check"), {"spec": spec})
+
+    async def told(world: World, story: Callable[[World], Any]) -> None:
+        await world.open()
+        await story(world)
+
+    async with recorded(stage) as record:
+        worlds = {name: World(stage, record, name, checked, controller) for name in WORLDS}
+        await at_once(**{name: told(worlds[name], story) for name, story in WORLDS.items()})
