@@ -163,6 +163,16 @@ class Measures:
         if ran is not None:
             self._lasted("execution_time_seconds", ran, workload, queue)
 
+    def gate_removed(self, gate: str, cluster_queue: str, seconds: float, *, is_group: bool) -> None:
+        """A scheduling gate was taken off a pod that it held for so long after it might have gone."""
+        self.metrics.observe(
+            "pod_scheduling_gate_removal_seconds",
+            seconds,
+            name=gate,
+            cluster_queue=cluster_queue,
+            is_group=str(is_group).lower(),
+        )
+
     def pod_forcefully_deleted(self) -> None:
         """A pod on a node that cannot be reached was deleted by force."""
         self.metrics.increment("forcefully_deleted_pods_total")

@@ -194,6 +194,12 @@ TABLE: Final[tuple[Series, ...]] = (
         CREATION_BUCKETS,
     ),
     Series(
+        "pod_scheduling_gate_removal_seconds",
+        _H,
+        "From when a pod was there, and its workload admitted, to the removal of its scheduling gate",
+        ("name", "cluster_queue", "is_group"),
+    ),
+    Series(
         "forcefully_deleted_pods_total", _C, "Pods deleted by force, for their nodes could not be reached"
     ),
     Series("malformed_objects", _G, "Stored objects that cannot be read", ("resource",)),

@@ -80,6 +80,10 @@ class Metrics(Protocol):
         """A slice of an elastic job was replaced by a larger one."""
         ...
 
+    def gate_removed(self, gate: str, cluster_queue: str, seconds: float, *, is_group: bool) -> None:
+        """A scheduling gate was taken off a pod that it held for so long after it might have gone."""
+        ...
+
     def pod_forcefully_deleted(self) -> None:
         """A pod on a node that cannot be reached was deleted by force."""
         ...

@@ -23,6 +23,7 @@ BY_FLAVOR: Final = "flavor"
 BY_CHECK: Final = "check"
 BY_TOPOLOGY: Final = "topology"
 BY_CONFIG: Final = "config"
+BY_CHAIN: Final = "chain"
 
 
 def resource_of(integration: Integration) -> Resource:
@@ -118,6 +119,16 @@ def parents_of_pod(pod: Object, names: Names, integrations: Iterable[Integration
             continue
         if (place := one.serving.place_of(pod)) is not None:
             yield owner_value(one.group, one.kind, _namespace(pod), place.parent)
+
+
+def chains(names: Names) -> Index:
+    """The chain of slices of an elastic job that a Workload or a pod is of."""
+
+    def chain(obj: Object) -> Iterator[str]:
+        if first := value_at(obj, ("metadata", "annotations", names.workload_slice_name)):
+            yield in_namespace(_namespace(obj), first)
+
+    return chain
 
 
 def _queue(workload: Object) -> Iterator[str]:
@@ -227,6 +238,7 @@ def indexes(names: Names) -> Mapping[Resource, Mapping[str, Index]]:
             BY_CLUSTER_QUEUE: _reserved_in,
             BY_PRIORITY_CLASS: _priority_class,
             BY_CHECK: _listed_checks,
+            BY_CHAIN: chains(names),
         },
         kinds.admission_checks: {BY_CONFIG: _parameters},
         POD_TEMPLATES: {BY_OWNER: owners},

@@ -10,10 +10,13 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from admitq.controllers.context import Context, Metrics
+from admitq.core.model import SECOND, Instant
 from admitq.integrations.base import Step
 from admitq.integrations.paths import Object, value_at
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import Resource
+from admitq.transitions import since
+from admitq_api.conditions import ConditionType, format_time, parse_time
 
 EventType = Literal["Normal", "Warning"]
 
@@ -49,6 +52,16 @@ class RemoveFinalizer:
 
 
 @dataclass(frozen=True, slots=True)
+class Ungate:
+    """Take one scheduling gate off a pod, and nothing else."""
+
+    resource: Resource
+    obj: Object
+    gate: str
+    concern: str
+
+
+@dataclass(frozen=True, slots=True)
 class Delete:
     """Delete this very object, not one that came after it under its name.
 
@@ -77,7 +90,7 @@ class Count:
     what: Callable[[Metrics, Object], None]
 
 
-Action = Create | Patch | RemoveFinalizer | Delete | Tell | Count
+Action = Create | Patch | RemoveFinalizer | Ungate | Delete | Tell | Count
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +111,15 @@ NOTHING = Plan()
 def plan(*actions: Action | None, again: float | None = None, starts: Object | None = None) -> Plan:
     """A plan of these actions; absent ones are left out."""
     return Plan(tuple(action for action in actions if action is not None), again, starts)
+
+
+def gate_removed(gate: str, pod: Object, workload: Object | None, now: Instant, *, is_group: bool) -> Count:
+    """Count how long a gate held a pod that might go: since it was there, and its Workload admitted."""
+    there = parse_time(value_at(pod, ("metadata", "creationTimestamp")) or format_time(now))
+    admitted = None if workload is None else since(workload, ConditionType.ADMITTED)
+    seconds = max(0, now - max(there, admitted or there)) / SECOND
+    queue: str = value_at(workload, ("status", "admission", "clusterQueue"), "")
+    return Count(lambda metrics, _: metrics.gate_removed(gate, queue, seconds, is_group=is_group))
 
 
 def status_patch(
@@ -145,6 +167,8 @@ async def act(ctx: Context, what: Plan) -> float | None:
                     raise
             case RemoveFinalizer(resource, obj, finalizer):
                 await remove_finalizer(ctx, resource, obj, finalizer)
+            case Ungate():
+                await _ungate(ctx, action)
             case Delete():
                 await _delete(ctx, action)
             case Tell(regarding, type_, reason, note):
@@ -198,16 +222,38 @@ async def remove_finalizer(
         ApiError: a conflict, where the finalizers are no longer those that were looked at.
     """
     finalizer = finalizer or ctx.names.finalizer
-    if not has_finalizer(obj, finalizer):
-        return
+    if has_finalizer(obj, finalizer):
+        await _json_patch(ctx, resource, obj, finalizer_removal(obj, finalizer), "finalizer")
+
+
+def ungating(pod: Object, gate: str) -> Sequence[Mapping[str, Any]]:
+    """The JSON patch that takes one gate off this very pod and leaves those of others alone."""
+    item = {"name": gate}
+    path = f"/spec/schedulingGates/{pod['spec']['schedulingGates'].index(item)}"
+    return (
+        {"op": "test", "path": "/metadata/uid", "value": pod["metadata"]["uid"]},
+        {"op": "test", "path": path, "value": item},
+        {"op": "remove", "path": path},
+    )
+
+
+async def _ungate(ctx: Context, action: Ungate) -> None:
+    operations = ungating(action.obj, action.gate)
+    await _json_patch(ctx, action.resource, action.obj, operations, action.concern)
+
+
+async def _json_patch(
+    ctx: Context, resource: Resource, obj: Object, operations: Sequence[Mapping[str, Any]], concern: str
+) -> None:
+    """Carry out a patch that tests what it was decided from; nothing is to be done if the object is gone."""
     metadata = obj["metadata"]
     try:
         answer = await ctx.client.json_patch(
             resource,
             metadata["name"],
-            finalizer_removal(obj, finalizer),
+            operations,
             namespace=metadata.get("namespace"),
-            field_manager=ctx.names.field_manager("finalizer"),
+            field_manager=ctx.names.field_manager(concern),
         )
     except ApiError as error:
         if error.is_not_found:

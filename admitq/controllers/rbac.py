@@ -3,10 +3,11 @@
 A permission stands here because a line of a controller uses it, and for no other reason.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from admitq.controllers.elastic_pods import ELASTIC_PODS
 from admitq.controllers.indexes import resource_followed, resource_of
 from admitq.controllers.provisioning.requests import PROVISIONING_REQUESTS
 from admitq.controllers.provisioning.table import PROVISIONING
@@ -49,6 +50,9 @@ def _may(resource: Resource, *verbs: str, subresource: str = "") -> Permission:
     return Permission(resource.group, name, verbs)
 
 
+PODS_LET_GO: Final = _may(PODS, *_WATCH, "patch")
+"""What is done to pods of elastic jobs, which a gate holds; granted with kinds that can be elastic."""
+
 _OWNERS: Final[Mapping[OwnerKind, Resource]] = {OwnerKind("apps", "v1", "ReplicaSet"): REPLICA_SETS}
 """Kinds that stand between jobs and who controls them, as resources."""
 
@@ -71,8 +75,7 @@ def of_kind(integration: Integration) -> tuple[Permission, ...]:
         # After the retention of deactivated jobs, which is off by default; members, to stop them.
         _may(jobs, "delete"),
         *((_may(jobs, "patch", subresource="status"),) if integration.patches_status else ()),
-        # Pods of elastic jobs, let go by their gate.
-        *((_may(PODS, "list", "patch"),) if integration.can_be_elastic else ()),
+        *((PODS_LET_GO,) if integration.can_be_elastic else ()),
         # Read one by one: whether something that is queued controls a job through these.
         *(_may(owner, "get") for owner in known_owners(integration)),
         *_watched(*map(resource_followed, integration.follows)),
@@ -88,11 +91,13 @@ def _around_jobs(kinds: Kinds) -> tuple[Permission, ...]:
     )
 
 
-def rbac(names: Names, integrations: Iterable[Integration]) -> Mapping[str, tuple[Permission, ...]]:
+def rbac(names: Names, integrations: Sequence[Integration]) -> Mapping[str, tuple[Permission, ...]]:
     """The permissions of every controller, by its name."""
     kinds = kinds_of(names)
     workloads, cluster_queues, flavors = kinds.workloads, kinds.cluster_queues, kinds.resource_flavors
+    elastic = any(one.can_be_elastic for one in integrations)
     return {
+        **({ELASTIC_PODS: (PODS_LET_GO, *_watched(workloads))} if elastic else {}),
         WORKLOAD: (
             _may(workloads, *_WATCH, "patch", "delete"),
             _may(workloads, "patch", subresource="status"),

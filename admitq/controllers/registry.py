@@ -11,6 +11,7 @@ from typing import Final
 
 from admitq.controllers import priority_class
 from admitq.controllers.context import Context, CoreView
+from admitq.controllers.elastic_pods import ElasticPodsController
 from admitq.controllers.failure_recovery import FailureRecoveryController
 from admitq.controllers.finalizers import InUseController
 from admitq.controllers.indexes import (
@@ -343,6 +344,12 @@ def _queue_specs(ctx: Context, core: CoreView) -> tuple[ControllerSpec, ...]:
     )
 
 
+def _elastic(ctx: Context) -> Iterator[WhenServed]:
+    """The controller of pods of elastic jobs, where a job may be elastic."""
+    if ctx.settings.elastic_jobs and any(one.can_be_elastic for one in ctx.settings.integrations):
+        yield ElasticPodsController(ctx).when_served()
+
+
 def _recovery(ctx: Context) -> Iterator[WhenServed]:
     """The controller of pods that hang, where such are not left alone."""
     if (delay := ctx.settings.force_delete_after) is not None:
@@ -395,6 +402,7 @@ def controllers(ctx: Context, core: CoreView) -> Controllers:
             # Behind pods, whose store they look at.
             *(one.when_served() for one in serving),
             provisioning(ctx),
+            *_elastic(ctx),
             *_recovery(ctx),
         ),
         jobs={

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from admitq.controllers.rbac import Permission, known_owners, merged, of_gates, of_kind, rbac
+from admitq.controllers.rbac import PODS_LET_GO, Permission, known_owners, merged, of_gates, of_kind, rbac
 from admitq.integrations.base import Integration
 from admitq.integrations.custom import integration
 from admitq.integrations.registry import REGISTRY
@@ -98,7 +98,7 @@ MANAGER_CLUSTER = (
         permission
         for controller, permissions in rbac(names_for(DEFAULT_GROUP), REGISTRY).items()
         for permission in permissions
-        if permission not in _OF_KINDS.get(controller, ())
+        if permission not in (*_OF_KINDS.get(controller, ()), PODS_LET_GO)
     ),
     Rule(("events.k8s.io",), ("events",), ("create", "patch")),
     *_REVIEWS,

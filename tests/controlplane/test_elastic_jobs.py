@@ -160,8 +160,15 @@ async def test_a_raycluster_grows_by_a_worker_that_is_held_until_there_is_quota(
     running = await cluster.until_started()
     template = value_at(running, path_of("spec.workerGroupSpecs[0].template"))
 
+    owner = {
+        **{key: created[key] for key in ("apiVersion", "kind")},
+        **{key: created["metadata"][key] for key in ("name", "uid")},
+        "controller": True,
+    }
+
     async def worker(name: str) -> None:
-        await stage.create(PODS, name, {"metadata": template["metadata"], "spec": template["spec"]})
+        metadata = {**template["metadata"], "ownerReferences": [owner]}
+        await stage.create(PODS, name, {"metadata": metadata, "spec": template["spec"]})
 
     async def gates() -> list[bool]:
         pods = [await stage.get(PODS, name) for name in made]

@@ -210,3 +210,12 @@ def test_pods_deleted_by_force_are_counted() -> None:
     told = Told()
     told.measures.pod_forcefully_deleted()
     assert told.value("forcefully_deleted_pods_total") == 1
+
+
+def test_a_gate_that_was_removed_is_told_with_its_queue() -> None:
+    told = Told()
+    told.measures.gate_removed("example.com/gate", "cq", 2.5, is_group=True)
+    labels = {"name": "example.com/gate", "cluster_queue": "cq", "is_group": "true"}
+    assert told.value("pod_scheduling_gate_removal_seconds_sum", **labels) == 2.5
+    told.metrics.forget_cluster_queue("cq")
+    assert told.value("pod_scheduling_gate_removal_seconds_sum", **labels) is None

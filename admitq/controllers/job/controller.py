@@ -14,7 +14,7 @@ from admitq.controllers.indexes import (
     resource_followed,
     resource_of,
 )
-from admitq.controllers.job import members, slices, ungating
+from admitq.controllers.job import members
 from admitq.controllers.job.case import CONCERN, Ancestor, JobCase, Lookups
 from admitq.controllers.job.owners import Owners
 from admitq.controllers.job.steps import decide, without_outdated
@@ -34,7 +34,7 @@ from admitq.integrations.ownership import (
 from admitq.integrations.paths import Object, value_at
 from admitq.job_workloads import Unfit
 from admitq.runtime.errors import ApiError
-from admitq.runtime.resources import NAMESPACES, PODS, PRIORITY_CLASSES, Resource
+from admitq.runtime.resources import NAMESPACES, PRIORITY_CLASSES, Resource
 from admitq.runtime.store import Key, Store
 from admitq.transitions import Transition, holds
 from admitq_api.conditions import ConditionType, Reason
@@ -43,11 +43,6 @@ BEHIND_RETRY_SECONDS: Final = 1.0
 """When to look again where what we know is behind what others know."""
 
 ORPHAN_RETRY_SECONDS: Final = 5.0
-
-UNGATE_RETRY_SECONDS: Final = 2.0
-"""When to look again for new pods of an elastic job; its own changes, as pods come, bring it back sooner."""
-
-ELASTIC_CONCERN: Final = "elastic-jobs"
 
 
 class JobController:
@@ -146,8 +141,6 @@ class JobController:
             missing=tuple(one for one in references if one not in found),
         )
         decided = await self._act(case, decide(case))
-        if slices.is_elastic(case):
-            decided = _sooner(decided, await self._ungate(case))
         return decided if decided is not None else _until_grace_ends(job, case.now)
 
     # --- gathering --------------------------------------------------------------------------------
@@ -271,26 +264,6 @@ class JobController:
             workload=lambda name: stores.of(kinds.workloads).get(key.namespace, name),
         )
 
-    async def _ungate(self, case: JobCase) -> float | None:
-        """Let pods of an elastic job go for which it has room; returns in how many seconds to look again."""
-        names, holding = case.names, slices.slices_of(case).holding
-        room = ungating.granted(holding[-1]) if holding else {}
-        if not room or case.job is None:
-            return None
-        listed, _ = await self._ctx.client.list(
-            PODS, case.job["metadata"]["namespace"], label_selector=names.podset
-        )
-        pods = ungating.pods_of(listed, holding[-1], names)
-        for pod in ungating.to_ungate(pods, room, names):
-            await self._ctx.client.json_patch(
-                PODS,
-                pod["metadata"]["name"],
-                ungating.ungating(pod, names),
-                namespace=pod["metadata"]["namespace"],
-                field_manager=names.field_manager(ELASTIC_CONCERN),
-            )
-        return UNGATE_RETRY_SECONDS
-
     # --- acting -----------------------------------------------------------------------------------
 
     async def _act(self, case: JobCase, decided: Plan) -> float | None:
@@ -337,10 +310,6 @@ def _until_grace_ends(job: Object | None, now: Instant) -> float | None:
     """In how many seconds a member that was deleted counts as gone, if nothing is heard of it until then."""
     changes = value_at(job, ("changes",))
     return None if changes is None or not members_of(job or {}) else max(0.0, (changes - now) / SECOND) + 0.1
-
-
-def _sooner(one: float | None, other: float | None) -> float | None:
-    return min((each for each in (one, other) if each is not None), default=None)
 
 
 async def start_admitted(controllers: Mapping[OwnerKind, JobController], workload: Object) -> None:

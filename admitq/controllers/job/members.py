@@ -17,9 +17,11 @@ from admitq.controllers.plan import (
     Plan,
     RemoveFinalizer,
     Tell,
+    gate_removed,
     has_finalizer,
     plan,
 )
+from admitq.integrations import pods
 from admitq.integrations.base import Composition, Counts, Step, group_name
 from admitq.integrations.ownership import controller_of, is_of_group
 from admitq.integrations.paths import Object, merge_patch, value_at
@@ -77,6 +79,7 @@ def start(case: JobCase, workload: Object, note: str) -> Plan:
         for one in value_at(workload, ("status", "admission", "podSetAssignments"), [])
         if one.get("topologyAssignment") is not None or one.get("delayedTopologyRequest") is not None
     }
+    gates = (case.names.admission_gate, case.names.topology_gate)
     actions: list[Action] = []
     for member in composition.held(job, _assigned(workload), case.names):
         pod_set = composition.pod_set_of(job, member)
@@ -84,7 +87,12 @@ def start(case: JobCase, workload: Object, note: str) -> Plan:
             continue
         released = composition.released(inject(member, info), pod_set in placed, case.names)
         patch = Step(merge_patch(member, released))
-        actions += (Patch(case.resource, member, (patch,), CONCERN), Tell(member, "Normal", "Started", note))
+        lifted = [gate for gate in gates if pods.has_gate(member, gate) and not pods.has_gate(released, gate)]
+        actions += (
+            Patch(case.resource, member, (patch,), CONCERN),
+            Tell(member, "Normal", "Started", note),
+            *(gate_removed(gate, member, workload, case.now, is_group=bool(case.group)) for gate in lifted),
+        )
     return plan(*actions, starts=workload if actions else None)
 
 

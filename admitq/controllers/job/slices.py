@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from admitq import explain
 from admitq.controllers.job.case import CONCERN, JobCase, name_of, seconds
 from admitq.controllers.job.matching import Match, is_comparable, prebuilt_name
-from admitq.controllers.plan import Count, Create, Patch, Plan, RemoveFinalizer, has_finalizer, plan
+from admitq.controllers.plan import Count, Create, Patch, Plan, RemoveFinalizer, Tell, has_finalizer, plan
 from admitq.integrations.base import Step
 from admitq.integrations.names import workload_name
 from admitq.integrations.paths import Object, value_at
@@ -163,13 +163,19 @@ def _superfluous(case: JobCase, slices: Sequence[Object]) -> Plan | None:
 
 
 def _over(case: JobCase, workload: Object, by: Object) -> Plan | None:
-    """A slice ends for another."""
-    job_uid = value_at(case.job, ("metadata", "uid"), "")
+    """A slice ends for another. One with quota may as well be ended by the controller of Workloads."""
+    message = explain.replaced(by["metadata"]["uid"], value_at(case.job, ("metadata", "uid"), ""))
     transition = case.begin(workload)
-    transition.finish(Reason.WORKLOAD_SLICE_REPLACED, explain.replaced(by["metadata"]["uid"], job_uid))
+    transition.finish(Reason.WORKLOAD_SLICE_REPLACED, message)
     admitted = holds(workload, ConditionType.ADMITTED)
     ran = seconds(since(workload, ConditionType.ADMITTED), case.now) if admitted else None
-    return case.end(workload, transition, Count(lambda metrics, written: metrics.finished(written, ran)))
+    return case.end(
+        workload,
+        transition,
+        Count(lambda metrics, written: metrics.finished(written, ran)),
+        Count(lambda metrics, written: metrics.slice_replaced(written)) if is_reserved(workload) else None,
+        Tell(workload, "Normal", Reason.WORKLOAD_SLICE_REPLACED, message),
+    )
 
 
 # --- growing and shrinking -----------------------------------------------------------------------

@@ -19,6 +19,7 @@ from admitq.controllers.plan import (
     Plan,
     RemoveFinalizer,
     Tell,
+    gate_removed,
     has_finalizer,
     plan,
     status_patch,
@@ -179,7 +180,7 @@ def _of_group(case: ServingCase, job: Object, group: ServedGroup, name: str) -> 
     view = with_value(job, ("metadata", "name"), group.name)
     source = GroupSource(case.integration, case.names, view, case.settings, case.lookups)
     workload = case.lookups.workload(name)
-    yield from _outdated(case, job, group)
+    yield from _outdated(case, job, group, workload)
     if _is_remote(case, job):
         yield from _told(case, job, group, name)
         return
@@ -293,13 +294,17 @@ def _reprioritised(source: GroupSource, workload: Object) -> dict[str, Any]:
 # --- pods -----------------------------------------------------------------------------------------
 
 
-def _outdated(case: ServingCase, job: Object, group: ServedGroup) -> Iterator[Action]:
+def _outdated(
+    case: ServingCase, job: Object, group: ServedGroup, workload: Object | None
+) -> Iterator[Action]:
     """Pods that only wait to make room are let go without an admission, so that they can be replaced."""
-    ours = {case.names.admission_gate, case.names.topology_gate}
+    ours = (case.names.admission_gate, case.names.topology_gate)
     for pod in case.members(group):
         if has_gate(pod, case.names.admission_gate) and case.serving.is_outdated(job, pod):
-            left = [one for one in value_at(pod, _GATES, []) if value_at(one, ("name",)) not in ours]
+            lifted = [gate for gate in ours if has_gate(pod, gate)]
+            left = [one for one in value_at(pod, _GATES, []) if value_at(one, ("name",)) not in lifted]
             yield Patch(PODS, pod, (Step({"spec": {"schedulingGates": left}}),), CONCERN)
+            yield from (gate_removed(gate, pod, workload, case.now, is_group=True) for gate in lifted)
 
 
 def _told(case: ServingCase, job: Object, group: ServedGroup, name: str) -> Iterator[Action]:

@@ -19,7 +19,7 @@ from admitq.controllers.failure_recovery import (
 from admitq.controllers.plan import NOTHING, Delete, Patch, Plan, Tell
 from admitq.controllers.wiring import WhenServed
 from admitq.runtime.errors import ApiError
-from admitq.runtime.resources import NODES, PODS
+from admitq.runtime.resources import NODES
 from admitq.runtime.store import Change, Key, Store
 from admitq_api.conditions import SECOND
 from tests.unit.controllers.builders import NAMES, SETTINGS, Object, at, time
@@ -217,4 +217,4 @@ def test_little_is_kept_of_nodes_and_next_to_nothing_of_pods_that_did_not_opt_in
 
 def test_without_the_gate_nothing_is_watched() -> None:
     table = registry.controllers(World().ctx, World().core)
-    assert not any(one.resource.plural == PODS.plural for one in table.when_served)
+    assert not any(one.resource == PLACED_PODS for one in table.when_served)

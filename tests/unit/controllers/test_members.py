@@ -182,6 +182,7 @@ async def test_an_admitted_pod_is_started_right_after_its_admission() -> None:
     assert started["spec"]["nodeSelector"] == {"pool": "spot"}
     assert started["metadata"]["labels"][NAMES.podset] == "main"
     assert ("p", "Started", "Admitted by clusterQueue cq") in world.told.events
+    assert world.told.gates == [(gate["name"], "cq", 10, False) for gate in GATES]
 
 
 async def test_a_deleted_pod_is_let_go_and_its_workload_ended() -> None:
@@ -281,6 +282,7 @@ async def test_pods_keep_waiting_for_their_place_where_a_topology_is_assigned() 
     world.put(KINDS.workloads, placed)
     await world.settle()
     assert gates(world.get(PODS, "a")) == [NAMES.topology_gate]
+    assert world.told.gates == [(NAMES.admission_gate, "cq", 10, True)] * 2
 
 
 @pytest.mark.parametrize(

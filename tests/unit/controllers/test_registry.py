@@ -197,6 +197,7 @@ def test_workers_can_be_configured_by_kind() -> None:
     table = registry.controllers(replace(world.ctx, settings=settings), world.core)
     assert {spec.name: spec.workers for spec in every_spec(table) if spec.workers > 1} == {
         "batch/job": 3,
+        "elasticpods": 4,
         "provisioningrequest": 4,
         "workload": 5,
     }

@@ -8,7 +8,7 @@ import pytest
 from admitq.controllers import registry
 from admitq.controllers.indexes import BY_OWNER, resource_of
 from admitq.controllers.job.case import Lookups
-from admitq.controllers.plan import Create, Delete, Patch, Plan, RemoveFinalizer, Tell
+from admitq.controllers.plan import Count, Create, Delete, Patch, Plan, RemoveFinalizer, Tell
 from admitq.controllers.serving.controller import ServingController
 from admitq.controllers.serving.decide import ServingCase, decide
 from admitq.integrations.base import Integration
@@ -285,9 +285,11 @@ def test_pods_that_make_room_for_a_new_revision_are_let_go(
     job = stateful_set(status=known, generation=2)
     job["spec"]["updateStrategy"] = {"rollingUpdate": {"partition": partition}}
     one = pod(labels={"controller-revision-hash": revision, "apps.kubernetes.io/pod-index": "0"})
-    patch = only_patch(decided(job, of_set(workload(), job), pods=[one]))
+    write, *counts = decided(job, of_set(workload(), job), pods=[one]).actions
+    assert isinstance(write, Patch)
     gates = {"spec": {"schedulingGates": [{"name": "example.com/own"}]}}
-    assert (patch == gates) is let_go
+    assert (write.steps[0].patch == gates) is let_go
+    assert [isinstance(count, Count) for count in counts] == [True, True] * let_go
 
 
 def test_a_priority_class_that_changes_is_followed_with_quota_too() -> None:

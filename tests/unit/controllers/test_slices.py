@@ -1,18 +1,16 @@
-"""What is decided about elastic jobs, and which of their pods are let go."""
+"""What is decided about elastic jobs."""
 
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
-from admitq.controllers.job.ungating import granted, pods_of, to_ungate, ungating
-from admitq.controllers.plan import Create, Plan
+from admitq.controllers.plan import Count, Create, Plan
 from admitq.integrations.base import Rules
 from admitq.integrations.kinds.job import JOB
 from admitq.integrations.paths import value_at, with_value
 from admitq_api.feature_gates import FeatureGates, Gate
 from tests.unit.controllers.builders import (
-    FINISHED,
     NAMES,
     TEMPLATE,
     Object,
@@ -131,6 +129,8 @@ def test_of_too_many_slices_the_oldest_ends_first(of: Any) -> None:
     plan = decided(running(5), new, old)
     assert (condition_of(written(old, plan), "Finished") or ())[:2] == ("True", "WorkloadSliceReplaced")
     assert written(new, plan) == new
+    assert [reason for reason, _ in told(plan)] == ["WorkloadSliceReplaced"]
+    assert len([one for one in plan.actions if isinstance(one, Count)]) == (2 if of is admitted else 1)
 
 
 def test_what_was_replaced_is_freed() -> None:
@@ -187,67 +187,6 @@ def test_a_slice_that_failed_to_start_is_told_of() -> None:
     failed = slice_("first", 3, workload, condition("Finished", True, "FailedToStart"))
     assert ("FinishedWorkload", "Workload 'ns/first' is declared finished") in told(
         decided(waiting_job(3), failed)
-    )
-
-
-# --- pods -----------------------------------------------------------------------------------------
-
-
-def pod(name: str, *, gated: bool = True, podset: str = "main", **parts: Any) -> Object:
-    gates = [{"name": "other"}, {"name": NAMES.elastic_gate}] if gated else [{"name": "other"}]
-    chain = parts.pop("chain", "first")
-    return {
-        "metadata": {
-            "name": name,
-            "namespace": "ns",
-            "uid": f"uid-{name}",
-            "labels": {NAMES.podset: podset},
-            "annotations": {NAMES.workload_slice_name: chain},
-            **parts.pop("metadata", {}),
-        },
-        "spec": {"schedulingGates": gates},
-        "status": {"phase": parts.pop("phase", "Pending")},
-    }
-
-
-@pytest.mark.parametrize(
-    ("pods", "room", "expected"),
-    [
-        ([pod("a"), pod("b"), pod("c")], {"main": 2}, ["a", "b"]),
-        ([pod("a", gated=False), pod("b"), pod("c")], {"main": 2}, ["b"]),
-        ([pod("a", gated=False), pod("b", gated=False), pod("c")], {"main": 2}, []),
-        ([pod("a", gated=False, phase="Failed"), pod("b"), pod("c")], {"main": 1}, ["b"]),
-        ([pod("a", metadata={"deletionTimestamp": time(1)}), pod("b")], {"main": 1}, ["b"]),
-        ([pod("a", podset="head"), pod("b", podset="workers")], {"head": 1}, ["a"]),
-        ([pod("a", chain="other")], {"main": 1}, []),
-        ([pod("a")], {}, []),
-    ],
-)
-def test_as_many_pods_are_let_go_as_have_quota(
-    pods: list[Object], room: Mapping[str, int], expected: list[str]
-) -> None:
-    mine = pods_of(pods, slice_("second", 3), NAMES)
-    assert [one["metadata"]["name"] for one in to_ungate(mine, room, NAMES)] == expected
-
-
-@pytest.mark.parametrize(
-    ("of", "expected"),
-    [
-        (slice_("first", 3), {"main": 3}),
-        (slice_("first", 3, reserved), {}),
-        (slice_("first", 3, admitted, EVICTED), {}),
-        (slice_("first", 3, admitted, FINISHED), {}),
-    ],
-)
-def test_only_what_is_admitted_lets_pods_go(of: Object, expected: Mapping[str, int]) -> None:
-    assert granted(of) == expected
-
-
-def test_the_gate_is_taken_off_this_very_pod_and_no_other_gate() -> None:
-    assert ungating(pod("a"), NAMES) == (
-        {"op": "test", "path": "/metadata/uid", "value": "uid-a"},
-        {"op": "test", "path": "/spec/schedulingGates/1", "value": {"name": NAMES.elastic_gate}},
-        {"op": "remove", "path": "/spec/schedulingGates/1"},
     )
 
 

@@ -9,6 +9,7 @@ from admitq.controllers.registry import stores_needed
 from admitq.controllers.settings import Settings
 from admitq.core.model import ObjectKey
 from admitq.core.statuses import ClusterQueueStatus, CohortStatus, LocalQueueStatus
+from admitq.integrations.paths import value_at
 from admitq.runtime.client import Client
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import NAMESPACES, Resource
@@ -110,8 +111,8 @@ class StubClient:
         self._call("json_patch", f"{resource.plural}/{name}", operations)
         found = self.stores.of(resource).get(namespace or "", name)
         assert found is not None
-        place = int(operations[-1]["path"].rpartition("/")[2])
-        del found["metadata"]["finalizers"][place]
+        *parts, place = operations[-1]["path"].split("/")[1:]
+        del value_at(found, tuple(parts))[int(place)]
         return self._written(found)
 
     async def delete(
@@ -135,10 +136,14 @@ class Told:
 
     events: list[tuple[str, str, str]] = field(default_factory=list[tuple[str, str, str]])
     counted: list[str] = field(default_factory=list[str])
+    gates: list[tuple[str, str, float, bool]] = field(default_factory=list[tuple[str, str, float, bool]])
     cohorts: list[tuple[str, str, str]] = field(default_factory=list[tuple[str, str, str]])
 
     def event(self, regarding: Object, kind: str, reason: str, note: str, *_: Any) -> None:
         self.events.append((regarding["metadata"]["name"], reason, note))
+
+    def gate_removed(self, gate: str, cluster_queue: str, seconds: float, *, is_group: bool) -> None:
+        self.gates.append((gate, cluster_queue, seconds, is_group))
 
     def cohort_reported(self, name: str, parent: str, root: str, _: CohortStatus) -> None:
         self.cohorts.append((name, parent, root))

@@ -1,0 +1,154 @@
+"""Pods of elastic jobs: each is held by a scheduling gate until a slice with quota has room for it.
+
+Works on a chain of slices at a time, whenever one of its Workloads or pods changes: what is admitted, what
+has been let go and has not ended, and what waits are all that a decision takes (semantics, Elastic jobs).
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from admitq.controllers.context import Context
+from admitq.controllers.indexes import BY_CHAIN, chains, in_namespace
+from admitq.controllers.plan import Action, Plan, Ungate, act, gate_removed, plan
+from admitq.controllers.wiring import ControllerSpec, Watch, WhenServed
+from admitq.core.model import Instant
+from admitq.integrations import pods
+from admitq.integrations.paths import Object, value_at
+from admitq.runtime.resources import PODS
+from admitq.runtime.store import Change, Key
+from admitq.transitions import holds
+from admitq.translate import replaced
+from admitq_api.conditions import ConditionType
+from admitq_api.labels import Names
+
+ELASTIC_PODS: Final = "elasticpods"
+"""Name of the controller."""
+
+STARTED_PODS: Final = replace(PODS, view="of started jobs")
+"""Pods of jobs that were started, but for those that are jobs themselves, while they have not ended."""
+
+_UNENDED: Final = "status.phase!=Succeeded,status.phase!=Failed"
+_KEPT_METADATA: Final = (
+    "name",
+    "namespace",
+    "uid",
+    "resourceVersion",
+    "creationTimestamp",
+    "deletionTimestamp",
+)
+
+CONCERN: Final = "elastic-jobs"
+WORKERS: Final = 4
+
+
+def granted(workload: Object) -> Mapping[str, int]:
+    """The pods that an admission lets run, by podset; none while the slice is not admitted, or leaves."""
+    leaves = holds(workload, ConditionType.EVICTED) or holds(workload, ConditionType.FINISHED)
+    if leaves or not holds(workload, ConditionType.ADMITTED):
+        return {}
+    listed = value_at(workload, ("status", "admission", "podSetAssignments"), [])
+    return {one.get("name", "main"): one.get("count", 0) for one in listed}
+
+
+def admitted_slice(slices: Iterable[Object], names: Names) -> Object | None:
+    """The slice of a chain whose admission counts: the last one, while it takes over from the one before."""
+    admitted = {one["metadata"]["name"]: one for one in slices if granted(one)}
+    taken_over = {at.name for one in admitted.values() if (at := replaced(one, names)) is not None}
+    last = [one for name, one in admitted.items() if name not in taken_over]
+    return max(last, key=lambda one: one["metadata"].get("creationTimestamp", ""), default=None)
+
+
+def is_gated(pod: Object, names: Names) -> bool:
+    """Whether the gate still holds the pod."""
+    return pods.has_gate(pod, names.elastic_gate)
+
+
+def to_ungate(members: Iterable[Object], room: Mapping[str, int], names: Names) -> list[Object]:
+    """The pods to let go, oldest first: of each podset as many as have room beside those that have been."""
+    alive = sorted((one for one in members if not pods.has_ended(one)), key=pods.age)
+    free = Counter(room)
+    free.subtract(pods.label(one, names.podset) for one in alive if not is_gated(one, names))
+    found: list[Object] = []
+    for one in alive:
+        name = pods.label(one, names.podset)
+        if is_gated(one, names) and not pods.is_deleting(one) and free[name] > 0:
+            free[name] -= 1
+            found.append(one)
+    return found
+
+
+def decide(slices: Iterable[Object], members: Iterable[Object], names: Names, now: Instant) -> Plan:
+    """Let pods of a chain go for which its admission has room."""
+    admitted = admitted_slice(slices, names)
+    actions: list[Action] = []
+    for one in () if admitted is None else to_ungate(members, granted(admitted), names):
+        actions += (
+            Ungate(STARTED_PODS, one, names.elastic_gate, CONCERN),
+            gate_removed(names.elastic_gate, one, admitted, now, is_group=False),
+        )
+    return plan(*actions)
+
+
+# --- watching -------------------------------------------------------------------------------------
+
+
+def slim(pod: Object, names: Names) -> dict[str, Any]:
+    """What is asked of a pod; next to nothing of one that no elastic job made."""
+    metadata = pods.mapping_at(pod, "metadata")
+    kept = {key: metadata[key] for key in _KEPT_METADATA if key in metadata}
+    if not (chain := pods.annotation(pod, names.workload_slice_name)):
+        return {"metadata": kept}
+    return {
+        "metadata": {
+            **kept,
+            "labels": {names.podset: pods.label(pod, names.podset)},
+            "annotations": {names.workload_slice_name: chain},
+        },
+        "spec": {"schedulingGates": value_at(pod, ("spec", "schedulingGates"), [])},
+        "status": {"phase": pods.phase(pod)},
+    }
+
+
+class ElasticPodsController:
+    """Works on one chain of slices at a time."""
+
+    def __init__(self, ctx: Context) -> None:
+        self._ctx = ctx
+        self._chains = chains(ctx.names)
+
+    async def reconcile(self, key: Key) -> float | None:
+        """Let pods of a chain go for which there is room.
+
+        Raises:
+            ApiError: a write failed.
+        """
+        ctx, chain = self._ctx, in_namespace(*key)
+        store = ctx.stores.find(STARTED_PODS)
+        if store is None:
+            return None
+        slices = ctx.stores.of(ctx.kinds.workloads).by_index(BY_CHAIN, chain)
+        return await act(ctx, decide(slices, store.by_index(BY_CHAIN, chain), ctx.names, ctx.clock()))
+
+    def when_served(self) -> WhenServed:
+        """The controller as whoever runs it takes it."""
+        names, workloads = self._ctx.names, self._ctx.kinds.workloads
+        spec = ControllerSpec(
+            name=ELASTIC_PODS,
+            reconcile=self.reconcile,
+            watches=(Watch(STARTED_PODS, self._chain_of), Watch(workloads, self._chain_of)),
+            workers=WORKERS,
+        )
+        return WhenServed(
+            STARTED_PODS,
+            {BY_CHAIN: self._chains},
+            spec,
+            label_selector=f"{names.podset},!{names.managed}",
+            field_selector=_UNENDED,
+            transform=lambda pod: slim(pod, names),
+        )
+
+    def _chain_of(self, change: Change) -> Iterator[Key]:
+        for value in self._chains(change.object):
+            yield Key(change.key.namespace, value.partition("/")[2])
