@@ -36,6 +36,8 @@ EVERY_KIND = FOLDER / "every-kind.yaml"
 HELD, CHECKED = "held", "checked"
 """LocalQueues that admit nothing, and that reserve quota and wait for a check."""
 
+NULL = "<null>"
+
 FLAVOR: Mapping[str, Any] = {
     # All nodes have it, so that pods that are made find their place.
     "nodeLabels": {"kubernetes.io/os": "linux"},
@@ -61,7 +63,7 @@ def path_of(text: str) -> FieldPath:
 
 
 def with_changes(obj: Object, changes: Mapping[str, Any]) -> Object:
-    """A copy of the object with these values, by path; null takes a field away."""
+    """A copy of the object with these values, by path; null takes a field away, ``NULL`` writes null."""
     result = copy.deepcopy(obj)
     for text, value in copy.deepcopy(dict(changes)).items():
         *outer, last = path_of(text)
@@ -72,6 +74,8 @@ def with_changes(obj: Object, changes: Mapping[str, Any]) -> Object:
             place = place[step]
         if value is None:
             place.pop(last, None)
+        elif value == NULL:
+            place[last] = None
         elif isinstance(last, int) and last == len(place):
             place.append(value)
         else:
@@ -249,7 +253,7 @@ def kinds_with_cases() -> list[Integration]:
 def load(integration: Integration, group: str) -> KindCase:
     """The cases of a kind, with our labels in an API group."""
     where = file_of(integration).name
-    given: dict[str, Any] = yaml.safe_load(_in_group(file_of(integration).read_text(), group))
+    given: dict[str, Any] = yaml.safe_load(in_group(file_of(integration).read_text(), group))
     given["manifest"] = _manifest(given["manifest"], integration, group)
     given["podSets"] = tuple(_made(PodSetCase, one, where) for one in given["podSets"])
     given["play"] = {name: _made(Phase, one, f"{where}: {name}") for name, one in given["play"].items()}
@@ -270,7 +274,8 @@ def load(integration: Integration, group: str) -> KindCase:
     return _made(KindCase, {**given, "integration": integration}, where)
 
 
-def _in_group(text: str, group: str) -> str:
+def in_group(text: str, group: str) -> str:
+    """A text about our labels, in an API group."""
     return _OUR_GROUP.sub(group, text)
 
 
@@ -287,7 +292,7 @@ def _manifest(given: Any, integration: Integration, group: str) -> Object:
 def _shown(page: str, group: str) -> Iterator[Object]:
     """The objects that a page of the documentation shows, in its order."""
     for text in _YAML_BLOCK.findall((REPOSITORY / page).read_text()):
-        yield from yaml.safe_load_all(_in_group(text, group))
+        yield from yaml.safe_load_all(in_group(text, group))
 
 
 def _kind_of(obj: Object) -> tuple[str, str, str]:
@@ -310,7 +315,7 @@ def _common_rules(
 ) -> Iterator[dict[str, Any]]:
     """The rules of all kinds that this one obeys; those about templates only where it has one."""
     template = pod_sets[0].template if pod_sets else None
-    for listed in yaml.safe_load(_in_group(EVERY_KIND.read_text(), group)):
+    for listed in yaml.safe_load(in_group(EVERY_KIND.read_text(), group)):
         rule = dict(listed)
         kinds, others = rule.pop("kinds", None), rule.pop("not", ())
         if (kinds is not None and integration.framework not in kinds) or integration.framework in others:
@@ -326,6 +331,13 @@ def _filled(value: Any, template: str) -> Any:
     if isinstance(value, Mapping):
         return {_filled(key, template): _filled(one, template) for key, one in value.items()}
     return value.replace("${template}", template) if isinstance(value, str) else value
+
+
+def of_any_shape(definition: dict[str, Any]) -> dict[str, Any]:
+    """The definition with the schema of any object, which costs the API server next to nothing."""
+    anything = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    versions = [{**version, "schema": anything} for version in definition["spec"]["versions"]]
+    return {**definition, "spec": {**definition["spec"], "versions": versions}}
 
 
 # --- a job of the kind, played ----------------------------------------------------------------------

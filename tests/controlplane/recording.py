@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import aiohttp
 
 from admitq.integrations.paths import value_at
+from admitq.runtime.resources import Resource
 from admitq.runtime.store import Change, Store
 from admitq.runtime.watcher import Watcher
 from localcluster.installation import Installation
@@ -22,7 +23,7 @@ _SERIES = re.compile(r"(\w+)\{(.*)\} ([0-9.e+]+)")
 
 @dataclass
 class Record:
-    """All versions of all Workloads of a stage, since it was opened."""
+    """All versions of all Workloads of a stage, or of objects of another kind, since it was opened."""
 
     versions: list[Object] = field(default_factory=list[Object])
 
@@ -58,16 +59,16 @@ class Record:
 
 
 @asynccontextmanager
-async def recorded(stage: Stage) -> AsyncGenerator[Record]:
-    """Record the Workloads of a stage for the length of a block."""
+async def recorded(stage: Stage, resource: Resource | None = None) -> AsyncGenerator[Record]:
+    """Record the Workloads of a stage, or objects of another kind, for the length of a block."""
     record = Record()
 
     def keep(change: Change) -> None:
         if change.new is not None:
             record.versions.append(change.new)
 
-    workloads = stage.kinds.workloads
-    watcher = Watcher(stage.client, workloads, Store(workloads), namespace=stage.namespace, handlers=[keep])
+    watched = resource or stage.kinds.workloads
+    watcher = Watcher(stage.client, watched, Store(watched), namespace=stage.namespace, handlers=[keep])
     task = asyncio.create_task(watcher.run())
     await watcher.synced.wait()
     yield record

@@ -232,6 +232,7 @@ class Stage:
         *,
         what: str = "",
         timeout: float = 30.0,  # noqa: ASYNC109 a deadline for many looks
+        interval: float = 0.1,
     ) -> Any:
         """Wait until what is seen is what is wanted."""
 
@@ -240,7 +241,7 @@ class Stage:
             assert found == wanted, f"{found!r} is not {wanted!r}"
             return True
 
-        return await eventually(seen, timeout=timeout, what=what or f"{wanted!r}")
+        return await eventually(seen, timeout=timeout, interval=interval, what=what or f"{wanted!r}")
 
     async def until_condition(self, type_: str, reason: str, job: str = "j") -> None:
         """Wait until a Job's Workload has a condition of this reason."""

@@ -5,7 +5,6 @@ The real definitions are not needed for that: here all kinds are of any shape.
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 from admitq.integrations.registry import framework_names
 from admitq.runtime.client import Client
@@ -15,7 +14,7 @@ from localcluster.cluster import LocalCluster
 from localcluster.custom_kinds import configured
 from localcluster.installation import Installation
 from localcluster.pytest_plugin import fresh_namespace
-from tests.controlplane.kind_cases import KindCase, kinds_with_cases, load, open_queues, submit
+from tests.controlplane.kind_cases import KindCase, kinds_with_cases, load, of_any_shape, open_queues, submit
 from tests.controlplane.stage import Stage
 
 RETENTION = {
@@ -23,13 +22,6 @@ RETENTION = {
     "featureGates": {"SparkApplicationIntegration": True},
     "objectRetentionPolicies": {"workloads": {"afterDeactivatedByKueue": "1s"}},
 }
-
-
-def of_any_shape(definition: dict[str, Any]) -> dict[str, Any]:
-    """The definition with the schema of any object, which costs the API server next to nothing."""
-    anything = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
-    versions = [{**version, "schema": anything} for version in definition["spec"]["versions"]]
-    return {**definition, "spec": {**definition["spec"], "versions": versions}}
 
 
 async def ran_too_long(client: Client, names: Names, case: KindCase) -> str:
