@@ -191,6 +191,7 @@ class KindCase:
     edit: Edit | None = None
     partial: Partial | None = None
     child: Child | None = None
+    pod: str | None = None
     validation: tuple[Rule, ...] = ()
     mutation: tuple[Mutation, ...] = ()
     cannot: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])

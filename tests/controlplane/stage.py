@@ -332,6 +332,18 @@ def changed(before: Object, after: Object) -> Object:
     return merge_patch(_stable(before), _stable(after))
 
 
+def controlled_by(owner: Object) -> Object:
+    """What the metadata of an object says that is made by the controller of another."""
+    reference = {
+        "apiVersion": owner["apiVersion"],
+        "kind": owner["kind"],
+        "name": owner["metadata"]["name"],
+        "uid": owner["metadata"]["uid"],
+        "controller": True,
+    }
+    return {"ownerReferences": [reference]}
+
+
 def _stable(obj: Object) -> Object:
     volatile = {"resourceVersion", "generation", "managedFields"}
     metadata = {key: value for key, value in obj["metadata"].items() if key not in volatile}

@@ -3,6 +3,7 @@
 What a story needs to know of a kind stands in a YAML of that kind; ``kinds/README.md`` tells how.
 """
 
+import asyncio
 import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -13,6 +14,7 @@ from admitq.integrations.base import Integration
 from admitq.integrations.ownership import controller_of
 from admitq.integrations.paths import value_at
 from admitq.runtime.errors import ApiError
+from admitq.runtime.resources import PODS
 from admitq.transitions import is_reserved
 from admitq_api.labels import DEFAULT_GROUP
 from tests.controlplane.kind_cases import (
@@ -35,7 +37,7 @@ from tests.controlplane.kind_cases import (
     submit,
     with_changes,
 )
-from tests.controlplane.stage import Stage, changed
+from tests.controlplane.stage import Stage, changed, controlled_by
 
 STORIES = ("run", "succeed", "fail", "stop", "change", "delete")
 """Stories of which a kind tells if it cannot live through them."""
@@ -46,7 +48,7 @@ def those(story: str) -> Any:
     told: list[Any] = []
     for kind in kinds_with_cases():
         case = load(kind, DEFAULT_GROUP)
-        optional = {"partial": case.partial, "child": case.child}
+        optional = {"partial": case.partial, "child": case.child, "pod": case.pod}
         if story not in case.cannot and optional.get(story, True):
             told.append(pytest.param(kind, id=kind.framework))
     return pytest.mark.parametrize("kind", told)
@@ -75,6 +77,8 @@ def test_cases_leave_out_only_stories_that_there_are_and_say_why(kind: Integrati
     assert all(case.cannot.values())
     assert (case.reclaimable is None) == ("reclaimable" not in case.play)
     assert ("change" in case.cannot) == (case.edit is None)
+    played = kind.group not in ("", "apps", "batch")
+    assert (case.pod is not None) == (played and ("", "Pod") in (kind.creates or ()))
 
 
 # --- a life -----------------------------------------------------------------------------------------
@@ -286,15 +290,8 @@ async def test_what_a_queued_job_makes_is_not_queued_itself(stage: Stage, case: 
     await held_queue(stage, case)
     parent, made = await submit(stage, case, queue=HELD)
     await parent.until_condition("QuotaReserved", "False", "Suspended")
-    owner = {
-        "apiVersion": case.integration.api_version,
-        "kind": case.integration.kind,
-        "name": parent.name,
-        "uid": made["metadata"]["uid"],
-        "controller": True,
-    }
     of_child = load(child_case.integration, stage.names.group)
-    changes = {"metadata.labels": None, "metadata.ownerReferences": [owner]}
+    changes = {"metadata.labels": None, "metadata.ownerReferences": controlled_by(made)["ownerReferences"]}
     child, created = await submit(stage, of_child, child_case.name, changes=changes)
     assert controller_of(created) is not None
     assert differences(created, of_child.suspended) != [], "the webhook leaves it alone"
@@ -302,6 +299,20 @@ async def test_what_a_queued_job_makes_is_not_queued_itself(stage: Stage, case: 
     note = f"{stage.names.product} managed child job suspended"
     await stage.until_told(child_case.integration.kind, child.name, "Suspended", note)
     assert await stage.workloads(child.name) == []
+
+
+@those("pod")
+async def test_what_a_queued_job_makes_is_no_pod_of_its_own(stage: Stage, case: KindCase) -> None:
+    """Not even with the labels of the job; but a pod that only says it were one of its is held."""
+    _, job = await submit(stage, case, queue=HELD)
+    metadata = {"labels": {stage.names.queue_name: HELD}, **controlled_by(job)}
+    container = {"name": "c", "image": "example.com/c:1", "resources": {"requests": {"cpu": "1"}}}
+    pod = {"metadata": metadata, "spec": {"containers": [container]}}
+    assert case.pod is not None
+    names = [case.pod, "an-impostor"]
+    made = await asyncio.gather(*(stage.create(PODS, name, pod) for name in names))
+    held = [name for name, one in zip(names, made, strict=True) if value_at(one, ("spec", "schedulingGates"))]
+    assert held == ([] if case.integration.makes(job, made[1]) else ["an-impostor"])
 
 
 # --- what is refused, what is added ---------------------------------------------------------------

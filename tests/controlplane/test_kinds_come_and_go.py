@@ -21,7 +21,7 @@ from localcluster.locks import exclusive
 from localcluster.pytest_plugin import fresh_namespace
 from localcluster.waiting import eventually
 from tests.controlplane.recording import total
-from tests.controlplane.stage import Stage, condition_of
+from tests.controlplane.stage import Stage, condition_of, controlled_by
 
 JOBSETS = resource_of(JOBSET)
 DEFINITION = "jobsets.jobset.x-k8s.io"
@@ -240,17 +240,6 @@ async def let_read_robots(stage: Stage, installation: Installation) -> None:
     ]
     await stage.create(CLUSTER_ROLES, "robots", {"rules": [rule]})
     await stage.create(CLUSTER_ROLE_BINDINGS, "robots", {"roleRef": role, "subjects": accounts})
-
-
-def controlled_by(owner: dict[str, Any]) -> dict[str, Any]:
-    reference = {
-        "apiVersion": owner["apiVersion"],
-        "kind": owner["kind"],
-        "name": owner["metadata"]["name"],
-        "uid": owner["metadata"]["uid"],
-        "controller": True,
-    }
-    return {"ownerReferences": [reference]}
 
 
 async def test_jobs_inside_a_job_of_a_third_party_follow_it_at_any_depth(
