@@ -144,7 +144,7 @@ def _overhead_factor(app: Object, role: Role) -> float:
             continue
         if 0 <= factor < _LARGEST:
             return factor
-    return _JVM_OVERHEAD if value_at(app, ("spec", "type")) in _JVM_TYPES else _OTHER_OVERHEAD
+    return _JVM_OVERHEAD if text_at(app, ("spec", "type")) in _JVM_TYPES else _OTHER_OVERHEAD
 
 
 def _apart(app: Object) -> int:

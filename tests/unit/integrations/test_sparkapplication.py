@@ -76,6 +76,7 @@ PYTHON: dict[str, Any] = {"type": "Python"}
         ("driver", {"memory": "9" * 5000}, {}, 1024 + 384),
         ("driver", {"memory": "10g"}, {"memoryOverheadFactor": "much"}, 10240 + 1024),
         ("driver", {"memory": "10g"}, {"memoryOverheadFactor": "nan"}, 10240 + 1024),
+        ("driver", {"memory": "10g"}, {"type": ["Java"]}, 10240 + 4096),
         ("driver", {}, {"sparkConf": {"spark.driver.memory": "3g"}}, 3072 + 384),
         ("driver", {"memory": "2g"}, {"sparkConf": {"spark.driver.memory": "3g"}}, 2048 + 384),
         ("driver", {}, {"sparkConf": {"spark.driver.memoryOverhead": "1g"}}, 1024 + 1024),
