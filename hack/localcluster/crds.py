@@ -4,8 +4,9 @@ Each project's Go module is pinned in hack/controlplane/crds and downloaded by t
 control plane; nothing of it is compiled. What is taken out of it is kept in the cache folder, so that it is
 downloaded and read once for all checkouts with the same pins, and later runs need neither Go nor a network.
 
-Definitions are installed as their projects publish them, with one exception (`_as_served`). As published they
-name no conversion webhook, which could not run here.
+Definitions are installed as their projects publish them, but for one that is served in a later version too
+(`_as_served`), and without the texts that describe fields: they decide nothing, and are half of what the API
+server reads, merges and keeps. As published they name no conversion webhook, which could not run here.
 """
 
 import hashlib
@@ -16,7 +17,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, cast
 
 import yaml
 
@@ -153,7 +154,20 @@ def definitions(names: Iterable[str] = NAMES) -> list[dict[str, Any]]:
 def _definition(name: str) -> dict[str, Any]:
     if name in OWN_NAMES:
         return yaml.safe_load((_OWN / f"{name}.yaml").read_text())
-    return _as_served(json.loads(_kept(name).read_text()))
+    return _as_served(_without_descriptions(json.loads(_kept(name).read_text())))
+
+
+def _without_descriptions(definition: Any) -> Any:
+    if isinstance(definition, list):
+        return [_without_descriptions(one) for one in cast("list[Any]", definition)]
+    if not isinstance(definition, dict):
+        return definition
+    # A field that is named so has a schema, and no text.
+    return {
+        key: _without_descriptions(value)
+        for key, value in cast("dict[str, Any]", definition).items()
+        if key != "description" or not isinstance(value, str)
+    }
 
 
 def install(cluster: LocalCluster, names: Iterable[str] = NAMES) -> None:

@@ -9,12 +9,14 @@ from admitq.runtime.errors import ApiError
 
 T = TypeVar("T")
 
+_FIRST_PAUSE, _GROWTH, _LONGEST_PAUSE = 0.05, 1.4, 0.4
+
 
 async def eventually(
     predicate: Callable[[], T | Awaitable[T]],
     *,
     timeout: float = 30.0,  # noqa: ASYNC109 - the predicate is called many times within it
-    interval: float = 0.1,
+    interval: float | None = None,
     what: str = "",
 ) -> T:
     """Calls `predicate` until its answer is true, and gives that answer.
@@ -26,7 +28,8 @@ async def eventually(
     Args:
         predicate: a function, which may be asynchronous.
         timeout: seconds until it must be true.
-        interval: seconds between two calls.
+        interval: seconds between two calls; by default they grow with what was waited for, so that a
+            long wait does not take from what it waits for the little that the machine can do.
         what: what is waited for; by default the predicate's name.
 
     Raises:
@@ -34,6 +37,7 @@ async def eventually(
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout
+    pause = _FIRST_PAUSE if interval is None else interval
     while True:
         try:
             result = predicate()
@@ -51,4 +55,6 @@ async def eventually(
         if loop.time() >= deadline:
             name = what or getattr(predicate, "__qualname__", repr(predicate))
             raise AssertionError(f"not within {timeout:g} s: {name}; {seen}") from cause
-        await asyncio.sleep(interval)
+        await asyncio.sleep(pause)
+        if interval is None:
+            pause = min(pause * _GROWTH, _LONGEST_PAUSE)
