@@ -281,3 +281,20 @@ def spec_update(case: JobSource, workload: Object) -> dict[str, Any]:
     present = value_at(workload, ("spec",), {})
     changed = merge_patch({field: present.get(field) for field in _OWNED_BY_JOB}, _spec(case))
     return {"spec": changed} if changed else {}
+
+
+def without_lifted_gates(workload: Object, jobs: Iterable[Object], names: Names) -> dict[str, Any]:
+    """The merge patch that leaves a Workload the admission gates that its jobs still have; empty if it does.
+
+    It gets none: whoever may change Workloads may lift a gate there.
+    """
+    key = names.admission_gated_by
+    left = {gate for one in jobs for gate in _gates(one, key)}
+    gates = _gates(workload, key)
+    kept = [gate for gate in gates if gate in left]
+    return {} if kept == gates else {"metadata": {"annotations": {key: ",".join(kept) or None}}}
+
+
+def _gates(obj: Object, key: str) -> list[str]:
+    listed = value_at(obj, ("metadata", "annotations", key), "")
+    return listed.split(",") if isinstance(listed, str) and listed else []

@@ -215,6 +215,38 @@ async def test_what_is_changed_while_queued_reaches_the_workload(stage: Stage, c
     await stage.until(lambda: _priority(job), (1, stage.own("low")))
 
 
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, id=kind.framework)
+        for kind in kinds_with_cases()
+        if "change" in load(kind, DEFAULT_GROUP).cannot
+    ],
+)
+async def test_a_class_that_is_changed_while_queued_reaches_the_workload(
+    stage: Stage, case: KindCase
+) -> None:
+    """Of kinds of which nothing else can be changed: they have one Workload or more, or their pods have."""
+    await open_queues(stage, case)
+    await held_queue(stage, case)
+    for name, value in (("low", 1), ("high", 2)):
+        await stage.create(stage.kinds.workload_priority_classes, stage.own(name), {"value": value})
+    label = f"metadata.labels[{stage.names.priority_class}]"
+    job, _ = await submit(stage, case, changes={label: stage.own("low")}, queue=HELD)
+
+    async def priorities() -> set[tuple[int, str]]:
+        listed, _ = await stage.client.list(stage.kinds.workloads, stage.namespace)
+        return {(one["spec"]["priority"], one["spec"]["priorityClassRef"]["name"]) for one in listed}
+
+    await stage.until(priorities, {(1, stage.own("low"))})
+    await job.change({label: stage.own("high")})
+
+    async def is_changed() -> bool:
+        return (2, stage.own("high")) in await priorities()
+
+    await stage.until(is_changed)
+
+
 async def _priority(job: PlayedJob) -> tuple[int, str]:
     spec = (await job.workload())["spec"]
     return spec["priority"], spec["priorityClassRef"]["name"]

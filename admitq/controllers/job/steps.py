@@ -34,6 +34,7 @@ from admitq.job_workloads import (
     owner_references,
     priority_of,
     spec_update,
+    without_lifted_gates,
 )
 from admitq.podsets import Conflict, FlavorMissing
 from admitq.reservation import queued_since
@@ -374,21 +375,9 @@ def _gates_lifted(case: JobCase, workload: Object) -> Plan | None:
     """An admission gate that is taken off the job is taken off its Workload; of a group, off all its pods."""
     if prebuilt_name(case) or is_served(workload, case.names):
         return None
-    job, key = case.job or {}, case.names.admission_gated_by
-    left = {gate for one in members_of(job) or (job,) for gate in _gates(one, key)}
-    gates = _gates(workload, key)
-    kept = [gate for gate in gates if gate in left]
-    if kept == gates:
-        return None
-    annotations = {key: ",".join(kept) or None}
-    return plan(
-        Patch(case.kinds.workloads, workload, (Step({"metadata": {"annotations": annotations}}),), CONCERN)
-    )
-
-
-def _gates(obj: Object, key: str) -> list[str]:
-    listed = value_at(obj, ("metadata", "annotations", key), "")
-    return listed.split(",") if isinstance(listed, str) and listed else []
+    job = case.job or {}
+    patch = without_lifted_gates(workload, members_of(job) or (job,), case.names)
+    return plan(Patch(case.kinds.workloads, workload, (Step(patch),), CONCERN)) if patch else None
 
 
 def _reclaim(case: JobCase, workload: Object) -> Plan | None:

@@ -38,6 +38,7 @@ from admitq.job_workloads import (
     pod_sets_of,
     priority_of,
     spec_update,
+    without_lifted_gates,
     workload_for,
 )
 from admitq.podsets import same_pods, sanitised
@@ -243,6 +244,7 @@ def _changed(case: ServingCase, job: Object, source: GroupSource, workload: Obje
         patch = {} if stays else spec_update(source, workload)
     else:
         patch = _reprioritised(source, workload)
+    patch = {**patch, **without_lifted_gates(workload, [job], case.names)}
     if patch:
         yield Patch(case.kinds.workloads, workload, (Step(patch),), CONCERN)
         return

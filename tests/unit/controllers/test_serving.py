@@ -304,6 +304,14 @@ def test_a_priority_class_that_changes_is_followed_with_quota_too() -> None:
     assert warned.reason == "WorkloadPriorityClassNotFound"
 
 
+def test_a_gate_that_is_taken_off_is_taken_off_the_workload() -> None:
+    key = NAMES.admission_gated_by
+    job = stateful_set(annotations={key: "a.example/x"})
+    made = of_set(workload(), job)
+    made["metadata"]["annotations"][key] = "a.example/x,b.example/y"
+    assert only_patch(decided(job, made)) == {"metadata": {"annotations": {key: "a.example/x"}}}
+
+
 def test_an_evicted_workload_without_pods_gives_its_quota_back() -> None:
     job = stateful_set()
     made = of_set(admitted(condition("Evicted", True, "Preempted")), job)

@@ -537,6 +537,22 @@ def test_what_is_admitted_runs_on_unless_the_queue_drains(world: Any, runs_on: b
     assert (not decided(admitted(condition("PodsReady", True, "Started")), **world).actions) is runs_on
 
 
+@pytest.mark.parametrize(
+    "world",
+    [
+        {"local_queue": None},
+        {"local_queue": local_queue("HoldAndDrain")},
+        {"cluster_queue": None, "cluster_queue_active": False},
+        {"cluster_queue": cluster_queue("HoldAndDrain"), "cluster_queue_active": False},
+        {"cluster_queue": cluster_queue(deletionTimestamp=time(0)), "cluster_queue_active": False},
+        {"cluster_queue": cluster_queue(flavors=["another"])},
+    ],
+)
+def test_an_eviction_goes_on_whatever_becomes_of_the_queue(world: Any) -> None:
+    leaving = admitted(condition("Evicted", True, "Preempted", "m"), condition("PodsReady", True, "Started"))
+    assert decided(leaving, **world).actions == ()
+
+
 def test_a_draining_queue_evicts() -> None:
     obj = admitted()
     plan = decided(obj, cluster_queue=cluster_queue("HoldAndDrain"))
