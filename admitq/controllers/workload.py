@@ -73,6 +73,10 @@ evaluation and stay until the next one."""
 
 _COME_BACK_LATER: Final = returning(Returns.AFTER_BACKOFF)
 
+CATCHING_UP: Final = 30 * SECOND
+"""Longest time that a process which begins to act gives to jobs to tell of their pods, before a Workload
+loses its admission because they do not."""
+
 _QUEUE_PROBLEMS: Final = ("LocalQueue ", "ClusterQueue ")
 """How the messages begin that a missing or stopped queue explains, whatever their reason."""
 
@@ -95,6 +99,8 @@ class World:
     """The Workload that this one replaces (semantics, Elastic jobs)."""
     bypassed: Explanation | None = None
     """Why an equal Workload was refused, so that this one was not tried."""
+    acting_since: Instant = 0
+    """When this process began to act: what happened to pods before is told from then on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -562,7 +568,10 @@ def _pods_ready_deadline(case: Case) -> Instant | None:
         start, timeout = since(case.workload, ConditionType.PODS_READY), policy.recovery_timeout
     else:
         start, timeout = since(case.workload, ConditionType.ADMITTED), policy.timeout
-    return None if start is None else start + timeout
+    if start is None:
+        return None
+    # Pods may have got ready while nobody was there to write it down.
+    return max(start + timeout, case.world.acting_since + min(timeout, CATCHING_UP))
 
 
 def _pods_ready_timeout(case: Case) -> Plan | None:
@@ -686,9 +695,12 @@ class WorkloadController:
     def __init__(self, ctx: Context, core: CoreView) -> None:
         self._ctx = ctx
         self._core = core
+        self._acting_since: Instant | None = None
 
     async def reconcile(self, key: Key) -> float | None:
         """Bring one Workload forward; returns in how many seconds to look again."""
+        if self._acting_since is None:
+            self._acting_since = self._ctx.clock()
         workload = self._ctx.stores.of(self._ctx.kinds.workloads).get(key.namespace, key.name)
         if workload is None:
             return None
@@ -715,6 +727,7 @@ class WorkloadController:
             inadmissible=inadmissible and pending_condition(inadmissible),
             original=self._original(workload) if ctx.settings.elastic_jobs else None,
             bypassed=parked and bypassed_condition(parked),
+            acting_since=self._acting_since or 0,
         )
 
     def _original(self, workload: Object) -> Object | None:

@@ -12,7 +12,18 @@ from admitq.runtime.store import Key
 from admitq_api.conditions import SECOND
 from admitq_api.configuration import load_configuration
 from admitq_api.feature_gates import FeatureGates
-from tests.unit.controllers.builders import FINISHED, KINDS, NAMES, condition_of, time, workload
+from tests.unit.controllers.builders import (
+    FINISHED,
+    KINDS,
+    NAMES,
+    admitted,
+    at,
+    cluster_queue,
+    condition_of,
+    local_queue,
+    time,
+    workload,
+)
 from tests.unit.controllers.world import World, cluster_scoped
 
 GOING = {"deletionTimestamp": time(0), "finalizers": [NAMES.finalizer]}
@@ -76,6 +87,17 @@ async def test_a_workload_is_judged_by_what_the_stores_and_the_core_know() -> No
     assert await controller.reconcile(Key("ns", "job-j-1")) is None
     assert await controller.reconcile(Key("ns", "gone")) is None
     assert len(world.calls) == 1
+
+
+async def test_who_begins_to_act_lets_jobs_tell_of_their_pods_before_it_counts_the_time() -> None:
+    world = World()
+    world.put(KINDS.workloads, admitted())
+    world.put(KINDS.local_queues, local_queue())
+    world.put(KINDS.cluster_queues, cluster_queue())
+    controller = WorkloadController(world.ctx, world.core)
+    world.now = at(1000)
+    assert await controller.reconcile(Key("ns", "job-j-1")) == 30.0
+    assert world.calls == []
 
 
 def test_the_settings_are_those_of_the_configuration() -> None:

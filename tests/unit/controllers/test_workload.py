@@ -606,6 +606,15 @@ def test_pods_that_are_not_ready_in_time_cost_the_admission(ready: Object, cause
     ]
 
 
+def test_pods_that_got_ready_while_nobody_was_there_have_time_to_be_told_of() -> None:
+    obj = admitted(condition("PodsReady", False, "WaitForStart"))
+    assert decided(obj, now=1010, acting_since=at(1000)) == Plan(again=20.0)
+    late = written(obj, decided(obj, now=1030, acting_since=at(1000)))
+    assert (condition_of(late, "Evicted") or ("",))[:2] == ("True", "PodsReadyTimeout")
+    quick = {"pods_ready": replace(POLICY, timeout=2 * SECOND)}
+    assert decided(obj, now=1000, acting_since=at(1000), settings=quick) == Plan(again=2.0)
+
+
 def test_too_many_returns_end_in_a_deactivation() -> None:
     final = settled(admitted(requeueState={"count": 2}), now=300)
     assert final["spec"]["active"] is False
