@@ -84,6 +84,8 @@ class ManagerPart:
         metrics: the registry of the process.
         user_agent: how the API server sees us.
         observe: told of each request.
+        open_client: makes the client through which everything but the lease goes. Tests that kill a manager
+            give one that counts what it awaits of the API server.
     """
 
     def __init__(
@@ -93,6 +95,7 @@ class ManagerPart:
         metrics: Metrics,
         user_agent: str,
         observe: Callable[[Call], None],
+        open_client: Callable[..., Client] = Client,
     ) -> None:
         self._settings = settings
         self._metrics = metrics
@@ -106,7 +109,7 @@ class ManagerPart:
         )
         self._synced = False
         self._open = AsyncExitStack()
-        self._client = Client(
+        self._client = open_client(
             credentials,
             user_agent=user_agent,
             qps=configuration.client_connection.qps,

@@ -1,0 +1,221 @@
+"""Kills the manager at every await of every history, and goes on where it was stopped (``hack/kills``).
+
+What is finished is kept by a fingerprint of the product and of the histories: when either changes, all is to
+be proven again. Each process has a control plane of its own.
+"""
+
+import argparse
+import asyncio
+import hashlib
+import json
+import logging
+import multiprocessing
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from admitq_api.labels import DEFAULT_GROUP
+from localcluster import processes
+from localcluster.cluster import LocalCluster
+from localcluster.installation import Installation
+from tests.kills import place
+from tests.kills.histories import HISTORIES
+from tests.kills.plays import End, History, Outcome
+
+ROOT = Path(__file__).resolve().parents[2]
+TOGETHER = 5
+"""How many kills a process is given at once."""
+
+SWITCHES = "switches"
+"""What is played beside the histories: the first of them, killed at every switch of tasks."""
+
+Finished = list[tuple[str, int, str, list[str]]]
+"""Name of the history, number and name of the await, and what was not as it is without the kill."""
+
+
+def fingerprint(api_group: str) -> str:
+    """What the results depend on."""
+    digest = hashlib.sha256(api_group.encode())
+    for folder in ("admitq", "api", "webhooks", "tests/kills"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def played_of(name: str) -> tuple[History, bool]:
+    """The history that is played under a name, and whether killed at switches of tasks."""
+    if name == SWITCHES:
+        return HISTORIES[0], True
+    return next(one for one in HISTORIES if one.name == name), False
+
+
+class Record:
+    """What is finished, on disk: one line a kill, or, with the number 0, one a history with its awaits."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.path = folder / "finished.jsonl"
+        self.awaits: dict[str, int] = {}
+        self.kills: dict[tuple[str, int], Outcome] = {}
+        if self.path.exists():
+            for line in self.path.read_text().splitlines():
+                self._take(*json.loads(line))
+
+    def _take(self, name: str, number: int, at: str, found: list[str]) -> None:
+        if number:
+            self.kills[name, number] = Outcome(at, found)
+        else:
+            self.awaits[name] = int(at)
+
+    def add(self, name: str, number: int, at: str, found: list[str]) -> None:
+        """Note a kill that was played; for the number 0, how many there are to play."""
+        self._take(name, number, at, found)
+        with self.path.open("a") as file:
+            file.write(json.dumps([name, number, at, found]) + "\n")
+
+    def left(self, name: str) -> list[int]:
+        """The kills of a history that were not played yet."""
+        return [one for one in range(1, self.awaits[name] + 1) if (name, one) not in self.kills]
+
+    def failing(self, names: Sequence[str]) -> list[tuple[str, int]]:
+        """The kills after which something was not as it is without."""
+        return [one for one, outcome in self.kills.items() if outcome.problems and one[0] in names]
+
+
+class Worker:
+    """What one process has: a control plane, and the ends of histories without a kill."""
+
+    def __init__(self, number: int, api_group: str, owner: Any) -> None:
+        structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+        logging.disable()
+        self._group = api_group
+        self._ends: dict[str, End] = {}
+        cluster = LocalCluster(f"kills-{number}")
+        cluster.stop()  # what is left of a run that was killed would be part of the histories
+        cluster.start((), owner=owner, say=lambda _: None)
+        self._installation = Installation(cluster)
+        self._installation.install(api_group=api_group, config=place.CONFIG)
+        self._installation.start()
+        place.take_over(self._installation)
+
+    def count(self, name: str) -> int:
+        """How many awaits a history has."""
+        return len(asyncio.run(self._play(name, ()))[1].awaits)
+
+    def play(self, name: str, numbers: Sequence[int]) -> Finished:
+        """Play some kills of a history."""
+        outcomes, _ = asyncio.run(self._play(name, numbers))
+        return [(name, number, one.at, one.problems) for number, one in zip(numbers, outcomes, strict=True)]
+
+    async def _play(self, name: str, numbers: Sequence[int]) -> tuple[list[Outcome], End]:
+        history, switches = played_of(name)
+        with tempfile.TemporaryDirectory() as folder:
+            async with place.theatre(self._installation, self._group, Path(folder)) as theatre:
+                if name not in self._ends:
+                    self._ends[name] = await theatre.undisturbed(history, switches=switches)
+                like = self._ends[name]
+                outcomes = [
+                    await theatre.killed(history, number, like, switches=switches) for number in numbers
+                ]
+        return outcomes, like
+
+
+_worker: list[Worker] = []
+
+
+def _begin(numbers: Any, api_group: str, owner: Any) -> None:
+    _worker.append(Worker(numbers.get(), api_group, owner))
+
+
+def _count(name: str) -> tuple[str, int]:
+    return name, _worker[0].count(name)
+
+
+def _play(name: str, numbers: Sequence[int]) -> Finished:
+    return _worker[0].play(name, numbers)
+
+
+def portions(record: Record, names: Sequence[str]) -> Iterator[tuple[str, list[int]]]:
+    """What is left to play, in portions."""
+    for name in names:
+        left = record.left(name)
+        for index in range(0, len(left), TOGETHER):
+            yield name, left[index : index + TOGETHER]
+
+
+def campaign(names: Sequence[str], jobs: int, api_group: str, record: Record) -> None:
+    """Play what is not finished, and tell how it goes."""
+    numbers: Any = multiprocessing.Manager().Queue()
+    for number in range(jobs):
+        numbers.put(number)
+    arguments = (numbers, api_group, processes.current())
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(jobs, context, initializer=_begin, initargs=arguments) as pool:
+        for name, awaits in pool.map(_count, [name for name in names if name not in record.awaits]):
+            record.add(name, 0, str(awaits), [])
+        total = sum(record.awaits[name] for name in names)
+        todo = sum(len(record.left(name)) for name in names)
+        played, begin = 0, time.monotonic()
+        waiting = portions(record, names)
+        running: set[Future[Finished]] = set()
+        while True:
+            while len(running) < 2 * jobs and (portion := next(waiting, None)) is not None:
+                running.add(pool.submit(_play, *portion))
+            if not running:
+                return
+            done, running = wait(running, return_when=FIRST_COMPLETED)
+            for finished in (one for each in done for one in each.result()):
+                record.add(*finished)
+                played += 1
+            pace = played / (time.monotonic() - begin)
+            print(
+                f"\r{total - todo + played:,} of {total:,} kills, {len(record.failing(names))} failing, "
+                f"{pace:.1f} a second, {(todo - played) / pace / 60:.0f} min left ",
+                end="",
+                flush=True,
+            )
+
+
+def main() -> int:
+    """The command."""
+    known = [*(one.name for one in HISTORIES), SWITCHES]
+    parser = argparse.ArgumentParser(prog="hack/kills", description=__doc__)
+    parser.add_argument(
+        "--histories", default="all", metavar="NAMES", help=f"all, or some of: {', '.join(known)} (all)"
+    )
+    parser.add_argument("--jobs", type=int, default=2, metavar="N", help="processes (2)")
+    parser.add_argument("--again", action="store_true", help="play once more what failed")
+    parser.add_argument("--api-group", default=DEFAULT_GROUP, help=f"the API group ({DEFAULT_GROUP})")
+    chosen = parser.parse_args()
+    names = known if chosen.histories == "all" else chosen.histories.split(",")
+    if unknown := set(names) - set(known):
+        parser.error(f"--histories: {', '.join(sorted(unknown))}: use some of {', '.join(known)}")
+    record = Record(ROOT / ".state" / "kills" / fingerprint(chosen.api_group))
+    if chosen.again:
+        for one in record.failing(names):
+            del record.kills[one]
+    try:
+        campaign(names, chosen.jobs, chosen.api_group, record)
+    finally:
+        for number in range(chosen.jobs):
+            LocalCluster(f"kills-{number}").stop()
+    failing = record.failing(names)
+    print()
+    for name in names:
+        reached = sum(bool(outcome.at) for one, outcome in record.kills.items() if one[0] == name)
+        bad = [number for one, number in failing if one == name]
+        print(f"{name}: {record.awaits[name]} awaits, {reached} kills, {len(bad)} failing {bad or ''}")
+    for one in failing[:10]:
+        print("\n".join(["", *record.kills[one].problems]))
+    print(f"\n(all of it in {record.path})")
+    return 1 if failing else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,108 @@
+"""All that happened to the objects of one history, in the order in which the API server took it.
+
+Resource versions of one API server are one order over all kinds. So what watches of several kinds bring can
+be put in order, and each step be judged by the state of everything at that step: see ``laws.py``.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from admitq.runtime.client import Client
+from admitq.runtime.resources import Object, Resource
+
+T = TypeVar("T")
+Place = tuple[str, str]
+"""Kind and name of an object of the history."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One object as it was written; None once it is gone."""
+
+    version: int
+    place: Place
+    uid: str
+    obj: Object | None
+
+
+class Chronicle:
+    """Follows the objects of a namespace, and those without one whose names end like it."""
+
+    def __init__(self, client: Client, resources: Iterable[Resource], namespace: str) -> None:
+        self._client = client
+        self._resources = tuple(resources)
+        self._namespace = namespace
+        self._steps: list[Step] = []
+        self._news = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._handlers: list[Callable[[Step], None]] = []
+        self.now: dict[Place, Object] = {}
+        """All objects that are there."""
+
+    @property
+    def steps(self) -> list[Step]:
+        """What happened so far, in order."""
+        return sorted(self._steps, key=lambda step: step.version)
+
+    def resource_of(self, kind: str) -> Resource:
+        """The resource of a kind that is followed."""
+        return next(one for one in self._resources if one.kind == kind)
+
+    def subscribe(self, handler: Callable[[Step], None]) -> None:
+        """Have a function called with each step."""
+        self._handlers.append(handler)
+
+    async def open(self) -> None:
+        """Follow what happens from now on; nothing of the history is there yet."""
+        for resource in self._resources:
+            namespace = self._namespace if resource.namespaced else None
+            _, version = await self._client.list(resource, namespace)
+            self._tasks.append(asyncio.create_task(self._follow(resource, version)))
+
+    async def close(self) -> None:
+        """Follow no longer."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def until(self, look: Callable[[], T], what: str, seconds: float = 30.0) -> T:
+        """What ``look`` finds in the chronicle, once it is true; an object that is missing counts as not yet.
+
+        Raises:
+            AssertionError: it was not in time.
+        """
+        seen: object = None
+        try:
+            async with asyncio.timeout(seconds):
+                while True:
+                    self._news.clear()
+                    try:
+                        if seen := look():
+                            return seen
+                    except (LookupError, TypeError, ValueError, AssertionError) as error:
+                        seen = error
+                    await self._news.wait()
+        except TimeoutError as error:
+            raise AssertionError(f"not within {seconds:g} s: {what}; last seen: {seen!r}") from error
+
+    async def _follow(self, resource: Resource, version: str) -> None:
+        namespace = self._namespace if resource.namespaced else None
+        async for event in self._client.watch(resource, version, namespace=namespace, timeout_seconds=3600):
+            metadata = event.object["metadata"]
+            if event.type == "BOOKMARK" or not (namespace or metadata["name"].endswith(self._namespace)):
+                continue
+            place = (resource.kind, metadata["name"])
+            gone = event.type == "DELETED"
+            step = Step(
+                int(metadata["resourceVersion"]), place, metadata["uid"], None if gone else event.object
+            )
+            self._steps.append(step)
+            if step.obj is None:
+                self.now.pop(place, None)
+            else:
+                self.now[place] = step.obj
+            for handler in self._handlers:
+                handler(step)
+            self._news.set()

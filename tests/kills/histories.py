@@ -1,0 +1,335 @@
+"""The histories: all that a manager and its world do to each other, in a few seconds each."""
+
+from typing import Any, Final
+
+from admitq.controllers.provisioning.requests import PROVISIONING_REQUESTS
+from admitq.integrations.paths import value_at
+from admitq.runtime.resources import JOBS, POD_TEMPLATES, PODS, Resource
+from localcluster.waiting import eventually
+from tests.controlplane.stage import Object
+from tests.kills.plays import History
+from tests.kills.world import PLAYED, World
+
+JOB_SETS: Final = Resource("jobset.x-k8s.io", "v1alpha2", "jobsets", "JobSet", namespaced=True)
+
+LOWER: Final = {"withinClusterQueue": "LowerPriority"}
+QUICK: Final = {"backoffLimitCount": 1, "backoffBaseSeconds": 1, "backoffMaxSeconds": 1}
+
+ASIDE: Final = {"schedulerName": PLAYED, "automountServiceAccountToken": False}
+"""What keeps others from writing into pods, at times of their own and with names that they make up."""
+
+_TIME: Final = "2030-01-01T00:00:00Z"
+
+
+async def queue(world: World, cpu: int = 4, **spec: Any) -> None:
+    """A flavor with something to inject, and a queue of it."""
+    await world.stage.flavor(
+        nodeLabels={"example.com/pool": "p"},
+        tolerations=[{"key": "example.com/spot", "operator": "Exists", "effect": "NoSchedule"}],
+    )
+    await world.stage.cluster_queue(cpu=cpu, **spec)
+    await world.stage.local_queue()
+
+
+# --- a job, from its beginning to its end ---------------------------------------------------------
+
+
+async def admitted(world: World) -> None:
+    await world.job(pods=2)
+    await world.until_running()
+    await world.end_job()
+    await world.until_finished()
+
+
+# --- preemption -----------------------------------------------------------------------------------
+
+
+async def two_priorities(world: World) -> None:
+    for name, value in (("low", 1), ("high", 9)):
+        classes = world.stage.kinds.workload_priority_classes
+        await world.stage.create(classes, world.stage.own(name), {"value": value})
+    await queue(world, cpu=2, preemption=LOWER)
+
+
+async def preempted(world: World) -> None:
+    for name in ("low", "high"):
+        await world.job(name, pods=2, labels={world.stage.names.priority_class: world.stage.own(name)})
+        await world.until_running(name)
+    await world.end_job("high")
+    await world.until_finished("high")
+    await world.until_running("low")
+
+
+# --- partial admission ----------------------------------------------------------------------------
+
+
+async def three_cpus(world: World) -> None:
+    await queue(world, cpu=3)
+
+
+async def partly_admitted(world: World) -> None:
+    await world.job(pods=5, metadata={"annotations": {world.stage.names.job_min_parallelism: "2"}})
+    await world.until_running()
+    for policy, pods in (("HoldAndDrain", 5), ("None", 3)):
+        patch = {"spec": {"stopPolicy": policy}}
+        await world.stage.change(world.stage.kinds.cluster_queues, world.stage.own("cq"), patch)
+        await world.until(
+            lambda pods=pods: world.get("Job", "j")["spec"]["parallelism"] == pods, f"{pods} pods"
+        )
+    await world.until_running()
+
+
+# --- a group of pods ------------------------------------------------------------------------------
+
+
+async def pods_may_be_made(world: World) -> None:
+    await world.account()
+    await queue(world)
+
+
+async def pod(world: World, name: str) -> None:
+    """Create a pod of a group of two."""
+    names = world.stage.names
+    container = {"name": "c", "image": "example.com/c:1", "resources": {"requests": {"cpu": 1}}}
+    metadata = {
+        "labels": {names.queue_name: "lq", names.pod_group_name: "g"},
+        "annotations": {names.pod_group_total_count: "2"},
+    }
+    spec = {**ASIDE, "containers": [container]}
+    await world.stage.create(PODS, name, {"metadata": metadata, "spec": spec})
+
+
+async def until_let_go(world: World, *pods: str) -> None:
+    await world.until(
+        lambda: not any(value_at(world.get("Pod", name), ("spec", "schedulingGates"), []) for name in pods),
+        f"{pods} to be let go",
+    )
+
+
+async def pods_replaced(world: World) -> None:
+    for name in ("g-0", "g-1"):
+        await pod(world, name)
+    await until_let_go(world, "g-0", "g-1")
+    ready = {"type": "Ready", "status": "True", "lastTransitionTime": _TIME}
+    await world.set_status(PODS, "g-0", {"phase": "Running", "conditions": [ready]})
+    await world.set_status(PODS, "g-1", {"phase": "Failed"})
+    await world.until_condition("WaitingForReplacementPods", "True", owner="g")
+    await pod(world, "g-2")
+    await until_let_go(world, "g-2")
+    await world.set_status(PODS, "g-0", {"phase": "Succeeded"})
+    await world.until(
+        lambda: value_at(world.workload("g"), ("status", "reclaimablePods")),
+        "what g-0 held",
+    )
+    await world.set_status(PODS, "g-2", {"phase": "Succeeded"})
+    await world.until_finished("g")
+    await world.until(
+        lambda: not any(one["metadata"].get("finalizers") for one in world.of_kind("Pod").values()),
+        "all pods to be let go",
+    )
+
+
+# --- an elastic job -------------------------------------------------------------------------------
+
+
+async def grown(world: World) -> None:
+    await world.job(pods=2, completions=50, metadata={"annotations": {world.stage.names.elastic_job: "true"}})
+    await world.until_running()
+    for number in range(3):
+        template = value_at(world.get("Job", "j"), ("spec", "template"))
+        spec = {**template["spec"], **ASIDE}
+        await world.stage.create(PODS, f"j-{number}", {**template, "spec": spec})
+    await until_let_go(world, "j-0", "j-1")
+    await world.stage.change(JOBS, "j", {"spec": {"parallelism": 3}})
+    await until_let_go(world, "j-2")
+    await world.until(lambda: world.workload()["spec"]["podSets"][0]["count"] == 3, "the larger slice")
+
+
+# --- admission checks -----------------------------------------------------------------------------
+
+
+async def checked_queue(world: World) -> None:
+    checks, own = world.stage.kinds.admission_checks, world.stage.own("check")
+    await world.stage.create(checks, own, {"spec": {"controllerName": "example.com/c"}})
+    active = {
+        "type": "Active",
+        "status": "True",
+        "reason": "Active",
+        "message": "",
+        "lastTransitionTime": _TIME,
+    }
+    await world.set_status(checks, own, {"conditions": [active]})
+    await queue(world, admissionChecksStrategy={"admissionChecks": [{"name": own}]})
+
+
+async def decide(world: World, state: str, **fields: Any) -> None:
+    """State a check of the Workload of ``j``, as its controller would while it holds quota."""
+
+    async def decided() -> bool:
+        workload = world.workload()
+        assert world.condition("QuotaReserved") == ("True", "QuotaReserved")
+        assert world.condition("Evicted")[0] != "True"
+        [check] = value_at(workload, ("status", "admissionChecks"), [])
+        assert check["state"] != state
+        stated = {**check, "state": state, "message": "m", **fields}
+        patch = {
+            "metadata": {"resourceVersion": workload["metadata"]["resourceVersion"]},
+            "status": {"admissionChecks": [stated]},
+        }
+        name = workload["metadata"]["name"]
+        await world.stage.change(world.stage.kinds.workloads, name, patch, "status")
+        return True
+
+    await eventually(decided, interval=0.02, what=state)
+
+
+async def checked(world: World) -> None:
+    update = {"name": "main", "nodeSelector": {"example.com/added": "yes"}, "labels": {"by": "check"}}
+    await world.job()
+    await decide(world, "Ready", podSetUpdates=[update])
+    await world.until_running()
+    await decide(world, "Retry", requeueAfterSeconds=1)
+    await world.until_condition("QuotaReserved", "False")
+    await decide(world, "Ready", podSetUpdates=[update])
+    await world.until_running()
+
+
+# --- provisioning ---------------------------------------------------------------------------------
+
+
+async def provisioned_queue(world: World) -> None:
+    stage, own = world.stage, world.stage.own("check")
+    config = {"provisioningClassName": "class.example.com", "retryStrategy": QUICK}
+    await stage.create(stage.kinds.provisioning_request_configs, own, {"spec": config})
+    parameters = {"apiGroup": stage.names.group, "kind": "ProvisioningRequestConfig", "name": own}
+    spec = {"controllerName": stage.names.provisioning_controller, "parameters": parameters}
+    await stage.create(stage.kinds.admission_checks, own, {"spec": spec})
+    await queue(world, admissionChecksStrategy={"admissionChecks": [{"name": own}]})
+
+
+async def answer(world: World, attempt: int, *conditions: str) -> None:
+    """Answer a request as an autoscaler does."""
+
+    def found() -> Object:
+        requests = world.of_kind("ProvisioningRequest")
+        [one] = [one for name, one in requests.items() if name.endswith(f"-{attempt}")]
+        return one
+
+    def is_handed_over() -> bool:
+        templates = [one["podTemplateRef"]["name"] for one in found()["spec"]["podSets"]]
+        owners = [world.get("PodTemplate", name)["metadata"]["ownerReferences"] for name in templates]
+        return all(one[0]["uid"] == found()["metadata"]["uid"] for one in owners)
+
+    await world.until(is_handed_over, f"attempt {attempt}")
+    listed = [
+        {"type": one, "status": "True", "reason": "Told", "message": "m", "lastTransitionTime": _TIME}
+        for one in conditions
+    ]
+    name = found()["metadata"]["name"]
+    await world.set_status(PROVISIONING_REQUESTS, name, {"conditions": listed})
+
+
+async def provisioned(world: World) -> None:
+    await world.job()
+    await answer(world, 1, "Accepted", "Failed")
+    await answer(world, 2, "Accepted", "Provisioned")
+    await world.until_running()
+    await world.end_job()
+    await world.until_finished()
+
+
+# --- pods that do not get ready -------------------------------------------------------------------
+
+
+async def never_ready(world: World) -> None:
+    world.unready.add("j")
+    await queue(world)
+
+
+async def timed_out(world: World) -> None:
+    await world.job()
+    await world.until_condition("Evicted", "True", "PodsReadyTimeout")
+    world.unready.discard("j")
+    await world.until_running()
+
+
+# --- activity and queues --------------------------------------------------------------------------
+
+
+async def two_queues(world: World) -> None:
+    await queue(world)
+    await world.stage.cluster_queue("small", cpu=1)
+    await world.stage.local_queue("small", cluster_queue="small")
+
+
+async def deactivated(world: World) -> None:
+    stage = world.stage
+    await world.job()
+    await world.until_running()
+    name = world.workload()["metadata"]["name"]
+    await stage.change(stage.kinds.workloads, name, {"spec": {"active": False}})
+    await world.until_condition("QuotaReserved", "False", "Deactivated")
+    await stage.change(stage.kinds.workloads, name, {"spec": {"active": True}})
+    await world.until_running()
+    await world.job("large", queue="small", pods=2)
+    await world.until_condition("QuotaReserved", "False", owner="large")
+    await stage.change(JOBS, "large", {"metadata": {"labels": {stage.names.queue_name: "lq"}}})
+    await world.until_running("large")
+
+
+# --- a job inside another -------------------------------------------------------------------------
+
+
+async def nested(world: World) -> None:
+    container = {"name": "c", "image": "example.com/c:1", "resources": {"requests": {"cpu": 1}}}
+    template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+    inside = {"parallelism": 1, "completions": 1, "managedBy": PLAYED, "template": template}
+    replicated = {"name": "r", "replicas": 1, "template": {"spec": inside}}
+    marks = {"labels": {world.stage.names.queue_name: "lq"}}
+    parent = await world.stage.create(
+        JOB_SETS, "s", {"metadata": marks, "spec": {"replicatedJobs": [replicated]}}
+    )
+    owner = {
+        "apiVersion": JOB_SETS.api_version,
+        "kind": "JobSet",
+        "name": "s",
+        "uid": parent["metadata"]["uid"],
+        "controller": True,
+    }
+    await world.until_started("s", "JobSet")
+    started = value_at(world.get("JobSet", "s"), ("spec", "replicatedJobs"))[0]["template"]["spec"]
+    await world.stage.create(JOBS, "s-r-0", {"metadata": {"ownerReferences": [owner]}, "spec": started})
+    await world.until(lambda: value_at(world.get("Job", "s-r-0"), ("status", "active")), "pods of the child")
+    await world.end_job("s-r-0")
+    done = {"type": "Completed", "status": "True", "reason": "AllJobsCompleted", "message": "done"}
+    done["lastTransitionTime"] = _TIME
+    await world.set_status(JOB_SETS, "s", {"terminalState": "Completed", "conditions": [done]})
+    await world.until(lambda: not world.of_kind("Workload"), "the Workload to be deleted")
+
+
+HISTORIES: Final = (
+    History("admitted", queue, admitted),
+    History("preempted", two_priorities, preempted),
+    History("partly-admitted", three_cpus, partly_admitted),
+    History("pods-replaced", pods_may_be_made, pods_replaced, ("pod",)),
+    History("grown", pods_may_be_made, grown),
+    History("checked", checked_queue, checked),
+    History("provisioned", provisioned_queue, provisioned, kinds=(PROVISIONING_REQUESTS, POD_TEMPLATES)),
+    History(
+        "timed-out",
+        never_ready,
+        timed_out,
+        # Longer than a restart takes, or it would be evicted twice.
+        config={"waitForPodsReady": {"timeout": "3s", "requeuingStrategy": {"backoffBaseSeconds": 1}}},
+        sample=2,
+    ),
+    History("deactivated", two_queues, deactivated),
+    History(
+        "nested",
+        queue,
+        nested,
+        ("batch/job", "jobset.x-k8s.io/jobset"),
+        {"objectRetentionPolicies": {"workloads": {"afterFinished": "1s"}}},
+        (JOB_SETS,),
+    ),
+)

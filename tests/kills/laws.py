@@ -1,0 +1,167 @@
+"""What holds at every step of every history, whoever dies when (semantics, Lifecycle)."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from admitq.integrations.ownership import controller_of
+from admitq.integrations.paths import Object, value_at
+from admitq.transitions import holds, is_reserved
+from admitq_api.conditions import ConditionType
+from admitq_api.labels import Names
+from admitq_api.quantity import amount
+from tests.kills.chronicle import Place, Step
+
+_RISING: Final = ("QuotaReserved", "Admitted", "Evicted", "Preempted", "Finished")
+"""Conditions of which it counts how often they became true: nothing is admitted, or evicted, twice."""
+
+
+def risen(steps: Iterable[Step], symbols: dict[str, str]) -> Counter[str]:
+    """How often conditions of Workloads became true."""
+    before: dict[Place, Object] = {}
+    counts: Counter[str] = Counter()
+    for step in steps:
+        if step.place[0] == "Workload" and step.obj is not None:
+            name = symbols.get(step.place[1], step.place[1])
+            for type_ in _RISING:
+                if _is_true(step.obj, type_) and not _is_true(before.get(step.place), type_):
+                    counts[f"{name} {type_}"] += 1
+        if step.obj is None:
+            before.pop(step.place, None)
+        else:
+            before[step.place] = step.obj
+    return counts
+
+
+def broken(steps: Iterable[Step], names: Names) -> list[str]:
+    """Every law that a step broke, with the step."""
+    now: dict[Place, Object] = {}
+    found: list[str] = []
+    for step in steps:
+        before = now.get(step.place)
+        if step.obj is None:
+            now.pop(step.place, None)
+        else:
+            now[step.place] = step.obj
+        found += (
+            f"{' '.join(step.place)} at {step.version}: {law}" for law in _broken(step, before, now, names)
+        )
+    return found
+
+
+def _broken(step: Step, before: Object | None, now: dict[Place, Object], names: Names) -> Iterator[str]:
+    kind, obj = step.place[0], step.obj
+    if obj is None:
+        return
+    if kind == "Workload":
+        yield from _of_workload(obj, before)
+        yield from _of_quota(now, names)
+        if is_reserved(before or {}) and not is_reserved(obj) and not holds(obj, ConditionType.FINISHED):
+            yield from (f"gave back quota while {name} runs" for name in _running(obj, now))
+        yield from _of_owners(now, names)
+    elif kind == "Pod":
+        gate = {"name": names.admission_gate}
+        if _has_gate(before, gate) and not _has_gate(obj, gate) and not _admitted(obj, now, names):
+            yield "let go without being admitted"
+    elif _is_suspended(before) and not _is_suspended(obj) and not _admitted(obj, now, names):
+        yield "started without being admitted"
+
+
+def _of_workload(obj: Object, before: Object | None) -> Iterator[str]:
+    if (
+        before is not None
+        and holds(before, ConditionType.FINISHED)
+        and not holds(obj, ConditionType.FINISHED)
+    ):
+        yield "is finished no longer"
+    if holds(obj, ConditionType.ADMITTED) and not is_reserved(obj):
+        yield "is admitted without quota"
+    rises = holds(obj, ConditionType.ADMITTED) and not holds(before or {}, ConditionType.ADMITTED)
+    if rises and value_at(obj, ("spec", "active"), True) is False:
+        yield "is admitted while inactive"
+    if rises and holds(obj, ConditionType.FINISHED):
+        yield "is admitted after its end"
+
+
+def _of_quota(now: dict[Place, Object], names: Names) -> Iterator[str]:
+    """What is held of CPU, against what all ClusterQueues have of it."""
+    quota = sum(
+        amount("cpu", resource["nominalQuota"])
+        for (kind, _), queue in now.items()
+        if kind == "ClusterQueue"
+        for group in value_at(queue, ("spec", "resourceGroups"), [])
+        for flavor in group["flavors"]
+        for resource in flavor["resources"]
+        if resource["name"] == "cpu"
+    )
+    workloads = {name: obj for (kind, name), obj in now.items() if kind == "Workload"}
+    # A slice that has its quota holds that of the one it replaces, until that has ended.
+    replaced = {
+        str(value_at(obj, ("metadata", "annotations", names.workload_slice_replacement_for), "")).rpartition(
+            "/"
+        )[2]
+        for obj in workloads.values()
+        if is_reserved(obj)
+    }
+    held = sum(_held_cpu(obj) for name, obj in workloads.items() if name not in replaced)
+    if held > quota:
+        yield f"{held}m CPU are held of {quota}m"
+
+
+def _held_cpu(workload: Object) -> int:
+    if holds(workload, ConditionType.FINISHED) or not is_reserved(workload):
+        return 0
+    ended = {one["name"]: one["count"] for one in value_at(workload, ("status", "reclaimablePods"), [])}
+    return sum(
+        amount("cpu", one["resourceUsage"]["cpu"])
+        * (one["count"] - ended.get(one["name"], 0))
+        // one["count"]
+        for one in value_at(workload, ("status", "admission", "podSetAssignments"), [])
+    )
+
+
+def _of_owners(now: dict[Place, Object], names: Names) -> Iterator[str]:
+    unfinished: Counter[str] = Counter()
+    for (kind, _), obj in now.items():
+        owner = controller_of(obj) if kind == "Workload" else None
+        if owner is not None and not holds(obj, ConditionType.FINISHED):
+            unfinished[owner["uid"]] += 1
+    for (kind, name), obj in now.items():
+        # The larger slice of an elastic job waits beside the one that runs.
+        most = 2 if value_at(obj, ("metadata", "annotations", names.elastic_job)) == "true" else 1
+        if unfinished[obj["metadata"]["uid"]] > most:
+            yield f"{kind} {name} has {unfinished[obj['metadata']['uid']]} Workloads"
+
+
+def _running(workload: Object, now: dict[Place, Object]) -> Iterator[str]:
+    owner = controller_of(workload)
+    for (kind, name), obj in now.items():
+        is_owner = owner is not None and obj["metadata"]["uid"] == owner["uid"]
+        if is_owner and (not _is_suspended(obj) or value_at(obj, ("status", "active"), 0)):
+            yield f"{kind} {name}"
+
+
+def _admitted(obj: Object, now: dict[Place, Object], names: Names) -> bool:
+    """Whether a Workload of the object, of its owner or of its group, is admitted."""
+    owner = controller_of(obj)
+    uids = {obj["metadata"]["uid"], *(() if owner is None else (owner["uid"],))}
+    group = value_at(obj, ("metadata", "labels", names.pod_group_name), "")
+    for (kind, name), workload in now.items():
+        if kind == "Workload" and holds(workload, ConditionType.ADMITTED):
+            owners = value_at(workload, ("metadata", "ownerReferences"), [])
+            if name == group or uids.intersection(one["uid"] for one in owners):
+                return True
+    return False
+
+
+def _is_suspended(obj: Object | None) -> bool:
+    return value_at(obj, ("spec", "suspend")) is True
+
+
+def _is_true(obj: Object | None, type_: str) -> bool:
+    conditions = value_at(obj, ("status", "conditions"), [])
+    return any(one["type"] == type_ and one["status"] == "True" for one in conditions)
+
+
+def _has_gate(obj: Object | None, gate: Object) -> bool:
+    return gate in value_at(obj, ("spec", "schedulingGates"), [])

@@ -1,0 +1,84 @@
+"""What two plays of a history must have in common: everything but times, versions and made-up names."""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import orjson
+
+from admitq.integrations.paths import Object, value_at
+from tests.kills.chronicle import Place, Step
+
+_TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
+_SECONDS: Final = re.compile(r"\b\d+s\b")
+_MADE_UP: Final = re.compile(r"-[0-9a-z]{5}$")
+_INCIDENTAL: Final = frozenset({"resourceVersion", "managedFields", "generation", "observedGeneration"})
+"""Fields that count writes, or say who wrote: a step that is repeated may write once more."""
+
+
+def symbols(namespace: str, steps: Iterable[Step]) -> dict[str, str]:
+    """What stands for each made-up name: of the namespace, of Workloads and for all identities."""
+    found = {namespace: "NAMESPACE"}
+    workloads: dict[str, int] = {}
+    for step in steps:
+        if step.obj is None or step.uid in found:
+            continue
+        kind, name = step.place
+        owners = sorted(
+            f"{one['kind']} {one['name']}" for one in value_at(step.obj, ("metadata", "ownerReferences"), [])
+        )
+        if kind == "Workload" and owners and _MADE_UP.search(name):
+            owner = owners[0]
+            workloads[owner] = number = workloads.get(owner, 0) + 1
+            found.setdefault(name, f"WORKLOAD {number} OF {owner}")
+        found[step.uid] = f"IDENTITY OF {kind} {found.get(name, name)}"
+    return found
+
+
+def likeness(objects: Mapping[Place, Object], names: Mapping[str, str]) -> dict[str, Any]:
+    """Objects with all that may differ between two plays taken away."""
+    return {_renamed(" ".join(place), names): _of(obj, names) for place, obj in sorted(objects.items())}
+
+
+def _of(obj: Object, names: Mapping[str, str]) -> Any:
+    return _without(orjson.loads(_renamed(orjson.dumps(obj).decode(), names)))
+
+
+def _renamed(text: str, names: Mapping[str, str]) -> str:
+    for name in sorted(names, key=len, reverse=True):
+        text = text.replace(name, names[name])
+    return _TIME.sub("TIME", text)
+
+
+def _without(value: Any) -> Any:
+    if isinstance(value, dict):
+        kept = ((key, item) for key, item in sorted(value.items()) if key not in _INCIDENTAL)
+        return {key: "SECONDS" if key.endswith("Seconds") else _without(item) for key, item in kept}
+    if isinstance(value, list):
+        # The order of conditions, owners and finalizers says nothing.
+        return sorted(map(_without, value), key=orjson.dumps)
+    return value
+
+
+def told(events: Iterable[Object], names: Mapping[str, str]) -> set[str]:
+    """Events by what they are about and say, however often."""
+    said = (
+        (one["regarding"]["kind"], one["regarding"]["name"], one["type"], one["reason"], one["note"])
+        for one in events
+    )
+    return {_SECONDS.sub("SECONDS", _renamed(" ".join(one), names)) for one in said}
+
+
+def differences(one: Any, other: Any, where: str = "") -> list[str]:
+    """Where two likenesses differ, and what stands there."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return [
+            text
+            for key in sorted({*one, *other})
+            for text in differences(one.get(key), other.get(key), f"{where}/{key}")
+        ]
+    return [] if one == other else [f"{where}: {_short(one)} and not {_short(other)}"]
+
+
+def _short(value: Any) -> str:
+    return orjson.dumps(value).decode()[:2000]

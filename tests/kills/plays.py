@@ -1,0 +1,191 @@
+"""Plays a history: undisturbed, or with the manager killed at one of its awaits."""
+
+import asyncio
+import re
+import secrets
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from admitq.app.settings import Settings, load_settings
+from admitq.runtime.client import Client
+from admitq.runtime.credentials import Credentials
+from admitq.runtime.errors import ApiError
+from admitq.runtime.resources import Resource
+from admitq_api.labels import Names
+from tests.kills.laws import broken, risen
+from tests.kills.likeness import differences, likeness, symbols, told
+from tests.kills.mortal import Life, Mortal
+from tests.kills.world import World
+
+QUIET_AFTER_PREPARING: Final = 0.15
+QUIET_UNDISTURBED: Final = 1.2
+"""Longer than the second after which the manager looks again at what it does not understand yet."""
+QUIET_AFTER_KILL: Final = 0.15
+PATIENCE: Final = 20.0
+"""All in seconds."""
+
+_NAMESPACE: Final = re.compile(r"kills-[0-9a-f]{8}")
+
+
+@dataclass(frozen=True)
+class History:
+    """What happens, and with which configuration the manager runs."""
+
+    name: str
+    prepare: Callable[[World], Awaitable[None]]
+    """Makes queues, before the manager is started."""
+    play: Callable[[World], Awaitable[None]]
+    frameworks: tuple[str, ...] = ("batch/job",)
+    config: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    kinds: tuple[Resource, ...] = ()
+    """What else is followed and compared."""
+    sample: int = 3
+    """How many kills a quick run plays."""
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class End:
+    """What a play came to."""
+
+    objects: Mapping[str, Any]
+    risen: Counter[str]
+    told: set[str]
+    broken: list[str]
+    awaits: tuple[str, ...]
+    """What the manager awaited that was first, until it died."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a play with a kill came to."""
+
+    at: str
+    """The await at which the manager was killed; empty where it came to fewer of them this time."""
+    problems: list[str]
+    """What was not as it is without."""
+
+
+@dataclass
+class Theatre:
+    """Where histories are played, one at a time: a cluster with the webhooks and without a manager."""
+
+    client: Client
+    names: Names
+    credentials: Credentials
+    """The manager's."""
+    folder: Path
+    """For configuration files."""
+
+    async def undisturbed(self, history: History, *, switches: bool = False) -> End:
+        """Play a history without a kill; its awaits are those at which there is one to play."""
+        return await self._play(history, Life(switches=switches), None)
+
+    async def killed(self, history: History, number: int, like: End, *, switches: bool = False) -> Outcome:
+        """Play a history with a kill at one await, and compare it with how it goes without."""
+        life = Life(number, switches=switches)
+        try:
+            end = await self._play(history, life, like)
+        except (AssertionError, TimeoutError, ApiError) as error:
+            found = [repr(error)]
+        else:
+            found = [f"told without reason: {text}" for text in sorted(end.told - like.told)] + end.broken
+            found += (f"how often: {text}" for text in differences(dict(end.risen), dict(like.risen)))
+            found += differences(end.objects, like.objects)
+        at = _NAMESPACE.sub("NAMESPACE", life.awaits[-1]) if len(life.awaits) == number else ""
+        return Outcome(at, [f"killed at {number} ({at or 'not reached'}): {text}" for text in found])
+
+    def _settings(self, history: History) -> Settings:
+        config = {
+            "apiVersion": self.names.config_api_version,
+            "kind": "Configuration",
+            "apiGroup": self.names.group,
+            "leaderElection": {"leaderElect": False},
+            **history.config,
+            "integrations": {"frameworks": list(history.frameworks)},
+        }
+        file = self.folder / f"{history.name}.yaml"
+        file.write_text(yaml.safe_dump(config))
+        return load_settings(file)
+
+    async def _play(self, history: History, life: Life, like: End | None) -> End:
+        namespace = f"kills-{secrets.token_hex(4)}"
+        world = await World.open(self.client, self.names, namespace, history.kinds)
+        prepared = asyncio.Event()
+        lives = [life]
+        managing = asyncio.create_task(self._manage(history, lives, prepared))
+        ended = asyncio.create_task(self._end(history, world, lives, like, prepared))
+        try:
+            await asyncio.wait([managing, ended], return_when=asyncio.FIRST_COMPLETED)
+            if not ended.done():
+                await managing
+                raise AssertionError("the manager ended by itself")
+            return await ended
+        finally:
+            ended.cancel()
+            managing.cancel()
+            await asyncio.gather(managing, ended, return_exceptions=True)
+            await world.close()
+
+    async def _manage(self, history: History, lives: list[Life], prepared: asyncio.Event) -> None:
+        """Have a manager run at any time: another one as soon as one is dead."""
+        await prepared.wait()
+        mortal = Mortal(self._settings(history), self.credentials)
+        while True:
+            await mortal.live(lives[-1])
+            lives.append(Life())
+
+    async def _end(
+        self, history: History, world: World, lives: list[Life], like: End | None, prepared: asyncio.Event
+    ) -> End:
+        await history.prepare(world)
+        prepared.set()
+        await world.until(lambda: _is_open(world), "all queues to be active")
+        await _quiet(lives, QUIET_AFTER_PREPARING)
+        lives[0].count()
+        await history.play(world)
+        if like is None:
+            await _quiet(lives, QUIET_UNDISTURBED)
+            return await self._seen(world, lives)
+        deadline = asyncio.get_running_loop().time() + PATIENCE
+        while True:
+            await _quiet(lives, QUIET_AFTER_KILL)
+            end = await self._seen(world, lives)
+            if end.objects == like.objects or asyncio.get_running_loop().time() > deadline:
+                return end
+            await asyncio.sleep(0.1)
+
+    async def _seen(self, world: World, lives: list[Life]) -> End:
+        steps = world.chronicle.steps
+        names = symbols(world.stage.namespace, steps)
+        return End(
+            likeness(world.chronicle.now, names),
+            risen(steps, names),
+            told(await world.events(), names),
+            broken(steps, self.names),
+            tuple(lives[0].awaits),
+        )
+
+
+def _is_open(world: World) -> bool:
+    queues = {**world.of_kind("ClusterQueue"), **world.of_kind("LocalQueue")}
+    active = [
+        one["type"] == "Active" and one["status"] == "True"
+        for queue in queues.values()
+        for one in queue["status"]["conditions"]
+    ]
+    return len(active) == len(queues) and all(active)
+
+
+async def _quiet(lives: list[Life], seconds: float) -> None:
+    """Wait until the manager has not written for so long."""
+    async with asyncio.timeout(PATIENCE + 10 * seconds):
+        while (left := seconds - lives[-1].quiet_for()) > 0:
+            await asyncio.sleep(left)

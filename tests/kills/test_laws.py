@@ -1,0 +1,164 @@
+"""The laws and the comparison notice what a crash might do; if not, plays with kills would prove nothing."""
+
+from typing import Any
+
+import pytest
+
+from admitq.integrations.paths import Object
+from admitq_api.labels import names_for
+from tests.kills.chronicle import Place, Step
+from tests.kills.laws import broken, risen
+from tests.kills.likeness import differences, likeness, symbols
+
+NAMES = names_for()
+WORKLOAD = "job-j-1a2b3"
+
+
+def condition(type_: str, status: str = "True") -> Object:
+    return {"type": type_, "status": status}
+
+
+def queue(cpu: str) -> Object:
+    flavors = [{"name": "f", "resources": [{"name": "cpu", "nominalQuota": cpu}]}]
+    return {"spec": {"resourceGroups": [{"flavors": flavors}]}}
+
+
+def job(*, suspend: bool, **status: Any) -> Object:
+    return {"spec": {"suspend": suspend}, "status": status}
+
+
+def pod(*gates: str) -> Object:
+    gated = [{"name": gate} for gate in gates]
+    return {"metadata": {"labels": {NAMES.pod_group_name: "g"}}, "spec": {"schedulingGates": gated}}
+
+
+def workload(*conditions: str, cpu: str = "1", active: bool = True, owner: str = "uid-j") -> Object:
+    reference = {"kind": "Job", "name": "j", "uid": owner, "controller": True}
+    assigned = {"name": "main", "count": 1, "resourceUsage": {"cpu": cpu}}
+    return {
+        "metadata": {"ownerReferences": [reference]},
+        "spec": {"active": active},
+        "status": {
+            "conditions": [condition(type_) for type_ in conditions],
+            "admission": {"podSetAssignments": [assigned]},
+        },
+    }
+
+
+def steps(*taken: tuple[str, str, Object | None]) -> list[Step]:
+    """Steps of objects ``uid-<name>``."""
+    made: list[Step] = []
+    for version, (kind, name, obj) in enumerate(taken, start=1):
+        uid = f"uid-{name}"
+        metadata = {"name": name, "uid": uid, "resourceVersion": str(version)}
+        whole = None if obj is None else {**obj, "metadata": {**obj.get("metadata", {}), **metadata}}
+        made.append(Step(version, (kind, name), uid, whole))
+    return made
+
+
+HELD = ("QuotaReserved", "Admitted")
+
+
+@pytest.mark.parametrize(
+    ("taken", "law"),
+    [
+        (
+            [
+                ("Workload", "w", workload(*HELD)),
+                ("Job", "j", job(suspend=True)),
+                ("Job", "j", job(suspend=False)),
+            ],
+            "",
+        ),
+        (
+            [
+                ("Workload", "w", workload()),
+                ("Job", "j", job(suspend=True)),
+                ("Job", "j", job(suspend=False)),
+            ],
+            "started without being admitted",
+        ),
+        ([("Workload", "w", workload("Admitted"))], "is admitted without quota"),
+        ([("Workload", "w", workload(*HELD, active=False))], "is admitted while inactive"),
+        ([("Workload", "w", workload("Finished")), ("Workload", "w", workload())], "is finished no longer"),
+        (
+            [("Workload", "w", workload(*HELD)), ("Workload", "v", workload(*HELD, cpu="4", owner="uid-k"))],
+            "5000m CPU are held of 4000m",
+        ),
+        ([("Workload", "w", workload()), ("Workload", "v", workload())], "Job j has 2 Workloads"),
+        (
+            [
+                ("Workload", "w", workload(*HELD)),
+                ("Job", "j", job(suspend=False)),
+                ("Workload", "w", workload()),
+            ],
+            "gave back quota while Job j runs",
+        ),
+        (
+            [
+                ("Job", "j", job(suspend=True, active=1)),
+                ("Workload", "w", workload(*HELD)),
+                ("Workload", "w", workload()),
+            ],
+            "gave back quota while Job j runs",
+        ),
+        ([("Pod", "p", pod(NAMES.admission_gate)), ("Pod", "p", pod())], "let go without being admitted"),
+        (
+            [
+                ("Workload", "g", workload(*HELD)),
+                ("Pod", "p", pod(NAMES.admission_gate)),
+                ("Pod", "p", pod()),
+            ],
+            "",
+        ),
+    ],
+)
+def test_a_broken_law_is_told(taken: list[tuple[str, str, Object]], law: str) -> None:
+    before = [("ClusterQueue", "cq", queue("4")), ("Job", "j", job(suspend=True))]
+    found = {one.partition(": ")[2] for one in broken(steps(*before, *taken), NAMES)}
+    assert found == ({law} if law else set())
+
+
+def test_what_becomes_true_is_counted_each_time() -> None:
+    taken = [workload(), workload("Evicted"), workload("Evicted"), workload(), workload("Evicted")]
+    made = steps(*(("Workload", WORKLOAD, one) for one in taken))
+    assert risen(made, symbols("ns", made)) == {"WORKLOAD 1 OF Job j Evicted": 2}
+
+
+def play(namespace: str, name: str, **changes: Any) -> dict[str, Any]:
+    """The likeness of one Workload in a namespace, as it is but for some changes."""
+    obj = {
+        "metadata": {
+            "name": name,
+            "uid": f"uid-{name}",
+            "namespace": namespace,
+            "resourceVersion": name,
+            "ownerReferences": [{"kind": "Job", "name": "j"}],
+        },
+        "status": {
+            "conditions": [condition("Admitted"), condition("Evicted", "False")],
+            "since": _TIME,
+            **changes,
+        },
+    }
+    place: Place = ("Workload", name)
+    names = symbols(namespace, [Step(1, place, f"uid-{name}", obj)])
+    return likeness({place: obj}, names)
+
+
+_TIME = "2026-11-22T15:16:17.5Z"
+
+
+def test_plays_are_alike_but_for_times_versions_and_made_up_names() -> None:
+    like = play("kills-1", "job-j-1a2b3")
+    assert differences(like, play("kills-2", "job-j-4c5d6", since="2027-01-01T00:00:00Z")) == []
+    turned = [condition("Evicted", "False"), condition("Admitted")]
+    assert differences(like, play("kills-2", "job-j-4c5d6", conditions=turned)) == []
+
+
+@pytest.mark.parametrize(
+    "change", [{"conditions": [condition("Admitted")]}, {"admission": {"clusterQueue": "cq"}}]
+)
+def test_what_differs_is_told_with_its_place(change: Object) -> None:
+    [told] = differences(play("kills-1", "job-j-1a2b3", **change), play("kills-1", "job-j-1a2b3"))
+    assert told.startswith(f"/Workload WORKLOAD 1 OF Job j/status/{next(iter(change))}: ")

@@ -1,0 +1,219 @@
+"""The place of one history: its objects, those who act beside the manager, and words for what happens.
+
+Controllers of jobs are played here, at once and always alike, so that two plays of a history differ by the
+manager alone: a Job names a controller of its own in ``managedBy``, and no node runs its pods.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from admitq.integrations.paths import value_at
+from admitq.runtime.client import Client
+from admitq.runtime.errors import ApiError
+from admitq.runtime.resources import EVENTS, JOBS, NAMESPACES, PODS, SERVICE_ACCOUNTS, Resource
+from admitq.transitions import holds
+from admitq_api.conditions import ConditionType
+from admitq_api.labels import Names
+from tests.controlplane.stage import Object, Stage, condition_of
+from tests.kills.chronicle import Chronicle, Step
+
+PLAYED: Final = "example.com/played"
+"""Who looks after Jobs here."""
+
+_TIME: Final = "2030-01-01T00:00:00Z"
+
+
+@dataclass
+class World:
+    """One namespace with what is in it, and what in the cluster is named after it."""
+
+    stage: Stage
+    chronicle: Chronicle
+    unready: set[str] = field(default_factory=set[str])
+    """Jobs whose pods do not get ready."""
+    tasks: list["asyncio.Task[None]"] = field(default_factory=list["asyncio.Task[None]"])
+    """What goes on beside the history."""
+
+    # --- opening and closing ----------------------------------------------------------------------
+
+    @classmethod
+    async def open(cls, client: Client, names: Names, namespace: str, kinds: Iterable[Resource]) -> "World":
+        """Make a namespace and follow it."""
+        metadata = {"name": namespace}
+        await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+        stage = Stage(client, names, namespace)
+        own = stage.kinds
+        followed = (
+            own.workloads,
+            own.local_queues,
+            own.cluster_queues,
+            own.resource_flavors,
+            own.admission_checks,
+            own.provisioning_request_configs,
+            own.workload_priority_classes,
+            JOBS,
+            PODS,
+            *kinds,
+        )
+        made = cls(stage, Chronicle(client, followed, namespace))
+        made.chronicle.subscribe(made._play)
+        await made.chronicle.open()
+        return made
+
+    async def close(self) -> None:
+        """Delete what would be in the way of the next history, by force: no manager is there to let go."""
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+        for (kind, name), obj in list(self.chronicle.now.items()):
+            resource = self.chronicle.resource_of(kind)
+            namespace = self.stage.namespace if resource.namespaced else None
+            try:
+                if obj["metadata"].get("finalizers"):
+                    await self.stage.change(resource, name, {"metadata": {"finalizers": None}})
+                await self.stage.client.delete(resource, name, namespace, propagation="Background")
+            except ApiError as error:
+                if not error.is_not_found:
+                    raise
+        await self.chronicle.close()
+
+    # --- looking ----------------------------------------------------------------------------------
+
+    def get(self, kind: str, name: str) -> Object:
+        """An object that is there.
+
+        Raises:
+            KeyError: it is not.
+        """
+        return self.chronicle.now[kind, name]
+
+    def of_kind(self, kind: str) -> dict[str, Object]:
+        """All objects of a kind, by name."""
+        return {place[1]: obj for place, obj in self.chronicle.now.items() if place[0] == kind}
+
+    def workload(self, owner: str = "j", *, finished: bool = False) -> Object:
+        """The Workload of an owner, or of a group of this name, that is not over, or is.
+
+        Raises:
+            LookupError: there is none, or there are several.
+        """
+        found = [
+            obj
+            for name, obj in self.of_kind("Workload").items()
+            if holds(obj, ConditionType.FINISHED) is finished
+            and owner in (name, *(one["name"] for one in value_at(obj, ("metadata", "ownerReferences"), [])))
+        ]
+        if len(found) != 1:
+            raise LookupError(f"{len(found)} Workloads of {owner}")
+        return found[0]
+
+    def condition(self, type_: str, owner: str = "j", *, finished: bool = False) -> tuple[str, str]:
+        """Status and reason of a condition of a Workload; empty without it."""
+        return (condition_of(self.workload(owner, finished=finished), type_) or ("", "", ""))[:2]
+
+    async def until(self, look: Callable[[], Any], what: str, seconds: float = 30.0) -> Any:
+        """Wait until something is so; returns what was seen."""
+        return await self.chronicle.until(look, what, seconds)
+
+    async def until_condition(
+        self, type_: str, *wanted: str, owner: str = "j", finished: bool = False
+    ) -> None:
+        """Wait until a condition of a Workload has a status, and a reason if one is given."""
+        await self.until(
+            lambda: self.condition(type_, owner, finished=finished)[: len(wanted)] == wanted,
+            f"{type_} {wanted} of {owner}",
+        )
+
+    async def until_started(self, name: str, kind: str = "Job") -> None:
+        """Wait until a job is started."""
+        await self.until(
+            lambda: value_at(self.get(kind, name), ("spec", "suspend")) is False, f"{name} to be started"
+        )
+
+    async def until_running(self, name: str = "j") -> None:
+        """Wait until a Job is started, and it is known that its pods are ready."""
+        await self.until_started(name)
+        await self.until_condition("PodsReady", "True", owner=name)
+
+    async def until_finished(self, name: str = "j") -> None:
+        """Wait until the Workload of an owner is over, and nothing holds it."""
+        await self.until(
+            lambda: not self.workload(name, finished=True)["metadata"].get("finalizers"), f"end of {name}"
+        )
+
+    # --- doing ------------------------------------------------------------------------------------
+
+    async def job(self, name: str = "j", **fields: Any) -> Object:
+        """Create a Job that is played."""
+        return await self.stage.job(name, managedBy=PLAYED, **fields)
+
+    async def end_job(self, name: str = "j") -> None:
+        """Have all pods of a Job succeed."""
+        pods = value_at(self.get("Job", name), ("spec", "completions"), 1)
+        conditions = [
+            {"type": type_, "status": "True", "reason": "CompletionsReached", "message": "done"}
+            | {"lastTransitionTime": _TIME, "lastProbeTime": _TIME}
+            for type_ in ("SuccessCriteriaMet", "Complete")
+        ]
+        await self.set_status(
+            JOBS,
+            name,
+            {"active": 0, "ready": 0, "succeeded": pods, "completionTime": _TIME, "conditions": conditions},
+        )
+
+    async def set_status(self, resource: Resource, name: str, status: Object) -> None:
+        """Set fields of a status."""
+        await self.stage.change(resource, name, {"status": status}, "status")
+
+    async def account(self) -> None:
+        """Make the account without which no pod can be created."""
+        account = {"apiVersion": "v1", "kind": "ServiceAccount"}
+        try:
+            await self.stage.create(SERVICE_ACCOUNTS, "default", account)
+        except ApiError as error:
+            if not error.is_already_exists:
+                raise
+
+    async def get_ready(self, name: str = "j") -> None:
+        """Have the pods of a Job get ready, now and whenever it is started again."""
+        self.unready.discard(name)
+        await self._play_job(name)
+
+    async def events(self) -> list[Object]:
+        """All events of the manager."""
+        items, _ = await self.stage.client.list(EVENTS, self.stage.namespace)
+        return [one for one in items if one.get("reportingController", "").startswith(self.stage.names.group)]
+
+    # --- playing ----------------------------------------------------------------------------------
+
+    def beside(self, work: Awaitable[None]) -> None:
+        """Have something done beside the history."""
+        task = asyncio.ensure_future(work)
+        self.tasks.append(task)
+
+    def _play(self, step: Step) -> None:
+        if step.place[0] == "Job" and step.obj is not None and self._is_due(step.obj):
+            self.beside(self._play_job(step.place[1]))
+
+    def _is_due(self, job: Object) -> bool:
+        if value_at(job, ("spec", "managedBy")) != PLAYED or value_at(job, ("status", "conditions"), []):
+            return False
+        return self._wanted(job) != {key: value_at(job, ("status", key), 0) for key in ("active", "ready")}
+
+    def _wanted(self, job: Object) -> dict[str, int]:
+        if value_at(job, ("spec", "suspend")):
+            return {"active": 0, "ready": 0}
+        pods = value_at(job, ("spec", "parallelism"), 1)
+        return {"active": pods, "ready": 0 if job["metadata"]["name"] in self.unready else pods}
+
+    async def _play_job(self, name: str) -> None:
+        """Do with a Job as the cluster would: make its pods, or end them."""
+        job = self.chronicle.now.get(("Job", name))
+        if job is None or not self._is_due(job):
+            return
+        status: dict[str, Any] = self._wanted(job)
+        if status["active"] and value_at(job, ("status", "startTime")) is None:
+            status["startTime"] = _TIME
+        await self.set_status(JOBS, name, status)
