@@ -329,6 +329,8 @@ class Integration:
     kind that claims to be controlled by a job of this kind lies."""
     makes: Callable[[Object, Object], bool] = lambda _job, _child: True
     """Whether the controller makes this very object for this very job, where more than its kind can tell."""
+    covers_children: bool = True
+    """Whether what a queued job of the kind makes is queued with it; else it is with an ancestor of that."""
     serving: Serving | None = None
     """How objects of the kind have their pods queue in their stead, where they are no jobs themselves."""
     implies: tuple[str, ...] = ()

@@ -80,6 +80,8 @@ async def managed_ancestor(
 ) -> Object | None:
     """The top-most ancestor that is queued itself, so that the object follows it and is not queued.
 
+    What covers its children only together with an ancestor of its own is followed, and is no answer.
+
     Only kinds of enabled integrations, external ones, and those that integrations know as owners are
     followed, and only while the reference's UID is that of the object found and the owner's kind makes
     objects of this kind at all: a forged reference frees nobody from the queue.
@@ -97,8 +99,8 @@ async def managed_ancestor(
         NestedTooDeep: the chain is too long.
     """
     enabled = {OwnerKind(*one.gvk): one for one in integrations}
-    managed = set(enabled) | set(external)
-    known = managed | {kind for one in enabled.values() for kind in one.known_owners}
+    managed = {kind for kind, one in enabled.items() if one.covers_children} | set(external)
+    known = managed | set(enabled) | {kind for one in enabled.values() for kind in one.known_owners}
     namespace = value_at(obj, ("metadata", "namespace"), "")
     ancestor: Object | None = None
     current = obj

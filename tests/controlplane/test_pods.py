@@ -4,18 +4,20 @@ The real scheduler places the pods, and simulated nodes run them.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
 import yaml
 
+from admitq.integrations.kinds.sparkapplication import SPARK_APPLICATION
 from admitq.integrations.names import workload_name
 from admitq.integrations.paths import value_at
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import PODS, Resource
 from localcluster.folders import REPOSITORY
 from localcluster.waiting import eventually
+from tests.controlplane.kind_cases import load, open_queues, submit
 from tests.controlplane.stage import RUN_SECONDS, Object, Stage, condition_of
 
 EXIT_CODE = "kwok.admitq.dev/exit-code"
@@ -254,6 +256,33 @@ async def test_pods_that_are_none_of_ours_are_left_alone(stage: Stage, kind: str
     assert gates(created) == []
     assert "finalizers" not in created["metadata"]
     await until_phases(stage, p="Succeeded")
+
+
+async def test_executors_are_queued_with_their_application(
+    stage: Stage, definitions: Callable[[Iterable[str]], None]
+) -> None:
+    case = load(SPARK_APPLICATION, stage.names.group)
+    definitions(case.definitions)
+    await open_queues(stage, case)
+    application, created = await submit(stage, case)
+    await application.until_started()
+    queue = created["metadata"]["labels"][stage.names.queue_name]
+
+    async def made(name: str, role: str, by: Object) -> Object:
+        reference = {key: by["metadata"][key] for key in ("name", "uid")}
+        reference |= {key: by[key] for key in ("apiVersion", "kind")} | {"controller": True}
+        labels = {"spark-role": role, "spark-app-selector": "spark-1", stage.names.queue_name: queue}
+        spec = {"containers": [{"name": "spark", "image": "example.com/spark:1"}]}
+        metadata = {"labels": labels, "ownerReferences": [reference]}
+        return await stage.create(PODS, name, {"metadata": metadata, "spec": spec})
+
+    driver = await made(f"{created['metadata']['name']}-driver", "driver", created)
+    executor = await made("executor", "executor", driver)
+    alone = await made("alone", "executor", executor)
+    assert [gates(one) for one in (driver, executor)] == [[], []]
+    assert stage.names.admission_gate in gates(alone)
+    await stage.workload_exists("alone")
+    assert await stage.workloads("executor") == await stage.workloads(driver["metadata"]["name"]) == []
 
 
 # --- groups ---------------------------------------------------------------------------------------

@@ -22,6 +22,8 @@ _GATES: Final = ("spec", "schedulingGates")
 _FINALIZERS: Final = ("metadata", "finalizers")
 _LABELS: Final = ("metadata", "labels")
 _ANNOTATIONS: Final = ("metadata", "annotations")
+_SPARK_ROLE: Final = "spark-role"
+_SPARK_APP: Final = "spark-app-selector"
 _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 _KEPT_METADATA: Final = (
@@ -73,6 +75,13 @@ def slim(pod: Object, names: Names) -> Object:
         "spec": spec,
         "status": {key: status[key] for key in ("phase", "message", "conditions") if key in status},
     }
+
+
+def makes(driver: Object, pod: Object) -> bool:
+    """Whether one pod made another: the driver of a Spark application makes its executors."""
+    app = pods.label(driver, _SPARK_APP)
+    roles = pods.label(driver, _SPARK_ROLE), pods.label(pod, _SPARK_ROLE)
+    return app != "" and app == pods.label(pod, _SPARK_APP) and roles == ("driver", "executor")
 
 
 # --- admission --------------------------------------------------------------------------------------
@@ -197,7 +206,10 @@ POD = Integration(
     slim=slim,
     reclaimable=pod_groups.reclaimable,
     known_owners=(OwnerKind("apps", "v1", "ReplicaSet"),),
-    creates=frozenset(),
+    creates=frozenset({("", "Pod")}),
+    makes=makes,
+    # A driver that is queued as a pod has quota for itself alone.
+    covers_children=False,
     adopts_prebuilt_workload=True,
     mutate=mutate,
     validate_create=validate_create,

@@ -1,6 +1,7 @@
 """What happens to pods on their way in: held, left alone, refused, or allowed with a warning."""
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from admitq.core.model import LabelSelector, SelectorOperator, SelectorRequirement
 from admitq.integrations.kinds.job import JOB
 from admitq.integrations.kinds.pod import POD
+from admitq.integrations.registry import REGISTRY
 from admitq.integrations.spec_shape import role_hash
 from admitq_webhooks.mutate.jobs import mutate
 from admitq_webhooks.validate.jobs import validate_create, validate_update
@@ -104,6 +106,98 @@ async def test_pods_without_a_queue_are_held_only_where_all_are(pod: Any) -> Non
 async def test_pods_of_a_queued_job_follow_it() -> None:
     pod = a_pod({QUEUE: "q"}, ownerReferences=[IN_JOB])
     assert await mutated(pod, FakeWorld(owners={"j": QUEUED_JOB})) is pod
+
+
+def an_owner(api_version: str, kind: str, name: str, *, queue: str = "", **fields: Any) -> dict[str, Any]:
+    metadata: dict[str, Any] = {"name": name, "uid": f"uid-{name}", **fields.pop("metadata", {})}
+    if queue:
+        metadata["labels"] = {**metadata.get("labels", {}), QUEUE: queue}
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **fields}
+
+
+def owned(child: dict[str, Any], owner: dict[str, Any]) -> dict[str, Any]:
+    reference = {
+        **{key: owner[key] for key in ("apiVersion", "kind")},
+        **{key: owner["metadata"][key] for key in ("name", "uid")},
+        "controller": True,
+    }
+    return {**child, "metadata": {**child["metadata"], "ownerReferences": [reference]}}
+
+
+def spark(role: str, app: str = "spark-1") -> dict[str, str]:
+    return {"spark-role": role, "spark-app-selector": app, QUEUE: "q"}
+
+
+APPLICATION = an_owner("sparkoperator.k8s.io/v1beta2", "SparkApplication", "pi", queue="q", spec={})
+DRIVER = an_owner("v1", "Pod", "pi-driver", metadata={"labels": spark("driver")})
+LAUNCHER = an_owner("batch/v1", "Job", "m-launcher")
+ROLES = {"replicas": 2, "template": {"spec": SPEC}}
+MPI_JOB = an_owner(
+    "kubeflow.org/v2beta1",
+    "MPIJob",
+    "m",
+    queue="q",
+    spec={"mpiReplicaSpecs": {"Launcher": ROLES, "Worker": ROLES}},
+)
+TORCH_JOB = an_owner(
+    "kubeflow.org/v1", "PyTorchJob", "t", queue="q", spec={"pytorchReplicaSpecs": {"Worker": ROLES}}
+)
+JOB_SET = an_owner("jobset.x-k8s.io/v1alpha2", "JobSet", "s", queue="q")
+TRAIN_JOB = an_owner("trainer.kubeflow.org/v1alpha1", "TrainJob", "train", queue="q")
+RAY_CLUSTER = an_owner("ray.io/v1", "RayCluster", "ray", queue="q")
+RAY_JOB = an_owner("ray.io/v1", "RayJob", "rayjob", queue="q")
+WRAPPED = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": SPEC}
+WRAPPER = an_owner(
+    "workload.codeflare.dev/v1beta2",
+    "AppWrapper",
+    "wrapper",
+    queue="q",
+    spec={"components": [{"template": WRAPPED}]},
+)
+
+
+def unqueued(owner: dict[str, Any]) -> dict[str, Any]:
+    labels = {key: value for key, value in owner["metadata"].get("labels", {}).items() if key != QUEUE}
+    return {**owner, "metadata": {**owner["metadata"], "labels": labels}}
+
+
+@pytest.mark.parametrize(
+    ("name", "labels", "owners", "is_held"),
+    [
+        ("x", {}, [QUEUED_JOB], False),
+        ("pi-driver", spark("driver"), [APPLICATION], False),
+        ("pi-exec-1", spark("executor"), [DRIVER, APPLICATION], False),
+        ("m-worker-1", {}, [MPI_JOB], False),
+        ("x", {}, [LAUNCHER, MPI_JOB], False),
+        ("t-worker-0", {}, [TORCH_JOB], False),
+        ("x", {}, [an_owner("batch/v1", "Job", "s-a-0", queue="q"), JOB_SET], False),
+        ("x", {}, [an_owner("batch/v1", "Job", "s-a-0", queue="q"), unqueued(JOB_SET), TRAIN_JOB], False),
+        ("x", {}, [RAY_CLUSTER], False),
+        ("x", {}, [unqueued(RAY_CLUSTER), RAY_JOB], False),
+        ("p", {}, [WRAPPER], False),
+        # What nobody is queued for, and what only pretends to be made by somebody who is.
+        ("x", {}, [unqueued(QUEUED_JOB)], True),
+        ("pi-exec-1", spark("executor"), [DRIVER, unqueued(APPLICATION)], True),
+        ("pi-exec-1", spark("executor"), [DRIVER], True),
+        ("pi-exec-1", spark("executor", "spark-2"), [DRIVER, APPLICATION], True),
+        ("pi-exec-1", spark("executor", ""), [DRIVER, APPLICATION], True),
+        ("pi-exec-1", spark("driver"), [DRIVER, APPLICATION], True),
+        ("x", {}, [DRIVER, APPLICATION], True),
+        ("pi-exec-1", spark("executor"), [APPLICATION], True),
+        ("m-worker-2", {}, [MPI_JOB], True),
+        ("x", {}, [unqueued(RAY_CLUSTER)], True),
+        ("y", {}, [WRAPPER], True),
+    ],
+)
+async def test_pods_that_name_a_queue_are_queued_unless_what_makes_them_is(
+    name: str, labels: dict[str, str], owners: list[dict[str, Any]], is_held: bool
+) -> None:
+    pod = a_pod({**labels, QUEUE: "q"}, name=name)
+    chain = [pod, *owners]
+    linked = [owned(child, owner) for child, owner in pairwise(chain)]
+    known = {one["metadata"]["name"]: one for one in (*linked[1:], chain[-1])}
+    changed = await mutated(linked[0], FakeWorld(owners=known), integrations=REGISTRY)
+    assert (changed is not linked[0]) is is_held
 
 
 async def test_pods_of_a_replica_set_that_nobody_queues_are_held() -> None:
