@@ -1,15 +1,18 @@
 """admitq beside a cluster, as hack/up, the benchmarks and the fixture `admitq_running` start it."""
 
+import asyncio
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from admitq.runtime.client import Client
-from admitq.runtime.resources import JOBS, Resource
+from admitq.runtime.resources import JOBS, PODS, Resource
 from admitq_api.labels import Names, names_for
 from localcluster.cluster import LocalCluster
 from localcluster.installation import Installation
 from localcluster.waiting import eventually
+from tests.controlplane.stage import Stage, condition_of
+from tests.controlplane.test_pods import pod, until_phases
 
 
 async def make_queue(client: Client, names: Names, namespace: str) -> str:
@@ -80,24 +83,93 @@ def audited(installation: Installation) -> list[dict[str, Any]]:
     return [event for event in events if event["user"]["username"].startswith(accounts)]
 
 
-async def test_a_killed_manager_can_be_started_again_and_goes_on(
+async def test_a_manager_killed_at_any_step_goes_on_as_if_nothing_had_been(
     private_cluster: Callable[..., LocalCluster], connect: Callable[[LocalCluster], Any], api_group: str
 ):
-    # Not the shared installation: the others' tests would wait for the lease to run out, too.
+    # Not the shared installation: the others' tests would wait, too.
     installation = Installation(private_cluster())
-    installation.install(api_group=api_group)
+    installation.install(api_group=api_group, config=ALONE_AND_WITH_PODS)
     installation.start()
-    client = await connect(installation.cluster)
-    names = names_for(api_group)
-    queue = await make_queue(client, names, "default")
-    before = installation.process("manager")
-    installation.kill("manager")
-    assert before is not None
-    assert not before.alive()
-    await submit(client, names, "default", "patient", queue)
-    assert (await client.get(JOBS, "patient", "default"))["spec"]["suspend"]
-    installation.start(("manager",))
-    await eventually(lambda: complete(client, "default", "patient"), timeout=60.0)
+    stage = Stage(await connect(installation.cluster), names_for(api_group), "default")
+    await stage.queues(cpu=8)
+
+    def kill() -> None:
+        before = installation.process("manager")
+        installation.kill("manager")
+        assert before is not None
+        assert not before.alive()
+
+    async def start() -> None:
+        await asyncio.to_thread(installation.start, ("manager",))
+
+    kill()
+    await stage.job("patient", seconds=0.5)
+    await pod(stage, "alone", seconds=0.5)
+    for number in (0, 1):
+        await pod(stage, f"stormy-{number}", group="stormy", total=3)
+    assert (await stage.get(JOBS, "patient"))["spec"]["suspend"]
+    await start()
+    await stage.until(lambda: stage.is_complete("patient"), timeout=60.0)
+    await until_phases(stage, alone="Succeeded", **{"stormy-0": "held", "stormy-1": "held"})
+    kill()
+    await pod(stage, "stormy-2", group="stormy", total=3)
+    await start()
+    await stage.until(lambda: reason(stage, "stormy", "QuotaReserved"), "QuotaReserved")
+    kill()
+    await start()
+    await stage.until(lambda: reason(stage, "stormy", "PodsReady"), "Started")
+    kill()
+    await succeed(stage, "stormy")
+    await start()
+    for number in range(3):
+        await pod(stage, f"calm-{number}", group="calm", total=3)
+    await stage.until(lambda: reason(stage, "calm", "PodsReady"), "Started")
+    await succeed(stage, "calm")
+    calm = await eventually(lambda: end(stage, "calm"), what="the calm group to be let go")
+    await stage.until(lambda: end(stage, "stormy"), calm)
+
+
+ALONE_AND_WITH_PODS: Final = {
+    "integrations": {"frameworks": ["batch/job", "pod"]},
+    # The lease of who was killed is another story; here nobody waits for it to run out.
+    "leaderElection": {"leaderElect": False},
+}
+
+
+async def reason(stage: Stage, group: str, type_: str) -> str | None:
+    """The reason of a condition of a group's Workload."""
+    found = condition_of(await stage.get(stage.kinds.workloads, group), type_)
+    return found and found[1]
+
+
+async def succeed(stage: Stage, group: str) -> None:
+    """Let the three pods of a group end."""
+    for number in range(3):
+        await stage.change(PODS, f"{group}-{number}", {"status": {"phase": "Succeeded"}}, "status")
+
+
+async def end(stage: Stage, group: str) -> Any:
+    """How a group of three came out: its Workload, once that is let go, and what holds its pods."""
+    workload = await stage.get(stage.kinds.workloads, group)
+    assert condition_of(workload, "Finished")
+    assert not workload["metadata"].get("finalizers")
+    types = sorted(one["type"] for one in workload["status"]["conditions"])
+    pods = [await stage.get(PODS, f"{group}-{number}") for number in range(3)]
+    return (
+        [(type_, condition_of(workload, type_)) for type_ in types],
+        [one["count"] for one in workload["status"]["admission"]["podSetAssignments"]],
+        [one["name"] for one in workload["metadata"]["ownerReferences"]]
+        == [f"{group}-{n}" for n in range(3)],
+        [
+            (
+                one["metadata"].get("finalizers"),
+                one["spec"].get("schedulingGates"),
+                one["status"]["phase"],
+                one["metadata"]["labels"][stage.names.podset],
+            )
+            for one in pods
+        ],
+    )
 
 
 def test_tokens_are_renewed_in_their_files(admitq_running: Installation):
