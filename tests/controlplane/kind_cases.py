@@ -334,13 +334,6 @@ def _filled(value: Any, template: str) -> Any:
     return value.replace("${template}", template) if isinstance(value, str) else value
 
 
-def of_any_shape(definition: dict[str, Any]) -> dict[str, Any]:
-    """The definition with the schema of any object, which costs the API server next to nothing."""
-    anything = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
-    versions = [{**version, "schema": anything} for version in definition["spec"]["versions"]]
-    return {**definition, "spec": {**definition["spec"], "versions": versions}}
-
-
 # --- a job of the kind, played ----------------------------------------------------------------------
 
 
