@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import structlog
 
@@ -26,14 +26,20 @@ from localcluster.cluster import LocalCluster
 from localcluster.installation import Installation
 from tests.kills import place
 from tests.kills.histories import HISTORIES
-from tests.kills.plays import End, History, Outcome
+from tests.kills.mortal import Death
+from tests.kills.plays import End, Outcome, kills_of
 
 ROOT = Path(__file__).resolve().parents[2]
 TOGETHER = 5
 """How many kills a process is given at once."""
 
-SWITCHES = "switches"
-"""What is played beside the histories: the first of them, killed at every switch of tasks."""
+PLAYS: Final = {
+    **{history.name: (history, Death.AT_REQUEST) for history in HISTORIES},
+    Death.AT_SWITCH.value: (HISTORIES[0], Death.AT_SWITCH),
+    **{f"{Death.WITH_LATE_WRITE}:{history.name}": (history, Death.WITH_LATE_WRITE) for history in HISTORIES},
+}
+"""What can be played, by name: every history, the first killed at every switch of tasks, and every history
+with each of its writes arriving late."""
 
 Finished = list[tuple[str, int, str, list[str]]]
 """Name of the history, number and name of the await, and what was not as it is without the kill."""
@@ -48,20 +54,13 @@ def fingerprint(api_group: str) -> str:
     return digest.hexdigest()[:12]
 
 
-def played_of(name: str) -> tuple[History, bool]:
-    """The history that is played under a name, and whether killed at switches of tasks."""
-    if name == SWITCHES:
-        return HISTORIES[0], True
-    return next(one for one in HISTORIES if one.name == name), False
-
-
 class Record:
-    """What is finished, on disk: one line a kill, or, with the number 0, one a history with its awaits."""
+    """What is finished, on disk: one line a kill, or, with the number 0, one of the kills that there are."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.path = folder / "finished.jsonl"
-        self.awaits: dict[str, int] = {}
+        self.numbers: dict[str, list[int]] = {}
         self.kills: dict[tuple[str, int], Outcome] = {}
         if self.path.exists():
             for line in self.path.read_text().splitlines():
@@ -71,17 +70,17 @@ class Record:
         if number:
             self.kills[name, number] = Outcome(at, found)
         else:
-            self.awaits[name] = int(at)
+            self.numbers[name] = json.loads(at)
 
     def add(self, name: str, number: int, at: str, found: list[str]) -> None:
-        """Note a kill that was played; for the number 0, how many there are to play."""
+        """Note a kill that was played; for the number 0, the numbers of those to play."""
         self._take(name, number, at, found)
         with self.path.open("a") as file:
             file.write(json.dumps([name, number, at, found]) + "\n")
 
     def left(self, name: str) -> list[int]:
         """The kills of a history that were not played yet."""
-        return [one for one in range(1, self.awaits[name] + 1) if (name, one) not in self.kills]
+        return [one for one in self.numbers[name] if (name, one) not in self.kills]
 
     def failing(self, names: Sequence[str]) -> list[tuple[str, int]]:
         """The kills after which something was not as it is without."""
@@ -104,9 +103,9 @@ class Worker:
         self._installation.start()
         place.take_over(self._installation)
 
-    def count(self, name: str) -> int:
-        """How many awaits a history has."""
-        return len(asyncio.run(self._play(name, ()))[1].awaits)
+    def numbers(self, name: str) -> list[int]:
+        """The awaits at which there is something to play."""
+        return kills_of(asyncio.run(self._play(name, ()))[1], PLAYS[name][1])
 
     def play(self, name: str, numbers: Sequence[int]) -> Finished:
         """Play some kills of a history."""
@@ -114,15 +113,13 @@ class Worker:
         return [(name, number, one.at, one.problems) for number, one in zip(numbers, outcomes, strict=True)]
 
     async def _play(self, name: str, numbers: Sequence[int]) -> tuple[list[Outcome], End]:
-        history, switches = played_of(name)
+        history, death = PLAYS[name]
         with tempfile.TemporaryDirectory() as folder:
             async with place.theatre(self._installation, self._group, Path(folder)) as theatre:
                 if name not in self._ends:
-                    self._ends[name] = await theatre.undisturbed(history, switches=switches)
+                    self._ends[name] = await theatre.undisturbed(history, death)
                 like = self._ends[name]
-                outcomes = [
-                    await theatre.killed(history, number, like, switches=switches) for number in numbers
-                ]
+                outcomes = [await theatre.killed(history, number, like, death) for number in numbers]
         return outcomes, like
 
 
@@ -133,8 +130,8 @@ def _begin(numbers: Any, api_group: str, owner: Any) -> None:
     _worker.append(Worker(numbers.get(), api_group, owner))
 
 
-def _count(name: str) -> tuple[str, int]:
-    return name, _worker[0].count(name)
+def _count(name: str) -> tuple[str, list[int]]:
+    return name, _worker[0].numbers(name)
 
 
 def _play(name: str, numbers: Sequence[int]) -> Finished:
@@ -157,9 +154,9 @@ def campaign(names: Sequence[str], jobs: int, api_group: str, record: Record) ->
     arguments = (numbers, api_group, processes.current())
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(jobs, context, initializer=_begin, initargs=arguments) as pool:
-        for name, awaits in pool.map(_count, [name for name in names if name not in record.awaits]):
-            record.add(name, 0, str(awaits), [])
-        total = sum(record.awaits[name] for name in names)
+        for name, found in pool.map(_count, [name for name in names if name not in record.numbers]):
+            record.add(name, 0, json.dumps(found), [])
+        total = sum(len(record.numbers[name]) for name in names)
         todo = sum(len(record.left(name)) for name in names)
         played, begin = 0, time.monotonic()
         waiting = portions(record, names)
@@ -184,7 +181,7 @@ def campaign(names: Sequence[str], jobs: int, api_group: str, record: Record) ->
 
 def main() -> int:
     """The command."""
-    known = [*(one.name for one in HISTORIES), SWITCHES]
+    known = list(PLAYS)
     parser = argparse.ArgumentParser(prog="hack/kills", description=__doc__)
     parser.add_argument(
         "--histories", default="all", metavar="NAMES", help=f"all, or some of: {', '.join(known)} (all)"
@@ -210,7 +207,7 @@ def main() -> int:
     for name in names:
         reached = sum(bool(outcome.at) for one, outcome in record.kills.items() if one[0] == name)
         bad = [number for one, number in failing if one == name]
-        print(f"{name}: {record.awaits[name]} awaits, {reached} kills, {len(bad)} failing {bad or ''}")
+        print(f"{name}: {len(record.numbers[name])} awaits, {reached} kills, {len(bad)} failing {bad or ''}")
     for one in failing[:10]:
         print("\n".join(["", *record.kills[one].problems]))
     print(f"\n(all of it in {record.path})")

@@ -321,7 +321,7 @@ HISTORIES: Final = (
         timed_out,
         # Longer than a restart takes, or it would be evicted twice.
         config={"waitForPodsReady": {"timeout": "3s", "requeuingStrategy": {"backoffBaseSeconds": 1}}},
-        sample=2,
+        sample=1,
     ),
     History("deactivated", two_queues, deactivated),
     History(

@@ -4,7 +4,7 @@ What a crash leaves behind is what the API server has: the requests that got the
 makes a difference are those of a request: **before** it leaves, and after it was answered, **unseen** by the
 manager. Whatever else a manager awaits (its own queues, locks, timers, events of watches) lies between two
 of these, sends nothing, and what it changes in memory dies with it: to be killed there is to be killed at
-the last of these before it. ``test_every_await.py`` proves that by killing at every switch of tasks, too.
+the last of these before it. ``hack/kills`` proves that by killing at every switch of tasks, too.
 
 A killed manager sends nothing more: what its tasks still do while they are unwound (``finally``, ``except``)
 finds a client that lets nothing through. Requests on their way are cut off with their connections, as the
@@ -17,6 +17,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any, Final
 
 from admitq.app.manager import ManagerPart
@@ -30,13 +31,35 @@ _LIVES_IN_MEMORY = 20
 """How many dead managers may lie about before they are swept up."""
 
 
+class Death(StrEnum):
+    """Where a manager dies."""
+
+    AT_REQUEST = "requests"
+    AT_SWITCH = "switches"
+    """Wherever its tasks are switched."""
+    WITH_LATE_WRITE = "late"
+    """Before a write leaves, which leaves all the same, and arrives when another manager is at work."""
+
+
+def is_before_write(what: str) -> bool:
+    """Whether an await is that before a write."""
+    return what.endswith(" before") and not what.startswith("GET ")
+
+
+Request = tuple[str, Any, str, str, dict[str, Any]]
+"""What a client is asked to call: verb, resource, method, path and options."""
+
+
 @dataclass
 class Life:
     """Counts the awaits of one manager from when it is told to, and ends it at the ``ends_at``-th."""
 
     ends_at: int | None = None
-    switches: bool = False
-    """What is counted: switches of tasks instead of requests."""
+    death: Death = Death.AT_REQUEST
+    left_behind: Request | None = None
+    """The write that is still to arrive."""
+    writes: int = 0
+    """How many were answered."""
     awaits: list[str] = field(default_factory=list[str])
     """What was awaited, one entry an await."""
     in_flight: int = 0
@@ -68,14 +91,14 @@ class Life:
             self.is_over = True
             self._end()
 
-    def passes(self, what: str) -> None:
-        """Count an await of the world.
+    def passes(self, what: str, write: Request | None = None) -> None:
+        """Count an await of the world, which may be that before a write.
 
         Raises:
             CancelledError: the manager is dead, or dies here.
         """
-        if not self.switches:
-            self._pass(what)
+        if self.death is not Death.AT_SWITCH:
+            self._pass(what, write)
         elif self.is_over:
             raise asyncio.CancelledError
 
@@ -85,16 +108,17 @@ class Life:
         Raises:
             CancelledError: the manager is dead, or dies here.
         """
-        if self.switches:
-            self._pass(what)
+        if self.death is Death.AT_SWITCH:
+            self._pass(what, None)
 
-    def _pass(self, what: str) -> None:
+    def _pass(self, what: str, write: Request | None) -> None:
         if self.is_over:
             raise asyncio.CancelledError
-        if not self._counting:
+        if not self._counting or (self.death is Death.WITH_LATE_WRITE and not is_before_write(what)):
             return
         self.awaits.append(what)
         if len(self.awaits) == self.ends_at:
+            self.left_behind = write if self.death is Death.WITH_LATE_WRITE else None
             self.end()
             raise asyncio.CancelledError
 
@@ -148,7 +172,7 @@ class MortalClient(Client):
 
     async def _call(self, verb: str, resource: Any, method: str, path: str, **options: Any) -> Any:
         what, write = f"{method} {path}", method != "GET"
-        self._life.passes(f"{what} before")
+        self._life.passes(f"{what} before", (verb, resource, method, path, options) if write else None)
         self._note(write)
         try:
             answer = await super()._call(verb, resource, method, path, **options)
@@ -160,9 +184,16 @@ class MortalClient(Client):
         self._life.passes(f"{what} unseen")
         return answer
 
+    async def deliver(self, request: Request) -> None:
+        """Have a write arrive whose sender is dead; nobody sees the answer."""
+        verb, resource, method, path, options = request
+        with suppress(ApiError):
+            await super()._call(verb, resource, method, path, **options)
+
     def _note(self, writes: int) -> None:
         if writes:
             self._life.in_flight += writes
+            self._life.writes -= min(writes, 0)
             self._life.wrote_at = asyncio.get_running_loop().time()
 
     async def watch(self, *args: Any, **options: Any) -> AsyncGenerator[WatchEvent]:
@@ -194,6 +225,11 @@ class Mortal:
             await running
             raise
 
+    async def deliver(self, request: Request) -> None:
+        """Have a write arrive whose sender is dead."""
+        async with MortalClient(Life(), self._credentials, user_agent="admitq-mortal", qps=-1) as client:
+            await client.deliver(request)
+
     async def _run(self, life: Life) -> None:
         if life.is_over:
             return
@@ -208,7 +244,7 @@ class Mortal:
         part = ManagerPart(
             self._settings, self._credentials, metrics, "admitq-mortal", lambda _: None, open_client
         )
-        if life.switches:
+        if life.death is Death.AT_SWITCH:
             asyncio.get_running_loop().set_task_factory(_task)
             _LIFE.set(life)
         work = asyncio.create_task(self._work(part, life))

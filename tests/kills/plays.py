@@ -19,13 +19,12 @@ from admitq.runtime.resources import Resource
 from admitq_api.labels import Names
 from tests.kills.laws import broken, risen
 from tests.kills.likeness import differences, likeness, symbols, told
-from tests.kills.mortal import Life, Mortal
+from tests.kills.mortal import Death, Life, Mortal, Request, is_before_write
 from tests.kills.world import World
 
-QUIET_AFTER_PREPARING: Final = 0.15
+QUIET: Final = 0.15
 QUIET_UNDISTURBED: Final = 1.2
 """Longer than the second after which the manager looks again at what it does not understand yet."""
-QUIET_AFTER_KILL: Final = 0.15
 PATIENCE: Final = 20.0
 """All in seconds."""
 
@@ -44,7 +43,7 @@ class History:
     config: Mapping[str, Any] = field(default_factory=dict[str, Any])
     kinds: tuple[Resource, ...] = ()
     """What else is followed and compared."""
-    sample: int = 3
+    sample: int = 2
     """How many kills a quick run plays."""
 
     def __str__(self) -> str:
@@ -63,6 +62,12 @@ class End:
     """What the manager awaited that was first, until it died."""
 
 
+def kills_of(like: End, death: Death) -> list[int]:
+    """The awaits, by number, at which a kill is to be played."""
+    counted = [what for what in like.awaits if death is not Death.WITH_LATE_WRITE or is_before_write(what)]
+    return list(range(1, len(counted) + 1))
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What a play with a kill came to."""
@@ -71,6 +76,17 @@ class Outcome:
     """The await at which the manager was killed; empty where it came to fewer of them this time."""
     problems: list[str]
     """What was not as it is without."""
+
+
+@dataclass
+class _Cast:
+    """Those who manage, one after the other, and what they wait for."""
+
+    lives: list[Life]
+    prepared: asyncio.Event = field(default_factory=asyncio.Event)
+    """The queues are there."""
+    arrived: asyncio.Event = field(default_factory=asyncio.Event)
+    """The late write of a dead manager has come."""
 
 
 @dataclass
@@ -84,13 +100,15 @@ class Theatre:
     folder: Path
     """For configuration files."""
 
-    async def undisturbed(self, history: History, *, switches: bool = False) -> End:
+    async def undisturbed(self, history: History, death: Death = Death.AT_REQUEST) -> End:
         """Play a history without a kill; its awaits are those at which there is one to play."""
-        return await self._play(history, Life(switches=switches), None)
+        return await self._play(history, Life(death=death), None)
 
-    async def killed(self, history: History, number: int, like: End, *, switches: bool = False) -> Outcome:
+    async def killed(
+        self, history: History, number: int, like: End, death: Death = Death.AT_REQUEST
+    ) -> Outcome:
         """Play a history with a kill at one await, and compare it with how it goes without."""
-        life = Life(number, switches=switches)
+        life = Life(number, death)
         try:
             end = await self._play(history, life, like)
         except (AssertionError, TimeoutError, ApiError) as error:
@@ -118,10 +136,9 @@ class Theatre:
     async def _play(self, history: History, life: Life, like: End | None) -> End:
         namespace = f"kills-{secrets.token_hex(4)}"
         world = await World.open(self.client, self.names, namespace, history.kinds)
-        prepared = asyncio.Event()
-        lives = [life]
-        managing = asyncio.create_task(self._manage(history, lives, prepared))
-        ended = asyncio.create_task(self._end(history, world, lives, like, prepared))
+        cast = _Cast([life])
+        managing = asyncio.create_task(self._manage(history, cast))
+        ended = asyncio.create_task(self._end(history, world, cast, like))
         try:
             await asyncio.wait([managing, ended], return_when=asyncio.FIRST_COMPLETED)
             if not ended.done():
@@ -134,30 +151,43 @@ class Theatre:
             await asyncio.gather(managing, ended, return_exceptions=True)
             await world.close()
 
-    async def _manage(self, history: History, lives: list[Life], prepared: asyncio.Event) -> None:
+    async def _manage(self, history: History, cast: _Cast) -> None:
         """Have a manager run at any time: another one as soon as one is dead."""
-        await prepared.wait()
+        await cast.prepared.wait()
         mortal = Mortal(self._settings(history), self.credentials)
-        while True:
-            await mortal.live(lives[-1])
-            lives.append(Life())
+        async with asyncio.TaskGroup() as late:
+            while True:
+                life = cast.lives[-1]
+                await mortal.live(life)
+                cast.lives.append(Life())
+                if life.left_behind is not None:
+                    late.create_task(self._arrive(mortal, life.left_behind, cast, (life.ends_at or 0) % 4))
 
-    async def _end(
-        self, history: History, world: World, lives: list[Life], like: End | None, prepared: asyncio.Event
-    ) -> End:
+    async def _arrive(self, mortal: Mortal, write: Request, cast: _Cast, later: int) -> None:
+        """Have a write of a dead manager arrive after so many of another's, or when that has come to rest."""
+        successor = cast.lives[-1]
+        while not (successor.is_ready and successor.writes >= later) and successor.quiet_for() < QUIET:
+            await asyncio.sleep(0.005)
+        await mortal.deliver(write)
+        cast.arrived.set()
+
+    async def _end(self, history: History, world: World, cast: _Cast, like: End | None) -> End:
         await history.prepare(world)
-        prepared.set()
+        cast.prepared.set()
         await world.until(lambda: _is_open(world), "all queues to be active")
-        await _quiet(lives, QUIET_AFTER_PREPARING)
-        lives[0].count()
+        await _quiet(cast.lives, QUIET)
+        cast.lives[0].count()
         await history.play(world)
         if like is None:
-            await _quiet(lives, QUIET_UNDISTURBED)
-            return await self._seen(world, lives)
+            await _quiet(cast.lives, QUIET_UNDISTURBED)
+            return await self._seen(world, cast.lives)
         deadline = asyncio.get_running_loop().time() + PATIENCE
         while True:
-            await _quiet(lives, QUIET_AFTER_KILL)
-            end = await self._seen(world, lives)
+            await _quiet(cast.lives, QUIET)
+            if cast.lives[0].left_behind is not None and not cast.arrived.is_set():
+                await cast.arrived.wait()
+                continue
+            end = await self._seen(world, cast.lives)
             if end.objects == like.objects or asyncio.get_running_loop().time() > deadline:
                 return end
             await asyncio.sleep(0.1)

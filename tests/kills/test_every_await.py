@@ -12,14 +12,17 @@ import pytest
 from localcluster.installation import Installation
 from tests.kills import place
 from tests.kills.histories import HISTORIES
-from tests.kills.plays import History
+from tests.kills.mortal import Death
+from tests.kills.plays import End, History, Theatre, kills_of
 
 pytestmark = pytest.mark.xdist_group("kills")
 """One worker plays all of them: two managers of one cluster would see each other's queues."""
 
 SEED = 20261122
-SWITCHES = 3
+SWITCHES = 2
 """How many kills between requests are played."""
+LATE = 1
+"""How many kills of each history are played of which a write arrives late."""
 
 
 @pytest.fixture(scope="module")
@@ -29,30 +32,28 @@ def installation(installation_with: Callable[..., Installation]) -> Installation
     return made
 
 
-async def problems(
-    history: History, installation: Installation, api_group: str, folder: Path, *, sample: int, switches: bool
-) -> list[str]:
-    """What went otherwise in some plays with a kill than in the one without."""
-    chance = random.Random(f"{SEED} {history}")  # noqa: S311 a seeded choice of awaits, no secret
-    found: list[str] = []
-    async with place.theatre(installation, api_group, folder) as theatre:
-        like = await theatre.undisturbed(history, switches=switches)
-        assert like.broken == []
-        for number in sorted(chance.sample(range(1, len(like.awaits) + 1), sample)):
-            found += (await theatre.killed(history, number, like, switches=switches)).problems
-    return found
-
-
 @pytest.mark.parametrize("history", HISTORIES, ids=str)
 async def test_a_manager_may_die_at_any_await(
     history: History, installation: Installation, api_group: str, tmp_path: Path
 ) -> None:
-    sample = history.sample
-    assert await problems(history, installation, api_group, tmp_path, sample=sample, switches=False) == []
+    async with place.theatre(installation, api_group, tmp_path) as theatre:
+        like = await theatre.undisturbed(history)
+        assert like.broken == []
+        found = await problems(theatre, history, like, Death.AT_REQUEST, history.sample)
+        found += await problems(theatre, history, like, Death.WITH_LATE_WRITE, LATE)
+    assert found == []
 
 
 async def test_a_manager_may_die_between_two_requests(
     installation: Installation, api_group: str, tmp_path: Path
 ) -> None:
-    first = HISTORIES[0]
-    assert await problems(first, installation, api_group, tmp_path, sample=SWITCHES, switches=True) == []
+    async with place.theatre(installation, api_group, tmp_path) as theatre:
+        like = await theatre.undisturbed(HISTORIES[0], Death.AT_SWITCH)
+        assert await problems(theatre, HISTORIES[0], like, Death.AT_SWITCH, SWITCHES) == []
+
+
+async def problems(theatre: Theatre, history: History, like: End, death: Death, sample: int) -> list[str]:
+    """What went otherwise in some plays with a kill than in the one without."""
+    chance = random.Random(f"{SEED} {history} {death}")  # noqa: S311 a seeded choice of awaits, no secret
+    numbers = sorted(chance.sample(kills_of(like, death), sample))
+    return [text for one in numbers for text in (await theatre.killed(history, one, like, death)).problems]
