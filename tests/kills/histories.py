@@ -329,7 +329,8 @@ HISTORIES: Final = (
         queue,
         nested,
         ("batch/job", "jobset.x-k8s.io/jobset"),
-        {"objectRetentionPolicies": {"workloads": {"afterFinished": "1s"}}},
+        # Times are written in whole seconds: of one second nothing might be left to tell of the end.
+        {"objectRetentionPolicies": {"workloads": {"afterFinished": "2s"}}},
         (JOB_SETS,),
     ),
 )
