@@ -90,21 +90,39 @@ class WhileServed:
         self._running: set[Resource] = set()
         self._looked = asyncio.Event()
         self._missing = asyncio.Event()
+        self._awaited = {part.resource: part.wanted for part in parts if part.wanted is not None}
+        """What is not wanted yet."""
+        self._newly_wanted = asyncio.Event()
         self._is_settled = False
 
     async def run(self) -> None:
         """Look for what is missing, for ever."""
         self.report()
+        for resource, wanted in list(self._awaited.items()):
+            self._stores.of(wanted.resource).subscribe(lambda _, one=resource: self._want(one))
+            self._want(resource)
         async with asyncio.TaskGroup() as tasks:
             while True:
-                missing = [part for part in self._parts if part.resource not in self._served]
+                self._newly_wanted.clear()
+                not_looked_for = {*self._served, *self._awaited}
+                missing = [part for part in self._parts if part.resource not in not_looked_for]
                 if missing:
                     await self._look_for(missing, tasks)
                 else:
                     self._missing.clear()
                     await self._missing.wait()
                 spread = random.uniform(0.8, 1.2)  # noqa: S311 - spreads clients, guards nothing
-                await asyncio.sleep(self._look_seconds * spread)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._look_seconds * spread):
+                        await self._newly_wanted.wait()
+
+    def _want(self, resource: Resource) -> None:
+        """Look for a resource from now on, and at once, if it is wanted by now."""
+        wanted = self._awaited.get(resource)
+        if wanted is not None and wanted.is_so():
+            del self._awaited[resource]
+            self._missing.set()
+            self._newly_wanted.set()
 
     async def settled(self, seconds: float) -> None:
         """Wait until it is known what is served and that has been read, but not longer than this."""

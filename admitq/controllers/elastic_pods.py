@@ -12,7 +12,7 @@ from typing import Any, Final
 from admitq.controllers.context import Context
 from admitq.controllers.indexes import BY_CHAIN, chains, in_namespace
 from admitq.controllers.plan import Action, Plan, Ungate, act, gate_removed, plan
-from admitq.controllers.wiring import ControllerSpec, Watch, WhenServed
+from admitq.controllers.wiring import ControllerSpec, Wanted, Watch, WhenServed
 from admitq.core.model import Instant
 from admitq.integrations import pods
 from admitq.integrations.paths import Object, value_at
@@ -147,7 +147,12 @@ class ElasticPodsController:
             label_selector=f"{names.podset},!{names.managed}",
             field_selector=_UNENDED,
             transform=lambda pod: slim(pod, names),
+            # Who has no elastic jobs need not follow all pods of all jobs.
+            wanted=Wanted(workloads, self._has_chains),
         )
+
+    def _has_chains(self) -> bool:
+        return bool(self._ctx.stores.of(self._ctx.kinds.workloads).index_values(BY_CHAIN))
 
     def _chain_of(self, change: Change) -> Iterator[Key]:
         for value in self._chains(change.object):

@@ -41,6 +41,14 @@ class Followed:
 
 
 @dataclass(frozen=True, slots=True)
+class Wanted:
+    """What makes a controller needed at all: something that changes of an always watched resource bring."""
+
+    resource: Resource
+    is_so: Callable[[], bool]
+
+
+@dataclass(frozen=True, slots=True)
 class WhenServed:
     """A controller of a resource that a cluster may lack: it runs while the API server serves that.
 
@@ -48,7 +56,7 @@ class WhenServed:
     are told of changes. ``known`` gives keys to look at when it begins, beside those of the resource.
     ``follows`` are resources that are read for it alone; one that is not served has no objects.
     ``label_selector`` and ``field_selector`` tell which objects are watched, ``transform`` what is kept of
-    each.
+    each. With ``wanted`` nothing is watched before it is so.
     """
 
     resource: Resource
@@ -58,4 +66,5 @@ class WhenServed:
     follows: tuple[Followed, ...] = ()
     label_selector: str | None = None
     field_selector: str | None = None
+    wanted: Wanted | None = None
     transform: Transform | None = None

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from admitq.app.while_served import WhileServed
-from admitq.controllers.wiring import ControllerSpec, Followed, Watch, WhenServed
+from admitq.controllers.wiring import ControllerSpec, Followed, Wanted, Watch, WhenServed
 from admitq.metrics import Metrics
 from admitq.runtime.client import Client, Page, WatchEvent
 from admitq.runtime.controller import Controller
@@ -94,7 +94,10 @@ class Stage:
 
 
 @asynccontextmanager
-async def staged(server: Server, *, follows: tuple[Resource, ...] = ()) -> AsyncGenerator[Stage]:
+async def staged(
+    server: Server, *, follows: tuple[Resource, ...] = (), wanting: str = "", look_seconds: float = 0.01
+) -> AsyncGenerator[Stage]:
+    """Foxes are wanted only while there is the namespace ``wanting``, if that is given."""
     looked_at: list[tuple[str, str]] = []
     namespaces = Store(NAMESPACES)
     stores = {NAMESPACES: namespaces}
@@ -124,8 +127,14 @@ async def staged(server: Server, *, follows: tuple[Resource, ...] = ()) -> Async
                 *(Watch(one, lambda change: (Key("ns", f"eats-{change.key.name}"),)) for one in of(resource)),
             ),
         )
+        wanted = Wanted(NAMESPACES, lambda: ("ns", wanting) in namespaces)
         return WhenServed(
-            resource, {}, spec, known=lambda: [Key("ns", "known")], follows=tuple(map(Followed, of(resource)))
+            resource,
+            {},
+            spec,
+            known=lambda: [Key("ns", "known")],
+            follows=tuple(map(Followed, of(resource))),
+            wanted=wanted if wanting and resource is FOXES else None,
         )
 
     def of(resource: Resource) -> tuple[Resource, ...]:
@@ -143,7 +152,7 @@ async def staged(server: Server, *, follows: tuple[Resource, ...] = ()) -> Async
         metrics=metrics,
         on_watch=lambda *_: None,
         on_set_aside=lambda _: None,
-        look_seconds=0.01,
+        look_seconds=look_seconds,
     )
     running = asyncio.create_task(part.run())
     yield Stage(server, metrics, part, leading, stores, namespaces, looked_at)
@@ -216,6 +225,28 @@ async def test_a_kind_that_cannot_be_read_holds_up_nobody() -> None:
         assert await stage.part.ready() is None
         await until(lambda: ("fox", "reynard") in stage.looked_at)
         assert stage.managed() == {"fox"}
+
+
+async def test_what_nobody_needs_yet_is_not_watched_and_what_is_needed_is_at_once() -> None:
+    server = Server({FOXES: [an_object("reynard")], OWLS: []})
+    async with staged(server, wanting="forest", look_seconds=3600) as stage:
+        await stage.part.settled(5)
+        await until(lambda: stage.managed() == {"owl"})
+        stage.namespaces.upsert(an_object("meadow"))
+        assert server.asked[f"list {FOXES}"] == 0
+        stage.namespaces.upsert(an_object("forest"))
+        await until(lambda: {("fox", "reynard"), ("fox", "known")} <= set(stage.looked_at))
+        stage.namespaces.remove(an_object("forest", 2))
+        stage.namespaces.upsert(an_object("forest", 3))
+        assert server.asked[f"list {FOXES}"] == 1
+
+
+async def test_what_was_needed_before_the_start_is_watched_from_the_start() -> None:
+    server = Server({FOXES: [an_object("reynard")], OWLS: [], DUCKS: []})
+    async with staged(server, wanting="forest", look_seconds=3600) as stage:
+        stage.namespaces.upsert(an_object("forest"))
+        await stage.part.settled(5)
+        await until(lambda: stage.managed() == {"fox", "owl", "duck"})
 
 
 async def test_a_server_that_does_not_answer_is_asked_again() -> None:

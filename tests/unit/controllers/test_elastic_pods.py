@@ -223,6 +223,15 @@ def test_what_is_not_elastic_concerns_nobody_and_is_hardly_kept(world: World) ->
     assert set(slim(pod("a"), NAMES)["spec"]) == {"schedulingGates"}
 
 
+def test_pods_are_followed_once_there_is_a_slice(world: World) -> None:
+    wanted = served_by(world).wanted
+    assert wanted is not None
+    world.put(KINDS.workloads, workload(name="plain"))
+    assert (wanted.resource, wanted.is_so()) == (KINDS.workloads, False)
+    world.put(KINDS.workloads, slice_("first", 2, workload))
+    assert wanted.is_so()
+
+
 def test_where_no_job_can_be_elastic_nothing_is_watched(world: World) -> None:
     settings = replace(SETTINGS, elastic_jobs=False)
     for chosen in (settings, replace(SETTINGS, integrations=())):
