@@ -194,7 +194,7 @@ def inject(template: Object, info: PodSetInfo) -> Object:
 def restore(template: Object, original: Object, keep_labels: Iterable[str] = ()) -> Object:
     """The template with all that injections change taken from the original.
 
-    ``keep_labels`` are labels that Kubernetes put on the template and that the original may lack.
+    ``keep_labels`` are labels that the template has by nature and that the original may lack.
     """
     result = template
     for path in _RESTORED:

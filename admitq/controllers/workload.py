@@ -348,7 +348,10 @@ def _gates(case: Case) -> list[str]:
 
 
 def _admission_gates(case: Case) -> Plan | None:
-    """A gated workload says by whom, and says when it no longer is."""
+    """A gated workload says by whom, and says when it no longer is.
+
+    Unless something else is told that it waits for, as is of a queue that is stopped.
+    """
     if is_reserved(case.workload):
         return None
     quota = condition(case.workload, ConditionType.QUOTA_RESERVED) or {}
@@ -356,6 +359,9 @@ def _admission_gates(case: Case) -> Plan | None:
     gates = ",".join(_gates(case))
     transition = case.begin()
     if gates and not was_gated:
+        why = _why_it_waits(case)
+        if why is None or why.reason != Reason.ADMISSION_GATED:
+            return None
         transition.release(Reason.ADMISSION_GATED, f"Admission is gated by: {gates}")
         note = f"Workload admission is gated by: {gates}"
         return case.end(transition, Tell(case.workload, "Normal", "AdmissionGated", note))

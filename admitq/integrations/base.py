@@ -321,6 +321,9 @@ class Integration:
     """PriorityClass that the job names outside its pod templates."""
     platform_labels: frozenset[str] = frozenset()
     """Labels that Kubernetes itself puts on the job's templates; left out of Workloads, kept in jobs."""
+    own_labels: frozenset[str] = frozenset()
+    """Labels that its templates must keep for as long as they are this job's; a Workload that was made before
+    its job lacks them."""
 
     known_owners: tuple[OwnerKind, ...] = ()
     """Kinds that are no jobs of ours but stand between a job and the job that controls it."""

@@ -13,6 +13,7 @@ from admitq.runtime.resources import Resource
 from admitq.runtime.store import Change, Store
 from admitq.runtime.watcher import Watcher
 from localcluster.installation import Installation
+from localcluster.waiting import eventually
 from tests.controlplane.stage import Object, Stage, owner_of
 
 Said = tuple[str, str, str, str]
@@ -44,6 +45,17 @@ class Record:
                     course.append(said)
             before = now
         return course
+
+    async def until_course(self, job: str, types: Iterable[str], wanted: Iterable[Said]) -> None:
+        """Wait until the watch, which may be late, has shown this course."""
+        types, wanted = tuple(types), list(wanted)
+
+        def seen() -> bool:
+            course = self.course(job, types)
+            assert course == wanted, "\n".join(map(str, course))
+            return True
+
+        await eventually(seen, timeout=10.0, what=f"course of {job}")
 
     def when(self, job: str, type_: str, reason: str) -> Object:
         """The first version in which a condition had this reason.

@@ -216,8 +216,8 @@ EVICTIONS = (
         REACTIVATED,
         cause="MaximumExecutionTimeExceeded",
         target="exceeding the maximum execution time",
-        warning=("MaximumExecutionTimeExceeded", "The maximum execution time (2s) exceeded"),
-        seconds="2",
+        warning=("MaximumExecutionTimeExceeded", "The maximum execution time (3s) exceeded"),
+        seconds="3",
     ),
     Eviction(
         "evicted-elsewhere",
@@ -272,7 +272,11 @@ class Teller:
         """Tell it from the job's creation to its second admission."""
         life, eviction, stage = self.life, self.eviction, self.life.stage
         await self._submit()
-        await self._admitted()
+        if eviction.begin is not nothing:
+            # Otherwise it may be over before anybody has looked.
+            await self._admitted()
+            await stage.until_condition("PodsReady", "Started", life.name)
+
         await eviction.begin(life)
         requeued = await eventually(lambda: self.record.when(life.name, "Requeued", eviction.told))
         message = self._filled(eviction.message)
@@ -291,8 +295,9 @@ class Teller:
 
         await eviction.end(life)
         await self._admitted()
-        assert self.record.course(life.name, TOLD) == self._course(message)
+        await self.record.until_course(life.name, TOLD, self._course(message))
         if eviction.twice:
+            await stage.until_condition("PodsReady", "Started", life.name)
             await eviction.begin(life)
             await stage.until(self._counted, self._count(times=2))
 
@@ -316,9 +321,6 @@ class Teller:
             await life.stage.until_condition("Admitted", "UnsatisfiedAdmissionChecks", life.name)
             await life.check("Ready")
         await life.stage.until_running(life.name)
-        if self.eviction.begin is not nothing:
-            # Otherwise it may be over before its pods are ready.
-            await life.stage.until_condition("PodsReady", "Started", life.name)
 
     def _filled(self, text: str) -> str:
         preemptor: Object = next(iter(self.record.of("preemptor")), {})

@@ -3,9 +3,8 @@
 import time
 from typing import Any
 
-from admitq.integrations.paths import value_at
 from admitq.runtime.resources import JOBS
-from admitq.transitions import since
+from admitq.transitions import NOT_ALL_PODS_READY, since
 from admitq_api.conditions import SECOND, ConditionType
 from localcluster.waiting import eventually
 from tests.controlplane.recording import Record, recorded
@@ -56,10 +55,14 @@ async def _runs_when_its_gates_are_gone(stage: Stage) -> None:
     await stage.until_told("Workload", name, "AdmissionGated", f"Workload admission is gated by: {both}")
     await stage.change(JOBS, "gated", {"metadata": {"annotations": {key: "example.com/data"}}})
     await _until_gated(stage, "gated", "example.com/data")
+    queue = stage.own("gated")
+    await stage.change(stage.kinds.cluster_queues, queue, {"spec": {"stopPolicy": "Hold"}})
+    held = ("False", "Suspended", f"ClusterQueue {queue} is inactive")
+    await stage.until(lambda: stage.condition("QuotaReserved", "gated"), held)
+    await stage.change(stage.kinds.cluster_queues, queue, {"spec": {"stopPolicy": "None"}})
+    await _until_gated(stage, "gated", "example.com/data")
     await stage.change(JOBS, "gated", {"metadata": {"annotations": {key: None}}})
     await stage.until_running("gated")
-    note = "Admission gate cleared, workload is now admissible"
-    await stage.until_told("Workload", name, "AdmissionGateCleared", note)
 
 
 async def _runs_when_its_workload_has_no_gate(stage: Stage) -> None:
@@ -112,16 +115,26 @@ async def _follows_the_workload_made_for_it(stage: Stage) -> None:
     pods = job["spec"]["template"]["spec"]
     pod_sets = [{"name": "main", "count": 1, "template": {"spec": {**pods, "restartPolicy": "Never"}}}]
     mine = {"spec": {"queueName": "prebuilt", "podSets": pod_sets}}
-    for _ in range(2):  # after it is gone, another may come
-        assert value_at(await stage.get(JOBS, "prebuilt"), ("spec", "suspend")) is True
+
+    async def adopts() -> None:
         await stage.create(stage.kinds.workloads, "mine", mine)
         await stage.until_running("prebuilt")
         owned = await stage.workload("prebuilt")
         assert owned["metadata"]["name"] == "mine"
         assert owned["metadata"]["labels"][stage.names.job_uid] == job["metadata"]["uid"]
-        await stage.client.delete(stage.kinds.workloads, "mine", stage.namespace)
-        await stage.until_gone(stage.kinds.workloads, "mine")
-        await stage.until_running("prebuilt", running=False)
+
+    assert job["spec"]["suspend"] is True
+    await adopts()
+    await stage.change(stage.kinds.workloads, "mine", {"spec": {"active": False}})
+    await stage.until_condition("QuotaReserved", "Deactivated", "prebuilt")
+    await stage.until_running("prebuilt", running=False)
+    assert (await stage.get(JOBS, "prebuilt"))["spec"]["template"] == job["spec"]["template"]
+    await stage.change(stage.kinds.workloads, "mine", {"spec": {"active": True}})
+    await stage.until_running("prebuilt")
+    await stage.client.delete(stage.kinds.workloads, "mine", stage.namespace)
+    await stage.until_gone(stage.kinds.workloads, "mine")
+    await stage.until_running("prebuilt", running=False)
+    await adopts()
 
 
 async def _counts_the_time_of_all_admissions(stage: Stage, record: Record) -> None:
@@ -160,12 +173,13 @@ async def _recovers_in_time(stage: Stage, record: Record) -> None:
         await stage.some_pods("recovers")
         await stage.play_pods("recovers", ready=ready)
         await stage.until_condition("PodsReady", reason, "recovers")
-    assert [(said[1], said[2]) for said in record.course("recovers", ("PodsReady", "Evicted"))] == [
-        ("False", "WaitForStart"),
-        ("True", "Started"),
-        ("False", "WaitForRecovery"),
-        ("True", "Recovered"),
+    course = [
+        ("PodsReady", "False", "WaitForStart", NOT_ALL_PODS_READY),
+        ("PodsReady", "True", "Started", "All pods reached readiness and the workload is running"),
+        ("PodsReady", "False", "WaitForRecovery", "At least one pod has failed, waiting for recovery"),
+        ("PodsReady", "True", "Recovered", "All pods reached readiness and the workload is running"),
     ]
+    await record.until_course("recovers", ("PodsReady", "Evicted"), course)
 
 
 # --- objects in use -------------------------------------------------------------------------------

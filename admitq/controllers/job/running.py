@@ -49,11 +49,10 @@ def stopped(case: JobCase, workload: Object | None) -> Object:
     """The job suspended, with the pod templates and counts that its Workload remembers."""
     result: Object = case.job or {}
     counts: dict[str, int] = {}
+    kept = case.integration.platform_labels | case.integration.own_labels
     listed = value_at(workload, ("spec", "podSets"), [])
     for pod_set, original in zip(case.integration.pod_sets(result, case.names), listed, strict=False):
-        restored = restore(
-            pod_set.template_in(result), original.get("template") or {}, case.integration.platform_labels
-        )
+        restored = restore(pod_set.template_in(result), original.get("template") or {}, kept)
         result = case.integration.with_template(result, pod_set, restored, case.names)
         # Only a partial admission changes counts; any other count is what the job's owner wants now.
         if original.get("minCount") is not None and original.get("count") != pod_set.count:

@@ -32,8 +32,10 @@ FINISHING_CONDITIONS = {"Complete": True, "Failed": False}
 """Whether the Job succeeded, by the condition that ends it."""
 
 PLATFORM_LABELS = frozenset({"batch.kubernetes.io/controller-uid", "controller-uid", "job-name"})
-"""Written by the API server into each Job's template. ``batch.kubernetes.io/job-name`` is as stable as the
-Job's name and stays in the Workload."""
+"""Written by the API server into each Job's template, besides ``JOB_NAME``."""
+
+JOB_NAME = "batch.kubernetes.io/job-name"
+"""As stable as the Job's name, so that it stays in the Workload."""
 
 
 def _pod_count(job: Object) -> int:
@@ -225,6 +227,7 @@ JOB = Integration(
     with_counts=with_counts,
     reclaimable=reclaimable,
     platform_labels=PLATFORM_LABELS,
+    own_labels=frozenset({JOB_NAME}),
     managed_by_path=("spec", "managedBy"),
     own_controller="kubernetes.io/job-controller",
     creates=frozenset({("", "Pod")}),

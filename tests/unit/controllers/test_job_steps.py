@@ -580,6 +580,16 @@ def test_an_eviction_stops_and_restores() -> None:
     assert NAMES.stopping not in stopped["metadata"]["annotations"]
 
 
+def test_a_stop_keeps_the_name_that_a_workload_made_before_its_job_lacks() -> None:
+    metadata = RUNNING_TEMPLATE["metadata"]
+    labels = {**metadata["labels"], "batch.kubernetes.io/job-name": "j"}
+    running = job({**RUNNING, "template": {**RUNNING_TEMPLATE, "metadata": {**metadata, "labels": labels}}})
+    bare = {"podSets": [{"name": "main", "count": 3, "template": {"spec": TEMPLATE["spec"]}}]}
+    stopped = written(running, decided(running, admitted(EVICTED, spec=bare)))
+    kept = {"batch.kubernetes.io/job-name": "j", "controller-uid": "uid-j"}
+    assert stopped["spec"]["template"]["metadata"]["labels"] == kept
+
+
 def test_a_stop_in_two_parts_is_told_once() -> None:
     running = job(RUNNING, {"active": 3})
     first = decided(running, admitted(EVICTED))

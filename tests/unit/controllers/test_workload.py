@@ -215,6 +215,28 @@ def test_a_gated_workload_names_its_gates() -> None:
     assert settled(gated) == gated
 
 
+@pytest.mark.parametrize(
+    ("spec", "world", "reason"),
+    [
+        ({}, {"local_queue": None}, "Misconfigured"),
+        ({}, {"local_queue": local_queue("Hold")}, "Suspended"),
+        ({}, {"cluster_queue": None, "cluster_queue_active": False}, "Misconfigured"),
+        ({}, {"cluster_queue_active": False}, "Suspended"),
+        ({}, {"inadmissible": Explanation("Misconfigured", "because")}, "Misconfigured"),
+        ({"active": False}, {}, "Deactivated"),
+    ],
+)
+def test_what_else_a_gated_workload_waits_for_is_told_first_and_once(
+    spec: Any, world: Any, reason: str
+) -> None:
+    waits = settled(workload(metadata=GATED, spec=spec), **world)
+    assert condition_of(waits, "QuotaReserved")[1] == reason
+    gated = settled(
+        workload(condition("QuotaReserved", False, "AdmissionGated", "m"), metadata=GATED, spec=spec)
+    )
+    assert condition_of(settled(gated, **world), "QuotaReserved")[1] == reason
+
+
 def test_a_workload_whose_gates_are_gone_waits_for_quota() -> None:
     obj = workload(condition("QuotaReserved", False, "AdmissionGated", "m"))
     plan = decided(obj)
