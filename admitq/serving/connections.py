@@ -12,11 +12,11 @@ class Phase(enum.Enum):
 
     HANDSHAKE = enum.auto()
     HEADER = enum.auto()
-    """Waits for a complete request header."""
+    """Has begun to send a request, whose header is not complete."""
     BODY = enum.auto()
     """Waits for the rest of a request's body."""
     IDLE = enum.auto()
-    """Was served and waits for its next request."""
+    """Waits for its next request, or its first one, and has sent nothing of it."""
     BUSY = enum.auto()
     """A request is being answered; never closed to make room."""
 

@@ -36,6 +36,8 @@ class Limits:
     A connection of its own carries each request that is in flight, and an API server may have 200 of them
     (its default for mutating requests): the cap for one peer has to leave room for that. All connections
     with their buffers (TLS takes a quarter of a mebibyte each) and all bodies fit into half a gibibyte.
+
+    Connections are idle for longer here than API servers keep them (90 s), so that these end them.
     """
 
     handshake_seconds: float = 5.0
@@ -43,7 +45,7 @@ class Limits:
     body_seconds: float = 5.0
     answer_seconds: float = 8.0
     write_seconds: float = 5.0
-    idle_seconds: float = 90.0
+    idle_seconds: float = 120.0
     body_bytes: int = 8 * MEBIBYTE
     bodies_bytes: int = 64 * MEBIBYTE
     connections: int = 1000
@@ -81,7 +83,9 @@ class _Protocol(RequestHandler):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._connection.drop = cast("asyncio.Transport", transport).abort
         super().connection_made(transport)
-        self.enter(Phase.HEADER)
+        # Clients open connections for later, too. If we ended one while a request is on its way, it would be
+        # lost: what was never used is not tried again.
+        self.enter(Phase.IDLE)
 
     def data_received(self, data: bytes) -> None:
         if self._connection.phase is Phase.IDLE:

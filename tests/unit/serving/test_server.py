@@ -197,7 +197,6 @@ async def test_a_client_that_waits_to_be_told_to_send_is_told() -> None:
 @pytest.mark.parametrize(
     "said",
     [
-        pytest.param(b"", id="nothing"),
         pytest.param(b"POST / HT", id="half a request line"),
         pytest.param(b"POST / HTTP/1.1\r\nHost: x\r\nX-A: b\r\n", id="half a header"),
     ],
@@ -237,10 +236,23 @@ async def test_the_second_request_of_a_connection_has_the_same_deadline() -> Non
         await close(writer)
 
 
-async def test_an_idle_connection_is_ended() -> None:
+async def test_a_connection_that_was_opened_for_later_is_there_then() -> None:
+    """What a client sends on a connection that was never used, and that is ended just then, is lost."""
+    async with running(limits=replace(SHORT, idle_seconds=30)) as served:
+        reader, writer = await served.connect()
+        late_reader, late_writer = await served.connect()
+        late_writer.write(b"POST / HT")
+        assert await is_closed(late_reader)
+        await exchange(reader, writer)
+        await close(writer, late_writer)
+
+
+@pytest.mark.parametrize("used", [True, False])
+async def test_an_idle_connection_is_ended(used: bool) -> None:
     async with running(limits=SHORT) as served:
         reader, writer = await served.connect()
-        await exchange(reader, writer)
+        if used:
+            await exchange(reader, writer)
         started = time.monotonic()
         assert await is_closed(reader)
         assert 0.2 < time.monotonic() - started < 3
