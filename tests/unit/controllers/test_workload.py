@@ -5,6 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from admitq.controllers.plan import Delete, Patch, Plan, RemoveFinalizer, Tell
 from admitq.controllers.workload import World, decide
@@ -758,3 +760,67 @@ def test_a_slice_that_got_its_quota_ends_the_one_that_it_replaces(by: Callable[.
 )
 def test_until_then_and_thereafter_nothing_is_replaced(larger: Object, original: Object | None) -> None:
     assert told(decided(larger, original=original)) == []
+
+
+# --- all of it together -----------------------------------------------------------------------------
+
+Said = tuple[bool, str] | None
+QUOTA: list[Said] = [
+    None,
+    (True, "QuotaReserved"),
+    *((False, reason) for reason in ("WaitingForQuota", "AdmissionGated", "Suspended", "Misconfigured")),
+    *((False, reason) for reason in ("PendingEvaluation", "Deactivated", "OnHold", "Inadmissible")),
+]
+ADMITTED: list[Said] = [None, (True, "Admitted"), (False, "UnsatisfiedAdmissionChecks")]
+EVICTED: list[Said] = [
+    None,
+    (False, "QuotaReserved"),
+    *((True, reason) for reason in ("Preempted", "PodsReadyTimeout", "AdmissionCheck", "Deactivated")),
+]
+REQUEUED: list[Said] = [
+    None,
+    (True, "Preempted"),
+    *((False, reason) for reason in ("PodsReadyTimeout", "AdmissionCheck", "ClusterQueueStopped")),
+    (False, "DeactivatedDueToAdmissionCheck"),
+]
+SURROUNDINGS: list[Any] = [
+    {},
+    {"local_queue": None},
+    {"local_queue": local_queue("Hold")},
+    {"local_queue": local_queue("HoldAndDrain")},
+    {"cluster_queue": None, "cluster_queue_active": False},
+    {"cluster_queue": cluster_queue("HoldAndDrain"), "cluster_queue_active": False},
+    {"cluster_queue": cluster_queue(deletionTimestamp=time(0)), "cluster_queue_active": False},
+    {"cluster_queue": cluster_queue(checks=[{"name": "c"}])},
+    {"cluster_queue_active": None},
+    {"inadmissible": Explanation("Misconfigured", "because")},
+    {"bypassed": Explanation("WaitingForQuota", "like another")},
+]
+
+
+@given(st.data())
+def test_decisions_about_whatever_there_may_be_come_to_an_end(data: st.DataObject) -> None:
+    """No two steps may undo each other's writes."""
+    quota = data.draw(st.sampled_from(QUOTA))
+    reserved_now = quota is not None and quota[0]
+    said = {
+        "QuotaReserved": quota,
+        "Admitted": data.draw(st.sampled_from(ADMITTED)) if reserved_now else None,
+        "Evicted": data.draw(st.sampled_from(EVICTED)),
+        "Requeued": data.draw(st.sampled_from(REQUEUED)),
+        "DeactivationTarget": data.draw(st.sampled_from([None, (True, "AdmissionCheck")])),
+    }
+    state = data.draw(st.sampled_from([None, "Pending", "Ready", "Retry", "Rejected"]))
+    parts: Object = {"admission": ADMISSION} if reserved_now else {}
+    if state is not None:
+        parts["admissionChecks"] = [check("c", state, requeueAfterSeconds=30)]
+    if data.draw(st.booleans()):
+        parts["requeueState"] = {"count": 1, "requeueAt": time(400)}
+    obj = workload(
+        *(condition(type_, one[0], one[1], "m") for type_, one in said.items() if one is not None),
+        metadata=data.draw(st.sampled_from([{}, GATED])),
+        spec={"active": data.draw(st.booleans())},
+        **parts,
+    )
+    settings = {"tell_reasons": data.draw(st.booleans()), "explicit_pending": data.draw(st.booleans())}
+    settled(obj, now=310, settings=settings, **data.draw(st.sampled_from(SURROUNDINGS)))
