@@ -11,7 +11,10 @@ from admitq.integrations.base import Integration
 from admitq.integrations.custom import integrations
 from admitq.integrations.registry import REGISTRY
 from admitq_api.configuration.custom_kinds import CustomKind
+from admitq_api.labels import names_for
 from localcluster.custom_kinds import configured
+
+NAMES = names_for()
 
 GUIDES = Path(__file__).parents[3] / "docs" / "guides"
 
@@ -145,6 +148,109 @@ SPARK_APPLICATIONS: tuple[dict[str, Any], ...] = (
     },
 )
 
+# Ray and Kubeflow's trainer with all that their kinds read.
+POD: dict[str, Any] = {
+    "metadata": {"labels": {"a": "b"}},
+    "spec": {"containers": [{"name": "c", "image": "i", "resources": {}}]},
+}
+RAY_CLUSTER_SPEC: dict[str, Any] = {
+    "enableInTreeAutoscaling": True,
+    "autoscalerOptions": {"image": "a", "resources": {"requests": {"cpu": 1}}},
+    "gcsFaultToleranceOptions": {"redisAddress": "r"},
+    "headGroupSpec": {"template": POD},
+    "workerGroupSpecs": [
+        {"groupName": "g", "replicas": 1, "minReplicas": 1, "numOfHosts": 1, "template": POD}
+    ],
+}
+METADATA: dict[str, Any] = {
+    "name": "n",
+    "namespace": "ns",
+    "labels": {},
+    "annotations": {NAMES.elastic_job: "true"},
+}
+CONDITIONS = [{"type": "Ready", "status": "True", "message": "m"}]
+RUNTIME_PATCH: dict[str, Any] = {
+    "manager": NAMES.trainjob_manager,
+    "trainingRuntimeSpec": {
+        "template": {
+            "spec": {
+                "replicatedJobs": [
+                    {"name": "node", "template": {"spec": {"template": {"spec": {"tolerations": []}}}}}
+                ]
+            }
+        }
+    },
+}
+RUNTIME: dict[str, Any] = {
+    "spec": {
+        "mlPolicy": {"numNodes": 1, "mpi": {"runLauncherAsNode": True}},
+        "template": {
+            "spec": {
+                "replicatedJobs": [
+                    {
+                        "name": "node",
+                        "replicas": 1,
+                        "template": {
+                            "metadata": {
+                                "labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
+                            },
+                            "spec": {"parallelism": 1, "template": POD},
+                        },
+                    }
+                ]
+            }
+        },
+    }
+}
+RAY_JOB: dict[str, Any] = {
+    "apiVersion": "ray.io/v1",
+    "kind": "RayJob",
+    "metadata": METADATA,
+    "spec": {
+        "suspend": True,
+        "submissionMode": "K8sJobMode",
+        "submitterPodTemplate": POD,
+        "rayClusterSpec": RAY_CLUSTER_SPEC,
+    },
+    "status": {"jobDeploymentStatus": "Running", "rayClusterStatus": {"state": "ready"}},
+}
+RAY_CLUSTER: dict[str, Any] = {
+    "apiVersion": "ray.io/v1",
+    "kind": "RayCluster",
+    "metadata": METADATA,
+    "spec": RAY_CLUSTER_SPEC,
+    "status": {"state": "ready", "conditions": CONDITIONS},
+}
+RAY_SERVICE: dict[str, Any] = {
+    "apiVersion": "ray.io/v1",
+    "kind": "RayService",
+    "metadata": METADATA,
+    "spec": {"rayClusterConfig": RAY_CLUSTER_SPEC},
+    "status": {"conditions": CONDITIONS},
+}
+TRAIN_JOB: dict[str, Any] = {
+    "apiVersion": "trainer.kubeflow.org/v1alpha1",
+    "kind": "TrainJob",
+    "metadata": METADATA,
+    "spec": {
+        "suspend": False,
+        "runtimeRef": {"name": "r", "kind": "ClusterTrainingRuntime", "apiGroup": "g"},
+        "trainer": {
+            "numNodes": 1,
+            "image": "i",
+            "env": [{"name": "e"}],
+            "resourcesPerNode": {"requests": {"cpu": 1}, "limits": {}},
+        },
+        "initializer": {"dataset": {"storageUri": "u", "env": []}},
+        "runtimePatches": [RUNTIME_PATCH],
+    },
+    "status": {
+        "conditions": CONDITIONS,
+        "jobsStatus": [{"name": "node", "ready": 1, "succeeded": 1, "active": 1}],
+    },
+    "resolvedRuntime": RUNTIME,
+}
+
 
 @cache
 def guide_manifests() -> tuple[Any, ...]:
@@ -162,12 +268,13 @@ def custom_kinds() -> tuple[Integration, ...]:
     return integrations(told, REGISTRY)
 
 
-def examples_of(api_version: str, kind: str) -> list[dict[str, Any]]:
-    """Objects of a kind, all with a status; a bare one where there is no other."""
-    found = [
-        one
-        for one in (*guide_manifests(), APP_WRAPPER, *SPARK_APPLICATIONS)
-        if (one.get("apiVersion"), one.get("kind")) == (api_version, kind)
-    ]
+def examples_of(api_version: str, kind: str, *, started: bool = False) -> list[dict[str, Any]]:
+    """Objects of a kind, all with a status; a bare one where there is no other.
+
+    Among those that are started are some with marks of it that are not in their templates.
+    """
+    written = (APP_WRAPPER, *SPARK_APPLICATIONS, RAY_JOB, RAY_CLUSTER, RAY_SERVICE)
+    every = (*guide_manifests(), *written, *((TRAIN_JOB,) if started else ()))
+    found = [one for one in every if (one.get("apiVersion"), one.get("kind")) == (api_version, kind)]
     bare = {"apiVersion": api_version, "kind": kind, "metadata": {"name": "j"}, "spec": {}}
     return [{"status": STATUS, **one} for one in found or [bare]]
