@@ -56,6 +56,7 @@ LATER: Final = NOW + 10 * SECOND
 
 WAITING: Final = ObjectKey("team", "waiting")
 OTHER: Final = ObjectKey("team", "other")
+THIRD: Final = ObjectKey("team", "third")
 
 
 def quota(nominal: int, borrowing: int | None = None, lending: int | None = None) -> ResourceQuota:
@@ -530,6 +531,13 @@ CASES: tuple[Case, ...] = (
         (queue(preemption=LOW), holding(), waiting(priority=1, has_closed_preemption_gate=True)),
         waiting(priority=1),
         preempts=True,
+    ),
+    Case("Workload.replaces", (queue(nominal=3), holding(), waiting()), waiting(replaces=OTHER)),
+    Case(
+        "Workload.replaces",
+        (queue(nominal=5), holding(), holding(3, key=THIRD, uid="third"), waiting()),
+        holding(3, key=THIRD, uid="third", replaces=OTHER),
+        note="of another, which holds quota beside it",
     ),
     Case(
         "Workload.resource_problems",
