@@ -26,12 +26,14 @@ from localcluster.installation import Installation
 from localcluster.waiting import eventually
 from tests.controlplane.kind_cases import (
     CHECKED,
+    HELD,
     KINDS,
     KindCase,
     PlayedJob,
     checked_queue,
     differences,
     has_finalizers,
+    held_queue,
     in_group,
     load,
     open_queues,
@@ -251,6 +253,21 @@ class Scene:
         )
         return "" if differences(terminating, self.case.suspended) == [] else f"{name} was started: {kept}"
 
+    async def spoiled(self, trial: Trial) -> str:
+        """What becomes otherwise of a job that is made unfit while it waits: nothing of it is admitted."""
+        name = "spoiled"
+        job, _ = await self.submit(name, {}, HELD)
+        try:
+            await job.until_condition("QuotaReserved", "False", "Suspended")
+            await job.change(trial.changes)
+            self.in_quarantine.add(name)
+            await self._until_warned(job, trial.told)
+            await self.stage.until(lambda: self.stage.workloads(name), [], what=f"no Workload of {name}")
+            await self.stage.client.delete(self.case.resource, name, self.stage.namespace)
+        except (ApiError, AssertionError) as error:
+            return f"{name}: {error}"
+        return ""
+
     async def _held(self, job: PlayedJob) -> list[str]:
         found = await self.stage.workloads(job.name)
         return [
@@ -361,6 +378,10 @@ async def lives(scene: Scene, group: str) -> list[Awaitable[str]]:
     if scene.subject.name not in operator["without"] and scene.subject.has_places(operator["suspended"]):
         changes = (operator["suspended"], operator["running"])
         found.append(scene.operated(*map(scene.subject.filled, changes)))
+    unfit = [one for one in trials_of(scene.subject, group) if one.outcome == "unfit"]
+    if unfit and scene.subject.name not in table(group)["fixed"]:
+        await held_queue(scene.stage, scene.case)
+        found.append(scene.spoiled(unfit[0]))
     return found
 
 
