@@ -221,8 +221,18 @@ AUDIENCES = (
 )
 """Kinds that people work with. Nobody is given the right to write a status: that is the manager's."""
 
+CUSTOM_AUDIENCE = Audience(
+    # Kinds of many groups are a Job.
+    f"{CUSTOM.group.replace('.', '-')}-{CUSTOM.kind.lower()}",
+    CUSTOM.plural,
+    _ALL_PEOPLE,
+    _ALL_PEOPLE,
+    group=CUSTOM.group,
+)
+"""The same for each kind of jobs that the chart does not know."""
 
-def roles(audiences: tuple[Audience, ...] = AUDIENCES) -> list[Role]:
+
+def roles(audiences: tuple[Audience, ...]) -> list[Role]:
     """Return an editor role and a viewer role for each kind."""
     listed: list[Role] = []
     for kind in audiences:

@@ -73,16 +73,21 @@ def rbac() -> str:
                 {},
                 access.WEBHOOK_NAMESPACE,
             ),
-            "roles": [
-                {
-                    "name": role.name,
-                    "aggregateTo": list(role.aggregate_to),
-                    "rules": [rule.to_dict() for rule in role.rules],
-                }
-                for role in access.roles()
-            ],
+            "roles": _roles(access.AUDIENCES),
+            "customRoles": _roles((access.CUSTOM_AUDIENCE,)),
         }
     )
+
+
+def _roles(audiences: tuple[access.Audience, ...]) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": role.name,
+            "aggregateTo": list(role.aggregate_to),
+            "rules": [rule.to_dict() for rule in role.rules],
+        }
+        for role in access.roles(audiences)
+    ]
 
 
 def webhooks() -> str:

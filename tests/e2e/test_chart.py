@@ -235,6 +235,11 @@ ACCESS = [
     (ADMIN, "patch", "admitq.dev/workloads", True),
     (ADMIN, "patch", "admitq.dev/workloads/status", False),
     (ADMIN, "patch", "batch/jobs/status", False),
+    (USER, "create", "example.com/sweeps", True),
+    (USER, "get", "example.com/sweeps/status", True),
+    (USER, "patch", "example.com/sweeps/status", False),
+    (ADMIN, "delete", "example.com/sweeps", True),
+    (VIEWER, "list", "example.com/sweeps", False),
     (MANAGER, "patch", "admitq.dev/workloads/status", True),
     (MANAGER, "create", "batch/jobs", False),
     (MANAGER, "create", "/pods", False),
@@ -329,7 +334,9 @@ async def test_everybody_may_do_what_the_table_says(helm: Helm, private_cluster:
     cluster = private_cluster()
     with cluster.api() as api:
         make_namespace(api, USUAL.namespace)
-        helm(*USUAL.arguments("install"), "--wait", cluster=cluster)
+        sweep = {"group": "example.com", "version": "v1", "kind": "Sweep", "plural": "sweeps"}
+        told = {f"extraKinds[0].{field}": value for field, value in sweep.items()}
+        helm(*USUAL.arguments("install", **told), "--wait", cluster=cluster)
         for role in (ADMIN, USER, VIEWER):
             subject = {"kind": "User", "name": role, "apiGroup": "rbac.authorization.k8s.io"}
             reference = {"kind": "ClusterRole", "name": role, "apiGroup": "rbac.authorization.k8s.io"}
