@@ -6,7 +6,7 @@ from pathlib import Path
 from admitq import translate
 from admitq.core.selectors import selects_namespace
 from admitq.integrations import custom
-from admitq.integrations.base import Integration, OwnerKind
+from admitq.integrations.base import Integration
 from admitq.integrations.registry import enabled, framework_names, registered
 from admitq.serving.tls import TlsSettings
 from admitq_api.configuration import Configuration, ConfigurationError, load_configuration
@@ -58,7 +58,7 @@ def load_settings(file: Path | None, feature_gates: str = "") -> Settings:
                 for name in sorted(missing)
             ]
         )
-    told = custom_kinds(configuration)
+    told = custom.configured(configuration)
     return Settings(
         configuration,
         configuration.names,
@@ -67,16 +67,6 @@ def load_settings(file: Path | None, feature_gates: str = "") -> Settings:
         (*registered(), *told),
         _tls(configuration),
     )
-
-
-def custom_kinds(configuration: Configuration) -> tuple[Integration, ...]:
-    """The kinds of jobs that the configuration alone tells of.
-
-    Raises:
-        ConfigurationError: one of them is there already.
-    """
-    external = map(OwnerKind.named, configuration.integrations.external_frameworks)
-    return custom.integrations(configuration.integrations.custom, registered(), external)
 
 
 def _spare_the_system(configuration: Configuration) -> None:

@@ -10,8 +10,9 @@ from typing import Any
 from admitq.integrations.base import Finished, Integration, OwnerKind, PodSetTemplate, never
 from admitq.integrations.paths import Object, Path, value_at, with_value
 from admitq.integrations.reading import condition, items, number_of_pods, text, text_at, whole
+from admitq.integrations.registry import registered
 from admitq.integrations.templates import pod_template
-from admitq_api.configuration import ConfigurationError
+from admitq_api.configuration import Configuration, ConfigurationError
 from admitq_api.configuration.custom_kinds import (
     EACH,
     NAME,
@@ -46,6 +47,16 @@ def integration(given: CustomKind) -> Integration:
         own_controller=given.controller,
         creates=frozenset(map(_created, given.creates)) or None,
     )
+
+
+def configured(configuration: Configuration) -> tuple[Integration, ...]:
+    """The records of all kinds that a configuration file tells of.
+
+    Raises:
+        ConfigurationError: one of them is there already, or is one of our own.
+    """
+    external = map(OwnerKind.named, configuration.integrations.external_frameworks)
+    return integrations(configuration.integrations.custom, registered(), external)
 
 
 def integrations(

@@ -101,11 +101,6 @@ def enabled(frameworks: Iterable[str], gates: FeatureGates) -> tuple[Integration
     )
 
 
-def by_gvk(group: str, version: str, kind: str) -> Integration | None:
-    """The integration of a group, version and kind."""
-    return next((one for one in registered() if one.gvk == (group, version, kind)), None)
-
-
 def followed(group: str, version: str, kind: str) -> FollowedKind | None:
     """The kind that jobs refer to, of this group, version and name."""
     wanted = OwnerKind(group, version, kind)

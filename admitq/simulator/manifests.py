@@ -15,9 +15,9 @@ import orjson
 from pydantic import BaseModel, ValidationError
 
 from admitq.core.events import Event
-from admitq.integrations.base import FollowedKind, Reference
+from admitq.integrations.base import FollowedKind, Integration, Reference
 from admitq.integrations.paths import Object, value_at, with_value
-from admitq.integrations.registry import by_gvk, followed
+from admitq.integrations.registry import followed, registered
 from admitq.observations import Observation, observations
 from admitq.simulator.documents import Document, FieldPath, InputError, Problem, field_path, without_nulls
 from admitq.simulator.problems import aliases, problems_of, unknown_field
@@ -72,10 +72,12 @@ class Manifests:
     Args:
         names: the names of the API group.
         how: how Workloads are read.
+        custom: the kinds of jobs that the configuration alone tells of.
     """
 
-    def __init__(self, names: Names, how: Reading) -> None:
+    def __init__(self, names: Names, how: Reading, custom: Iterable[Integration] = ()) -> None:
         self.names = names
+        self._kinds = {one.gvk: one for one in (*registered(), *custom)}
         self._observations = observations(names, how)
         self._objects: dict[ObjectId, Document] = {}
         self._followed: set[ObjectId] = set()
@@ -118,7 +120,7 @@ class Manifests:
             if kind not in _OBSERVED and kind not in _CLASSES and kind != "Workload":
                 return None
         elif (group, kind) not in _FOREIGN and _CLASSES.get(kind) != group:
-            integration = by_gvk(group, version, kind)
+            integration = self.integration_of(document.value)
             if integration is None and followed(group, version, kind) is None:
                 return None
             if integration is not None and (
@@ -136,6 +138,11 @@ class Manifests:
         return ObjectId(kind, namespace, name)
 
     # --- asking -----------------------------------------------------------------------------------
+
+    def integration_of(self, obj: Object) -> Integration | None:
+        """The kind of jobs that an object is of."""
+        group, _, version = str(obj.get("apiVersion", "")).rpartition("/")
+        return self._kinds.get((group, version, str(obj.get("kind", ""))))
 
     def get(self, name: ObjectId) -> Document | None:
         """An object by name."""

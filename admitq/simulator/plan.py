@@ -13,6 +13,7 @@ from admitq import translate
 from admitq.core.events import Event
 from admitq.core.model import ObjectKey
 from admitq.core.settings import Settings
+from admitq.integrations.base import Integration
 from admitq.integrations.paths import Object, with_value
 from admitq.simulator import arrivals
 from admitq.simulator.distributions import Draw, sampler, stream
@@ -109,8 +110,8 @@ def read(paths: Sequence[Path], *, seed: int | None = None, until: Nanoseconds |
     chosen = seed if seed is not None else scenario.seed
     # The one place where chance comes from outside; it is told, so that the run can be had again.
     drawn = chosen if chosen is not None else random.SystemRandom().randrange(2**31)
-    settings, how = _configured(files)
-    manifests = Manifests(files.names, how)
+    settings, how, custom = _configured(files)
+    manifests = Manifests(files.names, how, custom)
     for document in files.manifests:
         manifests.add(document)
     start = manifests.observed()
@@ -133,7 +134,7 @@ def read(paths: Sequence[Path], *, seed: int | None = None, until: Nanoseconds |
     )
 
 
-def _configured(files: Files) -> tuple[Settings, translate.Reading]:
+def _configured(files: Files) -> tuple[Settings, translate.Reading, tuple[Integration, ...]]:
     """What the configuration file decides; without one, the defaults."""
     document, names = files.configuration, files.names
     if document is None:
@@ -141,19 +142,21 @@ def _configured(files: Files) -> tuple[Settings, translate.Reading]:
             multikueue_controller=names.multikueue_controller,
             provisioning_controller=names.provisioning_controller,
         )
-        return settings, translate.Reading()
+        return settings, translate.Reading(), ()
     # The models of the whole file take long to import, for scenarios that have none.
     from admitq.core_settings import core_settings  # noqa: PLC0415
+    from admitq.integrations.custom import configured  # noqa: PLC0415
     from admitq_api.configuration import ConfigurationError, load_configuration  # noqa: PLC0415
 
     try:
         configuration = load_configuration(orjson.dumps(document.value).decode())
         gates = configuration.gates()
+        custom = configured(configuration)
     except ConfigurationError as error:
         raise InputError(_configuration_problem(document, line) for line in error.problems) from None
     if configuration.api_group != names.group:
         raise document.error(("apiGroup",), f"write {names.group}, which the scenario is written for")
-    return core_settings(configuration, gates), translate.reading(configuration, gates)
+    return core_settings(configuration, gates), translate.reading(configuration, gates), custom
 
 
 def _configuration_problem(document: Document, line: str) -> Problem:
@@ -180,6 +183,7 @@ class _Reader:
     def __post_init__(self) -> None:
         self._translation = Translation(
             self.files.names,
+            self.manifests.integration_of,
             self.manifests,
             self.manifests.referenced,
             self.how,
@@ -412,7 +416,7 @@ def _in_class(path: FieldPath) -> FieldPath:
 def _placed(obj: Object, queue: ObjectKey, priority_class: str | None, names: Names) -> Object:
     """A Job or Workload in this queue."""
     placed = with_value(obj, ("metadata", "namespace"), queue.namespace)
-    if obj.get("kind") == "Workload":
+    if (obj.get("apiVersion"), obj.get("kind")) == (names.api_version, "Workload"):
         return with_value(placed, ("spec", "queueName"), queue.name)
     placed = with_value(placed, ("metadata", "labels", names.queue_name), queue.name)
     if priority_class is None:

@@ -13,7 +13,6 @@ from admitq.core.model import ObjectKey, Workload
 from admitq.integrations.base import Integration, PodSetTemplate, Reference, Rules
 from admitq.integrations.names import LONGEST
 from admitq.integrations.paths import Object, value_at, with_value
-from admitq.integrations.registry import by_gvk
 from admitq.job_workloads import PriorityClasses, PriorityClassMissing, workload_for
 from admitq.simulator.documents import FieldPath, field_path
 from admitq_api.labels import Names, names_for
@@ -152,6 +151,7 @@ class Translation:
 
     Args:
         names: the names of the API group.
+        integration_of: the kind of jobs that an object is of.
         lookups: where priority classes are found.
         referenced: where other objects are found that the pods of jobs follow from.
         how: how Workloads are read.
@@ -159,6 +159,7 @@ class Translation:
     """
 
     names: Names
+    integration_of: Callable[[Object], Integration | None]
     lookups: PriorityClasses
     referenced: Callable[[Reference], Object | None]
     how: translate.Reading
@@ -166,8 +167,7 @@ class Translation:
 
     def template(self, obj: Object, blame: Blame) -> Template:
         """The template of a Job or Workload. What is wrong raises what ``blame`` makes of it."""
-        group, _, version = str(obj.get("apiVersion", "")).rpartition("/")
-        integration = by_gvk(group, version, str(obj.get("kind", "")))
+        integration = self.integration_of(obj)
         if integration is None:
             return Template(self._translated(with_value(obj, ("status",), None), (), blame))
         job = integration.mutate(with_value(obj, ("metadata", "uid"), "template"), Rules(self.names))

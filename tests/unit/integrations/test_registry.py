@@ -24,10 +24,8 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> Any:
     registry.registered.cache_clear()
 
 
-def test_jobs_are_known_by_framework_and_by_kind() -> None:
+def test_jobs_are_known_by_framework() -> None:
     assert registry.enabled(["batch/job"], FeatureGates()) == (JOB,)
-    assert registry.by_gvk("batch", "v1", "Job") is JOB
-    assert registry.by_gvk("batch", "v1", "Jobs") is None
 
 
 def test_a_kind_behind_a_gate_needs_the_gate_too() -> None:
@@ -54,7 +52,7 @@ def test_an_installed_package_adds_a_kind(installed: Any, monkeypatch: pytest.Mo
     monkeypatch.setattr("admitq.integrations.kinds.job.OUTSIDE", OUTSIDE, raising=False)
     installed("example.com/thing", "admitq.integrations.kinds.job:OUTSIDE")
     assert registry.framework_names()[-1] == "example.com/thing"
-    assert registry.by_gvk("example.com", "v1", "Thing") == OUTSIDE
+    assert registry.registered()[-1] == OUTSIDE
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,16 @@
 """Jobs of other kinds among the manifests, and what their pods follow from."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from admitq.simulator import InputError
 from admitq.simulator.timeline import Happening
+from localcluster.custom_kinds import configured
+from tests.unit.integrations.examples import guide_manifests
 from tests.unit.simulator.stage import WORLD, plan, played
 
 SPEC = "runTime: 1m"
@@ -90,3 +95,65 @@ def test_a_job_that_makes_no_pods_means_nothing(tmp_path: Path) -> None:
     found = plan(tmp_path, SPEC, world)
     assert [source.name for source in found.sources] == ["one"]
     assert found.left_out == {"RayJob (ray.io/v1)": 1}
+
+
+# --- kinds by configuration -------------------------------------------------------------------------
+
+
+WITH_MEMORY = WORLD.replace("[cpu]", "[cpu, memory]").replace(
+    "nominalQuota: 4", "nominalQuota: 4\n            - {name: memory, nominalQuota: 8Gi}"
+)
+
+
+def configuration(custom: list[dict[str, Any]]) -> str:
+    """A configuration that tells of these kinds; in one line, so that all its problems stand there."""
+    head = {"apiVersion": "config.admitq.dev/v1beta2", "kind": "Configuration"}
+    return f"---\n{json.dumps({**head, 'integrations': {'custom': custom}})}\n"
+
+
+def shown(api_version: str) -> str:
+    """The job of this API version that the guide shows, in the world's queue."""
+    (job,) = (one for one in guide_manifests() if one.get("apiVersion") == api_version)
+    text = yaml.safe_dump({**job, "metadata": {**job["metadata"], "namespace": "team"}})
+    return f"---\n{text}".replace("queue-name: default", "queue-name: main")
+
+
+@pytest.mark.parametrize(
+    ("api_version", "story"),
+    [
+        # A leader of 200m and three workers of 1, of 4 CPU.
+        ("example.com/v1", ["0 Submitted training-1", "0 Admitted training-1", "60 Finished training-1"]),
+        # A server of 200m and four workers of 1, of which two suffice.
+        ("tasks.example.com/v1alpha1", ["0 Submitted tasks-1", "0 Admitted tasks-1", "60 Finished tasks-1"]),
+    ],
+)
+def test_jobs_of_kinds_that_the_configuration_tells_of_are_played(
+    tmp_path: Path, api_version: str, story: list[str]
+) -> None:
+    world = WITH_MEMORY + shown(api_version) + configuration(configured())
+    simulation, told = played(tmp_path, SPEC, world)
+    assert told.lines == story
+    assert simulation.plan.left_out == {}
+
+
+def test_a_class_can_name_a_job_of_such_a_kind(tmp_path: Path) -> None:
+    spec = """\
+        workloads:
+          - name: training
+            template: {kind: Training, namespace: team, name: training}
+            runTime: {constant: 10s}
+            arrivals: {at: [0s, 5s]}
+    """
+    _, story = played(tmp_path, spec, WITH_MEMORY + shown("example.com/v1") + configuration(configured()))
+    assert story.of(Happening.ADMITTED) == ["0 Admitted training-1", "10 Admitted training-2"]
+
+
+def test_nobody_knows_them_without_the_configuration(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="nothing is ever submitted"):
+        plan(tmp_path, SPEC, WORLD + shown("example.com/v1"))
+
+
+def test_a_kind_that_is_there_already_is_refused_with_its_place(tmp_path: Path) -> None:
+    taken = {**configured()[0], "group": "batch", "kind": "Job", "plural": "jobs"}
+    with pytest.raises(InputError, match=r"scenario.yaml:\d+: integrations.custom\[0\]: is Job of batch"):
+        plan(tmp_path, SPEC, WORLD + shown("example.com/v1") + configuration([taken]))
