@@ -7,12 +7,15 @@ unsuspending, injecting into and restoring pod templates, the Workload's name, r
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from admitq.integrations.paths import Object, Path, merge_patch, value_at, with_value
 from admitq_api.feature_gates import FeatureGates, Gate
 from admitq_api.field_errors import FieldError
 from admitq_api.labels import Names
+
+MOST_POD_SETS: Final = 18
+"""How many podsets a Workload may have."""
 
 
 class OwnerKind(NamedTuple):

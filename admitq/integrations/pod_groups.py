@@ -9,14 +9,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from admitq.integrations import pods
-from admitq.integrations.base import Counts, Finished, Moment, PodSetTemplate, group_name, members_of
+from admitq.integrations.base import (
+    MOST_POD_SETS,
+    Counts,
+    Finished,
+    Moment,
+    PodSetTemplate,
+    group_name,
+    members_of,
+)
 from admitq.integrations.ownership import queue_name
 from admitq.integrations.paths import Object, value_at, with_value
 from admitq_api.labels import Names
 
 MAIN: Final = "main"
-MOST_ROLES: Final = 18
-"""As many podsets as a Workload can have."""
 
 _GATES: Final = ("spec", "schedulingGates")
 
@@ -150,8 +156,8 @@ def problem(job: Object, names: Names, label_keys: Sequence[str]) -> str | None:
         return f"pods of group '{group}' have different values of {key}"
     active = _active(job)
     roles = _by_role(job, active)
-    if len(roles) > MOST_ROLES:
-        return f"group '{group}' has {len(roles)} roles, more than {MOST_ROLES}"
+    if len(roles) > MOST_POD_SETS:
+        return f"group '{group}' has {len(roles)} roles, more than {MOST_POD_SETS}"
     if job.get("fast") is True and len(roles) > 1:
         return f"group '{group}' is admitted fast, so that its pods must have the same shape"
     if len(active) < (1 if job.get("fast") is True else _size(job)):

@@ -7,7 +7,7 @@ hold quota, and so stand in the Workload; what is written back to the job is its
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from admitq.integrations.base import PodSetTemplate, Rules
+from admitq.integrations.base import MOST_POD_SETS, PodSetTemplate, Rules
 from admitq.integrations.paths import Object, Path, value_at, with_value
 from admitq.integrations.reading import items, mapping, text, whole
 from admitq_api.feature_gates import Gate
@@ -22,8 +22,6 @@ OPERATOR: Final = "ray.io/kuberay-operator"
 """What ``managedBy`` names for the operator of Ray itself."""
 
 HEAD: Final = "head"
-MOST_POD_SETS: Final = 18
-"""Of head and workers together: as many as a Workload may have."""
 
 FAULT_TOLERANT: Final = "ray.io/ft-enabled"
 """The older annotation that switches fault tolerance on."""
@@ -172,7 +170,7 @@ def with_elastic_gates(job: Object, at: Path, rules: Rules) -> Object:
 def errors(job: Object, at: Path, rules: Rules, reserved: Sequence[str] = (HEAD,)) -> list[FieldError]:
     """What is wrong with the cluster of a managed job (semantics, Per kind).
 
-    ``reserved`` are names that no group of workers may have, because other podsets have them.
+    ``reserved`` are names that no group of workers may have: those of all other podsets.
     """
     where = FieldPath().at(*at)
     found: list[FieldError] = []
@@ -186,8 +184,9 @@ def errors(job: Object, at: Path, rules: Rules, reserved: Sequence[str] = (HEAD,
             )
         )
     groups = items(value_at(job, (*at, "workerGroupSpecs")))
-    if len(groups) + 1 > MOST_POD_SETS:
-        found.append(FieldError.too_many(where.at("workerGroupSpecs"), len(groups), MOST_POD_SETS - 1))
+    if len(groups) + len(reserved) > MOST_POD_SETS:
+        most = MOST_POD_SETS - len(reserved)
+        found.append(FieldError.too_many(where.at("workerGroupSpecs"), len(groups), most))
     for index, group in enumerate(groups):
         name = text(value_at(group, ("groupName",)))
         if name.lower() in reserved:

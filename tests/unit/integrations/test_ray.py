@@ -343,7 +343,7 @@ def paths(errors: Any) -> list[str]:
     ("described", "annotations", "wrong"),
     [
         (cluster(), {}, []),
-        (cluster(*groups(17)), {}, []),
+        (cluster(*groups(16)), {}, []),
         (cluster(*groups(18)), {}, ["workerGroupSpecs"]),
         (cluster({"groupName": "head", "template": pod()}), {}, ["workerGroupSpecs[0].groupName"]),
         (cluster({"groupName": "Head", "template": pod()}), {}, ["workerGroupSpecs[0].groupName"]),

@@ -11,8 +11,13 @@ from hypothesis import strategies as st
 from admitq.core.model import LabelSelector, SelectorOperator, SelectorRequirement
 from admitq.integrations.base import OwnerKind
 from admitq.integrations.kinds.job import JOB
+from admitq.integrations.kinds.jobset import JOBSET
+from admitq.integrations.registry import registered
+from admitq_api.field_errors import FieldError
 from admitq_webhooks.mutate.jobs import mutate
 from admitq_webhooks.routes import routes
+from admitq_webhooks.validate.jobs import validate_create, validate_update
+from tests.unit.integrations.examples import custom_kinds
 from tests.unit.webhooks.support import (
     NAMES,
     PRIORITY,
@@ -368,6 +373,94 @@ async def test_what_a_kind_cannot_do_is_refused() -> None:
     message = orjson.loads(body)["response"]["status"]["message"]
     assert f"metadata.labels[{PREBUILT}]: Forbidden: Is not supported for batch/v1, Kind=Job" in message
     assert f"metadata.annotations[{ELASTIC}]: Forbidden: " in message
+
+
+RAY_GROUPS = "spec.rayClusterSpec.workerGroupSpecs"
+BEYOND = "19: a Workload has at most 18 podsets; put pods of several together, or make several jobs"
+TEMPLATE: dict[str, Any] = {"spec": {"containers": [{"name": "c", "image": "i"}]}}
+
+
+def groups(number: int, **spec: Any) -> dict[str, Any]:
+    workers = [{"groupName": f"g{index}", "template": TEMPLATE} for index in range(number)]
+    cluster = {"headGroupSpec": {"template": TEMPLATE}, "workerGroupSpecs": workers}
+    return {"shutdownAfterJobFinishes": True, "rayClusterSpec": cluster, **spec}
+
+
+def wrapped(number: int) -> dict[str, Any]:
+    """As many podsets in one object as are declared beside it."""
+    template = {"spec": {"template": TEMPLATE, "parallelism": 1}}
+    jobs = {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "spec": {"replicatedJobs": [{"name": f"j{index}", "template": template} for index in range(number)]},
+    }
+    paths = [
+        {"path": f"template.spec.replicatedJobs[{index}].template.spec.template"} for index in range(number)
+    ]
+    return {"components": [{"template": jobs, "podSets": paths}]}
+
+
+def replicated(number: int) -> dict[str, Any]:
+    job = {"spec": {"template": TEMPLATE}}
+    return {"replicatedJobs": [{"name": f"j{index}", "template": job} for index in range(number)]}
+
+
+def tasks(number: int) -> dict[str, Any]:
+    return {"tasks": [{"name": f"t{index}", "template": TEMPLATE} for index in range(number)]}
+
+
+@pytest.mark.parametrize(
+    ("framework", "most", "beyond", "field", "says"),
+    [
+        # The head and the pod that submits the job are podsets too.
+        ("ray.io/rayjob", groups(16), groups(17), RAY_GROUPS, "17: must have at most 16 items"),
+        (
+            "ray.io/rayjob",
+            groups(17, submissionMode="HTTPMode"),
+            groups(18, submissionMode="HTTPMode"),
+            RAY_GROUPS,
+            "18: must have at most 17 items",
+        ),
+        (
+            "ray.io/raycluster",
+            groups(17)["rayClusterSpec"],
+            groups(18)["rayClusterSpec"],
+            "spec.workerGroupSpecs",
+            "18: must have at most 17 items",
+        ),
+        ("jobset.x-k8s.io/jobset", replicated(18), replicated(19), "spec.replicatedJobs", BEYOND),
+        ("workload.codeflare.dev/appwrapper", wrapped(18), wrapped(19), "spec.components", BEYOND),
+        ("tasks.example.com/job", tasks(18), tasks(19), "spec.tasks", BEYOND),
+    ],
+)
+def test_a_job_of_more_podsets_than_a_workload_may_have_is_refused(
+    framework: str, most: dict[str, Any], beyond: dict[str, Any], field: str, says: str
+) -> None:
+    (kind,) = (one for one in (*registered(), *custom_kinds()) if one.framework == framework)
+    ours = policy(integrations=(kind,))
+
+    def job(spec: dict[str, Any], **labels: str) -> dict[str, Any]:
+        metadata = {"name": "j", "namespace": "team", "labels": labels}
+        return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": spec}
+
+    def change(old: dict[str, Any], new: dict[str, Any]) -> list[FieldError]:
+        return validate_update(old, new, "team", kind, ours, FakeWorld())
+
+    queue = {QUEUE: "q"}
+    assert validate_create(job(most, **queue), kind, ours) == []
+    (error,) = validate_create(job(beyond, **queue), kind, ours)
+    assert f"{error.path}: {error.message}" == f"{field}: Too many: {says}"
+    assert validate_create(job(beyond), kind, ours) == []
+    assert error in change(job(most, **queue), job(beyond, **queue))
+    assert error in change(job(beyond), job(beyond, **queue))
+    assert error not in change(job(beyond), job(beyond, x="y"))
+
+
+def test_a_job_that_had_too_many_podsets_before_we_looked_at_it_is_let_go() -> None:
+    old = {"metadata": {"name": "j", "labels": {QUEUE: "q"}}, "spec": replicated(19)}
+    new = {**old, "metadata": {**old["metadata"], "finalizers": []}}
+    ours = policy(integrations=(JOBSET,))
+    assert validate_update(old, new, "team", JOBSET, ours, FakeWorld()) == []
 
 
 # --- validation of changes --------------------------------------------------------------------------

@@ -1,13 +1,14 @@
 """Rules that jobs of every kind obey, and those that a kind adds."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from admitq.integrations.base import Integration
+from admitq.integrations.base import MOST_POD_SETS, Integration, PodSetTemplate
 from admitq.integrations.ownership import queue_name
 from admitq_api.feature_gates import Gate
-from admitq_api.field_errors import FieldError, Path
+from admitq_api.field_errors import ErrorType, FieldError, Path
 from admitq_api.labels import DEFAULT_QUEUE, Names
 from admitq_api.syntax import dns_subdomain
 from admitq_webhooks.ancestors import has_managed_ancestor
@@ -31,14 +32,16 @@ def validate_create(job: Object, integration: Integration, policy: Policy) -> li
     names = policy.names
     if integration.is_skipped(job) or not _is_held(job, integration, names):
         return [*integration.validate_create(job, policy.rules(job))]
+    own = integration.validate_create(job, policy.rules(job))
     return [
         *_queue_name(job, names),
         *_prebuilt(job, integration, policy),
         *_max_exec_time(job, names),
         *_elastic(job, integration, names),
         *(admission_gates.validate_create(job, names) if _has_gates(policy) else ()),
+        *(() if _tells_of_too_many(own) else _pod_sets(job, integration, policy)),
         *_topology(job, integration, policy),
-        *integration.validate_create(job, policy.rules(job)),
+        *own,
     ]
 
 
@@ -60,6 +63,7 @@ def validate_update(
         return [*integration.validate_update(old, new, rules)]
     suspended = integration.is_suspended(new, names)
     was_suspended = integration.is_suspended(old, names)
+    own = integration.validate_update(old, new, rules)
     return [
         *_queue_name_update(
             old,
@@ -73,8 +77,9 @@ def validate_update(
         *_priority_class_update(old, new, names, suspended=suspended),
         *_elastic_update(old, new, names),
         *(admission_gates.validate_update(old, new, names) if _has_gates(policy) else ()),
+        *(() if _tells_of_too_many(own) else _new_pod_sets_errors(old, new, integration, policy)),
         *_new_topology_errors(old, new, integration, policy),
-        *integration.validate_update(old, new, rules),
+        *own,
     ]
 
 
@@ -227,6 +232,40 @@ def _elastic_update(old: Object, new: Object, names: Names) -> Iterator[FieldErr
         yield FieldError.invalid(
             _ANNOTATIONS.key(names.elastic_job), after, _IMMUTABLE, "create the job anew"
         )
+
+
+def _pod_sets(job: Object, integration: Integration, policy: Policy) -> Iterator[FieldError]:
+    """Check that a Workload can stand for a job that is to be queued.
+
+    Some kinds say this themselves, in their own words (semantics, Per kind).
+    """
+    pod_sets = integration.pod_sets(job, policy.names)
+    if len(pod_sets) > MOST_POD_SETS and policy.rules(job).is_managed:
+        detail = f"a Workload has at most {MOST_POD_SETS} podsets"
+        remedy = "put pods of several together, or make several jobs"
+        yield FieldError(str(_most_are_in(pod_sets)), ErrorType.TOO_MANY, len(pod_sets), detail, remedy)
+
+
+def _tells_of_too_many(errors: Iterable[FieldError]) -> bool:
+    return any(one.type is ErrorType.TOO_MANY for one in errors)
+
+
+def _most_are_in(pod_sets: Sequence[PodSetTemplate]) -> Path:
+    """The list of the job that most of its podsets are elements of."""
+    lists: Counter[tuple[str | int, ...]] = Counter()
+    for one in pod_sets:
+        path = one.template_path
+        index = next((place for place, step in enumerate(path) if isinstance(step, int)), len(path))
+        lists[path[:index]] += 1
+    return Path().at(*lists.most_common(1)[0][0])
+
+
+def _new_pod_sets_errors(
+    old: Object, new: Object, integration: Integration, policy: Policy
+) -> Iterator[FieldError]:
+    """Check what the change adds: a job that was so before we looked at it can still be let go."""
+    if not any(_pod_sets(old, integration, policy)):
+        yield from _pod_sets(new, integration, policy)
 
 
 def _topology(job: Object, integration: Integration, policy: Policy) -> Iterator[FieldError]:
