@@ -14,7 +14,7 @@ from admitq.integrations.base import Integration
 from admitq.integrations.ownership import controller_of
 from admitq.integrations.paths import value_at
 from admitq.runtime.errors import ApiError
-from admitq.runtime.resources import PODS
+from admitq.runtime.resources import PODS, PRIORITY_CLASSES
 from admitq.transitions import is_reserved
 from admitq_api.labels import DEFAULT_GROUP
 from tests.controlplane.kind_cases import (
@@ -345,6 +345,37 @@ async def test_what_a_queued_job_makes_is_no_pod_of_its_own(stage: Stage, case: 
     made = await asyncio.gather(*(stage.create(PODS, name, pod) for name in names))
     held = [name for name, one in zip(names, made, strict=True) if value_at(one, ("spec", "schedulingGates"))]
     assert held == ([] if case.integration.makes(job, made[1]) else ["an-impostor"])
+
+
+async def test_a_kind_by_configuration_has_holds_classes_and_other_clusters_where_it_says(
+    stage: Stage, definitions: Callable[[Iterable[str]], None]
+) -> None:
+    (training,) = (one for one in KINDS if one.framework == "example.com/training")
+    case = load(training, stage.names.group)
+    definitions(case.definitions)
+    await open_queues(stage, case)
+    dispatcher, name = stage.names.multikueue_controller, stage.own("own")
+    await stage.create(stage.kinds.admission_checks, name, {"spec": {"controllerName": dispatcher}})
+    await stage.cluster_queue("elsewhere", admissionChecksStrategy={"admissionChecks": [{"name": name}]})
+    await stage.local_queue("elsewhere", cluster_queue="elsewhere")
+    await stage.create(PRIORITY_CLASSES, name, {"value": 7, "preemptionPolicy": "Never"})
+    try:
+        fields = {"spec.draft": True, "spec.priorityClassName": name}
+        job, _ = await submit(stage, case, changes=fields)
+        await job.until_condition("QuotaReserved", "False", "OnHold", "Job is on hold")
+        await job.until_suspended()
+        assert await _priority(job) == (7, name)
+
+        async def dispatched() -> Any:
+            _, created = await submit(stage, case, "dispatched", queue="elsewhere", dry_run=True)
+            return value_at(created, ("spec", "managedBy"))
+
+        await stage.until(dispatched, dispatcher)
+        await job.change({"spec.draft": False})
+        started = await job.until_started()
+        assert value_at(started, ("spec", "managedBy")) is None
+    finally:
+        await stage.client.delete(PRIORITY_CLASSES, name)
 
 
 # --- what is refused, what is added ---------------------------------------------------------------
