@@ -535,7 +535,8 @@ class WorkloadRetention(Section):
     """How long after a Workload finished it is deleted; absent: never."""
 
     after_deactivated_by_kueue: NonNegativeDuration | None = None
-    """How long after a Workload was deactivated its job is deleted; absent: never."""
+    """How long after a Workload was deactivated its job is deleted; absent: never. What serves, a StatefulSet
+    or a LeaderWorkerSet, is never deleted."""
 
 
 class RetentionPolicies(Section):

@@ -750,6 +750,14 @@ def test_a_job_deactivated_for_a_cause_is_deleted_after_its_retention() -> None:
     assert told(plan) == [("Deleted", "Deleted job: deactivation retention period expired")]
     by_hand = workload(condition("Evicted", True, "Deactivated", since=10), spec={"active": False})
     assert kinds(decided(job(), by_hand, now=10**6, settings=settings)) == []
+    # Pods of what serves would be made again.
+    served = workload(
+        caused,
+        condition("QuotaReserved", False, "Deactivated"),
+        spec={"active": False},
+        metadata={"annotations": {NAMES.job_owner_name: "s"}},
+    )
+    assert kinds(decided(job(), served, now=10**6, settings=settings)) == []
 
 
 # --- prebuilt -------------------------------------------------------------------------------------
