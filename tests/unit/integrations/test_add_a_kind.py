@@ -88,8 +88,10 @@ def test_the_configuration_switches_it_on(tmp_path: Path) -> None:
     head = {"apiVersion": names_for().config_api_version, "kind": "Configuration"}
     file = tmp_path / "config.yaml"
     file.write_text(yaml.safe_dump({**head, **yaml.safe_load(values)["config"]}))
-    on = [one.framework for one in load_settings(file).integrations]
-    assert on == ["batch/job", "example.com/sweep"]
+    on = load_settings(file).integrations
+    assert [one.framework for one in on] == ["batch/job", "example.com/sweep"]
+    fields = ("group", "version", "kind", "plural")
+    assert yaml.safe_load(values)["extraKinds"] == [{name: getattr(on[-1], name) for name in fields}]
 
 
 @pytest.mark.usefixtures("installed")
