@@ -20,7 +20,7 @@ from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import DEPLOYMENTS, PODS, STATEFUL_SETS, Resource
 from localcluster.folders import REPOSITORY
 from localcluster.waiting import eventually
-from tests.controlplane.stage import Object, Stage, condition_of
+from tests.controlplane.stage import Object, Stage, condition_of, controlled_by
 
 LWS = resource_of(LEADER_WORKER_SET)
 PREFIX = "leaderworkerset.sigs.k8s.io/"
@@ -116,6 +116,23 @@ async def test_what_the_guide_shows_runs_as_it_stands(stage: Stage, resource: Re
         return value_at(await stage.get(resource, name), ("status", "readyReplicas"))
 
     await stage.until(ready, 2, timeout=60.0)
+
+
+async def test_pods_may_name_a_queue_of_their_own(
+    stage: Stage, definitions: Callable[[Iterable[str]], None]
+) -> None:
+    """Each is queued by itself then, for nobody who makes them is in a queue, near or far."""
+    definitions(["leaderworkersets.leaderworkerset.x-k8s.io"])
+    await stage.queues(cpu=2)
+    labels = {"app": "s", stage.names.queue_name: "lq"}
+    spec = {"replicas": 1, "selector": {"matchLabels": {"app": "s"}}, "template": template(1, labels=labels)}
+    leader = {"replicas": 1, "leaderWorkerTemplate": {"size": 1, "workerTemplate": template(1)}}
+    owner = controlled_by(await stage.create(LWS, "s", {"spec": leader}))
+    await stage.create(DEPLOYMENTS, "s", {"spec": spec})
+    await stage.create(STATEFUL_SETS, "s", {"metadata": owner, "spec": {**spec, "serviceName": "s"}})
+    await until_pods(stage, Running=2)
+    workloads, _ = await stage.client.list(stage.kinds.workloads, stage.namespace)
+    assert [one["metadata"]["ownerReferences"][0]["kind"] for one in workloads] == ["Pod", "Pod"]
 
 
 # --- Deployments ----------------------------------------------------------------------------------

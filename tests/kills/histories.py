@@ -319,8 +319,8 @@ HISTORIES: Final = (
         "timed-out",
         never_ready,
         timed_out,
-        # Longer than a restart takes, or it would be evicted twice.
-        config={"waitForPodsReady": {"timeout": "3s", "requeuingStrategy": {"backoffBaseSeconds": 1}}},
+        # Longer than a restart takes on a busy machine, or it would be evicted twice.
+        config={"waitForPodsReady": {"timeout": "6s", "requeuingStrategy": {"backoffBaseSeconds": 1}}},
         sample=1,
     ),
     History("deactivated", two_queues, deactivated),
