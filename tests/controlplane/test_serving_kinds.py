@@ -17,7 +17,7 @@ from admitq.integrations.kinds.leaderworkerset import LEADER_WORKER_SET
 from admitq.integrations.names import workload_name
 from admitq.integrations.paths import value_at
 from admitq.runtime.errors import ApiError
-from admitq.runtime.resources import DEPLOYMENTS, PODS, STATEFUL_SETS, Resource
+from admitq.runtime.resources import DEPLOYMENTS, PODS, REPLICA_SETS, STATEFUL_SETS, Resource
 from localcluster.folders import REPOSITORY
 from localcluster.waiting import eventually
 from tests.controlplane.stage import Object, Stage, condition_of, controlled_by
@@ -121,7 +121,7 @@ async def test_what_the_guide_shows_runs_as_it_stands(stage: Stage, resource: Re
 async def test_pods_may_name_a_queue_of_their_own(
     stage: Stage, definitions: Callable[[Iterable[str]], None]
 ) -> None:
-    """Each is queued by itself then, for nobody who makes them is in a queue, near or far."""
+    """Each is queued by itself then, for nobody who makes them is in a queue, near or far; so is a Job."""
     definitions(["leaderworkersets.leaderworkerset.x-k8s.io"])
     await stage.queues(cpu=2)
     labels = {"app": "s", stage.names.queue_name: "lq"}
@@ -133,6 +133,10 @@ async def test_pods_may_name_a_queue_of_their_own(
     await until_pods(stage, Running=2)
     workloads, _ = await stage.client.list(stage.kinds.workloads, stage.namespace)
     assert [one["metadata"]["ownerReferences"][0]["kind"] for one in workloads] == ["Pod", "Pod"]
+    await stage.client.delete(STATEFUL_SETS, "s", stage.namespace)
+    ((between,), _) = await stage.client.list(REPLICA_SETS, stage.namespace)
+    await stage.job(metadata={"labels": {stage.names.queue_name: "lq"}, **controlled_by(between)})
+    await stage.until_running()
 
 
 # --- Deployments ----------------------------------------------------------------------------------
