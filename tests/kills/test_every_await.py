@@ -3,8 +3,10 @@
 A few kills of each history are played here, drawn from a seed; ``hack/kills`` plays all of them.
 """
 
+import gc
 import random
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,15 @@ SWITCHES = 2
 """How many kills between requests are played."""
 LATE = 1
 """How many kills of each history are played of which a write arrives late."""
+
+
+@pytest.fixture(autouse=True)
+def bury() -> Generator[None]:
+    """Connections of the dead are nobody's: they are cleared away here, and not told of in a later test."""
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
 
 
 @pytest.fixture(scope="module")
