@@ -31,6 +31,16 @@ def has_no_ready_replicas(obj: Object, _names: Names) -> bool:
     return replicas_of(obj, "status", "readyReplicas", default=0) == 0
 
 
+def has_replicas(obj: Object) -> bool:
+    """Whether anything of the object is there."""
+    return replicas_of(obj, "status", "replicas", default=0) > 0
+
+
+def are_all_ready(obj: Object) -> bool:
+    """Whether as many of the object are ready as it is to have."""
+    return replicas_of(obj, "status", "readyReplicas", default=0) >= replicas_of(obj)
+
+
 def queue_marks(obj: Object, names: Names) -> dict[str, str]:
     """Labels of the object that its pods are queued by."""
     found = {names.queue_name: queue_name(obj, names), names.priority_class: label(obj, names.priority_class)}

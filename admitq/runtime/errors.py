@@ -36,6 +36,11 @@ class ApiError(Exception):
         """The object, or the whole resource, does not exist."""
         return self.status == 404
 
+    def tells_of(self, name: str) -> bool:
+        """It is about the object of this name: where a kind is not served, nothing is said of its objects."""
+        details = self.body.get("details")
+        return isinstance(details, dict) and details.get("name") == name
+
     @property
     def is_already_exists(self) -> bool:
         """An object of that name exists."""

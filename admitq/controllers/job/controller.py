@@ -15,10 +15,11 @@ from admitq.controllers.indexes import (
     resource_of,
 )
 from admitq.controllers.job import members
-from admitq.controllers.job.case import CONCERN, Ancestor, JobCase, Lookups
+from admitq.controllers.job.case import CONCERN, Ancestor, JobCase
+from admitq.controllers.job.looking_up import is_unsettled, lookups_in
 from admitq.controllers.job.owners import Owners
 from admitq.controllers.job.steps import decide, without_outdated
-from admitq.controllers.plan import Create, Plan, act, describes_pods, has_finalizer, plan, status_patch
+from admitq.controllers.plan import Create, Plan, act, describes_pods, plan, status_patch
 from admitq.core.model import SECOND, Instant
 from admitq.core.selectors import selects_namespace
 from admitq.integrations.base import Composition, Integration, Moment, OwnerKind, Reference, members_of
@@ -34,7 +35,7 @@ from admitq.integrations.ownership import (
 from admitq.integrations.paths import Object, value_at
 from admitq.job_workloads import Unfit
 from admitq.runtime.errors import ApiError
-from admitq.runtime.resources import NAMESPACES, PRIORITY_CLASSES, Resource
+from admitq.runtime.resources import NAMESPACES, Resource
 from admitq.runtime.store import Key, Store
 from admitq.transitions import Transition, holds
 from admitq_api.conditions import ConditionType, Reason
@@ -108,7 +109,7 @@ class JobController:
         if job is None:
             # A Workload that was made for pods to come is settled by the controller that made it.
             workloads = tuple(one for one in workloads if not is_served(one, self._ctx.names))
-            if not any(map(self._is_unsettled, workloads)):
+            if not any(is_unsettled(one, self._ctx.names) for one in workloads):
                 return None
             if not await self._is_gone(key):
                 return BEHIND_RETRY_SECONDS
@@ -134,7 +135,7 @@ class JobController:
             now=self._ctx.clock(),
             job=None if job is None else self.integration.resolved(job, found),
             workloads=workloads,
-            lookups=self._lookups(key),
+            lookups=lookups_in(self._ctx, key.namespace),
             namespace_matches=self._is_selected(namespace),
             namespace_ends=value_at(namespace, ("metadata", "deletionTimestamp")) is not None,
             ancestor=ancestor,
@@ -184,12 +185,6 @@ class JobController:
         owner = owner_value(self.integration.group, self.integration.kind, key.namespace, key.name)
         return self._ctx.stores.of(self._ctx.kinds.workloads).by_index(BY_OWNER, owner)
 
-    def _is_unsettled(self, workload: Object) -> bool:
-        """Whether something is left to do with a Workload whose job is not there."""
-        return not holds(workload, ConditionType.FINISHED) or has_finalizer(
-            workload, self._ctx.names.finalizer
-        )
-
     async def _is_gone(self, key: Key) -> bool:
         """Whether a job that is not in the store does not exist either.
 
@@ -202,8 +197,7 @@ class JobController:
             found = await self._ctx.client.get(self.resource, key.name, namespace=key.namespace)
         except ApiError as error:
             if error.is_not_found:
-                # Where the kind is not served any more, the API server says nothing of the object.
-                return value_at(error.body, ("details", "name")) == key.name
+                return error.tells_of(key.name)
             raise
         return self.integration.composition is not None and not self._is_member(found)
 
@@ -253,16 +247,6 @@ class JobController:
             return False
         latest = max(unfinished, key=lambda one: one["metadata"].get("creationTimestamp", ""))
         return holds(latest, ConditionType.ADMITTED)
-
-    def _lookups(self, key: Key) -> Lookups:
-        stores, kinds = self._ctx.stores, self._ctx.kinds
-        return Lookups(
-            flavor=lambda name: stores.of(kinds.resource_flavors).get("", name),
-            workload_priority_class=lambda name: stores.of(kinds.workload_priority_classes).get("", name),
-            priority_class=lambda name: stores.of(PRIORITY_CLASSES).get("", name),
-            priority_classes=lambda: stores.of(PRIORITY_CLASSES).list(),
-            workload=lambda name: stores.of(kinds.workloads).get(key.namespace, name),
-        )
 
     # --- acting -----------------------------------------------------------------------------------
 

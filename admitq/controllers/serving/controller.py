@@ -13,19 +13,17 @@ from admitq.controllers.indexes import (
     parents_of_pod,
     resource_of,
 )
-from admitq.controllers.job.case import Lookups
-from admitq.controllers.plan import act, describes_pods, has_finalizer
+from admitq.controllers.job.looking_up import is_unsettled, lookups_in
+from admitq.controllers.plan import act, describes_pods
 from admitq.controllers.serving.decide import ServingCase, decide
 from admitq.controllers.wiring import ControllerSpec, Watch, WhenServed
 from admitq.core.selectors import selects_namespace
 from admitq.integrations.base import Integration, Serving
-from admitq.integrations.paths import Object, value_at
+from admitq.integrations.paths import value_at
 from admitq.job_workloads import Unfit
 from admitq.runtime.errors import ApiError
-from admitq.runtime.resources import NAMESPACES, PODS, PRIORITY_CLASSES
+from admitq.runtime.resources import NAMESPACES, PODS
 from admitq.runtime.store import Change, Key
-from admitq.transitions import holds
-from admitq_api.conditions import ConditionType
 
 BEHIND_RETRY_SECONDS: Final = 1.0
 """When to look again where what we know is behind what others know."""
@@ -53,7 +51,7 @@ class ServingController:
         workloads = stores.of(kinds.workloads).by_index(BY_PARENT, owner)
         namespace = stores.of(NAMESPACES).get("", key.namespace)
         if job is None:
-            if not any(map(self._is_unsettled, workloads)):
+            if not any(is_unsettled(one, ctx.names) for one in workloads):
                 return None
             if not await self._is_gone(key):
                 return BEHIND_RETRY_SECONDS
@@ -70,7 +68,7 @@ class ServingController:
             job=job,
             pods=pods.by_index(BY_PARENT, owner),
             workloads=workloads,
-            lookups=self._lookups(key),
+            lookups=lookups_in(ctx, key.namespace),
             namespace_matches=selects_namespace(ctx.settings.namespace_selector, labels),
             namespace_ends=value_at(namespace, ("metadata", "deletionTimestamp")) is not None,
         )
@@ -86,31 +84,15 @@ class ServingController:
                 ctx.recorder.event(dict(job), "Warning", Unfit.reason, error.message)
             raise
 
-    def _is_unsettled(self, workload: Object) -> bool:
-        return not holds(workload, ConditionType.FINISHED) or has_finalizer(
-            workload, self._ctx.names.finalizer
-        )
-
     async def _is_gone(self, key: Key) -> bool:
         """Whether an object that is not in the store does not exist either; finishing cannot be undone."""
         try:
             await self._ctx.client.get(self.resource, key.name, namespace=key.namespace)
         except ApiError as error:
             if error.is_not_found:
-                # Where the kind is not served any more, the API server says nothing of the object.
-                return value_at(error.body, ("details", "name")) == key.name
+                return error.tells_of(key.name)
             raise
         return False
-
-    def _lookups(self, key: Key) -> Lookups:
-        stores, kinds = self._ctx.stores, self._ctx.kinds
-        return Lookups(
-            flavor=lambda name: stores.of(kinds.resource_flavors).get("", name),
-            workload_priority_class=lambda name: stores.of(kinds.workload_priority_classes).get("", name),
-            priority_class=lambda name: stores.of(PRIORITY_CLASSES).get("", name),
-            priority_classes=lambda: stores.of(PRIORITY_CLASSES).list(),
-            workload=lambda name: stores.of(kinds.workloads).get(key.namespace, name),
-        )
 
     # --- from changes to keys ---------------------------------------------------------------------
 

@@ -13,7 +13,9 @@ from admitq.integrations.pods import LEADER_WORKER_SET as HELD_BY
 from admitq.integrations.pods import annotation, is_deleting, label, mapping_at, text_at
 from admitq.integrations.serving import (
     IMMUTABLE,
+    are_all_ready,
     has_no_ready_replicas,
+    has_replicas,
     queue_marks,
     queue_removed,
     replicas_of,
@@ -145,8 +147,8 @@ LEADER_WORKER_SET = Integration(
     plural="leaderworkersets",
     pod_sets=pod_sets,
     finished=lambda _job: None,
-    is_active=lambda job: replicas_of(job, "status", "replicas", default=0) > 0,
-    pods_ready=lambda job: replicas_of(job, "status", "readyReplicas", default=0) >= replicas_of(job),
+    is_active=has_replicas,
+    pods_ready=are_all_ready,
     suspended=has_no_ready_replicas,
     serving=Serving(
         parent=HELD_BY,

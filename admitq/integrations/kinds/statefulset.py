@@ -16,7 +16,9 @@ from admitq.integrations.pods import STATEFUL_SET as HELD_BY
 from admitq.integrations.pods import annotation, label, mapping_at, text_at
 from admitq.integrations.serving import (
     IMMUTABLE,
+    are_all_ready,
     has_no_ready_replicas,
+    has_replicas,
     is_held_for,
     queue_removed,
     replicas_of,
@@ -104,7 +106,7 @@ def _scaled(old: Object, new: Object, rules: Rules) -> Iterator[FieldError]:
         yield FieldError.invalid(_REPLICAS, after, IMMUTABLE, "scale to zero first")
     if not _comes_back(old, new):
         return
-    if replicas_of(old, "status", "replicas", default=0) > 0:
+    if has_replicas(old):
         yield FieldError.forbidden(
             _REPLICAS, "scaling down is still in progress", "wait until all pods are gone"
         )
@@ -127,8 +129,8 @@ STATEFUL_SET = Integration(
     plural="statefulsets",
     pod_sets=pod_sets,
     finished=lambda _job: None,
-    is_active=lambda job: replicas_of(job, "status", "replicas", default=0) > 0,
-    pods_ready=lambda job: replicas_of(job, "status", "readyReplicas", default=0) >= replicas_of(job),
+    is_active=has_replicas,
+    pods_ready=are_all_ready,
     suspended=has_no_ready_replicas,
     is_on_hold=lambda job: replicas_of(job) == 0,
     serving=Serving(
