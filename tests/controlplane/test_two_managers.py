@@ -54,7 +54,9 @@ async def lived(client: Client, names: Names, case: KindCase) -> str:
             await told(job)
             await stage.until(unchanged(job), interval=0.5, what="both to say the same of the queues")
             assert [counted(one) for one in await queues(job)] == [[0, 0], [0, 0]]
-            assert starts(jobs, case, names) == 1
+            # Who has not heard of the eviction yet may start once more what the other one just stopped, since
+            # no write to a job can depend on its Workload; whoever sees it stops it again.
+            assert 1 <= starts(jobs, case, names) <= 2
             assert len({one["metadata"]["uid"] for one in workloads.versions}) == 1
             course = workloads.course(job.name, ["QuotaReserved", "Evicted"])
             assert [one[0] for one in course if one[1] == "True"] == ["QuotaReserved", "Evicted"], course
@@ -95,7 +97,7 @@ def unchanged(job: PlayedJob) -> Callable[[], Awaitable[bool]]:
     return look
 
 
-async def test_of_two_who_lead_one_starts_a_job_and_one_ends_it(
+async def test_two_who_lead_start_a_job_and_end_it_once(
     installation_with: Callable[[str, Mapping[str, Any]], Installation],
     connect: Callable[[LocalCluster], Awaitable[Client]],
     api_group: str,
