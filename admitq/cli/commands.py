@@ -4,7 +4,7 @@ import json
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -93,6 +93,10 @@ for _component, _summary in PROCESSES.items():
     _add_process(_component, _summary)
 
 
+WIDE: Final = 1000
+"""Columns of characters that no table fills."""
+
+
 @application.command()
 def crds(
     api_group: Annotated[
@@ -134,11 +138,17 @@ def kinds(
     from rich.console import Console
     from rich.table import Table
 
-    table = Table("Framework", "API version", "Kind", "Can do", box=None)
+    table = Table(box=None)
+    for column in ("Framework", "API version", "Kind", "Can do"):
+        table.add_column(column, overflow="fold")
     for one in known:
         can = ", ".join(ability.title for ability in ABILITIES if ability.has(one))
         table.add_row(one.framework, one.api_version, one.kind, can)
-    Console().print(table)
+    console = Console()
+    # Who reads this through a pipe wants one line for each kind, however long.
+    if not console.is_terminal:
+        console.width = WIDE
+    console.print(table)
 
 
 @application.command()

@@ -15,7 +15,7 @@ from localcluster.custom_kinds import configured
 
 
 def asked(*arguments: str) -> str:
-    answer = CliRunner().invoke(application, ["kinds", *arguments], env={"COLUMNS": "200"})
+    answer = CliRunner().invoke(application, ["kinds", *arguments], env={"COLUMNS": "80"})
     assert answer.exit_code == 0
     return answer.stdout
 
