@@ -7,7 +7,7 @@ stopped, so they stay in the tree, and are taken out only while somebody asks wh
 Only cells are touched: nobody is woken, no generation moves on, and all is undone exactly.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -34,7 +34,10 @@ def _held(world: World, entry: WorkloadEntry) -> Iterator[tuple[Cell, int]]:
 
 def without(world: World, holders: Iterable[WorkloadEntry], ask: Callable[[], _Answer]) -> _Answer:
     """The answer as it would be if these workloads, who hold quota in queues of the tree, held nothing."""
-    taken = [each for holder in holders for each in _held(world, holder)]
+    return _without([each for holder in holders for each in _held(world, holder)], ask)
+
+
+def _without(taken: Sequence[tuple[Cell, int]], ask: Callable[[], _Answer]) -> _Answer:
     for cell, amount in taken:
         quota.remove_usage(cell, amount)
     answer = ask()
@@ -51,7 +54,18 @@ def replacing(world: World, original: WorkloadEntry, assign: Callable[..., Assig
     admission = original.admission
     assert admission is not None  # noqa: S101 narrows the type
     look = partial(assign, original=admission.pod_set_assignments)
-    return without(world, (original,), look)._replace(tried=())
+    return without_original(world, original, look)._replace(tried=())
+
+
+def without_original(world: World, original: WorkloadEntry, ask: Callable[[], _Answer]) -> _Answer:
+    """The answer as it would be if a workload was gone with all that it was assigned.
+
+    Also with what it took over itself from one that is not finished yet: nobody else may have that.
+    """
+    admission = original.admission
+    assert admission is not None  # noqa: S101 narrows the type
+    cells = world.cluster_queues[admission.cluster_queue].node.cells
+    return _without([(cells[pair], amount) for pair, amount in world.assigned(original)], ask)
 
 
 class Overlay:

@@ -766,6 +766,10 @@ class World:
             return usage
         return beyond(usage, self._usage_of(original.workload, original.admission))
 
+    def assigned(self, entry: WorkloadEntry) -> Usage:
+        """What a workload was assigned, whether it counts with it or the one it replaces still does."""
+        return () if entry.admission is None else self._usage_of(entry.workload, entry.admission)
+
     def original_of(self, cluster_queue: str, workload: Workload) -> WorkloadEntry | None:
         """Whose quota the workload takes over if it is let in now."""
         original = self._original(workload)
@@ -779,9 +783,9 @@ class World:
     def what_to_take_over(self, cluster_queue: str, workload: Workload) -> Original | None:
         """The same as a value."""
         original = self.original_of(cluster_queue, workload)
-        if original is None or original.held is None or original.admission is None:
+        if original is None or original.admission is None:
             return None
-        return Original(original.workload.key, original.admission, original.held.usage)
+        return Original(original.workload.key, original.admission, self.assigned(original))
 
     def _holds_otherwise(self, entry: WorkloadEntry) -> None:
         """Give who holds quota its place; and have those look again who are to take over the same quota."""

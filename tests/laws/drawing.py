@@ -5,6 +5,7 @@ Amounts are small integers (CPU in milli-CPU, so that a container asks for thous
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import TypeVar
 
@@ -362,6 +363,16 @@ class Draw(random.Random):
         if first.min_count is not None and second.min_count is not None:
             second = PodSet(second.name, second.count, second.template, group=group)
         return first, second
+
+    def grown(self, pod_sets: tuple[PodSet, ...]) -> tuple[PodSet, ...]:
+        """More pods of the same shapes; an elastic job makes do with no fewer than it states."""
+        return tuple(
+            replace(each, count=each.count + self.choice((0, 1, 1, 2)), min_count=None) for each in pod_sets
+        )
+
+    def shrunk(self, pod_sets: tuple[PodSet, ...]) -> tuple[PodSet, ...]:
+        """Fewer pods of the same shapes, perhaps."""
+        return tuple(replace(each, count=self.randint(0, each.count), min_count=None) for each in pod_sets)
 
     def queued_at(self, now: Instant) -> Instant:
         """Now; or, three times in ten, an instant that many share."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from tests.laws.drawing import Draw
-from tests.laws.operations import OPERATIONS, begin
+from tests.laws.operations import OPERATIONS, OPERATIONS_ON_SLICES, begin
 from tests.laws.player import Player
 
 
@@ -24,11 +24,16 @@ class History(NamedTuple):
     steps: tuple[Step, ...]
 
 
+ELASTIC = 10**9
+"""From this seed on, histories are of worlds in which jobs are elastic."""
+
+
 def generate(seed: int, length: int) -> History:
     """The history of a seed."""
     draw = random.Random(seed)  # noqa: S311 a history, not a secret
-    names = list(OPERATIONS)
-    weights = [weight for _, weight in OPERATIONS.values()]
+    operations = OPERATIONS if seed < ELASTIC else OPERATIONS_ON_SLICES
+    names = list(operations)
+    weights = [weight for _, weight in operations.values()]
     chosen = draw.choices(names, weights, k=length)
     return History(seed, tuple(Step(name, draw.getrandbits(32)) for name in chosen))
 
@@ -53,7 +58,7 @@ def start(world: int) -> Player:
 
 def take(player: Player, step: Step) -> None:
     """One step; what breaks a law is raised."""
-    operation, _ = OPERATIONS[step.operation]
+    operation, _ = OPERATIONS_ON_SLICES[step.operation]
     draw = Draw(step.seed)
     draw.crowded = player.crowded
     operation(player, draw)

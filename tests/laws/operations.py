@@ -92,6 +92,69 @@ def change_workload(player: Player, draw: Draw) -> None:
     player.put(workload, **draw.choice(changes))
 
 
+def replace_workload(player: Player, draw: Draw) -> None:
+    """An elastic job grows: a workload for all of its pods is to replace the one that has quota.
+
+    Mostly one that has it, also one that replaced another, or that another is to replace already; rarely one
+    that waits, or is over.
+    """
+    holding = player.holding()
+    known = holding if holding and draw.chance(0.9) else sorted(player.observed.workloads)
+    for _ in range(draw.randint(1, 3)):
+        key = draw.choice(WORKLOADS)
+        former = player.observed.workloads.get(key)
+        if not known or (former is not None and not former.finished):
+            continue
+        original = player.observed.workloads.get(draw.choice(known))
+        if original is None or original.key.namespace != key.namespace:
+            continue
+        if former is not None:
+            player.send(happened.WorkloadDeleted(key, former.uid))
+        fresh = draw.workload(key, player.uid(), player.now)
+        player.send(
+            happened.WorkloadChanged(
+                replace(
+                    fresh,
+                    queue_name=draw.mostly(original.queue_name, fresh.queue_name),
+                    pod_sets=draw.mostly(draw.grown(original.pod_sets), fresh.pod_sets),
+                    priority=draw.often(original.priority, fresh.priority),
+                    replaces=original.key,
+                )
+            )
+        )
+
+
+def resize(player: Player, draw: Draw) -> None:
+    """An elastic job shrinks while it runs, or what waits to replace another follows its job."""
+    known = sorted(player.observed.workloads)
+    for key in draw.sample(known, min(3, len(known))):
+        workload = player.observed.workloads[key]
+        if workload.finished:
+            continue
+        if workload.admission is not None:
+            player.put(workload, pod_sets=draw.shrunk(workload.pod_sets))
+            if draw.chance(0.7):
+                player.give_back(key)
+        elif workload.replaces is not None and player.observed.admission(key) is None:
+            player.put(workload, pod_sets=draw.grown(workload.pod_sets))
+
+
+def replace_otherwise(player: Player, draw: Draw) -> None:
+    """What a workload is to replace is told otherwise."""
+    known = sorted(player.observed.workloads)
+    if known:
+        workload = player.observed.workloads[draw.choice(known)]
+        if not workload.finished:
+            player.put(workload, replaces=draw.choice((None, draw.choice(known))))
+
+
+def finish_replaced(player: Player, draw: Draw) -> None:
+    """Those are finished whose replacement is observed to have quota, some at once and some later."""
+    for key in player.replaced():
+        if draw.chance(0.6):
+            player.put(player.observed.workloads[key], finished=True)
+
+
 # --- answers --------------------------------------------------------------------------------------------
 
 
@@ -413,6 +476,20 @@ OPERATIONS: Mapping[str, tuple[Operation, int]] = {
     )
 }
 """By name, what an operation does and how often it happens among the others."""
+
+OPERATIONS_ON_SLICES: Mapping[str, tuple[Operation, int]] = {
+    **OPERATIONS,
+    **{
+        operation.__name__: (operation, weight)
+        for operation, weight in (
+            (replace_workload, 26),
+            (resize, 6),
+            (replace_otherwise, 2),
+            (finish_replaced, 12),
+        )
+    },
+}
+"""The same, where jobs are elastic."""
 
 
 def begin(player: Player, draw: Draw) -> None:

@@ -526,7 +526,15 @@ class Player:
     def shape(self, key: ObjectKey) -> object:
         """What makes two workloads of a ClusterQueue the same for its decisions, or nearly so."""
         workload = self.observed.workloads[key]
-        return (workload.pod_sets, workload.priority, workload.reclaimable_pods, key.namespace)
+        name = self.observed.waits_in(key)
+        original = None if name is None else self.observed.original(key, name)
+        return (
+            workload.pod_sets,
+            workload.priority,
+            workload.reclaimable_pods,
+            key.namespace,
+            None if original is None else original.key,
+        )
 
     def is_new(self, decided: Instruction) -> bool:
         """Whether a decision of those who waited should have been taken before.
@@ -708,6 +716,31 @@ class Player:
             if workload.admission is not None and not workload.finished and which(workload)
         )
 
+    def replaced(self) -> list[ObjectKey]:
+        """Workloads that hold quota although another took their place, which is observed."""
+        observed = self.observed
+        heirs = {key: observed.heir(key) for key in self.holding()}
+        return [key for key, heir in heirs.items() if heir and observed.workloads[heir].admission is not None]
+
+    def give_back(self, key: ObjectKey) -> None:
+        """What a workload that shrank was assigned for pods that it has no more is observed to be free."""
+        workload = self.observed.workloads[key]
+        assert workload.admission is not None, "it holds quota"
+        counts = {each.name: each.count for each in workload.pod_sets}
+        parts = tuple(
+            part
+            if (count := counts.get(part.name, 0)) >= part.count
+            else replace(
+                part,
+                count=count,
+                resource_usage=tuple(
+                    (resource, amount * count // part.count) for resource, amount in part.resource_usage
+                ),
+            )
+            for part in workload.admission.pod_set_assignments
+        )
+        self.put(workload, admission=replace(workload.admission, pod_set_assignments=parts))
+
     def write_reservation(self, key: ObjectKey) -> None:
         """A decided reservation is observed."""
         self.send(happened.WorkloadChanged(self.observed.answered(key)))
@@ -756,6 +789,9 @@ class Player:
                 self.write_reservation(key)
             for key in sorted(self.told_to_stop):
                 self.evict(key)
+            for key in self.replaced():
+                self.put(self.observed.workloads[key], finished=True)
+                busy = True
             for key in self.holding(lambda workload: workload.evicted):
                 self.stop(key)
                 busy = True

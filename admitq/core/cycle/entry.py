@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from admitq.core.amounts import FlavorResource
 from admitq.core.assignments import Assignment
 from admitq.core.cohorts import Node
+from admitq.core.ledger import Usage
 from admitq.core.model import Instant, Workload
 from admitq.core.preemption import Victim
 from admitq.core.queues import Pending, ScanProgress
@@ -45,6 +46,8 @@ class Entry:
     """Whether capacity is kept for it in this cycle."""
     original: WorkloadEntry | None = None
     """Whose quota it takes over."""
+    taken_over: Usage = ()
+    """What that was assigned."""
 
     @property
     def workload(self) -> Workload:
@@ -60,8 +63,7 @@ class Entry:
     def usage(self) -> tuple[tuple[FlavorResource, int], ...]:
         """What it would take beyond what it takes over; nothing if it was refused."""
         usage = () if self.assignment is None else self.assignment.usage
-        held = None if self.original is None else self.original.held
-        return usage if held is None else beyond(usage, held.usage)
+        return beyond(usage, self.taken_over) if self.taken_over else usage
 
     @property
     def priority(self) -> int:

@@ -14,7 +14,7 @@ from admitq.core.cycle.entry import Entry
 from admitq.core.cycle.inadmissibility import inadmissibility
 from admitq.core.flavors import PreemptionQuestion, assign, nobody_to_preempt
 from admitq.core.model import ObjectKey, PodSetAssignment, Workload
-from admitq.core.overlay import replacing, without
+from admitq.core.overlay import replacing, without, without_original
 from admitq.core.partial_admission import assign_partially, may_shrink
 from admitq.core.preemption import Preemptor, Victim, find_victims, never_preempts
 from admitq.core.queues import Pending, ScanProgress
@@ -109,7 +109,7 @@ class Search:
             return False
         find = partial(self._find, dict(assignment.usage), assignment.contested)
         original = self._original
-        victims = find() if original is None else without(self.world, (original,), find)
+        victims = find() if original is None else without_original(self.world, original, find)
         if victims:
             self.victims = victims
         return bool(victims)
@@ -144,6 +144,8 @@ def nominate(world: World, queue: ClusterQueueEntry, pending: Pending) -> Entry:
     )
     queue.is_taken_along = False
     entry.original = world.original_of(queue.spec.name, pending.workload)
+    if entry.original is not None:
+        entry.taken_over = world.assigned(entry.original)
     entry.refusal = inadmissibility(world, queue, pending.workload)
     lane = pending.lane
     if entry.refusal is not None or lane is None:

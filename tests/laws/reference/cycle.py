@@ -10,7 +10,7 @@ from admitq.core.instructions import PreemptionReason
 from admitq.core.model import ObjectKey, Workload
 from tests.laws.reference.assignment import Assignment, Mode, Pins, Prospect, Scan, Search
 from tests.laws.reference.fair_sharing import Contender, Fair, next_of
-from tests.laws.reference.observed import Holder, Observed
+from tests.laws.reference.observed import Holder, Observed, beyond
 from tests.laws.reference.preemption import Classical, Question, Used, Victim
 from tests.laws.reference.requests import Demand, requests
 from tests.laws.reference.tree import Node, queue_node
@@ -72,8 +72,16 @@ class Entry:
     targets: list[Victim] = field(default_factory=list)
     refusal: str | None = None
     deferred: bool = False
+    original: Holder | None = None
+    """Whose quota it takes over (semantics, Elastic jobs)."""
     held_up: bool = False
     """Whether it leaves quota to one for whom it was to leave, and who looks at other flavors next."""
+
+    @property
+    def usage(self) -> Mapping[FlavorResource, int]:
+        """What it would take: of a replacement, what it takes beyond its original."""
+        usage = self.assignment.usage
+        return usage if self.original is None else beyond(usage, self.original.usage)
 
 
 class Cycle:
@@ -118,8 +126,12 @@ class Cycle:
         refusal = self._inadmissible(workload, head.queue)
         if refusal is not None:
             return Entry(head, workload, refusal=refusal)
-        assignment, targets = self._assign(head, workload, requests(self.observed, workload).demands)
-        return Entry(head, workload, assignment, targets)
+        original = self.observed.original(head.key, head.queue)
+        demands = requests(self.observed, workload).demands
+        if original is None:
+            return Entry(head, workload, *self._assign(head, workload, demands))
+        found = self._attempt_for_original(head, workload, demands, original)
+        return Entry(head, workload, *found, original=original)
 
     def _inadmissible(self, workload: Workload, queue: str) -> str | None:
         """Why a workload gets nothing in a ClusterQueue, whatever quota there is."""
@@ -161,6 +173,26 @@ class Cycle:
         if assignment.mode in (Mode.FIT, Mode.NO_FIT):
             return assignment, []
         return assignment, self._targets(head, workload, assignment.usage, assignment.contested)
+
+    def _attempt_for_original(
+        self,
+        head: Head,
+        workload: Workload,
+        demands: tuple[Demand, ...],
+        original: Holder,
+        only: Pins | None = None,
+    ) -> tuple[Assignment, list[Victim]]:
+        """Of the flavors that the original has, as if that was gone; nobody preempts his own original.
+
+        There is no partial admission, and no other flavor is tried in another cycle.
+        """
+        gone, self.gone = self.gone, (*self.gone, original.key)
+        with self._without([original]):
+            start = {} if only is not None else head.start
+            assignment, targets = self._attempt(head, workload, demands, start, only or original.flavors)
+        self.gone = gone
+        assignment.tried = {}
+        return assignment, targets
 
     def _assign(
         self, head: Head, workload: Workload, demands: tuple[Demand, ...]
@@ -283,8 +315,7 @@ class Cycle:
 
     @staticmethod
     def _contender(entry: Entry) -> Contender:
-        fits = entry.assignment.mode is not Mode.NO_FIT
-        usage = entry.assignment.usage if fits else {}
+        usage = entry.usage if entry.assignment.mode is not Mode.NO_FIT else {}
         return Contender(entry.head.queue, entry.workload, usage, entry.head.is_preemptor)
 
     # --- process ----------------------------------------------------------------------------------
@@ -293,9 +324,11 @@ class Cycle:
         """Why the entry gets nothing; None if it does."""
         if entry.held_up:
             return "TakenInThisCycle"
+        if entry.assignment.mode is not Mode.NO_FIT and self._lost_its_original(entry):
+            return "TakenInThisCycle"
         if self._overlaps(entry) and self.settings.gates.recompute_assignment_upon_preemption_targets_overlap:
             self._assign_again(entry)
-        mode, usage = entry.assignment.mode, entry.assignment.usage
+        mode, usage = entry.assignment.mode, entry.usage
         if mode is Mode.NO_FIT:
             return "NoFlavorFits"
         preempts = mode is not Mode.FIT
@@ -328,6 +361,11 @@ class Cycle:
             self.admitted_now = True
         return None
 
+    def _lost_its_original(self, entry: Entry) -> bool:
+        """Whether it is preempted for another in this cycle."""
+        told = {each.victim for each in self.outcome.preemptions}
+        return entry.original is not None and entry.original.key in told
+
     def _overlaps(self, entry: Entry) -> bool:
         return any(target.holder.key in self.victims for target in entry.targets)
 
@@ -344,7 +382,13 @@ class Cycle:
         )
         with self._without(self.victims.values()):
             self.gone = tuple(self.victims)
-            assignment, targets = self._attempt(entry.head, entry.workload, demands, {}, nominated)
+            if entry.original is None:
+                found = self._attempt(entry.head, entry.workload, demands, {}, nominated)
+            else:
+                found = self._attempt_for_original(
+                    entry.head, entry.workload, demands, entry.original, nominated
+                )
+            assignment, targets = found
             self.gone = ()
         if assignment.mode is Mode.FIT or targets:
             entry.assignment, entry.targets = assignment, targets
@@ -357,7 +401,7 @@ class Cycle:
             return
         node = queue_node(queue.name)
         kept: dict[FlavorResource, int] = {}
-        for pair, amount in entry.assignment.usage.items():
+        for pair, amount in entry.usage.items():
             quota, used = self.tree.quota(node, pair), self.tree.usage(node, pair)
             if not entry.assignment.level:
                 kept[pair] = max(0, min(amount, quota.nominal - used))
@@ -373,7 +417,7 @@ class Cycle:
             self.outcome.displaced.setdefault(entry.head.key, set()).add(target.holder.workload.uid)
             if not target.holder.evicted:
                 self.outcome.preemptions.append(Preemption(target.holder.key, entry.head.key, target.reason))
-        self.tree.add(entry.head.queue, entry.assignment.usage)
+        self.tree.add(entry.head.queue, entry.usage)
         self.outcome.waiting_for_victims.add(entry.head.key)
 
     @contextmanager

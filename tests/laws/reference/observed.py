@@ -47,11 +47,22 @@ class Holder(NamedTuple):
     reserved_at: Instant
     evicted: bool
     """Told to stop: observed so, or about to be."""
+    admission: Admission
 
     @property
     def key(self) -> ObjectKey:
         """Its name."""
         return self.workload.key
+
+    @property
+    def flavors(self) -> dict[tuple[str, str], str]:
+        """What it was assigned, by podset and resource."""
+        admission = self.admission
+        return {
+            (part.name, resource): name
+            for part in admission.pod_set_assignments
+            for resource, name in part.flavors
+        }
 
 
 def selects(selector: LabelSelector | None, labels: Labels | None) -> bool:
@@ -188,9 +199,10 @@ class Observed:
         return Holder(
             workload,
             admission.cluster_queue,
-            self._usage(workload, admission),
-            workload.reserved_at if observed else self.assumed[key].at // SECOND * SECOND,
+            self._counted(workload, admission),
+            self._reserved_at(key),
             (workload.evicted and observed) or key in self.preempting,
+            admission,
         )
 
     def holders(self) -> Iterator[Holder]:
@@ -201,13 +213,18 @@ class Observed:
                 yield holder
 
     def _usage(self, workload: Workload, admission: Admission) -> dict[FlavorResource, int]:
-        """What was assigned, in proportion to the pods that are still to run."""
+        """What was assigned, in proportion to the pods that are still to run.
+
+        Of a workload that shrank as much as is assigned to it still.
+        """
         counts = {pod_set.name: pod_set.count for pod_set in workload.pod_sets}
         reclaimable = dict(workload.reclaimable_pods) if self.settings.gates.reclaimable_pods else {}
         usage: dict[FlavorResource, int] = {}
         for part in admission.pod_set_assignments:
             amounts = dict(part.resource_usage)
-            left = max(0, counts.get(part.name, part.count) - reclaimable.get(part.name, 0))
+            left = part.count
+            if reclaimable:
+                left = max(0, counts.get(part.name, part.count) - reclaimable.get(part.name, 0))
             for resource, flavor in part.flavors:
                 amount = amounts.get(resource, 0)
                 if left < part.count:
@@ -215,6 +232,58 @@ class Observed:
                 pair = FlavorResource(flavor, resource)
                 usage[pair] = usage.get(pair, 0) + amount
         return {pair: amount for pair, amount in usage.items() if amount}
+
+    def _reserved_at(self, key: ObjectKey) -> Instant:
+        """Since when one who holds quota does: stamps of conditions have whole seconds."""
+        workload = self.workloads[key]
+        return (
+            workload.reserved_at
+            if workload.admission is not None
+            else self.assumed[key].at // SECOND * SECOND
+        )
+
+    # --- who takes over what ----------------------------------------------------------------------
+
+    def original(self, key: ObjectKey, queue: str) -> Holder | None:
+        """Whose place a workload takes if it gets quota in a ClusterQueue, with all that it was assigned.
+
+        One that holds quota there and is to keep it. What is evicted is replaced by nobody: its replacement
+        goes on like any other workload (semantics, Elastic jobs). Nor is one who was replaced already.
+        """
+        name = self.workloads[key].replaces
+        if name is None or name == key or name not in self.workloads:
+            return None
+        former = self.holder(name)
+        if former is None or former.evicted or former.queue != queue or not former.workload.active:
+            return None
+        if self.heir(name) is not None:
+            return None
+        return former._replace(usage=self._usage(former.workload, former.admission))
+
+    def heir(self, name: ObjectKey) -> ObjectKey | None:
+        """Who took the place of one that still holds quota: the first who got quota after it did."""
+        former = self.admission(name) if name in self.workloads else None
+        if former is None:
+            return None
+        heirs = [
+            (self._reserved_at(key), workload.uid, key)
+            for key, workload in self.workloads.items()
+            if workload.replaces == name != key
+            and (admission := self.admission(key)) is not None
+            and admission.cluster_queue == former.cluster_queue
+            and self.workloads[name].replaces != key
+            and self._reserved_at(name) <= self._reserved_at(key)
+        ]
+        return min(heirs)[2] if heirs else None
+
+    def _counted(self, workload: Workload, admission: Admission) -> dict[FlavorResource, int]:
+        """What a workload counts with: of quota that it takes over nothing is counted twice."""
+        usage, name = self._usage(workload, admission), workload.replaces
+        if name is None or self.heir(name) != workload.key:
+            return usage
+        former = self.admission(name)
+        assert former is not None, "it has an heir"
+        return beyond(usage, self._usage(self.workloads[name], former))
 
     def without(self, keys: Collection[ObjectKey]) -> "Observed":
         """The same, but that these hold nothing."""
@@ -323,6 +392,13 @@ class Observed:
             evicted=False,
             requeue_at=None,
         )
+
+
+def beyond(
+    usage: Mapping[FlavorResource, int], former: Mapping[FlavorResource, int]
+) -> dict[FlavorResource, int]:
+    """What is used beyond what a former one used."""
+    return {pair: more for pair, amount in usage.items() if (more := amount - former.get(pair, 0)) > 0}
 
 
 def queue_order(workload: Workload) -> tuple[int, int, str]:
