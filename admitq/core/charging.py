@@ -9,8 +9,10 @@ may come in any order; so they are settled when the instant is over, with what i
 """
 
 import heapq
+from collections.abc import Iterable
 
 from admitq.core.admission_fair_sharing import DumpedBooks
+from admitq.core.amounts import Amounts
 from admitq.core.model import Admission, Instant, LocalQueue, ObjectKey, Workload
 from admitq.core.statuses import ToldUse
 from admitq.core.world import LocalQueueEntry, SampleTimer, SeenAdmitted, WorkloadEntry, World
@@ -53,13 +55,17 @@ def _note_usage(world: World, key: ObjectKey) -> None:
 
 
 def charge(world: World, entry: WorkloadEntry, admission: Admission) -> None:
-    """A reservation was decided."""
+    """A reservation was decided. What another is to finish for was charged when that one got it."""
     queue = entry.local_queue
     if world.books is not None and _counting(world, queue) is not None:
-        world.books.penalize(
-            queue, entry.workload.uid, (part.resource_usage for part in admission.pod_set_assignments)
-        )
+        world.books.penalize(queue, entry.workload.uid, _to_charge(entry, admission))
         _note_usage(world, queue)
+
+
+def _to_charge(entry: WorkloadEntry, admission: Admission) -> Iterable[Amounts]:
+    if entry.workload.replaces is None or entry.held is None:
+        return [part.resource_usage for part in admission.pod_set_assignments]
+    return [((pair.resource, amount),) for pair, amount in entry.held.usage]
 
 
 def discharge(world: World, entry: WorkloadEntry) -> None:

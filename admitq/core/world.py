@@ -775,6 +775,8 @@ class World:
         original = self._original(workload)
         if original is None or original.is_leaving or original.phase not in _STAYING:
             return None
+        if original.workload.replaces == workload.key:
+            return None  # It would count with all that it has.
         held = original.held
         if held is None or held.cluster_queue != cluster_queue:
             return None

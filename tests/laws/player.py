@@ -340,7 +340,7 @@ class Player:
             self.check_head(head)
             if draw.random() < 0.1:
                 self.check_nobody_is_overtaken(head)
-        cycle = Cycle(self.observed, self.used)
+        cycle = Cycle(self.observed, self.now, self.used)
         self.check_second_passes([(each, cycle.second_pass(each.key)) for each in turns], instructions)
         outcome = cycle.run(heads)
         self.halted = self.halted or "PodsNotReady" in outcome.refusals.values()
@@ -448,6 +448,8 @@ class Player:
                 assert holder is not None, "it holds now"
                 law(held.fits(holder.queue, holder.usage), "S1: more than there is", each)
                 held.add(holder.queue, holder.usage)
+                if observed.heir(each.key) is not None:
+                    held = observed.tree()  # That counts with less now.
                 self.taken_in = self.took_in[each.uid] = self.cycles
                 self.tried.pop(each.key, None)
             if isinstance(each, Preempt):
@@ -591,7 +593,9 @@ class Player:
             return True
         workloads = self.observed.workloads
         takers = {each for each in workloads if self.took_in.get(workloads[each].uid, 0) >= tried}
-        return Cycle(self.observed.without(takers), self.used).run([self.head(name, key)]).lets_in(key)
+        return (
+            Cycle(self.observed.without(takers), self.now, self.used).run([self.head(name, key)]).lets_in(key)
+        )
 
     def found_victims_further(self, key: ObjectKey) -> bool:
         """Whether it waits for victims that were found behind the first flavor."""
@@ -636,7 +640,7 @@ class Player:
 
     def tried_beside(self, name: str, key: ObjectKey, others: Iterable[Head]) -> Outcome:
         """What a cycle decides by the model that takes a workload and these."""
-        return Cycle(self.observed, self.used).run([self.head(name, key), *others])
+        return Cycle(self.observed, self.now, self.used).run([self.head(name, key), *others])
 
     def head(self, name: str, key: ObjectKey) -> Head:
         """A head whose scan starts anew."""

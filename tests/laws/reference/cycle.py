@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from admitq.core.amounts import FlavorResource
 from admitq.core.instructions import PreemptionReason
-from admitq.core.model import ObjectKey, Workload
+from admitq.core.model import Instant, ObjectKey, Workload
 from tests.laws.reference.assignment import Assignment, Mode, Pins, Prospect, Scan, Search
 from tests.laws.reference.fair_sharing import Contender, Fair, next_of
 from tests.laws.reference.observed import Holder, Observed, beyond
@@ -87,8 +87,11 @@ class Entry:
 class Cycle:
     """One cycle. ``tree`` is what the cycle reckons with; ``held`` what is really held."""
 
-    def __init__(self, observed: Observed, used: Mapping[ObjectKey, Used] | None = None) -> None:
+    def __init__(
+        self, observed: Observed, now: Instant, used: Mapping[ObjectKey, Used] | None = None
+    ) -> None:
         self.observed = observed
+        self.now = now
         self.used = used
         self.settings = observed.settings
         self.tree = observed.tree()
@@ -352,14 +355,24 @@ class Cycle:
             return "WaitingForVictims"
         if self.settings.block_admission and (self.admitted_now or self.observed.waits_for_pods()):
             return "PodsNotReady"
-        self.tree.add(entry.head.queue, usage)
-        self.held.add(entry.head.queue, usage)
+        self._take(entry)
         self.outcome.reservations.append((entry.head.key, entry.assignment))
         flavors = {flavor for some in entry.assignment.flavors.values() for flavor in some.values()}
         outstanding = self.observed.outstanding_checks(entry.head.key, entry.head.queue, flavors)
         if not outstanding and not entry.workload.pods_ready:
             self.admitted_now = True
         return None
+
+    def _take(self, entry: Entry) -> None:
+        """Count with a reservation: nothing is counted twice that one takes over from another."""
+        head, usage = entry.head, entry.assignment.usage
+        former = self.observed.former(head.key, head.queue)
+        heir = self.observed.heir_to_be(head.key, head.queue, self.now)
+        for tree in (self.tree, self.held):
+            tree.add(head.queue, usage if former is None else beyond(usage, former.usage))
+            if heir is not None:
+                tree.remove(head.queue, heir.usage)
+                tree.add(head.queue, beyond(heir.usage, usage))
 
     def _lost_its_original(self, entry: Entry) -> bool:
         """Whether it is preempted for another in this cycle."""

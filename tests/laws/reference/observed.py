@@ -244,35 +244,51 @@ class Observed:
 
     # --- who takes over what ----------------------------------------------------------------------
 
-    def original(self, key: ObjectKey, queue: str) -> Holder | None:
-        """Whose place a workload takes if it gets quota in a ClusterQueue, with all that it was assigned.
+    def former(self, key: ObjectKey, queue: str) -> Holder | None:
+        """With whom a workload shares what it is counted with if it gets quota in a ClusterQueue.
 
-        One that holds quota there and is to keep it. What is evicted is replaced by nobody: its replacement
-        goes on like any other workload (semantics, Elastic jobs). Nor is one who was replaced already.
+        The one that it replaces, with all that this was assigned, while it holds quota there; unless another
+        replaced it already, or it is itself to replace the workload.
         """
         name = self.workloads[key].replaces
         if name is None or name == key or name not in self.workloads:
             return None
         former = self.holder(name)
-        if former is None or former.evicted or former.queue != queue or not former.workload.active:
-            return None
-        if self.heir(name) is not None:
+        if former is None or former.queue != queue or former.workload.replaces == key or self.heir(name):
             return None
         return former._replace(usage=self._usage(former.workload, former.admission))
+
+    def original(self, key: ObjectKey, queue: str) -> Holder | None:
+        """Whose quota a workload takes over if it gets quota in a ClusterQueue.
+
+        What is evicted is replaced by nobody: its replacement asks like any other workload (semantics,
+        Elastic jobs).
+        """
+        former = self.former(key, queue)
+        return None if former is None or former.evicted or not former.workload.active else former
 
     def heir(self, name: ObjectKey) -> ObjectKey | None:
         """Who took the place of one that still holds quota: the first who got quota after it did."""
         former = self.admission(name) if name in self.workloads else None
-        if former is None:
-            return None
+        return None if former is None else self._heir(name, former.cluster_queue, self._reserved_at(name))
+
+    def heir_to_be(self, name: ObjectKey, queue: str, now: Instant) -> Holder | None:
+        """Who counts with less once one gets quota that it was to replace, and that waited until now.
+
+        Stamps have whole seconds, so that it is not known who of two had quota before the other.
+        """
+        key = self._heir(name, queue, now // SECOND * SECOND)
+        return None if key is None else self.holder(key)
+
+    def _heir(self, name: ObjectKey, queue: str, since: Instant) -> ObjectKey | None:
         heirs = [
             (self._reserved_at(key), workload.uid, key)
             for key, workload in self.workloads.items()
             if workload.replaces == name != key
             and (admission := self.admission(key)) is not None
-            and admission.cluster_queue == former.cluster_queue
+            and admission.cluster_queue == queue
             and self.workloads[name].replaces != key
-            and self._reserved_at(name) <= self._reserved_at(key)
+            and since <= self._reserved_at(key)
         ]
         return min(heirs)[2] if heirs else None
 
