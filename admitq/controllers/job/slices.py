@@ -261,6 +261,15 @@ def made(case: JobCase) -> dict[str, Any]:
     metadata["annotations"] = {
         **metadata.get("annotations", {}),
         case.names.elastic_job: "true",
-        case.names.workload_slice_name: metadata["name"],
+        case.names.workload_slice_name: _chain_in(case) or metadata["name"],
     }
     return workload
+
+
+def _chain_in(case: JobCase) -> str | None:
+    """The chain that pods of the job are of, if it runs: what they have counts towards the same quota."""
+    templates = [
+        one.template_in(case.job or {}) for one in case.integration.pod_sets(case.job or {}, case.names)
+    ]
+    chains = [value_at(one, ("metadata", "annotations", case.names.workload_slice_name)) for one in templates]
+    return next((chain for chain in chains if isinstance(chain, str) and chain), None)

@@ -185,6 +185,8 @@ def _without_workload(case: JobCase, match: Match) -> Plan:
         stopping = running.stop(case, None, "missing workload", running.NO_MATCHING_WORKLOAD)
         return others or stopping or NOTHING
     if not case.integration.is_suspended(job, case.names):
+        if slices.is_elastic(case) and not match.others and not case.namespace_ends:
+            return _incomplete(case) or _create(case)
         return _stop_unmatched(case, match.others) or NOTHING
     if match.others:
         return _replace(case, match.others)
@@ -517,11 +519,17 @@ def _tell_pending_checks(case: JobCase, workload: Object) -> Plan:
 
 
 def _running(case: JobCase, workload: Object) -> Plan | None:
-    """Nothing runs that is not admitted."""
-    if holds(workload, ConditionType.ADMITTED):
-        return None
-    if slices.is_elastic(case) and is_reserved(workload):
-        # It replaced an admitted slice, and its checks are outstanding; new pods are held by their gate.
+    """Nothing runs that is not admitted.
+
+    Pods of an elastic job are held by their gate as long as it is not. Whoever started it did not give its
+    pods what the admission does, so that it is started anew once it is.
+    """
+    admitted = holds(workload, ConditionType.ADMITTED)
+    if slices.is_elastic(case):
+        if not admitted or running.is_marked(case):
+            return None
+        return running.stop(case, workload, "Started before it was admitted", running.NOT_ADMITTED)
+    if admitted:
         return None
     return running.stop(case, workload, "Not admitted by cluster queue", running.NOT_ADMITTED)
 

@@ -156,6 +156,38 @@ def test_one_with_checks_outstanding_does_not_stop_what_runs() -> None:
     assert decided(running(5), slice_("second", 5, reserved, replaces="first")) == Plan()
 
 
+UNMARKED = {**TEMPLATE, "metadata": {}}
+
+
+def by_hand(pods: int) -> Object:
+    """An elastic job that somebody else let run."""
+    return job({**RUNNING, "template": UNMARKED, "parallelism": pods, "completions": 50}, annotations=ELASTIC)
+
+
+@pytest.mark.parametrize("started", [running, by_hand])
+def test_what_runs_without_an_admission_is_left_to_the_gate_of_its_pods(started: Any) -> None:
+    assert decided(started(3), slice_("first", 3, workload)) == Plan()
+
+
+def test_what_runs_without_an_admission_has_its_slice_follow_it() -> None:
+    first = slice_("first", 3, workload)
+    assert value_at(written(first, decided(by_hand(5), first)), ("spec", "podSets"))[0]["count"] == 5
+
+
+def test_whoever_was_not_started_by_its_admission_is_started_anew() -> None:
+    plan = decided(by_hand(3), slice_("first", 3))
+    assert told(plan) == [("Stopped", "Started before it was admitted")]
+
+
+def test_what_runs_without_a_slice_gets_one_of_the_chain_of_its_pods() -> None:
+    template = with_value(
+        RUNNING_TEMPLATE, ("metadata", "annotations"), {NAMES.workload_slice_name: "former"}
+    )
+    runs = job({**RUNNING, "template": template, "parallelism": 3, "completions": 50}, annotations=ELASTIC)
+    obj = created(decided(runs))
+    assert obj["metadata"]["annotations"] == {**ELASTIC, NAMES.workload_slice_name: "former"}
+
+
 def test_a_job_of_another_shape_is_stopped() -> None:
     other = {**RUNNING_TEMPLATE, "spec": {**RUNNING_TEMPLATE["spec"], "containers": []}}
     changed = job({**RUNNING, "template": other, "parallelism": 3, "completions": 50}, annotations=ELASTIC)
