@@ -22,17 +22,17 @@ from admitq.core.model import (
 )
 from admitq.core.settings import AdmissionFairSharing, Settings
 from tests.laws.drawing import asking
-from tests.laws.history import failure, generate, play, report
+from tests.laws.history import ELASTIC, failure, generate, play, report
 from tests.laws.player import Player
 
-HISTORIES = 1000
+HISTORIES = (*range(900), *range(ELASTIC, ELASTIC + 100))
 STEPS = 100
 TOGETHER = 20
 """How many histories are one test, so that a run can be shared among workers."""
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("first", range(0, HISTORIES, TOGETHER))
+@pytest.mark.parametrize("first", HISTORIES[::TOGETHER])
 def test_laws_hold_over_histories(first: int) -> None:
     for seed in range(first, first + TOGETHER):
         history = generate(seed, STEPS)
@@ -66,6 +66,7 @@ def test_laws_hold_over_histories(first: int) -> None:
         pytest.param(20001668, 110, id="went on to preempt for the second flavor, and fits the first"),
         pytest.param(9300045, 110, id="used most, but may only be preempted by who does not borrow then"),
         pytest.param(8003380, 110, id="one of several who left for a borrower is within nominal quota"),
+        pytest.param(ELASTIC + 40, 100, id="replaces one that is to replace it, and takes over from that"),
         pytest.param(8003691, 110, id="back while another is the first of its preemptor's StrictFIFO queue"),
     ],
 )

@@ -18,6 +18,7 @@ from admitq.controllers.job import members
 from admitq.controllers.job.case import CONCERN, Ancestor, JobCase
 from admitq.controllers.job.looking_up import is_unsettled, lookups_in
 from admitq.controllers.job.owners import Owners
+from admitq.controllers.job.slices import lets_run
 from admitq.controllers.job.steps import decide, without_outdated
 from admitq.controllers.plan import Create, Plan, act, describes_pods, plan, status_patch
 from admitq.core.model import SECOND, Instant
@@ -243,10 +244,8 @@ class JobController:
             for one in self._ctx.stores.of(self._ctx.kinds.workloads).by_index(BY_OWNER, owner)
             if is_controlled_by(one, ancestor) and not holds(one, ConditionType.FINISHED)
         ]
-        if not unfinished:
-            return False
-        latest = max(unfinished, key=lambda one: one["metadata"].get("creationTimestamp", ""))
-        return holds(latest, ConditionType.ADMITTED)
+        annotation = value_at(ancestor, ("metadata", "annotations", self._ctx.names.elastic_job))
+        return lets_run(unfinished, elastic=self._ctx.settings.elastic_jobs and annotation == "true")
 
     # --- acting -----------------------------------------------------------------------------------
 

@@ -119,6 +119,17 @@ def is_growing(case: JobCase) -> bool:
     return is_elastic(case) and bool(slices.holding and slices.waiting)
 
 
+def lets_run(workloads: Sequence[Object], *, elastic: bool) -> bool:
+    """Whether what a job creates may run, by those of the job's Workloads that are not finished.
+
+    An elastic job runs with what it has while a larger slice of it waits, until one is evicted.
+    """
+    if elastic:
+        return bool(workloads) and not any(holds(one, ConditionType.EVICTED) for one in workloads)
+    latest = max(workloads, key=lambda one: one["metadata"].get("creationTimestamp", ""), default=None)
+    return latest is not None and holds(latest, ConditionType.ADMITTED)
+
+
 def counts_of(workload: Object) -> dict[str, int]:
     """The pods that a slice asks for."""
     listed = value_at(workload, ("spec", "podSets"), [])
