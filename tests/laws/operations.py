@@ -98,18 +98,23 @@ def replace_workload(player: Player, draw: Draw) -> None:
     Mostly one that has it, also one that replaced another, or that another is to replace already; rarely one
     that waits, or is over.
     """
-    holding = player.holding()
-    known = holding if holding and draw.chance(0.9) else sorted(player.observed.workloads)
+    workloads = player.observed.workloads
     for _ in range(draw.randint(1, 3)):
-        key = draw.choice(WORKLOADS)
-        former = player.observed.workloads.get(key)
-        if not known or (former is not None and not former.finished):
+        holding = player.holding(lambda workload: not workload.evicted)
+        known = holding if holding and draw.chance(0.9) else sorted(workloads)
+        original = workloads[draw.choice(known)] if known else None
+        free = [
+            key
+            for key in WORKLOADS
+            if original is not None
+            and key.namespace == original.key.namespace
+            and (key not in workloads or (workloads[key].finished and key != original.key))
+        ]
+        if original is None or not free:
             continue
-        original = player.observed.workloads.get(draw.choice(known))
-        if original is None or original.key.namespace != key.namespace:
-            continue
-        if former is not None:
-            player.send(happened.WorkloadDeleted(key, former.uid))
+        key = draw.choice(free)
+        if key in workloads:
+            player.send(happened.WorkloadDeleted(key, workloads[key].uid))
         fresh = draw.workload(key, player.uid(), player.now)
         player.send(
             happened.WorkloadChanged(
@@ -482,7 +487,7 @@ OPERATIONS_ON_SLICES: Mapping[str, tuple[Operation, int]] = {
     **{
         operation.__name__: (operation, weight)
         for operation, weight in (
-            (replace_workload, 26),
+            (replace_workload, 40),
             (resize, 6),
             (replace_otherwise, 2),
             (finish_replaced, 12),

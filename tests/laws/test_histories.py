@@ -66,7 +66,6 @@ def test_laws_hold_over_histories(first: int) -> None:
         pytest.param(20001668, 110, id="went on to preempt for the second flavor, and fits the first"),
         pytest.param(9300045, 110, id="used most, but may only be preempted by who does not borrow then"),
         pytest.param(8003380, 110, id="one of several who left for a borrower is within nominal quota"),
-        pytest.param(ELASTIC + 40, 100, id="replaces one that is to replace it, and takes over from that"),
         pytest.param(8003691, 110, id="back while another is the first of its preemptor's StrictFIFO queue"),
     ],
 )
