@@ -2,6 +2,9 @@
 
 In each world four jobs share a queue: one is done, one runs, one holds quota and waits for a check, and one
 waits for quota. All worlds are played at once.
+
+Who waits is of a lower priority, so that it never comes before the one that is checked: stamps of creation
+have whole seconds, and of two jobs of one second their uids tell which is first.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,6 +21,8 @@ from tests.controlplane.recording import Record, recorded
 from tests.controlplane.stage import Object, Stage, at_once, condition_of, owner_of
 
 POOL = "example.com/pool"
+LAST = "last"
+"""The priority class of who waits."""
 HOLD = {"spec": {"stopPolicy": "Hold"}}
 GO_ON = {"spec": {"stopPolicy": "None"}}
 
@@ -67,7 +72,8 @@ class World:
     async def _submit(self, step: str) -> None:
         if step in {"done", "runs"}:
             self.checked.add(self.job(step))
-        await self.stage.job(self.job(step), queue=self.name)
+        labels = {self.stage.names.priority_class: self.stage.own(LAST)} if step == "waits" else {}
+        await self.stage.job(self.job(step), queue=self.name, labels=labels)
 
     def check(self, step: str) -> None:
         """The check of a job is ready from now on."""
@@ -241,6 +247,7 @@ async def test_jobs_at_every_step_outlive_their_queues_and_flavors(stage: Stage,
     controller = begin(judge)
     spec = {"controllerName": controller_of(stage)}
     await stage.create(stage.kinds.admission_checks, stage.own("check"), {"spec": spec})
+    await stage.create(stage.kinds.workload_priority_classes, stage.own(LAST), {"value": -1})
 
     async def told(world: World, story: Callable[[World], Any]) -> None:
         await world.open()
