@@ -248,7 +248,8 @@ def _changed(case: ServingCase, job: Object, source: GroupSource, workload: Obje
     if patch:
         yield Patch(case.kinds.workloads, workload, (Step(patch),), CONCERN)
         return
-    if on_hold == (reason == Reason.ON_HOLD):
+    is_active = value_at(workload, ("spec", "active"), True) is not False
+    if on_hold == (reason == Reason.ON_HOLD) or not is_active:
         return
     transition = Transition(workload, case.now)
     if on_hold:

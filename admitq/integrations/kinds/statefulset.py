@@ -110,15 +110,16 @@ def _scaled(old: Object, new: Object, rules: Rules) -> Iterator[FieldError]:
         yield FieldError.forbidden(
             _REPLICAS, "scaling down is still in progress", "wait until all pods are gone"
         )
-    elif rules.workload is not None and not _is_on_hold(rules.workload):
+    elif rules.workload is not None and not _has_let_go(rules.workload):
         yield FieldError.forbidden(
             _REPLICAS, "workload from previous scale-down is still being deleted", "wait a moment"
         )
 
 
-def _is_on_hold(workload: Object) -> bool:
+def _has_let_go(workload: Object) -> bool:
+    """Whether the Workload is on hold; of one that is deactivated, only that is told."""
     quota = find(value_at(workload, ("status", "conditions"), []), ConditionType.QUOTA_RESERVED) or {}
-    return quota.get("status") == "False" and quota.get("reason") == Reason.ON_HOLD
+    return quota.get("status") == "False" and quota.get("reason") in {Reason.ON_HOLD, Reason.DEACTIVATED}
 
 
 STATEFUL_SET = Integration(

@@ -262,6 +262,14 @@ def test_scaled_to_zero_the_reservation_is_given_back_and_waits_again_afterwards
     assert again["message"] == "Workload no longer on hold; waiting for quota reservation"
 
 
+def test_that_its_workload_is_deactivated_goes_before_that_it_is_scaled_to_zero() -> None:
+    """Two controllers that each tell their own would do so for ever."""
+    empty = stateful_set(0)
+    deactivated = condition("QuotaReserved", False, "Deactivated", "The workload is deactivated")
+    for quota in (deactivated, ON_HOLD):
+        assert decided(empty, of_set(workload(quota, spec={"active": False}), empty)).actions == ()
+
+
 def test_what_comes_back_larger_asks_for_more_first() -> None:
     job = stateful_set(5)
     patch = only_patch(decided(job, of_set(workload(ON_HOLD), job), pods=[pod()]))

@@ -149,6 +149,7 @@ def on_hold(reason: str, status: str = "False") -> Any:
     [
         (0, None, None),
         (0, on_hold("OnHold"), None),
+        (0, on_hold("Deactivated"), None),
         (1, on_hold("OnHold"), "scaling down is still in progress"),
         (0, on_hold("Pending"), "workload from previous scale-down is still being deleted"),
         (0, on_hold("QuotaReserved", "True"), "workload from previous scale-down is still being deleted"),
