@@ -127,7 +127,7 @@ def _of_flavors(assignment: Object, flavors: Flavors) -> PodSetInfo:
     for flavor_name in dict.fromkeys((assignment.get("flavors") or {}).values()):
         flavor = flavors(flavor_name)
         if flavor is None:
-            raise FlavorMissing(f"ResourceFlavor {flavor_name} is not known")
+            raise FlavorMissing(f"ResourceFlavor {flavor_name} not found")
         spec = flavor.get("spec") or {}
         info = info.merged(
             replace(

@@ -17,6 +17,8 @@ NOT_ALL_PODS_READY: Final = "Not all pods are ready or succeeded"
 NO_RESERVATION: Final = "The workload has no reservation"
 WORKLOAD_ADMITTED: Final = "The workload is admitted"
 CHECKS_OUTSTANDING: Final = "The workload has not all checks ready"
+RESET: Final = "Reset to Pending after eviction."
+"""How the message of a check begins that an eviction has reset."""
 
 _COMES_BACK_AT_ONCE: Final = returning(Returns.AT_ONCE)
 """Evictions after which the workload may be admitted again as soon as its job has stopped."""
@@ -124,7 +126,7 @@ class Transition:
         result = {key: value for key, value in check.items() if key not in {"podSetUpdates", "retryCount"}}
         result |= {
             "state": "Pending",
-            "message": f"Reset to Pending after eviction. Previously: {state}",
+            "message": f"{RESET} Previously: {state}",
             "lastTransitionTime": conditions.format_time(self._now),
         }
         if state == "Retry":
@@ -172,6 +174,8 @@ class Transition:
         """End an eviction: the job has stopped, so that its quota is free and it may be queued again."""
         evicted = self.find(ConditionType.EVICTED) or {}
         reason, message = evicted.get("reason", ""), evicted.get("message", "")
+        # Its time is that of this return, from when on the wait is measured; it may have returned before.
+        self.drop(ConditionType.REQUEUED)
         self.set(ConditionType.REQUEUED, reason in _COMES_BACK_AT_ONCE, reason, message)
         self.release(pending_reason, message)
 

@@ -562,6 +562,8 @@ class Reading:
     """Whether being preempted by a borrower does: gate PrioritySortingWithinCohort is off."""
     boosts: bool = False
     """Whether an annotation may add to the priority: gate PriorityBoost."""
+    gated: bool = True
+    """Whether an annotation may hold it back: gate AdmissionGatedBy."""
     replaces: bool = False
     """Whether an annotation may name a Workload to take over from: gate ElasticJobsViaWorkloadSlices."""
 
@@ -573,6 +575,7 @@ def reading(configuration: "Configuration", gates: FeatureGates) -> Reading:
         eviction_moves_to_back=timestamp == "Eviction",
         reclaim_moves_to_back=not gates[Gate.PRIORITY_SORTING_WITHIN_COHORT],
         boosts=gates[Gate.PRIORITY_BOOST],
+        gated=gates[Gate.ADMISSION_GATED_BY],
         replaces=gates[Gate.ELASTIC_JOBS],
     )
 
@@ -666,6 +669,18 @@ def holder(obj: RawObject) -> Workload:
     )
 
 
+def _admission_gates(
+    metadata: Mapping[str, Any], state: list[Any], names: Names, how: Reading
+) -> tuple[str, ...]:
+    """Read what holds a Workload back: its gates, or else those that its status has not taken back yet.
+
+    That they are gone is told before anything comes of it.
+    """
+    listed = _mapping(metadata.get("annotations"), "metadata.annotations").get(names.admission_gated_by, "")
+    gates = tuple(gate for gate in listed.split(",") if gate) if how.gated else ()
+    return gates or conditions.gates_told(state)
+
+
 _AS_BY_DEFAULT = Reading()
 
 
@@ -689,7 +704,6 @@ def workload(obj: RawObject, names: Names, how: Reading = _AS_BY_DEFAULT) -> Wor
     quota = conditions.find(state, ConditionType.QUOTA_RESERVED) or {}
     requeued = conditions.find(state, ConditionType.REQUEUED) or {}
     requeue_at = _mapping(status.get("requeueState"), "status.requeueState").get("requeueAt")
-    gates = _mapping(metadata.get("annotations"), "metadata.annotations").get(names.admission_gated_by, "")
     return Workload(
         key=key_of(obj),
         uid=metadata["uid"],
@@ -710,7 +724,7 @@ def workload(obj: RawObject, names: Names, how: Reading = _AS_BY_DEFAULT) -> Wor
         requeue_blocked=requeued.get("status") == "False",
         on_hold=quota.get("status") == "False" and quota.get("reason") == Reason.ON_HOLD,
         waiting_for_replacement_pods=conditions.is_true(state, ConditionType.WAITING_FOR_REPLACEMENT_PODS),
-        admission_gates=tuple(gate for gate in gates.split(",") if gate),
+        admission_gates=_admission_gates(metadata, state, names, how),
         reclaimable_pods=tuple(
             sorted(
                 (item["name"], item["count"])

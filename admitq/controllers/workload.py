@@ -45,7 +45,15 @@ from admitq.transitions import (
     since,
 )
 from admitq.translate import replaced
-from admitq_api.conditions import SECOND, ConditionType, Reason, format_time, parse_time
+from admitq_api.conditions import (
+    GATED_BY,
+    SECOND,
+    ConditionType,
+    Reason,
+    format_time,
+    gates_told,
+    parse_time,
+)
 from admitq_api.labels import Names
 
 CONCERN: Final = "workload-controller"
@@ -225,7 +233,12 @@ def _checks(case: Case, state: str) -> list[Object]:
 
 
 def _delay_of_retry(case: Case) -> Plan | None:
-    """A check that asks to be retried later sets the time before which nothing is tried."""
+    """A check that asks to be retried later sets the time before which nothing is tried.
+
+    Of who is deactivated such times are forgotten, whatever checks go on to ask for.
+    """
+    if not case.active:
+        return None
     asked = [
         parse_time(check["lastTransitionTime"]) + check["requeueAfterSeconds"] * SECOND
         for check in _checks(case, "Retry")
@@ -354,28 +367,21 @@ def _admission_gates(case: Case) -> Plan | None:
     """
     if is_reserved(case.workload):
         return None
-    quota = condition(case.workload, ConditionType.QUOTA_RESERVED) or {}
-    was_gated = quota.get("reason") == Reason.ADMISSION_GATED
+    was_gated = bool(gates_told(value_at(case.workload, ("status", "conditions"))))
     gates = ",".join(_gates(case))
     transition = case.begin()
     if gates and not was_gated:
         why = _why_it_waits(case)
         if why is None or why.reason != Reason.ADMISSION_GATED:
             return None
-        transition.release(Reason.ADMISSION_GATED, f"Admission is gated by: {gates}")
+        transition.release(Reason.ADMISSION_GATED, GATED_BY + gates)
         note = f"Workload admission is gated by: {gates}"
         return case.end(transition, Tell(case.workload, "Normal", "AdmissionGated", note))
-    if was_gated and not gates and not _has_closed_gate(case):
+    if was_gated and not gates:
         transition.release(case.told(Reason.PENDING_EVALUATION), GATES_CLEARED)
         note = "Admission gate cleared, workload is now admissible"
         return case.end(transition, Tell(case.workload, "Normal", "AdmissionGateCleared", note))
     return None
-
-
-def _has_closed_gate(case: Case) -> bool:
-    """Whether a preemption gate, which gives the same reason, keeps the workload back."""
-    gates = value_at(case.workload, ("status", "preemptionGates"), [])
-    return any(gate.get("position") == "Closed" for gate in gates)
 
 
 def _why_it_waits(case: Case) -> Explanation | None:
@@ -400,7 +406,7 @@ def _why_it_waits(case: Case) -> Explanation | None:
     if case.world.inadmissible is not None:
         return case.world.inadmissible
     if _gates(case):
-        return Explanation(Reason.ADMISSION_GATED, f"Admission is gated by: {','.join(_gates(case))}")
+        return Explanation(Reason.ADMISSION_GATED, GATED_BY + ",".join(_gates(case)))
     if quota is None:
         # Who is never tried because of an equal one would else never learn why.
         if not case.settings.explicit_pending and case.world.bypassed is None:
@@ -438,8 +444,13 @@ def _is_told(case: Case, reason: str) -> bool:
 # --- admission checks -----------------------------------------------------------------------------
 
 
-def _rules(case: Case) -> Iterator[str]:
-    """The checks that apply: before the flavors are known those for every flavor, then those for ours."""
+def _all_rules(case: Case) -> list[Object]:
+    """The checks that the ClusterQueue names."""
+    return value_at(case.world.cluster_queue, ("spec", "admissionChecksStrategy", "admissionChecks"), [])
+
+
+def _rules(case: Case) -> Iterator[Object]:
+    """Those that apply: before the flavors are known those for every flavor, then those for ours."""
     cluster_queue = case.world.cluster_queue
     groups = value_at(cluster_queue, ("spec", "resourceGroups"), [])
     every = {flavor["name"] for group in groups for flavor in group.get("flavors") or ()}
@@ -447,22 +458,28 @@ def _rules(case: Case) -> Iterator[str]:
     for assignment in value_at(case.workload, ("status", "admission", "podSetAssignments"), []):
         assigned |= set((assignment.get("flavors") or {}).values())
     reserved = is_reserved(case.workload)
-    for rule in value_at(cluster_queue, ("spec", "admissionChecksStrategy", "admissionChecks"), []):
+    for rule in _all_rules(case):
         flavors = set(rule.get("onFlavors") or ())
         if not flavors or (flavors & assigned if reserved else flavors >= every):
-            yield rule["name"]
+            yield rule
 
 
 def _sync_checks(case: Case) -> Plan | None:
-    """List exactly the checks that apply; new ones are pending."""
+    """List exactly the checks that apply; new ones are pending.
+
+    One that is being retried stays listed while the flavors are not known again: it counts its retries.
+    """
     if case.world.cluster_queue is None or not case.active:
         return None
     transition = case.begin()
     listed = {check["name"]: check for check in transition.status.get("admissionChecks") or ()}
+    names = {rule["name"] for rule in _rules(case)}
+    if not is_reserved(case.workload):
+        names |= {rule["name"] for rule in _all_rules(case) if listed.get(rule["name"], {}).get("retryCount")}
     wanted = [
         listed.get(name)
         or {"name": name, "state": "Pending", "lastTransitionTime": format_time(case.now), "message": ""}
-        for name in sorted(set(_rules(case)))
+        for name in sorted(names)
     ]
     transition.status["admissionChecks"] = wanted or None
     return case.end(transition)

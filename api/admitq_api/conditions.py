@@ -175,6 +175,19 @@ def is_false(conditions: Sequence[Condition] | None, type: str) -> bool:  # noqa
     return condition is not None and condition.get("status") == "False"
 
 
+GATED_BY = "Admission is gated by: "
+"""How the message of QuotaReserved begins while admission gates hold; behind it they are listed."""
+
+
+def gates_told(conditions: Sequence[Condition] | None) -> tuple[str, ...]:
+    """The admission gates that QuotaReserved says to hold; preemption gates have the same reason."""
+    quota = find(conditions, ConditionType.QUOTA_RESERVED) or {}
+    message = quota.get("message") or ""
+    if quota.get("reason") != Reason.ADMISSION_GATED or not message.startswith(GATED_BY):
+        return ()
+    return tuple(message.removeprefix(GATED_BY).split(","))
+
+
 def with_condition(
     conditions: Sequence[Condition] | None,
     *,

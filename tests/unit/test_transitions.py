@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from admitq.reservation import queued_since
 from admitq.transitions import Transition, evictions_of, since
 from admitq_api.conditions import SECOND, ConditionType, format_time, parse_time
 
@@ -134,6 +135,14 @@ def test_who_used_up_all_time_begins_anew() -> None:
     transition = Transition(workload(condition("Admitted", "True"), evicted), NOW)
     transition.release("Deactivated", "m")
     assert "accumulatedPastExecutionTimeSeconds" not in transition.status
+
+
+@pytest.mark.parametrize("requeued", [[], [condition("Requeued", "True", "Preempted")]])
+def test_the_wait_is_measured_from_the_last_return(requeued: list[Object]) -> None:
+    transition = Transition(workload(condition("Evicted", "True", "Preempted"), *requeued), NOW)
+    transition.requeue("PendingEvaluation")
+    assert found(transition, "Requeued") == ("True", "Preempted", "m")
+    assert queued_since({"metadata": {}, "status": transition.status}) == NOW
 
 
 def test_a_mere_reservation_has_not_run() -> None:

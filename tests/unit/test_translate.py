@@ -320,6 +320,19 @@ def test_admission_gates_are_read_from_the_annotation() -> None:
     obj = workload()
     obj["metadata"]["annotations"] = {NAMES.admission_gated_by: "example.org/budget,example.org/data"}
     assert translate.workload(obj, NAMES).admission_gates == ("example.org/budget", "example.org/data")
+    assert translate.workload(obj, NAMES, Reading(gated=False)).admission_gates == ()
+
+
+@pytest.mark.parametrize(
+    ("message", "gates"),
+    [
+        ("Admission is gated by: example.org/budget,example.org/data", 2),
+        ("Workload requires preemption, but it's gated", 0),
+    ],
+)
+def test_gates_that_were_told_of_hold_until_it_is_told_that_they_are_gone(message: str, gates: int) -> None:
+    told = {**condition("QuotaReserved"), "status": "False", "reason": "AdmissionGated", "message": message}
+    assert len(translate.workload(workload(status={"conditions": [told]}), NAMES).admission_gates) == gates
 
 
 def test_a_reservation_without_admission_is_malformed() -> None:

@@ -148,6 +148,10 @@ def _adopt_prebuilt(case: JobCase) -> Plan | None:
     return plan(Patch(case.kinds.workloads, workload, (Step({"metadata": metadata}),), CONCERN))
 
 
+def _is_active(workload: Object) -> bool:
+    return value_at(workload, ("spec", "active"), True) is not False
+
+
 def _is_over(workload: Object) -> bool:
     return "deletionTimestamp" in workload["metadata"] or holds(workload, ConditionType.FINISHED)
 
@@ -319,8 +323,11 @@ def _workload_deleted(case: JobCase, workload: Object) -> Plan | None:
 
 
 def _on_hold(case: JobCase, workload: Object) -> Plan | None:
-    """A job on hold keeps its Workload and no quota; afterwards it waits again."""
-    if is_served(workload, case.names):
+    """A job on hold keeps its Workload and no quota; afterwards it waits again.
+
+    That a Workload is deactivated goes before, and is told by others.
+    """
+    if is_served(workload, case.names) or not _is_active(workload):
         return None
     quota = condition(workload, ConditionType.QUOTA_RESERVED) or {}
     held = quota.get("reason") == Reason.ON_HOLD
@@ -467,7 +474,9 @@ def _retention_over(case: JobCase, workload: Object, reason: str) -> Plan | None
     evicted_at = since(workload, ConditionType.EVICTED)
     if retention is None or evicted_at is None or not reason.startswith("DeactivatedDueTo"):
         return None
-    if value_at(workload, ("spec", "active"), True) is not False:
+    requeued = condition(workload, ConditionType.REQUEUED) or {}
+    if _is_active(workload) or requeued.get("reason") == Reason.REACTIVATED:
+        # Who was reactivated since, and is not active, was deactivated by hand.
         return None
     if evicted_at + retention > case.now:
         return Plan(again=(evicted_at + retention - case.now) / SECOND)
@@ -479,7 +488,7 @@ def _suspended(case: JobCase, workload: Object) -> Plan | None:
     """A suspended job is started once it is admitted; until then its Workload follows its queue."""
     job: Object = case.job or {}
     if holds(workload, ConditionType.ADMITTED) and members.awaits_start(case):
-        if value_at(workload, ("spec", "active"), True) is False:
+        if not _is_active(workload):
             return NOTHING
         # Each member has room of its own beside those that run; anything else starts as a whole.
         still_stops = case.composition is None and case.integration.is_active(job)
@@ -505,8 +514,10 @@ def _start(case: JobCase, workload: Object) -> Plan | None:
         return running.start(case, workload)
     except Conflict as conflict:
         return _finish(case, workload, Reason.FAILED_TO_START, str(conflict))
-    except FlavorMissing:
-        return Plan(again=MISSING_FLAVOR_RETRY_SECONDS)
+    except FlavorMissing as missing:
+        remedy = f"create it, or set spec.active of Workload {name_of(workload)} to false"
+        tell = case.tell("ErrWorkloadCompose", f"{missing}: {remedy}", warning=True)
+        return plan(tell, again=MISSING_FLAVOR_RETRY_SECONDS)
 
 
 def _tell_pending_checks(case: JobCase, workload: Object) -> Plan:

@@ -247,10 +247,8 @@ def _ask_for(case: Case, check: Object, config: Object, name: str) -> Plan:
         return refused(case, check["name"], PROVISIONING_REQUESTS, name, _taken(PROVISIONING_REQUESTS, name))
     try:
         asked = asked_pod_sets(case.workload, config, case.flavors)
-    except FlavorMissing:
-        return Plan(again=BEHIND_RETRY_SECONDS)
-    except Conflict as conflict:
-        return refused(case, check["name"], PROVISIONING_REQUESTS, name, str(conflict))
+    except (Conflict, FlavorMissing) as problem:
+        return refused(case, check["name"], PROVISIONING_REQUESTS, name, str(problem))
     for one in asked:
         if (decided := _template(case, check, name, one)) is not None:
             return decided

@@ -10,7 +10,7 @@ from typing import Final
 from admitq.check_states import State, Statement
 from admitq.controllers.provisioning.requests import pod_set_updates
 from admitq.integrations.paths import Object, value_at
-from admitq.transitions import holds
+from admitq.transitions import RESET, holds
 from admitq_api import conditions
 from admitq_api.conditions import SECOND, ConditionType, parse_time
 
@@ -94,8 +94,9 @@ def retry_after_seconds(config: Object, retries: int) -> int:
 def is_answered(asked: Asked) -> bool:
     """Whether the request ended without nodes and a retry has followed, so that the next attempt is due.
 
-    A retry is counted in the check. A check that begins anew otherwise, as one of a flavor that was given
-    back or one of a workload that was reactivated, became pending well after the request had ended.
+    A retry is counted in the check. A check that begins anew otherwise was reset by an eviction, as one of a
+    workload that was deactivated; or it was listed anew, well after the request had ended, as one of a flavor
+    that was given back.
     """
     if asked.state != State.PENDING:
         return False
@@ -105,9 +106,12 @@ def is_answered(asked: Asked) -> bool:
 
 def _ended_before(asked: Asked, condition: str) -> bool:
     found = conditions.find(value_at(asked.request, ("status", "conditions"), []), condition)
+    message = asked.check.get("message", "")
+    was_reset = message.startswith(RESET) and not message.endswith(State.RETRY)
     try:
         ended = parse_time((found or {}).get("lastTransitionTime", ""))
-        return ended + _CLOCKS_DIFFER < parse_time(asked.check.get("lastTransitionTime", ""))
+        began = parse_time(asked.check.get("lastTransitionTime", ""))
+        return ended - began < (_CLOCKS_DIFFER if was_reset else -_CLOCKS_DIFFER)
     except (TypeError, ValueError):
         return False
 

@@ -472,10 +472,13 @@ def test_a_conflict_fails_for_good() -> None:
     assert "pool" in message
 
 
-def test_an_unknown_flavor_is_waited_for() -> None:
+def test_a_flavor_that_is_gone_is_told_of_and_waited_for() -> None:
     obj = admitted(admission={"clusterQueue": "cq", "podSetAssignments": [{"flavors": {"cpu": "gone"}}]})
     obj["status"]["admission"]["podSetAssignments"][0]["count"] = 3
-    assert decided(job(), obj) == Plan(again=1.0)
+    plan = decided(job(), obj)
+    remedy = "create it, or set spec.active of Workload ns/job-j-1 to false"
+    assert told(plan) == [("ErrWorkloadCompose", f"ResourceFlavor gone not found: {remedy}")]
+    assert (kinds(plan), plan.again) == ([], 1.0)
 
 
 @pytest.mark.parametrize(
@@ -682,6 +685,17 @@ def test_a_job_on_hold_keeps_its_workload_and_no_quota() -> None:
     )
 
 
+def test_that_a_workload_is_deactivated_goes_before_that_its_job_is_on_hold() -> None:
+    """Two controllers that each tell their own would do so for ever."""
+    holding = replace(JOB, is_on_hold=lambda _: True)
+    for reason in ("Deactivated", "OnHold"):
+        obj = workload(condition("QuotaReserved", False, reason, "m"), spec={"active": False})
+        assert decided(job(), obj, integration=holding) == Plan()
+    leaving = reserved(condition("Evicted", True, "Deactivated", "m"), spec={"active": False})
+    released = written(leaving, decided(job(), leaving, integration=holding))
+    assert condition_of(released, "Requeued") == ("False", "Deactivated", "m")
+
+
 # --- ends -----------------------------------------------------------------------------------------
 
 COMPLETE = {"conditions": [{"type": "Complete", "status": "True", "message": "done"}]}
@@ -750,6 +764,11 @@ def test_a_job_deactivated_for_a_cause_is_deleted_after_its_retention() -> None:
     assert told(plan) == [("Deleted", "Deleted job: deactivation retention period expired")]
     by_hand = workload(condition("Evicted", True, "Deactivated", since=10), spec={"active": False})
     assert kinds(decided(job(), by_hand, now=10**6, settings=settings)) == []
+    reactivated = condition("Requeued", True, "Reactivated")
+    anew = workload(
+        caused, condition("QuotaReserved", False, "Deactivated"), reactivated, spec={"active": False}
+    )
+    assert kinds(decided(job(), anew, now=10**6, settings=settings)) == [], "the second time it was by hand"
     # Pods of what serves would be made again.
     served = workload(
         caused,

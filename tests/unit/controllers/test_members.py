@@ -196,6 +196,37 @@ async def test_a_deleted_pod_is_let_go_and_its_workload_ended() -> None:
     assert world.get(PODS, "p")["metadata"]["finalizers"] == []
 
 
+@pytest.mark.parametrize("reason", ["Preempted", "NodeFailures"])
+@pytest.mark.parametrize("finish_orphaned", [True, False])
+async def test_an_evicted_pod_that_ran_never_competes_again(reason: str, finish_orphaned: bool) -> None:
+    """It cannot be started a second time: its Workload keeps its quota until it ends with the pod."""
+    world = PodWorld(finish_orphaned=finish_orphaned)
+    world.put(PODS, pod(state="running"))
+    mine = {**owner("p"), "controller": True}
+    world.put(KINDS.workloads, admitted(condition("Evicted", True, reason, "m"), owner=mine))
+    await world.settle(Key("ns", "p"))
+    ended = world.get(KINDS.workloads, "job-j-1")
+    assert "deletionTimestamp" in world.get(PODS, "p")["metadata"]
+    assert (condition_of(ended, "Finished") is not None) is finish_orphaned
+    assert condition_of(ended, "Requeued") is None
+    assert ended["metadata"]["finalizers"] == []
+
+
+@pytest.mark.parametrize("reason", ["Preempted", "NodeFailures"])
+async def test_an_evicted_pod_that_was_still_held_competes_again_at_once(reason: str) -> None:
+    """Nothing would ever bring it back if it did not: it is not deleted, and nobody restarts it."""
+    world = PodWorld()
+    world.put(PODS, pod())
+    mine = {**owner("p"), "controller": True}
+    spec = {"podSets": [{"name": "main", "count": 1, "template": TEMPLATE}]}
+    world.put(KINDS.workloads, reserved(condition("Evicted", True, reason, "m"), owner=mine, spec=spec))
+    await world.settle(Key("ns", "p"))
+    assert gates(world.get(PODS, "p")) == [gate["name"] for gate in GATES]
+    back = world.get(KINDS.workloads, "job-j-1")
+    assert condition_of(back, "Requeued") == ("True", reason, "m")
+    assert condition_of(back, "QuotaReserved") == ("False", "PendingEvaluation", "m")
+
+
 async def test_a_pod_that_our_webhook_did_not_hold_is_none_of_ours() -> None:
     world = PodWorld()
     world.put(PODS, pod(state="running", annotations={NAMES.role_hash: ""}))

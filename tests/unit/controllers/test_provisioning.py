@@ -464,6 +464,12 @@ def test_templates_come_first_then_the_request_then_the_templates_are_handed_ove
     assert decide(case(obj, made, config=wanted)) == Plan()
 
 
+def reset(state: str, since: float) -> Object:
+    """The check as an eviction leaves it."""
+    message = f"Reset to Pending after eviction. Previously: {state}"
+    return check(message=message, lastTransitionTime=time(since))
+
+
 @pytest.mark.parametrize(
     ("listed", "asked", "attempt"),
     [
@@ -471,9 +477,11 @@ def test_templates_come_first_then_the_request_then_the_templates_are_handed_ove
         (check(retryCount=2), None, 3),
         (check(retryCount=1), request(says("Failed")), 2),
         (check(retryCount=1), request(says("BookingExpired")), 2),
-        # A check that was listed anew, or was reset after a rejection, has forgotten its retries.
+        # A check that was listed anew, or was reset otherwise, has forgotten its retries.
         (check(lastTransitionTime=time(61)), request(says("Failed")), 2),
         (check(lastTransitionTime=time(61)), request(says("Failed"), attempt=4), 5),
+        (reset("Rejected", since=50), request(says("Failed"), attempt=4), 5),
+        (reset("Ready", since=45), request(says("BookingExpired")), 2),
     ],
 )
 def test_attempts_are_counted(listed: Object, asked: Object | None, attempt: int) -> None:
@@ -532,9 +540,13 @@ def test_a_template_that_would_go_with_a_former_request_is_deleted_and_made_anew
     assert decide(gone) == Plan(again=1.0)
 
 
-def test_a_flavor_that_is_not_known_yet_is_waited_for() -> None:
-    obj = reserved(admissionChecks=[check()], admission=assigned(("main", 3), flavor="unknown"))
-    assert decide(case(obj)) == Plan(again=1.0)
+def test_a_flavor_that_is_gone_is_told_of_and_waited_for() -> None:
+    obj = reserved(admissionChecks=[check()], admission=assigned(("main", 3), flavor="gone"))
+    plan = decide(case(obj))
+    error = f'Error creating ProvisioningRequest "{NAME}": ResourceFlavor gone not found'
+    assert told(plan) == [("Warning", "FailedCreate", error)]
+    assert state_after(case(obj))[0] == check(message=error)
+    assert plan.again == 10.0
 
 
 def test_a_template_that_contradicts_its_flavor_is_told() -> None:

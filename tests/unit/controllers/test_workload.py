@@ -205,7 +205,8 @@ def test_without_detailed_reasons_a_deactivation_is_not_told_there() -> None:
 
 # --- admission gates ------------------------------------------------------------------------------
 
-GATED = {"annotations": {NAMES.admission_gated_by: "a.example/x,b.example/y"}}
+GATED: Object = {"annotations": {NAMES.admission_gated_by: "a.example/x,b.example/y"}}
+IS_GATED = condition("QuotaReserved", False, "AdmissionGated", "Admission is gated by: a.example/x")
 
 
 def test_a_gated_workload_names_its_gates() -> None:
@@ -233,15 +234,18 @@ def test_what_else_a_gated_workload_waits_for_is_told_first_and_once(
 ) -> None:
     waits = settled(workload(metadata=GATED, spec=spec), **world)
     assert condition_of(waits, "QuotaReserved")[1] == reason
-    gated = settled(
-        workload(condition("QuotaReserved", False, "AdmissionGated", "m"), metadata=GATED, spec=spec)
-    )
+    gated = settled(workload(IS_GATED, metadata=GATED, spec=spec))
     assert condition_of(settled(gated, **world), "QuotaReserved")[1] == reason
 
 
-def test_a_workload_whose_gates_are_gone_waits_for_quota() -> None:
-    obj = workload(condition("QuotaReserved", False, "AdmissionGated", "m"))
-    plan = decided(obj)
+@pytest.mark.parametrize(
+    ("annotations", "settings"),
+    [({}, {}), ({NAMES.admission_gated_by: ""}, {}), (GATED["annotations"], {"admission_gated_by": False})],
+    ids=["without-annotation", "with-none-left", "where-nothing-is-gated"],
+)
+def test_a_workload_whose_gates_are_gone_waits_for_quota(annotations: Any, settings: Any) -> None:
+    obj = workload(IS_GATED, metadata={"annotations": annotations})
+    plan = decided(obj, settings=settings)
     assert condition_of(written(obj, plan), "QuotaReserved") == (
         "False",
         "PendingEvaluation",
@@ -253,8 +257,14 @@ def test_a_workload_whose_gates_are_gone_waits_for_quota() -> None:
 
 
 def test_one_gate_less_is_told_in_the_condition() -> None:
-    obj = workload(condition("QuotaReserved", False, "AdmissionGated", "old"), metadata=GATED)
+    obj = workload(IS_GATED, metadata=GATED)
     assert condition_of(settled(obj), "QuotaReserved")[2].endswith("a.example/x,b.example/y")
+
+
+def test_what_is_told_of_a_preemption_gate_is_no_matter_of_admission_gates() -> None:
+    message = "Workload requires preemption, but it's gated"
+    obj = workload(condition("QuotaReserved", False, "AdmissionGated", message), NOT_ADMITTED)
+    assert decided(obj).actions == ()
 
 
 # --- activity -------------------------------------------------------------------------------------
@@ -407,6 +417,18 @@ def test_after_the_reservation_those_of_the_assigned_flavors_are_listed_sorted()
     assert listed == [check("a-spot", "Pending"), check("z-all", "Ready")]
 
 
+def test_a_check_of_a_flavor_that_is_retried_keeps_its_count_until_another_flavor_is_assigned() -> None:
+    kept = check("a-spot", "Pending", retryCount=2)
+    dropped = [check("b-other", "Pending"), check("gone", "Pending", retryCount=1)]
+    obj = workload(admissionChecks=[kept, *dropped])
+    waiting = settled(obj, cluster_queue=CHECKED)
+    assert waiting["status"]["admissionChecks"] == [kept, check("z-all", "Pending")]
+    for flavor, listed in (("spot", [kept]), ("o", [check("b-other", "Pending")])):
+        got = reserved(admission=on(flavor), admissionChecks=waiting["status"]["admissionChecks"])
+        checks = settled(got, cluster_queue=CHECKED)["status"]["admissionChecks"]
+        assert checks == [*listed, check("z-all", "Pending")]
+
+
 def test_checks_are_listed_before_anything_is_admitted() -> None:
     obj = reserved(admission=on("spot"))
     assert condition_of(written(obj, decided(obj, cluster_queue=CHECKED)), "Admitted") is None
@@ -502,6 +524,45 @@ def test_a_check_to_be_retried_evicts_and_is_waited_for() -> None:
     assert final["status"]["schedulingStats"]["evictions"] == [
         {"reason": "AdmissionCheck", "underlyingCause": "", "count": 1}
     ]
+
+
+@pytest.mark.parametrize(
+    ("asked", "requeue_at"),
+    [
+        ([{"requeueAfterSeconds": 90}, {"requeueAfterSeconds": 200}], time(200)),
+        ([{"requeueAfterSeconds": 90}, {}], time(90)),
+        ([{"requeueAfterSeconds": 0}, {}], None),
+        ([{"requeueAfterSeconds": 30}, {}], None),
+    ],
+    ids=["the-latest", "one-that-says-nothing", "at-once", "over"],
+)
+def test_the_wait_is_that_of_the_check_which_asks_for_the_longest(asked: Any, requeue_at: Any) -> None:
+    queue = cluster_queue(checks=[{"name": "a"}, {"name": "b"}])
+    checks = [check(name, "Retry", **fields) for name, fields in zip("ab", asked, strict=True)]
+    obj = settled(reserved(admissionChecks=checks), now=30, cluster_queue=queue)
+    assert obj["status"].get("requeueState") == (requeue_at and {"requeueAt": requeue_at})
+    assert [one["retryCount"] for one in obj["status"]["admissionChecks"]] == [1, 1]
+
+
+def test_an_earlier_wait_that_is_longer_stays() -> None:
+    obj = reserved(
+        admissionChecks=[check("a", "Retry", requeueAfterSeconds=90)],
+        requeueState={"count": 2, "requeueAt": time(500)},
+    )
+    final = settled(obj, now=30, cluster_queue=cluster_queue(checks=[{"name": "a"}]))
+    assert final["status"]["requeueState"] == {"count": 2, "requeueAt": time(500)}
+
+
+def test_a_check_that_asks_for_a_retry_of_who_is_deactivated_is_not_waited_for() -> None:
+    """Its controller may not have seen yet that the Workload is inactive."""
+    obj = workload(
+        condition("Evicted", True, "Deactivated", "The workload is deactivated"),
+        condition("QuotaReserved", False, "Deactivated", "The workload is deactivated"),
+        NOT_ADMITTED,
+        spec={"active": False},
+        admissionChecks=[check("a", "Retry", requeueAfterSeconds=90)],
+    )
+    assert decided(obj, now=30, cluster_queue=cluster_queue(checks=[{"name": "a"}])).actions == ()
 
 
 # --- queues that stop -----------------------------------------------------------------------------
@@ -678,6 +739,70 @@ def test_an_execution_has_its_time_counting_what_was_used_before() -> None:
     assert "accumulatedPastExecutionTimeSeconds" not in final["status"]
 
 
+@pytest.mark.parametrize(
+    ("limit", "count", "reason"),
+    [
+        (None, 1000, "PodsReadyTimeout"),
+        (0, None, "DeactivatedDueToRequeuingLimitExceeded"),
+        (2, 1, "PodsReadyTimeout"),
+        (2, 2, "DeactivatedDueToRequeuingLimitExceeded"),
+    ],
+)
+def test_returns_are_limited_where_a_limit_is_set(limit: int | None, count: int | None, reason: str) -> None:
+    obj = admitted(requeueState={} if count is None else {"count": count})
+    settings = {"pods_ready": replace(POLICY, backoff_limit=limit)}
+    assert condition_of(settled(obj, now=300, settings=settings), "Evicted")[1] == reason
+
+
+def test_without_time_and_without_a_wait_it_is_evicted_and_back_at_once() -> None:
+    policy = replace(POLICY, timeout=0, backoff_base_seconds=0)
+    evicted = settled(admitted(), settings={"pods_ready": policy})
+    assert evicted["status"]["requeueState"] == {"count": 1, "requeueAt": time(0)}
+
+
+# --- two causes at once ---------------------------------------------------------------------------
+
+SHORT = {"maximumExecutionTimeSeconds": 100}
+
+
+@pytest.mark.parametrize(
+    ("states", "draining", "spec", "type_", "reason"),
+    [
+        (["Rejected", "Retry"], 2, SHORT, "DeactivationTarget", "AdmissionCheck"),
+        (["Retry"], 2, SHORT, "Evicted", "AdmissionCheck"),
+        (["Ready"], 2, SHORT, "Evicted", "LocalQueueStopped"),
+        (["Ready"], 1, SHORT, "Evicted", "ClusterQueueStopped"),
+        (["Ready"], 0, SHORT, "Evicted", "PodsReadyTimeout"),
+        (["Rejected"], 2, {**SHORT, "active": False}, "Evicted", "Deactivated"),
+    ],
+)
+def test_of_several_causes_the_first_in_order_is_told_alone(
+    states: list[str], draining: int, spec: Any, type_: str, reason: str
+) -> None:
+    """Pods have not got ready in time, the time of execution is over, and that is not all."""
+    checks = [check(name, state) for name, state in zip("ab", states, strict=False)]
+    rules = [{"name": one["name"]} for one in checks]
+    world = {
+        "cluster_queue": cluster_queue("HoldAndDrain" if draining else "None", rules),
+        "local_queue": local_queue("HoldAndDrain" if draining > 1 else "None"),
+    }
+    obj = admitted(admissionChecks=checks, spec=spec)
+    told_to = written(obj, decided(obj, now=300, **world))
+    assert condition_of(told_to, type_)[1] == reason
+    assert len(told_to["status"]["conditions"]) == len(obj["status"]["conditions"]) + 1
+    if type_ == "Evicted":
+        assert settled(told_to, now=300, **world) == told_to, "the others wait for the eviction to end"
+
+
+def test_who_is_deactivated_while_it_is_evicted_is_not_evicted_again() -> None:
+    retried = condition("Evicted", True, "AdmissionCheck", "m")
+    obj = admitted(retried, spec={"active": False}, requeueState={"count": 1, "requeueAt": time(60)})
+    final = settled(obj)
+    assert condition_of(final, "Evicted") == ("True", "AdmissionCheck", "m")
+    assert {"requeueState", "schedulingStats"}.isdisjoint(final["status"])
+    assert final["status"]["admission"] == ADMISSION, "it is its job that gives it back"
+
+
 # --- the end --------------------------------------------------------------------------------------
 
 GOING = {"deletionTimestamp": time(0)}
@@ -722,6 +847,13 @@ def test_a_finished_workload_is_kept_for_its_retention_and_then_deleted() -> Non
     assert (removed, deleted) == (RemoveFinalizer(KINDS.workloads, obj), Delete(KINDS.workloads, obj))
     assert isinstance(tell, Tell)
     assert tell.note == "Deleted finished workload due to elapsed retention"
+
+
+def test_an_orphan_has_its_retention_too() -> None:
+    obj = workload(FINISHED, owner=None, metadata={**LABELLED, "finalizers": []})
+    assert decided(obj, now=0, settings={"retention_of_finished": 60 * SECOND}) == Plan(again=60.0)
+    plan = decided(obj, now=0, settings={"retention_of_finished": 0})
+    assert Delete(KINDS.workloads, obj) in plan.actions
 
 
 def test_a_finished_workload_is_kept_without_a_retention() -> None:
@@ -783,6 +915,7 @@ REQUEUED: list[Said] = [
     *((False, reason) for reason in ("PodsReadyTimeout", "AdmissionCheck", "ClusterQueueStopped")),
     (False, "DeactivatedDueToAdmissionCheck"),
 ]
+MESSAGES = {"AdmissionGated": IS_GATED["message"]}
 SURROUNDINGS: list[Any] = [
     {},
     {"local_queue": None},
@@ -792,6 +925,8 @@ SURROUNDINGS: list[Any] = [
     {"cluster_queue": cluster_queue("HoldAndDrain"), "cluster_queue_active": False},
     {"cluster_queue": cluster_queue(deletionTimestamp=time(0)), "cluster_queue_active": False},
     {"cluster_queue": cluster_queue(checks=[{"name": "c"}])},
+    {"cluster_queue": cluster_queue(checks=[{"name": "c", "onFlavors": ["f"]}], flavors=["f", "g"])},
+    {"cluster_queue": cluster_queue(checks=[{"name": "c", "onFlavors": ["g"]}], flavors=["f", "g"])},
     {"cluster_queue_active": None},
     {"inadmissible": Explanation("Misconfigured", "because")},
     {"bypassed": Explanation("WaitingForQuota", "like another")},
@@ -813,11 +948,13 @@ def test_decisions_about_whatever_there_may_be_come_to_an_end(data: st.DataObjec
     state = data.draw(st.sampled_from([None, "Pending", "Ready", "Retry", "Rejected"]))
     parts: Object = {"admission": ADMISSION} if reserved_now else {}
     if state is not None:
-        parts["admissionChecks"] = [check("c", state, requeueAfterSeconds=30)]
+        asked = data.draw(st.sampled_from([None, 0, 30, 1000]))
+        count = data.draw(st.sampled_from([None, 0, 1]))
+        parts["admissionChecks"] = [check("c", state, requeueAfterSeconds=asked, retryCount=count)]
     if data.draw(st.booleans()):
         parts["requeueState"] = {"count": 1, "requeueAt": time(400)}
     obj = workload(
-        *(condition(type_, one[0], one[1], "m") for type_, one in said.items() if one is not None),
+        *(condition(type_, *one, MESSAGES.get(one[1], "m")) for type_, one in said.items() if one),
         metadata=data.draw(st.sampled_from([{}, GATED])),
         spec={"active": data.draw(st.booleans())},
         **parts,
