@@ -10,6 +10,8 @@ from localcluster.waiting import eventually
 from tests.controlplane.recording import Record, recorded
 from tests.controlplane.stage import Object, Stage, at_once, condition_of
 
+GATE_CLEARED = ("AdmissionGateCleared", "Admission gate cleared, workload is now admissible")
+
 
 async def with_check(stage: Stage) -> None:
     await stage.active_check("check")
@@ -63,6 +65,7 @@ async def _runs_when_its_gates_are_gone(stage: Stage) -> None:
     await _until_gated(stage, "gated", "example.com/data")
     await stage.change(JOBS, "gated", {"metadata": {"annotations": {key: None}}})
     await stage.until_running("gated")
+    await stage.until_told("Workload", name, *GATE_CLEARED)
 
 
 async def _runs_when_its_workload_has_no_gate(stage: Stage) -> None:
@@ -74,6 +77,7 @@ async def _runs_when_its_workload_has_no_gate(stage: Stage) -> None:
     name = (await stage.workload("opened"))["metadata"]["name"]
     await stage.change(stage.kinds.workloads, name, {"metadata": {"annotations": {key: None}}})
     await stage.until_running("opened")
+    await stage.until_told("Workload", name, *GATE_CLEARED)
 
 
 async def _gives_back_what_it_held_when_its_owner_is_gone(stage: Stage, record: Record) -> None:

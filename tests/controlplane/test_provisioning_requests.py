@@ -241,7 +241,14 @@ async def test_an_accepted_request_tells_when(stage: Stage, autoscaler: Autoscal
 async def test_a_failed_request_is_tried_again_and_then_given_up(
     stage: Stage, autoscaler: Autoscaler
 ) -> None:
-    await ready_queues(stage)
+    """Attempts are counted even of a check of one flavor, which does not apply while none is assigned."""
+    await config(stage)
+    await check(stage)
+    for flavor in ("f", "g"):
+        await stage.flavor(flavor)
+    rule = {"name": stage.own("check"), "onFlavors": [stage.own("f")]}
+    await stage.cluster_queue(flavors=("f", "g"), admissionChecksStrategy={"admissionChecks": [rule]})
+    await stage.local_queue()
     await stage.job()
     first = await autoscaler.request()
     await autoscaler.answer(first, "Failed", message="no nodes")

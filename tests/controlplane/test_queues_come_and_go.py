@@ -1,7 +1,7 @@
 """What becomes of jobs at every step of their lives when what they are queued in stops, goes, or changes.
 
-In each world four jobs share a queue: one is done, one runs, one holds quota and waits for a check, and one
-waits for quota. All worlds are played at once.
+In each world five jobs share a queue: one is done, one runs, one is evicted and has not stopped yet, one
+holds quota and waits for a check, and one waits for quota. All worlds are played at once.
 
 Who waits is of a lower priority, so that it never comes before the one that is checked: stamps of creation
 have whole seconds, and of two jobs of one second their uids tell which is first.
@@ -14,6 +14,7 @@ from typing import Any
 from admitq.check_states import State, Statement
 from admitq.integrations.paths import value_at
 from admitq.runtime.resources import JOBS
+from admitq_api.conditions import Reason
 from localcluster.waiting import eventually
 from tests.controlplane.conftest import Begin, controller_of
 from tests.controlplane.example_check import ExampleCheck
@@ -21,6 +22,8 @@ from tests.controlplane.recording import Record, recorded
 from tests.controlplane.stage import Object, Stage, at_once, condition_of, owner_of
 
 POOL = "example.com/pool"
+STEPS_BACK = ("checked", "leaves", "waits")
+"""Who holds no quota once the queue is stopped, and who was evicted has left."""
 LAST = "last"
 """The priority class of who waits."""
 HOLD = {"spec": {"stopPolicy": "Hold"}}
@@ -29,7 +32,7 @@ GO_ON = {"spec": {"stopPolicy": "None"}}
 
 @dataclass(frozen=True)
 class World:
-    """A LocalQueue ``name``, a ClusterQueue of that name with room for two of its four jobs, and a check."""
+    """A LocalQueue ``name``, a ClusterQueue of that name with room for three of its jobs, and a check."""
 
     stage: Stage
     record: Record
@@ -44,7 +47,7 @@ class World:
         return self.stage.own(self.name)
 
     def job(self, step: str) -> str:
-        """The job that has come to a step: it is done, runs, is checked, or waits."""
+        """The job that has come to a step: it is done, runs, leaves, is checked, or waits."""
         return f"{self.name}-{step}"
 
     async def open(self) -> None:
@@ -60,6 +63,7 @@ class World:
         await stage.until_finished(self.job("done"))
         await self._submit("runs")
         await stage.until_running(self.job("runs"))
+        await self._evict("leaves")
         await self._submit("checked")
         await stage.until_condition("Admitted", "UnsatisfiedAdmissionChecks", self.job("checked"))
         await self._submit("waits")
@@ -67,13 +71,36 @@ class World:
 
     async def create_cluster_queue(self, name: str) -> None:
         checks = {"admissionChecks": [{"name": self.stage.own("check")}]}
-        await self.stage.cluster_queue(name, cpu=2, flavors=[self.name], admissionChecksStrategy=checks)
+        await self.stage.cluster_queue(name, cpu=3, flavors=[self.name], admissionChecksStrategy=checks)
 
     async def _submit(self, step: str) -> None:
         if step in {"done", "runs"}:
             self.checked.add(self.job(step))
         labels = {self.stage.names.priority_class: self.stage.own(LAST)} if step == "waits" else {}
         await self.stage.job(self.job(step), queue=self.name, labels=labels)
+
+    async def _evict(self, step: str) -> None:
+        """Have one evicted that nobody stops but us: its Workload is all there is of it."""
+        stage, name = self.stage, self.job(step)
+        self.checked.add(name)
+        container = {"name": "c", "image": "example.com/c:1", "resources": {"requests": {"cpu": 1}}}
+        pod_sets = [{"name": "main", "count": 1, "template": {"spec": {"containers": [container]}}}]
+        spec = {"queueName": self.name, "podSets": pod_sets}
+        await stage.create(stage.kinds.workloads, name, {"spec": spec})
+
+        async def admitted() -> Any:
+            return condition_of(await self.workload(step), "Admitted")
+
+        await stage.until(admitted, ("True", "Admitted", "The workload is admitted"))
+        await stage.transit(name, lambda change: change.evict(Reason.NODE_FAILURES, "its node is gone"))
+
+    async def left(self) -> None:
+        """See that who is evicted has what it had until it has stopped, and have it stop."""
+        workload = await self.workload("leaves")
+        assert workload["status"]["admission"]["clusterQueue"] == self.cluster_queue
+        assert condition_of(workload, "Evicted") == ("True", "NodeFailures", "its node is gone")
+        assert condition_of(workload, "Requeued") is None
+        await self.stage.transit(self.job("leaves"), lambda change: change.requeue(Reason.PENDING_EVALUATION))
 
     def check(self, step: str) -> None:
         """The check of a job is ready from now on."""
@@ -82,10 +109,19 @@ class World:
 
     # --- what is seen -----------------------------------------------------------------------------
 
+    async def workload(self, step: str) -> Object:
+        """The Workload of a job."""
+        if step == "leaves":
+            return await self.stage.get(self.stage.kinds.workloads, self.job(step))
+        return await self.stage.workload(self.job(step))
+
     async def until(self, step: str, reason: str, message: str) -> None:
         """Wait until a job says that it holds no quota, and why."""
-        wanted = ("False", reason, message)
-        await self.stage.until(lambda: self.stage.condition("QuotaReserved", self.job(step)), wanted)
+
+        async def quota() -> Any:
+            return condition_of(await self.workload(step), "QuotaReserved")
+
+        await self.stage.until(quota, ("False", reason, message))
 
     async def had(self, step: str, reason: str, message: str) -> None:
         """See that a job lost its reservation, and was told why, whatever it was told since."""
@@ -97,8 +133,7 @@ class World:
         """Wait until a job holds quota in a ClusterQueue."""
 
         async def found() -> Any:
-            workload = await self.stage.workload(self.job(step))
-            return value_at(workload, ("status", "admission", "clusterQueue"), None)
+            return value_at(await self.workload(step), ("status", "admission", "clusterQueue"), None)
 
         await self.stage.until(found, self.stage.own(cluster_queue), what=f"quota of {self.job(step)}")
 
@@ -129,6 +164,15 @@ class World:
         await self.stage.until_condition("QuotaReserved", "Deactivated", self.job("runs"))
         await self.stage.change(workloads, name, {"spec": {"active": True}})
 
+    async def until_flavor(self, step: str, flavor: str) -> None:
+        """Wait until a job holds quota of a flavor."""
+
+        async def assigned() -> list[Any]:
+            parts = value_at(await self.workload(step), ("status", "admission", "podSetAssignments"), [])
+            return [part["flavors"] for part in parts]
+
+        await self.stage.until(assigned, [{"cpu": self.stage.own(flavor)}])
+
     async def pool(self, step: str) -> Any:
         """The nodes that a job is started on."""
         job = await self.stage.get(JOBS, self.job(step))
@@ -139,12 +183,14 @@ async def _cluster_queue_held(world: World) -> None:
     queues, name = world.stage.kinds.cluster_queues, world.cluster_queue
     await world.stage.change(queues, name, HOLD)
     await world.had("checked", "Suspended", f"ClusterQueue {name} is stopped")
-    for step in ("checked", "waits"):
+    await world.left()
+    for step in STEPS_BACK:
         await world.until(step, "Suspended", f"ClusterQueue {name} is inactive")
     await world.until_active("ClusterQueue", "False", "Stopped", "Can't admit new workloads: is stopped.")
     await world.runs_on()
     await world.stage.change(queues, name, GO_ON)
-    await world.until_reserved("checked", world.name)
+    for step in ("checked", "leaves"):
+        await world.until_reserved(step, world.name)
     await world.stage.until_condition("QuotaReserved", "WaitingForQuota", world.job("waits"))
 
 
@@ -152,12 +198,14 @@ async def _local_queue_held(world: World) -> None:
     queues, name = world.stage.kinds.local_queues, world.name
     await world.stage.change(queues, name, HOLD)
     await world.had("checked", "Suspended", f"LocalQueue {name} is stopped")
-    for step in ("checked", "waits"):
+    await world.left()
+    for step in STEPS_BACK:
         await world.until(step, "Suspended", f"LocalQueue {name} is inactive")
     await world.until_active("LocalQueue", "False", "Stopped", "LocalQueue is stopped")
     await world.runs_on()
     await world.stage.change(queues, name, GO_ON)
-    await world.until_reserved("checked", world.name)
+    for step in ("checked", "leaves"):
+        await world.until_reserved(step, world.name)
     await world.stage.until_condition("QuotaReserved", "WaitingForQuota", world.job("waits"))
 
 
@@ -172,14 +220,17 @@ async def _cluster_queue_deleted(world: World) -> None:
     await world.until_active("ClusterQueue", "False", "Terminating", terminating)
     await world.runs_on()
     await stage.client.delete(JOBS, world.job("runs"), stage.namespace, propagation="Background")
+    await stage.until(lambda: stage.workloads(world.job("runs")), [])
+    assert (await stage.get(queues, name))["metadata"]["finalizers"], "somebody has not stopped yet"
+    await world.left()
     await stage.until_gone(queues, name)
     await world.until_active(
         "LocalQueue", "False", "ClusterQueueDoesNotExist", "Can't submit new workloads to clusterQueue"
     )
-    for step in ("checked", "waits"):
+    for step in STEPS_BACK:
         await world.until(step, "Misconfigured", f"ClusterQueue {name} doesn't exist")
     await world.create_cluster_queue(world.name)
-    for step in ("checked", "waits"):
+    for step in STEPS_BACK:
         await world.until_reserved(step, world.name)
     world.check("waits")
     await stage.until_running(world.job("waits"))
@@ -190,11 +241,12 @@ async def _local_queue_deleted(world: World) -> None:
     stage, name = world.stage, world.name
     await stage.client.delete(stage.kinds.local_queues, name, stage.namespace)
     await world.had("checked", "Misconfigured", f"LocalQueue {name} is terminating or missing")
-    for step in ("checked", "waits"):
+    await world.left()
+    for step in STEPS_BACK:
         await world.until(step, "Misconfigured", f"LocalQueue {name} doesn't exist")
     await world.create_cluster_queue("elsewhere")
     await stage.local_queue(name, cluster_queue="elsewhere")
-    for step in ("checked", "waits"):
+    for step in STEPS_BACK:
         await world.until_reserved(step, "elsewhere")
     runs = await world.runs_on()
     assert runs["status"]["admission"]["clusterQueue"] == world.cluster_queue, "it keeps what it holds"
@@ -224,6 +276,8 @@ async def _flavor_replaced(world: World) -> None:
     await stage.client.delete(stage.kinds.resource_flavors, stage.own(world.name))
     await stage.until_gone(stage.kinds.resource_flavors, stage.own(world.name))
     await world.runs_on()
+    await world.left()
+    await world.until_flavor("leaves", new)
     await world.start_again()
     await stage.until_running(world.job("runs"))
     assert await world.pool("runs") == new
@@ -242,7 +296,8 @@ async def test_jobs_at_every_step_outlive_their_queues_and_flavors(stage: Stage,
     checked = set[str]()
 
     def judge(workload: Object, check: Any) -> Statement | None:
-        return Statement(check["name"], State.READY) if owner_of(workload) in checked else None
+        name = owner_of(workload) or workload["metadata"]["name"]
+        return Statement(check["name"], State.READY) if name in checked else None
 
     controller = begin(judge)
     spec = {"controllerName": controller_of(stage)}
