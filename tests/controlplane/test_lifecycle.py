@@ -159,8 +159,13 @@ async def _counts_the_time_of_all_admissions(stage: Stage, record: Record) -> No
     name = parked["metadata"]["name"]
     much = {"status": {"accumulatedPastExecutionTimeSeconds": 3600 + used}}
     await stage.change(stage.kinds.workloads, name, much, "status")
-    limit = {"metadata": {"labels": {stage.names.max_exec_time: str(3601 + used)}}}
-    await stage.change(JOBS, "limited", limit)
+    labels = {"metadata": {"labels": {stage.names.max_exec_time: str(3601 + used)}}}
+    await stage.change(JOBS, "limited", labels)
+
+    async def limit() -> int:
+        return (await stage.workload("limited"))["spec"]["maximumExecutionTimeSeconds"]
+
+    await stage.until(limit, 3601 + used)
     await stage.change(stage.kinds.cluster_queues, queue, {"spec": {"stopPolicy": "None"}})
     await stage.until_condition("QuotaReserved", "Deactivated", "limited")
     note = f"The maximum execution time ({3601 + used}s) exceeded"
