@@ -241,7 +241,8 @@ def sanitised(template: Object, drop_labels: Iterable[str] = ()) -> Object:
     """The template as a Workload keeps it.
 
     Of its metadata only labels and annotations stay. Where Kubernetes accepts entries that repeat a merge
-    key, the last one counts, as it does when the pod starts.
+    key, the last one counts, as it does when the pod starts. What the definition of Workloads fills in is
+    filled in here, for not every kind's own does, and a stored template must still be that of its job.
     """
     dropped = set(drop_labels)
     labels = {key: value for key, value in value_at(template, _LABELS, {}).items() if key not in dropped}
@@ -249,12 +250,23 @@ def sanitised(template: Object, drop_labels: Iterable[str] = ()) -> Object:
     spec: dict[str, Any] = dict(template.get("spec") or {})
     for name in _CONTAINER_LISTS:
         if spec.get(name):
-            spec[name] = [_without_repetition(one, _MERGE_KEYS_OF_CONTAINERS) for one in spec[name]]
+            spec[name] = [
+                _without_repetition(_with_protocols(one), _MERGE_KEYS_OF_CONTAINERS) for one in spec[name]
+            ]
     kept = {key: value for key, value in metadata.items() if value}
     return {
         **({"metadata": kept} if kept else {}),
         "spec": _without_repetition(spec, _MERGE_KEYS_OF_PODS),
     }
+
+
+def _with_protocols(container: Object) -> Object:
+    ports = container.get("ports") or []
+    if all(port.get("protocol") for port in ports):
+        return container
+    return with_value(
+        container, ("ports",), [{**port, "protocol": port.get("protocol") or "TCP"} for port in ports]
+    )
 
 
 def _without_repetition(owner: Object, merge_keys: Mapping[str, tuple[str, ...]]) -> Object:

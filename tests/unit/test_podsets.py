@@ -203,7 +203,7 @@ def test_repeated_merge_keys_count_once_and_the_last_wins() -> None:
         "ports": [
             {"containerPort": 80, "protocol": "TCP"},
             {"containerPort": 80, "protocol": "UDP"},
-            {"containerPort": 80, "protocol": "TCP", "name": "http"},
+            {"containerPort": 80, "name": "http"},
         ],
     }
     template = {
@@ -218,6 +218,14 @@ def test_repeated_merge_keys_count_once_and_the_last_wins() -> None:
         assert one["env"] == [{"name": "B", "value": "2"}, {"name": "A", "value": "3"}]
         assert [port.get("name") for port in one["ports"]] == [None, "http"]
     assert kept["imagePullSecrets"] == [{"name": "s"}]
+
+
+def test_a_port_is_tcps_as_it_is_stored() -> None:
+    job = with_container(ports=[{"containerPort": 80}, {"containerPort": 53, "protocol": "UDP"}])
+    stored = with_container(
+        ports=[{"containerPort": 80, "protocol": "TCP"}, {"containerPort": 53, "protocol": "UDP"}]
+    )
+    assert podsets.sanitised(job) == podsets.sanitised(stored) == stored
 
 
 def with_container(**fields: Any) -> dict[str, Any]:
