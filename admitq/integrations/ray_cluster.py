@@ -63,8 +63,11 @@ def pod_sets(job: Object, at: Path, sidecars: Sequence[Object] = ()) -> list[Pod
 
 
 def _pod_count(group: Any) -> int:
-    """Pods of a group: the operator never runs fewer than its minimum, and several hosts make one replica."""
-    replicas = max(0, whole(value_at(group, ("replicas",)), 1), whole(value_at(group, ("minReplicas",))))
+    """Pods of a group: the operator keeps within its bounds, and several hosts make one replica."""
+    if value_at(group, ("suspend",)) is True:
+        return 0
+    wanted, least = whole(value_at(group, ("replicas",)), 1), whole(value_at(group, ("minReplicas",)))
+    replicas = max(0, least, min(wanted, whole(value_at(group, ("maxReplicas",)), wanted)))
     return replicas * max(whole(value_at(group, ("numOfHosts",)), 1), 1)
 
 
