@@ -64,7 +64,9 @@ def is_outdated(stateful_set: Object, pod: Object) -> bool:
     if not is_rolled_out or not revision or not wanted or revision == wanted:
         return False
     ordinal = label(pod, _INDEX) or text_at(pod, "metadata", "name").rpartition("-")[2]
-    kept = replicas_of(stateful_set, "spec", "updateStrategy", "rollingUpdate", "partition", default=0)
+    kept = replicas_of(stateful_set, "spec", "ordinals", "start", default=0) + replicas_of(
+        stateful_set, "spec", "updateStrategy", "rollingUpdate", "partition", default=0
+    )
     rolls = value_at(stateful_set, ("spec", "updateStrategy", "type"), "RollingUpdate") == "RollingUpdate"
     return rolls and ordinal.isascii() and ordinal.isdigit() and len(ordinal) <= 10 and int(ordinal) >= kept
 
