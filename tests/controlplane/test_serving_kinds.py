@@ -264,7 +264,7 @@ async def test_a_copy_from_another_cluster_has_no_workload_made(stage: Stage) ->
 
     async def told() -> list[Any]:
         pods = await pods_of(stage)
-        return [value_at(one, ("metadata", "labels", stage.names.pod_group_name)) for one in pods]
+        return [value_at(one, ("metadata", "annotations", stage.names.pod_group_name)) for one in pods]
 
     await stage.until(told, [name_of(made)])
     assert (await stage.client.list(stage.kinds.workloads, stage.namespace))[0] == []

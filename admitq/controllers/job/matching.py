@@ -24,7 +24,11 @@ def prebuilt_name(case: JobCase) -> str:
     if not case.integration.adopts_prebuilt_workload:
         return ""
     key = case.names.prebuilt_workload_name
-    return case.label(key) or case.annotation(key) or ""
+    by_label, by_annotation = case.label(key), case.annotation(key)
+    first, second = (
+        (by_annotation, by_label) if case.settings.names_by_annotation else (by_label, by_annotation)
+    )
+    return first or second or ""
 
 
 def prebuilt_workload(case: JobCase) -> Object | None:
@@ -63,7 +67,7 @@ def is_comparable(case: JobCase) -> bool:
 def is_equivalent(case: JobCase, workload: Object) -> bool:
     """Whether the Workload asks for what the job asks for.
 
-    While quota is reserved a job that runs has the counts that were assigned and tolerations that were
+    Once admitted, or while it runs, a job has the counts that were assigned and tolerations that were
     injected; one that is suspended may have its own ones still, or again.
     """
     spec = value_at(workload, ("spec",), {})
@@ -79,11 +83,14 @@ def is_equivalent(case: JobCase, workload: Object) -> bool:
         return False
     if not is_reserved(workload):
         return _equal(case, wanted, listed, running=False)
-    running = [_as_assigned(workload, pod_set) for pod_set in listed]
-    return _equal(case, wanted, running, running=True) or (
-        case.integration.is_suspended(job, case.names)
-        and _equal(case, wanted, listed, running=holds(workload, ConditionType.ADMITTED))
+    suspended, admitted = (
+        case.integration.is_suspended(job, case.names),
+        holds(workload, ConditionType.ADMITTED),
     )
+    running = [_as_assigned(workload, pod_set) for pod_set in listed]
+    if (admitted or not suspended) and _equal(case, wanted, running, running=True):
+        return True
+    return suspended and _equal(case, wanted, listed, running=admitted)
 
 
 def _as_assigned(workload: Object, pod_set: Object) -> Object:

@@ -501,8 +501,11 @@ def _suspended(case: JobCase, workload: Object) -> Plan | None:
         return stopping
     if is_served(workload, case.names):
         return NOTHING
-    if case.queue_name and case.queue_name != value_at(workload, ("spec", "queueName"), ""):
-        patch = {"spec": {"queueName": case.queue_name}}
+    if case.queue_name != value_at(workload, ("spec", "queueName"), ""):
+        if not case.queue_name and prebuilt_name(case):
+            # Whoever made the Workload has said where it queues.
+            return NOTHING
+        patch = {"spec": {"queueName": case.queue_name or None}}
         return plan(Patch(case.kinds.workloads, workload, (Step(patch),), CONCERN))
     return NOTHING
 

@@ -133,7 +133,8 @@ def _is_owned(workload: Object, job: Object) -> bool:
 
 
 def _workload_name(case: ServingCase, job: Object, group: ServedGroup) -> str:
-    if prebuilt := _is_remote(case, job) and label(job, case.names.prebuilt_workload_name):
+    key = case.names.prebuilt_workload_name
+    if prebuilt := _is_remote(case, job) and (annotation(job, key) or label(job, key)):
         return prebuilt
     one, longest = case.integration, case.settings.longest_workload_name
     return workload_name(one.kind, one.group, group.name, job["metadata"]["uid"], longest=longest)
@@ -247,6 +248,9 @@ def _changed(case: ServingCase, job: Object, source: GroupSource, workload: Obje
     patch = {**patch, **without_lifted_gates(workload, [job], case.names)}
     if patch:
         yield Patch(case.kinds.workloads, workload, (Step(patch),), CONCERN)
+        if "priorityClassRef" in patch.get("spec", {}):
+            note = f"Updated workload priority class: {name_of(workload)}"
+            yield Tell(job, "Normal", "UpdatedWorkload", note)
         return
     is_active = value_at(workload, ("spec", "active"), True) is not False
     if on_hold == (reason == Reason.ON_HOLD) or not is_active:
@@ -331,7 +335,8 @@ def _marked(case: ServingCase, job: Object, pod: Object, name: str, size: int) -
         names.pod_group_pod_index_label: case.serving.index_label,
         names.role_hash: case.serving.role_of(job, pod),
     }
-    identity = annotations if len(name) > LONGEST_LABEL else labels
+    in_annotations = case.settings.names_by_annotation or len(name) > LONGEST_LABEL
+    identity = annotations if in_annotations else labels
     identity |= {names.prebuilt_workload_name: name, names.pod_group_name: name}
     marked = pod
     # A pod that was let go stays in the queue that it was admitted in, and has a class if it had one.

@@ -199,12 +199,10 @@ def test_pods_are_told_their_group_their_role_and_their_queue() -> None:
     patch = only_patch(decided(job, of_set(workload(), job), pods=[pod()]))
     assert patch == {
         "metadata": {
-            "labels": {
-                NAMES.queue_name: "lq",
+            "labels": {NAMES.queue_name: "lq"},
+            "annotations": {
                 NAMES.prebuilt_workload_name: NAME,
                 NAMES.pod_group_name: NAME,
-            },
-            "annotations": {
                 NAMES.pod_group_total_count: "3",
                 NAMES.pod_group_fast_admission: "true",
                 NAMES.pod_group_serving: "true",
@@ -236,15 +234,17 @@ def test_a_pod_that_has_been_told_is_left_alone_and_follows_its_queue_while_it_w
     assert decided(moved, there, pods=[running]).actions == ()
 
 
-def test_long_names_are_told_in_annotations() -> None:
-    name = "s" * 100
-    job = stateful_set(name=name)
+@pytest.mark.parametrize(("length", "place"), [(10, "labels"), (100, "annotations")])
+def test_without_the_gate_only_long_names_are_told_in_annotations(length: int, place: str) -> None:
+    job = stateful_set(name="s" * length)
     made = of_set(workload(), job)
-    long = workload_name("StatefulSet", "apps", name, "uid-s")
-    made["metadata"]["name"] = long
-    metadata = only_patch(decided(job, made, pods=[pod()]))["metadata"]
-    assert metadata["annotations"][NAMES.pod_group_name] == long
-    assert NAMES.pod_group_name not in metadata["labels"]
+    name = workload_name("StatefulSet", "apps", "s" * length, "uid-s")
+    made["metadata"]["name"] = name
+    settings = replace(SETTINGS, names_by_annotation=False)
+    metadata = only_patch(decided(job, made, pods=[pod()], settings=settings))["metadata"]
+    told_in = [where for where in ("labels", "annotations") if NAMES.pod_group_name in metadata[where]]
+    assert told_in == [place]
+    assert {metadata[place][key] for key in (NAMES.pod_group_name, NAMES.prebuilt_workload_name)} == {name}
 
 
 def test_scaled_to_zero_the_reservation_is_given_back_and_waits_again_afterwards() -> None:
@@ -277,22 +277,25 @@ def test_what_comes_back_larger_asks_for_more_first() -> None:
 
 
 @pytest.mark.parametrize(
-    ("revision", "partition", "status", "let_go"),
+    ("revision", "partition", "start", "status", "let_go"),
     [
-        ("new", 0, {}, False),
-        ("old", 0, {}, True),
-        ("old", 1, {}, False),
-        ("newer", 0, {"observedGeneration": 1}, False),
-        ("newer", 0, {"currentRevision": "new"}, False),
+        ("new", 0, 0, {}, False),
+        ("old", 0, 0, {}, True),
+        ("old", 1, 0, {}, False),
+        ("old", 0, 7, {}, True),
+        ("old", 1, 7, {}, False),
+        ("newer", 0, 0, {"observedGeneration": 1}, False),
+        ("newer", 0, 0, {"currentRevision": "new"}, False),
     ],
 )
 def test_pods_that_make_room_for_a_new_revision_are_let_go(
-    revision: str, partition: int, status: Any, let_go: bool
+    revision: str, partition: int, start: int, status: Any, let_go: bool
 ) -> None:
     known = {"updateRevision": "new", "currentRevision": "old", "observedGeneration": 2, **status}
     job = stateful_set(status=known, generation=2)
     job["spec"]["updateStrategy"] = {"rollingUpdate": {"partition": partition}}
-    one = pod(labels={"controller-revision-hash": revision, "apps.kubernetes.io/pod-index": "0"})
+    job["spec"]["ordinals"] = {"start": start}
+    one = pod(labels={"controller-revision-hash": revision, "apps.kubernetes.io/pod-index": str(start)})
     write, *counts = decided(job, of_set(workload(), job), pods=[one]).actions
     assert isinstance(write, Patch)
     gates = {"spec": {"schedulingGates": [{"name": "example.com/own"}]}}
@@ -305,8 +308,13 @@ def test_a_priority_class_that_changes_is_followed_with_quota_too() -> None:
     reference = {"group": NAMES.group, "kind": "WorkloadPriorityClass", "name": "low"}
     made = of_set(reserved(spec={"priorityClassRef": reference}), job)
     classes = {"high": {"metadata": {"name": "high"}, "value": 9}}
-    patch = only_patch(decided(job, made, classes=classes))
-    assert (patch["spec"]["priority"], patch["spec"]["priorityClassRef"]["name"]) == (9, "high")
+    write, event = decided(job, made, classes=classes).actions
+    assert isinstance(write, Patch)
+    spec = write.steps[0].patch["spec"]
+    assert (spec["priority"], spec["priorityClassRef"]["name"]) == (9, "high")
+    assert isinstance(event, Tell)
+    note = f"Updated workload priority class: ns/{NAME}"
+    assert (event.regarding, event.reason, event.note) == (job, "UpdatedWorkload", note)
     (warned,) = decided(job, made).actions
     assert isinstance(warned, Tell)
     assert warned.reason == "WorkloadPriorityClassNotFound"
@@ -393,7 +401,7 @@ def test_pods_are_told_the_group_that_they_are_in() -> None:
         assert isinstance(action, Patch)
         metadata = action.steps[0].patch["metadata"]
         seen[action.obj["metadata"]["name"]] = (
-            metadata["labels"][NAMES.pod_group_name],
+            metadata["annotations"][NAMES.pod_group_name],
             metadata["annotations"][NAMES.role_hash],
             metadata["annotations"][NAMES.pod_group_total_count],
         )
