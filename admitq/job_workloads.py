@@ -6,6 +6,7 @@ The manager makes Workloads with it on a cluster, the simulator in memory.
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
+from admitq.integrations.admission_gates import gates_of
 from admitq.integrations.base import Integration, group_name, members_of
 from admitq.integrations.names import workload_name
 from admitq.integrations.ownership import queue_name
@@ -288,13 +289,9 @@ def without_lifted_gates(workload: Object, jobs: Iterable[Object], names: Names)
 
     It gets none: whoever may change Workloads may lift a gate there.
     """
-    key = names.admission_gated_by
-    left = {gate for one in jobs for gate in _gates(one, key)}
-    gates = _gates(workload, key)
+    left = {gate for one in jobs for gate in gates_of(one, names)}
+    gates = gates_of(workload, names)
     kept = [gate for gate in gates if gate in left]
-    return {} if kept == gates else {"metadata": {"annotations": {key: ",".join(kept) or None}}}
-
-
-def _gates(obj: Object, key: str) -> list[str]:
-    listed = value_at(obj, ("metadata", "annotations", key), "")
-    return listed.split(",") if isinstance(listed, str) and listed else []
+    if kept == gates:
+        return {}
+    return {"metadata": {"annotations": {names.admission_gated_by: ",".join(kept) or None}}}

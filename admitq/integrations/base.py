@@ -57,13 +57,15 @@ class Rules:
     """What the rules of a kind depend on beside the job.
 
     ``is_managed`` tells whether the job is ours to hold: it names a queue, or need not. ``workload`` is the
-    one that a change depends on (``Integration.workload_asked``), if it is there.
+    one that a change depends on (``Integration.workload_asked``), if it is there. ``before`` is what
+    ``mutate`` is asked about as it is stored; None of a new job.
     """
 
     names: Names
     gates: FeatureGates = field(default_factory=FeatureGates)
     is_managed: bool = True
     workload: Object | None = None
+    before: Object | None = None
 
 
 @dataclass(frozen=True, slots=True)

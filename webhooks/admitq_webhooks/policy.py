@@ -51,7 +51,7 @@ class Policy:
             return False
         return matches(self.namespace_selector, labels)
 
-    def rules(self, job: Object, workload: Object | None = None) -> Rules:
+    def rules(self, job: Object, *, workload: Object | None = None, before: Object | None = None) -> Rules:
         """Return what the rules of a job's kind depend on."""
         is_managed = self.manage_jobs_without_queue_name or bool(queue_name(job, self.names))
-        return Rules(self.names, self.gates, is_managed=is_managed, workload=workload)
+        return Rules(self.names, self.gates, is_managed=is_managed, workload=workload, before=before)

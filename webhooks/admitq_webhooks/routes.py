@@ -215,7 +215,10 @@ def _job_review(verb: Verb, integration: Integration, policy: Policy, world: Wor
             if lets_deleted_go and is_being_deleted(request.old):
                 # Its owner may be gone already; that must not keep its finalizers from being taken off.
                 return Allowed()
-            return Allowed(await mutate_jobs.mutate(request.obj, namespace, integration, policy, world))
+            before = request.old or None
+            return Allowed(
+                await mutate_jobs.mutate(request.obj, namespace, integration, policy, world, before)
+            )
         new = await resolved(request.obj, namespace, integration, world)
         if request.operation == "CREATE":
             errors = validate_jobs.validate_create(new, integration, policy)

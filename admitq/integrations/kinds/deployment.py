@@ -6,10 +6,13 @@ kind: Deployment).
 
 from typing import Final
 
+from admitq.integrations.admission_gates import gates_of
 from admitq.integrations.base import Integration, Rules, Serving
-from admitq.integrations.paths import Object, value_at
+from admitq.integrations.paths import Object, value_at, with_value, without_value
 from admitq.integrations.pods import DEPLOYMENT as HELD_BY
+from admitq.integrations.pods import mapping_at
 from admitq.integrations.serving import has_no_ready_replicas, queue_marks, queue_removed, with_marks
+from admitq_api.feature_gates import Gate
 
 _TEMPLATE: Final = ("spec", "template")
 
@@ -18,7 +21,21 @@ def mutate(deployment: Object, rules: Rules) -> Object:
     """The Deployment with a template whose pods are held, each in the Deployment's queue."""
     names = rules.names
     labels = {names.managed: "true", **queue_marks(deployment, names)}
-    return with_marks(deployment, _TEMPLATE, labels, {names.pod_suspending_parent: HELD_BY})
+    held = with_marks(deployment, _TEMPLATE, labels, {names.pod_suspending_parent: HELD_BY})
+    return _with_gates(held, rules) if rules.gates.enabled(Gate.ADMISSION_GATED_BY) else held
+
+
+def _with_gates(deployment: Object, rules: Rules) -> Object:
+    """The Deployment with its admission gates on its pods, and without those that were taken off it."""
+    names = rules.names
+    own, had = gates_of(deployment, names), gates_of(rules.before or {}, names)
+    of_pods = gates_of(mapping_at(deployment, *_TEMPLATE), names)
+    left = [gate for gate in of_pods if gate in own or gate not in had]
+    wanted = [*left, *(gate for gate in own if gate not in left)]
+    path = (*_TEMPLATE, "metadata", "annotations", names.admission_gated_by)
+    if wanted == of_pods:
+        return deployment
+    return with_value(deployment, path, ",".join(wanted)) if wanted else without_value(deployment, path)
 
 
 DEPLOYMENT = Integration(

@@ -55,6 +55,7 @@ RUNNING_TEMPLATE: Object = {
     },
 }
 RUNNING = {"suspend": False, "template": RUNNING_TEMPLATE}
+TOLERANT = {"template": {**TEMPLATE, "spec": {**TEMPLATE["spec"], "tolerations": [{"key": "a"}]}}}
 NINE_PODS = {"podSets": [{"name": "main", "count": 9, "template": TEMPLATE}]}
 FOR_NINE = {"clusterQueue": "cq", "podSetAssignments": [{"name": "main", "count": 9, "flavors": {}}]}
 EVICTED = condition("Evicted", True, "ClusterQueueStopped", "The ClusterQueue is stopped", since=5)
@@ -287,11 +288,15 @@ def test_of_two_workloads_one_stays() -> None:
         ({"parallelism": 4, "completions": 4}, workload(), False),
         ({"template": {"spec": {"containers": [{"name": "c", "image": "other"}]}}}, workload(), False),
         ({"template": {**TEMPLATE, "metadata": {"labels": {"other": "y"}}}}, workload(), True),
+        (TOLERANT, workload(), False),
+        (TOLERANT, reserved(), False),
         (
-            {"template": {**TEMPLATE, "spec": {**TEMPLATE["spec"], "tolerations": [{"key": "a"}]}}},
-            workload(),
-            False,
+            TOLERANT,
+            reserved(spec={"podSets": [{"name": "main", "count": 3, "template": TOLERANT["template"]}]}),
+            True,
         ),
+        ({**TOLERANT, "suspend": False}, reserved(), True),
+        (TOLERANT, admitted(), True),
         (RUNNING, admitted(condition("PodsReady", False, "WaitForStart")), True),
         ({**RUNNING, "parallelism": 2}, admitted(), False),
         (
@@ -392,6 +397,7 @@ def test_a_workload_follows_the_class_of_its_job_where_it_may(obj: Object, follo
         ("a.example/x", "a.example/x,b.example/y", "a.example/x"),
         (None, "a.example/x", None),
         ("b.example/y", "a.example/x", None),
+        ("b.example/y", "a.example/x, b.example/y", "b.example/y"),
     ],
 )
 def test_a_gate_that_is_taken_off_the_job_is_taken_off_its_workload(
@@ -510,6 +516,15 @@ def test_a_waiting_workload_follows_its_jobs_queue() -> None:
     obj = workload()
     assert written(obj, decided(job(labels=labels), obj))["spec"]["queueName"] == "other"
     assert decided(job(labels=labels), reserved()) == Plan()
+
+
+def test_where_all_jobs_are_managed_a_waiting_workload_follows_its_job_out_of_its_queue() -> None:
+    settings = {"without_queue_name": True}
+    obj = workload()
+    assert "queueName" not in written(obj, decided(job(labels={}), obj, settings=settings))["spec"]
+    labels = {NAMES.prebuilt_workload_name: "job-j-1"}
+    known = {"workload": {"job-j-1": obj}}
+    assert decided(job(labels=labels), obj, settings=settings, known=known) == Plan()
 
 
 # --- while it runs --------------------------------------------------------------------------------
@@ -789,6 +804,18 @@ def test_a_prebuilt_workload_is_adopted() -> None:
     adopted = written(mine, decided(job(labels=PREBUILT), known={"workload": {"mine": mine}}))
     assert adopted["metadata"]["ownerReferences"] == [OWNER]
     assert adopted["metadata"]["labels"] == {NAMES.job_uid: "uid-j"}
+
+
+@pytest.mark.parametrize(("by_annotation", "name"), [(True, "annotated"), (False, "mine")])
+def test_the_gate_says_whether_the_annotation_or_the_label_names_the_workload(
+    by_annotation: bool, name: str
+) -> None:
+    known = {"workload": {one: workload(name=one, owner=None) for one in ("annotated", "mine")}}
+    annotations = {NAMES.prebuilt_workload_name: "annotated"}
+    settings = {"names_by_annotation": by_annotation}
+    (patch,) = decided(job(labels=PREBUILT, annotations=annotations), known=known, settings=settings).actions
+    assert isinstance(patch, Patch)
+    assert patch.obj["metadata"]["name"] == name
 
 
 def test_the_prebuilt_workload_of_another_is_not_touched() -> None:

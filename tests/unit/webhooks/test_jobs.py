@@ -306,6 +306,18 @@ PREBUILT = NAMES.prebuilt_workload_name
 ELASTIC = NAMES.elastic_job
 
 
+@pytest.mark.parametrize(("on", "refused"), [(True, "annotations"), (False, "labels")])
+async def test_the_gate_says_whether_the_annotation_or_the_label_names_the_workload(
+    on: bool, refused: str
+) -> None:
+    gates = {"WorkloadIdentifierAnnotations": on}
+    job = managed(labels={PREBUILT: "Label"}, annotations={PREBUILT: "Annotation"})
+    answer = await validate_job(job, gates=gates)
+    assert answer.message.startswith(f"metadata.{refused}[{PREBUILT}]: ")
+    long = await validate_job(managed(annotations={PREBUILT: "Long"}), gates=gates)
+    assert long.message.startswith(f"metadata.annotations[{PREBUILT}]: ")
+
+
 @pytest.mark.parametrize(
     "job",
     [

@@ -43,8 +43,8 @@ def served(
     }
 
 
-async def mutated(obj: Any, kind: Integration, world: FakeWorld | None = None) -> Any:
-    return await mutate(obj, "team", kind, POLICY, world or FakeWorld())
+async def mutated(obj: Any, kind: Integration, world: FakeWorld | None = None, before: Any = None) -> Any:
+    return await mutate(obj, "team", kind, POLICY, world or FakeWorld(), before)
 
 
 def errors(kind: Integration, old: Any, new: Any, workload: Any = None) -> list[str]:
@@ -100,6 +100,57 @@ async def test_what_names_no_queue_is_left_alone(kind: Integration) -> None:
 async def test_no_object_that_serves_is_suspended(kind: Integration) -> None:
     held = await mutated(served(kind, {QUEUE: "q"}), kind)
     assert "suspend" not in held["spec"]
+
+
+@pytest.mark.parametrize("kind", [*APPS, LEADER_WORKER_SET])
+@pytest.mark.parametrize(("ready", "marks"), [(0, {QUEUE: "default", PRIORITY: "default"}), (1, {})])
+async def test_only_what_is_not_up_gets_defaults_and_every_change_is_accepted(
+    kind: Integration, ready: int, marks: Any
+) -> None:
+    world = FakeWorld(local_queues={("team", "default")}, priority_classes={"default"})
+    before = served(kind, status={"readyReplicas": ready})
+    # Whoever replaces an object need not know its status.
+    after = await mutated(served(kind), kind, world, before)
+    assert after["metadata"]["labels"] == marks
+    stored = {**after, "status": before["status"]}
+    assert validate_update(before, stored, "team", kind, POLICY, world) == []
+    queued = served(kind, {QUEUE: "q"}, status={"readyReplicas": ready})
+    assert (await mutated(queued, kind, world, queued))["metadata"]["labels"].get(PRIORITY) == marks.get(
+        PRIORITY
+    )
+
+
+GATED = NAMES.admission_gated_by
+
+
+@pytest.mark.parametrize(
+    ("before", "own", "of_pods", "becomes"),
+    [
+        (None, "a.b/c", None, "a.b/c"),
+        (None, None, "a.b/d", "a.b/d"),
+        (None, "a.b/c,a.b/d", "a.b/d", "a.b/d,a.b/c"),
+        ("a.b/c,a.b/d", "a.b/d", "a.b/c, a.b/d", "a.b/d"),
+        ("a.b/c", None, "a.b/c", None),
+        ("a.b/c", "", "a.b/c,a.b/d", "a.b/d"),
+        ("a.b/c", "a.b/c", None, "a.b/c"),
+        ("a.b/c", "a.b/c", "a.b/c", "a.b/c"),
+    ],
+)
+async def test_gates_of_a_deployment_are_those_of_its_pods(
+    before: str | None, own: str | None, of_pods: str | None, becomes: str | None
+) -> None:
+    def deployment(gates: str | None, **annotations: str) -> dict[str, Any]:
+        found = served(DEPLOYMENT, {QUEUE: "q"}, template=template(**annotations))
+        found["metadata"]["annotations"] = {} if gates is None else {GATED: gates}
+        return found
+
+    given = deployment(own, **({} if of_pods is None else {GATED: of_pods}))
+    old = None if before is None else deployment(before)
+    held = await mutated(given, DEPLOYMENT, before=old)
+    assert held["spec"]["template"]["metadata"]["annotations"].get(GATED) == becomes
+    closed = policy(integrations=POLICY.integrations, gates={"AdmissionGatedBy": False})
+    untouched = await mutate(given, "team", DEPLOYMENT, closed, FakeWorld(), old)
+    assert untouched["spec"]["template"]["metadata"]["annotations"].get(GATED) == of_pods
 
 
 # --- checked --------------------------------------------------------------------------------------

@@ -20,9 +20,17 @@ Object = Mapping[str, Any]
 
 
 async def mutate(
-    job: Object, namespace: str, integration: Integration, policy: Policy, world: World
+    job: Object,
+    namespace: str,
+    integration: Integration,
+    policy: Policy,
+    world: World,
+    before: Object | None = None,
 ) -> Object:
     """Return the job as it should be stored; the very same one if it is not ours, or makes no pods.
+
+    ``before`` is the job as it is stored, None of a new one. What is up can get neither a queue nor a class,
+    so that it gets no default: else no change of it would be accepted any more.
 
     Raises:
         Unclear: whether the job follows a queued ancestor cannot be told.
@@ -32,9 +40,9 @@ async def mutate(
         return job
     names = policy.names
     if integration.is_held_by_parent(job, names):
-        return integration.mutate(job, policy.rules(job))
-    named = queue_name(job, names)
-    default_queue = not named and world.has_local_queue(namespace, DEFAULT_QUEUE)
+        return integration.mutate(job, policy.rules(job, before=before))
+    named, is_up = queue_name(job, names), before is not None and not integration.is_suspended(before, names)
+    default_queue = not named and not is_up and world.has_local_queue(namespace, DEFAULT_QUEUE)
     if not (named or default_queue or policy.manage_jobs_without_queue_name):
         return job
     if await has_managed_ancestor(job, namespace, policy, world):
@@ -44,6 +52,7 @@ async def mutate(
         changed = with_value(changed, ("metadata", "labels", names.queue_name), DEFAULT_QUEUE)
     if (
         policy.gates.enabled(Gate.WORKLOAD_PRIORITY_CLASS_DEFAULTING)
+        and not is_up
         and not mapping(job, "metadata", "labels").get(names.priority_class)
         and world.has_priority_class(DEFAULT_PRIORITY_CLASS)
     ):
@@ -51,7 +60,7 @@ async def mutate(
     if integration.suspended is None and value_at(changed, integration.suspend_path) is not True:
         changed = integration.with_suspend(changed, True)
     changed = _left_to_dispatcher(changed, namespace, integration, policy, world)
-    return integration.mutate(changed, policy.rules(changed))
+    return integration.mutate(changed, policy.rules(changed, before=before))
 
 
 def _left_to_dispatcher(

@@ -4,28 +4,20 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from admitq.integrations.admission_gates import gates_of
 from admitq_api.field_errors import FieldError, Path
 from admitq_api.labels import Names
 from admitq_api.syntax import dns_subdomain
-from admitq_webhooks.validate.syntax import duplicates, mapping
+from admitq_webhooks.validate.syntax import duplicates
 
 _LONGEST: Final = 63
 _PATH: Final = re.compile(r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+")
 
 
-def gates_of(obj: Mapping[str, Any], names: Names) -> list[str] | None:
-    """Return the gates of an object; None without the annotation."""
-    value = mapping(obj, "metadata", "annotations").get(names.admission_gated_by)
-    if value is None:
-        return None
-    # An annotation that is left empty holds nothing back: the last gate was taken off.
-    return [gate.strip() for gate in value.split(",")] if isinstance(value, str) and value else []
-
-
 def validate_create(obj: Mapping[str, Any], names: Names) -> Iterator[FieldError]:
     """Check the form of the list."""
     path = Path("metadata.annotations").key(names.admission_gated_by)
-    gates = gates_of(obj, names) or []
+    gates = gates_of(obj, names)
     for gate in gates:
         if not gate:
             yield FieldError.invalid(path, ",".join(gates), "gate name cannot be empty")

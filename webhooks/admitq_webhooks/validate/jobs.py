@@ -57,7 +57,7 @@ def validate_update(
     """Check a change of a job, given the Workload it depends on. One that is being deleted is let go."""
     if is_being_deleted(old):
         return []
-    names, rules = policy.names, policy.rules(new, workload)
+    names, rules = policy.names, policy.rules(new, workload=workload)
     is_held = _is_held(old, integration, names) or _is_held(new, integration, names)
     if integration.is_skipped(new) or not is_held:
         return [*integration.validate_update(old, new, rules)]
@@ -145,11 +145,10 @@ def _queue_name_update(
 def _prebuilt_name(job: Object, policy: Policy) -> tuple[Path, Any]:
     """Return where the prebuilt Workload is named, and its name; an annotation holds longer names."""
     key = policy.names.prebuilt_workload_name
+    places = [(_LABELS.key(key), _label(job, key)), (_ANNOTATIONS.key(key), _annotation(job, key))]
     if policy.gates.enabled(Gate.WORKLOAD_IDENTIFIER_ANNOTATIONS):
-        value = _annotation(job, key)
-        if value is not None:
-            return _ANNOTATIONS.key(key), value
-    return _LABELS.key(key), _label(job, key)
+        places.reverse()
+    return next((place for place in places if place[1] is not None), (_LABELS.key(key), None))
 
 
 def _prebuilt(job: Object, integration: Integration, policy: Policy) -> Iterator[FieldError]:

@@ -1,0 +1,13 @@
+"""The gates of an object: who has to agree before it is admitted (semantics, admission-gated-by)."""
+
+from admitq.integrations.paths import Object, value_at
+from admitq_api.labels import Names
+
+
+def gates_of(obj: Object, names: Names) -> list[str]:
+    """The gates that an object's annotation lists, as they stand there but for spaces around them.
+
+    An annotation that is left empty holds nothing back: the last gate was taken off.
+    """
+    listed = value_at(obj, ("metadata", "annotations", names.admission_gated_by), "")
+    return [gate.strip() for gate in listed.split(",")] if isinstance(listed, str) and listed else []
