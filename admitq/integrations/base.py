@@ -350,6 +350,8 @@ class Integration:
 
     mutate: Callable[[Object, Rules], Object] = unchanged
     """Defaults of the kind beyond the queue, the priority class and the suspension."""
+    mutate_child: Callable[[Object, Rules], Object] = unchanged
+    """What one gets that follows a queued ancestor, and is not queued itself."""
     mutates_updates: bool = False
     """Whether the mutating webhook is asked on updates too: what it writes follows from what they change."""
     validate_create: Callable[[Object, Rules], Sequence[FieldError]] = no_errors

@@ -33,7 +33,7 @@ def is_active(job: Object) -> bool:
 
 
 def mutate(job: Object, rules: Rules) -> Object:
-    """Hold the pods of an elastic cluster."""
+    """Hold the pods of an elastic cluster, be it queued itself or made by a RayJob that is."""
     return ray_cluster.with_elastic_gates(job, SPEC, rules)
 
 
@@ -69,6 +69,7 @@ RAY_CLUSTER = Integration(
     adopts_prebuilt_workload=True,
     can_be_elastic=True,
     mutate=mutate,
+    mutate_child=mutate,
     validate_create=while_managed.on_create(_errors),
     validate_update=while_managed.on_update(_errors),
 )

@@ -9,6 +9,8 @@ from admitq.integrations.kinds.rayservice import RAY_SERVICE
 from admitq.integrations.paths import Path, merge_patch, value_at, with_value
 from admitq_api.feature_gates import FeatureGates, Gate
 from admitq_api.labels import names_for
+from admitq_webhooks.mutate.jobs import mutate
+from tests.unit.webhooks.support import FakeWorld, policy
 
 NAMES = names_for()
 RULES = Rules(NAMES)
@@ -329,9 +331,19 @@ def test_the_pods_of_an_elastic_cluster_are_held(kind: Integration) -> None:
     assert kind.mutate(job, Rules(NAMES, FeatureGates({Gate.ELASTIC_JOBS: False}))) == job
 
 
-def test_the_pods_of_an_elastic_rayjob_are_held_by_its_cluster() -> None:
+async def test_the_pods_of_an_elastic_rayjob_are_held_by_its_cluster() -> None:
     job = ray(RAY_JOB, cluster(), ELASTIC)
     assert RAY_JOB.mutate(job, RULES) == job
+    by = {"apiVersion": "ray.io/v1", "kind": "RayJob", "name": "r", "uid": "u", "controller": True}
+    world = FakeWorld(owners={"r": with_value(job, ("metadata", "uid"), "u")})
+    # The operator copies labels and annotations of the job.
+    made = {**ray(RAY_CLUSTER, cluster(), ELASTIC), "apiVersion": "ray.io/v1", "kind": "RayCluster"}
+    child = with_value(made, ("metadata", "ownerReferences"), [by])
+    ours = policy(integrations=(RAY_JOB, RAY_CLUSTER))
+    held = await mutate(child, "team", RAY_CLUSTER, ours, world)
+    assert held == RAY_CLUSTER.mutate(child, RULES) != child
+    plain = with_value(child, ("metadata", "annotations"), {})
+    assert await mutate(plain, "team", RAY_CLUSTER, ours, world) is plain
 
 
 def groups(count: int) -> list[Any]:

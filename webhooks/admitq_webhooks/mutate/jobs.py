@@ -29,6 +29,8 @@ async def mutate(
 ) -> Object:
     """Return the job as it should be stored; the very same one if it is not ours, or makes no pods.
 
+    One that follows a queued ancestor gets what its kind gives to such, and nothing else.
+
     ``before`` is the job as it is stored, None of a new one. What is up can get neither a queue nor a class,
     so that it gets no default: else no change of it would be accepted any more.
 
@@ -46,7 +48,7 @@ async def mutate(
     if not (named or default_queue or policy.manage_jobs_without_queue_name):
         return job
     if await has_managed_ancestor(job, namespace, policy, world):
-        return job
+        return integration.mutate_child(job, policy.rules(job, before=before))
     changed = job
     if default_queue:
         changed = with_value(changed, ("metadata", "labels", names.queue_name), DEFAULT_QUEUE)
