@@ -15,7 +15,7 @@ _FIRST_PAUSE, _GROWTH, _LONGEST_PAUSE = 0.05, 1.4, 0.4
 async def eventually(
     predicate: Callable[[], T | Awaitable[T]],
     *,
-    timeout: float = 30.0,  # noqa: ASYNC109 - the predicate is called many times within it
+    timeout: float = 60.0,  # noqa: ASYNC109 - the predicate is called many times within it
     interval: float | None = None,
     what: str = "",
 ) -> T:

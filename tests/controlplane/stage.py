@@ -231,7 +231,7 @@ class Stage:
         wanted: Any = True,
         *,
         what: str = "",
-        timeout: float = 30.0,  # noqa: ASYNC109 a deadline for many looks
+        timeout: float = 60.0,  # noqa: ASYNC109 a deadline for many looks
         interval: float = 0.1,
     ) -> Any:
         """Wait until what is seen is what is wanted."""
@@ -288,7 +288,7 @@ class Stage:
             one = await self.workload(job)
             return condition_of(one, "Finished") is not None and not one["metadata"].get("finalizers")
 
-        await self.until(found, what=f"{job} to be finished", timeout=60.0)
+        await self.until(found, what=f"{job} to be finished")
 
     async def until_gone(self, resource: Resource, name: str) -> None:
         """Wait until an object does not exist."""

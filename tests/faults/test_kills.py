@@ -128,7 +128,7 @@ async def test_killed_processes_lose_double_and_over_admit_nothing(
     assert await _unfinished(client) > 0, "the kills came too late to mean anything"
     await submitting
 
-    await eventually(lambda: _all_complete(client), timeout=180, interval=1, what="all jobs complete")
+    await eventually(lambda: _all_complete(client), timeout=300, interval=1, what="all jobs complete")
     kinds = kinds_of(names_for(api_group))
     await eventually(
         lambda: _settled(client, kinds.workloads, kinds.cluster_queues), what="all workloads are finished"

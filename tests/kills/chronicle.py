@@ -67,7 +67,7 @@ class Chronicle:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def until(self, look: Callable[[], T], what: str, seconds: float = 30.0) -> T:
+    async def until(self, look: Callable[[], T], what: str, seconds: float = 60.0) -> T:
         """What ``look`` finds in the chronicle, once it is true; an object that is missing counts as not yet.
 
         Raises:

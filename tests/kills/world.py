@@ -113,7 +113,7 @@ class World:
         """Status and reason of a condition of a Workload; empty without it."""
         return (condition_of(self.workload(owner, finished=finished), type_) or ("", "", ""))[:2]
 
-    async def until(self, look: Callable[[], Any], what: str, seconds: float = 30.0) -> Any:
+    async def until(self, look: Callable[[], Any], what: str, seconds: float = 60.0) -> Any:
         """Wait until something is so; returns what was seen."""
         return await self.chronicle.until(look, what, seconds)
 

@@ -161,7 +161,7 @@ async def staged(
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not holds():
             await asyncio.sleep(0.001)
 

@@ -23,7 +23,7 @@ async def running(controller: Controller[str]) -> AsyncGenerator[None]:
 
 
 def soon(predicate: Callable[[], Any]) -> Any:
-    return eventually(predicate, timeout=5, interval=0.005)
+    return eventually(predicate, interval=0.005)
 
 
 class Reconciler:

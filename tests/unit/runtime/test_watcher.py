@@ -47,7 +47,7 @@ async def test_it_ends_when_the_resource_is_not_served_and_takes_nothing_away(li
         observe=lambda _, outcome: told.append(outcome),
         ends_when_missing=True,
     )
-    await asyncio.wait_for(watcher.run(), 5)
+    await asyncio.wait_for(watcher.run(), 60)
     assert told == [Outcome.LISTED] * listings + [Outcome.MISSING]
     assert watcher.synced.is_set() == bool(listings)
     assert [change.kind for change in changes] == ["added"] * listings
@@ -60,7 +60,7 @@ async def test_a_resource_that_must_be_there_is_waited_for() -> None:
     while client.asked < 3:
         await asyncio.sleep(0.001)
     client.listings = 1000
-    await asyncio.wait_for(watcher.synced.wait(), 5)
+    await asyncio.wait_for(watcher.synced.wait(), 60)
     running.cancel()
 
 
