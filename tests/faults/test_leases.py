@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,14 @@ from tests.faults import proxy as p
 from tests.faults.proxy import Action, Proxy
 
 QUICK = LeaseTiming(duration=3.0, renew_deadline=2.0, retry=0.1, call=0.5, stall=5.0)
+"""Where a lease is to run out."""
+PATIENT = LeaseTiming(duration=30.0, renew_deadline=25.0, retry=0.1, call=5.0, stall=20.0)
+"""Where none is to, however busy the machine is."""
+SHORT_CALLS = replace(PATIENT, call=0.5)
+STEADY = LeaseTiming(duration=4.0, renew_deadline=3.5, retry=0.1, call=1.0, stall=10.0)
+"""Where none is to, for longer than it would take to run out."""
+AT_ONCE = 10.0
+"""Seconds: by far less than a patient lease's time, and no hurry for a busy machine."""
 NAME = "leader"
 
 
@@ -77,7 +85,7 @@ async def stand(cluster: LocalCluster, namespace: str) -> AsyncGenerator[Stand]:
 
 
 async def leading(candidate: Candidate) -> None:
-    await asyncio.wait_for(candidate.elector.leading(), 15)
+    await asyncio.wait_for(candidate.elector.leading(), 60)
 
 
 async def lease(client: Client, namespace: str) -> Object:
@@ -104,16 +112,15 @@ async def test_a_leader_that_cannot_renew_stops_before_another_begins(
     second = stand("second")
     await eventually(lambda: second.elector.leader == "first", interval=0.01)
     proxy.fault(action, times=1_000_000)
-    began = steady_seconds()
-    await eventually(lambda: not first.elector.is_leader(), timeout=10, interval=0.005)
-    ended = steady_seconds()
-    assert not second.elector.is_leader()
-    assert ended - began <= QUICK.renew_deadline + 0.1
+    began = claimed = steady_seconds()
+    while (looked := steady_seconds()) and first.elector.is_leader():
+        claimed = looked
+        await asyncio.sleep(0.005)
+    assert claimed - began <= QUICK.renew_deadline
     with pytest.raises(NotLeadingError):
         first.elector.assert_leading()
     await leading(second)
-    assert second.at(Milestone.ACQUIRED) >= ended
-    assert second.at(Milestone.ACQUIRED) - began <= QUICK.duration + 1.0
+    assert claimed < second.at(Milestone.ACQUIRED) <= began + QUICK.duration + AT_ONCE
     await eventually(lambda: first.lost, interval=0.01)
     assert what in first.lost[0]
 
@@ -132,27 +139,27 @@ async def test_a_leader_that_cannot_renew_stops_before_another_begins(
 async def test_a_short_fault_costs_no_leadership(
     proxy: Proxy, stand: Stand, client: Client, namespace: str, action: Action
 ):
-    candidate = stand("one", through=proxy)
+    candidate = stand("one", through=proxy, timing=SHORT_CALLS)
     await leading(candidate)
     fault = proxy.fault(action, lambda asked: asked.is_write, times=2)
-    await eventually(lambda: fault.hits == 2, timeout=5, interval=0.01)
+    await eventually(lambda: fault.hits == 2, interval=0.01)
     renewals = candidate.count(Milestone.RENEWED)
-    await eventually(lambda: candidate.count(Milestone.RENEWED) >= renewals + 2, timeout=5, interval=0.01)
+    await eventually(lambda: candidate.count(Milestone.RENEWED) >= renewals + 2, interval=0.01)
     assert candidate.elector.is_leader()
     assert not candidate.lost
     assert (await lease(client, namespace))["leaseTransitions"] == 0
 
 
 async def test_a_lease_that_is_let_go_is_taken_at_once(stand: Stand, client: Client, namespace: str):
-    first = stand("first")
+    first = stand("first", timing=PATIENT)
     await leading(first)
-    second = stand("second")
+    second = stand("second", timing=PATIENT)
     await eventually(lambda: second.elector.leader == "first", interval=0.01)
     began = time.monotonic()
     await first.elector.stop()
     assert not first.elector.is_leader()
     await leading(second)
-    assert time.monotonic() - began < 1.0
+    assert time.monotonic() - began < AT_ONCE
     spec = await lease(client, namespace)
     assert (spec["holderIdentity"], spec["leaseTransitions"]) == ("second", 1)
     assert first.count(Milestone.RELEASED) == 1
@@ -173,7 +180,7 @@ async def test_a_leader_that_goes_without_a_word_is_followed_after_the_leases_ti
     await leading(second)
     assert (await lease(client, namespace))["leaseTransitions"] == 1
     # It stood by for longer than an event loop may be stuck, which is not held against it.
-    await eventually(lambda: second.count(Milestone.RENEWED) > 3, timeout=5, interval=0.01)
+    await eventually(lambda: second.count(Milestone.RENEWED) > 3, interval=0.01)
     assert not second.lost
 
 
@@ -182,13 +189,13 @@ async def test_the_time_of_day_decides_nothing(
     stand: Stand, client: Client, namespace: str, offset: timedelta
 ):
     now = timedelta(0)
-    first = stand("first", wall=lambda: datetime.now(UTC) + now)
+    first = stand("first", wall=lambda: datetime.now(UTC) + now, timing=STEADY)
     await leading(first)
-    second = stand("second", wall=lambda: datetime.now(UTC) - offset)
+    second = stand("second", wall=lambda: datetime.now(UTC) - offset, timing=STEADY)
     now = offset
     renewals = first.count(Milestone.RENEWED)
-    await eventually(lambda: first.count(Milestone.RENEWED) > renewals + 3, timeout=5, interval=0.01)
-    await asyncio.sleep(QUICK.duration + 0.5)
+    await eventually(lambda: first.count(Milestone.RENEWED) > renewals + 3, interval=0.01)
+    await asyncio.sleep(STEADY.duration + 0.5)
     assert first.elector.is_leader()
     assert not second.elector.is_leader()
     renewed = datetime.fromisoformat((await lease(client, namespace))["renewTime"])
@@ -196,40 +203,42 @@ async def test_the_time_of_day_decides_nothing(
 
 
 async def test_a_busy_event_loop_costs_no_leadership(stand: Stand):
-    candidate = stand("one")
+    candidate = stand("one", timing=STEADY)
     await leading(candidate)
     renewals = candidate.count(Milestone.RENEWED)
-    time.sleep(QUICK.renew_deadline + 1.0)  # noqa: ASYNC251 - the stall is what is tested
+    time.sleep(STEADY.renew_deadline + 1.0)  # noqa: ASYNC251 - the stall is what is tested
     assert candidate.elector.is_leader()
     assert candidate.count(Milestone.RENEWED) > renewals + 3
     assert not candidate.lost
 
 
 async def test_a_stuck_event_loop_does_not_keep_the_lease(stand: Stand):
-    timing = LeaseTiming(duration=3.0, renew_deadline=2.0, retry=0.1, call=0.5, stall=1.0)
-    candidate = stand("one", timing=timing)
+    candidate = stand("one", timing=replace(PATIENT, stall=1.0))
     await leading(candidate)
-    time.sleep(2.0)  # noqa: ASYNC251
+    deadline = time.monotonic() + 30
+    while candidate.elector.is_leader() and time.monotonic() < deadline:
+        time.sleep(0.1)  # noqa: ASYNC251
     assert not candidate.elector.is_leader()
+    await eventually(lambda: candidate.lost, interval=0.01)
     assert "event loop has been stuck" in candidate.lost[0]
 
 
 async def test_a_lease_taken_by_force_is_noticed_at_the_next_renewal(
     stand: Stand, client: Client, namespace: str
 ):
-    candidate = stand("one")
+    candidate = stand("one", timing=PATIENT)
     await leading(candidate)
     await client.merge_patch(LEASES, NAME, {"spec": {"holderIdentity": "thief"}}, namespace)
-    await eventually(lambda: candidate.lost, timeout=5, interval=0.005)
+    await eventually(lambda: candidate.lost, interval=0.005)
     assert candidate.lost == ["thief holds the lease"]
     assert not candidate.elector.is_leader()
 
 
 async def test_a_lease_that_is_deleted_is_made_again(stand: Stand, client: Client, namespace: str):
-    candidate = stand("one")
+    candidate = stand("one", timing=PATIENT)
     await leading(candidate)
     await client.delete(LEASES, NAME, namespace)
-    await eventually(lambda: lease(client, namespace), timeout=5, interval=0.02)
+    await eventually(lambda: lease(client, namespace), interval=0.02)
     assert candidate.elector.is_leader()
     assert not candidate.lost
 
@@ -240,8 +249,8 @@ async def test_a_lease_that_says_nothing_is_nobodys(
 ):
     await client.create(LEASES, {"metadata": {"name": NAME, "namespace": namespace}, "spec": spec})
     began = time.monotonic()
-    await leading(stand("one"))
-    assert time.monotonic() - began < 1.5
+    await leading(stand("one", timing=PATIENT))
+    assert time.monotonic() - began < AT_ONCE
 
 
 async def test_a_dead_holders_lease_runs_out_from_when_it_was_seen_and_not_from_when_it_was_written(
@@ -264,13 +273,17 @@ async def test_a_dead_holders_lease_runs_out_from_when_it_was_seen_and_not_from_
 
 async def test_of_many_candidates_one_leads_at_any_instant(proxy: Proxy, stand: Stand):
     """Each one's connection fails in turn; all the while every instant is looked at."""
-    timing = LeaseTiming(duration=1.0, renew_deadline=0.6, retry=0.05, call=0.2)
+    timing = LeaseTiming(duration=1.5, renew_deadline=1.0, retry=0.05, call=0.3)
     candidates = [
         stand(f"c{number}", through=proxy if number % 2 else None, timing=timing) for number in range(6)
     ]
     most = 0
     stopped: list[Candidate] = []
     over = threading.Event()
+
+    def leader_of_those_left() -> Candidate:
+        [found] = [c for c in candidates if c not in stopped and c.elector.is_leader()]
+        return found
 
     def look() -> None:
         nonlocal most
@@ -283,14 +296,10 @@ async def test_of_many_candidates_one_leads_at_any_instant(proxy: Proxy, stand: 
     watcher.start()
     try:
         for _ in range(3):
-            alive = [c for c in candidates if not c.lost and c not in stopped]
-            await eventually(
-                lambda alive=alive: any(c.elector.is_leader() for c in alive), timeout=10, interval=0.01
-            )
-            leader = next(c for c in alive if c.elector.is_leader())
+            leader = await eventually(leader_of_those_left, interval=0.01)
             fault = proxy.fault(p.hung, times=1_000_000)
             if leader.elector.identity in {"c1", "c3", "c5"}:
-                await eventually(lambda leader=leader: leader.lost, timeout=10, interval=0.01)
+                await eventually(lambda leader=leader: leader.lost, interval=0.01)
             else:
                 stopped.append(leader)
                 await leader.elector.stop()
@@ -319,13 +328,13 @@ async def test_a_process_that_was_stopped_does_nothing_when_it_wakes(
     )
     assert process.stdout is not None
     try:
-        await asyncio.wait_for(process.stdout.readline(), 20)
+        await asyncio.wait_for(process.stdout.readline(), 60)
         successor = stand("successor", timing=LeaseTiming(3.0, 2.0, 0.1, 0.5))
         await eventually(lambda: successor.elector.leader == "sleeper", interval=0.01)
         process.send_signal(signal.SIGSTOP)
         await leading(successor)
         process.send_signal(signal.SIGCONT)
-        output, _ = await asyncio.wait_for(process.communicate(), 20)
+        output, _ = await asyncio.wait_for(process.communicate(), 60)
         assert process.returncode == 1
         claims = [float(line) for line in output.split()]
         assert max(claims) < successor.at(Milestone.ACQUIRED)
@@ -346,7 +355,7 @@ async def test_a_write_after_the_lease_is_refused_here_and_before_it_is_sent(
         obj = {"metadata": {"name": "a", "namespace": namespace}}
         await client.create(CONFIG_MAPS, obj)
         proxy.fault(p.hung, lambda asked: "leases" in asked.path, times=1_000_000)
-        await eventually(lambda: not candidate.elector.is_leader(), timeout=10, interval=0.01)
+        await eventually(lambda: not candidate.elector.is_leader(), interval=0.01)
         sent = len(proxy.seen)
         with pytest.raises(NotLeadingError):
             await client.merge_patch(CONFIG_MAPS, "a", {"data": {"x": "late"}}, namespace)
@@ -354,20 +363,20 @@ async def test_a_write_after_the_lease_is_refused_here_and_before_it_is_sent(
 
 
 async def test_candidates_that_come_at_once_agree(stand: Stand, client: Client, namespace: str):
-    candidates = [stand(f"c{number}") for number in range(5)]
-    await eventually(lambda: any(c.elector.is_leader() for c in candidates), timeout=5, interval=0.01)
-    await eventually(lambda: {c.elector.leader for c in candidates} != {""}, timeout=5, interval=0.01)
+    candidates = [stand(f"c{number}", timing=PATIENT) for number in range(5)]
+    await eventually(lambda: any(c.elector.is_leader() for c in candidates), interval=0.01)
+    await eventually(lambda: {c.elector.leader for c in candidates} != {""}, interval=0.01)
     leaders = [c.elector.identity for c in candidates if c.elector.is_leader()]
     assert leaders == [(await lease(client, namespace))["holderIdentity"]]
 
 
 async def test_stopping_while_the_server_is_away_does_not_take_for_ever(proxy: Proxy, stand: Stand):
-    candidate = stand("one", through=proxy)
+    candidate = stand("one", through=proxy, timing=SHORT_CALLS)
     await leading(candidate)
     proxy.fault(p.hung, times=1_000_000)
     began = time.monotonic()
     await candidate.elector.stop()
-    assert time.monotonic() - began <= 2 * QUICK.call + 0.5
+    assert time.monotonic() - began <= AT_ONCE
     assert not candidate.elector.is_leader()
 
 
@@ -382,7 +391,7 @@ def test_times_that_cannot_be_safe_are_refused(duration: float, renew_deadline: 
 async def test_nobody_leads_without_having_been_told_so(proxy: Proxy, stand: Stand):
     proxy.fault(p.hung, times=1_000_000)
     candidate = stand("one", through=proxy)
-    await eventually(lambda: candidate.count(Milestone.FAILED) >= 2, timeout=5, interval=0.01)
+    await eventually(lambda: candidate.count(Milestone.FAILED) >= 2, interval=0.01)
     assert not candidate.elector.is_leader()
     with pytest.raises(NotLeadingError, match="does not hold lease"):
         candidate.elector.assert_leading()
