@@ -5,7 +5,7 @@ import json
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -27,6 +27,8 @@ from tests.faults.proxy import Action, Asked, Proxy
 Through = Callable[..., Awaitable[Client]]
 
 QUICK = Timing(backoff_first=0.02, backoff_most=0.2, inactivity=0.5, healthy=0.05)
+PATIENT = replace(QUICK, inactivity=30.0)
+"""Where no watch is to be given up, however busy the machine is."""
 NOT_OURS = "metadata.name!=kube-root-ca.crt"
 
 
@@ -61,12 +63,10 @@ class Followed:
         return expected == held
 
     async def settles(self) -> None:
-        await eventually(self.is_equal_to_the_api, timeout=10, interval=0.02, what="the store equals the API")
+        await eventually(self.is_equal_to_the_api, interval=0.02, what="the store equals the API")
 
     async def told(self, outcome: Outcome, times: int = 1) -> None:
-        await eventually(
-            lambda: self.outcomes.count(outcome) >= times, timeout=10, interval=0.01, what=outcome
-        )
+        await eventually(lambda: self.outcomes.count(outcome) >= times, interval=0.01, what=outcome)
 
     def watches(self) -> int:
         """How many watches have ended, in whatever way."""
@@ -91,9 +91,11 @@ def follow(through: Through, client: Client, namespace: str) -> Callable[..., An
     """Starts watchers that go through the proxy, in an `async with`; three ConfigMaps are there already."""
 
     @asynccontextmanager
-    async def start(timing: Timing = QUICK, **store_options: Any) -> AsyncGenerator[Followed]:
+    async def start(
+        timing: Timing = QUICK, patience: float = 5.0, **store_options: Any
+    ) -> AsyncGenerator[Followed]:
         store = Store(CONFIG_MAPS, **store_options)
-        ours = await through(timeout=1.0)
+        ours = await through(timeout=patience)
         followed = Followed(Watcher(ours, CONFIG_MAPS, store), store, client, namespace)
         for name in ("a", "b", "c"):
             await followed.put(name, "0")
@@ -162,6 +164,11 @@ def two(number: int, line: bytes) -> bytes:
     return line if number < 2 else b""
 
 
+def patience_with(action: Action) -> float:
+    """Seconds to wait for an answer: long, but where there is to be none."""
+    return 1.0 if action is p.hung else 5.0
+
+
 @pytest.mark.parametrize(
     ("action", "outcome"),
     [
@@ -208,12 +215,12 @@ def two(number: int, line: bytes) -> bytes:
 )
 async def test_nothing_is_missed(proxy: Proxy, follow: Callable[..., Any], action: Action, outcome: Outcome):
     fault = proxy.fault(action, watching, times=2)
-    async with follow() as followed:
+    async with follow(patience=patience_with(action)) as followed:
         await followed.watcher.synced.wait()
         await exercise(followed)
         await followed.told(outcome)
         await followed.settles()
-        await eventually(lambda: fault.hits == 2 or followed.outcomes[-1] is Outcome.LISTED, timeout=5)
+        await eventually(lambda: fault.hits == 2 or followed.outcomes[-1] is Outcome.LISTED)
         await exercise(followed)
         await followed.settles()
         assert followed.values() == {"a": "4", "c": "0", "d": "again"}
@@ -237,8 +244,8 @@ async def test_nothing_is_missed(proxy: Proxy, follow: Callable[..., Any], actio
 )
 async def test_a_list_that_fails_is_made_again(proxy: Proxy, follow: Callable[..., Any], action: Action):
     proxy.fault(action, listing, times=2)
-    async with follow() as followed:
-        await asyncio.wait_for(followed.watcher.synced.wait(), 10)
+    async with follow(patience=patience_with(action)) as followed:
+        await asyncio.wait_for(followed.watcher.synced.wait(), 60)
         await exercise(followed)
         await followed.settles()
 
@@ -274,7 +281,7 @@ async def test_a_server_that_ends_every_watch_at_once_is_not_hammered(
     began = time.monotonic()
     async with follow(timing) as followed:
         await followed.watcher.synced.wait()
-        await eventually(lambda: followed.watches() >= 5, timeout=20, interval=0.01)
+        await eventually(lambda: followed.watches() >= 5, interval=0.01)
         # Four waits of at least half the first one; without backoff they take no time at all.
         assert time.monotonic() - began >= 4 * 0.05
         # What asks over a kept connection that turns out to be closed asks once more, without a wait.
@@ -285,12 +292,13 @@ async def test_a_server_that_ends_every_watch_at_once_is_not_hammered(
 async def test_a_silent_watch_is_given_up_after_the_time_and_a_talking_one_is_not(
     proxy: Proxy, follow: Callable[..., Any]
 ):
-    async with follow(Timing(backoff_first=0.02, backoff_most=0.2, inactivity=1.0, healthy=0.05)) as followed:
+    async with follow(replace(QUICK, inactivity=2.0)) as followed:
         await followed.watcher.synced.wait()
         await eventually(lambda: proxy.count(watching) == 1, interval=0.01)
-        for number in range(8):
-            await followed.put("a", str(number))
-            await asyncio.sleep(0.2)
+        opened = time.monotonic()
+        while time.monotonic() - opened < 2.5:
+            await followed.put("a", str(time.monotonic()))
+            await asyncio.sleep(0.1)
         assert proxy.count(watching) == 1
         assert Outcome.SILENT not in followed.outcomes
         await followed.told(Outcome.SILENT)
@@ -298,14 +306,14 @@ async def test_a_silent_watch_is_given_up_after_the_time_and_a_talking_one_is_no
 
 async def test_a_bookmark_moves_the_version_on(proxy: Proxy, follow: Callable[..., Any]):
     """The server sends one shortly before a watch's time is over; here that is after three seconds."""
-    timing = Timing(0.02, 0.2, inactivity=10.0, server_timeout=(3, 3), healthy=0.05)
+    timing = replace(PATIENT, server_timeout=(3, 3))
     async with follow(timing) as followed:
         await followed.watcher.synced.wait()
         for number in range(3):
             body = {"metadata": {"name": f"elsewhere-{number}"}}
             await followed.client.create(CONFIG_MAPS, body, "default", dry_run=False)
             await followed.client.delete(CONFIG_MAPS, f"elsewhere-{number}", "default")
-        await eventually(lambda: proxy.count(watching) >= 2, timeout=10, interval=0.05)
+        await eventually(lambda: proxy.count(watching) >= 2, interval=0.05)
         watches = [asked for asked in proxy.seen if asked.is_watch]
         assert int(watches[1].query["resourceVersion"]) > int(watches[0].query["resourceVersion"])
         assert watches[0].query["allowWatchBookmarks"] == "true"
@@ -320,7 +328,7 @@ async def test_events_that_come_twice_or_late_change_nothing(proxy: Proxy, follo
         return line + line + seen[0]
 
     proxy.fault(p.with_lines(repeat), watching, times=100)
-    async with follow(Timing(0.02, 0.2, inactivity=10.0, healthy=0.05)) as followed:
+    async with follow(PATIENT) as followed:
         await followed.watcher.synced.wait()
         await exercise(followed)
         await followed.settles()
@@ -366,7 +374,7 @@ async def test_a_malformed_object_in_a_list_keeps_nobody_else_out(
         p.with_document(lambda body: {**body, "items": [spoiled(item) for item in body["items"]]}), listing
     )
     async with follow(indexes={"x": value_of_x}, on_quarantine=aside.append) as followed:
-        await asyncio.wait_for(followed.watcher.synced.wait(), 10)
+        await asyncio.wait_for(followed.watcher.synced.wait(), 60)
         assert set(followed.values()) == {"a", "c"}
         assert len(aside) == len(followed.store.quarantined) == 1
         await followed.put("b", "good again")
@@ -386,17 +394,16 @@ async def test_a_malformed_object_in_a_watch_keeps_nobody_else_out(
         return json.dumps({**event, "object": spoiled(event["object"])}).encode() + b"\n"
 
     proxy.fault(p.with_lines(spoil_event), watching)
-    async with follow(indexes={"x": value_of_x}) as followed:
+    async with follow(PATIENT, indexes={"x": value_of_x}) as followed:
         await followed.watcher.synced.wait()
         await eventually(lambda: proxy.count(watching) == 1, interval=0.01)
         await followed.put("b", "1")
         await followed.put("a", "1")
-        await eventually(
-            lambda: followed.values() == {"a": "1", "b": "0", "c": "0"}, timeout=5, interval=0.01
-        )
+        await eventually(lambda: followed.values() == {"a": "1", "b": "0", "c": "0"}, interval=0.01)
         assert len(followed.store.quarantined) == 1
         # the next watch is untouched
-        await followed.told(Outcome.SILENT)
+        await proxy.cut()
+        await followed.told(Outcome.FAILED)
         await followed.put("b", "2")
         await followed.settles()
 
@@ -410,12 +417,12 @@ async def test_our_own_writes_are_in_the_store_at_once_and_never_come_back_from_
         followed.store.upsert(written)
         assert followed.values()["a"] == "1"
         await followed.delete("a")
-        await eventually(lambda: "a" not in followed.values(), timeout=5, interval=0.01)
+        await eventually(lambda: "a" not in followed.values(), interval=0.01)
         assert followed.store.upsert(written) is None
         created = await followed.put("e", "1")
         await followed.delete("e")
         marker = await followed.put("f", "1")
-        await eventually(lambda: "f" in followed.values(), timeout=5, interval=0.01)
+        await eventually(lambda: "f" in followed.values(), interval=0.01)
         assert followed.store.upsert(created) is None
         assert followed.store.upsert(marker) is None
         await followed.settles()
@@ -444,7 +451,7 @@ async def test_a_server_that_says_that_a_version_is_still_to_come_is_asked_for_a
     details = {"causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]}
     status = {"kind": "Status", "status": "Failure", "reason": "Timeout", "code": 504, "details": details}
     proxy.fault(p.answered(504, json.dumps(status).encode()), watching)
-    async with follow() as followed:
+    async with follow(PATIENT) as followed:
         await followed.told(Outcome.EXPIRED)
         await exercise(followed)
         await followed.settles()
@@ -459,9 +466,9 @@ async def test_nothing_that_listens_can_end_a_watcher(client: Client, namespace:
 
     watcher = Watcher(client, CONFIG_MAPS, store, namespace=namespace, handlers=[fails], observe=fails)
     task = asyncio.create_task(watcher.run())
-    await asyncio.wait_for(watcher.synced.wait(), 10)
+    await asyncio.wait_for(watcher.synced.wait(), 60)
     await client.create(CONFIG_MAPS, {"metadata": {"name": "a"}}, namespace)
-    await eventually(lambda: (namespace, "a") in store, timeout=5, interval=0.01)
+    await eventually(lambda: (namespace, "a") in store, interval=0.01)
     assert not task.done()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -469,12 +476,12 @@ async def test_nothing_that_listens_can_end_a_watcher(client: Client, namespace:
 
 
 async def test_silence_is_measured(follow: Callable[..., Any]):
-    async with follow(Timing(0.02, 0.2, inactivity=10.0, healthy=0.05)) as followed:
+    async with follow(PATIENT) as followed:
         await followed.watcher.synced.wait()
-        await asyncio.sleep(0.1)
-        assert followed.watcher.silent_for() >= 0.1
+        await eventually(lambda: followed.watcher.silent_for() >= 0.1, interval=0.05)
+        began = time.monotonic()
         await followed.put("a", "1")
-        await eventually(lambda: followed.watcher.silent_for() < 0.1, timeout=5, interval=0.01)
+        await eventually(lambda: followed.watcher.silent_for() <= time.monotonic() - began, interval=0.01)
 
 
 async def test_an_api_server_that_is_killed_and_comes_back_loses_us_nothing(
@@ -489,20 +496,20 @@ async def test_an_api_server_that_is_killed_and_comes_back_loses_us_nothing(
         watcher = Watcher(ours, CONFIG_MAPS, store, namespace="default", field_selector=NOT_OURS)
         followed = Followed(watcher, store, client, "default")
         task = asyncio.create_task(watcher.run())
-        await asyncio.wait_for(watcher.synced.wait(), 20)
+        await asyncio.wait_for(watcher.synced.wait(), 60)
         await followed.put("a", "1")
         await eventually(lambda: ("default", "a") in store, interval=0.01)
         cluster.kill("kube-apiserver")
         attempts.clear()
         began = time.monotonic()
-        await eventually(lambda: len(attempts) >= 3, timeout=20, interval=0.01)
+        await eventually(lambda: len(attempts) >= 3, interval=0.01)
         assert len(attempts) / (time.monotonic() - began) < 10
         assert ("default", "a") in store
         await asyncio.to_thread(cluster.revive, "kube-apiserver")
         await followed.put("a", "2")
         await followed.delete("a")
         await followed.put("b", "1")
-        await eventually(followed.is_equal_to_the_api, timeout=35, what="the store equals the API again")
+        await eventually(followed.is_equal_to_the_api, timeout=90, what="the store equals the API again")
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -524,7 +531,7 @@ async def test_a_watch_is_closed_when_nobody_listens_any_more(proxy: Proxy, thro
     client = await through()
     async with aclosing(client.watch(CONFIG_MAPS, "0", namespace=namespace)) as events:
         await anext(events)
-    await eventually(lambda: not proxy.open_connections, timeout=5, interval=0.01)
+    await eventually(lambda: not proxy.open_connections, interval=0.01)
 
 
 async def test_a_line_may_be_as_long_as_the_largest_object(client: Client, through: Through, namespace: str):
