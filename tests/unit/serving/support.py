@@ -77,7 +77,7 @@ async def exchange(
     return await answer_of(reader)
 
 
-async def is_closed(reader: asyncio.StreamReader, within: float = 5.0) -> bool:
+async def is_closed(reader: asyncio.StreamReader, within: float = 60.0) -> bool:
     """Wait for the other end to hang up."""
     try:
         async with asyncio.timeout(within):
@@ -90,7 +90,7 @@ async def is_closed(reader: asyncio.StreamReader, within: float = 5.0) -> bool:
     return True
 
 
-async def until(condition: Callable[[], bool], within: float = 5.0) -> None:
+async def until(condition: Callable[[], bool], within: float = 60.0) -> None:
     """Wait for a condition."""
     async with asyncio.timeout(within):
         while not condition():

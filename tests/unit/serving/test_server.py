@@ -27,17 +27,20 @@ from tests.unit.serving.support import (
     until,
 )
 
-SHORT = Limits(
-    handshake_seconds=0.2,
-    header_seconds=0.2,
-    body_seconds=0.2,
-    answer_seconds=0.3,
-    write_seconds=0.3,
-    idle_seconds=0.3,
+PATIENT = Limits(
+    handshake_seconds=30,
+    header_seconds=30,
+    body_seconds=30,
+    answer_seconds=30,
+    write_seconds=30,
+    idle_seconds=30,
     body_bytes=1000,
     connections=20,
     connections_per_peer=20,
 )
+"""Times that nobody takes, however busy the machine is: a test makes short what it waits for."""
+SHORT = 0.2
+"""Seconds."""
 
 
 # --- what it answers --------------------------------------------------------------------------------
@@ -96,7 +99,7 @@ async def test_a_handler_that_hangs_is_answered_with_504() -> None:
         await asyncio.Event().wait()
         return Response()
 
-    async with running(hang, SHORT) as served:
+    async with running(hang, replace(PATIENT, answer_seconds=SHORT)) as served:
         reader, writer = await served.connect()
         status, _, _ = await exchange(reader, writer)
         assert status == 504
@@ -118,7 +121,7 @@ async def test_answers_are_reported_with_their_status() -> None:
 
 
 async def test_a_body_up_to_the_limit_is_taken() -> None:
-    async with running(limits=SHORT) as served:
+    async with running(limits=PATIENT) as served:
         reader, writer = await served.connect()
         writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n" + b"a" * 1000)
         assert (await answer_of(reader))[2] == b"1000"
@@ -143,7 +146,8 @@ async def test_a_body_up_to_the_limit_is_taken() -> None:
 async def test_a_body_that_is_too_large_too_slow_or_packed_is_refused(
     head: bytes, body: bytes, status: int
 ) -> None:
-    async with running(limits=SHORT) as served:
+    limits = replace(PATIENT, body_seconds=SHORT if status == 408 else 30)
+    async with running(limits=limits) as served:
         reader, writer = await served.connect()
         writer.write(b"POST / HTTP/1.1\r\nHost: x\r\n" + head + b"\r\n" + body)
         assert (await answer_of(reader))[0] == status
@@ -152,7 +156,7 @@ async def test_a_body_that_is_too_large_too_slow_or_packed_is_refused(
 
 
 async def test_a_body_that_trickles_is_refused_however_steady() -> None:
-    async with running(limits=SHORT) as served:
+    async with running(limits=replace(PATIENT, body_seconds=SHORT)) as served:
         reader, writer = await served.connect()
         writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 500\r\n\r\n")
 
@@ -168,7 +172,7 @@ async def test_a_body_that_trickles_is_refused_however_steady() -> None:
 
 
 async def test_bodies_together_have_a_limit_too() -> None:
-    async with running(limits=replace(SHORT, bodies_bytes=1500, body_seconds=2)) as served:
+    async with running(limits=replace(PATIENT, bodies_bytes=1500)) as served:
         first, holding = await served.connect()
         holding.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n" + b"a" * 999)
         await until(lambda: served.server.held_bytes == 999)
@@ -182,7 +186,7 @@ async def test_bodies_together_have_a_limit_too() -> None:
 
 
 async def test_a_client_that_waits_to_be_told_to_send_is_told() -> None:
-    async with running(limits=SHORT) as served:
+    async with running(limits=PATIENT) as served:
         reader, writer = await served.connect()
         writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n")
         assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -202,7 +206,7 @@ async def test_a_client_that_waits_to_be_told_to_send_is_told() -> None:
     ],
 )
 async def test_a_peer_without_a_complete_header_is_dropped(said: bytes) -> None:
-    async with running(limits=SHORT) as served:
+    async with running(limits=replace(PATIENT, header_seconds=SHORT)) as served:
         reader, writer = await served.connect()
         writer.write(said)
         assert await is_closed(reader)
@@ -211,7 +215,7 @@ async def test_a_peer_without_a_complete_header_is_dropped(said: bytes) -> None:
 
 
 async def test_a_header_that_trickles_is_dropped_however_steady() -> None:
-    async with running(limits=SHORT) as served:
+    async with running(limits=replace(PATIENT, header_seconds=SHORT)) as served:
         reader, writer = await served.connect()
 
         async def trickle() -> None:
@@ -227,7 +231,7 @@ async def test_a_header_that_trickles_is_dropped_however_steady() -> None:
 
 
 async def test_the_second_request_of_a_connection_has_the_same_deadline() -> None:
-    async with running(limits=replace(SHORT, idle_seconds=30)) as served:
+    async with running(limits=replace(PATIENT, header_seconds=1)) as served:
         reader, writer = await served.connect()
         await exchange(reader, writer)
         writer.write(b"POST / HTTP/1.1\r\n")
@@ -238,7 +242,7 @@ async def test_the_second_request_of_a_connection_has_the_same_deadline() -> Non
 
 async def test_a_connection_that_was_opened_for_later_is_there_then() -> None:
     """What a client sends on a connection that was never used, and that is ended just then, is lost."""
-    async with running(limits=replace(SHORT, idle_seconds=30)) as served:
+    async with running(limits=replace(PATIENT, header_seconds=SHORT)) as served:
         reader, writer = await served.connect()
         late_reader, late_writer = await served.connect()
         late_writer.write(b"POST / HT")
@@ -249,18 +253,18 @@ async def test_a_connection_that_was_opened_for_later_is_there_then() -> None:
 
 @pytest.mark.parametrize("used", [True, False])
 async def test_an_idle_connection_is_ended(used: bool) -> None:
-    async with running(limits=SHORT) as served:
+    async with running(limits=replace(PATIENT, idle_seconds=SHORT)) as served:
+        started = time.monotonic()
         reader, writer = await served.connect()
         if used:
             await exchange(reader, writer)
-        started = time.monotonic()
         assert await is_closed(reader)
-        assert 0.2 < time.monotonic() - started < 3
+        assert time.monotonic() - started >= SHORT
         await close(writer)
 
 
 async def test_a_peer_that_connects_and_never_shakes_hands_is_dropped() -> None:
-    async with running(limits=SHORT) as served:
+    async with running(limits=replace(PATIENT, handshake_seconds=SHORT)) as served:
         reader, writer = await served.connect(plain=True)
         assert await is_closed(reader)
         await until(lambda: len(served.server.connections) == 0)
@@ -268,7 +272,7 @@ async def test_a_peer_that_connects_and_never_shakes_hands_is_dropped() -> None:
 
 
 async def test_what_is_no_tls_is_dropped() -> None:
-    async with running(limits=SHORT) as served:
+    async with running(limits=PATIENT) as served:
         reader, writer = await served.connect(plain=True)
         writer.write(REQUEST)
         assert await is_closed(reader)
@@ -280,7 +284,7 @@ async def test_a_peer_that_does_not_take_its_answer_is_dropped() -> None:
     async def much(request: Request) -> Response:
         return Response(200, b"a" * 50_000_000)
 
-    async with running(much, SHORT) as served:
+    async with running(much, replace(PATIENT, write_seconds=SHORT)) as served:
         _, writer = await served.connect()
         writer.transport.pause_reading()  # type: ignore[attr-defined]
         writer.write(REQUEST)
@@ -303,7 +307,7 @@ async def test_a_peer_that_does_not_take_its_answer_is_dropped() -> None:
 async def test_what_is_no_request_is_answered_with_400_and_ended(
     said: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with running(limits=SHORT) as served:
+    async with running(limits=PATIENT) as served:
         reader, writer = await served.connect()
         writer.write(said)
         assert (await answer_of(reader))[0] == 400
@@ -323,7 +327,7 @@ async def test_unused_connections_make_room_and_those_in_use_do_not() -> None:
         await release.wait()
         return Response()
 
-    limits = replace(SHORT, connections=3, connections_per_peer=3, header_seconds=30, answer_seconds=30)
+    limits = replace(PATIENT, connections=3, connections_per_peer=3)
     async with running(wait, limits) as served:
         busy = [await served.connect() for _ in range(2)]
         for _, writer in busy:
@@ -347,7 +351,7 @@ async def test_unused_connections_make_room_and_those_in_use_do_not() -> None:
 
 
 async def test_handshakes_that_never_end_count_and_make_room() -> None:
-    limits = replace(SHORT, connections=5, connections_per_peer=5, handshake_seconds=30)
+    limits = replace(PATIENT, connections=5, connections_per_peer=5)
     async with running(limits=limits) as served:
         idlers = [await served.connect(plain=True) for _ in range(20)]
         await until(lambda: len(served.server.connections) == 5 and len(served.drops) == 15)
@@ -357,7 +361,7 @@ async def test_handshakes_that_never_end_count_and_make_room() -> None:
 
 
 async def test_one_peer_cannot_take_the_place_of_others() -> None:
-    limits = replace(SHORT, connections=100, connections_per_peer=2, idle_seconds=30)
+    limits = replace(PATIENT, connections=100, connections_per_peer=2)
     async with running(limits=limits) as served:
         many = [await served.connect() for _ in range(6)]
         await until(lambda: len(served.server.connections) == 2)
@@ -412,13 +416,13 @@ async def test_while_it_says_goodbye_it_still_answers_but_asks_to_go_elsewhere()
     async with running() as served:
         kept, keeping = await served.connect()
         await exchange(kept, keeping)
-        stopping = asyncio.create_task(served.server.stop(lame_duck=0.3, grace=1))
+        stopping = asyncio.create_task(served.server.stop(lame_duck=60, grace=1))
         await asyncio.sleep(0)
         status, headers, _ = await exchange(kept, keeping)
         assert (status, headers["connection"]) == (200, "close")
         newcomer, writer = await served.connect()
         assert (await exchange(newcomer, writer))[1]["connection"] == "close"
-        await stopping
+        stopping.cancel()
         await close(writer, keeping)
 
 
@@ -431,7 +435,7 @@ async def test_a_request_that_never_ends_does_not_stop_the_stop() -> None:
         reader, writer = await served.connect()
         writer.write(REQUEST)
         await until(lambda: served.server.in_hand == 1)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await served.server.stop(lame_duck=0, grace=0.05)
         assert await is_closed(reader)
         await close(writer)
