@@ -8,20 +8,24 @@ from admitq.runtime.errors import ApiError
 from admitq.runtime.transport import TokenBucket, from_status
 
 
-async def test_a_burst_passes_at_once_and_the_rest_at_the_rate():
+async def test_a_burst_passes_at_once():
+    bucket = TokenBucket(qps=0.001, burst=5)
+    async with asyncio.timeout(60):
+        for _ in range(5):
+            await bucket.take()
+
+
+async def test_the_rest_passes_at_the_rate():
     bucket = TokenBucket(qps=50, burst=5)
     began = time.monotonic()
-    for _ in range(5):
-        await bucket.take()
-    assert time.monotonic() - began < 0.05
-    for _ in range(5):
+    for _ in range(10):
         await bucket.take()
     assert time.monotonic() - began >= 0.09
 
 
 async def test_without_a_limit_nobody_waits():
     bucket = TokenBucket(qps=-1, burst=1)
-    async with asyncio.timeout(0.5):
+    async with asyncio.timeout(60):
         for _ in range(10_000):
             await bucket.take()
 
@@ -41,12 +45,13 @@ async def test_those_who_wait_are_served_in_order():
 async def test_one_who_gives_up_waiting_gives_the_turn_back():
     bucket = TokenBucket(qps=10, burst=1)
     await bucket.take()
-    quitters = [asyncio.create_task(bucket.take()) for _ in range(20)]
+    quitters = [asyncio.create_task(bucket.take()) for _ in range(1000)]
     await asyncio.sleep(0)
     for quitter in quitters:
         quitter.cancel()
     await asyncio.gather(*quitters, return_exceptions=True)
-    async with asyncio.timeout(0.5):
+    # With their turns it would be a hundred seconds.
+    async with asyncio.timeout(60):
         await bucket.take()
 
 
