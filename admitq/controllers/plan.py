@@ -65,12 +65,16 @@ class Ungate:
 class Delete:
     """Delete this very object, not one that came after it under its name.
 
-    By force a pod is deleted without asking its node whether it has ended.
+    Only ``as_seen`` it is deleted in no other version than this: a conflict brings the next decision. That is
+    for what the decision was made from, such as a Workload that stood for nothing. A pod's version changes
+    with every word of its node, and what was decided about the pod does not. By force a pod is deleted
+    without asking its node whether it has ended.
     """
 
     resource: Resource
     obj: Object
     by_force: bool = False
+    as_seen: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +101,14 @@ Action = Create | Patch | RemoveFinalizer | Ungate | Delete | Tell | Count
 class Plan:
     """Actions in order, and in how many seconds to decide again even if nothing changes until then.
 
-    ``starts`` is the Workload whose job the actions start, if they do.
+    ``starts`` is the Workload whose job the actions start, if they do. ``unless_admitted``: they end what
+    runs, for nothing that is known of admits it.
     """
 
     actions: tuple[Action, ...] = ()
     again: float | None = None
     starts: Object | None = None
+    unless_admitted: bool = False
 
 
 NOTHING = Plan()
@@ -273,13 +279,14 @@ async def _delete(ctx: Context, action: Delete) -> None:
             metadata["name"],
             namespace=metadata.get("namespace"),
             uid=metadata["uid"],
+            resource_version=metadata["resourceVersion"] if action.as_seen else None,
             propagation="Background",
             grace_seconds=0 if action.by_force else None,
         )
     except ApiError as error:
-        if not error.is_not_found and not error.is_conflict:
-            raise
-        return
+        if error.is_not_found or (error.is_conflict and not action.as_seen):
+            return
+        raise
     if value_at(answer, ("metadata", "uid")) == metadata["uid"]:
         # It waits for a finalizer, or for its grace to end: known at once, it is not deleted again.
         ctx.observed(resource, answer)

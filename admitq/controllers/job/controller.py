@@ -142,8 +142,11 @@ class JobController:
             ancestor=ancestor,
             missing=tuple(one for one in references if one not in found),
         )
-        decided = await self._act(case, decide(case))
-        return decided if decided is not None else _until_grace_ends(job, case.now)
+        decided = decide(case)
+        if decided.unless_admitted and decided.actions and await self._is_behind(case):
+            return BEHIND_RETRY_SECONDS
+        again = await self._act(case, decided)
+        return again if again is not None else _until_grace_ends(job, case.now)
 
     # --- gathering --------------------------------------------------------------------------------
 
@@ -211,6 +214,38 @@ class JobController:
         )
         composition = self.integration.composition
         return composition is None or self._composed(composition, listed, named_group(key.name)) is None
+
+    async def _is_behind(self, case: JobCase) -> bool:
+        """Whether the API server has Workloads of the job that are not known as they are.
+
+        The store of jobs may be newer than that of Workloads, and show what another leader, of before or of
+        the same time, started upon an admission that has not come to us. What is ended then cannot be brought
+        back, so before anything is ended for want of an admission, the API server is asked.
+        """
+        known = self._ctx.stores.of(self._ctx.kinds.workloads)
+        unseen: list[Object] = []
+        for one in await self._current_workloads(case):
+            metadata = one["metadata"]
+            seen = known.get(metadata["namespace"], metadata["name"]) or {"metadata": {}}
+            if seen["metadata"].get("resourceVersion") != metadata["resourceVersion"]:
+                unseen.append(one)
+        for one in unseen:
+            self._ctx.observed(self._ctx.kinds.workloads, dict(one))
+        return bool(unseen)
+
+    async def _current_workloads(self, case: JobCase) -> Sequence[Object]:
+        metadata: Object = (case.job or {})["metadata"]
+        resource, namespace = self._ctx.kinds.workloads, metadata["namespace"]
+        if not case.group:
+            selector = f"{self._ctx.names.job_uid}={metadata['uid']}"
+            found, _ = await self._ctx.client.list(resource, namespace, label_selector=selector)
+            return found
+        try:
+            return [await self._ctx.client.get(resource, case.group, namespace=namespace)]
+        except ApiError as error:
+            if error.is_not_found:
+                return []
+            raise
 
     def _is_selected(self, namespace: Object | None) -> bool:
         labels = value_at(namespace, ("metadata", "labels"), {})

@@ -5,6 +5,7 @@ order is that of the reference: who is not ours, what has ended, what must stop,
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from admitq.controllers.job import members, running, slices
@@ -160,14 +161,15 @@ def _is_over(workload: Object) -> bool:
 
 
 def _deletion(case: JobCase, workload: Object) -> tuple[Action, ...]:
+    """Delete a Workload, and let it go only then: one that has changed in the meantime stays held."""
     workloads = case.kinds.workloads
     if "deletionTimestamp" in workload["metadata"]:
         has = has_finalizer(workload, case.names.finalizer)
         return (RemoveFinalizer(workloads, workload),) if has else ()
     note = f"Deleted not matching Workload: {name_of(workload)}"
     return (
+        Delete(workloads, workload, as_seen=True),
         RemoveFinalizer(workloads, workload),
-        Delete(workloads, workload),
         case.tell("DeletedWorkload", note),
     )
 
@@ -211,9 +213,19 @@ def _incomplete(case: JobCase) -> Plan | None:
 def _stop_unmatched(case: JobCase, others: list[Object]) -> Plan | None:
     if len(others) == 1:
         message = "No matching Workload; restoring pod templates according to existent Workload"
-        return running.stop(case, others[0], message, running.NO_MATCHING_WORKLOAD)
+        return _unless_admitted(running.stop(case, others[0], message, running.NO_MATCHING_WORKLOAD))
     message = "Missing Workload; unable to restore pod templates"
-    return running.stop(case, None, message, running.NO_MATCHING_WORKLOAD)
+    return _unless_admitted(running.stop(case, None, message, running.NO_MATCHING_WORKLOAD))
+
+
+def _unless_admitted(stopping: Plan | None) -> Plan | None:
+    """A stop of what nothing admits, as far as is known here."""
+    return None if stopping is None else replace(stopping, unless_admitted=True)
+
+
+def _not_admitted(case: JobCase, workload: Object) -> Plan | None:
+    message = "Not admitted by cluster queue"
+    return _unless_admitted(running.stop(case, workload, message, running.NOT_ADMITTED))
 
 
 def _replace(case: JobCase, others: list[Object]) -> Plan:
@@ -466,7 +478,10 @@ def _requeue(case: JobCase, workload: Object, reason: str) -> Plan | None:
 
 
 def _retention_over(case: JobCase, workload: Object, reason: str) -> Plan | None:
-    """A job that was deactivated for a cause, not by hand, is deleted after a while, if so configured."""
+    """A job that was deactivated for a cause, not by hand, is deleted after a while, if so configured.
+
+    So are all members of one that is put together, and let go.
+    """
     if is_served(workload, case.names):
         # Whoever made the members would make them again.
         return None
@@ -497,7 +512,7 @@ def _suspended(case: JobCase, workload: Object) -> Plan | None:
         return None
     if is_reserved(workload):
         return _tell_pending_checks(case, workload)
-    if stopping := running.stop(case, workload, "Not admitted by cluster queue", running.NOT_ADMITTED):
+    if stopping := _not_admitted(case, workload):
         return stopping
     if is_served(workload, case.names):
         return NOTHING
@@ -545,7 +560,7 @@ def _running(case: JobCase, workload: Object) -> Plan | None:
         return running.stop(case, workload, "Started before it was admitted", running.NOT_ADMITTED)
     if admitted:
         return None
-    return running.stop(case, workload, "Not admitted by cluster queue", running.NOT_ADMITTED)
+    return _not_admitted(case, workload)
 
 
 BEFORE_MATCHING: Final[tuple[Callable[[JobCase], Plan | None], ...]] = (

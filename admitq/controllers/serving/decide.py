@@ -168,7 +168,7 @@ def _unwanted(
         return
     index = annotation(workload, case.names.component_workload_index)
     if "deletionTimestamp" not in workload["metadata"]:
-        yield Delete(case.kinds.workloads, workload)
+        yield Delete(case.kinds.workloads, workload, as_seen=True)
     elif not _has_pods(case, ServedGroup(name, index)) and has_finalizer(workload, case.names.finalizer):
         yield RemoveFinalizer(case.kinds.workloads, workload)
 

@@ -1,6 +1,7 @@
 """The shell around the decisions about jobs: what is asked, what is written, what happens when that fails."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from admitq.runtime.store import Key
 from tests.unit.controllers.builders import (
     FINISHED,
     KINDS,
+    NAMES,
     Object,
     admitted,
     condition,
@@ -133,6 +135,32 @@ async def test_nobody_is_asked_about_a_job_whose_workloads_are_settled(
     assert world.calls == []
 
 
+@pytest.mark.parametrize("known", [(), (workload(WAITING),)], ids=["no Workload", "one that waits"])
+async def test_a_job_that_runs_is_not_stopped_before_its_admission_is_heard_of(
+    known: Sequence[Object], world: World, jobs: JobController
+) -> None:
+    world.put(JOBS, job({"suspend": False}))
+    world.put(KINDS.workloads, *known)
+    newer = admitted(metadata={"resourceVersion": "8", "labels": {NAMES.job_uid: "uid-j"}})
+    world.client.api["workloads", "job-j-1"] = newer
+    assert await jobs.reconcile(KEY) == 1.0
+    assert world.get(KINDS.workloads, "job-j-1") == newer
+    await jobs.reconcile(KEY)
+    assert world.calls == ["list workloads"]
+
+
+@pytest.mark.parametrize("known", [(), (workload(WAITING),)], ids=["no Workload", "one that waits"])
+async def test_a_job_that_runs_and_that_nobody_admitted_is_stopped(
+    known: Sequence[Object], world: World, jobs: JobController
+) -> None:
+    world.put(JOBS, job({"suspend": False}))
+    world.put(KINDS.workloads, *known)
+    world.client.api["workloads", "other"] = workload(metadata={"labels": {NAMES.job_uid: "uid-other"}})
+    await jobs.reconcile(KEY)
+    assert world.calls[:2] == ["list workloads", "patch jobs/j"]
+    assert world.get(JOBS, "j")["spec"]["suspend"] is True
+
+
 async def test_a_namespace_that_is_not_known_yet_is_waited_for(world: World, jobs: JobController) -> None:
     world.stores.of(NAMESPACES).remove({"metadata": {"name": "ns", "uid": "uid-ns", "resourceVersion": "9"}})
     world.put(JOBS, job())
@@ -180,8 +208,8 @@ async def test_a_job_that_was_made_unfit_while_it_waits_has_no_workload_and_is_t
         await jobs.reconcile(KEY)
     assert [call.partition("/")[0] for call in world.calls] == [
         "patch workloads",
-        "json_patch workloads",
         "delete workloads",
+        "json_patch workloads",
     ]
     assert world.told.events == [
         ("j", "ErrWorkloadCompose", "spec.podSets[0].count: too many"),

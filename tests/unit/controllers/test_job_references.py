@@ -256,7 +256,7 @@ def test_a_job_that_is_skipped_runs_as_it_likes() -> None:
 def test_a_job_that_came_to_be_skipped_leaves_no_workload_waiting() -> None:
     waiting, ended = workload(owner=RAY_OWNER), workload(FINISHED, owner=RAY_OWNER, name="ended")
     plan = decided(SELECTING, waiting, ended, integration=RAY_JOB)
-    assert kinds(plan) == ["free Workload", "delete Workload"]
+    assert kinds(plan) == ["delete Workload", "free Workload"]
 
 
 REDIS = {"gcsFaultToleranceOptions": {"redisAddress": "redis:6379"}}

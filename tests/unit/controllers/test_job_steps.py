@@ -156,7 +156,7 @@ def test_a_job_that_ended_inside_one_that_is_not_admitted_any_more_is_left_as_it
 
 def test_a_waiting_workload_of_a_job_that_left_its_queue_goes() -> None:
     plan = decided(job(labels={}), workload())
-    assert kinds(plan) == ["free Workload", "delete Workload"]
+    assert kinds(plan) == ["delete Workload", "free Workload"]
 
 
 def test_a_running_job_cannot_shake_off_its_workload_by_leaving_its_queue() -> None:
@@ -271,7 +271,7 @@ def test_an_update_takes_away_what_the_job_no_longer_says() -> None:
 def test_a_reserved_workload_that_does_not_match_goes_with_its_quota() -> None:
     obj = reserved(spec=NINE_PODS, admission=FOR_NINE)
     plan = decided(job(), obj)
-    assert kinds(plan) == ["free Workload", "delete Workload"]
+    assert kinds(plan) == ["delete Workload", "free Workload"]
     assert told(plan) == [("DeletedWorkload", "Deleted not matching Workload: ns/job-j-1")]
     assert decided(job(status={"active": 1}), obj) == Plan()
 

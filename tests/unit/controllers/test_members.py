@@ -106,7 +106,6 @@ class PodWorld(World):
         self.put(KINDS.resource_flavors, cluster_scoped("f", spec={"nodeLabels": {"pool": "spot"}}))
         self.pods = JobController(self.ctx, POD, Owners(self.ctx))
         self.client.delete = self._delete  # type: ignore[method-assign]
-        self.client.list = self._list  # type: ignore[attr-defined]
 
     async def _delete(self, resource: Any, name: str, *, namespace: str | None, uid: str, **_: Any) -> Object:
         self.client.calls.append(("delete", f"{resource.plural}/{name}", uid))
@@ -118,10 +117,6 @@ class PodWorld(World):
         self.client.version += 1
         found["metadata"] |= {"deletionTimestamp": time(10), "resourceVersion": str(self.client.version)}
         return found
-
-    async def _list(self, resource: Any, namespace: str, *, label_selector: str) -> tuple[list[Object], str]:
-        self.client.calls.append(("list", resource.plural, label_selector))
-        return [found for (plural, _), found in self.client.api.items() if plural == resource.plural], "1"
 
     async def settle(self, key: Key = GROUP) -> None:
         """Work on a job until nothing is left to do."""

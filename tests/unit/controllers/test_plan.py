@@ -8,7 +8,7 @@ from admitq.controllers.plan import Count, Delete, Patch, RemoveFinalizer, Tell,
 from admitq.integrations.base import Step
 from admitq.runtime.errors import ApiError
 from tests.unit.controllers.builders import KINDS, NAMES, workload
-from tests.unit.controllers.world import World
+from tests.unit.controllers.world import CONFLICT, World
 
 
 @pytest.fixture
@@ -77,4 +77,14 @@ async def test_what_is_gone_or_another_by_now_is_not_deleted(world: World, error
     world.client.fails["delete"] = error
     obj = workload()
     await act(world.ctx, plan(RemoveFinalizer(KINDS.workloads, obj), Delete(KINDS.workloads, obj)))
-    assert world.client.calls[-1] == ("delete", "workloads/job-j-1", "uid-w")
+    assert world.client.calls[-1] == ("delete", "workloads/job-j-1", ("uid-w", None))
+
+
+async def test_what_changed_since_is_not_deleted_and_stays_held(world: World) -> None:
+    obj = workload()
+    world.client.fails["delete"] = CONFLICT
+    deleted = Delete(KINDS.workloads, obj, as_seen=True)
+    with pytest.raises(ApiError, match="changed since"):
+        await act(world.ctx, plan(deleted, RemoveFinalizer(KINDS.workloads, obj)))
+    version = obj["metadata"]["resourceVersion"]
+    assert world.client.calls == [("delete", "workloads/job-j-1", ("uid-w", version))]

@@ -69,6 +69,20 @@ class StubClient:
             raise NOT_FOUND if resource in self.unserved else not_found(name)
         return found
 
+    async def list(
+        self, resource: Resource, namespace: str | None = None, label_selector: str | None = None
+    ) -> tuple[list[Object], str]:
+        """Read what of ``api`` has the one label that is asked for, or all."""
+        self._call("list", resource.plural, label_selector)
+        label, _, value = (label_selector or "").partition("=")
+        found = [
+            one
+            for (plural, _), one in self.api.items()
+            if plural == resource.plural
+            and (not label or value_at(one, ("metadata", "labels", label)) == value)
+        ]
+        return found, str(self.version)
+
     async def request_json(self, method: str, path: str) -> Object:
         """Tell of the resources of a version."""
         self._call(method.lower(), path)
@@ -122,11 +136,12 @@ class StubClient:
         *,
         namespace: str | None,
         uid: str,
+        resource_version: str | None,
         propagation: str,
         grace_seconds: int | None,
     ) -> Object:
         verb = "delete" if grace_seconds is None else f"delete within {grace_seconds} s"
-        self._call(verb, f"{resource.plural}/{name}", uid)
+        self._call(verb, f"{resource.plural}/{name}", (uid, resource_version))
         return {}
 
 
