@@ -496,7 +496,10 @@ def _retention_over(case: JobCase, workload: Object, reason: str) -> Plan | None
     if evicted_at + retention > case.now:
         return Plan(again=(evicted_at + retention - case.now) / SECOND)
     note = "Deleted job: deactivation retention period expired"
-    return plan(*(Delete(case.resource, one) for one in case.objects), case.tell("Deleted", note))
+    going = [one for one in case.objects if "deletionTimestamp" not in one["metadata"]]
+    # Nobody waits for others in the place of members that were ended, whom that would keep.
+    actions = (*(Delete(case.resource, one) for one in going), *members.freed(case))
+    return plan(*actions, case.tell("Deleted", note)) if actions else NOTHING
 
 
 def _suspended(case: JobCase, workload: Object) -> Plan | None:

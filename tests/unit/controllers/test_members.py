@@ -255,6 +255,46 @@ async def test_an_incomplete_group_is_told_so_and_frees_pods_that_failed() -> No
     )
 
 
+@pytest.mark.parametrize("known", [True, False])
+async def test_pods_that_run_are_not_ended_before_their_admission_is_heard_of(known: bool) -> None:
+    world = PodWorld()
+    world.put(PODS, *pair("running", "running"))
+    if known:
+        world.put(KINDS.workloads, of_group(workload))
+    newer = of_group(admitted, metadata={"resourceVersion": "8"})
+    world.client.api["workloads", "g"] = newer
+    assert await world.pods.reconcile(GROUP) == 1.0
+    assert world.get(KINDS.workloads, "g") == newer
+    await world.settle()
+    assert world.calls == ["get workloads/g"]
+
+
+async def test_pods_that_nobody_admitted_are_ended() -> None:
+    world = PodWorld()
+    world.put(PODS, *pair("running", "running"))
+    await world.pods.reconcile(GROUP)
+    assert world.calls == [
+        "get workloads/g",
+        "patch pods/a/status",
+        "delete pods/a",
+        "patch pods/b/status",
+        "delete pods/b",
+    ]
+
+
+async def test_members_that_were_ended_for_good_are_let_go_when_their_time_is_over() -> None:
+    world = PodWorld(retention_of_deactivated=0)
+    why = condition("Evicted", True, "DeactivatedDueToMaximumExecutionTimeExceeded", since=5)
+    world.put(PODS, *pair("going", "held"))
+    over = of_group(workload, why)
+    world.put(KINDS.workloads, {**over, "spec": {**over["spec"], "active": False}})
+    await world.settle()
+    assert world.calls.count("delete pods/b") == 1
+    assert all("deletionTimestamp" in one["metadata"] for one in world.stores.of(PODS).list())
+    assert all(one["metadata"]["finalizers"] == [] for one in world.stores.of(PODS).list())
+    assert ("a", "Deleted", "Deleted job: deactivation retention period expired") in world.told.events
+
+
 async def test_members_become_owners_of_their_groups_workload() -> None:
     world = PodWorld()
     world.put(PODS, *pair("held", "held"))
