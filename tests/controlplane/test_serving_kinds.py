@@ -36,18 +36,26 @@ def template(cpu: Any, **metadata: Any) -> Object:
 
 
 async def serve(
-    stage: Stage, resource: Resource, name: str = "s", *, replicas: int = 2, cpu: Any = 1, **metadata: Any
+    stage: Stage,
+    resource: Resource,
+    name: str = "s",
+    *,
+    replicas: int = 2,
+    cpu: Any = 1,
+    spec: Object | None = None,
+    **metadata: Any,
 ) -> Object:
     """Create a Deployment or StatefulSet, in queue ``lq`` unless labels say otherwise."""
     labels = {stage.names.queue_name: "lq", **metadata.pop("labels", {})}
-    spec: dict[str, Any] = {
+    full: dict[str, Any] = {
         "replicas": replicas,
         "selector": {"matchLabels": {"app": name}},
         "template": template(cpu, labels={"app": name}),
+        **(spec or {}),
     }
     if resource is STATEFUL_SETS:
-        spec["serviceName"] = name
-    return await stage.create(resource, name, {"metadata": {"labels": labels, **metadata}, "spec": spec})
+        full["serviceName"] = name
+    return await stage.create(resource, name, {"metadata": {"labels": labels, **metadata}, "spec": full})
 
 
 async def pods_of(stage: Stage, name: str = "s") -> list[Object]:

@@ -1,24 +1,47 @@
 """Two managers that both believe to lead, as where a lease was taken by force and it was not noticed yet.
 
-The schemas of kinds are not needed for that: here they are of any shape.
+And one manager without webhooks. The schemas of kinds are not needed for that: here they are of any shape.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from itertools import pairwise
 from typing import Any, Final
 
+import pytest
+
 from admitq.integrations.registry import framework_names
 from admitq.runtime.client import Client
+from admitq.runtime.resources import (
+    DEPLOYMENTS,
+    MUTATING_WEBHOOKS,
+    PODS,
+    STATEFUL_SETS,
+    VALIDATING_WEBHOOKS,
+    Resource,
+)
 from admitq_api.labels import Names, names_for
 from localcluster import crds
 from localcluster.cluster import LocalCluster
 from localcluster.custom_kinds import configured
 from localcluster.installation import Installation
 from localcluster.pytest_plugin import fresh_namespace
-from tests.controlplane.kind_cases import KindCase, PlayedJob, kinds_with_cases, load, open_queues, submit
+from tests.controlplane.kind_cases import (
+    HELD,
+    KindCase,
+    PlayedJob,
+    has_finalizers,
+    held_queue,
+    kinds_with_cases,
+    load,
+    open_queues,
+    submit,
+)
 from tests.controlplane.recording import Record, recorded
-from tests.controlplane.stage import Object, Stage
+from tests.controlplane.stage import Object, Stage, at_once, condition_of
+from tests.controlplane.test_pods import gates, group, pod, until_phases
+from tests.controlplane.test_serving_kinds import LWS, play_group, pods_of, scale, serve, template, until_pods
 
 BOTH_LEAD: Final[Mapping[str, Any]] = {
     "leaderElection": {"leaderElect": False},
@@ -35,34 +58,62 @@ def of_any_shape(definition: dict[str, Any]) -> dict[str, Any]:
     return {**definition, "spec": {**definition["spec"], "versions": versions}}
 
 
+pytestmark = pytest.mark.xdist_group("two-leaders")
+"""One worker plays all of them: they change who runs beside the one cluster."""
+
+Story = Callable[[Stage], Awaitable[None]]
+
+
+@pytest.fixture
+def installation(installation_with: Callable[[str, Mapping[str, Any]], Installation]) -> Installation:
+    made = installation_with("two-leaders", BOTH_LEAD)
+    crds.apply(made.cluster, map(of_any_shape, crds.definitions((*crds.NAMES, *crds.OWN_NAMES))))
+    return made
+
+
+@pytest.fixture
+async def client(installation: Installation, connect: Callable[[LocalCluster], Awaitable[Client]]) -> Client:
+    return await connect(installation.cluster)
+
+
+async def played(stories: Mapping[str, Story], client: Client, names: Names) -> None:
+    """Play stories at once, each in a namespace of its own."""
+
+    async def alone(story: Story) -> None:
+        async with fresh_namespace(client) as namespace:
+            await story(Stage(client, names, namespace))
+
+    await at_once(**{name: alone(story) for name, story in stories.items()})
+
+
+# --- jobs -------------------------------------------------------------------------------------------
+
+
+def lived(case: KindCase) -> Story:
+    """A job that is started, stopped when its time is over, and deleted for that."""
+
+    async def story(stage: Stage) -> None:
+        async with recorded(stage) as workloads, recorded(stage, case.resource) as jobs:
+            await open_queues(stage, case)
+            limit = {f"metadata.labels[{stage.names.max_exec_time}]": "1"}
+            job, _ = await submit(stage, case, changes=limit)
+            await stage.until(job.is_gone_for_good, what="its deletion", timeout=90.0)
+        await told(job)
+        await until_idle(stage, case.queue(stage.names.group))
+        # Who has not heard of the eviction yet may start once more what the other one just stopped, since
+        # no write to a job can depend on its Workload; whoever sees it stops it again.
+        assert 1 <= starts(jobs, case, stage.names) <= 2
+        assert len({one["metadata"]["uid"] for one in workloads.versions}) == 1
+        course = workloads.course(job.name, ["QuotaReserved", "Evicted"])
+        assert [one[0] for one in course if one[1] == "True"] == ["QuotaReserved", "Evicted"], course
+
+    return story
+
+
 def starts(jobs: Record, case: KindCase, names: Names) -> int:
     """How often a job began to run, by all of its versions."""
     suspended = [case.integration.is_suspended(one, names) for one in jobs.versions]
     return sum(before and not after for before, after in pairwise(suspended))
-
-
-async def lived(client: Client, names: Names, case: KindCase) -> str:
-    """What was done twice to a job that is started, stopped when its time is over, and deleted for that."""
-    async with fresh_namespace(client) as namespace:
-        stage = Stage(client, names, namespace)
-        try:
-            async with recorded(stage) as workloads, recorded(stage, case.resource) as jobs:
-                await open_queues(stage, case)
-                limit = {f"metadata.labels[{names.max_exec_time}]": "1"}
-                job, _ = await submit(stage, case, changes=limit)
-                await stage.until(job.is_gone_for_good, what="its deletion", timeout=90.0)
-            await told(job)
-            await stage.until(unchanged(job), interval=0.5, what="both to say the same of the queues")
-            assert [counted(one) for one in await queues(job)] == [[0, 0], [0, 0]]
-            # Who has not heard of the eviction yet may start once more what the other one just stopped, since
-            # no write to a job can depend on its Workload; whoever sees it stops it again.
-            assert 1 <= starts(jobs, case, names) <= 2
-            assert len({one["metadata"]["uid"] for one in workloads.versions}) == 1
-            course = workloads.course(job.name, ["QuotaReserved", "Evicted"])
-            assert [one[0] for one in course if one[1] == "True"] == ["QuotaReserved", "Evicted"], course
-        except AssertionError as error:
-            return f"{case}: {error}"
-    return ""
 
 
 async def told(job: PlayedJob) -> None:
@@ -72,13 +123,107 @@ async def told(job: PlayedJob) -> None:
     await stage.until_told(kind, job.name, "Deleted", "Deleted job: deactivation retention period expired")
 
 
-async def queues(job: PlayedJob) -> list[Object]:
-    """The queues that the job went through."""
-    stage, kinds = job.stage, job.stage.kinds
-    return [
-        await stage.get(kinds.local_queues, job.case.queue(stage.names.group)),
-        await stage.get(kinds.cluster_queues, stage.own("cq")),
-    ]
+# --- pods, and what makes them ----------------------------------------------------------------------
+
+
+async def pods_lived(stage: Stage) -> None:
+    """Pods, alone and in a group, that are let go, and ended when their time is over."""
+    await stage.queues()
+    limit = {stage.names.max_exec_time: "1"}
+    async with recorded(stage) as workloads, recorded(stage, PODS) as pods:
+        await pod(stage, "alone", labels=limit)
+        await group(stage, "g", 2, labels=limit)
+        await until_phases(stage, alone="gone", g_0="gone", g_1="gone")
+    await until_idle(stage)
+    over = "WorkloadEvictedDueToDeactivatedDueToMaximumExecutionTimeExceeded"
+    assert ends(pods) == dict.fromkeys(("alone", "g-0", "g-1"), (True, over))
+    assert made(workloads) == 2
+
+
+def ends(pods: Record) -> dict[str, tuple[bool, str]]:
+    """Whether pods had been let go when they were deleted, and why they were."""
+    found: dict[str, tuple[bool, str]] = {}
+    for one in pods.versions:
+        if "deletionTimestamp" in one["metadata"]:
+            _, why, _ = condition_of(one, "TerminationTarget") or ("", "", "")
+            found.setdefault(one["metadata"]["name"], (gates(one) == [], why))
+    return found
+
+
+def made(record: Record) -> int:
+    """How many objects there have been."""
+    return len({one["metadata"]["uid"] for one in record.versions})
+
+
+async def deployment_lived(stage: Stage) -> None:
+    """Pods of a Deployment, each with a Workload of its own; all go with it."""
+    await stage.queues()
+    async with recorded(stage) as workloads, recorded(stage, PODS) as pods:
+        await serve(stage, DEPLOYMENTS)
+        await until_pods(stage, Pending=2)
+        await scale(stage, DEPLOYMENTS, 3)
+        await until_pods(stage, Pending=3)
+        await until_gone(stage, DEPLOYMENTS)
+    assert (made(workloads), made(pods)) == (3, 3)
+
+
+async def stateful_set_lived(stage: Stage) -> None:
+    """Pods of a StatefulSet, which have one Workload together."""
+    await stage.queues()
+    async with recorded(stage) as workloads, recorded(stage, PODS) as pods:
+        await serve(stage, STATEFUL_SETS, spec={"podManagementPolicy": "Parallel"})
+        await until_pods(stage, Pending=2)
+        await until_gone(stage, STATEFUL_SETS)
+    assert (made(workloads), made(pods)) == (1, 2)
+
+
+async def leader_worker_set_lived(stage: Stage) -> None:
+    """Two groups of pods, of which one goes with its Workload, and the other with the whole."""
+    await stage.queues()
+    named = {"metadata": {"labels": {stage.names.queue_name: "lq"}}}
+    groups = {"leaderTemplate": template(1), "workerTemplate": template(1), "size": 2}
+    spec = {"replicas": 2, "leaderWorkerTemplate": groups}
+    async with recorded(stage) as workloads, recorded(stage, PODS) as pods:
+        lws = await stage.create(LWS, "s", {**named, "spec": spec})
+        for number in range(2):
+            await play_group(stage, lws, number)
+        await asyncio.gather(*(until_pods(stage, f"s-{number}", Pending=2) for number in range(2)))
+        await scale(stage, LWS, 1)
+        await until_pods(stage, "s-1")
+        await until_pods(stage, "s-0", Pending=2)
+        for one in await pods_of(stage, "s-0"):
+            await stage.client.delete(PODS, one["metadata"]["name"], stage.namespace)
+        await until_gone(stage, LWS)
+    assert (made(workloads), made(pods)) == (2, 4)
+
+
+async def until_gone(stage: Stage, resource: Resource) -> None:
+    """Delete what serves, and wait until its pods are gone, its Workloads held by nobody, and all is idle."""
+    await stage.client.delete(resource, "s", stage.namespace)
+    await until_pods(stage)
+    await until_idle(stage)
+
+
+# --- the end ----------------------------------------------------------------------------------------
+
+
+async def until_idle(stage: Stage, local_queue: str = "lq") -> None:
+    """Wait until nothing is left of what was queued, and nobody writes what another one writes otherwise."""
+    kinds, seen = stage.kinds, list[list[str]]()
+
+    async def look() -> bool:
+        queues = [
+            await stage.get(kinds.local_queues, local_queue),
+            await stage.get(kinds.cluster_queues, stage.own("cq")),
+        ]
+        assert [counted(one) for one in queues] == [[0, 0], [0, 0]]
+        workloads, _ = await stage.client.list(kinds.workloads, stage.namespace)
+        # Who takes them away learns of kinds that are new to the cluster every half a minute only.
+        assert [one for one in workloads if has_finalizers(one)] == []
+        seen.append([one["metadata"]["resourceVersion"] for one in (*queues, *workloads)])
+        return seen[-1:] == seen[-2:-1]
+
+    await stage.until(look, interval=0.5, what="both to be idle")
 
 
 def counted(queue: Object) -> list[int]:
@@ -86,32 +231,89 @@ def counted(queue: Object) -> list[int]:
     return [queue["status"][f"{what}Workloads"] for what in ("reserving", "admitted")]
 
 
-def unchanged(job: PlayedJob) -> Callable[[], Awaitable[bool]]:
-    """Tells whether nobody wrote what another one writes otherwise, since it was last asked."""
-    seen = list[list[str]]()
-
-    async def look() -> bool:
-        seen.append([one["metadata"]["resourceVersion"] for one in await queues(job)])
-        return seen[-1:] == seen[-2:-1]
-
-    return look
-
-
 async def test_two_who_lead_start_a_job_and_end_it_once(
-    installation_with: Callable[[str, Mapping[str, Any]], Installation],
-    connect: Callable[[LocalCluster], Awaitable[Client]],
-    api_group: str,
+    installation: Installation, client: Client, api_group: str
 ) -> None:
-    """One job of every kind that can be stopped, all at once."""
-    installation = installation_with("two-leaders", BOTH_LEAD)
-    crds.apply(installation.cluster, map(of_any_shape, crds.definitions((*crds.NAMES, *crds.OWN_NAMES))))
-    await asyncio.to_thread(installation.start, ("manager",), replica=1)
-    client, names = await connect(installation.cluster), names_for(api_group)
+    """One job of every kind that can be stopped, pods, and what makes pods: all at once."""
+    names = names_for(api_group)
     cases = [load(kind, api_group) for kind in kinds_with_cases()]
-    lives = [lived(client, names, case) for case in cases if "stop" not in case.cannot]
+    stories: dict[str, Story] = {str(case): lived(case) for case in cases if "stop" not in case.cannot}
+    stories |= {
+        "pods": pods_lived,
+        "Deployment": deployment_lived,
+        "StatefulSet": stateful_set_lived,
+        "LeaderWorkerSet": leader_worker_set_lived,
+    }
+    await asyncio.to_thread(installation.start, ("manager",), replica=1)
     try:
-        assert [problem for problem in await asyncio.gather(*lives) if problem] == []
+        await played(stories, client, names)
         logs = [installation.log("manager", replica=one).read_text() for one in range(2)]
         assert all('"event":"leading"' in log for log in logs)
     finally:
         await asyncio.to_thread(installation.stop, ("manager",), replica=1)
+
+
+# --- without webhooks -------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def without_webhooks(client: Client) -> AsyncGenerator[None]:
+    """Have nobody asked about objects that are created and changed, for the length of a block."""
+    taken = [
+        (kind, one)
+        for kind in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
+        for one in (await client.list(kind))[0]
+    ]
+    for kind, one in taken:
+        await client.delete(kind, one["metadata"]["name"])
+    try:
+        yield
+    finally:
+        for kind, one in taken:
+            metadata = {key: one["metadata"][key] for key in ("name", "labels", "annotations")}
+            await client.create(kind, {**one, "metadata": metadata})
+
+
+def not_held(case: KindCase) -> Story:
+    """A job that is created as one that runs, and stopped until it is admitted."""
+
+    async def story(stage: Stage) -> None:
+        await open_queues(stage, case)
+        await held_queue(stage, case)
+        job, created = await submit(stage, case, changes=case.started, queue=HELD)
+        assert not case.integration.is_suspended(created, stage.names)
+        await job.until_suspended()
+        await stage.until_told(case.integration.kind, job.name, "Stopped", UNKNOWN)
+        await job.until_condition("QuotaReserved", "False", "Suspended")
+        await job.change({f"metadata.labels[{stage.names.queue_name}]": case.queue(stage.names.group)})
+        await job.until_started()
+
+    return story
+
+
+UNKNOWN: Final = "Missing Workload; unable to restore pod templates"
+
+
+async def pods_not_held(stage: Stage) -> None:
+    """Pods that our webhook has not seen are not ours, whatever they say."""
+    await stage.queues_closed()
+    created = await pod(stage, "p", queue="closed")
+    await serve(stage, DEPLOYMENTS, replicas=1, labels={stage.names.queue_name: "closed"})
+    await until_pods(stage, Pending=1)
+    assert gates(created) == []
+    # Where our controllers did look at them, they have by now.
+    await stage.queues()
+    await stage.job(suspend=True)
+    await stage.until_running()
+    workloads, _ = await stage.client.list(stage.kinds.workloads, stage.namespace)
+    assert [one["metadata"]["ownerReferences"][0]["kind"] for one in workloads] == ["Job"]
+    assert await stage.events("Pod", "p") == []
+
+
+async def test_what_no_webhook_held_is_stopped_until_it_is_admitted(client: Client, api_group: str) -> None:
+    names = names_for(api_group)
+    cases = [load(kind, api_group) for kind in kinds_with_cases()]
+    stories: dict[str, Story] = {str(case): not_held(case) for case in cases if "stop" not in case.cannot}
+    stories["pods"] = pods_not_held
+    async with without_webhooks(client):
+        await played(stories, client, names)
