@@ -259,9 +259,11 @@ def test_a_job_of_any_kind_grows_by_a_slice_and_shrinks_in_place(kind: Integrati
         return sum(one["count"] for one in slice_["spec"]["podSets"])
 
     def sized(job_: Object, pods: int) -> Object:
-        generation = value_at(job_, ("metadata", "generation"), 1) + 1
+        """The job when it wants so many pods; kinds that have a bound have one that leaves room for them."""
+        asked = GROWN[kind.framework]
+        result = with_value(with_value(job_, asked, pods), (*asked[:-1], "maxReplicas"), 10)
         return with_value(
-            with_value(job_, GROWN[kind.framework], pods), ("metadata", "generation"), generation
+            result, ("metadata", "generation"), value_at(job_, ("metadata", "generation"), 1) + 1
         )
 
     example = next(one for one in examples_of(kind.api_version, kind.kind) if kind.pod_sets(one, NAMES))
