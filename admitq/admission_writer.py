@@ -216,4 +216,6 @@ class AdmissionWriter:
         )
         if patch is not None:
             written = await self.writes.once(key, patch)
-            self.recorder.event(written, "Warning", why.reason, why.message)
+            # Where reasons are not told in detail, events have but one.
+            reason = why.reason if self.tell_reasons else Reason.PENDING
+            self.recorder.event(written, "Warning", reason, why.message)

@@ -633,6 +633,13 @@ def test_quota_is_released_when_nothing_runs_any_more() -> None:
     assert released["status"]["accumulatedPastExecutionTimeSeconds"] == 10
 
 
+def test_without_detailed_reasons_who_was_evicted_is_pending() -> None:
+    obj = admitted(EVICTED)
+    released = written(obj, decided(job(), obj, settings={"tell_reasons": False}))
+    message = "The ClusterQueue is stopped"
+    assert condition_of(released, "QuotaReserved") == ("False", "Pending", message)
+
+
 @pytest.mark.parametrize(
     ("reason", "requeued"),
     [

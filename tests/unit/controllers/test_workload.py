@@ -607,6 +607,25 @@ def test_a_mere_reservation_is_given_back(world: Any, reason: str, message: str)
 
 
 @pytest.mark.parametrize(
+    ("lq", "stop", "message"),
+    [
+        (None, "None", "LocalQueue lq doesn't exist"),
+        (local_queue(), "Hold", "ClusterQueue cq is inactive"),
+    ],
+)
+def test_without_detailed_reasons_it_is_given_back_as_inadmissible(lq: Any, stop: str, message: str) -> None:
+    final = settled(
+        reserved(admissionChecks=[check("a", "Pending")]),
+        local_queue=lq,
+        cluster_queue=cluster_queue(stop, checks=[{"name": "a"}]),
+        cluster_queue_active=stop == "None",
+        settings={"tell_reasons": False},
+    )
+    assert condition_of(final, "QuotaReserved") == ("False", "Inadmissible", message)
+    assert "admission" not in final["status"]
+
+
+@pytest.mark.parametrize(
     ("world", "runs_on"),
     [
         ({"local_queue": local_queue("Hold")}, True),

@@ -1,0 +1,85 @@
+"""Why a workload waits: what its status and an event tell of it."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from typing import Any, cast
+
+import pytest
+
+from admitq.admission_writer import AdmissionWriter
+from admitq.core.instructions import ReportPending
+from admitq.core.model import ObjectKey
+from admitq.core.refusals import NamespaceMismatch, PodsNotReady, PreemptionGated, Refusal
+from admitq.guarded_writes import GuardedWrites
+from admitq.measures import Measures
+from admitq.metrics import Metrics
+from admitq.runtime.events import EventRecorder
+from admitq_api import conditions
+from admitq_api.labels import names_for
+
+Object = dict[str, Any]
+
+NOW = 1_800_000_000_000_000_000
+KEY = ObjectKey("team", "w")
+
+
+class Writes:
+    """A Workload that is written once."""
+
+    def __init__(self) -> None:
+        self.written: asyncio.Future[Object] = asyncio.get_running_loop().create_future()
+
+    def current(self, _key: ObjectKey, uid: str) -> Object:
+        return {"metadata": {"name": "w", "namespace": "team", "uid": uid, "resourceVersion": "1"}}
+
+    @asynccontextmanager
+    async def sole_writer(self, _key: ObjectKey) -> AsyncGenerator[None]:
+        yield
+
+    async def once(self, _key: ObjectKey, patch: Object) -> Object:
+        self.written.set_result(patch["status"])
+        return patch
+
+
+class Recorder:
+    """Keeps what is told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, str, str]] = []
+
+    def event(self, _regarding: Object, kind: str, reason: str, note: str) -> None:
+        self.told.append((kind, reason, note))
+
+
+@pytest.mark.parametrize(
+    ("refusal", "tell_reasons", "reason", "event"),
+    [
+        (NamespaceMismatch(), True, "Misconfigured", "Misconfigured"),
+        (PodsNotReady(), True, "WaitingForPodsReady", "WaitingForPodsReady"),
+        (NamespaceMismatch(), False, "Pending", "Pending"),
+        (PodsNotReady(), False, "Waiting", "Pending"),
+        (PreemptionGated(), False, "AdmissionGated", "Pending"),
+    ],
+)
+async def test_a_refusal_is_told_by_the_reasons_that_are_switched_on(
+    refusal: Refusal, tell_reasons: bool, reason: str, event: str
+) -> None:
+    writes, recorder = Writes(), Recorder()
+    writer = AdmissionWriter(
+        writes=cast("GuardedWrites", writes),
+        names=names_for(),
+        recorder=cast("EventRecorder", recorder),
+        measures=Measures(Metrics("leader"), lambda _: None),
+        clock=lambda: NOW,
+        tell_reasons=tell_reasons,
+    )
+    running = asyncio.create_task(writer.run())
+    writer.schedule_report(ReportPending(KEY, "uid", refusal, ()))
+    status = await asyncio.wait_for(writes.written, 10)
+    running.cancel()
+    with suppress(asyncio.CancelledError):
+        await running
+    quota = conditions.find(status["conditions"], "QuotaReserved") or {}
+    assert (quota.get("status"), quota.get("reason")) == ("False", reason)
+    assert recorder.told == [("Warning", event, quota.get("message"))]
