@@ -1,0 +1,170 @@
+"""A job and its Workload under both controllers: neither undoes for ever what the other writes."""
+
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from admitq.controllers.job import steps
+from admitq.controllers.job.case import JobCase, Lookups
+from admitq.controllers.plan import Delete, Patch, Plan, RemoveFinalizer
+from admitq.controllers.workload import World, decide
+from admitq.explain import Explanation
+from admitq.integrations.kinds.job import JOB
+from admitq_api.conditions import SECOND
+from tests.unit.controllers.builders import (
+    ADMISSION,
+    KINDS,
+    NAMES,
+    SETTINGS,
+    Object,
+    after,
+    at,
+    cluster_queue,
+    condition,
+    job,
+    local_queue,
+    time,
+    workload,
+)
+
+NOW = at(310)
+FLAVORS = {"f": {"spec": {"nodeLabels": {"pool": "spot"}}}}
+NOTHING_ELSE = Lookups(FLAVORS.get, {}.get, {}.get, list, {}.get)
+
+Said = tuple[bool, str] | None
+QUOTA: list[Said] = [
+    None,
+    (True, "QuotaReserved"),
+    *((False, reason) for reason in ("WaitingForQuota", "AdmissionGated", "Suspended", "Misconfigured")),
+    *(
+        (False, reason)
+        for reason in ("PendingEvaluation", "Deactivated", "OnHold", "Inadmissible", "Pending")
+    ),
+]
+EVICTED: list[Said] = [
+    None,
+    (False, "QuotaReserved"),
+    *(
+        (True, reason)
+        for reason in ("Preempted", "PodsReadyTimeout", "AdmissionCheck", "ClusterQueueStopped")
+    ),
+    *((True, reason) for reason in ("Deactivated", "DeactivatedDueToMaximumExecutionTimeExceeded")),
+]
+REQUEUED: list[Said] = [
+    None,
+    *((True, reason) for reason in ("Preempted", "Reactivated", "BackoffFinished")),
+    *((False, reason) for reason in ("PodsReadyTimeout", "AdmissionCheck", "LocalQueueStopped")),
+    (False, "DeactivatedDueToAdmissionCheck"),
+]
+PODS_READY: list[Said] = [
+    None,
+    (True, "Started"),
+    *((False, reason) for reason in ("WaitForStart", "WaitForRecovery")),
+]
+MESSAGES = {"AdmissionGated": "Admission is gated by: a.example/x"}
+SURROUNDINGS: list[Any] = [
+    {},
+    {"local_queue": None},
+    *({"local_queue": local_queue(policy)} for policy in ("Hold", "HoldAndDrain")),
+    {"cluster_queue": None, "cluster_queue_active": False},
+    {"cluster_queue": cluster_queue("HoldAndDrain"), "cluster_queue_active": False},
+    {"cluster_queue": cluster_queue(checks=[{"name": "c"}])},
+    {"cluster_queue": cluster_queue(checks=[{"name": "c", "onFlavors": ["f"]}], flavors=["f", "g"])},
+    {"inadmissible": Explanation("Misconfigured", "because")},
+    {"bypassed": Explanation("WaitingForQuota", "like another")},
+]
+
+
+def some_workload(data: st.DataObject) -> Object:
+    """A Workload of the job in any state, whether or not anything leads there."""
+    quota = data.draw(st.sampled_from(QUOTA))
+    reserved = quota is not None and quota[0]
+    said = {
+        "QuotaReserved": quota,
+        "Admitted": data.draw(st.sampled_from([None, (True, "Admitted")])) if reserved else None,
+        "Evicted": data.draw(st.sampled_from(EVICTED)),
+        "Requeued": data.draw(st.sampled_from(REQUEUED)),
+        "PodsReady": data.draw(st.sampled_from(PODS_READY)),
+        "DeactivationTarget": data.draw(st.sampled_from([None, (True, "AdmissionCheck")])),
+        "Finished": data.draw(st.sampled_from([None, None, None, (True, "OutOfSync")])),
+    }
+    parts: Object = {"admission": ADMISSION} if reserved else {}
+    if (state := data.draw(st.sampled_from([None, "Pending", "Ready", "Retry", "Rejected"]))) is not None:
+        asked = data.draw(st.sampled_from([None, 0, 1000]))
+        listed = {"name": "c", "state": state, "lastTransitionTime": time(0), "message": "m"}
+        parts["admissionChecks"] = [{**listed, "requeueAfterSeconds": asked, "retryCount": asked}]
+    if data.draw(st.booleans()):
+        parts["requeueState"] = {"count": 1, "requeueAt": data.draw(st.sampled_from([time(0), time(400)]))}
+    gates = data.draw(st.sampled_from([{}, {"annotations": {NAMES.admission_gated_by: "a.example/x"}}]))
+    spec: Object = {"active": data.draw(st.booleans())}
+    if data.draw(st.booleans()):
+        spec["maximumExecutionTimeSeconds"] = 100
+    return workload(
+        *(condition(type_, *one, MESSAGES.get(one[1], "m")) for type_, one in said.items() if one),
+        metadata=gates,
+        spec=spec,
+        **parts,
+    )
+
+
+def some_job(data: st.DataObject, of: Object) -> Object:
+    """Its job, which runs or does not, and says the same of gates and time."""
+    status: Object = {"active": data.draw(st.sampled_from([0, 3]))}
+    labels = {NAMES.queue_name: data.draw(st.sampled_from(["lq", "other"]))}
+    if (limit := of["spec"].get("maximumExecutionTimeSeconds")) is not None:
+        labels[NAMES.max_exec_time] = str(limit)
+    annotations = {**of["metadata"].get("annotations", {})}
+    if data.draw(st.booleans()):
+        annotations[NAMES.stopping] = "true"
+    return job({"suspend": data.draw(st.booleans())}, status, labels=labels, annotations=annotations)
+
+
+@given(st.data())
+def test_two_controllers_come_to_an_end_whatever_there_is(data: st.DataObject) -> None:
+    obj = some_workload(data)
+    owner = some_job(data, obj)
+    on_hold = data.draw(st.booleans())
+    settings = replace(
+        SETTINGS,
+        tell_reasons=data.draw(st.booleans()),
+        explicit_pending=data.draw(st.booleans()),
+        retention_of_deactivated=data.draw(st.sampled_from([None, 3600 * SECOND])),
+    )
+    surroundings: dict[str, Any] = {
+        "local_queue": local_queue(),
+        "cluster_queue": cluster_queue(),
+        "cluster_queue_name": "cq",
+        "cluster_queue_active": True,
+        **data.draw(st.sampled_from(SURROUNDINGS)),
+    }
+    world = World(names=NAMES, kinds=KINDS, settings=settings, **surroundings)
+
+    def of_workload() -> Plan:
+        return decide(obj, world, NOW)
+
+    def of_job() -> Plan:
+        integration = replace(JOB, is_on_hold=lambda _: on_hold)
+        return steps.decide(JobCase(integration, NAMES, KINDS, settings, NOW, owner, (obj,), NOTHING_ELSE))
+
+    quiet = 0
+    for turn in range(60):
+        plan = (of_workload, of_job)[turn % 2]()
+        writes = [one for one in plan.actions if isinstance(one, Patch | Delete | RemoveFinalizer)]
+        if any(not isinstance(one, Patch) for one in writes):
+            return
+        for one in writes:
+            assert isinstance(one, Patch)
+            for step in one.steps:
+                if one.resource == KINDS.workloads:
+                    obj = after(obj, {key: part for key, part in step.patch.items() if key != "metadata"})
+                else:
+                    owner = after(owner, step.patch)
+        if owner["spec"].get("suspend"):
+            # The controller of Jobs ends the pods.
+            owner = after(owner, {"status": {"active": 0}})
+        quiet = 0 if writes else quiet + 1
+        if quiet == 2:
+            return
+    raise AssertionError(f"they do not come to an end: {obj['status']}, {owner['spec']}")
