@@ -361,6 +361,8 @@ class Integration:
     workload_asked: Callable[[Object, Object, Rules], str] | None = None
     """Name of the Workload on which it depends whether a change (old, new) is right; empty for none. None
     where no change depends on any."""
+    scaled_at: Path | None = None
+    """Where the number stands that the subresource ``scale`` changes; None where no rule asks about it."""
     managed_by_path: Path | None = None
     """Where the job names the controller that is to run it; None where the kind cannot."""
     own_controller: str = ""

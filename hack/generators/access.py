@@ -158,8 +158,8 @@ WEBHOOK_CLUSTER = (
 
 def _looked_up(one: Integration) -> tuple[Rule, ...]:
     return (
-        # Owners are looked up, and only kinds that create jobs can own one.
-        *((Rule((one.group,), (one.plural,), ("get",)),) if _creates_jobs(one) else ()),
+        # Owners are looked up, and only kinds that create jobs can own one; and what is scaled.
+        *((Rule((one.group,), (one.plural,), ("get",)),) if _creates_jobs(one) or one.scaled_at else ()),
         *(Rule((owner.group,), (owner.plural,), ("get",)) for owner in known_owners(one)),
         # What the pods of a job follow from is looked up to check them.
         *(Rule((other.kind.group,), (other.plural,), ("get",)) for other in one.follows),

@@ -95,7 +95,8 @@ async def until_workload(stage: Stage, name: str, type_: str, status: str, reaso
 
 
 async def scale(stage: Stage, resource: Resource, replicas: int, name: str = "s") -> None:
-    await stage.change(resource, name, {"spec": {"replicas": replicas}})
+    """As ``kubectl scale`` does."""
+    await stage.change(resource, name, {"spec": {"replicas": replicas}}, "scale")
 
 
 def shown(stage: Stage, page: str, kind: str) -> Iterable[Object]:

@@ -4,10 +4,11 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from admitq.integrations.base import Integration
+from admitq.integrations.paths import value_at, with_value
 from admitq.serving.http import JSON, Handler, Request, Response, text
 from admitq_api.feature_gates import Gate
 from admitq_api.field_errors import FieldError
@@ -43,6 +44,9 @@ Review = Callable[[AdmissionRequest], Awaitable[Verdict]]
 Observer = Callable[[str, bool, float], None]
 """Told of each review: its path, whether it was allowed, and the seconds it took."""
 
+SCALE: Final = "scale"
+"""The subresource by which ``kubectl scale`` and autoscalers change numbers of replicas."""
+
 CREATE: Final = ("CREATE",)
 CREATE_UPDATE: Final = ("CREATE", "UPDATE")
 
@@ -74,6 +78,12 @@ class Webhook:
     def is_job(self) -> bool:
         """Whether the objects are jobs of users."""
         return bool(self.frameworks)
+
+    def is_for(self, request: AdmissionRequest) -> bool:
+        """Whether it is meant for what a request is about: the object, or how many replicas it has."""
+        if request.subresource == SCALE and f"{self.resources[0]}/{SCALE}" in self.resources:
+            return (request.group, request.kind) == ("autoscaling", "Scale")
+        return (request.group, request.version, request.kind) == (self.group, self.version, self.kind)
 
     def path(self, names: Names) -> str:
         """Where it answers."""
@@ -124,7 +134,9 @@ def webhooks(names: Names, integrations: Iterable[Integration]) -> tuple[Webhook
     def of_jobs(verb: Verb, one: Integration) -> Webhook:
         operations = CREATE if verb == "mutate" and not one.mutates_updates else CREATE_UPDATE
         frameworks = (one.framework, *(other.framework for other in kinds if one.framework in other.implies))
-        return Webhook(verb, one.group, one.version, one.kind, (one.plural,), operations, frameworks)
+        is_asked = verb == "validate" and one.scaled_at is not None
+        resources = (one.plural, f"{one.plural}/{SCALE}") if is_asked else (one.plural,)
+        return Webhook(verb, one.group, one.version, one.kind, resources, operations, frameworks)
 
     verbs: tuple[Verb, ...] = ("mutate", "validate")
     return own + tuple(of_jobs(verb, one) for verb in verbs for one in kinds)
@@ -219,6 +231,11 @@ def _job_review(verb: Verb, integration: Integration, policy: Policy, world: Wor
             return Allowed(
                 await mutate_jobs.mutate(request.obj, namespace, integration, policy, world, before)
             )
+        if request.subresource == SCALE:
+            scaled = await _scaled(request, integration, world)
+            if scaled is None:
+                return Allowed()
+            request = scaled
         new = await resolved(request.obj, namespace, integration, world)
         if request.operation == "CREATE":
             errors = validate_jobs.validate_create(new, integration, policy)
@@ -231,6 +248,23 @@ def _job_review(verb: Verb, integration: Integration, policy: Policy, world: Wor
         return _verdict(validate_jobs.validate_update(old, new, namespace, integration, policy, world, found))
 
     return review
+
+
+async def _scaled(
+    request: AdmissionRequest, integration: Integration, world: World
+) -> AdmissionRequest | None:
+    """Take the change of a number of replicas for one of the object that it is about; None if that is gone."""
+    path = integration.scaled_at or ()
+    name = value_at(request.obj, ("metadata", "name"), "")
+    found = await world.owner(*integration.gvk, request.namespace, name)
+    if found is None:
+        return None
+    old, new = (
+        # No replicas at all are left out of a Scale.
+        with_value(found, path, value_at(one, ("spec", "replicas"), 0))
+        for one in (request.old, request.obj)
+    )
+    return replace(request, obj=new, old=old, subresource="")
 
 
 async def _let_pass(_: AdmissionRequest) -> Verdict:
@@ -271,7 +305,7 @@ def _handler(webhook: Webhook, review: Review, observe: Observer | None) -> Hand
 
 
 async def _review(webhook: Webhook, review: Review, asked: AdmissionRequest) -> Verdict:
-    if (asked.group, asked.version, asked.kind) != (webhook.group, webhook.version, webhook.kind):
+    if not webhook.is_for(asked):
         expected = f"{webhook.group}/{webhook.version} {webhook.kind}"
         return Failed(f"this webhook is for {expected}; correct its configuration", 400, "BadRequest")
     if asked.operation not in webhook.operations:

@@ -150,5 +150,6 @@ STATEFUL_SET = Integration(
     mutate=mutate,
     mutates_updates=True,
     workload_asked=workload_asked,
+    scaled_at=("spec", "replicas"),
     validate_update=validate_update,
 )

@@ -191,6 +191,40 @@ def test_a_stateful_set_keeps_the_shape_and_number_of_its_pods(change: Any, fiel
     assert errors(STATEFUL_SET, served(STATEFUL_SET), served(STATEFUL_SET, **change)) == []
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "labels", "refused"),
+    [
+        (2, 3, {QUEUE: "q"}, True),
+        (2, None, {QUEUE: "q"}, False),
+        (2, 3, {}, False),
+        (2, 3, None, False),
+    ],
+)
+async def test_a_stateful_set_is_scaled_by_the_same_rules(
+    before: int, after: int | None, labels: Any, refused: bool
+) -> None:
+    found = served(STATEFUL_SET, labels, template=template(**{PARENT: "statefulset"}), replicas=7)
+    world = FakeWorld(owners={} if labels is None else {"s": found})
+    old, new = (
+        {"metadata": {"name": "s"}, "spec": {} if number is None else {"replicas": number}}
+        for number in (before, after)
+    )
+    kinds = POLICY.integrations
+
+    async def asked(path: str, **scale: str) -> Any:
+        gvk = ("autoscaling", "v1", "Scale")
+        fields: dict[str, Any] = {"integrations": kinds, "registered": kinds, "request": scale}
+        return await ask(path, new, old, world=world, gvk=gvk, **fields)
+
+    answer = await asked("/validate-apps-v1-statefulset", subResource="scale")
+    assert answer.allowed is not refused
+    if refused:
+        assert answer.message.startswith("spec.replicas: Invalid value: 3: field is immutable")
+    # It is asked about nothing else of that kind, and no other webhook is.
+    assert "this webhook is for" in (await asked("/validate-apps-v1-statefulset")).message
+    assert "this webhook is for" in (await asked("/validate-apps-v1-deployment", subResource="scale")).message
+
+
 def on_hold(reason: str, status: str = "False") -> Any:
     return {"status": {"conditions": [{"type": "QuotaReserved", "status": status, "reason": reason}]}}
 
