@@ -160,6 +160,7 @@ class _Pods:
 
     of: CustomPodSet
     name: str
+    """As the job writes it; names of podsets are in lower case."""
     template: Path
     count: Path | None
     number: int
@@ -200,7 +201,7 @@ class _CustomJobs:
         flexible = next((one for one in reversed(pods) if one.least is not None), None)
         return [
             PodSetTemplate(
-                one.name,
+                one.name.lower(),
                 one.number,
                 one.template,
                 min(one.least, one.number) or None if one is flexible and one.least is not None else None,
@@ -214,8 +215,8 @@ class _CustomJobs:
         """The job with other numbers of pods, where it states them."""
         changed = job
         for one in self._pods(job):
-            if one.count is not None and one.of.min_count is not None and one.name in counts:
-                changed = with_value(changed, one.count, counts[one.name])
+            if one.count is not None and one.of.min_count is not None and one.name.lower() in counts:
+                changed = with_value(changed, one.count, counts[one.name.lower()])
         return changed
 
     def reclaimable(self, job: Object) -> Mapping[str, int]:
@@ -224,7 +225,7 @@ class _CustomJobs:
         for one in self._pods(job):
             if one.of.reclaimable is not None:
                 path = tuple(one.name if step == NAME else step for step in steps(one.of.reclaimable))
-                found[one.name] = min(one.number, number_of_pods(value_at(job, path), 0))
+                found[one.name.lower()] = min(one.number, number_of_pods(value_at(job, path), 0))
         return {name: count for name, count in found.items() if count > 0}
 
     def finished(self, job: Object) -> Finished | None:

@@ -37,7 +37,9 @@ def pod_sets(replicated: Any, path: Path) -> list[PodSetTemplate]:
     """One podset for each entry; ``path`` is where the list stands in the object."""
     return [
         PodSetTemplate(
-            text(entry.get("name")), replicas_of(entry) * pods_of_a_job(entry), (*path, index, *_POD_TEMPLATE)
+            text(entry.get("name")).lower(),
+            replicas_of(entry) * pods_of_a_job(entry),
+            (*path, index, *_POD_TEMPLATE),
         )
         for index, entry in _entries(replicated)
     ]
@@ -58,7 +60,7 @@ def reclaimable(replicated: Any, statuses: Sequence[Object]) -> dict[str, int]:
     """Pods of jobs that succeeded, by entry: such a job is not run again."""
     succeeded = {text(status.get("name")): whole(status.get("succeeded")) for status in statuses}
     counts = {
-        text(entry.get("name")): succeeded.get(text(entry.get("name")), 0) * pods_of_a_job(entry)
+        text(entry.get("name")).lower(): succeeded.get(text(entry.get("name")), 0) * pods_of_a_job(entry)
         for _, entry in _entries(replicated)
     }
     return {name: count for name, count in counts.items() if count > 0}

@@ -158,12 +158,16 @@ def with_template(job: Object, pod_set: PodSetTemplate, template: Object, names:
     """The job with our patch of the podset: all that the template has beyond what it would have without."""
     manager = names.trainjob_manager
     bare = next(
-        (one for one in _replicated(job, without=manager) if one.get("name") == pod_set.name),
+        (one for one in _replicated(job, without=manager) if text(one.get("name")).lower() == pod_set.name),
         dict[str, Any](),
     )
     patch = runtime_patches.difference(mapping(value_at(bare, ("template", "spec", "template"))), template)
     return with_value(
-        job, PATCHES, runtime_patches.with_patch(value_at(job, PATCHES), manager, pod_set.name, patch)
+        job,
+        PATCHES,
+        runtime_patches.with_patch(
+            value_at(job, PATCHES), manager, text(bare.get("name")) or pod_set.name, patch
+        ),
     )
 
 

@@ -177,6 +177,15 @@ def test_counts_are_written_where_they_were_read(tasks: Integration) -> None:
     assert changed == with_value(job, ("spec", "tasks", 1, "replicas"), 2)
 
 
+def test_a_podset_has_the_name_that_the_job_writes_in_lower_case(tasks: Integration) -> None:
+    listed = [{"name": "Worker", "replicas": 3, "minAvailable": 1}]
+    job = {"spec": {"tasks": listed}, "status": {"tasks": {"Worker": {"done": 2}}}}
+    assert [one.name for one in tasks.pod_sets(job, NAMES)] == ["worker"]
+    assert tasks.reclaimable(job) == {"worker": 2}
+    assert tasks.with_counts is not None
+    assert value_at(tasks.with_counts(job, {"worker": 1}, NAMES), ("spec", "tasks", 0, "replicas")) == 1
+
+
 def test_minimum_stays_when_fewer_pods_were_admitted(tasks: Integration) -> None:
     job = {"spec": {"tasks": [{"name": "b", "replicas": 5, "minAvailable": 2}]}}
     assert tasks.with_counts is not None

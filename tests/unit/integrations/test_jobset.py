@@ -40,7 +40,7 @@ def test_a_podset_has_the_pods_of_all_replicas(replicated: Any, count: int) -> N
 
 
 def test_every_replicated_job_is_a_podset_at_its_own_place() -> None:
-    one = jobset(entry("driver"), None, entry("workers", 2))
+    one = jobset(entry("Driver"), None, entry("workers", 2))
     found = [
         (pod_set.name, pod_set.count, pod_set.template_path[2]) for pod_set in JOBSET.pod_sets(one, NAMES)
     ]
