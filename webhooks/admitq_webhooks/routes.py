@@ -253,7 +253,7 @@ def _job_review(verb: Verb, integration: Integration, policy: Policy, world: Wor
 async def _scaled(
     request: AdmissionRequest, integration: Integration, world: World
 ) -> AdmissionRequest | None:
-    """Take the change of a number of replicas for one of the object that it is about; None if that is gone."""
+    """Take a change of the number of replicas for one of the object itself; None if that is gone."""
     path = integration.scaled_at or ()
     name = value_at(request.obj, ("metadata", "name"), "")
     found = await world.owner(*integration.gvk, request.namespace, name)
