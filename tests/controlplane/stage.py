@@ -219,6 +219,20 @@ class Stage:
 
         await eventually(played, what=f"pods of {job}")
 
+    async def end_pods(self, job: str = "j", *, count: int | None = None) -> None:
+        """Have the pods of a Job that run succeed, all or so many, once there are as many as it wants."""
+        wanted = (await self.get(JOBS, job))["spec"]["parallelism"]
+
+        async def there() -> list[Object]:
+            pods = [one for one in await self.pods(job) if "deletionTimestamp" not in one["metadata"]]
+            assert len(pods) == wanted, f"{len(pods)} pods of {job}"
+            return pods
+
+        pods: list[Object] = await eventually(there, what=f"pods of {job}")
+        for pod in pods[:count]:
+            over = {"metadata": {"annotations": {RUN_SECONDS: "0"}}}
+            await self.change(PODS, pod["metadata"]["name"], over)
+
     async def is_complete(self, job: str) -> bool:
         """Whether a Job has succeeded."""
         return condition_of(await self.get(JOBS, job), "Complete") is not None
@@ -289,6 +303,19 @@ class Stage:
             return condition_of(one, "Finished") is not None and not one["metadata"].get("finalizers")
 
         await self.until(found, what=f"{job} to be finished")
+
+    async def until_garbage_is_collected(self) -> None:
+        """Wait until the garbage collector knows Workloads, half a minute after their definition at the latest.
+
+        Until then they cannot outlive their owners, whatever is asked for: it does not make orphans of them,
+        and deletes them once it knows them.
+        """
+        owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "nobody", "uid": "nobody"}
+        template = {"spec": {"containers": [{"name": "c", "image": "example.com/c:1"}]}}
+        spec = {"queueName": "lq", "podSets": [{"name": "main", "count": 1, "template": template}]}
+        garbage = {"metadata": {"ownerReferences": [owner]}, "spec": spec}
+        await self.create(self.kinds.workloads, "garbage", garbage)
+        await self.until_gone(self.kinds.workloads, "garbage")
 
     async def until_gone(self, resource: Resource, name: str) -> None:
         """Wait until an object does not exist."""

@@ -83,7 +83,7 @@ async def test_a_job_grows_in_place_and_its_new_slice_takes_over(stage: Stage) -
 
 async def test_what_there_is_no_quota_for_is_held_until_there_is(stage: Stage) -> None:
     await stage.queues(cpu=4)
-    await stage.job("other", pods=2, seconds=8)
+    await stage.job("other", pods=2)
     await stage.until_running("other")
     await elastic(stage, 2)
     await until_let_go(stage, 2, 0)
@@ -93,6 +93,7 @@ async def test_what_there_is_no_quota_for_is_held_until_there_is(stage: Stage) -
     assert not await is_suspended(stage)
     await resize(stage, 4)
     await until_slices(stage, (2, True), (4, False))
+    await stage.end_pods("other")
     await until_slices(stage, (4, True))
     await until_let_go(stage, 4, 0)
     assert not await is_suspended(stage)
