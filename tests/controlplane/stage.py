@@ -305,7 +305,7 @@ class Stage:
         await self.until(found, what=f"{job} to be finished")
 
     async def until_garbage_is_collected(self) -> None:
-        """Wait until the garbage collector knows Workloads, half a minute after their definition at the latest.
+        """Wait until the garbage collector knows Workloads, within half a minute of their definition.
 
         Until then they cannot outlive their owners, whatever is asked for: it does not make orphans of them,
         and deletes them once it knows them.
