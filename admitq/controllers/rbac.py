@@ -102,7 +102,7 @@ def rbac(names: Names, integrations: Sequence[Integration]) -> Mapping[str, tupl
             _may(workloads, *_WATCH, "patch", "delete"),
             _may(workloads, "patch", subresource="status"),
             # What pods ask for depends on the rules of their namespace and on how they are run.
-            *_watched(kinds.local_queues, cluster_queues, LIMIT_RANGES, RUNTIME_CLASSES),
+            *_watched(kinds.local_queues, cluster_queues, NAMESPACES, LIMIT_RANGES, RUNTIME_CLASSES),
         ),
         **{one.framework: (*of_kind(one), *_around_jobs(kinds)) for one in integrations},
         CLUSTER_QUEUE: (

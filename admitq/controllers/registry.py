@@ -166,6 +166,21 @@ class _WorkloadKeys:
         for queue in stores.of(self._kinds.local_queues).keys_by_index(BY_CLUSTER_QUEUE, name):
             yield from self._queued_in(queue)
 
+    def in_namespace(self, change: Change) -> Iterable[Key]:
+        """Those of a namespace whose labels changed: it may be selected now, or no longer."""
+        is_known = change.old is not None and change.new is not None
+        return self._queued_in_namespace(change.key.name) if is_known and _differs(change, _LABELS) else ()
+
+    def limited(self, change: Change) -> Iterable[Key]:
+        """Those of a namespace that has other limits now."""
+        return self._queued_in_namespace(change.key.namespace) if _differs(change, _SPEC) else ()
+
+    def _queued_in_namespace(self, namespace: str) -> Iterator[Key]:
+        workloads = self._ctx.stores.of(self._kinds.workloads)
+        for queue in list(workloads.index_values(BY_QUEUE)):
+            if queue.startswith(in_namespace(namespace, "")):
+                yield from workloads.keys_by_index(BY_QUEUE, queue)
+
     def _queued_in(self, queue: Key) -> tuple[Key, ...]:
         workloads = self._ctx.stores.of(self._kinds.workloads)
         return workloads.keys_by_index(BY_QUEUE, in_namespace(queue.namespace, queue.name))
@@ -374,6 +389,8 @@ def controllers(ctx: Context, core: CoreView) -> Controllers:
             Watch(kinds.workloads, _itself),
             Watch(kinds.local_queues, concerned.in_local_queue),
             Watch(kinds.cluster_queues, concerned.in_cluster_queue),
+            Watch(NAMESPACES, concerned.in_namespace),
+            Watch(LIMIT_RANGES, concerned.limited),
         ),
         workers=settings.concurrency.get(f"Workload.{kinds.workloads.group}", WORKERS_OF_WORKLOADS),
     )

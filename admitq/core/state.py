@@ -194,10 +194,19 @@ class AdmissionState:
         return queue is not None and queue.is_bypassed(key)
 
     def admissibility(self, key: ObjectKey) -> Refusal | None:
-        """Why a queued workload would be refused whatever quota there is; None if nothing is known."""
-        entry = self._world.workloads.get(key)
-        queue = None if entry is None else self._world.cluster_queues.get(entry.queued_in or "")
-        return None if entry is None or queue is None else inadmissibility(self._world, queue, entry.workload)
+        """Why a workload that waits, queued or held, would be refused whatever quota there is.
+
+        None if nothing is known, or if its queues do not take it in.
+        """
+        world = self._world
+        entry = world.workloads.get(key)
+        if entry is None or entry.phase not in {Phase.PENDING, Phase.HELD}:
+            return None
+        local_queue = world.local_queues.get(entry.local_queue)
+        if local_queue is None or not local_queue.is_open:
+            return None
+        queue = world.cluster_queues.get(local_queue.spec.cluster_queue)
+        return None if queue is None else inadmissibility(world, queue, entry.workload)
 
     def _queue_of(self, key: ObjectKey) -> PendingQueue | None:
         entry = self._world.workloads.get(key)

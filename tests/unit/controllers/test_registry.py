@@ -10,7 +10,7 @@ from admitq.controllers import registry
 from admitq.controllers.rbac import merged, rbac
 from admitq.controllers.wiring import ControllerSpec
 from admitq.integrations.kinds.job import JOB
-from admitq.runtime.resources import JOBS, NAMESPACES, PRIORITY_CLASSES, Resource
+from admitq.runtime.resources import JOBS, LIMIT_RANGES, NAMESPACES, PRIORITY_CLASSES, Resource
 from admitq.runtime.store import Change, Key
 from tests.unit.controllers.builders import (
     ADMISSION,
@@ -154,10 +154,21 @@ def test_jobs_hear_of_the_class_of_their_pods(world: World) -> None:
     assert found == {"batch/job": {"ns/j"}}
 
 
-def test_jobs_hear_when_their_namespace_is_selected_or_not(world: World) -> None:
+def test_jobs_and_workloads_hear_when_their_namespace_is_selected_or_not(world: World) -> None:
     old, new = cluster_scoped("ns"), cluster_scoped("ns", metadata={"labels": {"a": "b"}})
-    assert looked_at(world, NAMESPACES, old, new) == {"batch/job": {"ns/j"}}
+    assert looked_at(world, NAMESPACES, old, new) == {
+        "batch/job": {"ns/j"},
+        "workload": {"ns/waits", "ns/runs"},
+    }
     assert looked_at(world, NAMESPACES, old, old) == {}
+    assert "workload" not in looked_at(world, NAMESPACES, None, old), "nobody was there before it"
+
+
+def test_workloads_hear_of_limits_of_their_namespace(world: World) -> None:
+    for namespace, keys in (("ns", {"workload": {"ns/waits", "ns/runs"}}), ("n", {})):
+        limits = {"metadata": {"name": "l", "namespace": namespace}, "spec": {"limits": []}}
+        assert looked_at(world, LIMIT_RANGES, None, limits) == keys
+        assert looked_at(world, LIMIT_RANGES, limits, limits) == {}
 
 
 def test_every_resource_that_is_watched_has_a_store(world: World) -> None:

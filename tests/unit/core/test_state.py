@@ -180,6 +180,14 @@ def test_admissibility_tells_of_those_who_were_never_tried(state: AdmissionState
     state.handle(happened.NamespaceDeleted("n"), now=2)
     assert state.admissibility(THIRD) == NamespaceMismatch()
     assert state.parked_refusal(FIRST) is None
+    for change, expected in (
+        ({"admission_gates": ("gate",)}, NamespaceMismatch()),
+        ({"active": False}, None),
+        ({"queue_name": "unknown"}, None),
+    ):
+        state.handle(happened.WorkloadChanged(replace(workload(THIRD), **change)), now=2)
+        assert state.admissibility(THIRD) == expected
+    assert state.admissibility(FIRST) is None, "it holds quota"
 
 
 def test_moving_to_another_local_queue_is_waiting_anew(state: AdmissionState) -> None:
