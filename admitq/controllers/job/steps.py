@@ -468,6 +468,11 @@ def _half_stopped(case: JobCase, workload: Object) -> Plan | None:
 
 
 def _requeue(case: JobCase, workload: Object, reason: str) -> Plan | None:
+    """The quota of an eviction is given back.
+
+    A pod alone that ran never comes here: it is deleted, and its Workload ends with it. So only one that is
+    still held does, and is not parked as one that ran would have to be: nothing would ever bring it back.
+    """
     transition = case.begin(workload)
     transition.requeue(told(Reason.PENDING_EVALUATION, case.settings))
     latency = seconds(since(workload, ConditionType.EVICTED), case.now)

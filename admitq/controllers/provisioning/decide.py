@@ -149,15 +149,18 @@ def _deletions(resource: Resource, objects: Iterable[Object]) -> tuple[Action, .
 def _over(case: Case) -> Plan | None:
     """Who has ended needs no nodes; who is evicted keeps the requests if they are not to be cleaned up.
 
-    Templates that no request took over would be taken for those of the next reservation.
+    Nothing more is said of the checks of who is deactivated: its eviction tells what they were. Templates
+    that no request took over would be taken for those of the next reservation.
     """
     finished = holds(case.workload, ConditionType.FINISHED)
     evicted = holds(case.workload, ConditionType.EVICTED)
     if finished or evicted:
         requests = case.requests if finished or case.cleans_up else ()
         return plan(*_deletions(PROVISIONING_REQUESTS, requests), *_deletions(POD_TEMPLATES, case.templates))
-    leaving = "deletionTimestamp" in case.workload["metadata"]
-    return None if is_reserved(case.workload) and not leaving else NOTHING
+    stays = "deletionTimestamp" not in case.workload["metadata"] and value_at(
+        case.workload, ("spec", "active"), True
+    )
+    return None if is_reserved(case.workload) and stays else NOTHING
 
 
 def _discard(case: Case) -> Plan | None:

@@ -134,12 +134,7 @@ def _failed(asked: Asked) -> Statement | None:
 
 def _revoked(asked: Asked) -> Statement | None:
     """Nodes that are taken back end a workload that runs on them, too."""
-    over = holds(asked.workload, ConditionType.FINISHED)
-    if (
-        not asked.holds(CAPACITY_REVOKED)
-        or over
-        or value_at(asked.workload, ("spec", "active"), True) is False
-    ):
+    if not asked.holds(CAPACITY_REVOKED):
         return None
     return asked.says(State.REJECTED, asked.message_of(CAPACITY_REVOKED))
 

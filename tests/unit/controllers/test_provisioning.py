@@ -188,6 +188,12 @@ RETRY_60 = {"requeueAfterSeconds": 60}
             id="revoked-when-it-is-deactivated-anyway",
         ),
         pytest.param(
+            admitted(admissionChecks=[check("Rejected", message="m")], spec={"active": False}),
+            request(says("CapacityRevoked"), says("Provisioned")),
+            check("Rejected", message="m"),
+            id="revoked-and-deactivated-for-that",
+        ),
+        pytest.param(
             reserved(admissionChecks=[check("Ready")]),
             request(says("BookingExpired"), says("Provisioned")),
             check("Retry", message="Retrying after booking expired: m", **RETRY_60),
