@@ -1,5 +1,8 @@
 """Objects held while in use, priority classes that are followed, and what is read from the configuration."""
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from admitq.controllers.finalizers import InUseController
@@ -7,11 +10,12 @@ from admitq.controllers.priority_class import PriorityClassController
 from admitq.controllers.settings import settings_of
 from admitq.controllers.workload import WorkloadController
 from admitq.integrations.kinds.job import JOB
+from admitq.podsets import Marks
 from admitq.runtime.errors import ApiError
 from admitq.runtime.store import Key
 from admitq_api.conditions import SECOND
-from admitq_api.configuration import load_configuration
-from admitq_api.feature_gates import FeatureGates
+from admitq_api.configuration import Configuration, load_configuration
+from admitq_api.feature_gates import FeatureGates, gate_named
 from tests.unit.controllers.builders import (
     FINISHED,
     KINDS,
@@ -131,14 +135,30 @@ failureRecovery: {{forceDeleteAfter: 250ms}}
     assert settings_of(configuration, gates, [JOB]).force_delete_after == SECOND // 4
 
 
-def test_gates_switch_what_they_name() -> None:
-    gates = FeatureGates.parse(
-        "DisableWaitForPodsReady=true,ShortWorkloadNames=true,AssignQueueLabelsForPods=false,"
-        "ReclaimablePods=false,FinishOrphanedWorkloads=false"
-    )
-    settings = settings_of(load_configuration(""), gates, [JOB])
-    assert settings.pods_ready is None
-    assert settings.longest_workload_name == 63
-    assert settings.marks.queue_labels is False
-    assert settings.reclaimable_pods is False
-    assert settings.finish_orphaned is False
+@pytest.mark.parametrize(
+    ("gate", "changed"),
+    [
+        ("AdmissionGatedBy", {"admission_gated_by": False}),
+        ("AssignQueueLabelsForPods", {"marks": Marks(queue_labels=False)}),
+        ("CleanupProvisioningRequestsOnEviction", {"cleans_up_provisioning_requests": False}),
+        ("DeferRayServiceFinalizationForRedisCleanup", {"defer_cleanup": False}),
+        ("DisableWaitForPodsReady", {"pods_ready": None}),
+        ("ElasticJobsViaWorkloadSlices", {"elastic_jobs": False}),
+        ("FastQuotaReleaseInPodIntegration", {"fast_quota_release": True}),
+        ("FinishOrphanedWorkloads", {"finish_orphaned": False}),
+        ("MetricForWorkloadCreationLatency", {"creation_latency": False}),
+        ("PartialAdmission", {"partial_admission": False}),
+        ("PodIntegrationValidateGroupOwner", {"validate_group_owner": False}),
+        ("ReclaimablePods", {"reclaimable_pods": False}),
+        ("ShortWorkloadNames", {"longest_workload_name": 63}),
+        ("TopologyAwareScheduling", {"marks": Marks(workload_annotation=False)}),
+        ("UnadmittedWorkloadsExplicitStatus", {"explicit_pending": True}),
+        ("UnadmittedWorkloadsObservability", {"tell_reasons": False}),
+        ("WorkloadIdentifierAnnotations", {"names_by_annotation": False}),
+    ],
+)
+def test_a_gate_switches_what_it_names_and_nothing_else(gate: str, changed: Any) -> None:
+    by_default = FeatureGates()
+    switched = FeatureGates({gate_named(gate): not by_default[gate_named(gate)]})
+    settings = settings_of(Configuration(), by_default, [JOB])
+    assert settings_of(Configuration(), switched, [JOB]) == replace(settings, **changed) != settings

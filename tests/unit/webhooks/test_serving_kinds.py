@@ -268,6 +268,9 @@ def test_groups_keep_the_shape_and_number_of_their_pods(change: Any, field: str)
     (found,) = errors(kind, old, new)
     assert found.startswith(f"{field}: ")
     assert errors(kind, served(kind), served(kind, **change)) == []
+    ours = policy(integrations=POLICY.integrations, gates={"LWSImmutableGroupSize": False})
+    without_gate = validate_update(old, new, "team", kind, ours, FakeWorld())
+    assert [one.path for one in without_gate] == ([] if "size" in change else [field])
 
 
 @pytest.mark.parametrize(("replicas", "refused"), [(0, False), (10**6, False), (10**6 + 1, True), (-1, True)])
