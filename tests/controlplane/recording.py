@@ -55,7 +55,7 @@ class Record:
             assert course == wanted, "\n".join(map(str, course))
             return True
 
-        await eventually(seen, timeout=10.0, what=f"course of {job}")
+        await eventually(seen, what=f"course of {job}")
 
     def when(self, job: str, type_: str, reason: str) -> Object:
         """The first version in which a condition had this reason.

@@ -9,8 +9,10 @@ from admitq.integrations.paths import value_at
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import JOBS
 from admitq_api.conditions import parse_time
+from localcluster.waiting import eventually
 from tests.controlplane.conftest import Begin, controller_of
 from tests.controlplane.example_check import Judge
+from tests.controlplane.recording import recorded
 from tests.controlplane.stage import Object, Stage, condition_of
 
 
@@ -129,9 +131,9 @@ async def test_a_retry_without_a_wait_comes_back_at_once(stage: Stage, begin: Be
 async def test_a_retry_with_a_wait_comes_back_after_it(stage: Stage, begin: Begin) -> None:
     await queues(stage, "a")
     begin(once(Statement(stage.own("a"), State.RETRY, requeue_after_seconds=3)))
-    await stage.job()
-    await stage.until_condition("Requeued", "AdmissionCheck")
-    waiting = await stage.workload()
+    async with recorded(stage) as record:
+        await stage.job()
+        waiting = await eventually(lambda: record.when("j", "Requeued", "AdmissionCheck"))
     assert condition_of(waiting, "Requeued") == (
         "False",
         "AdmissionCheck",

@@ -117,7 +117,11 @@ async def test_pods_that_opted_in_leave_a_node_that_cannot_be_reached(stage: Sta
     assert (status, reason) == ("True", "KueueForcefullyDeleted")
     assert f"node {node} is unreachable" in note
     await stage.until_told("Pod", "opted-in", "KueueForcefulTermination", note)
-    assert value_at(await stage.get(JOBS, "j"), ("status", "failed")) == 1
+
+    async def failed() -> Any:
+        return value_at(await stage.get(JOBS, "j"), ("status", "failed"))
+
+    await stage.until(failed, 1)
     for name in ("wary", "healthy"):
         kept = await stage.get(PODS, name)
         assert "deletionTimestamp" in kept["metadata"]

@@ -109,7 +109,7 @@ async def test_a_manager_killed_at_any_step_goes_on_as_if_nothing_had_been(
         await pod(stage, f"stormy-{number}", group="stormy", total=3)
     assert (await stage.get(JOBS, "patient"))["spec"]["suspend"]
     await start()
-    await stage.until(lambda: stage.is_complete("patient"), timeout=60.0)
+    await stage.until(lambda: stage.is_complete("patient"))
     await until_phases(stage, alone="Succeeded", **{"stormy-0": "held", "stormy-1": "held"})
     kill()
     await pod(stage, "stormy-2", group="stormy", total=3)

@@ -209,8 +209,11 @@ async def test_a_preempted_pod_is_ended_and_its_workload_with_it(stage: Stage) -
     await until_phases(stage, low="Running")
     await pod(stage, "high", labels={stage.names.priority_class: high})
     await until_phases(stage, low="gone", high="Running")
-    told = [reason for reason, _ in await stage.events("Pod", "low")]
-    assert told[:3] == ["CreatedWorkload", "Started", "Stopped"]
+
+    async def told() -> list[str]:
+        return [reason for reason, _ in await stage.events("Pod", "low")][:3]
+
+    await stage.until(told, ["CreatedWorkload", "Started", "Stopped"])
     await stage.until_gone(stage.kinds.workloads, workload_name("Pod", "", "low", low["metadata"]["uid"]))
 
 

@@ -27,7 +27,8 @@ from tests.controlplane.stage import Stage, at_once
 CONFIG = {
     "manageJobsWithoutQueueName": True,
     "waitForPodsReady": {
-        "timeout": "5s",
+        # Pods that are to be ready in time are, also on a busy machine.
+        "timeout": "10s",
         "recoveryTimeout": "1s",
         "requeuingStrategy": {"backoffLimitCount": 1, "backoffBaseSeconds": 1},
     },

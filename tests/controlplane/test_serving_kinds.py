@@ -76,7 +76,7 @@ async def until_pods(stage: Stage, name: str = "s", **wanted: int) -> None:
     async def look() -> Counter[str]:
         return Counter(state_of(pod, stage.names.admission_gate) for pod in await pods_of(stage, name))
 
-    await stage.until(look, Counter(wanted), what=f"pods of {name}: {wanted}", timeout=60.0)
+    await stage.until(look, Counter(wanted), what=f"pods of {name}: {wanted}")
 
 
 def name_of(stateful_set: Object) -> str:
@@ -124,7 +124,7 @@ async def test_what_the_guide_shows_runs_as_it_stands(stage: Stage, resource: Re
     async def ready() -> Any:
         return value_at(await stage.get(resource, name), ("status", "readyReplicas"))
 
-    await stage.until(ready, 2, timeout=60.0)
+    await stage.until(ready, 2)
 
 
 async def test_pods_may_name_a_queue_of_their_own(
@@ -249,7 +249,7 @@ async def test_a_stateful_set_is_rolled_out_within_its_quota(stage: Stage) -> No
         pods = await pods_of(stage)
         return [one["spec"]["containers"][0]["image"] for one in pods if one["status"]["phase"] == "Running"]
 
-    await stage.until(images, ["example.com/c:2"] * 2, timeout=60.0)
+    await stage.until(images, ["example.com/c:2"] * 2)
     workload = await until_workload(stage, name_of(made), "Admitted", "True", "Admitted")
     assert condition_of(workload, "Evicted") is None
 
