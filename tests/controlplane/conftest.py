@@ -1,18 +1,20 @@
 """The stage of a story: a fresh namespace beside a running admitq, and the removal of what it leaves."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import suppress
 from typing import Final
 
 import pytest
 
+from admitq.integrations.kinds.jobset import JOBSET
 from admitq.runtime.client import Client
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import RUNTIME_CLASSES
 from admitq_api.labels import names_for
 from localcluster.cluster import LocalCluster
 from localcluster.installation import Installation
+from localcluster.locks import exclusive
 from localcluster.pytest_plugin import fresh_namespace
 from tests.controlplane.example_check import ExampleCheck, Judge
 from tests.controlplane.stage import Stage
@@ -90,6 +92,36 @@ async def fair_stage(
         made = Stage(client, names_for(api_group), namespace)
         yield made
         await _clear(made)
+
+
+ALONE: Final = {
+    "integrations": {
+        "frameworks": ["batch/job", JOBSET.framework],
+        "externalFrameworks": ["Robot.v1.example.com"],
+    },
+    "leaderElection": {"retryPeriod": "300ms"},
+}
+
+
+@pytest.fixture
+def admitq_alone(installation_with: Callable[..., Installation]) -> Generator[Installation]:
+    """An admitq that a test has for itself, with its cluster: one test after the other.
+
+    The cluster has no JobSets at first, which admitq is told to manage.
+    """
+    made = installation_with("alone", ALONE)
+    with exclusive(made.cluster.folder / "alone.lock"):
+        yield made
+
+
+@pytest.fixture
+async def stage_alone(
+    admitq_alone: Installation, connect: Callable[[LocalCluster], Awaitable[Client]], api_group: str
+) -> AsyncGenerator[Stage]:
+    """A namespace of its own beside that admitq."""
+    client = await connect(admitq_alone.cluster)
+    async with fresh_namespace(client) as namespace:
+        yield Stage(client, names_for(api_group), namespace)
 
 
 async def _clear(stage: Stage) -> None:

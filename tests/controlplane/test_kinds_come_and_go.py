@@ -1,6 +1,5 @@
 """A kind whose definition is installed, replaced and deleted while admitq runs beside the cluster."""
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,15 +9,10 @@ import pytest
 from admitq.controllers.indexes import resource_of
 from admitq.integrations.kinds.jobset import JOBSET
 from admitq.integrations.paths import value_at
-from admitq.runtime.client import Client
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, CRDS, JOBS, Resource
-from admitq_api.labels import names_for
 from localcluster import crds
-from localcluster.cluster import LocalCluster
 from localcluster.installation import Installation
-from localcluster.locks import exclusive
-from localcluster.pytest_plugin import fresh_namespace
 from localcluster.waiting import eventually
 from tests.controlplane.recording import total
 from tests.controlplane.stage import Stage, condition_of, controlled_by
@@ -58,30 +52,8 @@ class Manager:
 
 
 @pytest.fixture
-def installation(installation_with: Callable[..., Installation]) -> Generator[Installation]:
-    """An admitq whose cluster has no JobSets at first, and which is told to manage them.
-
-    One test after the other: all stories are about the definitions of one cluster.
-    """
-    frameworks = ["batch/job", JOBSET.framework]
-    integrations = {"frameworks": frameworks, "externalFrameworks": ["Robot.v1.example.com"]}
-    made = installation_with("kinds", {"integrations": integrations})
-    with exclusive(made.cluster.folder / "definitions.lock"):
-        yield made
-
-
-@pytest.fixture
-def manager(installation: Installation) -> Manager:
-    return Manager(installation)
-
-
-@pytest.fixture
-async def kinds_stage(
-    installation: Installation, connect: Callable[[LocalCluster], Awaitable[Client]], api_group: str
-) -> AsyncGenerator[Stage]:
-    client = await connect(installation.cluster)
-    async with fresh_namespace(client) as namespace:
-        yield Stage(client, names_for(api_group), namespace)
+def manager(admitq_alone: Installation) -> Manager:
+    return Manager(admitq_alone)
 
 
 async def a_job_set(stage: Stage, name: str, **metadata: Any) -> dict[str, Any]:
@@ -128,16 +100,16 @@ async def served(stage: Stage, version: dict[str, Any]) -> None:
 
 
 async def test_a_kind_is_managed_from_when_its_definition_is_there_until_it_is_deleted(
-    installation: Installation, manager: Manager, kinds_stage: Stage
+    admitq_alone: Installation, manager: Manager, stage_alone: Stage
 ) -> None:
-    stage = kinds_stage
+    stage = stage_alone
     await stage.queues(cpu=9)
     await stage.job()
     await stage.until_running()
     assert await manager.is_ready()
     assert not await manager.manages()
 
-    crds.install(installation.cluster, [DEFINITION])
+    crds.install(admitq_alone.cluster, [DEFINITION])
     created = await a_job_set(stage, "first")
     assert created["spec"]["suspend"] is True
     await until_unsuspended(stage, "first")
@@ -158,7 +130,7 @@ async def test_a_kind_is_managed_from_when_its_definition_is_there_until_it_is_d
     await eventually(lambda: looked(manager, looks + 4), what="four looks at what is served")
     assert await manager.total("api_requests_total", resource=str(JOBSETS)) == before
 
-    crds.install(installation.cluster, [DEFINITION])
+    crds.install(admitq_alone.cluster, [DEFINITION])
     await a_job_set(stage, "third")
     await until_unsuspended(stage, "third")
     await stage.job("other")
@@ -182,11 +154,11 @@ async def holders(stage: Stage) -> list[str]:
 
 
 async def test_jobs_of_a_version_that_is_not_served_for_a_while_keep_their_workloads(
-    installation: Installation, manager: Manager, kinds_stage: Stage
+    admitq_alone: Installation, manager: Manager, stage_alone: Stage
 ) -> None:
-    stage = kinds_stage
+    stage = stage_alone
     await stage.queues()
-    crds.install(installation.cluster, [DEFINITION])
+    crds.install(admitq_alone.cluster, [DEFINITION])
     await a_job_set(stage, "long")
     await until_unsuspended(stage, "long")
     before = await stage.workload("long")
@@ -243,12 +215,12 @@ async def let_read_robots(stage: Stage, installation: Installation) -> None:
 
 
 async def test_jobs_inside_a_job_of_a_third_party_follow_it_at_any_depth(
-    installation: Installation, manager: Manager, kinds_stage: Stage
+    admitq_alone: Installation, manager: Manager, stage_alone: Stage
 ) -> None:
-    stage = kinds_stage
-    crds.install(installation.cluster, [DEFINITION])
-    crds.apply(installation.cluster, [a_definition_of_robots()])
-    await let_read_robots(stage, installation)
+    stage = stage_alone
+    crds.install(admitq_alone.cluster, [DEFINITION])
+    crds.apply(admitq_alone.cluster, [a_definition_of_robots()])
+    await let_read_robots(stage, admitq_alone)
     await stage.queues()
     await manager.until_it_manages(manages=True)
 

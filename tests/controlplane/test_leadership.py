@@ -1,0 +1,63 @@
+"""The lease taken from a manager that runs: it ends, and a new one does nothing until the lease is free."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from admitq.integrations.paths import value_at
+from admitq.runtime.resources import JOBS, LEASES
+from localcluster.installation import Installation
+from localcluster.waiting import eventually
+from tests.controlplane.stage import Object, Stage
+
+
+async def hold(stage: Stage, installation: Installation, holder: str) -> None:
+    """Write another holder into the managers' lease."""
+    spec = {"holderIdentity": holder, "leaseDurationSeconds": 60, "acquireTime": None, "renewTime": None}
+    await stage.client.merge_patch(
+        LEASES, stage.names.lease_name, {"spec": spec}, namespace=installation.namespace
+    )
+
+
+async def holder(stage: Stage, installation: Installation) -> Any:
+    lease = await stage.client.get(LEASES, stage.names.lease_name, installation.namespace)
+    return value_at(lease, ("spec", "holderIdentity"))
+
+
+def written(audit_log: Path, since: datetime, user: str) -> Iterator[Object]:
+    """What a user wrote since, or tried to, by what the API server noted."""
+    for event in map(json.loads, audit_log.read_text().splitlines()):
+        received = datetime.fromisoformat(event["requestReceivedTimestamp"])
+        is_write = event["verb"] in {"create", "update", "patch", "delete"}
+        if event["user"]["username"] == user and is_write and received > since:
+            yield event["objectRef"]
+
+
+async def test_a_manager_whose_lease_is_stolen_ends_and_comes_back_when_it_is_free(
+    admitq_alone: Installation, stage_alone: Stage
+) -> None:
+    stage, installation = stage_alone, admitq_alone
+    await stage.queues()
+    await stage.job("before")
+    await stage.until_running("before")
+    first = installation.process("manager")
+    assert first is not None
+    await hold(stage, installation, "thief")
+    await eventually(lambda: not first.alive(), what="the end of the manager")
+    assert "leadership lost: thief holds the lease" in installation.log("manager").read_text()
+
+    ended = datetime.now(UTC)
+    await stage.job("after")
+    await asyncio.to_thread(installation.start, ("manager",))
+    assert await holder(stage, installation) == "thief"
+    assert await stage.workloads("after") == []
+    account = f"system:serviceaccount:{installation.namespace}:{installation.release}-manager"
+    assert [*written(installation.cluster.audit_log, ended, account)] == []
+
+    await hold(stage, installation, "")
+    await stage.until_running("after")
+    assert await holder(stage, installation) not in {"", "thief"}
+    assert not value_at(await stage.get(JOBS, "before"), ("spec", "suspend"))
