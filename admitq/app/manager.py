@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack
 from typing import Final
 
@@ -161,6 +161,7 @@ class ManagerPart:
             tracks_pods_ready=not settings.gates[Gate.DISABLE_WAIT_FOR_PODS_READY],
             tell_reasons=settings.gates[Gate.UNADMITTED_WORKLOADS_OBSERVABILITY],
         )
+        self._refused = table.refused
         self._leading = asyncio.Event()
         self._while_served = WhileServed(
             self._client,
@@ -210,7 +211,7 @@ class ManagerPart:
             spec.reconcile,
             workers=spec.workers,
             observe=self._on_reconciled,
-            on_quarantine=lambda name, count: self._metrics.set("quarantined_keys", count, controller=name),
+            on_quarantine=self._on_quarantine,
         )
 
     def _core_handler(self, resource: Resource) -> Callable[[Change], None]:
@@ -333,6 +334,11 @@ class ManagerPart:
 
     def _on_reconciled(self, done: Reconciled) -> None:
         self._metrics.increment("reconciliations_total", controller=done.controller, result=done.result)
+
+    def _on_quarantine(self, controller: str, quarantined: Mapping[Key, str]) -> None:
+        self._metrics.set("quarantined_keys", len(quarantined), controller=controller)
+        for queue in self._refused.told(controller, quarantined):
+            self._controllers[registry.LOCAL_QUEUE].add(queue)
 
     def _set_aside(self, resource: Resource) -> int:
         store = self._stores.find(resource)

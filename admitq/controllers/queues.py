@@ -4,12 +4,13 @@ Numbers and conditions are the core's. They change with every admission, so that
 written at most once a second; what is not different is not written.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from admitq.controllers.context import Clock, Context, CoreView
 from admitq.controllers.finalizers import hold_while_in_use
 from admitq.controllers.plan import act, plan, status_patch
+from admitq.controllers.refused_jobs import RefusedJob, RefusedJobs
 from admitq.core.model import SECOND, ConsumedResources, Instant, ObjectKey
 from admitq.core.statuses import ClusterQueueStatus, CohortStatus, FlavorTotals, LocalQueueStatus
 from admitq.explain import ActiveCondition, cluster_queue_active, local_queue_active
@@ -17,11 +18,15 @@ from admitq.integrations.paths import Object, merge_patch, value_at
 from admitq.runtime.resources import Resource
 from admitq.runtime.store import Key, Store
 from admitq.translate import quantities
-from admitq_api.conditions import ConditionType, format_time, with_condition
+from admitq_api.conditions import ConditionType, Reason, find, format_time, with_condition
 from admitq_api.quantity import format_amount
 
 WRITE_INTERVAL: Final = SECOND
 """Nanoseconds between two writes of one object's status."""
+
+
+PATIENCE: Final = 2 * SECOND
+"""Nanoseconds for which a LocalQueue tells of refused jobs although none is known."""
 
 
 class Pace:
@@ -95,12 +100,14 @@ def cluster_queue_patch(obj: Object, status: ClusterQueueStatus, now: Instant) -
     )
 
 
-def local_queue_patch(obj: Object, status: LocalQueueStatus, now: Instant) -> Mapping[str, Any] | None:
-    """The patch that makes a LocalQueue's status tell the core's; None if it does."""
+def local_queue_patch(
+    obj: Object, status: LocalQueueStatus, now: Instant, refused: Sequence[RefusedJob] = ()
+) -> Mapping[str, Any] | None:
+    """The patch that makes a LocalQueue's status tell the core's, and of jobs; None if it does."""
     return _patch(
         obj,
         {
-            "conditions": _conditions(obj, local_queue_active(status), now),
+            "conditions": _with_refused(_conditions(obj, local_queue_active(status), now), refused, now),
             "flavorsReservation": _totals(status.flavors_reservation, borrowed=False),
             "flavorsUsage": _totals(status.flavors_usage, borrowed=False),
             "pendingWorkloads": status.pending,
@@ -108,6 +115,24 @@ def local_queue_patch(obj: Object, status: LocalQueueStatus, now: Instant) -> Ma
             "admittedWorkloads": status.admitted,
             "fairSharing": _past_use(status.consumed),
         },
+    )
+
+
+def _with_refused(
+    conditions: Sequence[Mapping[str, Any]], refused: Sequence[RefusedJob], now: Instant
+) -> list[dict[str, Any]]:
+    """The conditions with that about refused jobs, or without it if there are none."""
+    if not refused:
+        return [dict(one) for one in conditions if one.get("type") != ConditionType.JOBS_REFUSED]
+    first, count = refused[0], len(refused)
+    jobs = "1 job is" if count == 1 else f"{count} jobs are"
+    return with_condition(
+        conditions,
+        type=ConditionType.JOBS_REFUSED,
+        status=True,
+        reason=Reason.QUARANTINED,
+        message=f"{jobs} left alone until changed. {first.kind} {first.name}: {first.problem}",
+        now=now,
     )
 
 
@@ -199,9 +224,11 @@ class ClusterQueueController:
 class LocalQueueController:
     """Keeps LocalQueues' statuses."""
 
-    def __init__(self, ctx: Context, core: CoreView) -> None:
+    def __init__(self, ctx: Context, core: CoreView, refused: RefusedJobs) -> None:
         self._ctx = ctx
         self._core = core
+        self._refused = refused
+        self._mended_at: dict[Key, Instant] = {}
         self._resource = ctx.kinds.local_queues
         self._writer = _Writer(ctx, self._resource, "localqueue-controller")
 
@@ -210,6 +237,7 @@ class LocalQueueController:
         obj = self._ctx.stores.of(self._resource).get(key.namespace, key.name)
         if obj is None:
             self._writer.forget(key)
+            self._mended_at.pop(key, None)
             self._ctx.metrics.forget_local_queue(key.namespace, key.name)
             return None
         queue = ObjectKey(key.namespace, key.name)
@@ -217,7 +245,14 @@ class LocalQueueController:
         if status is None:
             return None
         self._ctx.metrics.local_queue_reported(queue, status)
-        return await self._writer.write(key, obj, local_queue_patch(obj, status, self._ctx.clock()))
+        now, refused = self._ctx.clock(), self._refused.of(key)
+        if not refused and find(value_at(obj, ("status", "conditions"), []), ConditionType.JOBS_REFUSED):
+            # A job that has changed is being tried again, or all are, after a start.
+            left = self._mended_at.setdefault(key, now) + PATIENCE - now
+            if left > 0:
+                return left / SECOND
+        self._mended_at.pop(key, None)
+        return await self._writer.write(key, obj, local_queue_patch(obj, status, now, refused))
 
 
 class CohortController:

@@ -43,6 +43,7 @@ from admitq.controllers.job.controller import JobController, start_admitted
 from admitq.controllers.job.owners import Owners
 from admitq.controllers.provisioning.table import provisioning
 from admitq.controllers.queues import ClusterQueueController, CohortController, LocalQueueController
+from admitq.controllers.refused_jobs import RefusedJobs
 from admitq.controllers.serving.controller import ServingController
 from admitq.controllers.wiring import ControllerSpec, Followed, Keys, Watch, WhenServed
 from admitq.controllers.workload import WorkloadController
@@ -75,6 +76,7 @@ class Controllers:
     specs: tuple[ControllerSpec, ...]
     when_served: tuple[WhenServed, ...]
     jobs: Mapping[OwnerKind, JobController]
+    refused: RefusedJobs
 
     async def start(self, workload: Object) -> None:
         """Start the job of a Workload whose admission was just written.
@@ -337,7 +339,7 @@ def _held(ctx: Context, resource: Resource, users: Resource, index: str, used: K
     )
 
 
-def _queue_specs(ctx: Context, core: CoreView) -> tuple[ControllerSpec, ...]:
+def _queue_specs(ctx: Context, core: CoreView, refused: RefusedJobs) -> tuple[ControllerSpec, ...]:
     kinds = ctx.kinds
     cluster_queues, local_queues = kinds.cluster_queues, kinds.local_queues
     return (
@@ -348,7 +350,7 @@ def _queue_specs(ctx: Context, core: CoreView) -> tuple[ControllerSpec, ...]:
         ),
         ControllerSpec(
             name=LOCAL_QUEUE,
-            reconcile=LocalQueueController(ctx, core).reconcile,
+            reconcile=LocalQueueController(ctx, core, refused).reconcile,
             watches=(Watch(local_queues, _itself),),
         ),
         ControllerSpec(
@@ -375,6 +377,7 @@ def controllers(ctx: Context, core: CoreView) -> Controllers:
     """All controllers, for the integrations of the settings."""
     kinds, settings = ctx.kinds, ctx.settings
     owners = Owners(ctx)
+    refused = RefusedJobs(ctx.stores, kinds.local_queues, settings.integrations, ctx.names)
     jobs = [JobController(ctx, one, owners) for one in settings.integrations if one.serving is None]
     serving = [
         ServingController(ctx, one, one.serving)
@@ -408,7 +411,7 @@ def controllers(ctx: Context, core: CoreView) -> Controllers:
     return Controllers(
         specs=(
             workload,
-            *_queue_specs(ctx, core),
+            *_queue_specs(ctx, core, refused),
             priorities,
             _held(ctx, flavors, kinds.cluster_queues, BY_FLAVOR, _named_by(flavors_of)),
             _held(ctx, checks, kinds.cluster_queues, BY_CHECK, _named_by(checks_of)),
@@ -426,4 +429,5 @@ def controllers(ctx: Context, core: CoreView) -> Controllers:
             OwnerKind(job.integration.group, job.integration.version, job.integration.kind): job
             for job in jobs
         },
+        refused=refused,
     )

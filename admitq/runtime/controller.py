@@ -7,7 +7,7 @@ many seconds later it wants to look again.
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Generic, TypeVar
@@ -53,7 +53,7 @@ class Controller(Generic[KeyT]):
       quarantine: it is left alone until :meth:`add` tells that what it is made of has changed.
 
     ``deadline`` (seconds) ends a reconcile that hangs; that counts as a failure. ``on_quarantine`` is told
-    the controller's name and how many keys are in quarantine, whenever that changes.
+    the controller's name and which keys are in quarantine, and why, whenever that changes.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Controller(Generic[KeyT]):
         workers: int = 1,
         deadline: float = 60.0,
         observe: Callable[[Reconciled], None] | None = None,
-        on_quarantine: Callable[[str, int], None] | None = None,
+        on_quarantine: Callable[[str, Mapping[KeyT, str]], None] | None = None,
         quarantine_after: int = QUARANTINE_AFTER,
     ) -> None:
         self.name = name
@@ -158,7 +158,7 @@ class Controller(Generic[KeyT]):
 
     def _tell_quarantine(self) -> None:
         if self._on_quarantine is not None:
-            self._on_quarantine(self.name, len(self.quarantined))
+            self._on_quarantine(self.name, dict(self.quarantined))
 
     def _forget(self, key: KeyT) -> None:
         self._failures.pop(key, None)

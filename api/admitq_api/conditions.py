@@ -23,6 +23,9 @@ class ConditionType(StrEnum):
     ACTIVE = "Active"
     """ClusterQueue, LocalQueue, AdmissionCheck, MultiKueueCluster: fit for use."""
 
+    JOBS_REFUSED = "JobsRefused"
+    """LocalQueue: there are jobs in it that no Workload can stand for; absent where there are none."""
+
     QUOTA_RESERVED = "QuotaReserved"
     ADMITTED = "Admitted"
     PODS_READY = "PodsReady"
@@ -53,6 +56,9 @@ class Reason(StrEnum):
     UNKNOWN = "Unknown"
     CLUSTER_QUEUE_DOES_NOT_EXIST = "ClusterQueueDoesNotExist"
     CLUSTER_QUEUE_IS_INACTIVE = "ClusterQueueIsInactive"
+
+    # the condition JobsRefused of a LocalQueue
+    QUARANTINED = "Quarantined"
 
     # the condition QuotaReserved of a Workload
     QUOTA_RESERVED = "QuotaReserved"

@@ -51,6 +51,7 @@ POD_GROUP = "pod-group"
 SUBJECTS = (*(one.framework for one in KINDS), POD_GROUP)
 WITH_WORDS = ("refused", "unfit", "incomplete", "waits")
 HOLD = "example.com/hold"
+REFUSED = "JobsRefused"
 RESTORED = "No matching Workload; restoring pod templates according to existent Workload"
 
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
@@ -268,6 +269,20 @@ class Scene:
             return await total(self._installation, "quarantined_keys", controller=controller)
 
         await self.stage.until(look, float(count), what=f"keys of {controller} in quarantine")
+
+    async def until_queue_tells(self, count: int) -> None:
+        """Wait until the queue of the kind's jobs tells of so many that are left alone, if of any."""
+        queue, resource = self.case.queue(self.stage.names.group), self.stage.kinds.local_queues
+
+        async def look() -> str:
+            status, reason, message = (
+                condition_of(await self.stage.get(resource, queue), REFUSED) or ("",) * 3
+            )
+            return f"{status} {reason} {message.partition('.')[0]}".strip()
+
+        jobs = "1 job is" if count == 1 else f"{count} jobs are"
+        wanted = f"True Quarantined {jobs} left alone until changed" if count else ""
+        await self.stage.until(look, wanted, what=f"{queue} to tell of {count} jobs")
 
     async def let_go(self, name: str, *, reserved: bool) -> str:
         """What is held for a job that is deleted before it starts, and that something else keeps."""
@@ -499,6 +514,7 @@ async def play(scene: Scene, group: str) -> None:
 
     unfit = [one for one in trials if one.outcome == "unfit"]
     await scene.until_quarantined(len(unfit))
+    await scene.until_queue_tells(len(unfit))
     fixed = scene.subject.name in table(group)["fixed"]
     wrong = await asyncio.gather(*(scene.mended(one, fixed=fixed) for one in unfit))
     assert [one for one in wrong if one] == []

@@ -1,5 +1,7 @@
 """The statuses of queues: what the core says, written when it differs and not too often."""
 
+from typing import Any
+
 import pytest
 
 from admitq.controllers.queues import (
@@ -11,6 +13,7 @@ from admitq.controllers.queues import (
     cohort_patch,
     local_queue_patch,
 )
+from admitq.controllers.refused_jobs import RefusedJob, RefusedJobs
 from admitq.core.activity import ActiveReason, InactiveCause
 from admitq.core.model import SECOND, ConsumedResources, ObjectKey
 from admitq.core.statuses import (
@@ -21,8 +24,9 @@ from admitq.core.statuses import (
     LocalQueueStatus,
     ResourceTotal,
 )
+from admitq.runtime.resources import JOBS
 from admitq.runtime.store import Key
-from tests.unit.controllers.builders import KINDS, NAMES, START, Object, after, at, condition_of, time
+from tests.unit.controllers.builders import KINDS, NAMES, START, Object, after, at, condition_of, job, time
 from tests.unit.controllers.world import World, cluster_scoped
 
 USED = (FlavorTotals("f", (ResourceTotal("cpu", 1500, 500), ResourceTotal("memory", 2**30, 0))),)
@@ -178,7 +182,7 @@ async def test_a_local_queue_tells_its_numbers_without_what_is_borrowed() -> Non
     obj = {"metadata": {"name": "lq", "namespace": "ns", "uid": "u", "resourceVersion": "1"}}
     world.put(KINDS.local_queues, obj)
     world.core.local_queues[ObjectKey("ns", "lq")] = LOCAL
-    controller = LocalQueueController(world.ctx, world.core)
+    controller = LocalQueueController(world.ctx, world.core, refused_jobs(world))
     await controller.reconcile(Key("ns", "lq"))
     told = world.get(KINDS.local_queues, "lq")
     assert told["status"]["flavorsReservation"][0]["resources"][0] == {"name": "cpu", "total": "1500m"}
@@ -188,6 +192,64 @@ async def test_a_local_queue_tells_its_numbers_without_what_is_borrowed() -> Non
     assert len(world.calls) == 1
     await controller.reconcile(Key("ns", "gone"))
     assert world.told.counted[-1] == "forget_local_queue"
+
+
+def refused_jobs(world: World) -> RefusedJobs:
+    integrations = world.ctx.settings.integrations
+    return RefusedJobs(world.ctx.stores, KINDS.local_queues, integrations, NAMES)
+
+
+def of_named(name: str, queue: str, namespace: str = "ns") -> Object:
+    return job(name=name, uid=f"uid-{name}", namespace=namespace, labels={NAMES.queue_name: queue})
+
+
+def test_jobs_in_quarantine_are_told_of_by_the_queue_that_they_name() -> None:
+    world = World()
+    for place in (Key("ns", "lq"), Key("ns", "other"), Key("far", "lq")):
+        ids = {"name": place.name, "namespace": place.namespace, "uid": str(place), "resourceVersion": "1"}
+        world.put(KINDS.local_queues, {"metadata": ids})
+    world.put(
+        JOBS, of_named("b", "lq"), of_named("a", "lq"), of_named("far", "lq", "far"), of_named("c", "other")
+    )
+    refused = refused_jobs(world)
+    problems = {Key("ns", name): f"no {name}" for name in ("b", "a", "c", "gone")}
+    assert {*refused.told("batch/job", problems)} == {Key("ns", "lq"), Key("ns", "other")}
+    assert [*refused.told("batch/job", problems)] == []
+    assert [*refused.told("workload", {Key("ns", "a"): "x"})] == []
+    assert refused.of(Key("ns", "lq")) == [RefusedJob("Job", "a", "no a"), RefusedJob("Job", "b", "no b")]
+    assert refused.of(Key("far", "lq")) == []
+    assert {*refused.told("batch/job", {})} == {Key("ns", "lq"), Key("ns", "other")}
+    assert refused.of(Key("ns", "lq")) == []
+
+
+async def test_a_local_queue_tells_of_jobs_that_are_refused_until_a_while_after_none_is() -> None:
+    world, queue = World(), Key("ns", "lq")
+    world.put(
+        KINDS.local_queues,
+        {"metadata": {"name": "lq", "namespace": "ns", "uid": "u", "resourceVersion": "1"}},
+    )
+    world.core.local_queues[ObjectKey("ns", "lq")] = LOCAL
+    world.put(JOBS, of_named("a", "lq"), of_named("b", "lq"))
+    refused = refused_jobs(world)
+    controller = LocalQueueController(world.ctx, world.core, refused)
+
+    async def told(*names: str) -> Any:
+        world.now += 10 * SECOND
+        [*refused.told("batch/job", {Key("ns", name): f"no {name}" for name in names})]
+        again = await controller.reconcile(queue)
+        return again, condition_of(world.get(KINDS.local_queues, "lq"), "JobsRefused")
+
+    one = ("True", "Quarantined", "1 job is left alone until changed. Job b: no b")
+    assert await told("b") == (None, one)
+    both = ("True", "Quarantined", "2 jobs are left alone until changed. Job a: no a")
+    assert await told("a", "b") == (None, both)
+    assert await told("b") == (None, one)
+    assert await told() == (2.0, one)
+    assert await told() == (None, None)
+    # After a start nothing is known yet.
+    assert await told("b") == (None, one)
+    anew = LocalQueueController(world.ctx, world.core, refused_jobs(world))
+    assert await anew.reconcile(queue) == 2.0
 
 
 async def test_a_cohort_is_told_with_its_place_in_the_tree_even_if_that_is_a_cycle() -> None:

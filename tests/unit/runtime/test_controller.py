@@ -1,6 +1,6 @@
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -81,8 +81,8 @@ async def test_a_key_that_keeps_failing_is_set_aside_while_others_go_on():
 
 async def test_a_quarantine_ends_when_the_input_changes_and_not_by_a_timer():
     reconciler = Reconciler(a=[RuntimeError("bug")] * QUARANTINE_AFTER)
-    told: list[tuple[str, int]] = []
-    controller = Controller("test", reconciler, on_quarantine=lambda name, count: told.append((name, count)))
+    told: list[tuple[str, Mapping[str, str]]] = []
+    controller = Controller("test", reconciler, on_quarantine=lambda name, keys: told.append((name, keys)))
     async with running(controller):
         controller.add("a")
         await soon(lambda: "a" in controller.quarantined)
@@ -93,7 +93,7 @@ async def test_a_quarantine_ends_when_the_input_changes_and_not_by_a_timer():
         controller.add("a")
         await soon(lambda: reconciler.calls["a"] == QUARANTINE_AFTER + 1)
     assert not controller.quarantined
-    assert told == [("test", 1), ("test", 0)]
+    assert told == [("test", {"a": "RuntimeError: bug"}), ("test", {})]
 
 
 async def test_a_change_during_the_last_failure_is_not_lost():
