@@ -8,10 +8,12 @@ its *original*. Rules of this file and of those who use it
   finished, with all. So quota passes over in one step, and neither a restart between two writes nor the
   order in which they are observed counts it twice.
 - Only one replacement counts so, the first to be reserved; and only after its original.
+- In a *circle* of workloads that replace each other nobody takes over anything: none of them would count with
+  all that it has. Annotations may say so by a user's hand, or by a fault.
 - Of an original that is to leave nothing is taken over: its replacement then asks as any other workload.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from admitq.core.ledger import Usage
@@ -60,7 +62,6 @@ def _holds_after(entry: Slice, original: Slice) -> bool:
         admission is not None
         and before is not None
         and admission.cluster_queue == before.cluster_queue
-        and original.workload.replaces != entry.workload.key
         and original.reserved_at <= entry.reserved_at
     )
 
@@ -73,17 +74,19 @@ class Replacements(Generic[S]):
 
     def __init__(self) -> None:
         self._of: dict[ObjectKey, dict[ObjectKey, S]] = {}
+        self._original: dict[ObjectKey, ObjectKey] = {}
 
     def add(self, entry: S) -> None:
         """Know a workload, if it replaces another."""
-        original = entry.workload.replaces
-        if original is not None and original != entry.workload.key:
-            self._of.setdefault(original, {})[entry.workload.key] = entry
+        key, original = entry.workload.key, entry.workload.replaces
+        if original is not None and original != key:
+            self._of.setdefault(original, {})[key] = entry
+            self._original[key] = original
 
     def remove(self, entry: S) -> None:
         """Undo ``add``."""
-        original = entry.workload.replaces
-        if original is None or original == entry.workload.key:
+        original = self._original.pop(entry.workload.key, None)
+        if original is None:
             return
         of = self._of[original]
         del of[entry.workload.key]
@@ -95,7 +98,20 @@ class Replacements(Generic[S]):
         found = self._of.get(original)
         return () if found is None else tuple(found.values())
 
+    def circle(self, key: ObjectKey) -> Collection[ObjectKey]:
+        """The workload, whom that is to replace, and so on, if it leads back to the workload; else nobody."""
+        found: dict[ObjectKey, None] = {}
+        at: ObjectKey | None = key
+        while at is not None and at not in found:
+            found[at] = None
+            at = self._original.get(at)
+        return found if at == key else ()
+
     def heir(self, original: S) -> S | None:
         """Who of them holds quota and counts with what it has beyond the original; None if nobody does."""
-        holding = [each for each in self.of(original.workload.key) if _holds_after(each, original)]
+        holding = [
+            each
+            for each in self.of(original.workload.key)
+            if _holds_after(each, original) and not self.circle(each.workload.key)
+        ]
         return min(holding, key=lambda each: (each.reserved_at, each.workload.uid), default=None)

@@ -270,6 +270,8 @@ class World:
     replacements: Replacements[WorkloadEntry] = field(default_factory=Replacements[WorkloadEntry])
     outdated: list[WorkloadEntry] = field(default_factory=list[WorkloadEntry])
     """Who was in flight while what it is to take over changed."""
+    circles: dict[ObjectKey, None] = field(default_factory=dict[ObjectKey, None])
+    """Of circles of replacements that closed or broke, those who are to be counted anew."""
     unready: set[ObjectKey] = field(default_factory=set[ObjectKey])
     """Admitted workloads whose pods are not ready, where admission waits for that."""
     is_halted: bool = False
@@ -564,6 +566,7 @@ class World:
             self.local_queues_in.setdefault(queue.namespace, {})[queue] = None
         of_queue[workload.key] = entry
         self.replacements.add(entry)
+        self._note_circle(workload.key)
         for name in _runtime_classes(workload.pod_sets):
             self.users_of_runtime_class.setdefault(name, {})[workload.key] = entry
 
@@ -612,6 +615,7 @@ class World:
         if entry.workload.finished:
             return
         key, queue = entry.workload.key, entry.local_queue
+        self._note_circle(key)
         self.replacements.remove(entry)
         if _discard(self.workloads_of, queue, key):
             _discard(self.local_queues_in, queue.namespace, queue)
@@ -775,7 +779,7 @@ class World:
         original = self._original(workload)
         if original is None or original.is_leaving or original.phase not in _STAYING:
             return None
-        if original.workload.replaces == workload.key:
+        if self.replacements.circle(workload.key):
             return None  # It would count with all that it has.
         held = original.held
         if held is None or held.cluster_queue != cluster_queue:
@@ -796,6 +800,13 @@ class World:
         self._recount(workload.key)
         if workload.replaces is not None:
             self._recount(workload.replaces, but=entry)
+        circles, self.circles = self.circles, {}
+        for key in circles:
+            self._recount(key, but=entry)
+
+    def _note_circle(self, key: ObjectKey) -> None:
+        """In a circle nobody takes over anything: have all of it counted anew when one comes or goes."""
+        self.circles.update(dict.fromkeys(self.replacements.circle(key)))
 
     def _recount(self, original: ObjectKey, but: WorkloadEntry | None = None) -> None:
         """Count those anew who are to replace a workload, or have them look again."""

@@ -145,12 +145,19 @@ def resize(player: Player, draw: Draw) -> None:
 
 
 def replace_otherwise(player: Player, draw: Draw) -> None:
-    """What a workload is to replace is told otherwise."""
-    known = sorted(player.observed.workloads)
-    if known:
-        workload = player.observed.workloads[draw.choice(known)]
-        if not workload.finished:
-            player.put(workload, replaces=draw.choice((None, draw.choice(known))))
+    """What workloads are to replace is told otherwise: of one, or of some so that it leads in a circle."""
+    workloads = player.observed.workloads
+    known = [key for key in sorted(workloads) if not workloads[key].finished]
+    if not known:
+        return
+    if draw.chance(0.5):
+        player.put(workloads[draw.choice(known)], replaces=draw.choice((None, draw.choice(known))))
+        return
+    holding = player.holding()
+    among = holding if len(holding) > 1 and draw.chance(0.7) else known
+    circle = draw.sample(among, min(len(among), draw.randint(2, 4)))
+    for key, original in zip(circle, (*circle[1:], circle[0]), strict=True):
+        player.put(workloads[key], replaces=original)
 
 
 def finish_replaced(player: Player, draw: Draw) -> None:
@@ -489,7 +496,7 @@ OPERATIONS_ON_SLICES: Mapping[str, tuple[Operation, int]] = {
         for operation, weight in (
             (replace_workload, 40),
             (resize, 6),
-            (replace_otherwise, 2),
+            (replace_otherwise, 4),
             (finish_replaced, 12),
         )
     },

@@ -3,7 +3,8 @@
 =====  ======================================================================================================
 law    says
 =====  ======================================================================================================
-S1     no reservation takes more than is available at any node, when it is decided
+S1     no reservation takes more than is available at any node, when it is decided; and what one who replaces
+       others does not count with himself, those count with
 S2     the core's books equal a recomputation from what was observed (``validate``, and the model's)
 S3     a workload is in one place
 S5     what is finished or inactive is not admitted; who holds quota already gets none
@@ -18,6 +19,7 @@ model  each cycle does with its heads, and with who needs a second pass, what th
 
 import json
 import random
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
 from enum import Enum
@@ -701,6 +703,19 @@ class Player:
                 continue
             for pair, subtree in status.subtree_quota:
                 law(subtree == tree.subtree(cohort_node(name), pair), "S2: quota of a cohort", name, pair)
+        self.check_nobody_counts_too_little()
+
+    def check_nobody_counts_too_little(self) -> None:
+        """What one who replaces another does not count with himself, those whom he replaces do."""
+        observed = self.observed
+        for key in observed.workloads:
+            if observed.workloads[key].replaces is None:
+                continue
+            counted = Counter[FlavorResource]()
+            for each in observed.line(key):
+                counted.update(dict(self.core.usage_of_workload(each)))
+            assigned = observed.assigned(key)
+            law(all(counted[pair] >= assigned[pair] for pair in assigned), "S1: too little", key, counted)
 
     def restart(self) -> None:
         """Go on beside a state restored from a dump, through text."""

@@ -171,6 +171,11 @@ AFFINE = (
 )
 CHECKED = queue(admission_checks=(AdmissionCheckRule("check"),))
 CHECK = AdmissionCheck("check", "controller", active=True)
+IN_A_CIRCLE = (
+    holding(replaces=THIRD),
+    waiting(replaces=OTHER),
+    Workload(THIRD, "third", "to-a", NOW, (), admission_gates=("gate",), replaces=WAITING),
+)
 LIMIT_RANGE = ObjectKey("team", "limits")
 UNLIMITED_RANGE = LimitRange()
 
@@ -538,6 +543,19 @@ CASES: tuple[Case, ...] = (
         (queue(nominal=5), holding(), holding(3, key=THIRD, uid="third"), waiting()),
         holding(3, key=THIRD, uid="third", replaces=OTHER),
         note="of another, which holds quota beside it",
+    ),
+    *(
+        Case(
+            "Workload.replaces",
+            (queue(nominal=3), *IN_A_CIRCLE),
+            edit,
+            note=f"of the third of a circle, {note}",
+        )
+        for edit, note in (
+            (replace(IN_A_CIRCLE[-1], replaces=None), "which replaces nobody any more"),
+            (replace(IN_A_CIRCLE[-1], finished=True), "which is finished"),
+            (happened.WorkloadDeleted(THIRD, "third"), "which is deleted"),
+        )
     ),
     Case(
         "Workload.resource_problems",

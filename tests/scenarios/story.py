@@ -259,6 +259,7 @@ _CHANGES: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "queue": ("queue_name", str),
     "priority": ("priority", int),
     "uid": ("uid", str),
+    "replaces": ("replaces", key_of),
     "generation": ("generation", int),
     "active": ("active", bool),
     "deleting": ("deleting", bool),

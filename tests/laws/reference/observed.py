@@ -248,15 +248,35 @@ class Observed:
         """With whom a workload shares what it is counted with if it gets quota in a ClusterQueue.
 
         The one that it replaces, with all that this was assigned, while it holds quota there; unless another
-        replaced it already, or it is itself to replace the workload.
+        replaced it already, or whom the workload is to replace leads back to the workload.
         """
         name = self.workloads[key].replaces
         if name is None or name == key or name not in self.workloads:
             return None
         former = self.holder(name)
-        if former is None or former.queue != queue or former.workload.replaces == key or self.heir(name):
+        if former is None or former.queue != queue or self.leads_back(key) or self.heir(name):
             return None
-        return former._replace(usage=self._usage(former.workload, former.admission))
+        return former._replace(usage=self.assigned(name))
+
+    def line(self, key: ObjectKey) -> list[ObjectKey]:
+        """A workload, whom it is to replace, whom that is to, and so on, everybody once."""
+        line = [key]
+        while (
+            (at := self.workloads[line[-1]].replaces) in self.workloads
+            and at not in line
+            and not self.workloads[at].finished
+        ):
+            line.append(at)
+        return line
+
+    def leads_back(self, key: ObjectKey) -> bool:
+        """Whether a workload is to replace itself in the end: one that replaces one that replaces it, say."""
+        return self.workloads[self.line(key)[-1]].replaces == key
+
+    def assigned(self, key: ObjectKey) -> dict[FlavorResource, int]:
+        """What a workload holds, whoever it is counted for."""
+        admission = self.admission(key)
+        return {} if admission is None else self._usage(self.workloads[key], admission)
 
     def original(self, key: ObjectKey, queue: str) -> Holder | None:
         """Whose quota a workload takes over if it gets quota in a ClusterQueue.
@@ -287,7 +307,7 @@ class Observed:
             if workload.replaces == name != key
             and (admission := self.admission(key)) is not None
             and admission.cluster_queue == queue
-            and self.workloads[name].replaces != key
+            and not self.leads_back(key)
             and since <= self._reserved_at(key)
         ]
         return min(heirs)[2] if heirs else None
@@ -297,9 +317,7 @@ class Observed:
         usage, name = self._usage(workload, admission), workload.replaces
         if name is None or self.heir(name) != workload.key:
             return usage
-        former = self.admission(name)
-        assert former is not None, "it has an heir"
-        return beyond(usage, self._usage(self.workloads[name], former))
+        return beyond(usage, self.assigned(name))
 
     def without(self, keys: Collection[ObjectKey]) -> "Observed":
         """The same, but that these hold nothing."""
