@@ -9,11 +9,10 @@ may come in any order; so they are settled when the instant is over, with what i
 """
 
 import heapq
-from collections.abc import Iterable
 
 from admitq.core.admission_fair_sharing import DumpedBooks
-from admitq.core.amounts import Amounts
-from admitq.core.model import Admission, Instant, LocalQueue, ObjectKey, Workload
+from admitq.core.ledger import Usage
+from admitq.core.model import Instant, LocalQueue, ObjectKey, Workload
 from admitq.core.statuses import ToldUse
 from admitq.core.world import LocalQueueEntry, SampleTimer, SeenAdmitted, WorkloadEntry, World
 
@@ -54,18 +53,13 @@ def _note_usage(world: World, key: ObjectKey) -> None:
 # --- workloads ------------------------------------------------------------------------------------------
 
 
-def charge(world: World, entry: WorkloadEntry, admission: Admission) -> None:
-    """A reservation was decided. What another is to finish for was charged when that one got it."""
+def charge(world: World, entry: WorkloadEntry, usage: Usage) -> None:
+    """A reservation was decided that takes so much, beyond what another held that it is to replace."""
     queue = entry.local_queue
     if world.books is not None and _counting(world, queue) is not None:
-        world.books.penalize(queue, entry.workload.uid, _to_charge(entry, admission))
+        totals = (((pair.resource, amount),) for pair, amount in usage)
+        world.books.penalize(queue, entry.workload.uid, totals)
         _note_usage(world, queue)
-
-
-def _to_charge(entry: WorkloadEntry, admission: Admission) -> Iterable[Amounts]:
-    if entry.workload.replaces is None or entry.held is None:
-        return [part.resource_usage for part in admission.pod_set_assignments]
-    return [((pair.resource, amount),) for pair, amount in entry.held.usage]
 
 
 def discharge(world: World, entry: WorkloadEntry) -> None:

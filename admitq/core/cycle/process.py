@@ -248,7 +248,7 @@ def reserve(cycle: Cycle, entry: Entry) -> None:
     world.dequeue(record)
     record.assumed = Assumption(admission, admit, cycle.now // SECOND * SECOND)
     world.settle_reservation(record)
-    charge(world, record, admission)
+    charge(world, record, entry.usage)
     world.list_pending(record, None)
     world.reports.pop(workload.key, None)
     world.reservations.append(
