@@ -143,6 +143,74 @@ def test_of_too_many_slices_the_oldest_ends_first(of: Any) -> None:
     assert len([one for one in plan.actions if isinstance(one, Count)]) == (2 if of is admitted else 1)
 
 
+HAND_IN_HAND = {"a": "b", "b": "c", "c": "a"}
+AFTER_EACH_OTHER = {"b": "a", "c": "b"}
+
+
+@pytest.mark.parametrize(
+    ("replaces", "made", "order"),
+    [
+        pytest.param(AFTER_EACH_OTHER, {}, "abc", id="of one second: by who replaces whom"),
+        pytest.param(AFTER_EACH_OTHER, {"a": 2, "b": 1}, "cba", id="by when they were made"),
+        pytest.param({}, {}, "abc", id="of one second that say nothing of each other: by name"),
+        pytest.param({"b": "a", "c": "a"}, {}, "abc", id="that replace the same"),
+        pytest.param({"a": "gone", "b": "gone"}, {"c": 1}, "abc", id="that replace who is gone"),
+        pytest.param(HAND_IN_HAND, {}, "abc", id="that replace each other in a circle"),
+        pytest.param(HAND_IN_HAND, {"a": 1}, "bca", id="in a circle: by when they were made"),
+    ],
+)
+@pytest.mark.parametrize("of", [workload, reserved, admitted])
+def test_superfluous_slices_end_one_by_one_for_the_newest(
+    replaces: Mapping[str, str], made: Mapping[str, int], order: str, of: Any
+) -> None:
+    slices = {
+        name: with_value(
+            slice_(name, 5, of, replaces=replaces.get(name), made=made.get(name, 0)),
+            ("metadata", "uid"),
+            f"uid-{name}",
+        )
+        for name in "cab"
+    }
+    ended = ""
+    for _ in order[:-1]:
+        plan = decided(running(5), *slices.values())
+        [over] = [name for name, one in slices.items() if written(one, plan) is not one]
+        after = written(slices[over], plan)
+        assert f"(UID: uid-{order[-1]}, JobUID: uid-j)" in condition_of(after, "Finished")[2]
+        slices[over] = with_value(after, ("metadata", "finalizers"), [])
+        ended += over
+    assert ended == order[:-1]
+    assert "WorkloadSliceReplaced" not in dict(told(decided(running(5), *slices.values())))
+
+
+def test_superfluous_slices_with_quota_end_before_those_that_wait() -> None:
+    holding = slice_("a", 3), slice_("b", 4, replaces="a", made=1)
+    waiting = (
+        slice_("c", 5, workload, replaces="b", made=2),
+        slice_("d", 6, workload, replaces="b", made=3),
+    )
+    plan = decided(running(6), *waiting, *holding)
+    assert [written(one, plan) is not one for one in (*holding, *waiting)] == [True, False, False, False]
+    plan = decided(running(6), *waiting, holding[1])
+    assert [written(one, plan) is not one for one in (holding[1], *waiting)] == [False, True, False]
+    assert decided(running(6), waiting[1], holding[1]) == Plan()
+
+
+@pytest.mark.parametrize("over", ["Finished", "deleted"])
+def test_what_is_over_makes_no_other_slice_superfluous(over: str) -> None:
+    first, second = slice_("a", 3), slice_("b", 5, workload, replaces="a", made=1)
+    gone = slice_("c", 5, workload, replaces="a", made=2)
+    if over == "deleted":
+        gone = with_value(gone, ("metadata", "deletionTimestamp"), time(5))
+    else:
+        gone = slice_(
+            "c", 5, workload, condition("Finished", True, "WorkloadSliceReplaced"), replaces="a", made=2
+        )
+    plan = decided(running(5), first, second, gone)
+    assert [written(one, plan) is one for one in (first, second)] == [True, True]
+    assert "WorkloadSliceReplaced" not in dict(told(plan))
+
+
 def test_what_was_replaced_is_freed() -> None:
     over = slice_("first", 3, admitted, condition("Finished", True, "WorkloadSliceReplaced"))
     plan = decided(running(5), over, slice_("second", 5, replaces="first"))
