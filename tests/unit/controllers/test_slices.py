@@ -377,6 +377,26 @@ def test_a_job_of_any_kind_grows_by_a_slice_and_shrinks_in_place(kind: Integrati
     assert pods_of(less) < pods_of(first)
 
 
+STATUS = {
+    "active": 9,
+    "succeeded": 9,
+    "desiredWorkerReplicas": 9,
+    "availableWorkerReplicas": 9,
+    "rayClusterName": "j-cluster",
+    "rayClusterStatus": {"state": "ready", "desiredWorkerReplicas": 9, "availableWorkerReplicas": 9},
+    "activeServiceStatus": {"rayClusterStatus": {"desiredWorkerReplicas": 9}},
+}
+
+
+@pytest.mark.parametrize("kind", ELASTIC_KINDS)
+def test_how_many_pods_a_job_of_any_kind_wants_changes_with_its_generation_alone(kind: Integration) -> None:
+    """Which is all that tells the names of its slices apart: two of one generation would be one."""
+    example = next(one for one in examples_of(kind.api_version, kind.kind) if kind.pod_sets(one, NAMES))
+    states = [STATUS, {}, None]
+    assert len({tuple(map(repr, kind.pod_sets({**example, "status": one}, NAMES))) for one in states}) == 1
+    assert not kind.references(example)
+
+
 # --- what a job creates ---------------------------------------------------------------------------
 
 
