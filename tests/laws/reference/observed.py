@@ -261,11 +261,9 @@ class Observed:
     def line(self, key: ObjectKey) -> list[ObjectKey]:
         """A workload, whom it is to replace, whom that is to, and so on, everybody once."""
         line = [key]
-        while (
-            (at := self.workloads[line[-1]].replaces) in self.workloads
-            and at not in line
-            and not self.workloads[at].finished
-        ):
+        while (at := self.workloads[line[-1]].replaces) is not None:
+            if at not in self.workloads or at in line or self.workloads[at].finished:
+                break
             line.append(at)
         return line
 

@@ -235,7 +235,7 @@ async def test_a_local_queue_tells_of_jobs_that_are_refused_until_a_while_after_
 
     async def told(*names: str) -> Any:
         world.now += 10 * SECOND
-        [*refused.told("batch/job", {Key("ns", name): f"no {name}" for name in names})]
+        list(refused.told("batch/job", {Key("ns", name): f"no {name}" for name in names}))
         again = await controller.reconcile(queue)
         return again, condition_of(world.get(KINDS.local_queues, "lq"), "JobsRefused")
 
