@@ -61,9 +61,9 @@ async def a_job_set(stage: Stage, name: str, **metadata: Any) -> dict[str, Any]:
     pods = {"spec": {"restartPolicy": "Never", "containers": [container]}}
     jobs = {"name": "workers", "replicas": 2, "template": {"spec": {"template": pods}}}
     labels = {} if metadata else {stage.names.queue_name: "lq"}
-    made = {"metadata": {"labels": labels, **metadata}, "spec": {"replicatedJobs": [jobs]}}
-    # A definition that was just established may not be served yet.
-    return await eventually(lambda: stage.create(JOBSETS, name, made), what="JobSets to be served")
+    return await stage.create(
+        JOBSETS, name, {"metadata": {"labels": labels, **metadata}, "spec": {"replicatedJobs": [jobs]}}
+    )
 
 
 async def until_unsuspended(stage: Stage, name: str) -> None:
@@ -225,7 +225,7 @@ async def test_jobs_inside_a_job_of_a_third_party_follow_it_at_any_depth(
     await manager.until_it_manages(manages=True)
 
     queued = {"labels": {stage.names.queue_name: "lq"}}
-    robot = await eventually(lambda: stage.create(ROBOTS, "r", {"metadata": queued}))
+    robot = await stage.create(ROBOTS, "r", {"metadata": queued})
     between = await a_job_set(stage, "between", **controlled_by(robot))
     assert "suspend" not in between["spec"]
     child = await stage.job("child", metadata=controlled_by(between))

@@ -311,11 +311,7 @@ async def test_groups_of_the_leader_worker_set_in_the_guide_wait_each_as_a_whole
     await default_queue(stage, cpu=2)
     (one,) = shown(stage, "leaderworkerset", LWS.kind)
     name = one["metadata"]["name"]
-
-    async def created() -> Object:
-        return await stage.create(LWS, name, one)
-
-    lws = await eventually(created, what="LeaderWorkerSets to be served")
+    lws = await stage.create(LWS, name, one)
     first = await until_workload(stage, lws_name(lws, 0), "QuotaReserved", "True", "QuotaReserved")
     assert [(one["name"], one["count"]) for one in first["spec"]["podSets"]] == [("leader", 1), ("worker", 2)]
     await until_workload(stage, lws_name(lws, 1), "QuotaReserved", "False", "WaitingForQuota")

@@ -81,7 +81,7 @@ def path_of(manifest: dict[str, Any], api: Api) -> str:
         found[:] = [one for one in resources if one["kind"] == kind and "/" not in one["name"]]
         return bool(found)
 
-    assert processes.wait(is_served, timeout_s=30.0), f"{kind} of {version} is not served"
+    assert processes.wait(is_served, timeout_s=60.0), f"{kind} of {version} is not served"
     namespace = "/namespaces/default" if found[0]["namespaced"] else ""
     return f"{root}{namespace}/{found[0]['name']}"
 
