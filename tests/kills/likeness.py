@@ -12,6 +12,9 @@ from tests.kills.chronicle import Place, Step
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 _SECONDS: Final = re.compile(r"\b\d+s\b")
 _MADE_UP: Final = re.compile(r"-[0-9a-z]{5}$")
+_MOMENTARY: Final = "WaitingFor"
+"""How reasons begin for which a Workload waits just now. Of several in a second only the last is written, so
+that it depends on the pace of the machine which of them are told."""
 _INCIDENTAL: Final = frozenset({"resourceVersion", "managedFields", "generation", "observedGeneration"})
 """Fields that count writes, or say who wrote: a step that is repeated may write once more."""
 
@@ -61,10 +64,11 @@ def _without(value: Any) -> Any:
 
 
 def told(events: Iterable[Object], names: Mapping[str, str]) -> set[str]:
-    """Events by what they are about and say, however often."""
+    """Events by what they are about and say, however often; without what is true for a moment."""
     said = (
         (one["regarding"]["kind"], one["regarding"]["name"], one["type"], one["reason"], one["note"])
         for one in events
+        if not one["reason"].startswith(_MOMENTARY)
     )
     return {_SECONDS.sub("SECONDS", _renamed(" ".join(one), names)) for one in said}
 

@@ -8,7 +8,7 @@ from admitq.integrations.paths import Object
 from admitq_api.labels import names_for
 from tests.kills.chronicle import Place, Step
 from tests.kills.laws import broken, risen
-from tests.kills.likeness import differences, likeness, symbols
+from tests.kills.likeness import differences, likeness, symbols, told
 
 NAMES = names_for()
 WORKLOAD = "job-j-1a2b3"
@@ -162,3 +162,16 @@ def test_plays_are_alike_but_for_times_versions_and_made_up_names() -> None:
 def test_what_differs_is_told_with_its_place(change: Object) -> None:
     [told] = differences(play("kills-1", "job-j-1a2b3", **change), play("kills-1", "job-j-1a2b3"))
     assert told.startswith(f"/Workload WORKLOAD 1 OF Job j/status/{next(iter(change))}: ")
+
+
+def event(reason: str, note: str) -> Object:
+    regarding = {"kind": "Workload", "name": WORKLOAD}
+    return {"regarding": regarding, "type": "Normal", "reason": reason, "note": note}
+
+
+def test_events_are_alike_but_for_seconds_and_for_what_was_waited_for() -> None:
+    names = {WORKLOAD: "WORKLOAD 1 OF Job j"}
+    waits = event("WaitingForQuota", "2 more needed")
+    like = told([event("Admitted", "after 1s"), waits, event("Admitted", "after 3s")], names)
+    assert like == {"Workload WORKLOAD 1 OF Job j Normal Admitted after SECONDS"}
+    assert told([event("Preempted", "after 1s")], names) - like
