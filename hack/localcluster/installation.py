@@ -30,7 +30,7 @@ TOKEN_LIFETIME_S = 3600
 """How long a token is good for, as in the chart."""
 
 _CHART = REPOSITORY / "charts" / "admitq"
-_READY_PATIENCE_S = 60.0
+_READY_PATIENCE_S = 120.0
 
 
 class InstallationError(Exception):
