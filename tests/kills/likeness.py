@@ -81,7 +81,16 @@ def differences(one: Any, other: Any, where: str = "") -> list[str]:
             for key in sorted({*one, *other})
             for text in differences(one.get(key), other.get(key), f"{where}/{key}")
         ]
-    return [] if one == other else [f"{where}: {_short(one)} and not {_short(other)}"]
+    if one == other:
+        return []
+    if isinstance(one, list) and isinstance(other, list):
+        # What both have would hide what differs.
+        only, lacking = (
+            [item for item in one if item not in other],
+            [item for item in other if item not in one],
+        )
+        one, other = (only, lacking) if only or lacking else (one, other)
+    return [f"{where}: {_short(one)} and not {_short(other)}"]
 
 
 def _short(value: Any) -> str:

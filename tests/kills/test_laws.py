@@ -157,11 +157,16 @@ def test_plays_are_alike_but_for_times_versions_and_made_up_names() -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [{"conditions": [condition("Admitted")]}, {"admission": {"clusterQueue": "cq"}}]
+    ("change", "text"),
+    [
+        ({"conditions": [condition("Admitted")]}, '[] and not [{"status":"False","type":"Evicted"}]'),
+        ({"conditions": [condition("Admitted"), *2 * [condition("Evicted", "False")]]}, ""),
+        ({"admission": {"clusterQueue": "cq"}}, '{"clusterQueue":"cq"} and not null'),
+    ],
 )
-def test_what_differs_is_told_with_its_place(change: Object) -> None:
+def test_what_differs_is_told_with_its_place(change: Object, text: str) -> None:
     [told] = differences(play("kills-1", "job-j-1a2b3", **change), play("kills-1", "job-j-1a2b3"))
-    assert told.startswith(f"/Workload WORKLOAD 1 OF Job j/status/{next(iter(change))}: ")
+    assert told.startswith(f"/Workload WORKLOAD 1 OF Job j/status/{next(iter(change))}: {text}")
 
 
 def event(reason: str, note: str) -> Object:
