@@ -158,8 +158,10 @@ def workload_of(job: Object, found: Object | None, names: Names, *, validate: bo
 
 
 def name_taken(case: JobCase) -> Plan | None:
-    """A group whose name is that of a Workload of something else gets none."""
+    """A group whose name is that of a Workload of something else gets none, and does not run."""
     if case.composition is None or not case.group or case.workloads:
+        return None
+    if not case.integration.is_suspended(case.job or {}, case.names):
         return None
     found = case.lookups.workload(case.group)
     if found is None:

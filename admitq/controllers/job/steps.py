@@ -20,6 +20,7 @@ from admitq.controllers.plan import (
     Patch,
     Plan,
     RemoveFinalizer,
+    Tell,
     has_finalizer,
     plan,
     status_patch,
@@ -52,18 +53,23 @@ def decide(case: JobCase) -> Plan:
         decided = step(case)
         if decided is not None:
             return decided
-    if sliced := slices.settle(case):
-        return sliced
+    refusal: Tell | None = None
+    try:
+        if sliced := slices.settle(case):
+            return sliced
+    except (PriorityClassMissing, Unfit) as refused:
+        # What cannot grow is stopped all the same when it has to be.
+        refusal = case.tell(refused.reason, str(refused), warning=True)
     match = slices.match_of(case) if slices.is_elastic(case) else match_of(case)
     if match.workload is None:
         return _without_workload(case, match)
     if match.others and (decided := _delete_others(case, match.others)):
         return decided
-    for step in AFTER_MATCHING:
-        decided = step(case, match.workload)
-        if decided is not None:
-            return decided
-    return NOTHING
+    following = (step(case, match.workload) for step in AFTER_MATCHING)
+    decided = next((one for one in following if one is not None), NOTHING)
+    if decided.actions:
+        return decided
+    return plan(refusal or _class_missing(case, match.workload), again=decided.again)
 
 
 # --- whose job it is ------------------------------------------------------------------------------
@@ -92,8 +98,12 @@ def _gone(case: JobCase) -> Plan | None:
 
 
 def _elsewhere(case: JobCase) -> Plan | None:
-    """Namespaces that are not selected are left alone altogether."""
-    return None if case.namespace_matches else NOTHING
+    """Namespaces that are not selected are left alone, but for what has quota from before: it is to end."""
+    return None if case.namespace_matches or _holds_quota(case) else NOTHING
+
+
+def _holds_quota(case: JobCase) -> bool:
+    return any(is_reserved(one) and not holds(one, ConditionType.FINISHED) for one in case.owned)
 
 
 def _skipped(case: JobCase) -> Plan | None:
@@ -125,9 +135,7 @@ def _unmanaged(case: JobCase) -> Plan | None:
     """
     if case.queue_name or case.settings.without_queue_name:
         return None
-    if any(is_reserved(one) and not holds(one, ConditionType.FINISHED) for one in case.owned):
-        return None
-    return _without_waiting(case)
+    return None if _holds_quota(case) else _without_waiting(case)
 
 
 def _without_waiting(case: JobCase) -> Plan:
@@ -369,27 +377,44 @@ def _job_finished(case: JobCase, workload: Object) -> Plan | None:
 # --- while it lives -------------------------------------------------------------------------------
 
 
-def _priority_changed(case: JobCase, workload: Object) -> Plan | None:
-    """The Workload follows the label of the job's WorkloadPriorityClass, where the API lets it."""
-    if is_served(workload, case.names):
-        return None
+def _has_other_class(case: JobCase, workload: Object) -> bool:
+    """Whether the job's label names a class that its Workload may follow and does not yet."""
     label = case.label(case.names.priority_class)
     reference = value_at(workload, ("spec", "priorityClassRef"))
-    if not label or (reference is None and is_reserved(workload)):
-        return None
-    if reference is not None and (
-        reference.get("kind") != "WorkloadPriorityClass" or reference.get("name") == label
-    ):
+    if not label or is_served(workload, case.names) or (reference is None and is_reserved(workload)):
+        return False
+    return reference is None or (
+        reference.get("kind") == "WorkloadPriorityClass" and reference.get("name") != label
+    )
+
+
+def _priority_changed(case: JobCase, workload: Object) -> Plan | None:
+    """The Workload follows the label of the job's WorkloadPriorityClass.
+
+    A class that is not there changes nothing: least of all may it keep a job from being stopped.
+    """
+    if not _has_other_class(case, workload):
         return None
     try:
         priority = priority_of(case)
-    except PriorityClassMissing as missing:
-        return plan(case.tell(missing.reason, str(missing), warning=True))
+    except PriorityClassMissing:
+        return None
     spec = {"priority": priority.value, "priorityClassRef": dict(priority.reference or {})}
     return plan(
         Patch(case.kinds.workloads, workload, (Step({"spec": spec}),), CONCERN),
         case.tell("UpdatedWorkload", f"Updated workload priority class: {name_of(workload)}"),
     )
+
+
+def _class_missing(case: JobCase, workload: Object) -> Tell | None:
+    """Tell that the class is not there which the Workload should follow."""
+    if _is_over(workload) or not _has_other_class(case, workload):
+        return None
+    try:
+        priority_of(case)
+    except PriorityClassMissing as missing:
+        return case.tell(missing.reason, str(missing), warning=True)
+    return None
 
 
 def _gates_lifted(case: JobCase, workload: Object) -> Plan | None:

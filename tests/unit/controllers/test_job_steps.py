@@ -135,6 +135,13 @@ def test_jobs_that_are_not_ours_are_left_alone(parts: Any) -> None:
     assert decided(parts.pop("job_"), **parts) == Plan()
 
 
+def test_what_has_quota_in_a_namespace_that_is_no_longer_selected_still_ends() -> None:
+    ended = job(RUNNING, COMPLETE)
+    assert kinds(decided(ended, admitted(), namespace_matches=False)) == ["patch Workload"]
+    assert kinds(decided(job(RUNNING), admitted(EVICTED), namespace_matches=False)) == ["patch Job"]
+    assert decided(job(RUNNING), workload(), namespace_matches=False) == Plan()
+
+
 def test_a_job_without_queue_waits_where_all_jobs_are_managed() -> None:
     plan = decided(job(labels={}), settings={"without_queue_name": True})
     [create] = [action for action in plan.actions if isinstance(action, Create)]
@@ -386,6 +393,33 @@ def test_a_workload_follows_the_class_of_its_job_where_it_may(obj: Object, follo
     assert (("UpdatedWorkload", "Updated workload priority class: ns/job-j-1") in told(plan)) is follows
     if follows:
         assert written(obj, plan)["spec"]["priority"] == 100
+
+
+def of_class(name: str) -> Object:
+    return {"priorityClassRef": reference(NAMES.group, "WorkloadPriorityClass", name)}
+
+
+@pytest.mark.parametrize(
+    ("obj", "done"),
+    [
+        (admitted(EVICTED, spec=of_class("old")), ["patch Job"]),
+        (workload(), ["patch Job"]),
+        (admitted(metadata={"deletionTimestamp": time(5)}, spec=of_class("old")), ["patch Job"]),
+        (admitted(spec=of_class("old")), []),
+    ],
+)
+def test_nobody_escapes_a_stop_by_naming_a_class_that_is_not_there(obj: Object, done: Any) -> None:
+    plan = decided(job(RUNNING, labels=BY_LABEL), obj, settings={"pods_ready": None})
+    assert kinds(plan) == done
+    note = 'WorkloadPriorityClass "high" not found'
+    assert (("WorkloadPriorityClassNotFound", note) in told(plan)) is not bool(done)
+
+
+def test_of_a_class_that_is_not_there_nobody_hears_whose_job_has_ended() -> None:
+    assert (
+        decided(job(status=COMPLETE, labels=BY_LABEL), workload(FINISHED, metadata={"finalizers": []}))
+        == Plan()
+    )
 
 
 # --- admission gates ------------------------------------------------------------------------------

@@ -315,6 +315,14 @@ async def test_a_workload_that_somebody_controls_is_never_a_groups(validated: bo
     assert world.calls == ["json_patch pods/b"]
 
 
+async def test_a_group_whose_workload_has_become_somebody_elses_does_not_run_on() -> None:
+    world = PodWorld()
+    world.put(PODS, *pair("running", "running"))
+    world.put(KINDS.workloads, workload(name="g"))
+    await world.settle()
+    assert [call for call in world.calls if call.startswith("delete")] == ["delete pods/a", "delete pods/b"]
+
+
 @pytest.mark.parametrize(
     ("validated", "labels", "taken"),
     [(True, {}, False), (False, {}, True), (True, {NAMES.prebuilt_workload_name: "g"}, True)],

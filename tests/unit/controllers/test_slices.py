@@ -105,6 +105,13 @@ def test_it_is_never_stopped_for_that() -> None:
     assert decided(running(5), *slices) == Plan()
 
 
+def test_one_that_cannot_grow_for_want_of_its_class_is_told_so_and_stopped_when_evicted() -> None:
+    labels = {NAMES.queue_name: "lq", NAMES.priority_class: "none-such"}
+    plan = decided(running(5, labels=labels), slice_("first", 3))
+    assert (kinds(plan), [reason for reason, _ in told(plan)]) == ([], ["WorkloadPriorityClassNotFound"])
+    assert kinds(decided(running(5, labels=labels), slice_("first", 3, admitted, EVICTED))) == ["patch Job"]
+
+
 def test_it_is_not_asked_whether_pods_without_quota_are_ready() -> None:
     ready = slice_("first", 3, admitted, condition("PodsReady", True, "Started"))
     plan = decided(running(5), ready, slice_("second", 5, workload, replaces="first"))

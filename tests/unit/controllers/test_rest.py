@@ -1,0 +1,557 @@
+"""Jobs of every kind and their Workloads come to rest, whatever befalls them.
+
+The controllers of jobs, of what serves and of Workloads decide in turn over values, and each plan is carried
+out on them as the API server would. While nothing else happens that must end: two steps that undo each
+other's writes would write for ever. What then is left must hold no quota for nobody, and run nothing without.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Any
+
+import pytest
+
+from admitq.controllers.job import members
+from admitq.controllers.job.case import Ancestor, JobCase, Lookups
+from admitq.controllers.job.steps import decide
+from admitq.controllers.plan import Action, Create, Delete, Patch, Plan, RemoveFinalizer
+from admitq.controllers.settings import Settings
+from admitq.controllers.workload import World
+from admitq.controllers.workload import decide as decide_workload
+from admitq.core.model import Admission, PodSetAssignment
+from admitq.integrations.base import Integration, Moment, Rules
+from admitq.integrations.ownership import controller_of, is_of_group
+from admitq.integrations.paths import Path, value_at, with_value
+from admitq.integrations.registry import registered
+from admitq.job_workloads import pod_sets_of
+from admitq.reservation import reservation_patch
+from admitq.transitions import Transition, condition, holds, is_reserved
+from admitq_api.conditions import SECOND, ConditionType
+from tests.unit.controllers.builders import (
+    KINDS,
+    NAMES,
+    SETTINGS,
+    Object,
+    after,
+    at,
+    cluster_queue,
+    local_queue,
+    time,
+)
+from tests.unit.integrations.examples import RUNTIME, STATUS, custom_kinds, examples_of
+
+HISTORIES, LENGTH = 40, 12
+"""How many histories there are of each kind, and of how many events."""
+
+ENOUGH = 30
+"""Rounds in which all must have come to rest."""
+
+KINDS_OF_JOBS = [
+    pytest.param(one, id=one.framework) for one in (*registered(), *custom_kinds()) if one.serving is None
+]
+FLAVOR: Object = {
+    "metadata": {"name": "f"},
+    "spec": {"nodeLabels": {"pool": "spot"}, "tolerations": [{"key": "spot", "operator": "Exists"}]},
+}
+
+
+def _in_words(patch: Object) -> Any:
+    """A patch, with no more of conditions than what they say."""
+    status = dict(patch.get("status") or {})
+    if listed := status.get("conditions"):
+        status["conditions"] = " ".join(
+            f"{one['type']}={one['status']}:{one.get('reason')}" for one in listed
+        )
+    kept = {key: value for key, value in patch.items() if key not in {"status", "metadata"}}
+    metadata = {
+        key: value for key, value in (patch.get("metadata") or {}).items() if key != "resourceVersion"
+    }
+    return kept | {"metadata": metadata, "status": status}
+
+
+@dataclass
+class Place:
+    """A namespace with one job, its Workloads and its queues."""
+
+    kind: Integration
+    settings: Settings
+    objects: dict[str, Object] = field(default_factory=dict[str, Object])
+    """Of the job's kind: the job, or its members."""
+    workloads: dict[str, Object] = field(default_factory=dict[str, Object])
+    local_queue: Object | None = field(default_factory=local_queue)
+    cluster_queue: Object | None = field(default_factory=cluster_queue)
+    flavor: Object | None = field(default_factory=lambda: FLAVOR)
+    runtime: Object | None = field(default_factory=lambda: RUNTIME)
+    ancestor: Ancestor | None = None
+    seconds: float = 10
+    version: int = 100
+    told: list[str] = field(default_factory=list[str])
+
+    # --- what is seen -----------------------------------------------------------------------------
+
+    def job(self) -> Any:
+        """The job, put together if it has to be."""
+        composition = self.kind.composition
+        if composition is None:
+            return next(iter(self.objects.values()), None)
+        present = [one for one in self.objects.values() if composition.is_member(one, NAMES)]
+        if not present:
+            return None
+        moment = Moment(at(self.seconds), deleted_hold_nothing=self.settings.fast_quota_release)
+        return composition.compose(present, NAMES, moment)
+
+    def case(self) -> JobCase:
+        """The job as its controller sees it."""
+        job = self.job()
+        group = value_at(job, ("group",), "") if self.kind.composition else ""
+        if group:
+            mine = members.workload_of(job or {}, self.workloads.get(group), NAMES, validate=True)
+            found = () if mine is None else (mine,)
+        else:
+            # That of a group whose members have gone is looked for by its name.
+            found = tuple(
+                one
+                for one in self.workloads.values()
+                if controller_of(one) is not None or (job is None and is_of_group(one, NAMES))
+            )
+        references = () if job is None or self.runtime is None else self.kind.references(job)
+        resolved = {one: self.runtime for one in references if self.runtime is not None}
+        missing = () if job is None or self.runtime is not None else tuple(self.kind.references(job))
+        return JobCase(
+            integration=self.kind,
+            names=NAMES,
+            kinds=KINDS,
+            settings=self.settings,
+            now=at(self.seconds),
+            job=None if job is None else self.kind.resolved(job, resolved),
+            workloads=found,
+            lookups=self.lookups(),
+            ancestor=self.ancestor,
+            missing=missing,
+        )
+
+    def lookups(self) -> Lookups:
+        classes = {name: {"metadata": {"name": name}, "value": 7} for name in ("high", "low")}
+        return Lookups(
+            flavor=lambda name: self.flavor if name == "f" else None,
+            workload_priority_class=classes.get,
+            priority_class=classes.get,
+            priority_classes=lambda: (),
+            workload=self.workloads.get,
+        )
+
+    def world(self) -> World:
+        """What surrounds a Workload."""
+        queue = self.cluster_queue
+        return World(
+            names=NAMES,
+            kinds=KINDS,
+            settings=self.settings,
+            local_queue=self.local_queue,
+            cluster_queue=queue,
+            cluster_queue_name="cq",
+            cluster_queue_active=queue is not None and queue["spec"]["stopPolicy"] == "None",
+        )
+
+    # --- what is done -----------------------------------------------------------------------------
+
+    def settle(self) -> None:
+        """Have everybody decide until nobody writes any more."""
+        for _ in range(ENOUGH):
+            if not any([*map(self.carry_out, self.decisions())]):
+                return
+        raise AssertionError("there is no rest:\n" + "\n".join(self.told[-12:]))
+
+    def decisions(self) -> Iterator[Plan]:
+        """What is decided by each in turn, upon what the one before wrote."""
+        yield decide(self.case())
+        for name in list(self.workloads):
+            if (workload := self.workloads.get(name)) is not None:
+                yield self.decided(workload)
+
+    def decided(self, workload: Object) -> Plan:
+        """What the controller of Workloads decides."""
+        world = self.world()
+        annotation = value_at(workload, ("metadata", "annotations", NAMES.workload_slice_replacement_for), "")
+        original = self.workloads.get(annotation.rpartition("/")[2])
+        return decide_workload(workload, replace(world, original=original), at(self.seconds))
+
+    def carry_out(self, plan: Plan) -> bool:
+        """Do what is planned; returns whether anything was to be written."""
+        written = [self.write(action) for action in plan.actions]
+        return any(written)
+
+    def write(self, action: Action) -> bool:
+        match action:
+            case Create(_, obj):
+                metadata = {
+                    "uid": f"uid-{len(self.told)}",
+                    "creationTimestamp": time(self.seconds),
+                    "generation": 1,
+                }
+                assert obj["metadata"]["name"] not in self.workloads
+                self.keep(self.workloads, {**obj, "metadata": {**obj["metadata"], **metadata}})
+                self.told.append(f"create {obj['metadata']['name']}")
+            case Patch(resource, obj, steps):
+                kept = self.of(resource.kind)
+                name = obj["metadata"]["name"]
+                assert kept[name]["metadata"]["resourceVersion"] == obj["metadata"]["resourceVersion"]
+                for step in steps:
+                    self.keep(kept, after(kept[name], step.patch))
+                    self.told.append(f"patch {resource.kind} {name} {_in_words(step.patch)}")
+            case RemoveFinalizer(resource, obj, finalizer):
+                kept = self.of(resource.kind)
+                name = obj["metadata"]["name"]
+                left = [
+                    one
+                    for one in kept[name]["metadata"].get("finalizers", ())
+                    if one != (finalizer or NAMES.finalizer)
+                ]
+                self.keep(kept, with_value(kept[name], ("metadata", "finalizers"), left))
+                self.told.append(f"free {name}")
+            case Delete(resource, obj):
+                kept = self.of(resource.kind)
+                if (found := kept.get(obj["metadata"]["name"])) is not None:
+                    self.delete(kept, found)
+                self.told.append(f"delete {obj['metadata']['name']}")
+            case _:
+                return False
+        return True
+
+    def of(self, kind: str) -> dict[str, Object]:
+        return self.workloads if kind == "Workload" else self.objects
+
+    def delete(self, kept: dict[str, Object], obj: Object) -> None:
+        self.keep(kept, with_value(obj, ("metadata", "deletionTimestamp"), time(self.seconds)))
+
+    def keep(self, kept: dict[str, Object], obj: Any) -> None:
+        """Store an object; one that is deleted and held by nothing is gone, with what it owns."""
+        metadata = obj["metadata"]
+        self.version += 1
+        before = kept.get(metadata["name"], obj)
+        generation = metadata.get("generation", 1) + (before["spec"] != obj["spec"])
+        obj = {
+            **obj,
+            "metadata": {**metadata, "resourceVersion": str(self.version), "generation": generation},
+        }
+        kept[metadata["name"]] = obj
+        if "deletionTimestamp" in metadata and not metadata.get("finalizers"):
+            del kept[metadata["name"]]
+            if kept is self.objects:
+                for one in [*self.workloads.values()]:
+                    owners = value_at(one, ("metadata", "ownerReferences"), [])
+                    if owners and all(owner["uid"] == metadata["uid"] for owner in owners):
+                        self.delete(self.workloads, one)
+
+
+# --- what may befall them -------------------------------------------------------------------------
+
+Event = Callable[[Place, Random], None]
+
+
+def _coin(random: Random) -> bool:
+    return random.random() < 0.5
+
+
+def _change(place: Place, obj: Object, path: Path, value: Any) -> None:
+    """Somebody's write of one field."""
+    place.keep(
+        place.objects if obj["kind"] == place.kind.kind else place.workloads, with_value(obj, path, value)
+    )
+
+
+def _any_workload(place: Place, random: Random) -> Object | None:
+    names = sorted(place.workloads)
+    return place.workloads[random.choice(names)] if names else None
+
+
+def reserves(place: Place, random: Random) -> None:
+    """Quota is reserved for who may have it, perhaps for fewer pods; perhaps checks are outstanding."""
+    workload = _any_workload(place, random)
+    if workload is None or is_reserved(workload) or holds(workload, ConditionType.FINISHED):
+        return
+    said = [condition(workload, one) or {} for one in (ConditionType.QUOTA_RESERVED, ConditionType.REQUEUED)]
+    if said[0].get("reason") == "OnHold" or said[1].get("status") == "False":
+        return
+    if value_at(workload, ("spec", "active"), True) is False or "deletionTimestamp" in workload["metadata"]:
+        return
+    fewer = _coin(random)
+    assignments = tuple(
+        PodSetAssignment(
+            one.get("name", "main"),
+            (("cpu", "f"),),
+            (("cpu", 1),),
+            one.get("minCount", one.get("count", 1)) if fewer else one.get("count", 1),
+        )
+        for one in workload["spec"]["podSets"]
+    )
+    patch = reservation_patch(
+        workload, Admission("cq", assignments), admit=_coin(random), now=at(place.seconds)
+    )
+    place.keep(place.workloads, after(workload, patch))
+
+
+def preempts(place: Place, random: Random) -> None:
+    workload = _any_workload(place, random)
+    if workload is not None and is_reserved(workload) and not holds(workload, ConditionType.FINISHED):
+        transition = Transition(workload, at(place.seconds))
+        transition.preempt("InClusterQueue", "for another")
+        if patch := transition.patch():
+            place.keep(place.workloads, after(workload, patch))
+
+
+def is_activated_or_not(place: Place, random: Random) -> None:
+    if (workload := _any_workload(place, random)) is not None:
+        _change(place, workload, ("spec", "active"), _coin(random))
+
+
+def workload_is_deleted(place: Place, random: Random) -> None:
+    if (workload := _any_workload(place, random)) is not None:
+        place.delete(place.workloads, workload)
+
+
+def check_is_answered(place: Place, random: Random) -> None:
+    workload = _any_workload(place, random)
+    checks = value_at(workload, ("status", "admissionChecks"), [])
+    if workload is not None and checks:
+        state = random.choice(["Ready", "Retry", "Rejected", "Pending"])
+        answer: Object = {"state": state, "message": "m", "lastTransitionTime": time(place.seconds)}
+        if state == "Retry":
+            answer["requeueAfterSeconds"] = random.choice([1, 500])
+        _change(place, workload, ("status", "admissionChecks"), [{**one, **answer} for one in checks])
+
+
+def gate_comes_or_goes(place: Place, random: Random) -> None:
+    if (workload := _any_workload(place, random)) is not None:
+        path = ("metadata", "annotations", NAMES.admission_gated_by)
+        _change(place, workload, path, random.choice(["", "example.com/a", "a/b,c/d"]))
+
+
+def queue_changes(place: Place, random: Random) -> None:
+    stops = ["None", "None", "Hold", "HoldAndDrain"]
+    checks = random.choice([[], [{"name": "c"}], [{"name": "c", "onFlavors": ["f"]}]])
+    going = random.choice([{}, {}, {"deletionTimestamp": time(0)}])
+    place.local_queue = random.choice([None, *2 * [local_queue(random.choice(stops))]])
+    found = cluster_queue(random.choice(stops), checks=checks, **going)
+    place.cluster_queue = random.choice([None, found, found])
+
+
+def flavor_or_runtime_changes(place: Place, random: Random) -> None:
+    place.flavor = random.choice([None, FLAVOR])
+    place.runtime = random.choice([None, RUNTIME])
+
+
+def time_passes(place: Place, random: Random) -> None:
+    place.seconds += random.choice([1, 60, 400, 4000])
+
+
+def job_is_deleted(place: Place, random: Random) -> None:
+    for obj in list(place.objects.values()):
+        place.delete(place.objects, obj)
+
+
+def _any_object(place: Place, random: Random) -> Object | None:
+    names = sorted(place.objects)
+    return place.objects[random.choice(names)] if names else None
+
+
+def job_moves(place: Place, random: Random) -> None:
+    """Its owner has it queue elsewhere, or nowhere, or with another priority or limit."""
+    if (obj := _any_object(place, random)) is not None:
+        key = random.choice([NAMES.queue_name, NAMES.priority_class, NAMES.max_exec_time])
+        value = random.choice(["lq", "high", "30", None, "none-such"])
+        _change(place, obj, ("metadata", "labels", key), value)
+
+
+def job_is_flipped(place: Place, random: Random) -> None:
+    if (obj := _any_object(place, random)) is not None and place.kind.suspended is None:
+        _change(place, obj, place.kind.suspend_path, _coin(random))
+
+
+def job_asks_for_more(place: Place, random: Random) -> None:
+    """Its owner changes a number somewhere in it."""
+    if (obj := _any_object(place, random)) is None or place.kind.composition is not None:
+        return
+    numbers = list(_numbers(obj["spec"]))
+    if numbers:
+        path = random.choice(numbers)
+        _change(place, obj, ("spec", *path), random.choice([0, 1, 2, 5]))
+
+
+def _numbers(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for step, item in items:
+        if isinstance(item, int) and not isinstance(item, bool):
+            yield (*path, step)
+        yield from _numbers(item, (*path, step))
+
+
+def job_goes_on(place: Place, random: Random) -> None:
+    """Its own controller tells how it stands."""
+    if (obj := _any_object(place, random)) is not None:
+        status = random.choice(STATUSES)
+        _change(place, obj, ("status",), status)
+
+
+ENDED = {
+    **STATUS,
+    "conditions": [{"type": "Complete", "status": "True", "message": "done"}],
+    "phase": "Succeeded",
+}
+UNENDED = {key: value for key, value in STATUS.items() if key not in {"conditions", "state", "phase"}}
+STATUSES: list[Object] = [{}, {}, {}, {}, STATUS, ENDED, UNENDED, {"phase": "Failed"}, {"phase": "Running"}]
+MARKS: list[Object] = [
+    {},
+    {},
+    {NAMES.elastic_job: "true"},
+    {NAMES.job_min_parallelism: "1"},
+    {NAMES.prebuilt_workload_name: "pre"},
+    {NAMES.admission_gated_by: "example.com/a"},
+]
+
+
+def job_comes(place: Place, random: Random) -> None:
+    """A job is made, as our webhook leaves it; perhaps another of its name was there before."""
+    if place.objects:
+        return
+    kind = place.kind
+    first = random.choice(examples_of(kind.api_version, kind.kind))
+    metadata: Object = first.get("metadata", {})
+    annotations: Object = {**(metadata.get("annotations") or {}), **random.choice(MARKS)}
+    is_group = kind.composition is not None and _coin(random)
+    if is_group:
+        annotations |= {NAMES.pod_group_name: "g", NAMES.pod_group_total_count: "2"}
+    for name in ("j", "k") if is_group else ("j",):
+        given: Object = {
+            "name": name,
+            "namespace": "ns",
+            "uid": f"uid-{name}-{place.version}",
+            "creationTimestamp": time(place.seconds),
+            "labels": {**(metadata.get("labels") or {}), NAMES.queue_name: "lq"},
+            "annotations": annotations,
+        }
+        made = {"apiVersion": kind.api_version, "kind": kind.kind, **first, "metadata": given, "status": {}}
+        held = made if kind.suspended is not None else with_value(made, kind.suspend_path, True)
+        place.keep(place.objects, kind.mutate(held, Rules(NAMES)))
+
+
+def prebuilt_comes(place: Place, random: Random) -> None:
+    """A Workload that a job may adopt is made, of its pods or of others."""
+    case = place.case()
+    if case.job is None or "pre" in place.workloads:
+        return
+    listed = pod_sets_of(case) if _coin(random) else [{"name": "main", "count": 1, "template": {}}]
+    metadata = {
+        "name": "pre",
+        "namespace": "ns",
+        "uid": f"uid-pre-{place.version}",
+        "finalizers": [NAMES.finalizer],
+    }
+    metadata |= {"creationTimestamp": time(place.seconds)}
+    spec = {"podSets": listed, "queueName": "lq"}
+    place.keep(place.workloads, {"kind": "Workload", "metadata": metadata, "spec": spec})
+
+
+def ancestor_changes(place: Place, random: Random) -> None:
+    place.ancestor = random.choice([None, None, Ancestor({}, admitted=True), Ancestor({}, admitted=False)])
+
+
+RARE: list[Event] = [
+    preempts,
+    is_activated_or_not,
+    workload_is_deleted,
+    gate_comes_or_goes,
+    flavor_or_runtime_changes,
+    job_is_deleted,
+    job_moves,
+    job_is_flipped,
+    job_asks_for_more,
+    ancestor_changes,
+]
+OFTEN: list[Event] = [
+    reserves,
+    reserves,
+    check_is_answered,
+    job_goes_on,
+    job_comes,
+    prebuilt_comes,
+    queue_changes,
+    time_passes,
+]
+EVENTS: list[Event] = [*RARE, *OFTEN, *OFTEN]
+
+
+# --- what must be so ------------------------------------------------------------------------------
+
+
+def _may_run(workload: Object) -> bool:
+    admitted, evicted = (holds(workload, one) for one in (ConditionType.ADMITTED, ConditionType.EVICTED))
+    return admitted and not evicted
+
+
+def problems(place: Place) -> Iterator[str]:
+    """What may not be where nobody has anything to do."""
+    case, kind = place.case(), place.kind
+    if place.ancestor is not None:
+        return
+    alive = [one for one in place.workloads.values() if not holds(one, ConditionType.FINISHED)]
+    if case.job is None or "deletionTimestamp" in case.job["metadata"]:
+        for one in place.workloads.values():
+            metadata = one["metadata"]
+            if metadata.get("ownerReferences") and NAMES.finalizer in metadata.get("finalizers", ()):
+                yield f"{one['metadata']['name']} is held for no job"
+        return
+    job = case.job
+    for one in alive:
+        owned = one["metadata"].get("ownerReferences")
+        if owned and is_reserved(one) and holds(one, ConditionType.EVICTED) and not kind.is_active(job):
+            yield f"{one['metadata']['name']} keeps quota of which it was evicted"
+    if case.missing or kind.finished(job) is not None or kind.is_active(job) or kind.is_skipped(job):
+        return
+    admitted = [one for one in alive if _may_run(one) and one in case.owned]
+    if not kind.is_suspended(job, NAMES) and not any(is_reserved(one) for one in alive) and case.queue_name:
+        yield "it runs, and nothing is admitted"
+    if admitted and members.awaits_start(case) and place.flavor is not None and kind.composition is None:
+        yield "it is admitted, and waits"
+
+
+def placed(kind: Integration, random: Random) -> Place:
+    """A namespace with a new job of the kind, under any settings."""
+    chosen = replace(
+        SETTINGS,
+        integrations=(kind,),
+        pods_ready=random.choice([None, SETTINGS.pods_ready]),
+        retention_of_finished=random.choice([None, None, 500 * SECOND]),
+        retention_of_deactivated=random.choice([None, None, 500 * SECOND]),
+        **{name: _coin(random) for name in GATES},
+    )
+    place = Place(kind, chosen)
+    job_comes(place, random)
+    return place
+
+
+GATES = (
+    "elastic_jobs",
+    "explicit_pending",
+    "finish_orphaned",
+    "partial_admission",
+    "reclaimable_pods",
+    "tell_reasons",
+    "fast_quota_release",
+)
+
+
+@pytest.mark.parametrize("kind", KINDS_OF_JOBS)
+def test_whatever_befalls_a_job_comes_to_an_end(kind: Integration) -> None:
+    for seed in range(HISTORIES):
+        random = Random(seed)  # noqa: S311 the same histories in each run
+        place = placed(kind, random)
+        place.settle()
+        for _ in range(LENGTH):
+            event = random.choice(EVENTS)
+            place.told.append(f"--- {event.__name__}")
+            event(place, random)
+            place.settle()
+            found = [*problems(place)]
+            assert not found, "\n".join([f"seed {seed}", *found, *place.told])
