@@ -229,7 +229,7 @@ class Place:
         """Store an object; one that is deleted and held by nothing is gone, with what it owns."""
         metadata = obj["metadata"]
         self.version += 1
-        before = kept.get(metadata["name"], obj)
+        before: Object = kept.get(metadata["name"]) or obj
         generation = metadata.get("generation", 1) + (before["spec"] != obj["spec"])
         obj = {
             **obj,
