@@ -22,6 +22,8 @@ KeyT = TypeVar("KeyT", bound=Hashable)
 QUARANTINE_AFTER = 5
 LONGEST_TRANSIENT_RETRY_S = 30.0
 """When the API server comes back, nobody waits longer than this."""
+REFUSED_RETRY_S = 300.0
+"""When the API server is asked again to take what it refused so often that the key is in quarantine."""
 
 
 class Result(StrEnum):
@@ -50,7 +52,9 @@ class Controller(Generic[KeyT]):
     - 409: retried soon, for the watch brings the newer object.
     - Transient errors: retried with backoff, not before the server's Retry-After.
     - Anything else: logged and retried with backoff. After five failures in a row the key is in
-      quarantine: it is left alone until :meth:`add` tells that what it is made of has changed.
+      quarantine: it is left alone until :meth:`add` tells that what it is made of has changed. If it was
+      the API server that refused it, its reasons may be elsewhere (rights, a quota, a policy), where no watch
+      tells of a change: it is asked again every ``refused_retry`` seconds.
 
     ``deadline`` (seconds) ends a reconcile that hangs; that counts as a failure. ``on_quarantine`` is told
     the controller's name and which keys are in quarantine, and why, whenever that changes.
@@ -66,6 +70,7 @@ class Controller(Generic[KeyT]):
         observe: Callable[[Reconciled], None] | None = None,
         on_quarantine: Callable[[str, Mapping[KeyT, str]], None] | None = None,
         quarantine_after: int = QUARANTINE_AFTER,
+        refused_retry: float = REFUSED_RETRY_S,
     ) -> None:
         self.name = name
         self.queue: WorkQueue[KeyT] = WorkQueue()
@@ -76,13 +81,14 @@ class Controller(Generic[KeyT]):
         self._observe = observe
         self._on_quarantine = on_quarantine
         self._quarantine_after = quarantine_after
+        self._refused_retry = refused_retry
+        self._refused: set[KeyT] = set()
+        """Keys in quarantine for what the API server said."""
         self._failures: dict[KeyT, int] = {}
 
     def add(self, key: KeyT) -> None:
         """Tell that something a key is made of has changed; this ends its quarantine."""
-        if self.quarantined.pop(key, None) is not None:
-            self._forget(key)
-            self._tell_quarantine()
+        self._end_quarantine(key)
         self.queue.add(key)
 
     def add_after(self, key: KeyT, seconds: float) -> None:
@@ -110,7 +116,7 @@ class Controller(Generic[KeyT]):
                 self._observe(Reconciled(self.name, result, waited, time.monotonic() - began))
 
     async def _once(self, key: KeyT) -> Result:
-        if key in self.quarantined:  # a retry that was on its way
+        if key in self.quarantined and key not in self._refused:  # a retry that was on its way
             return Result.QUARANTINED
         try:
             async with asyncio.timeout(self._deadline):
@@ -131,12 +137,16 @@ class Controller(Generic[KeyT]):
             return Result.TRANSIENT
         except Exception as error:  # noqa: BLE001 - one key's failure is no other key's business
             return self._failed(key, error)
+        self._end_quarantine(key)
         self._forget(key)
         if again is not None:
             self.queue.add_after(key, again)
         return Result.SUCCESS
 
     def _failed(self, key: KeyT, error: Exception) -> Result:
+        if key in self.quarantined:
+            self._ask_again_later(key, error)
+            return Result.QUARANTINED
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         if failures < self._quarantine_after:
             seconds = self.queue.retry(key)
@@ -154,7 +164,21 @@ class Controller(Generic[KeyT]):
             exc_info=error,
         )
         self._tell_quarantine()
+        self._ask_again_later(key, error)
         return Result.QUARANTINED
+
+    def _ask_again_later(self, key: KeyT, error: Exception) -> None:
+        if isinstance(error, ApiError):
+            self._refused.add(key)
+            self.queue.add_after(key, self._refused_retry)
+        else:
+            self._refused.discard(key)
+
+    def _end_quarantine(self, key: KeyT) -> None:
+        if self.quarantined.pop(key, None) is not None:
+            self._refused.discard(key)
+            self._forget(key)
+            self._tell_quarantine()
 
     def _tell_quarantine(self) -> None:
         if self._on_quarantine is not None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from admitq.controllers.job import members
+from admitq.controllers.job import members, slices
 from admitq.controllers.job.case import Ancestor, JobCase, Lookups
 from admitq.controllers.job.steps import decide
 from admitq.controllers.plan import Action, Create, Delete, Patch, Plan, RemoveFinalizer
@@ -510,7 +510,8 @@ def problems(place: Place) -> Iterator[str]:
     if case.missing or kind.finished(job) is not None or kind.is_active(job) or kind.is_skipped(job):
         return
     admitted = [one for one in alive if _may_run(one) and one in case.owned]
-    if not kind.is_suspended(job, NAMES) and not any(is_reserved(one) for one in alive) and case.queue_name:
+    held = any(is_reserved(one) for one in alive) or slices.is_elastic(case)
+    if not kind.is_suspended(job, NAMES) and not held and case.queue_name:
         yield "it runs, and nothing is admitted"
     if admitted and members.awaits_start(case) and place.flavor is not None and kind.composition is None:
         yield "it is admitted, and waits"
