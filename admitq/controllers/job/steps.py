@@ -114,16 +114,17 @@ def _skipped(case: JobCase) -> Plan | None:
 def _nested(case: JobCase) -> Plan | None:
     """A job inside a queued job runs when that one is admitted, and is not queued itself.
 
-    One that has ended is left as it is: there is nothing to stop, and the API server refuses to.
+    If it was before, it would hold quota that the other one has for it. One that has ended is left as it is:
+    there is nothing to stop, and the API server refuses to.
     """
     if case.ancestor is None:
         return None
     if case.ancestor.admitted or case.job is None or case.integration.finished(case.job) is not None:
-        return NOTHING
+        return _without_waiting(case)
     begun = case.integration.is_half_stopped(case.job, case.names)
     stopping = running.stop(case, None, "", running.NOT_ADMITTED)
     if stopping is None or begun:
-        return stopping or NOTHING
+        return stopping or _without_waiting(case)
     note = f"{case.names.product} managed child job suspended"
     return plan(*stopping.actions, case.tell("Suspended", note))
 

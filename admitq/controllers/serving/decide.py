@@ -109,15 +109,19 @@ def decide(case: ServingCase) -> Plan:
         if (case.serving.groups is not None)
         else {}
     )
-    try:
-        actions = [
-            *released,
-            *(action for one in case.workloads for action in _unwanted(case, job, one, groups)),
-            *(action for name, group in groups.items() for action in _of_group(case, job, group, name)),
-        ]
-    except PriorityClassMissing as missing:
-        return plan(*released, Tell(job, "Warning", missing.reason, str(missing)))
-    return plan(*actions) if actions else NOTHING
+    actions = [
+        *released,
+        *(action for one in case.workloads for action in _unwanted(case, job, one, groups)),
+    ]
+    missed: Tell | None = None
+    for name, group in groups.items():
+        try:
+            # What is to be done before the class is asked for is done all the same: quota is given back.
+            for action in _of_group(case, job, group, name):
+                actions.append(action)  # noqa: PERF402 what an error ends must not take these with it
+        except PriorityClassMissing as missing:
+            missed = Tell(job, "Warning", missing.reason, str(missing))
+    return plan(*actions, missed) if actions or missed else NOTHING
 
 
 def _is_ours(case: ServingCase, job: Object) -> bool:
@@ -240,6 +244,10 @@ def _changed(case: ServingCase, job: Object, source: GroupSource, workload: Obje
     """The next change of a Workload that does not stand for the object as it is now."""
     on_hold = case.integration.is_on_hold(job)
     reason = (condition(workload, ConditionType.QUOTA_RESERVED) or {}).get("reason")
+    is_active = value_at(workload, ("spec", "active"), True) is not False
+    if is_active and on_hold and reason != Reason.ON_HOLD:
+        yield from _back_in_queue(case, workload, Reason.ON_HOLD, case.serving.on_hold)
+        return
     if not is_reserved(workload):
         stays = on_hold or _stands_for(case, source, workload)
         patch = {} if stays else spec_update(source, workload)
@@ -252,15 +260,15 @@ def _changed(case: ServingCase, job: Object, source: GroupSource, workload: Obje
             note = f"Updated workload priority class: {name_of(workload)}"
             yield Tell(job, "Normal", "UpdatedWorkload", note)
         return
-    is_active = value_at(workload, ("spec", "active"), True) is not False
-    if on_hold == (reason == Reason.ON_HOLD) or not is_active:
-        return
-    transition = Transition(workload, case.now)
-    if on_hold:
-        transition.release(Reason.ON_HOLD, case.serving.on_hold)
-    else:
+    if is_active and not on_hold and reason == Reason.ON_HOLD:
         pending = told(Reason.PENDING_EVALUATION, case.settings)
-        transition.release(pending, "Workload no longer on hold; waiting for quota reservation")
+        message = "Workload no longer on hold; waiting for quota reservation"
+        yield from _back_in_queue(case, workload, pending, message)
+
+
+def _back_in_queue(case: ServingCase, workload: Object, reason: str, message: str) -> Iterator[Action]:
+    transition = Transition(workload, case.now)
+    transition.release(reason, message)
     if write := status_patch(case.kinds.workloads, workload, transition.patch(), CONCERN):
         yield write
 

@@ -161,6 +161,15 @@ def test_a_job_that_ended_inside_one_that_is_not_admitted_any_more_is_left_as_it
     assert decided(ended, ancestor=Ancestor(job(), admitted=False)) == Plan()
 
 
+@pytest.mark.parametrize("admitted_above", [True, False])
+@pytest.mark.parametrize("obj", [workload(), admitted()])
+def test_what_was_queued_before_it_came_to_be_inside_a_queued_job_holds_no_quota(
+    obj: Object, admitted_above: bool
+) -> None:
+    plan = decided(job(), obj, ancestor=Ancestor(job(), admitted=admitted_above))
+    assert set(kinds(plan)) == {"free Workload", "delete Workload"}
+
+
 def test_a_waiting_workload_of_a_job_that_left_its_queue_goes() -> None:
     plan = decided(job(labels={}), workload())
     assert kinds(plan) == ["delete Workload", "free Workload"]

@@ -15,7 +15,7 @@ import pytest
 from admitq.controllers.job import members, slices
 from admitq.controllers.job.case import Ancestor, JobCase, Lookups
 from admitq.controllers.job.steps import decide
-from admitq.controllers.plan import Action, Create, Delete, Patch, Plan, RemoveFinalizer
+from admitq.controllers.plan import Action, Create, Delete, Patch, Plan, RemoveFinalizer, has_finalizer
 from admitq.controllers.settings import Settings
 from admitq.controllers.workload import World
 from admitq.controllers.workload import decide as decide_workload
@@ -201,15 +201,12 @@ class Place:
                     self.keep(kept, after(kept[name], step.patch))
                     self.told.append(f"patch {resource.kind} {name} {_in_words(step.patch)}")
             case RemoveFinalizer(resource, obj, finalizer):
-                kept = self.of(resource.kind)
-                name = obj["metadata"]["name"]
-                left = [
-                    one
-                    for one in kept[name]["metadata"].get("finalizers", ())
-                    if one != (finalizer or NAMES.finalizer)
-                ]
-                self.keep(kept, with_value(kept[name], ("metadata", "finalizers"), left))
-                self.told.append(f"free {name}")
+                kept, ours = self.of(resource.kind), finalizer or NAMES.finalizer
+                if (found := kept.get(obj["metadata"]["name"])) is None or not has_finalizer(found, ours):
+                    return False
+                left = [one for one in found["metadata"]["finalizers"] if one != ours]
+                self.keep(kept, with_value(found, ("metadata", "finalizers"), left))
+                self.told.append(f"free {obj['metadata']['name']}")
             case Delete(resource, obj):
                 kept = self.of(resource.kind)
                 if (found := kept.get(obj["metadata"]["name"])) is not None:
@@ -454,7 +451,10 @@ def prebuilt_comes(place: Place, random: Random) -> None:
 
 
 def ancestor_changes(place: Place, random: Random) -> None:
-    place.ancestor = random.choice([None, None, Ancestor({}, admitted=True), Ancestor({}, admitted=False)])
+    if place.kind.composition is None:
+        place.ancestor = random.choice(
+            [None, None, Ancestor({}, admitted=True), Ancestor({}, admitted=False)]
+        )
 
 
 RARE: list[Event] = [
@@ -494,6 +494,8 @@ def problems(place: Place) -> Iterator[str]:
     """What may not be where nobody has anything to do."""
     case, kind = place.case(), place.kind
     if place.ancestor is not None:
+        if case.job is not None and any(not holds(one, ConditionType.FINISHED) for one in case.owned):
+            yield "it is queued beside the job that it is inside of"
         return
     alive = [one for one in place.workloads.values() if not holds(one, ConditionType.FINISHED)]
     if case.job is None or "deletionTimestamp" in case.job["metadata"]:

@@ -320,6 +320,14 @@ def test_a_priority_class_that_changes_is_followed_with_quota_too() -> None:
     assert warned.reason == "WorkloadPriorityClassNotFound"
 
 
+def test_no_class_that_is_not_there_keeps_quota_from_being_given_back() -> None:
+    labels = {NAMES.priority_class: "none-such"}
+    spec = {"priorityClassRef": {"group": NAMES.group, "kind": "WorkloadPriorityClass", "name": "low"}}
+    none = stateful_set(replicas=0, labels=labels)
+    released = only_patch(decided(none, of_set(admitted(spec=spec), none)))
+    assert released["status"]["admission"] is None
+
+
 def test_a_gate_that_is_taken_off_is_taken_off_the_workload() -> None:
     key = NAMES.admission_gated_by
     job = stateful_set(annotations={key: "a.example/x"})
