@@ -4,7 +4,7 @@ The status of a job is its own controller's, and events about it are gone after 
 names tells of it for as long as it is so.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from admitq.controllers.context import Stores
@@ -44,14 +44,14 @@ class RefusedJobs:
         self._names = names
         self._known: dict[str, Mapping[Key, str]] = {}
 
-    def told(self, controller: str, quarantined: Mapping[Key, str]) -> Iterator[Key]:
-        """Take in which keys of a controller are in quarantine; yields LocalQueues that may tell of it."""
+    def told(self, controller: str, quarantined: Mapping[Key, str]) -> list[Key]:
+        """Take in which keys of a controller are in quarantine; returns LocalQueues that may tell of it."""
         if controller not in self._integrations:
-            return
+            return []
         changed = {key.namespace for key in self._known.get(controller, {}).keys() ^ quarantined.keys()}
         self._known[controller] = quarantined
         queues = self._stores.of(self._local_queues).keys()
-        yield from (key for key in queues if key.namespace in changed)
+        return [key for key in queues if key.namespace in changed]
 
     def of(self, queue: Key) -> list[RefusedJob]:
         """The jobs that name a LocalQueue, in the order of their names."""
