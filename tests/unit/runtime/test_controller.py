@@ -101,7 +101,7 @@ async def test_what_the_api_server_refused_is_asked_again_after_a_while():
     reconciler = Reconciler(a=[refused] * (QUARANTINE_AFTER + 2))
     told: list[int] = []
     controller = Controller(
-        "test", reconciler, on_quarantine=lambda _, count: told.append(count), refused_retry=0.01
+        "test", reconciler, on_quarantine=lambda _, keys: told.append(len(keys)), refused_retry=0.01
     )
     async with running(controller):
         controller.add("a")
