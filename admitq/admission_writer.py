@@ -11,7 +11,7 @@ from admitq.core.instructions import ReportPending, ReportSecondPass, ReserveQuo
 from admitq.core.model import SECOND, Instant, ObjectKey
 from admitq.core.refusals import PreemptionGated, Refusal
 from admitq.explain import Explanation
-from admitq.guarded_writes import RETRY_BASE_SECONDS, GuardedWrites
+from admitq.guarded_writes import GuardedWrites, backoff
 from admitq.logs import logger
 from admitq.measures import Measures
 from admitq.reservation import pending_patch, queued_since, reservation_patch
@@ -62,6 +62,8 @@ class AdmissionWriter:
     _reports: dict[ObjectKey, ReportPending] = field(default_factory=dict[ObjectKey, ReportPending])
     _reports_due: "asyncio.Queue[ObjectKey]" = field(default_factory=asyncio.Queue)
     _reported_at: dict[ObjectKey, float] = field(default_factory=dict[ObjectKey, float])
+    _unanswered: int = 0
+    """Refusals in a row that could not be written because the API server did not answer as it should."""
     _reservations: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(RESERVATIONS_AT_ONCE))
 
     async def run(self) -> None:
@@ -159,13 +161,16 @@ class AdmissionWriter:
                 await self._report_again(instruction, error)
             except Exception:
                 log.exception("refusal was not written", workload=str(key))
+            else:
+                self._unanswered = 0
 
     async def _report_again(self, instruction: ReportPending, error: ApiError) -> None:
         if not (error.is_conflict or error.is_transient):
             if not error.is_not_found:
                 log.warning("refusal was not written", workload=str(instruction.key), error=error.message)
             return
-        await asyncio.sleep(RETRY_BASE_SECONDS)
+        self._unanswered = self._unanswered + 1 if error.is_transient else 0
+        await asyncio.sleep(backoff(max(1, self._unanswered)))
         if instruction.key not in self._reports:
             self._reports[instruction.key] = instruction
             self._reports_due.put_nowait(instruction.key)

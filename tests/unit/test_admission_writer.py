@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 
+from admitq import admission_writer
 from admitq.admission_writer import AdmissionWriter
 from admitq.core.instructions import ReportPending
 from admitq.core.model import ObjectKey
@@ -14,6 +15,7 @@ from admitq.core.refusals import NamespaceMismatch, PodsNotReady, PreemptionGate
 from admitq.guarded_writes import GuardedWrites
 from admitq.measures import Measures
 from admitq.metrics import Metrics
+from admitq.runtime.errors import ApiError
 from admitq.runtime.events import EventRecorder
 from admitq_api import conditions
 from admitq_api.labels import names_for
@@ -52,6 +54,28 @@ class Recorder:
         self.told.append((kind, reason, note))
 
 
+@asynccontextmanager
+async def writing(
+    writes: Writes, recorder: Recorder, *, tell_reasons: bool = True
+) -> AsyncGenerator[AdmissionWriter]:
+    """A writer that runs."""
+    writer = AdmissionWriter(
+        writes=cast("GuardedWrites", writes),
+        names=names_for(),
+        recorder=cast("EventRecorder", recorder),
+        measures=Measures(Metrics("leader"), lambda _: None),
+        clock=lambda: NOW,
+        tell_reasons=tell_reasons,
+    )
+    running = asyncio.create_task(writer.run())
+    try:
+        yield writer
+    finally:
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
+
+
 @pytest.mark.parametrize(
     ("refusal", "tell_reasons", "reason", "event"),
     [
@@ -66,20 +90,29 @@ async def test_a_refusal_is_told_by_the_reasons_that_are_switched_on(
     refusal: Refusal, tell_reasons: bool, reason: str, event: str
 ) -> None:
     writes, recorder = Writes(), Recorder()
-    writer = AdmissionWriter(
-        writes=cast("GuardedWrites", writes),
-        names=names_for(),
-        recorder=cast("EventRecorder", recorder),
-        measures=Measures(Metrics("leader"), lambda _: None),
-        clock=lambda: NOW,
-        tell_reasons=tell_reasons,
-    )
-    running = asyncio.create_task(writer.run())
-    writer.schedule_report(ReportPending(KEY, "uid", refusal, ()))
-    status = await asyncio.wait_for(writes.written, 10)
-    running.cancel()
-    with suppress(asyncio.CancelledError):
-        await running
+    async with writing(writes, recorder, tell_reasons=tell_reasons) as writer:
+        writer.schedule_report(ReportPending(KEY, "uid", refusal, ()))
+        status = await asyncio.wait_for(writes.written, 10)
     quota = conditions.find(status["conditions"], "QuotaReserved") or {}
     assert (quota.get("status"), quota.get("reason")) == ("False", reason)
     assert recorder.told == [("Warning", event, quota.get("message"))]
+
+
+async def test_while_nobody_answers_it_is_tried_more_and_more_seldom(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    writes, recorder, waits = Writes(), Recorder(), list[int]()
+    failures = [ApiError(503, "ServiceUnavailable", "down")] * 3
+    monkeypatch.setattr(admission_writer, "backoff", lambda attempt: waits.append(attempt) or 0)
+    answered = writes.once
+
+    async def once(_key: ObjectKey, patch: Object) -> Object:
+        if failures:
+            raise failures.pop()
+        return await answered(_key, patch)
+
+    writes.once = once
+    async with writing(writes, recorder) as writer:
+        writer.schedule_report(ReportPending(KEY, "uid", PodsNotReady(), ()))
+        await asyncio.wait_for(writes.written, 10)
+    assert waits == [1, 2, 3]
