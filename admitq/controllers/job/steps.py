@@ -132,11 +132,12 @@ def _nested(case: JobCase) -> Plan | None:
 def _unmanaged(case: JobCase) -> Plan | None:
     """Without a queue name a job is left alone, unless quota is already reserved for it.
 
-    What waits for it would hold quota for nothing, and goes.
+    What waits for it would hold quota for nothing, and goes; but not if whoever made it would make it again.
     """
     if case.queue_name or case.settings.without_queue_name:
         return None
-    return None if _holds_quota(case) else _without_waiting(case)
+    is_kept = _holds_quota(case) or any(is_served(one, case.names) for one in case.owned)
+    return None if is_kept else _without_waiting(case)
 
 
 def _without_waiting(case: JobCase) -> Plan:

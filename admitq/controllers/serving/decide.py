@@ -102,13 +102,17 @@ def decide(case: ServingCase) -> Plan:
         return plan(*(action for one in case.workloads for action in _release(case, one)))
     former = [one for one in case.workloads if not _is_owned(one, job)]
     released = tuple(action for one in former for action in _release(case, one))
-    if "deletionTimestamp" in job["metadata"] or not case.namespace_matches or not _is_ours(case, job):
+    is_managed = case.namespace_matches and _is_ours(case, job)
+    kept = {one["metadata"]["name"] for one in case.workloads if _is_owned(one, job) and _must_end(one)}
+    if "deletionTimestamp" in job["metadata"] or not (is_managed or kept):
         return plan(*released)
     groups = (
         {_workload_name(case, job, group): group for group in case.serving.groups(job, case.pods)}
         if (case.serving.groups is not None)
         else {}
     )
+    if not is_managed:
+        groups = {name: group for name, group in groups.items() if name in kept}
     actions = [
         *released,
         *(action for one in case.workloads for action in _unwanted(case, job, one, groups)),
@@ -129,6 +133,12 @@ def _is_ours(case: ServingCase, job: Object) -> bool:
     if not queue_name(job, case.names) and not case.settings.without_queue_name:
         return False
     return any(is_held_for(one, case.serving.parent, case.names) for one in case.serving.templates(job))
+
+
+def _must_end(workload: Object) -> bool:
+    """Whether a Workload has quota, or is to go: nobody else brings that to its end."""
+    holds_quota = is_reserved(workload) and not holds(workload, ConditionType.FINISHED)
+    return holds_quota or "deletionTimestamp" in workload["metadata"]
 
 
 def _is_owned(workload: Object, job: Object) -> bool:

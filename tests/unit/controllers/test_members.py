@@ -315,6 +315,15 @@ async def test_a_workload_that_somebody_controls_is_never_a_groups(validated: bo
     assert world.calls == ["json_patch pods/b"]
 
 
+async def test_pods_that_lost_their_queue_are_ended_rather_than_the_workload_of_what_serves() -> None:
+    world = PodWorld()
+    world.put(PODS, *pair("running", "running", labels={NAMES.queue_name: None}))
+    served = {"annotations": {NAMES.is_group_workload: "true", NAMES.job_owner_name: "s"}}
+    world.put(KINDS.workloads, of_group(workload, metadata=served))
+    await world.settle()
+    assert [call for call in world.calls if call.startswith("delete")] == ["delete pods/a", "delete pods/b"]
+
+
 async def test_a_group_whose_workload_has_become_somebody_elses_does_not_run_on() -> None:
     world = PodWorld()
     world.put(PODS, *pair("running", "running"))

@@ -320,6 +320,19 @@ def test_a_priority_class_that_changes_is_followed_with_quota_too() -> None:
     assert warned.reason == "WorkloadPriorityClassNotFound"
 
 
+@pytest.mark.parametrize("left", [{"labels": {NAMES.queue_name: ""}}, {"namespace_matches": False}])
+def test_what_has_quota_from_before_ends_though_its_object_is_managed_no_more(left: Any) -> None:
+    job = stateful_set(**({"labels": left["labels"]} if "labels" in left else {}))
+    fields = {key: value for key, value in left.items() if key != "labels"}
+    evicted = of_set(admitted(condition("Evicted", True, "Preempted")), job)
+    assert only_patch(decided(job, evicted, **fields))["status"]["admission"] is None
+    going = of_set(workload(metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}), job)
+    [freed] = decided(job, going, **fields).actions
+    assert isinstance(freed, RemoveFinalizer)
+    assert decided(job, of_set(workload(), job), **fields) == Plan()
+    assert decided(job, **fields) == Plan()
+
+
 def test_no_class_that_is_not_there_keeps_quota_from_being_given_back() -> None:
     labels = {NAMES.priority_class: "none-such"}
     spec = {"priorityClassRef": {"group": NAMES.group, "kind": "WorkloadPriorityClass", "name": "low"}}

@@ -110,20 +110,6 @@ async def test_what_the_api_server_refused_is_asked_again_after_a_while():
     assert told == [1, 0]
 
 
-async def test_what_the_api_server_refused_is_asked_again_after_a_while():
-    refused = ApiError(403, "Forbidden", "exceeded quota")
-    reconciler = Reconciler(a=[refused] * (QUARANTINE_AFTER + 2))
-    told: list[int] = []
-    controller = Controller(
-        "test", reconciler, on_quarantine=lambda _, count: told.append(count), refused_retry=0.01
-    )
-    async with running(controller):
-        controller.add("a")
-        await soon(lambda: reconciler.calls["a"] == QUARANTINE_AFTER + 3)
-        await soon(lambda: not controller.quarantined)
-    assert told == [1, 0]
-
-
 async def test_a_change_during_the_last_failure_is_not_lost():
     calls = 0
 
