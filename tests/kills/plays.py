@@ -25,7 +25,7 @@ from tests.kills.world import World
 QUIET: Final = 0.15
 QUIET_UNDISTURBED: Final = 1.2
 """Longer than the second after which the manager looks again at what it does not understand yet."""
-PATIENCE: Final = 20.0
+PATIENCE: Final = 60.0
 """All in seconds."""
 
 _NAMESPACE: Final = re.compile(r"kills-[0-9a-f]{8}")
