@@ -19,6 +19,8 @@ from admitq_api.conditions import format_time
 from admitq_api.labels import Names
 from localcluster.waiting import eventually
 
+NOBODY = {"apiVersion": "batch/v1", "kind": "Job", "name": "nobody", "uid": "nobody"}
+"""An owner that is gone: what it owns is garbage."""
 RUN_SECONDS = "kwok.admitq.dev/run-seconds"
 """How long simulated pods run; without it they run until they are deleted."""
 
@@ -310,10 +312,9 @@ class Stage:
         Until then they cannot outlive their owners, whatever is asked for: it does not make orphans of them,
         and deletes them once it knows them.
         """
-        owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "nobody", "uid": "nobody"}
         template = {"spec": {"containers": [{"name": "c", "image": "example.com/c:1"}]}}
         spec = {"queueName": "lq", "podSets": [{"name": "main", "count": 1, "template": template}]}
-        garbage = {"metadata": {"ownerReferences": [owner]}, "spec": spec}
+        garbage = {"metadata": {"ownerReferences": [NOBODY]}, "spec": spec}
         await self.create(self.kinds.workloads, "garbage", garbage)
         await self.until_gone(self.kinds.workloads, "garbage")
 

@@ -15,7 +15,7 @@ from localcluster import crds
 from localcluster.installation import Installation
 from localcluster.waiting import eventually
 from tests.controlplane.recording import total
-from tests.controlplane.stage import Stage, condition_of, controlled_by
+from tests.controlplane.stage import NOBODY, Stage, condition_of, controlled_by
 
 JOBSETS = resource_of(JOBSET)
 DEFINITION = "jobsets.jobset.x-k8s.io"
@@ -162,6 +162,10 @@ async def test_jobs_of_a_version_that_is_not_served_for_a_while_keep_their_workl
     await a_job_set(stage, "long")
     await until_unsuspended(stage, "long")
     before = await stage.workload("long")
+    # Until the garbage collector follows JobSets it asks for owners one by one, and takes for gone what is
+    # not served. Once it deletes JobSets it follows them.
+    await a_job_set(stage, "garbage", ownerReferences=[NOBODY])
+    await stage.until_gone(JOBSETS, "garbage")
 
     await served(stage, {"served": False})
     await manager.until_it_manages(manages=False)
