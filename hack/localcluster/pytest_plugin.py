@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 from admitq.integrations.registry import framework_names
 from admitq.runtime.client import Client
@@ -38,6 +39,8 @@ _KEPT_LOGS = 5
 _OWNER = "ADMITQ_TEST_OWNER"
 _WITH_ADMITQ = "-admitq"
 _CONFIGURED = "-with-"
+# Files whose tests share an installation, in which two of them would see each other's queues.
+_ONE_AT_A_TIME = {"tests/controlplane/test_two_managers.py", "tests/kills/test_every_await.py"}
 _NEEDS_CONTROL_PLANE = {"cluster", "private_cluster", "admitq_running", "installation_with"}
 
 
@@ -64,6 +67,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if wanting:
         binaries.build()
         crds.fetch()
+
+
+class _Scheduling(LoadScopeScheduling):
+    """Hands tests out one by one, but all of a file whose tests must not run at the same time to one worker.
+
+    It goes by names, for the group that a test is marked with does not reach the process that hands out.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return file if file in _ONE_AT_A_TIME else nodeid
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _Scheduling:
+    """Says how tests are handed out to workers."""
+    return _Scheduling(config, log)
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:

@@ -22,23 +22,28 @@ HANGS: dict[str, str] = {"kwok.admitq.dev/termination-seconds": "3600"}
 @pytest.fixture
 async def node(stage: Stage, admitq_running: Installation) -> AsyncGenerator[str]:
     """A node for this story alone."""
-    pool = NodePool(count=1, prefix=stage.own("lost"), taints=(Taint(ONLY, "", "NoSchedule"),))
-    with admitq_running.cluster.api() as api:
-        nodes.create(api, pool)
-    [name] = pool.names()
+    name = create_node(admitq_running, stage.own("lost"))
     yield name
     await stage.client.delete(NODES, name)
 
 
-def template(node: str, **annotations: str) -> Object:
-    """Pods that would rather run on the node, and run elsewhere if they cannot."""
-    wish = {"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}
-    preferred = [{"weight": 100, "preference": {"matchExpressions": [wish]}}]
+def create_node(installation: Installation, prefix: str) -> str:
+    """Make a node for those who tolerate it."""
+    pool = NodePool(count=1, prefix=prefix, taints=(Taint(ONLY, "", "NoSchedule"),))
+    with installation.cluster.api() as api:
+        nodes.create(api, pool)
+    return pool.names()[0]
+
+
+def template(*hosts: str, **annotations: str) -> Object:
+    """Pods that run on these nodes, as soon as there is one that can be reached."""
+    wish = {"key": "kubernetes.io/hostname", "operator": "In", "values": [*hosts]}
+    required = {"nodeSelectorTerms": [{"matchExpressions": [wish]}]}
     return {
         "metadata": {"annotations": {**HANGS, **annotations}},
         "spec": {
             "restartPolicy": "Never",
-            "affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}},
+            "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}},
             "tolerations": [{"key": ONLY, "operator": "Exists"}],
             "containers": [
                 {"name": "c", "image": "example.com/c:1", "resources": {"requests": {"cpu": "1"}}}
@@ -71,9 +76,12 @@ async def make_unreachable(stage: Stage, node: str) -> None:
     await stage.change(NODES, node, {"status": {"conditions": [unknown]}}, "status")
 
 
-async def test_pods_that_opted_in_leave_a_node_that_cannot_be_reached(stage: Stage, node: str) -> None:
+async def test_pods_that_opted_in_leave_a_node_that_cannot_be_reached(
+    stage: Stage, node: str, admitq_running: Installation
+) -> None:
     names, held = stage.names, "example.com/held"
-    opted_in, wary = template(node, **{names.safe_to_forcefully_delete: "true"}), template(node)
+    other = f"{stage.own('other')}-0"
+    opted_in, wary = template(node, other, **{names.safe_to_forcefully_delete: "true"}), template(node)
     await stage.queues(cpu=4)
     await asyncio.gather(
         # A Job that replaces pods only when they have ended, and a pod that is a job of its own.
@@ -92,6 +100,7 @@ async def test_pods_that_opted_in_leave_a_node_that_cannot_be_reached(stage: Sta
     for name in ("healthy", *hanging):
         await stage.client.delete(PODS, name, stage.namespace, grace_seconds=1)
     await make_unreachable(stage, node)
+    assert create_node(admitq_running, stage.own("other")) == other
 
     async def successor() -> bool:
         fresh = [one for one in await stage.pods("j") if one["metadata"]["name"] != hanging[0]]
@@ -129,3 +138,4 @@ async def test_pods_that_opted_in_leave_a_node_that_cannot_be_reached(stage: Sta
         await stage.client.delete(PODS, name, stage.namespace, grace_seconds=0)
     await stage.change(PODS, "opted-in", {"metadata": {"finalizers": None}})
     await stage.until_gone(PODS, "opted-in")
+    await stage.client.delete(NODES, other)

@@ -58,9 +58,6 @@ def of_any_shape(definition: dict[str, Any]) -> dict[str, Any]:
     return {**definition, "spec": {**definition["spec"], "versions": versions}}
 
 
-pytestmark = pytest.mark.xdist_group("two-leaders")
-"""One worker plays all of them: they change who runs beside the one cluster."""
-
 Story = Callable[[Stage], Awaitable[None]]
 
 

@@ -17,9 +17,6 @@ from tests.kills.histories import HISTORIES
 from tests.kills.mortal import Death
 from tests.kills.plays import End, History, Theatre, kills_of
 
-pytestmark = pytest.mark.xdist_group("kills")
-"""One worker plays all of them: two managers of one cluster would see each other's queues."""
-
 SEED = 20261122
 SWITCHES = 2
 """How many kills between requests are played."""
