@@ -350,6 +350,8 @@ class Integration:
 
     mutate: Callable[[Object, Rules], Object] = unchanged
     """Defaults of the kind beyond the queue, the priority class and the suspension."""
+    mutate_any: Callable[[Object, Rules], Object] = unchanged
+    """What each new object of the kind gets, queued or not, where our webhooks are asked about it at all."""
     mutate_child: Callable[[Object, Rules], Object] = unchanged
     """What one gets that follows a queued ancestor, and is not queued itself."""
     mutates_updates: bool = False

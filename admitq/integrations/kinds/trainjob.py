@@ -31,6 +31,8 @@ NAMESPACED_RUNTIME: Final = OwnerKind(GROUP, VERSION, "TrainingRuntime")
 
 SUSPEND: Final = ("spec", "suspend")
 PATCHES: Final = ("spec", "runtimePatches")
+MOST_PATCHES: Final = 16
+"""As many as the definition of the kind allows."""
 STATUSES: Final = ("status", "jobsStatus")
 FINISHING_CONDITIONS: Final = {"Complete": True, "Failed": False}
 
@@ -223,12 +225,18 @@ def stop(job: Object, _stopped: Object, names: Names) -> tuple[Step, ...]:
     return tuple(step for step in steps if step.patch)
 
 
-def mutate(job: Object, rules: Rules) -> Object:
-    """Have a patch of our own from the start, empty, so that nobody else takes its place."""
-    manager, patches = rules.names.trainjob_manager, value_at(job, PATCHES)
+def mutate_any(job: Object, rules: Rules) -> Object:
+    """Have a patch of our own from the start, empty, so that nobody else takes its place.
+
+    A trainer that knows no patches yet drops it. A job that is not queued, and leaves no room for it, is not
+    to be refused for our sake.
+    """
+    manager, patches = rules.names.trainjob_manager, items(value_at(job, PATCHES))
     if any(one.get("manager") == manager for one in objects(job, PATCHES)):
         return job
-    return with_value(job, PATCHES, [*items(patches), {"manager": manager}])
+    if not rules.is_managed and len(patches) >= MOST_PATCHES:
+        return job
+    return with_value(job, PATCHES, [*patches, {"manager": manager}])
 
 
 TRAIN_JOB = Integration(
@@ -253,7 +261,7 @@ TRAIN_JOB = Integration(
     is_half_stopped=is_half_stopped,
     start=start,
     stop=stop,
-    mutate=mutate,
+    mutate_any=mutate_any,
     managed_by_path=("spec", "managedBy"),
     own_controller="trainer.kubeflow.org/trainjob-controller",
     creates=frozenset({("jobset.x-k8s.io", "JobSet")}),

@@ -109,6 +109,7 @@ def ask_all(kind: Integration, old: Any, job: Any) -> None:
     if kind.with_counts is not None:
         kind.with_counts(job, {pod_set.name: 1 for pod_set in pod_sets}, NAMES)
     kind.mutate(job, RULES)
+    kind.mutate_any(job, RULES)
     kind.validate_create(job, RULES)
     kind.validate_update(old, job, RULES)
 

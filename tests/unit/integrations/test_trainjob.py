@@ -1,3 +1,4 @@
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -6,6 +7,8 @@ from admitq.integrations.base import Finished, OwnerKind, Reference, Rules
 from admitq.integrations.kinds.trainjob import TRAIN_JOB
 from admitq.integrations.paths import value_at, with_value
 from admitq_api.labels import names_for
+from admitq_webhooks.mutate.jobs import mutate
+from tests.unit.webhooks.support import FakeWorld, policy
 
 NAMES = names_for()
 RULES = Rules(NAMES)
@@ -285,10 +288,27 @@ def test_a_stop_needs_no_runtime() -> None:
 
 def test_a_new_job_has_a_patch_of_ours() -> None:
     users = {"manager": "example.com/me"}
-    mutated = TRAIN_JOB.mutate({"spec": {"runtimePatches": [users]}}, RULES)
+    mutated = TRAIN_JOB.mutate_any({"spec": {"runtimePatches": [users]}}, RULES)
     assert mutated == {"spec": {"runtimePatches": [users, {"manager": MANAGER}]}}
-    assert TRAIN_JOB.mutate(mutated, RULES) == mutated
-    assert TRAIN_JOB.mutate({"spec": {}}, RULES) == {"spec": {"runtimePatches": [{"manager": MANAGER}]}}
+    assert TRAIN_JOB.mutate_any(mutated, RULES) == mutated
+    assert TRAIN_JOB.mutate_any({"spec": {}}, RULES) == {"spec": {"runtimePatches": [{"manager": MANAGER}]}}
+
+
+@pytest.mark.parametrize(("labels", "is_ours"), [({}, False), ({NAMES.queue_name: "q"}, True)])
+async def test_a_job_has_our_patch_whether_it_is_queued_or_not(labels: dict[str, str], is_ours: bool) -> None:
+    given = job()
+    given["metadata"] = {**given["metadata"], "labels": labels}
+    ours = policy(integrations=(TRAIN_JOB,))
+    changed = await mutate(given, "team", TRAIN_JOB, ours, FakeWorld())
+    assert changed["spec"]["runtimePatches"] == [{"manager": MANAGER}]
+    assert (value_at(changed, ("spec", "suspend")) is True) is is_ours
+
+
+@pytest.mark.parametrize(("is_managed", "most"), [(False, 16), (True, 17)])
+def test_a_job_that_is_not_queued_is_not_refused_for_a_patch_too_many(is_managed: bool, most: int) -> None:
+    full = {"spec": {"runtimePatches": [{"manager": f"example.com/{one}"} for one in range(16)]}}
+    mutated = TRAIN_JOB.mutate_any(full, replace(RULES, is_managed=is_managed))
+    assert len(mutated["spec"]["runtimePatches"]) == most
 
 
 # --- status ---------------------------------------------------------------------------------------

@@ -27,9 +27,10 @@ async def mutate(
     world: World,
     before: Object | None = None,
 ) -> Object:
-    """Return the job as it should be stored; the very same one if it is not ours, or makes no pods.
+    """Return the job as it should be stored.
 
-    One that follows a queued ancestor gets what its kind gives to such, and nothing else.
+    One that is not ours, or makes no pods, stays as it is, but for what its kind gives to any. One that
+    follows a queued ancestor gets what its kind gives to such besides, and nothing else.
 
     ``before`` is the job as it is stored, None of a new one. What is up can get neither a queue nor a class,
     so that it gets no default: else no change of it would be accepted any more.
@@ -41,6 +42,7 @@ async def mutate(
     if integration.is_skipped(job):
         return job
     names = policy.names
+    job = integration.mutate_any(job, policy.rules(job, before=before))
     if integration.is_held_by_parent(job, names):
         return integration.mutate(job, policy.rules(job, before=before))
     named, is_up = queue_name(job, names), before is not None and not integration.is_suspended(before, names)
