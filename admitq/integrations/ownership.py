@@ -1,6 +1,6 @@
 """Who controls an object, and which of its ancestors is queued in its stead."""
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from admitq.integrations.base import Integration, OwnerKind
@@ -29,6 +29,25 @@ def controller_of(obj: Object) -> Object | None:
         if isinstance(reference, Mapping) and reference.get("controller") is True:
             return reference
     return None
+
+
+def has_known_controller(
+    obj: Object, integrations: Iterable[Integration], external: Iterable[OwnerKind] = ()
+) -> bool:
+    """Whether the object's controller is of a kind that is followed, so that it has to be asked about.
+
+    Args:
+        obj: the object.
+        integrations: the enabled ones.
+        external: kinds that a third party queues.
+    """
+    reference = controller_of(obj)
+    return reference is not None and _owner_kind(reference) in _followed(tuple(integrations), external)
+
+
+def _followed(integrations: Sequence[Integration], external: Iterable[OwnerKind]) -> set[OwnerKind]:
+    enabled = {OwnerKind(*one.gvk) for one in integrations}
+    return enabled | set(external) | {kind for one in integrations for kind in one.known_owners}
 
 
 def is_controlled_by(obj: Object, owner: Object) -> bool:
@@ -99,8 +118,9 @@ async def managed_ancestor(
         NestedTooDeep: the chain is too long.
     """
     enabled = {OwnerKind(*one.gvk): one for one in integrations}
-    managed = {kind for kind, one in enabled.items() if one.covers_children} | set(external)
-    known = managed | set(enabled) | {kind for one in enabled.values() for kind in one.known_owners}
+    external = frozenset(external)
+    managed = {kind for kind, one in enabled.items() if one.covers_children} | external
+    known = _followed(tuple(enabled.values()), external)
     namespace = value_at(obj, ("metadata", "namespace"), "")
     ancestor: Object | None = None
     current = obj

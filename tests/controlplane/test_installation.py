@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Callable
+from itertools import count
 from typing import Any, Final
 
 from admitq.runtime.client import Client
@@ -92,6 +93,7 @@ async def test_a_manager_killed_at_any_step_goes_on_as_if_nothing_had_been(
     installation.start()
     stage = Stage(await connect(installation.cluster), names_for(api_group), "default")
     await stage.queues(cpu=8)
+    await a_default_class_is_given(stage)
 
     def kill() -> None:
         before = installation.process("manager")
@@ -110,6 +112,7 @@ async def test_a_manager_killed_at_any_step_goes_on_as_if_nothing_had_been(
     assert (await stage.get(JOBS, "patient"))["spec"]["suspend"]
     await start()
     await stage.until(lambda: stage.is_complete("patient"))
+    assert (await stage.workload("patient"))["spec"]["priority"] == CLASS_VALUE
     await until_phases(stage, alone="Succeeded", **{"stormy-0": "held", "stormy-1": "held"})
     kill()
     await pod(stage, "stormy-2", group="stormy", total=3)
@@ -134,6 +137,27 @@ ALONE_AND_WITH_PODS: Final = {
     # The lease of who was killed is another story; here nobody waits for it to run out.
     "leaderElection": {"leaderElect": False},
 }
+
+
+CLASS_VALUE: Final = 7
+
+
+async def a_default_class_is_given(stage: Stage) -> None:
+    """To pods and jobs that name no queue, too, which are not held; but not to the pods of a job."""
+    await stage.create(stage.kinds.workload_priority_classes, "default", {"value": CLASS_VALUE})
+    names, numbers = stage.names, count()
+
+    async def given() -> Any:
+        made = await pod(stage, f"nobodys-{next(numbers)}", queue=None)
+        return made["metadata"].get("labels"), made["spec"].get("schedulingGates")
+
+    await stage.until(given, ({names.priority_class: "default"}, None), what="the class to be known")
+    job = await stage.job("unqueued", queue=None)
+    assert job["metadata"]["labels"] == {names.priority_class: "default"}
+    assert not job["spec"]["suspend"]
+    [own] = await stage.some_pods("unqueued")
+    assert names.priority_class not in own["metadata"]["labels"]
+    assert not own["spec"].get("schedulingGates")
 
 
 async def reason(stage: Stage, group: str, type_: str) -> str | None:

@@ -32,6 +32,7 @@ from tests.unit.webhooks.support import (
     validate_job,
 )
 
+SELECTED = LabelSelector((SelectorRequirement("team", SelectorOperator.IN, ("ml",)),))
 DEFAULTS: dict[str, Any] = {"local_queues": {("team", "default")}}
 
 
@@ -83,9 +84,7 @@ async def test_a_job_that_is_held_already_needs_nothing() -> None:
     ],
 )
 async def test_a_job_that_is_not_ours_is_left_byte_for_byte(job: Any, options: dict[str, Any]) -> None:
-    world = FakeWorld(
-        namespaces={"team": {}, "kube-system": {}, "admitq-system": {}}, priority_classes={"default"}
-    )
+    world = FakeWorld(namespaces={"team": {}, "kube-system": {}, "admitq-system": {}})
     answer = await mutate_job(job, world=world, **options)
     assert answer.response == {"uid": "the-uid", "allowed": True}
 
@@ -102,11 +101,10 @@ async def test_what_is_stored_is_not_mutated_again() -> None:
 
 
 async def test_jobs_of_namespaces_that_are_not_selected_are_left_alone_even_with_a_queue() -> None:
-    selector = LabelSelector((SelectorRequirement("team", SelectorOperator.IN, ("ml",)),))
     world = FakeWorld(namespaces={"team": {"team": "web"}, "other": {"team": "ml"}})
     bad = a_job(labels={QUEUE: "Not A Name"})
     for namespace, held in (("team", False), ("other", True)):
-        options: dict[str, Any] = {"world": world, "namespace": namespace, "namespace_selector": selector}
+        options: dict[str, Any] = {"world": world, "namespace": namespace, "namespace_selector": SELECTED}
         assert ((await mutate_job(managed(), **options)).patch is not None) is held
         assert (await validate_job(bad, **options)).allowed is not held
 
@@ -130,6 +128,7 @@ async def test_a_queue_that_is_named_is_kept_and_the_default_of_another_namespac
     assert elsewhere.patch is None
 
 
+@pytest.mark.parametrize("queue", [{QUEUE: "q"}, {}])
 @pytest.mark.parametrize(
     ("labels", "gates", "expected"),
     [
@@ -139,12 +138,37 @@ async def test_a_queue_that_is_named_is_kept_and_the_default_of_another_namespac
         ({}, {"WorkloadPriorityClassDefaulting": False}, None),
     ],
 )
-async def test_the_default_priority_class_is_for_managed_jobs_that_name_none(
-    labels: dict[str, str], gates: dict[str, bool], expected: str | None
+async def test_the_default_priority_class_is_for_jobs_that_name_none_queued_or_not(
+    queue: dict[str, str], labels: dict[str, str], gates: dict[str, bool], expected: str | None
 ) -> None:
     world = FakeWorld(priority_classes={"default"})
-    answer = await mutate_job(managed(labels=labels), world=world, gates=gates)
-    assert answer.after["metadata"]["labels"].get(PRIORITY) == expected
+    answer = await mutate_job(a_job(labels={**queue, **labels}), world=world, gates=gates)
+    assert answer.after["metadata"].get("labels", {}).get(PRIORITY) == expected
+    assert answer.after["spec"].get("suspend") == (True if queue else None)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param({"namespace": "kube-system"}, id="kube-system"),
+        pytest.param({"namespace": "gone"}, id="namespace that does not exist"),
+        pytest.param({"integrations": ()}, id="kind switched off"),
+        pytest.param({"request": {"operation": "UPDATE"}}, id="job that is there already"),
+        pytest.param({"namespace_selector": SELECTED}, id="namespace that is not selected"),
+    ],
+)
+async def test_where_nothing_is_managed_there_is_no_default_priority_class(options: dict[str, Any]) -> None:
+    world = FakeWorld(namespaces={"team": {}, "kube-system": {}}, priority_classes={"default"})
+    assert (await mutate_job(a_job(), world=world, **options)).patch is None
+
+
+@pytest.mark.parametrize(("kind", "has_class"), [("Group", False), ("Unknown", True)])
+async def test_no_owner_is_asked_for_the_sake_of_a_priority_class(kind: str, has_class: bool) -> None:
+    world = FakeWorld(priority_classes={"default"}, owners={"group": a_group(queue="")})
+    job = a_job(owner=owned_by("group", kind=kind))
+    answer = await mutate_job(job, world=world, external_frameworks=(GROUP_KIND,))
+    assert (answer.patch is not None) is has_class
+    assert world.asked == []
 
 
 DISPATCHED = {("team", "q"): {NAMES.multikueue_controller, "example.com/other"}}

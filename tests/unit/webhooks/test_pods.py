@@ -103,6 +103,14 @@ async def test_pods_without_a_queue_are_held_only_where_all_are(pod: Any) -> Non
     assert (await mutated(pod, manage_jobs_without_queue_name=True))["metadata"]["labels"][NAMES.managed]
 
 
+async def test_a_pod_that_is_nobodys_has_the_default_priority_class_and_is_not_held() -> None:
+    world = FakeWorld(priority_classes={"default"})
+    assert (await mutated(a_pod(), world))["metadata"]["labels"] == {PRIORITY: "default"}
+    owned_pod = a_pod(ownerReferences=[IN_JOB])
+    assert await mutated(owned_pod, world) is owned_pod
+    assert world.asked == []
+
+
 async def test_pods_of_a_queued_job_follow_it() -> None:
     pod = a_pod({QUEUE: "q"}, ownerReferences=[IN_JOB])
     assert await mutated(pod, FakeWorld(owners={"j": QUEUED_JOB})) is pod

@@ -120,6 +120,20 @@ async def test_only_what_is_not_up_gets_defaults_and_every_change_is_accepted(
     )
 
 
+@pytest.mark.parametrize("labels", [{}, {QUEUE: "q"}])
+@pytest.mark.parametrize("kind", [*APPS, LEADER_WORKER_SET])
+async def test_what_is_up_and_replaced_keeps_the_default_priority_class(
+    kind: Integration, labels: dict[str, str]
+) -> None:
+    world = FakeWorld(priority_classes={"default"})
+    stored = served(kind, {**labels, PRIORITY: "default"}, status={"readyReplicas": 1})
+    replacing = await mutated(served(kind, labels), kind, world, stored)
+    assert replacing["metadata"]["labels"] == {**labels, PRIORITY: "default"}
+    assert (
+        validate_update(stored, {**replacing, "status": stored["status"]}, "team", kind, POLICY, world) == []
+    )
+
+
 GATED = NAMES.admission_gated_by
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from admitq.integrations.base import Integration
-from admitq.integrations.ownership import queue_name
+from admitq.integrations.ownership import has_known_controller, queue_name
 from admitq.integrations.paths import value_at, with_value
 from admitq_api.feature_gates import Gate
 from admitq_api.labels import DEFAULT_PRIORITY_CLASS, DEFAULT_QUEUE
@@ -29,11 +29,14 @@ async def mutate(
 ) -> Object:
     """Return the job as it should be stored.
 
-    One that is not ours, or makes no pods, stays as it is, but for what its kind gives to any. One that
-    follows a queued ancestor gets what its kind gives to such besides, and nothing else.
+    One that makes no pods stays as it is. One that is not ours gets what its kind gives to any, and the
+    default class, so that it has it when it comes to be queued; but not if its owners had to be asked for,
+    for that is too much for each pod of a cluster. One that follows a queued ancestor gets what its kind
+    gives to such, and no defaults.
 
     ``before`` is the job as it is stored, None of a new one. What is up can get neither a queue nor a class,
-    so that it gets no default: else no change of it would be accepted any more.
+    so that it gets no default: else no change of it would be accepted any more. But it keeps the default
+    class, for whoever replaces it need not know that it had been given one.
 
     Raises:
         Unclear: whether the job follows a queued ancestor cannot be told.
@@ -48,23 +51,34 @@ async def mutate(
     named, is_up = queue_name(job, names), before is not None and not integration.is_suspended(before, names)
     default_queue = not named and not is_up and world.has_local_queue(namespace, DEFAULT_QUEUE)
     if not (named or default_queue or policy.manage_jobs_without_queue_name):
-        return job
+        if has_known_controller(job, policy.integrations, policy.external_frameworks):
+            return job
+        return _with_default_class(job, before, policy, world, is_up=is_up)
     if await has_managed_ancestor(job, namespace, policy, world):
         return integration.mutate_child(job, policy.rules(job, before=before))
     changed = job
     if default_queue:
         changed = with_value(changed, ("metadata", "labels", names.queue_name), DEFAULT_QUEUE)
-    if (
-        policy.gates.enabled(Gate.WORKLOAD_PRIORITY_CLASS_DEFAULTING)
-        and not is_up
-        and not mapping(job, "metadata", "labels").get(names.priority_class)
-        and world.has_priority_class(DEFAULT_PRIORITY_CLASS)
-    ):
-        changed = with_value(changed, ("metadata", "labels", names.priority_class), DEFAULT_PRIORITY_CLASS)
+    changed = _with_default_class(changed, before, policy, world, is_up=is_up)
     if integration.suspended is None and value_at(changed, integration.suspend_path) is not True:
         changed = integration.with_suspend(changed, True)
     changed = _left_to_dispatcher(changed, namespace, integration, policy, world)
     return integration.mutate(changed, policy.rules(changed, before=before))
+
+
+def _with_default_class(
+    job: Object, before: Object | None, policy: Policy, world: World, *, is_up: bool
+) -> Object:
+    key = policy.names.priority_class
+    had = mapping(before or {}, "metadata", "labels").get(key) == DEFAULT_PRIORITY_CLASS
+    if (
+        not policy.gates.enabled(Gate.WORKLOAD_PRIORITY_CLASS_DEFAULTING)
+        or (is_up and not had)
+        or mapping(job, "metadata", "labels").get(key)
+        or not world.has_priority_class(DEFAULT_PRIORITY_CLASS)
+    ):
+        return job
+    return with_value(job, ("metadata", "labels", key), DEFAULT_PRIORITY_CLASS)
 
 
 def _left_to_dispatcher(
