@@ -253,6 +253,11 @@ def start_at_once(job: Object, started: Object, _names: Names) -> tuple[Step, ..
     return (Step(merge_patch(job, started)),)
 
 
+def generation(job: Object, _names: Names) -> str:
+    """The generation of the job's spec."""
+    return str(value_at(job, ("metadata", "generation"), 1))
+
+
 def stop_at_once(job: Object, stopped: Object, _names: Names) -> tuple[Step, ...]:
     """Stop by one patch: most kinds accept suspension and restored templates together."""
     patch = merge_patch(job, stopped)
@@ -347,6 +352,8 @@ class Integration:
     """Whether the kind is switched on for the sake of others alone: only what parents had held is ours."""
     adopts_prebuilt_workload: bool = False
     can_be_elastic: bool = False
+    slice_version: Callable[[Object, Names], str] = generation
+    """What tells apart the Workloads of one elastic job: a slice made for another state has another name."""
 
     mutate: Callable[[Object, Rules], Object] = unchanged
     """Defaults of the kind beyond the queue, the priority class and the suspension."""

@@ -7,7 +7,7 @@ hold quota, and so stand in the Workload; what is written back to the job is its
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from admitq.integrations.base import MOST_POD_SETS, PodSetTemplate, Rules
+from admitq.integrations.base import MOST_POD_SETS, PodSetTemplate, Rules, generation
 from admitq.integrations.paths import Object, Path, value_at, with_value
 from admitq.integrations.reading import items, mapping, text, whole
 from admitq_api.feature_gates import Gate
@@ -145,6 +145,12 @@ def is_fault_tolerant(job: Object, at: Path) -> bool:
     """Whether the cluster's state is kept in Redis, which is cleaned up when the cluster goes."""
     annotated = text(value_at(job, ("metadata", "annotations", FAULT_TOLERANT))).lower() == "true"
     return annotated or value_at(job, (*at, "gcsFaultToleranceOptions")) is not None
+
+
+def slice_version(job: Object, names: Names) -> str:
+    """The generation of the job and, where it is told, that of its cluster."""
+    of_cluster = text(value_at(job, ("metadata", "annotations", names.ray_cluster_generation)))
+    return "_".join(one for one in (generation(job, names), of_cluster) if one)
 
 
 def is_elastic(job: Object, rules: Rules) -> bool:

@@ -91,6 +91,12 @@ class Names:
     elastic_job = Key(
         "elastic-job", "annotation", "jobs, Workloads", '"true": the job may grow and shrink while it runs.'
     )
+    ray_cluster_generation = Key(
+        "raycluster-generation",
+        "annotation",
+        "RayJobs, RayClusters, RayServices",
+        "Tells apart slices of an elastic job whose RayCluster changed and which did not itself.",
+    )
     admission_gated_by = Key(
         "admission-gated-by",
         "annotation",

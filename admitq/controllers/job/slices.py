@@ -266,7 +266,7 @@ def made(case: JobCase) -> dict[str, Any]:
         case.integration.group,
         job_metadata["name"],
         job_metadata["uid"],
-        extra=str(job_metadata.get("generation", 1)),
+        extra=case.integration.slice_version(case.job or {}, case.names),
         longest=case.settings.longest_workload_name,
     )
     metadata["annotations"] = {

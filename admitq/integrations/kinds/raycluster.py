@@ -68,6 +68,7 @@ RAY_CLUSTER = Integration(
     creates=frozenset({("", "Pod"), ("batch", "Job")}),
     adopts_prebuilt_workload=True,
     can_be_elastic=True,
+    slice_version=ray_cluster.slice_version,
     mutate=mutate,
     mutate_child=mutate,
     validate_create=while_managed.on_create(_errors),

@@ -133,6 +133,7 @@ RAY_JOB = Integration(
     creates=frozenset({(ray_cluster.GROUP, "RayCluster"), ("batch", "Job")}),
     adopts_prebuilt_workload=True,
     can_be_elastic=True,
+    slice_version=ray_cluster.slice_version,
     validate_create=while_managed.on_create(_errors),
     validate_update=while_managed.on_update(_errors),
 )

@@ -58,6 +58,7 @@ RAY_SERVICE = Integration(
     creates=frozenset({(ray_cluster.GROUP, "RayCluster")}),
     adopts_prebuilt_workload=True,
     can_be_elastic=True,
+    slice_version=ray_cluster.slice_version,
     mutate=mutate,
     validate_create=while_managed.on_create(_errors),
     validate_update=while_managed.on_update(_errors),

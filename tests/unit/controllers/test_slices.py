@@ -1,6 +1,7 @@
 """What is decided about elastic jobs."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -80,6 +81,16 @@ def test_the_first_workload_begins_a_chain_and_is_named_by_the_jobs_generation()
     assert annotations == {**ELASTIC, NAMES.workload_slice_name: first["metadata"]["name"]}
     later = created(decided(with_value(waiting_job(2), ("metadata", "generation"), 7)))
     assert later["metadata"]["name"] != first["metadata"]["name"]
+
+
+def test_a_kind_may_tell_slices_of_one_generation_apart() -> None:
+    versioned = replace(JOB, slice_version=lambda job, _: job["metadata"]["annotations"]["version"])
+    names = {
+        created(decided(of_version, integration=versioned))["metadata"]["name"]
+        for one in ("7", "7_1", "7_2")
+        for of_version in [with_value(waiting_job(2), ("metadata", "annotations", "version"), one)]
+    }
+    assert len(names) == 3
 
 
 def test_without_the_gate_a_job_is_like_any_other() -> None:

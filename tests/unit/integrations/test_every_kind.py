@@ -110,6 +110,7 @@ def ask_all(kind: Integration, old: Any, job: Any) -> None:
         kind.with_counts(job, {pod_set.name: 1 for pod_set in pod_sets}, NAMES)
     kind.mutate(job, RULES)
     kind.mutate_any(job, RULES)
+    kind.slice_version(job, NAMES)
     kind.validate_create(job, RULES)
     kind.validate_update(old, job, RULES)
 

@@ -431,3 +431,21 @@ def test_a_cluster_that_scales_itself_stays_where_it_is() -> None:
     assert paths(RAY_CLUSTER.validate_create(ray(RAY_CLUSTER, spec, ELASTIC), RULES)) == ["spec.managedBy"]
     steady = cluster(managedBy=NAMES.multikueue_controller)
     assert not RAY_CLUSTER.validate_create(ray(RAY_CLUSTER, steady, ELASTIC), RULES)
+
+
+@ALL
+@pytest.mark.parametrize(
+    ("metadata", "version"),
+    [
+        ({}, "1"),
+        ({"generation": 7}, "7"),
+        ({"generation": 7, "annotations": {NAMES.ray_cluster_generation: "3"}}, "7_3"),
+        ({"generation": 7, "annotations": {NAMES.ray_cluster_generation: ""}}, "7"),
+        ({"generation": 7, "annotations": {NAMES.ray_cluster_generation: 3}}, "7"),
+        ({"generation": 7, "annotations": None}, "7"),
+    ],
+)
+def test_slices_are_told_apart_by_the_generations_of_the_job_and_its_cluster(
+    kind: Integration, metadata: dict[str, Any], version: str
+) -> None:
+    assert kind.slice_version({"metadata": metadata}, NAMES) == version
