@@ -205,6 +205,8 @@ class Serving:
     """Whether a pod (second) only waits to make room for one of a newer revision of the object."""
     on_hold: str = ""
     """What is told of a Workload whose object wants no pods for now."""
+    is_found_without_uid: bool = False
+    """Whether a Workload may have a name that follows from no UID, where there is none whose name does."""
 
 
 def members_of(job: Object) -> Sequence[Object]:
@@ -367,9 +369,9 @@ class Integration:
     """Rules of the kind beyond those of all jobs; not asked on updates."""
     validate_update: Callable[[Object, Object, Rules], Sequence[FieldError]] = no_errors
     """Takes the old object, then the new; covers what ``validate_create`` asks of the new one."""
-    workload_asked: Callable[[Object, Object, Rules], str] | None = None
-    """Name of the Workload on which it depends whether a change (old, new) is right; empty for none. None
-    where no change depends on any."""
+    workload_asked: Callable[[Object, Object, Rules], Sequence[str]] | None = None
+    """Names of the Workload on which it depends whether a change (old, new) is right: the first that is there
+    counts. None where no change depends on any."""
     scaled_at: Path | None = None
     """Where the number stands that the subresource ``scale`` changes; None where no rule asks about it."""
     managed_by_path: Path | None = None

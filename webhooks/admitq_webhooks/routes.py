@@ -243,8 +243,9 @@ def _job_review(verb: Verb, integration: Integration, policy: Policy, world: Wor
             return Refused(tuple(errors)) if errors else Allowed(warnings=told)
         old = await resolved(request.old, namespace, integration, world)
         names, ask = policy.names, integration.workload_asked
-        asked = "" if ask is None else ask(old, new, policy.rules(new))
-        found = await world.owner(names.group, names.version, "Workload", namespace, asked) if asked else None
+        found: Mapping[str, Any] | None = None
+        for asked in () if ask is None else ask(old, new, policy.rules(new)):
+            found = found or await world.owner(names.group, names.version, "Workload", namespace, asked)
         return _verdict(validate_jobs.validate_update(old, new, namespace, integration, policy, world, found))
 
     return review

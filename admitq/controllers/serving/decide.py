@@ -151,7 +151,14 @@ def _workload_name(case: ServingCase, job: Object, group: ServedGroup) -> str:
     if prebuilt := _is_remote(case, job) and (annotation(job, key) or label(job, key)):
         return prebuilt
     one, longest = case.integration, case.settings.longest_workload_name
-    return workload_name(one.kind, one.group, group.name, job["metadata"]["uid"], longest=longest)
+    name, without_uid = (
+        workload_name(one.kind, one.group, group.name, uid, longest=longest)
+        for uid in (job["metadata"]["uid"], "")
+    )
+    if not case.serving.is_found_without_uid or case.lookups.workload(name) is not None:
+        return name
+    found = case.lookups.workload(without_uid)
+    return without_uid if found is not None and _is_owned(found, job) else name
 
 
 def _is_remote(case: ServingCase, job: Object) -> bool:

@@ -79,14 +79,14 @@ def mutate(stateful_set: Object, rules: Rules) -> Object:
     return with_marks(stateful_set, _TEMPLATE, {}, {names.pod_suspending_parent: HELD_BY})
 
 
-def workload_asked(old: Object, new: Object, rules: Rules) -> str:
-    """Name of the Workload that has to have let go of its quota before pods come back."""
+def workload_asked(old: Object, new: Object, rules: Rules) -> tuple[str, ...]:
+    """Names of the Workload that has to have let go of its quota before pods come back."""
     metadata = mapping_at(old, "metadata")
     if not rules.is_managed or not _comes_back(old, new):
-        return ""
+        return ()
     longest = LONGEST_LABEL if rules.gates.enabled(Gate.SHORT_WORKLOAD_NAMES) else LONGEST
     name, uid = str(metadata.get("name", "")), str(metadata.get("uid", ""))
-    return workload_name("StatefulSet", "apps", name, uid, longest=longest)
+    return tuple(workload_name("StatefulSet", "apps", name, one, longest=longest) for one in (uid, ""))
 
 
 def _comes_back(old: Object, new: Object) -> bool:
@@ -144,6 +144,7 @@ STATEFUL_SET = Integration(
         index_label=_INDEX,
         is_outdated=is_outdated,
         on_hold="StatefulSet scaled to zero; workload on hold",
+        is_found_without_uid=True,
     ),
     creates=frozenset({("", "Pod"), ("", "PersistentVolumeClaim"), ("apps", "ControllerRevision")}),
     implies=("pod",),

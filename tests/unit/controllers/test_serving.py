@@ -16,6 +16,7 @@ from admitq.integrations.kinds.leaderworkerset import LEADER_WORKER_SET
 from admitq.integrations.kinds.pod import POD
 from admitq.integrations.kinds.statefulset import STATEFUL_SET
 from admitq.integrations.names import workload_name
+from admitq.integrations.paths import with_value
 from admitq.integrations.registry import registered
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import PODS, STATEFUL_SETS
@@ -245,6 +246,35 @@ def test_without_the_gate_only_long_names_are_told_in_annotations(length: int, p
     told_in = [where for where in ("labels", "annotations") if NAMES.pod_group_name in metadata[where]]
     assert told_in == [place]
     assert {metadata[place][key] for key in (NAMES.pod_group_name, NAMES.prebuilt_workload_name)} == {name}
+
+
+def without_uid(job: Object) -> Object:
+    """A Workload of the object whose name follows from no UID."""
+    name = workload_name("StatefulSet", "apps", "s", "")
+    return with_value(of_set(workload(), job), ("metadata", "name"), name)
+
+
+def test_a_workload_that_is_named_without_a_uid_is_found_and_told_to_pods() -> None:
+    job = stateful_set()
+    made = without_uid(job)
+    annotations = only_patch(decided(job, made, pods=[pod()]))["metadata"]["annotations"]
+    assert annotations[NAMES.prebuilt_workload_name] == made["metadata"]["name"]
+
+
+def test_a_workload_that_is_named_by_its_uid_goes_before_one_that_is_not() -> None:
+    job = stateful_set()
+    other = without_uid(job)
+    plan = decided(job, of_set(workload(), job), other, pods=[pod()])
+    assert [one.obj for one in plan.actions if isinstance(one, Delete)] == [other]
+    [told] = [one for one in plan.actions if isinstance(one, Patch)]
+    assert told.steps[0].patch["metadata"]["annotations"][NAMES.prebuilt_workload_name] == NAME
+
+
+def test_a_workload_of_a_former_object_of_the_name_is_not_taken_for_that_of_this_one() -> None:
+    job = stateful_set()
+    former = without_uid(stateful_set(uid="former"))
+    [made] = [one.obj for one in decided(job, former).actions if isinstance(one, Create)]
+    assert made["metadata"]["name"] == NAME
 
 
 def test_scaled_to_zero_the_reservation_is_given_back_and_waits_again_afterwards() -> None:

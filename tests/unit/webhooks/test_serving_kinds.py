@@ -262,10 +262,9 @@ def test_a_stateful_set_comes_back_when_it_has_gone(pods: int, workload: Any, me
     assert len(found) == (message is not None)
     assert all(message in one for one in found if message)
     assert STATEFUL_SET.workload_asked is not None
-    assert STATEFUL_SET.workload_asked(old, new, POLICY.rules(new)) == workload_name(
-        "StatefulSet", "apps", "s", "u"
-    )
-    assert STATEFUL_SET.workload_asked(new, old, POLICY.rules(old)) == ""
+    names = tuple(workload_name("StatefulSet", "apps", "s", uid) for uid in ("u", ""))
+    assert STATEFUL_SET.workload_asked(old, new, POLICY.rules(new)) == names
+    assert STATEFUL_SET.workload_asked(new, old, POLICY.rules(old)) == ()
 
 
 @pytest.mark.parametrize(
@@ -316,12 +315,13 @@ async def test_pods_that_are_switched_on_for_others_are_held_for_them_alone(pare
     assert (answer.patch is not None) == bool(parent)
 
 
+@pytest.mark.parametrize("uids", [["u"], ["u", ""]])
 @pytest.mark.parametrize(("reason", "allowed"), [("OnHold", True), ("Pending", False)])
 async def test_the_workload_of_a_stateful_set_that_comes_back_is_looked_up(
-    reason: str, allowed: bool
+    uids: list[str], reason: str, allowed: bool
 ) -> None:
-    name = workload_name("StatefulSet", "apps", "s", "u")
-    world = FakeWorld(owners={name: on_hold(reason)})
+    names = [workload_name("StatefulSet", "apps", "s", uid) for uid in uids]
+    world = FakeWorld(owners={names[-1]: on_hold(reason)})
     held: dict[str, Any] = {"template": template(**{PARENT: "statefulset"})}
     old = served(STATEFUL_SET, {QUEUE: "q"}, replicas=0, **held)
     new = served(STATEFUL_SET, {QUEUE: "q"}, replicas=2, **held)
@@ -335,4 +335,4 @@ async def test_the_workload_of_a_stateful_set_that_comes_back_is_looked_up(
         integrations=(STATEFUL_SET,),
     )
     assert answer.allowed is allowed
-    assert world.asked == [f"{NAMES.group}/v1beta2 Workload team/{name}"]
+    assert world.asked == [f"{NAMES.group}/v1beta2 Workload team/{name}" for name in names]
