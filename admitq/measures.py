@@ -148,7 +148,7 @@ class Measures:
         self._skipped = set(by_cluster_queue)
 
     def quota_released(self, workload: RawObject, reason: str, since_evicted: float) -> None:
-        """The job of an evicted workload has stopped."""
+        """The quota of an evicted workload is free: its job has stopped, or ended."""
         self.metrics.observe(
             "workload_eviction_latency_seconds",
             since_evicted,

@@ -73,7 +73,7 @@ class Metrics(Protocol):
         ...
 
     def quota_released(self, workload: Object, reason: str, since_evicted: float) -> None:
-        """The job of an evicted workload has stopped."""
+        """The quota of an evicted workload is free: its job has stopped, or ended."""
         ...
 
     def slice_replaced(self, workload: Object) -> None:

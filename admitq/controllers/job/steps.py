@@ -23,6 +23,7 @@ from admitq.controllers.plan import (
     Tell,
     has_finalizer,
     plan,
+    quota_released,
     status_patch,
 )
 from admitq.controllers.workload import told
@@ -41,7 +42,7 @@ from admitq.job_workloads import (
 from admitq.podsets import Conflict, FlavorMissing
 from admitq.reservation import queued_since
 from admitq.transitions import condition, holds, is_reserved, since
-from admitq_api.conditions import SECOND, ConditionType, Reason, counted_as, parse_time
+from admitq_api.conditions import SECOND, ConditionType, Reason, parse_time
 
 MISSING_FLAVOR_RETRY_SECONDS: Final = 1.0
 RECLAIMABLE_CONCERN: Final = "reclaimable-pods"
@@ -75,15 +76,16 @@ def decide(case: JobCase) -> Plan:
 # --- whose job it is ------------------------------------------------------------------------------
 
 
-def _release(case: JobCase, workload: Object) -> Action | None:
+def _release(case: JobCase, workload: Object) -> tuple[Action | None, ...]:
     """The next thing to do with a Workload whose job is no more."""
     if case.settings.finish_orphaned and not holds(workload, ConditionType.FINISHED):
         transition = case.begin(workload)
         transition.finish(Reason.OWNER_NOT_FOUND, "The workload's owner no longer exists")
-        return status_patch(case.kinds.workloads, workload, transition.patch(), CONCERN)
+        write = status_patch(case.kinds.workloads, workload, transition.patch(), CONCERN)
+        return write, quota_released(workload, case.now)
     if has_finalizer(workload, case.names.finalizer):
-        return RemoveFinalizer(case.kinds.workloads, workload)
-    return None
+        return RemoveFinalizer(case.kinds.workloads, workload), quota_released(workload, case.now)
+    return ()
 
 
 def _gone(case: JobCase) -> Plan | None:
@@ -93,7 +95,10 @@ def _gone(case: JobCase) -> Plan | None:
         case.job is not None and case.settings.defer_cleanup and case.integration.is_cleaning_up(case.job)
     )
     freed = case.workloads if is_going and not is_kept else case.orphaned
-    released = plan(*(_release(case, one) for one in freed), *(members.freed(case) if is_going else ()))
+    released = plan(
+        *(action for one in freed for action in _release(case, one)),
+        *(members.freed(case) if is_going else ()),
+    )
     return released if is_going or released.actions else None
 
 
@@ -308,7 +313,12 @@ def _finish(case: JobCase, workload: Object, reason: Reason, message: str) -> Pl
     transition.finish(reason, message)
     admitted = holds(workload, ConditionType.ADMITTED)
     ran = seconds(since(workload, ConditionType.ADMITTED), case.now) if admitted else None
-    return case.end(workload, transition, Count(lambda metrics, written: metrics.finished(written, ran)))
+    return case.end(
+        workload,
+        transition,
+        Count(lambda metrics, written: metrics.finished(written, ran)),
+        quota_released(workload, case.now),
+    )
 
 
 def _workload_finished(case: JobCase, workload: Object) -> Plan | None:
@@ -483,7 +493,7 @@ def _evicted(case: JobCase, workload: Object) -> Plan | None:
     if is_reserved(workload):
         if case.integration.is_active(case.job or {}):
             return NOTHING
-        return _requeue(case, workload, reason)
+        return _requeue(case, workload)
     return _retention_over(case, workload, reason)
 
 
@@ -494,7 +504,7 @@ def _half_stopped(case: JobCase, workload: Object) -> Plan | None:
     return running.stop(case, workload, "", running.NOT_ADMITTED)
 
 
-def _requeue(case: JobCase, workload: Object, reason: str) -> Plan | None:
+def _requeue(case: JobCase, workload: Object) -> Plan | None:
     """The quota of an eviction is given back.
 
     A pod alone that ran never comes here: it is deleted, and its Workload ends with it. So only one that is
@@ -502,11 +512,7 @@ def _requeue(case: JobCase, workload: Object, reason: str) -> Plan | None:
     """
     transition = case.begin(workload)
     transition.requeue(told(Reason.PENDING_EVALUATION, case.settings))
-    latency = seconds(since(workload, ConditionType.EVICTED), case.now)
-    counted = counted_as(reason)
-    return case.end(
-        workload, transition, Count(lambda metrics, _: metrics.quota_released(workload, counted, latency))
-    )
+    return case.end(workload, transition, quota_released(workload, case.now))
 
 
 def _retention_over(case: JobCase, workload: Object, reason: str) -> Plan | None:

@@ -2,14 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from admitq.controllers.job.case import Ancestor, JobCase, Lookups
 from admitq.controllers.job.matching import match_of
 from admitq.controllers.job.steps import decide
-from admitq.controllers.plan import Create, Delete, Patch, Plan, RemoveFinalizer, Tell
+from admitq.controllers.plan import Count, Create, Delete, Patch, Plan, RemoveFinalizer, Tell
 from admitq.integrations.kinds.job import JOB
 from admitq.podsets import Marks
 from admitq_api.conditions import SECOND
@@ -33,6 +33,7 @@ from tests.unit.controllers.builders import (
     time,
     workload,
 )
+from tests.unit.controllers.world import Told
 
 FLAVOR: Object = {
     "spec": {"nodeLabels": {"pool": "spot"}, "tolerations": [{"key": "spot", "operator": "Exists"}]}
@@ -779,6 +780,29 @@ def test_a_workload_ends_as_its_job_does(status: Object, finished: Any) -> None:
 def test_a_job_that_ended_is_not_compared_any_more() -> None:
     obj = admitted(spec=NINE_PODS, admission=FOR_NINE)
     assert condition_of(written(obj, decided(job(RUNNING, COMPLETE), obj)), "Finished")[1] == "Succeeded"
+
+
+@pytest.mark.parametrize("is_gone", [False, True])
+@pytest.mark.parametrize(
+    ("make", "conditions", "counted"),
+    [
+        (admitted, ["Preempted"], [("Preempted", 5)]),
+        (reserved, ["DeactivatedDueToAdmissionCheck"], [("Deactivated", 5)]),
+        (workload, ["Preempted"], []),
+        (admitted, [], []),
+    ],
+)
+def test_an_eviction_that_ends_with_its_job_has_taken_as_long_as_that(
+    make: Any, conditions: list[str], counted: Any, *, is_gone: bool
+) -> None:
+    evicted = make(*(condition("Evicted", True, reason, since=5) for reason in conditions))
+    plan = decided(None if is_gone else job(RUNNING, COMPLETE), evicted)
+    told = Told()
+    for action in plan.actions:
+        if isinstance(action, Count):
+            action.what(cast("Any", told), evicted)
+    assert condition_of(written(evicted, plan), "Finished") is not None
+    assert told.releases == counted
 
 
 def test_a_finished_workload_is_freed_and_told_of_once() -> None:

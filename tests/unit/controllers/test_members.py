@@ -198,13 +198,14 @@ async def test_an_evicted_pod_that_ran_never_competes_again(reason: str, finish_
     world = PodWorld(finish_orphaned=finish_orphaned)
     world.put(PODS, pod(state="running"))
     mine = {**owner("p"), "controller": True}
-    world.put(KINDS.workloads, admitted(condition("Evicted", True, reason, "m"), owner=mine))
+    world.put(KINDS.workloads, admitted(condition("Evicted", True, reason, "m", since=5), owner=mine))
     await world.settle(Key("ns", "p"))
     ended = world.get(KINDS.workloads, "job-j-1")
     assert "deletionTimestamp" in world.get(PODS, "p")["metadata"]
     assert (condition_of(ended, "Finished") is not None) is finish_orphaned
     assert condition_of(ended, "Requeued") is None
     assert ended["metadata"]["finalizers"] == []
+    assert world.told.releases == [(reason, 5)]
 
 
 @pytest.mark.parametrize("reason", ["Preempted", "NodeFailures"])

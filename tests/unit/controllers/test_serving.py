@@ -1,7 +1,7 @@
 """Objects that serve: the Workloads that they have made, and what their pods are told."""
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -33,7 +33,7 @@ from tests.unit.controllers.builders import (
     reserved,
     workload,
 )
-from tests.unit.controllers.world import World
+from tests.unit.controllers.world import Told, World
 
 GATES = [{"name": NAMES.admission_gate}, {"name": "example.com/own"}, {"name": NAMES.topology_gate}]
 ON_HOLD = condition("QuotaReserved", False, "OnHold", "StatefulSet scaled to zero; workload on hold")
@@ -149,8 +149,17 @@ def decided(
     return decide(case)
 
 
+def releases(plan: Plan) -> list[tuple[str, float]]:
+    """The reasons and seconds of the evictions that free their quota with this plan."""
+    told = Told()
+    for action in plan.actions:
+        if isinstance(action, Count):
+            action.what(cast("Any", told), {})
+    return told.releases
+
+
 def only_patch(plan: Plan) -> Any:
-    (action,) = plan.actions
+    (action,) = (one for one in plan.actions if not isinstance(one, Count))
     assert isinstance(action, Patch)
     return action.steps[0].patch
 
@@ -381,8 +390,10 @@ def test_a_gate_that_is_taken_off_is_taken_off_the_workload() -> None:
 
 def test_an_evicted_workload_without_pods_gives_its_quota_back() -> None:
     job = stateful_set()
-    made = of_set(admitted(condition("Evicted", True, "Preempted")), job)
-    assert only_patch(decided(job, made))["status"]["admission"] is None
+    made = of_set(admitted(condition("Evicted", True, "Preempted", since=4)), job)
+    plan = decided(job, made)
+    assert only_patch(plan)["status"]["admission"] is None
+    assert releases(plan) == [("Preempted", 6)]
     assert all(
         isinstance(one, Patch) and one.resource.kind == "Pod"
         for one in decided(job, made, pods=[pod(held=False)]).actions
