@@ -212,8 +212,11 @@ def owners(case: JobCase, workload: Object) -> Plan | None:
 
 
 def awaited(case: JobCase, workload: Object) -> Plan | None:
-    """Tell whether members must come in the place of others before the group can be admitted (again)."""
-    if case.composition is None or not case.group:
+    """Tell whether members must come in the place of others before the group can be admitted (again).
+
+    That is told before the group ends, for it may end because nobody comes; afterwards nobody is awaited.
+    """
+    if case.composition is None or not case.group or holds(workload, ConditionType.FINISHED):
         return None
     lacks = case.composition.lacks(case.job or {}, _counts(workload))
     waiting = condition(workload, ConditionType.WAITING_FOR_REPLACEMENT_PODS)

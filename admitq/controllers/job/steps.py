@@ -617,13 +617,13 @@ BEFORE_MATCHING: Final[tuple[Callable[[JobCase], Plan | None], ...]] = (
 
 AFTER_MATCHING: Final[tuple[Callable[[JobCase, Object], Plan | None], ...]] = (
     _out_of_sync,
+    members.awaited,
     _workload_finished,
     _workload_deleted,
     members.owners,
     _on_hold,
     _job_finished,
     members.replaced,
-    members.awaited,
     _half_stopped,
     _priority_changed,
     _gates_lifted,

@@ -390,6 +390,44 @@ async def test_it_is_told_whether_pods_must_be_replaced(
     assert found[:2] == (status, reason)
 
 
+@pytest.mark.parametrize(
+    ("states", "waiting"),
+    [
+        (["failed", "failed"], ("True", "PodsFailed", "Some Failed pods need replacement")),
+        (["succeeded", "failed"], ("True", "PodsFailed", "Some Failed pods need replacement")),
+        (["succeeded", "succeeded"], None),
+    ],
+)
+async def test_a_group_that_ends_without_its_pods_says_first_that_it_lacks_them(
+    states: list[str], waiting: Any
+) -> None:
+    world = PodWorld()
+    world.put(PODS, *pair(*states, annotations={NAMES.retriable_in_group: "false"}))
+    world.put(KINDS.workloads, of_group(admitted))
+    await world.settle()
+    ended = world.get(KINDS.workloads, "g")
+    assert condition_of(ended, "WaitingForReplacementPods") == waiting
+    assert condition_of(ended, "Finished")[0] == "True"
+
+
+async def test_of_a_group_that_has_ended_nobody_is_awaited() -> None:
+    world = PodWorld()
+    world.put(PODS, *pair("failed", "going"))
+    ended = of_group(admitted, condition("Finished", True, "Succeeded"))
+    world.put(KINDS.workloads, ended)
+    await world.settle()
+    assert condition_of(world.get(KINDS.workloads, "g"), "WaitingForReplacementPods") is None
+
+
+async def test_a_deleted_workload_still_says_whom_its_group_lacks() -> None:
+    world = PodWorld()
+    world.put(PODS, *pair("running", "failed"))
+    world.put(KINDS.workloads, of_group(admitted, metadata={"deletionTimestamp": time(9)}))
+    await world.pods.reconcile(GROUP)
+    found = condition_of(world.get(KINDS.workloads, "g"), "WaitingForReplacementPods")
+    assert found[:2] == ("True", "PodsFailed")
+
+
 def condemned(one: Object) -> Object:
     if "deletionTimestamp" not in one["metadata"]:
         return one
