@@ -268,7 +268,12 @@ def _deactivate(case: Case) -> Plan | None:
 
 
 def _inactive(case: Case) -> Plan | None:
-    """A deactivated workload is evicted once; what was counted about its returns is forgotten."""
+    """A deactivated workload is evicted once; what was counted about its returns is forgotten.
+
+    One that is evicted already, as by a preemption while it was about to be deactivated, is not evicted
+    again: it keeps the reason for which its job was stopped, and its job is not deleted for the deactivation.
+    The target goes all the same, or whoever reactivates the workload would see it deactivated at once.
+    """
     if case.active:
         return None
     target = condition(case.workload, ConditionType.DEACTIVATION_TARGET)

@@ -813,13 +813,16 @@ def test_of_several_causes_the_first_in_order_is_told_alone(
         assert settled(told_to, now=300, **world) == told_to, "the others wait for the eviction to end"
 
 
-def test_who_is_deactivated_while_it_is_evicted_is_not_evicted_again() -> None:
-    retried = condition("Evicted", True, "AdmissionCheck", "m")
-    obj = admitted(retried, spec={"active": False}, requeueState={"count": 1, "requeueAt": time(60)})
+@pytest.mark.parametrize("reason", ["AdmissionCheck", "Preempted"])
+@pytest.mark.parametrize("targets", [[], [condition("DeactivationTarget", True, "AdmissionCheck", "no")]])
+def test_who_is_deactivated_while_it_is_evicted_is_not_evicted_again(targets: Any, reason: str) -> None:
+    former = condition("Evicted", True, reason, "m")
+    obj = admitted(former, *targets, spec={"active": False}, requeueState={"count": 1, "requeueAt": time(60)})
     final = settled(obj)
-    assert condition_of(final, "Evicted") == ("True", "AdmissionCheck", "m")
+    assert condition_of(final, "Evicted") == ("True", reason, "m")
     assert {"requeueState", "schedulingStats"}.isdisjoint(final["status"])
     assert final["status"]["admission"] == ADMISSION, "it is its job that gives it back"
+    assert condition_of(final, "DeactivationTarget") is None, "or nobody could reactivate it"
 
 
 # --- the end --------------------------------------------------------------------------------------
