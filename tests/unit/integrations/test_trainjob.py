@@ -304,6 +304,17 @@ async def test_a_job_has_our_patch_whether_it_is_queued_or_not(labels: dict[str,
     assert (value_at(changed, ("spec", "suspend")) is True) is is_ours
 
 
+async def test_a_job_that_follows_a_queued_owner_has_our_patch_and_is_not_suspended() -> None:
+    kind = {"apiVersion": "example.com/v1", "kind": "Group"}
+    owner = {**kind, "metadata": {"name": "g", "uid": "u", "labels": {NAMES.queue_name: "q"}}}
+    reference = {**kind, "name": "g", "uid": "u", "controller": True}
+    labels = {NAMES.queue_name: "q"}
+    given = job(metadata={"labels": labels, "ownerReferences": [reference]})
+    ours = policy(integrations=(TRAIN_JOB,), external_frameworks=(OwnerKind("example.com", "v1", "Group"),))
+    changed = await mutate(given, "team", TRAIN_JOB, ours, FakeWorld(owners={"g": owner}))
+    assert changed["spec"] == {**given["spec"], "runtimePatches": [{"manager": MANAGER}]}
+
+
 @pytest.mark.parametrize(("is_managed", "most"), [(False, 16), (True, 17)])
 def test_a_job_that_is_not_queued_is_not_refused_for_a_patch_too_many(is_managed: bool, most: int) -> None:
     full = {"spec": {"runtimePatches": [{"manager": f"example.com/{one}"} for one in range(16)]}}
