@@ -351,7 +351,11 @@ def _workload_deleted(case: JobCase, workload: Object) -> Plan | None:
             return NOTHING
     if not has_finalizer(workload, case.names.finalizer):
         return plan(*members.freed(case))
-    return plan(*members.freed(case), RemoveFinalizer(case.kinds.workloads, workload))
+    return plan(
+        *members.freed(case),
+        RemoveFinalizer(case.kinds.workloads, workload),
+        quota_released(workload, case.now),
+    )
 
 
 def _on_hold(case: JobCase, workload: Object) -> Plan | None:

@@ -805,6 +805,18 @@ def test_an_eviction_that_ends_with_its_job_has_taken_as_long_as_that(
     assert told.releases == counted
 
 
+def test_an_eviction_that_ends_with_its_workload_has_taken_as_long_as_that() -> None:
+    evicted = admitted(
+        condition("Evicted", True, "Preempted", since=5), metadata={"deletionTimestamp": time(9)}
+    )
+    plan, told = decided(job(), evicted), Told()
+    assert kinds(plan) == ["free Workload"]
+    for action in plan.actions:
+        if isinstance(action, Count):
+            action.what(cast("Any", told), evicted)
+    assert told.releases == [("Preempted", 5)]
+
+
 def test_a_finished_workload_is_freed_and_told_of_once() -> None:
     obj = admitted(FINISHED)
     plan = decided(job(RUNNING, COMPLETE), obj)
