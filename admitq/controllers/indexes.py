@@ -32,10 +32,11 @@ def resource_of(integration: Integration) -> Resource:
     return Resource(one.group, one.version, one.plural, one.kind, namespaced=True)
 
 
-def resource_followed(followed: FollowedKind) -> Resource:
-    """A kind that jobs refer to as a resource."""
+def resource_followed(integration: Integration, followed: FollowedKind) -> Resource:
+    """A kind that jobs of another kind refer to as a resource, held for their sake alone."""
     group, version, kind = followed.kind
-    return Resource(group, version, followed.plural, kind, namespaced=followed.namespaced)
+    view = f"followed by {integration.plural}"
+    return Resource(group, version, followed.plural, kind, namespaced=followed.namespaced, view=view)
 
 
 def reference_value(kind: OwnerKind, namespace: str, name: str) -> str:

@@ -78,7 +78,7 @@ def of_kind(integration: Integration) -> tuple[Permission, ...]:
         *((PODS_LET_GO,) if integration.can_be_elastic else ()),
         # Read one by one: whether something that is queued controls a job through these.
         *(_may(owner, "get") for owner in known_owners(integration)),
-        *_watched(*map(resource_followed, integration.follows)),
+        *_watched(*(resource_followed(integration, one) for one in integration.follows)),
     )
 
 

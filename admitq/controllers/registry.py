@@ -267,7 +267,7 @@ class _JobKeys:
         def keys(change: Change) -> Iterable[Key]:
             if not priority_class.value_changed(change):
                 return ()
-            if self._integration.follows:
+            if any(one.required for one in self._integration.follows):
                 return self._ctx.stores.of(self._resource).keys()
             value = priority_class_value(kind, change.key.name)
             return self._jobs(self._ctx.stores.of(self._resource).keys_by_index(BY_PRIORITY_CLASS, value))
@@ -296,6 +296,12 @@ class _JobKeys:
 # --- the table ------------------------------------------------------------------------------------
 
 
+def _followed(integration: Integration, one: FollowedKind) -> Followed:
+    kept = one.kept
+    transform = None if kept is None else lambda obj: dict(kept(obj))
+    return Followed(resource_followed(integration, one), transform)
+
+
 def _of_jobs(ctx: Context, controller: JobController) -> WhenServed:
     integration, kinds = controller.integration, ctx.kinds
     keys = _JobKeys(ctx, integration, controller.resource)
@@ -309,7 +315,7 @@ def _of_jobs(ctx: Context, controller: JobController) -> WhenServed:
             Watch(kinds.workload_priority_classes, keys.with_class("WorkloadPriorityClass")),
             Watch(PRIORITY_CLASSES, keys.with_class("PriorityClass")),
             Watch(NAMESPACES, keys.in_namespace),
-            *(Watch(resource_followed(one), keys.following(one)) for one in integration.follows),
+            *(Watch(resource_followed(integration, one), keys.following(one)) for one in integration.follows),
         ),
         workers=ctx.settings.concurrency.get(kind, WORKERS_OF_JOBS),
     )
@@ -320,7 +326,7 @@ def _of_jobs(ctx: Context, controller: JobController) -> WhenServed:
         indexes,
         spec,
         known=keys.of_workloads,
-        follows=tuple(Followed(resource_followed(one)) for one in integration.follows),
+        follows=tuple(_followed(integration, one) for one in integration.follows),
         label_selector=None if labels is None else labels(ctx.names),
         transform=None if slim is None else lambda obj: dict(slim(obj, ctx.names)),
     )

@@ -33,11 +33,18 @@ class OwnerKind(NamedTuple):
 
 
 class FollowedKind(NamedTuple):
-    """A kind of objects that jobs refer to."""
+    """A kind of objects that jobs refer to.
+
+    Without a ``required`` one nobody knows the pods of a job. Any other tells how many they have become by
+    now: controllers alone look for it, and for elastic jobs alone; while it is not there a job keeps the
+    Workloads that it has. ``kept`` is what of an object is held in memory; None for all of it.
+    """
 
     kind: OwnerKind
     plural: str
     namespaced: bool
+    required: bool = True
+    kept: Callable[[Object], Object] | None = None
 
 
 class Reference(NamedTuple):
@@ -355,7 +362,8 @@ class Integration:
     adopts_prebuilt_workload: bool = False
     can_be_elastic: bool = False
     slice_version: Callable[[Object, Names], str] = generation
-    """What tells apart the Workloads of one elastic job: a slice made for another state has another name."""
+    """What tells apart the Workloads of one elastic job, which is resolved: a slice that is made for another
+    state has another name."""
 
     mutate: Callable[[Object, Rules], Object] = unchanged
     """Defaults of the kind beyond the queue, the priority class and the suspension."""
@@ -395,6 +403,10 @@ class Integration:
     def owns_up_to(self, obj: Object, names: Names) -> bool:
         """Whether an object of the kind may be ours at all, given for whose sake the kind is switched on."""
         return not self.is_implied or self.is_held_by_parent(obj, names)
+
+    def requires(self, reference: Reference) -> bool:
+        """Whether nobody knows the pods of a job of the kind without what it refers to."""
+        return all(one.required for one in self.follows if one.kind == reference.kind)
 
     def may_create(self, child: Object) -> bool:
         """Whether objects of the child's kind are made by this kind's controller at all."""

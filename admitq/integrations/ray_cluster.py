@@ -4,10 +4,19 @@ The operator adds containers to the head that the template does not show: an aut
 hold quota, and so stand in the Workload; what is written back to the job is its own template.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from admitq.integrations.base import MOST_POD_SETS, PodSetTemplate, Rules, generation
+from admitq.integrations.base import (
+    MOST_POD_SETS,
+    FollowedKind,
+    OwnerKind,
+    PodSetTemplate,
+    Reference,
+    Rules,
+    generation,
+)
 from admitq.integrations.paths import Object, Path, value_at, with_value
 from admitq.integrations.reading import items, mapping, text, whole
 from admitq_api.feature_gates import Gate
@@ -32,6 +41,12 @@ _CLEANUP_AMOUNTS: Final = {"cpu": "200m", "memory": "256Mi"}
 
 _HEAD_TEMPLATE: Final[Path] = ("headGroupSpec", "template")
 _CONTAINERS: Final[Path] = ("spec", "containers")
+_GROUPS: Final[Path] = ("spec", "workerGroupSpecs")
+
+_MADE: Final = "madeClusters"
+"""The key under which a resolved job has the clusters that were made for it."""
+_COUNTED: Final = ("groupName", "replicas", "minReplicas", "maxReplicas", "numOfHosts", "suspend")
+_IDENTITY: Final = ("name", "namespace", "uid", "resourceVersion", "generation")
 
 
 # --- podsets --------------------------------------------------------------------------------------
@@ -47,19 +62,27 @@ def pod_sets(job: Object, at: Path, sidecars: Sequence[Object] = ()) -> list[Pod
     """
     if not mapping(value_at(job, at)):
         return []
-    head = PodSetTemplate(HEAD, 1, (*at, *_HEAD_TEMPLATE), template=_head(job, at, sidecars))
+    made = _made(job)
+    workers = Counter[str]()
+    for cluster in made:
+        workers.update({_name(group): _pod_count(group) for group in items(value_at(cluster, _GROUPS))})
+    head = PodSetTemplate(HEAD, len(made) or 1, (*at, *_HEAD_TEMPLATE), template=_head(job, at, sidecars))
     groups = enumerate(items(value_at(job, (*at, "workerGroupSpecs"))))
     return [
         head,
         *(
             PodSetTemplate(
-                text(value_at(group, ("groupName",))).lower(),
-                _pod_count(group),
+                _name(group),
+                workers[_name(group)] if made else _pod_count(group),
                 (*at, "workerGroupSpecs", index, "template"),
             )
             for index, group in groups
         ),
     ]
+
+
+def _name(group: Any) -> str:
+    return text(value_at(group, ("groupName",))).lower()
 
 
 def _pod_count(group: Any) -> int:
@@ -133,6 +156,48 @@ def with_template(job: Object, pod_set: PodSetTemplate, template: Object, _names
     return with_value(job, pod_set.template_path, template)
 
 
+# --- the clusters that were made for a job --------------------------------------------------------
+
+
+def made_for(job: Object, at: Path, names: Iterable[Any]) -> tuple[Reference, ...]:
+    """The clusters that a job's status names, where they tell more of the pods than the job does.
+
+    They do where Ray adds and removes workers, for it changes the cluster and not the job, and where one
+    cluster is to replace another. What is suspended is going to be made anew.
+    """
+    if value_at(job, ("spec", "suspend")) is True or value_at(job, (*at, "suspend")) is True:
+        return ()
+    named = sorted({text(one) for one in names} - {""})
+    if not is_autoscaling(job, at) and len(named) < 2:
+        return ()
+    namespace = text(value_at(job, ("metadata", "namespace")))
+    return tuple(Reference(CLUSTERS.kind, namespace, name) for name in named)
+
+
+def with_made(job: Object, found: Mapping[Reference, Object]) -> Object:
+    """The job with the clusters that were made for it."""
+    return with_value(job, (_MADE,), [found[one] for one in sorted(found)]) if found else job
+
+
+def _made(job: Object) -> list[Any]:
+    return items(value_at(job, (_MADE,)))
+
+
+def _counted(cluster: Object) -> Object:
+    """What tells how many workers a cluster has."""
+    metadata, groups = mapping(value_at(cluster, ("metadata",))), items(value_at(cluster, _GROUPS))
+    kept = [{key: mapping(one)[key] for key in _COUNTED if key in mapping(one)} for one in groups]
+    return {
+        "metadata": {key: metadata[key] for key in _IDENTITY if key in metadata},
+        "spec": {"workerGroupSpecs": kept},
+    }
+
+
+CLUSTERS: Final = FollowedKind(
+    OwnerKind(GROUP, VERSION, "RayCluster"), "rayclusters", namespaced=True, required=False, kept=_counted
+)
+
+
 # --- what the cluster is told to be ---------------------------------------------------------------
 
 
@@ -148,9 +213,12 @@ def is_fault_tolerant(job: Object, at: Path) -> bool:
 
 
 def slice_version(job: Object, names: Names) -> str:
-    """The generation of the job and, where it is told, that of its cluster."""
-    of_cluster = text(value_at(job, ("metadata", "annotations", names.ray_cluster_generation)))
-    return "_".join(one for one in (generation(job, names), of_cluster) if one)
+    """The generation of the job and that of its cluster: as the job is told, or of what was made for it."""
+    told = text(value_at(job, ("metadata", "annotations", names.ray_cluster_generation)))
+    of_clusters = (
+        [told] if told else [str(whole(value_at(one, ("metadata", "generation")))) for one in _made(job)]
+    )
+    return "_".join([generation(job, names), *of_clusters])
 
 
 def is_elastic(job: Object, rules: Rules) -> bool:

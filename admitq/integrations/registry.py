@@ -102,6 +102,7 @@ def enabled(frameworks: Iterable[str], gates: FeatureGates) -> tuple[Integration
 
 
 def followed(group: str, version: str, kind: str) -> FollowedKind | None:
-    """The kind that jobs refer to, of this group, version and name."""
+    """The kind that jobs refer to for what their pods are, of this group, version and name."""
     wanted = OwnerKind(group, version, kind)
-    return next((two for one in registered() for two in one.follows if two.kind == wanted), None)
+    known = (two for one in registered() for two in one.follows if two.required)
+    return next((one for one in known if one.kind == wanted), None)

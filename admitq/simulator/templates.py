@@ -172,7 +172,7 @@ class Translation:
             return Template(self._translated(with_value(obj, ("status",), None), (), blame))
         job = integration.mutate(with_value(obj, ("metadata", "uid"), "template"), Rules(self.names))
         found: dict[Reference, Object] = {}
-        for reference in integration.references(job):
+        for reference in filter(integration.requires, integration.references(job)):
             one = self.referenced(reference)
             if one is None:
                 raise blame(("spec",), f"{reference} is not among the manifests: add it")

@@ -162,7 +162,7 @@ def _looked_up(one: Integration) -> tuple[Rule, ...]:
         *((Rule((one.group,), (one.plural,), ("get",)),) if _creates_jobs(one) or one.scaled_at else ()),
         *(Rule((owner.group,), (owner.plural,), ("get",)) for owner in known_owners(one)),
         # What the pods of a job follow from is looked up to check them.
-        *(Rule((other.kind.group,), (other.plural,), ("get",)) for other in one.follows),
+        *(Rule((other.kind.group,), (other.plural,), ("get",)) for other in one.follows if other.required),
         # A change may depend on what has become of the Workload.
         *((Rule((API_GROUP,), ("workloads",), ("get",)),) if one.workload_asked is not None else ()),
     )

@@ -15,7 +15,7 @@ async def resolved(job: Object, namespace: str, integration: Integration, world:
     Raises:
         LookupFailed: the cluster cannot be asked.
     """
-    followed = {one.kind: one for one in integration.follows}
+    followed = {one.kind: one for one in integration.follows if one.required}
     found: dict[Reference, Object] = {}
     for reference in integration.references(job):
         kind = followed.get(reference.kind)

@@ -47,7 +47,8 @@ class JobCase:
 
     ``workloads`` are all whose controller has the job's kind and name, whatever its UID: an earlier job
     may have had the same name. ``job`` is None if there is none, and else as its kind resolves it.
-    ``missing`` are objects that its pods follow from and that are not there: its podsets cannot be told.
+    ``missing`` are objects that its pods follow from and that are not there: its podsets, or how many pods
+    they have by now, cannot be told.
     """
 
     integration: Integration

@@ -1,6 +1,7 @@
 """The shell around the decisions about jobs: gathers what is known, carries out what is decided."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from admitq.controllers.context import Context
@@ -18,7 +19,7 @@ from admitq.controllers.job import members
 from admitq.controllers.job.case import CONCERN, Ancestor, JobCase
 from admitq.controllers.job.looking_up import is_unsettled, lookups_in
 from admitq.controllers.job.owners import Owners
-from admitq.controllers.job.slices import lets_run
+from admitq.controllers.job.slices import is_elastic, lets_run
 from admitq.controllers.job.steps import decide, without_outdated
 from admitq.controllers.plan import Create, Plan, act, describes_pods, plan, status_patch
 from admitq.core.model import SECOND, Instant
@@ -60,7 +61,7 @@ class JobController:
         self._ctx = ctx
         self._owners = owners
         self._followed: Mapping[OwnerKind, Resource] = {
-            one.kind: resource_followed(one) for one in integration.follows
+            one.kind: resource_followed(integration, one) for one in integration.follows
         }
         self._busy: set[Key] = set()
 
@@ -126,22 +127,20 @@ class JobController:
             except NestedTooDeep as error:
                 self._ctx.recorder.event(dict(job), "Warning", "JobNestingTooDeep", str(error))
                 return None
-        references = () if job is None else self.integration.references(job)
-        found = {one: obj for one in references if (obj := self._referenced(one)) is not None}
         case = JobCase(
             integration=self.integration,
             names=self._ctx.names,
             kinds=self._ctx.kinds,
             settings=self._ctx.settings,
             now=self._ctx.clock(),
-            job=None if job is None else self.integration.resolved(job, found),
+            job=job,
             workloads=workloads,
             lookups=lookups_in(self._ctx, key.namespace),
             namespace_matches=self._is_selected(namespace),
             namespace_ends=value_at(namespace, ("metadata", "deletionTimestamp")) is not None,
             ancestor=ancestor,
-            missing=tuple(one for one in references if one not in found),
         )
+        case = self._resolved(case)
         decided = decide(case)
         if decided.unless_admitted and decided.actions and await self._is_behind(case):
             return BEHIND_RETRY_SECONDS
@@ -264,6 +263,18 @@ class JobController:
             external=self._ctx.settings.external_frameworks,
         )
         return None if found is None else Ancestor(found, self._is_admitted(found))
+
+    def _resolved(self, case: JobCase) -> JobCase:
+        """The same with what the job's pods follow from besides, as far as that is there."""
+        if case.job is None:
+            return case
+        counted = is_elastic(case)
+        references = [
+            one for one in self.integration.references(case.job) if counted or self.integration.requires(one)
+        ]
+        found = {one: obj for one in references if (obj := self._referenced(one)) is not None}
+        missing = tuple(one for one in references if one not in found)
+        return replace(case, job=self.integration.resolved(case.job, found), missing=missing)
 
     def _referenced(self, reference: Reference) -> Object | None:
         resource = self._followed.get(reference.kind)

@@ -7,6 +7,7 @@ oldest first. A job that is suspended, or whose pods are of another shape now, i
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import chain, count
 from typing import Any, NamedTuple
 
 from admitq import explain
@@ -73,7 +74,9 @@ def settle(case: JobCase) -> Plan | None:
     if ended := _freed(case) or _superfluous(case, holding) or _superfluous(case, waiting):
         return ended
     if not is_comparable(case):
-        return _over(case, waiting[0], holding[0]) if holding and waiting else None
+        # A job that has ended grows no more; one that cannot be told just now may.
+        has_ended = case.integration.finished(case.job or {}) is not None
+        return _over(case, waiting[0], holding[0]) if has_ended and holding and waiting else None
     if not all(_has_shape(case, one) for one in (*holding, *waiting)):
         return None
     wanted = {one["name"]: one["count"] for one in pod_sets_of(case)}
@@ -260,21 +263,36 @@ def made(case: JobCase) -> dict[str, Any]:
     workload = workload_for(case)
     if not is_elastic(case):
         return workload
-    job_metadata, metadata = (case.job or {})["metadata"], workload["metadata"]
-    metadata["name"] = workload_name(
-        case.integration.kind,
-        case.integration.group,
-        job_metadata["name"],
-        job_metadata["uid"],
-        extra=case.integration.slice_version(case.job or {}, case.names),
-        longest=case.settings.longest_workload_name,
-    )
+    metadata = workload["metadata"]
+    metadata["name"] = _new_name(case)
     metadata["annotations"] = {
         **metadata.get("annotations", {}),
         case.names.elastic_job: "true",
         case.names.workload_slice_name: _chain_in(case) or metadata["name"],
     }
     return workload
+
+
+def _new_name(case: JobCase) -> str:
+    """A name for what the job asks for as it is now, which no slice of it has, not even one that is over.
+
+    What a job follows may be made anew, and count its generations from the beginning.
+    """
+    metadata = (case.job or {})["metadata"]
+    version = case.integration.slice_version(case.job or {}, case.names)
+    taken = {one["metadata"]["name"] for one in case.owned}
+    names = (
+        workload_name(
+            case.integration.kind,
+            case.integration.group,
+            metadata["name"],
+            metadata["uid"],
+            extra=one,
+            longest=case.settings.longest_workload_name,
+        )
+        for one in chain((version,), (f"{version}+{number}" for number in count(1)))
+    )
+    return next(name for name in names if name not in taken)
 
 
 def _chain_in(case: JobCase) -> str | None:

@@ -218,9 +218,10 @@ def _without_workload(case: JobCase, match: Match) -> Plan:
 
 def _incomplete(case: JobCase) -> Plan | None:
     """Tell what is missing without which nobody knows the job's pods; its coming brings us back."""
-    if not case.missing:
+    required = [one for one in case.missing if case.integration.requires(one)]
+    if not required:
         return None
-    missing = ", ".join(map(str, case.missing))
+    missing = ", ".join(map(str, required))
     note = f"{missing} not found: create it, or name another one in a new job"
     return plan(case.tell("ErrWorkloadCompose", note, warning=True))
 

@@ -7,7 +7,7 @@ the operator itself. A job that selects a cluster which is there makes no pods a
 from typing import Any, Final
 
 from admitq.integrations import ray_cluster, while_managed
-from admitq.integrations.base import Finished, Integration, PodSetTemplate, Rules
+from admitq.integrations.base import Finished, Integration, PodSetTemplate, Reference, Rules
 from admitq.integrations.paths import Object, value_at, without_value
 from admitq.integrations.reading import mapping, text
 from admitq_api.field_errors import FieldError
@@ -58,6 +58,11 @@ def pod_sets(job: Object, _names: Names) -> list[PodSetTemplate]:
         default = None if own else {"spec": _submitter_spec(job)}
         listed.append(PodSetTemplate(SUBMITTER, 1, SUBMITTER_TEMPLATE, template=default))
     return listed
+
+
+def references(job: Object) -> tuple[Reference, ...]:
+    """The cluster that was made for the job, if Ray scales it."""
+    return ray_cluster.made_for(job, SPEC, [value_at(job, ("status", "rayClusterName"))])
 
 
 def with_template(job: Object, pod_set: PodSetTemplate, template: Object, names: Names) -> Object:
@@ -123,6 +128,9 @@ RAY_JOB = Integration(
     plural="rayjobs",
     pod_sets=pod_sets,
     with_template=with_template,
+    references=references,
+    follows=(ray_cluster.CLUSTERS,),
+    resolved=ray_cluster.with_made,
     finished=finished,
     is_active=is_active,
     pods_ready=pods_ready,

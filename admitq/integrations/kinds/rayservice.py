@@ -7,18 +7,25 @@ being deleted.
 from typing import Final
 
 from admitq.integrations import ray_cluster, while_managed
-from admitq.integrations.base import Integration, PodSetTemplate, Rules, never
-from admitq.integrations.paths import Object
+from admitq.integrations.base import Integration, PodSetTemplate, Reference, Rules, never
+from admitq.integrations.paths import Object, value_at
 from admitq.integrations.reading import holds
 from admitq_api.field_errors import FieldError
 from admitq_api.labels import Names
 
 SPEC: Final = ("spec", "rayClusterConfig")
+SERVES: Final = ("status", "activeServiceStatus", "rayClusterName")
+IS_TO_SERVE: Final = ("status", "pendingServiceStatus", "rayClusterName")
 
 
 def pod_sets(job: Object, _names: Names) -> list[PodSetTemplate]:
     """The head and each group of workers."""
     return ray_cluster.pod_sets(job, SPEC)
+
+
+def references(job: Object) -> tuple[Reference, ...]:
+    """The cluster that serves, if Ray scales it, and the one that is to take over, while there are both."""
+    return ray_cluster.made_for(job, SPEC, [value_at(job, SERVES), value_at(job, IS_TO_SERVE)])
 
 
 def is_ready(job: Object) -> bool:
@@ -49,6 +56,9 @@ RAY_SERVICE = Integration(
     suspend_path=(*SPEC, "suspend"),
     pod_sets=pod_sets,
     with_template=ray_cluster.with_template,
+    references=references,
+    follows=(ray_cluster.CLUSTERS,),
+    resolved=ray_cluster.with_made,
     finished=never,
     is_active=is_ready,
     pods_ready=is_ready,

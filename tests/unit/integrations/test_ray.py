@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from admitq.integrations.base import Finished, Integration, PodSetTemplate, Rules
+from admitq.integrations.base import Finished, Integration, PodSetTemplate, Reference, Rules
 from admitq.integrations.kinds.raycluster import RAY_CLUSTER
 from admitq.integrations.kinds.rayjob import RAY_JOB
 from admitq.integrations.kinds.rayservice import RAY_SERVICE
@@ -53,6 +53,88 @@ def test_the_head_and_each_group_of_workers_are_podsets(kind: Integration) -> No
         PodSetTemplate("head", 1, (*at, "headGroupSpec", "template")),
         PodSetTemplate("small", 2, (*at, "workerGroupSpecs", 0, "template")),
     ]
+
+
+BOTH = {
+    "rayClusterName": "active",
+    "activeServiceStatus": {"rayClusterName": "active"},
+    "pendingServiceStatus": {"rayClusterName": "pending"},
+}
+SCALED = {"enableInTreeAutoscaling": True}
+
+
+@pytest.mark.parametrize(
+    ("kind", "described", "status", "names"),
+    [
+        (RAY_JOB, SCALED, BOTH, ["active"]),
+        (RAY_JOB, {}, BOTH, []),
+        (RAY_JOB, SCALED, {}, []),
+        (RAY_JOB, SCALED, {"rayClusterName": 7}, []),
+        (RAY_SERVICE, SCALED, {"activeServiceStatus": {"rayClusterName": "active"}}, ["active"]),
+        (RAY_SERVICE, SCALED, {"pendingServiceStatus": {"rayClusterName": "new"}}, ["new"]),
+        (RAY_SERVICE, SCALED, {"activeServiceStatus": None, "pendingServiceStatus": []}, []),
+        (RAY_SERVICE, SCALED, BOTH, ["active", "pending"]),
+        (RAY_SERVICE, {}, BOTH, ["active", "pending"]),
+        (RAY_SERVICE, {}, {"activeServiceStatus": {"rayClusterName": "active"}}, []),
+        (RAY_CLUSTER, SCALED, BOTH, []),
+    ],
+)
+def test_clusters_that_were_made_are_looked_up_where_they_tell_more_than_the_job(
+    kind: Integration, described: Any, status: Any, names: list[str]
+) -> None:
+    running = with_value(ray(kind, cluster(**described), status=status), ("metadata", "namespace"), "ns")
+    assert [(str(one), kind.requires(one)) for one in kind.references(running)] == [
+        (f"RayCluster {name} in namespace ns", False) for name in names
+    ]
+    assert kind.references(kind.with_suspend(running, True)) == ()
+
+
+@pytest.mark.parametrize(
+    ("kind", "clusters", "counts", "version"),
+    [
+        (RAY_JOB, {"active": [("small", 5)]}, [1, 5, 0], "1_4"),
+        (RAY_SERVICE, {"active": [("SMALL", 5), ("big", 2)]}, [1, 5, 2], "1_4"),
+        (
+            RAY_SERVICE,
+            {"active": [("small", 5), ("big", 1)], "pending": [("small", 2), ("other", 9)]},
+            [2, 7, 1],
+            "1_4_4",
+        ),
+        (RAY_SERVICE, {}, [1, 2, 3], "1"),
+    ],
+)
+def test_the_pods_of_a_job_are_those_of_the_clusters_that_were_made_for_it(
+    kind: Integration, clusters: Any, counts: list[int], version: str
+) -> None:
+    big = {"groupName": "big", "replicas": 3, "template": pod()}
+    small = {"groupName": "small", "replicas": 2, "template": pod()}
+    job = ray(kind, cluster(small, big, **SCALED), status=BOTH)
+    found: dict[Reference, Any] = {}
+    for one in kind.references(job):
+        if one.name in clusters:
+            groups = [{"groupName": name, "replicas": count} for name, count in clusters[one.name]]
+            found[one] = {"metadata": {"generation": 4}, "spec": {"workerGroupSpecs": groups}}
+    resolved = kind.resolved(job, found)
+    assert [one.count for one in kind.pod_sets(resolved, NAMES)] == counts
+    assert kind.slice_version(resolved, NAMES) == version
+    told = with_value(resolved, ("metadata", "annotations", NAMES.ray_cluster_generation), "9")
+    assert kind.slice_version(told, NAMES) == "1_9", "what it is told goes before what it follows"
+    assert [one.template_in(resolved) for one in kind.pod_sets(resolved, NAMES)] == [
+        one.template_in(job) for one in kind.pod_sets(job, NAMES)
+    ]
+
+
+@pytest.mark.parametrize("odd", [None, [], {}, {"spec": None}, {"spec": {"workerGroupSpecs": [None, 7, {}]}}])
+def test_of_a_cluster_of_any_shape_only_what_tells_numbers_of_workers_is_held(odd: Any) -> None:
+    [followed] = RAY_JOB.follows
+    assert followed.kept is not None
+    followed.kept(odd)
+    group = {"groupName": "small", "replicas": 5, "maxReplicas": 4, "numOfHosts": 2, "template": pod()}
+    kept: Any = followed.kept({"metadata": {"generation": 4, "managedFields": []}, "spec": cluster(group)})
+    assert kept == {
+        "metadata": {"generation": 4},
+        "spec": {"workerGroupSpecs": [{key: one for key, one in group.items() if key != "template"}]},
+    }
 
 
 @ALL
