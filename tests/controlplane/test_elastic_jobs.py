@@ -1,20 +1,26 @@
 """Stories of elastic jobs on the real control plane: they grow and shrink while their pods run."""
 
+import asyncio
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import yaml
 
+from admitq.controllers.indexes import resource_of
 from admitq.integrations.kinds.raycluster import RAY_CLUSTER
+from admitq.integrations.kinds.rayjob import RAY_JOB
+from admitq.integrations.kinds.rayservice import RAY_SERVICE
 from admitq.integrations.paths import value_at
 from admitq.runtime.resources import JOBS, PODS
 from admitq.transitions import holds, is_reserved
 from admitq_api.conditions import ConditionType
-from tests.controlplane.kind_cases import load, open_queues, path_of, submit
-from tests.controlplane.stage import Stage
+from tests.controlplane.kind_cases import KindCase, PlayedJob, load, open_queues, path_of, submit
+from tests.controlplane.stage import Stage, controlled_by
 
 REPOSITORY = Path(__file__).parents[2]
+CLUSTERS = resource_of(RAY_CLUSTER)
 
 
 async def elastic(stage: Stage, pods: int, name: str = "j") -> None:
@@ -147,12 +153,87 @@ async def test_the_job_of_the_guide_runs_and_grows_as_it_stands(stage: Stage) ->
     await until_let_go(stage, pods + 2, 0, name)
 
 
-async def test_a_raycluster_grows_by_a_worker_that_is_held_until_there_is_quota(
+async def test_what_ray_makes_grows_by_workers_that_are_held_until_there_is_quota(
     stage: Stage, definitions: Callable[[Iterable[str]], None]
 ) -> None:
-    case = load(RAY_CLUSTER, stage.names.group)
-    definitions(case.definitions)
-    await open_queues(stage, case)
+    cluster, job, service = (load(one, stage.names.group) for one in (RAY_CLUSTER, RAY_JOB, RAY_SERVICE))
+    definitions({*cluster.definitions, *job.definitions, *service.definitions})
+    await open_queues(stage, cluster)
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(a_cluster_grows_by_a_worker(stage, cluster))
+        tasks.create_task(a_job_follows_its_cluster(stage, job))
+        tasks.create_task(a_service_has_quota_for_two_clusters_while_there_are_two(stage, service))
+
+
+async def slices(stage: Stage, job: PlayedJob) -> list[tuple[list[int], bool]]:
+    """What the slices of a job ask for that are not over, and whether they have it."""
+    found = [one for one in await stage.workloads(job.name) if not holds(one, ConditionType.FINISHED)]
+    return [
+        ([each["count"] for each in value_at(one, ("spec", "podSets"))], is_reserved(one)) for one in found
+    ]
+
+
+async def make_cluster(stage: Stage, name: str, owner: dict[str, Any], spec: Any) -> None:
+    """Make a cluster for a job, as Ray does."""
+    metadata = {**controlled_by(owner), "annotations": {stage.names.elastic_job: "true"}}
+    await stage.create(CLUSTERS, name, {"metadata": metadata, "spec": spec})
+
+
+async def a_job_follows_its_cluster(stage: Stage, case: KindCase) -> None:
+    """Ray adds workers to the cluster that was made for a job, and takes some away."""
+    annotation = f"metadata.annotations[{stage.names.elastic_job}]"
+    described = "spec.rayClusterSpec"
+    changes: Mapping[str, Any] = {
+        annotation: "true",
+        f"{described}.enableInTreeAutoscaling": True,
+        f"{described}.workerGroupSpecs[0].minReplicas": 0,
+        f"{described}.workerGroupSpecs[0].maxReplicas": 9,
+    }
+    job, created = await submit(stage, case, changes=changes)
+    running = await job.until_started()
+
+    async def until_granted(pods: list[int], what: str) -> None:
+        await stage.until(lambda: slices(stage, job), [(pods, True)], what=what)
+
+    async def scale(workers: int) -> None:
+        groups = value_at(await stage.get(CLUSTERS, "made"), ("spec", "workerGroupSpecs"))
+        await stage.change(
+            CLUSTERS, "made", {"spec": {"workerGroupSpecs": [{**groups[0], "replicas": workers}]}}
+        )
+
+    await job.play("running")
+    await make_cluster(stage, "made", created, value_at(running, path_of(described)))
+    await until_granted([1, 3, 1], "quota for the workers that the job states")
+    await scale(5)
+    await until_granted([1, 5, 1], "quota for the workers that Ray added")
+    await scale(1)
+    await until_granted([1, 1, 1], "quota for the workers that Ray left")
+    assert value_at(await job.get(), ("spec", "suspend")) is False
+
+
+async def a_service_has_quota_for_two_clusters_while_there_are_two(stage: Stage, case: KindCase) -> None:
+    """A service is upgraded: a second cluster comes beside the first, and takes over."""
+    changes = {f"metadata.annotations[{stage.names.elastic_job}]": "true"}
+    service, created = await submit(stage, case, changes=changes)
+    spec = value_at(await service.until_started(), path_of("spec.rayClusterConfig"))
+
+    async def told(pods: list[int], *, serves: str, is_to_serve: str) -> None:
+        named = {"activeServiceStatus": serves, "pendingServiceStatus": is_to_serve}
+        status = {key: {"rayClusterName": name} for key, name in named.items()}
+        await stage.change(case.resource, service.name, {"status": status}, "status")
+        await stage.until(lambda: slices(stage, service), [(pods, True)], what=f"quota for {pods}")
+
+    await service.play("ready")
+    await make_cluster(stage, "old", created, spec)
+    await told([1, 2], serves="old", is_to_serve="")
+    await make_cluster(stage, "new", created, spec)
+    await told([2, 4], serves="old", is_to_serve="new")
+    await told([1, 2], serves="new", is_to_serve="")
+    assert value_at(await service.get(), path_of("spec.rayClusterConfig.suspend")) is False
+
+
+async def a_cluster_grows_by_a_worker(stage: Stage, case: KindCase) -> None:
+    """A cluster that is queued itself is made larger by hand."""
     elastic_job = f"metadata.annotations[{stage.names.elastic_job}]"
     cluster, created = await submit(stage, case, changes={elastic_job: "true"})
     gate = {"name": stage.names.elastic_gate}
@@ -161,14 +242,8 @@ async def test_a_raycluster_grows_by_a_worker_that_is_held_until_there_is_quota(
     running = await cluster.until_started()
     template = value_at(running, path_of("spec.workerGroupSpecs[0].template"))
 
-    owner = {
-        **{key: created[key] for key in ("apiVersion", "kind")},
-        **{key: created["metadata"][key] for key in ("name", "uid")},
-        "controller": True,
-    }
-
     async def worker(name: str) -> None:
-        metadata = {**template["metadata"], "ownerReferences": [owner]}
+        metadata = {**template["metadata"], **controlled_by(created)}
         await stage.create(PODS, name, {"metadata": metadata, "spec": template["spec"]})
 
     async def gates() -> list[bool]:

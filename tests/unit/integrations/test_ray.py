@@ -10,6 +10,7 @@ from admitq.integrations.paths import Path, merge_patch, value_at, with_value
 from admitq_api.feature_gates import FeatureGates, Gate
 from admitq_api.labels import names_for
 from admitq_webhooks.mutate.jobs import mutate
+from admitq_webhooks.referenced import resolved
 from tests.unit.webhooks.support import FakeWorld, policy
 
 NAMES = names_for()
@@ -122,6 +123,12 @@ def test_the_pods_of_a_job_are_those_of_the_clusters_that_were_made_for_it(
     assert [one.template_in(resolved) for one in kind.pod_sets(resolved, NAMES)] == [
         one.template_in(job) for one in kind.pod_sets(job, NAMES)
     ]
+
+
+async def test_the_webhook_does_not_ask_how_many_workers_a_cluster_has() -> None:
+    job = ray(RAY_JOB, cluster(**SCALED), status=BOTH)
+    assert RAY_JOB.references(job)
+    assert await resolved(job, "ns", RAY_JOB, FakeWorld(broken=True)) is job
 
 
 @pytest.mark.parametrize("odd", [None, [], {}, {"spec": None}, {"spec": {"workerGroupSpecs": [None, 7, {}]}}])
