@@ -35,9 +35,10 @@ class OwnerKind(NamedTuple):
 class FollowedKind(NamedTuple):
     """A kind of objects that jobs refer to.
 
-    Without a ``required`` one nobody knows the pods of a job. Any other tells how many they have become by
-    now: controllers alone look for it, and for elastic jobs alone; while it is not there a job keeps the
-    Workloads that it has. ``kept`` is what of an object is held in memory; None for all of it.
+    Without a ``required`` one nobody knows the pods of a job. Any other was made for the job, which controls
+    it, and tells how many they have become by now: controllers alone look for it, and for elastic jobs alone;
+    while it is not there a job keeps the Workloads that it has. ``kept`` is what of an object is held in
+    memory; None for all of it.
     """
 
     kind: OwnerKind

@@ -46,7 +46,7 @@ _GROUPS: Final[Path] = ("spec", "workerGroupSpecs")
 _MADE: Final = "madeClusters"
 """The key under which a resolved job has the clusters that were made for it."""
 _COUNTED: Final = ("groupName", "replicas", "minReplicas", "maxReplicas", "numOfHosts", "suspend")
-_IDENTITY: Final = ("name", "namespace", "uid", "resourceVersion", "generation")
+_IDENTITY: Final = ("name", "namespace", "uid", "resourceVersion", "generation", "ownerReferences")
 
 
 # --- podsets --------------------------------------------------------------------------------------
@@ -184,7 +184,7 @@ def _made(job: Object) -> list[Any]:
 
 
 def _counted(cluster: Object) -> Object:
-    """What tells how many workers a cluster has."""
+    """What tells how many workers a cluster has, and whose it is."""
     metadata, groups = mapping(value_at(cluster, ("metadata",))), items(value_at(cluster, _GROUPS))
     kept = [{key: mapping(one)[key] for key in _COUNTED if key in mapping(one)} for one in groups]
     return {

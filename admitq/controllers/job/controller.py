@@ -272,14 +272,18 @@ class JobController:
         references = [
             one for one in self.integration.references(case.job) if counted or self.integration.requires(one)
         ]
-        found = {one: obj for one in references if (obj := self._referenced(one)) is not None}
+        found = {one: obj for one in references if (obj := self._referenced(one, case.job)) is not None}
         missing = tuple(one for one in references if one not in found)
         return replace(case, job=self.integration.resolved(case.job, found), missing=missing)
 
-    def _referenced(self, reference: Reference) -> Object | None:
+    def _referenced(self, reference: Reference, job: Object) -> Object | None:
         resource = self._followed.get(reference.kind)
         store = None if resource is None else self._ctx.stores.find(resource)
-        return None if store is None else store.get(reference.namespace, reference.name)
+        found = None if store is None else store.get(reference.namespace, reference.name)
+        if found is None or self.integration.requires(reference):
+            return found
+        # A status may name anything: what was made for another job says nothing of this one.
+        return found if is_controlled_by(found, job) else None
 
     def _is_admitted(self, ancestor: Object) -> bool:
         metadata = ancestor["metadata"]

@@ -462,8 +462,15 @@ def ray_job(**status: Any) -> Object:
     }
 
 
-def made_cluster(workers: int, generation: int = 1, name: str = "j-1") -> Object:
-    metadata = {"name": name, "namespace": "ns", "uid": name, "resourceVersion": str(next(VERSIONS))}
+def made_cluster(workers: int, generation: int = 1, name: str = "j-1", owner: str = "uid-j") -> Object:
+    job_ = {"apiVersion": "ray.io/v1", "kind": "RayJob", "name": "j", "uid": owner, "controller": True}
+    metadata = {
+        "name": name,
+        "namespace": "ns",
+        "uid": name,
+        "resourceVersion": str(next(VERSIONS)),
+        "ownerReferences": [job_],
+    }
     spec = {"headGroupSpec": {}, "workerGroupSpecs": [{"groupName": "g", "replicas": workers}]}
     return {"metadata": {**metadata, "generation": generation}, "spec": spec}
 
@@ -538,6 +545,14 @@ async def test_a_job_whose_cluster_is_not_known_keeps_what_it_has() -> None:
     assert await ray.scaled() == slices
     assert ray.world.calls[calls:] == []
     assert not [one for one in ray.world.told.events if "not found" in one[2]]
+
+
+async def test_a_cluster_that_was_made_for_a_former_job_changes_nothing() -> None:
+    ray = Ray()
+    assert await ray.scaled(made_cluster(5, owner="former")) == [("first", [1, 3])]
+    assert await ray.scaled(made_cluster(1, owner="former")) == [("first", [1, 3])]
+    assert ray.world.calls == []
+    assert [pods for _, pods in await ray.scaled(made_cluster(5))] == [[1, 3], [1, 5]]
 
 
 async def test_a_cluster_that_is_made_anew_gets_a_slice_of_another_name() -> None:
