@@ -159,13 +159,14 @@ async def test_jobs_of_a_version_that_is_not_served_for_a_while_keep_their_workl
     stage = stage_alone
     await stage.queues()
     crds.install(admitq_alone.cluster, [DEFINITION])
+    # Until the garbage collector follows JobSets it asks for owners one by one, again and again with growing
+    # waits, and takes for gone what is not served. Once it deletes JobSets it follows them; what comes before
+    # may still be asked for later.
+    await a_job_set(stage, "garbage", ownerReferences=[NOBODY])
+    await stage.until_gone(JOBSETS, "garbage")
     await a_job_set(stage, "long")
     await until_unsuspended(stage, "long")
     before = await stage.workload("long")
-    # Until the garbage collector follows JobSets it asks for owners one by one, and takes for gone what is
-    # not served. Once it deletes JobSets it follows them.
-    await a_job_set(stage, "garbage", ownerReferences=[NOBODY])
-    await stage.until_gone(JOBSETS, "garbage")
 
     await served(stage, {"served": False})
     await manager.until_it_manages(manages=False)
