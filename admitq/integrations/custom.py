@@ -166,6 +166,11 @@ class _Pods:
     number: int
     least: int | None
 
+    @property
+    def pod_set(self) -> str:
+        """Its name in Workloads."""
+        return self.name.lower()
+
 
 @dataclass(frozen=True, slots=True)
 class _CustomJobs:
@@ -201,7 +206,7 @@ class _CustomJobs:
         flexible = next((one for one in reversed(pods) if one.least is not None), None)
         return [
             PodSetTemplate(
-                one.name.lower(),
+                one.pod_set,
                 one.number,
                 one.template,
                 min(one.least, one.number) or None if one is flexible and one.least is not None else None,
@@ -215,8 +220,8 @@ class _CustomJobs:
         """The job with other numbers of pods, where it states them."""
         changed = job
         for one in self._pods(job):
-            if one.count is not None and one.of.min_count is not None and one.name.lower() in counts:
-                changed = with_value(changed, one.count, counts[one.name.lower()])
+            if one.count is not None and one.of.min_count is not None and one.pod_set in counts:
+                changed = with_value(changed, one.count, counts[one.pod_set])
         return changed
 
     def reclaimable(self, job: Object) -> Mapping[str, int]:
@@ -225,7 +230,7 @@ class _CustomJobs:
         for one in self._pods(job):
             if one.of.reclaimable is not None:
                 path = tuple(one.name if step == NAME else step for step in steps(one.of.reclaimable))
-                found[one.name.lower()] = min(one.number, number_of_pods(value_at(job, path), 0))
+                found[one.pod_set] = min(one.number, number_of_pods(value_at(job, path), 0))
         return {name: count for name, count in found.items() if count > 0}
 
     def finished(self, job: Object) -> Finished | None:
