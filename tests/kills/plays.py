@@ -180,6 +180,9 @@ class Theatre:
         await history.play(world)
         if like is None:
             await _quiet(cast.lives, QUIET_UNDISTURBED)
+            while not world.is_collected():
+                await world.until(world.is_collected, "what nobody owns any more to be collected")
+                await _quiet(cast.lives, QUIET_UNDISTURBED)
             return await self._seen(world, cast.lives)
         deadline = asyncio.get_running_loop().time() + PATIENCE
         while True:

@@ -81,6 +81,15 @@ class World:
 
     # --- looking ----------------------------------------------------------------------------------
 
+    def is_collected(self) -> bool:
+        """Whether nothing is left whose owners are all gone: the garbage collector has its own pace."""
+        gone = {step.uid for step in self.chronicle.steps if step.obj is None}
+        owners = (
+            {one["uid"] for one in value_at(obj, ("metadata", "ownerReferences"), [])}
+            for obj in self.chronicle.now.values()
+        )
+        return not any(uids and uids <= gone for uids in owners)
+
     def get(self, kind: str, name: str) -> Object:
         """An object that is there.
 
