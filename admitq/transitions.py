@@ -39,6 +39,11 @@ def is_reserved(workload: Object) -> bool:
     return holds(workload, ConditionType.QUOTA_RESERVED)
 
 
+def is_active(workload: Object) -> bool:
+    """Whether the Workload may be queued; one that does not say may."""
+    return value_at(workload, ("spec", "active"), True) is not False
+
+
 def since(workload: Object, type: ConditionType) -> int | None:  # noqa: A002 the API's name
     """When the condition took its present status; nanoseconds, None without a readable one."""
     found = condition(workload, type)

@@ -42,6 +42,7 @@ from admitq.transitions import (
     condition,
     evictions_of,
     holds,
+    is_active,
     is_reserved,
     since,
 )
@@ -128,7 +129,7 @@ class Case:
     @property
     def active(self) -> bool:
         """Whether the Workload may be queued."""
-        return value_at(self.workload, ("spec", "active"), True) is not False
+        return is_active(self.workload)
 
     @property
     def queue_name(self) -> str:

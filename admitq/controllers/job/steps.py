@@ -41,7 +41,7 @@ from admitq.job_workloads import (
 )
 from admitq.podsets import Conflict, FlavorMissing
 from admitq.reservation import queued_since
-from admitq.transitions import condition, holds, is_reserved, since
+from admitq.transitions import condition, holds, is_active, is_reserved, since
 from admitq_api.conditions import SECOND, ConditionType, Reason, parse_time
 
 MISSING_FLAVOR_RETRY_SECONDS: Final = 1.0
@@ -162,10 +162,6 @@ def _adopt_prebuilt(case: JobCase) -> Plan | None:
     references = [*value_at(workload, ("metadata", "ownerReferences"), []), *owner_references(case)]
     metadata = {"ownerReferences": references, "labels": job_uid_label(case)}
     return plan(Patch(case.kinds.workloads, workload, (Step({"metadata": metadata}),), CONCERN))
-
-
-def _is_active(workload: Object) -> bool:
-    return value_at(workload, ("spec", "active"), True) is not False
 
 
 def _is_over(workload: Object) -> bool:
@@ -364,7 +360,7 @@ def _on_hold(case: JobCase, workload: Object) -> Plan | None:
 
     That a Workload is deactivated goes before, and is told by others.
     """
-    if is_served(workload, case.names) or not _is_active(workload):
+    if is_served(workload, case.names) or not is_active(workload):
         return None
     quota = condition(workload, ConditionType.QUOTA_RESERVED) or {}
     held = quota.get("reason") == Reason.ON_HOLD
@@ -533,7 +529,7 @@ def _retention_over(case: JobCase, workload: Object, reason: str) -> Plan | None
     if retention is None or evicted_at is None or not reason.startswith("DeactivatedDueTo"):
         return None
     requeued = condition(workload, ConditionType.REQUEUED) or {}
-    if _is_active(workload) or requeued.get("reason") == Reason.REACTIVATED:
+    if is_active(workload) or requeued.get("reason") == Reason.REACTIVATED:
         # Who was reactivated since, and is not active, was deactivated by hand.
         return None
     if evicted_at + retention > case.now:
@@ -549,7 +545,7 @@ def _suspended(case: JobCase, workload: Object) -> Plan | None:
     """A suspended job is started once it is admitted; until then its Workload follows its queue."""
     job: Object = case.job or {}
     if holds(workload, ConditionType.ADMITTED) and members.awaits_start(case):
-        if not _is_active(workload):
+        if not is_active(workload):
             return NOTHING
         # Each member has room of its own beside those that run; anything else starts as a whole.
         still_stops = case.composition is None and case.integration.is_active(job)

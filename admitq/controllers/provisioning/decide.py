@@ -39,7 +39,7 @@ from admitq.integrations.paths import Object, value_at
 from admitq.podsets import Conflict, FlavorMissing, Flavors
 from admitq.runtime.kinds import Kinds
 from admitq.runtime.resources import POD_TEMPLATES, Resource
-from admitq.transitions import Transition, holds, is_reserved
+from admitq.transitions import Transition, holds, is_active, is_reserved
 from admitq_api.conditions import ConditionType
 from admitq_api.labels import Names
 
@@ -157,9 +157,7 @@ def _over(case: Case) -> Plan | None:
     if finished or evicted:
         requests = case.requests if finished or case.cleans_up else ()
         return plan(*_deletions(PROVISIONING_REQUESTS, requests), *_deletions(POD_TEMPLATES, case.templates))
-    stays = "deletionTimestamp" not in case.workload["metadata"] and value_at(
-        case.workload, ("spec", "active"), True
-    )
+    stays = is_active(case.workload) and "deletionTimestamp" not in case.workload["metadata"]
     return None if is_reserved(case.workload) and stays else NOTHING
 
 

@@ -45,7 +45,7 @@ from admitq.job_workloads import (
 from admitq.podsets import same_pods, sanitised
 from admitq.runtime.kinds import Kinds
 from admitq.runtime.resources import PODS
-from admitq.transitions import Transition, condition, holds, is_reserved
+from admitq.transitions import Transition, condition, holds, is_active, is_reserved
 from admitq_api.conditions import ConditionType, Reason
 from admitq_api.labels import Names
 
@@ -266,8 +266,8 @@ def _changed(case: ServingCase, job: Object, source: GroupSource, workload: Obje
     """The next change of a Workload that does not stand for the object as it is now."""
     on_hold = case.integration.is_on_hold(job)
     reason = (condition(workload, ConditionType.QUOTA_RESERVED) or {}).get("reason")
-    is_active = value_at(workload, ("spec", "active"), True) is not False
-    if is_active and on_hold and reason != Reason.ON_HOLD:
+    active = is_active(workload)
+    if active and on_hold and reason != Reason.ON_HOLD:
         yield from _back_in_queue(case, workload, Reason.ON_HOLD, case.serving.on_hold)
         return
     if not is_reserved(workload):
@@ -282,7 +282,7 @@ def _changed(case: ServingCase, job: Object, source: GroupSource, workload: Obje
             note = f"Updated workload priority class: {name_of(workload)}"
             yield Tell(job, "Normal", "UpdatedWorkload", note)
         return
-    if is_active and not on_hold and reason == Reason.ON_HOLD:
+    if active and not on_hold and reason == Reason.ON_HOLD:
         pending = told(Reason.PENDING_EVALUATION, case.settings)
         message = "Workload no longer on hold; waiting for quota reservation"
         yield from _back_in_queue(case, workload, pending, message)
