@@ -13,7 +13,7 @@ from admitq.guarded_writes import GuardedWrites
 from admitq.measures import Measures
 from admitq.runtime.events import EventRecorder
 from admitq.runtime.resources import Object
-from admitq.transitions import Transition, condition, evictions_of, holds, is_reserved
+from admitq.transitions import Transition, condition, evictions_of, holds, holds_quota, is_reserved
 from admitq_api.conditions import ConditionType, Reason
 from admitq_api.labels import Names
 
@@ -63,7 +63,7 @@ class PreemptionWriter:
         return True
 
     def _patch(self, obj: Object, instruction: Preempt, message: str) -> dict[str, Any] | None:
-        if not is_reserved(obj) or holds(obj, ConditionType.FINISHED):
+        if not holds_quota(obj):
             return None
         transition = Transition(obj, self.clock())
         transition.preempt(instruction.reason, message)

@@ -39,6 +39,16 @@ def is_reserved(workload: Object) -> bool:
     return holds(workload, ConditionType.QUOTA_RESERVED)
 
 
+def holds_quota(workload: Object) -> bool:
+    """Whether others lack quota for the sake of the Workload: once it has finished, it is free."""
+    return is_reserved(workload) and not holds(workload, ConditionType.FINISHED)
+
+
+def is_over(workload: Object) -> bool:
+    """Whether the Workload has finished or is about to go."""
+    return "deletionTimestamp" in workload["metadata"] or holds(workload, ConditionType.FINISHED)
+
+
 def is_active(workload: Object) -> bool:
     """Whether the Workload may be queued; one that does not say may."""
     return value_at(workload, ("spec", "active"), True) is not False

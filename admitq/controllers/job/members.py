@@ -27,7 +27,7 @@ from admitq.integrations.ownership import controller_of, is_of_group
 from admitq.integrations.paths import Object, merge_patch, value_at
 from admitq.job_workloads import owner_references
 from admitq.podsets import infos_of, inject
-from admitq.transitions import condition, holds, is_reserved
+from admitq.transitions import condition, is_over, is_reserved
 from admitq_api.conditions import ConditionType, Reason
 from admitq_api.labels import Names
 
@@ -44,10 +44,6 @@ def _assigned(workload: Object) -> dict[str, int]:
     """Pods by podset that the Workload was admitted with."""
     assignments = value_at(workload, ("status", "admission", "podSetAssignments"), [])
     return _counts(workload) | {one.get("name", "main"): one.get("count", 0) for one in assignments}
-
-
-def _is_over(workload: Object) -> bool:
-    return "deletionTimestamp" in workload["metadata"] or holds(workload, ConditionType.FINISHED)
 
 
 # --- started and ended ----------------------------------------------------------------------------
@@ -177,7 +173,7 @@ def excess(case: JobCase) -> Plan | None:
         return None
     counts: Counts | None = None
     for workload in case.workloads:
-        if _is_over(workload):
+        if is_over(workload):
             return None
         if is_reserved(workload):
             counts = _counts(workload)

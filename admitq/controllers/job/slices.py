@@ -19,7 +19,7 @@ from admitq.integrations.names import workload_name
 from admitq.integrations.paths import Object, value_at
 from admitq.job_workloads import longest_execution, pod_sets_of, workload_for
 from admitq.podsets import same_pods, sanitised
-from admitq.transitions import condition, holds, is_reserved, since
+from admitq.transitions import condition, holds, is_over, is_reserved, since
 from admitq.translate import replaced
 from admitq_api.conditions import ConditionType, Reason
 from admitq_api.quantity import amount, format_amount
@@ -47,14 +47,10 @@ def is_elastic(case: JobCase) -> bool:
 
 def slices_of(case: JobCase) -> Slices:
     """The job's slices."""
-    alive = [one for one in case.owned if not (_is_deleted(one) or holds(one, ConditionType.FINISHED))]
+    alive = [one for one in case.owned if not is_over(one)]
     # Two may have been made in one second.
     alive.sort(key=lambda one: (one["metadata"].get("creationTimestamp", ""), _depth(case, one)))
     return Slices([one for one in alive if is_reserved(one)], [one for one in alive if not is_reserved(one)])
-
-
-def _is_deleted(workload: Object) -> bool:
-    return "deletionTimestamp" in workload["metadata"]
 
 
 def _depth(case: JobCase, workload: Object) -> int:
@@ -104,7 +100,7 @@ def match_of(case: JobCase) -> Match:
     What has quota stands for the job while a larger one waits, too.
     """
     slices = slices_of(case)
-    deleted = [one for one in case.owned if _is_deleted(one)]
+    deleted = [one for one in case.owned if "deletionTimestamp" in one["metadata"]]
     found = next(iter((*deleted, *slices.holding, *slices.waiting)), None)
     if found is None:
         failed = [one for one in case.owned if not _was_replaced(one)]

@@ -41,7 +41,7 @@ from admitq.job_workloads import (
 )
 from admitq.podsets import Conflict, FlavorMissing
 from admitq.reservation import queued_since
-from admitq.transitions import condition, holds, is_active, is_reserved, since
+from admitq.transitions import condition, holds, holds_quota, is_active, is_over, is_reserved, since
 from admitq_api.conditions import SECOND, ConditionType, Reason, parse_time
 
 MISSING_FLAVOR_RETRY_SECONDS: Final = 1.0
@@ -108,7 +108,7 @@ def _elsewhere(case: JobCase) -> Plan | None:
 
 
 def _holds_quota(case: JobCase) -> bool:
-    return any(is_reserved(one) and not holds(one, ConditionType.FINISHED) for one in case.owned)
+    return any(holds_quota(one) for one in case.owned)
 
 
 def _skipped(case: JobCase) -> Plan | None:
@@ -157,15 +157,11 @@ def _adopt_prebuilt(case: JobCase) -> Plan | None:
         return None
     name = prebuilt_name(case)
     workload = case.lookups.workload(name) if name else None
-    if workload is None or controller_of(workload) is not None or _is_over(workload):
+    if workload is None or controller_of(workload) is not None or is_over(workload):
         return None
     references = [*value_at(workload, ("metadata", "ownerReferences"), []), *owner_references(case)]
     metadata = {"ownerReferences": references, "labels": job_uid_label(case)}
     return plan(Patch(case.kinds.workloads, workload, (Step({"metadata": metadata}),), CONCERN))
-
-
-def _is_over(workload: Object) -> bool:
-    return "deletionTimestamp" in workload["metadata"] or holds(workload, ConditionType.FINISHED)
 
 
 # --- a Workload for each job ----------------------------------------------------------------------
@@ -243,7 +239,7 @@ def _not_admitted(case: JobCase, workload: Object) -> Plan | None:
 def _replace(case: JobCase, others: list[Object]) -> Plan:
     """A Workload that does not match is made to, where it holds no quota; else it goes with its quota."""
     first, *rest = others
-    if not is_reserved(first) and not _is_over(first):
+    if not is_reserved(first) and not is_over(first):
         return _delete_others(case, rest) or _update(case, first)
     if case.integration.is_active(case.job or {}):
         return NOTHING
@@ -296,7 +292,7 @@ def _create(case: JobCase) -> Plan:
 
 def _out_of_sync(case: JobCase, workload: Object) -> Plan | None:
     """A prebuilt Workload that asks for something else than its job ends."""
-    if not prebuilt_name(case) or _is_over(workload) or not is_comparable(case):
+    if not prebuilt_name(case) or is_over(workload) or not is_comparable(case):
         return None
     if is_equivalent(case, workload):
         return None
@@ -421,7 +417,7 @@ def _priority_changed(case: JobCase, workload: Object) -> Plan | None:
 
 def _class_missing(case: JobCase, workload: Object) -> Tell | None:
     """Tell that the class is not there which the Workload should follow."""
-    if _is_over(workload) or not _has_other_class(case, workload):
+    if is_over(workload) or not _has_other_class(case, workload):
         return None
     try:
         priority_of(case)

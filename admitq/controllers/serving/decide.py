@@ -45,7 +45,7 @@ from admitq.job_workloads import (
 from admitq.podsets import same_pods, sanitised
 from admitq.runtime.kinds import Kinds
 from admitq.runtime.resources import PODS
-from admitq.transitions import Transition, condition, holds, is_active, is_reserved
+from admitq.transitions import Transition, condition, holds, holds_quota, is_active, is_reserved
 from admitq_api.conditions import ConditionType, Reason
 from admitq_api.labels import Names
 
@@ -138,8 +138,7 @@ def _is_ours(case: ServingCase, job: Object) -> bool:
 
 def _must_end(workload: Object) -> bool:
     """Whether a Workload has quota, or is to go: nobody else brings that to its end."""
-    holds_quota = is_reserved(workload) and not holds(workload, ConditionType.FINISHED)
-    return holds_quota or "deletionTimestamp" in workload["metadata"]
+    return holds_quota(workload) or "deletionTimestamp" in workload["metadata"]
 
 
 def _is_owned(workload: Object, job: Object) -> bool:
