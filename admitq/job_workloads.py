@@ -284,6 +284,27 @@ def spec_update(case: JobSource, workload: Object) -> dict[str, Any]:
     return {"spec": changed} if changed else {}
 
 
+def priority_update(case: JobSource, workload: Object, *, reserved: bool) -> dict[str, Any]:
+    """The merge patch that makes a Workload follow the label of a WorkloadPriorityClass; empty if it does.
+
+    Priority of another kind is left as it is; so is that of a Workload without any class, once quota is
+    ``reserved`` for it.
+
+    Raises:
+        PriorityClassMissing: the class is not there.
+    """
+    label = _label(case, case.names.priority_class)
+    reference = value_at(workload, ("spec", "priorityClassRef"))
+    if not label or (reference is None and reserved):
+        return {}
+    if reference is not None and (
+        reference.get("kind") != "WorkloadPriorityClass" or reference.get("name") == label
+    ):
+        return {}
+    priority = priority_of(case)
+    return {"spec": {"priority": priority.value, "priorityClassRef": dict(priority.reference or {})}}
+
+
 def without_lifted_gates(workload: Object, jobs: Iterable[Object], names: Names) -> dict[str, Any]:
     """The merge patch that leaves a Workload the admission gates that its jobs still have; empty if it does.
 

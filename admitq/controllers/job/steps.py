@@ -35,7 +35,7 @@ from admitq.job_workloads import (
     Unfit,
     job_uid_label,
     owner_references,
-    priority_of,
+    priority_update,
     spec_update,
     without_lifted_gates,
 )
@@ -386,44 +386,32 @@ def _job_finished(case: JobCase, workload: Object) -> Plan | None:
 # --- while it lives -------------------------------------------------------------------------------
 
 
-def _has_other_class(case: JobCase, workload: Object) -> bool:
-    """Whether the job's label names a class that its Workload may follow and does not yet."""
-    label = case.label(case.names.priority_class)
-    reference = value_at(workload, ("spec", "priorityClassRef"))
-    if not label or is_served(workload, case.names) or (reference is None and is_reserved(workload)):
-        return False
-    return reference is None or (
-        reference.get("kind") == "WorkloadPriorityClass" and reference.get("name") != label
-    )
-
-
-def _priority_changed(case: JobCase, workload: Object) -> Plan | None:
-    """The Workload follows the label of the job's WorkloadPriorityClass.
-
-    A class that is not there changes nothing: least of all may it keep a job from being stopped.
-    """
-    if not _has_other_class(case, workload):
+def _class_followed(case: JobCase, workload: Object) -> Plan | Tell | None:
+    """What makes the Workload follow the label of the job's class, or tells that there is no such class."""
+    if is_served(workload, case.names):
         return None
     try:
-        priority = priority_of(case)
-    except PriorityClassMissing:
+        patch = priority_update(case, workload, reserved=is_reserved(workload))
+    except PriorityClassMissing as missing:
+        return case.tell(missing.reason, str(missing), warning=True)
+    if not patch:
         return None
-    spec = {"priority": priority.value, "priorityClassRef": dict(priority.reference or {})}
     return plan(
-        Patch(case.kinds.workloads, workload, (Step({"spec": spec}),), CONCERN),
+        Patch(case.kinds.workloads, workload, (Step(patch),), CONCERN),
         case.tell("UpdatedWorkload", f"Updated workload priority class: {name_of(workload)}"),
     )
 
 
+def _priority_changed(case: JobCase, workload: Object) -> Plan | None:
+    """A class that is not there changes nothing: least of all may it keep a job from being stopped."""
+    followed = _class_followed(case, workload)
+    return followed if isinstance(followed, Plan) else None
+
+
 def _class_missing(case: JobCase, workload: Object) -> Tell | None:
     """Tell that the class is not there which the Workload should follow."""
-    if is_over(workload) or not _has_other_class(case, workload):
-        return None
-    try:
-        priority_of(case)
-    except PriorityClassMissing as missing:
-        return case.tell(missing.reason, str(missing), warning=True)
-    return None
+    followed = None if is_over(workload) else _class_followed(case, workload)
+    return followed if isinstance(followed, Tell) else None
 
 
 def _gates_lifted(case: JobCase, workload: Object) -> Plan | None:

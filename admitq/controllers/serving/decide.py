@@ -37,7 +37,7 @@ from admitq.integrations.serving import is_held_for
 from admitq.job_workloads import (
     PriorityClassMissing,
     pod_sets_of,
-    priority_of,
+    priority_update,
     spec_update,
     without_lifted_gates,
     workload_for,
@@ -273,7 +273,7 @@ def _changed(case: ServingCase, job: Object, source: GroupSource, workload: Obje
         stays = on_hold or _stands_for(case, source, workload)
         patch = {} if stays else spec_update(source, workload)
     else:
-        patch = _reprioritised(source, workload)
+        patch = priority_update(source, workload, reserved=True)
     patch = {**patch, **without_lifted_gates(workload, [job], case.names)}
     if patch:
         yield Patch(case.kinds.workloads, workload, (Step(patch),), CONCERN)
@@ -299,7 +299,7 @@ def _stands_for(case: ServingCase, source: GroupSource, workload: Object) -> boo
     wanted, listed = pod_sets_of(source), spec.get("podSets") or []
     return (
         spec.get("queueName", "") == queue_name(source.job or {}, source.names)
-        and not _reprioritised(source, workload)
+        and not priority_update(source, workload, reserved=False)
         and len(wanted) == len(listed)
         and all(
             one["count"] == other.get("count", 1)
@@ -311,20 +311,6 @@ def _stands_for(case: ServingCase, source: GroupSource, workload: Object) -> boo
             for one, other in zip(wanted, listed, strict=True)
         )
     )
-
-
-def _reprioritised(source: GroupSource, workload: Object) -> dict[str, Any]:
-    """The patch that makes the Workload follow the label of a WorkloadPriorityClass; empty for none."""
-    named = label(source.job or {}, source.names.priority_class)
-    reference = value_at(workload, ("spec", "priorityClassRef"))
-    if not named or (reference is None and is_reserved(workload)):
-        return {}
-    if reference is not None and (
-        reference.get("kind") != "WorkloadPriorityClass" or reference.get("name") == named
-    ):
-        return {}
-    priority = priority_of(source)
-    return {"spec": {"priority": priority.value, "priorityClassRef": dict(priority.reference or {})}}
 
 
 # --- pods -----------------------------------------------------------------------------------------
