@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from admitq.controllers.job.case import Lookups, name_of
 from admitq.controllers.plan import (
-    NOTHING,
     Action,
     Create,
     Delete,
@@ -107,26 +106,15 @@ def decide(case: ServingCase) -> Plan:
     kept = {one["metadata"]["name"] for one in case.workloads if _is_owned(one, job) and _must_end(one)}
     if "deletionTimestamp" in job["metadata"] or not (is_managed or kept):
         return plan(*released)
-    groups = (
-        {_workload_name(case, job, group): group for group in case.serving.groups(job, case.pods)}
-        if (case.serving.groups is not None)
-        else {}
-    )
-    if not is_managed:
-        groups = {name: group for name, group in groups.items() if name in kept}
-    actions = [
-        *released,
-        *(action for one in case.workloads for action in _unwanted(case, job, one, groups)),
-    ]
-    missed: Tell | None = None
-    for name, group in groups.items():
-        try:
-            # What is to be done before the class is asked for is done all the same: quota is given back.
-            for action in _of_group(case, job, group, name):
-                actions.append(action)  # noqa: PERF402 what an error ends must not take these with it
-        except PriorityClassMissing as missing:
-            missed = Tell(job, "Warning", missing.reason, str(missing))
-    return plan(*actions, missed) if actions or missed else NOTHING
+    groups = {name: one for name, one in _groups(case, job) if is_managed or name in kept}
+    unwanted = (action for one in case.workloads for action in _unwanted(case, job, one, groups))
+    return plan(*released, *unwanted, *_of_groups(case, job, groups))
+
+
+def _groups(case: ServingCase, job: Object) -> Iterator[tuple[str, ServedGroup]]:
+    """The groups of an object, each with the name of its Workload."""
+    for group in case.serving.groups(job, case.pods) if case.serving.groups else ():
+        yield _workload_name(case, job, group), group
 
 
 def _is_ours(case: ServingCase, job: Object) -> bool:
@@ -198,6 +186,21 @@ def _unwanted(
 
 def _has_pods(case: ServingCase, group: ServedGroup) -> bool:
     return any(not has_ended(pod) for pod in case.members(group))
+
+
+def _of_groups(case: ServingCase, job: Object, groups: Mapping[str, ServedGroup]) -> Iterator[Action]:
+    """What is to be done about all groups; that the class they name is not there is told once.
+
+    What is to be done before it is asked for is done all the same: quota is given back.
+    """
+    missed: Tell | None = None
+    for name, group in groups.items():
+        try:
+            yield from _of_group(case, job, group, name)
+        except PriorityClassMissing as missing:
+            missed = Tell(job, "Warning", missing.reason, str(missing))
+    if missed:
+        yield missed
 
 
 def _of_group(case: ServingCase, job: Object, group: ServedGroup, name: str) -> Iterator[Action]:
