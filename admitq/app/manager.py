@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AsyncExitStack
 from typing import Final
 
@@ -335,9 +335,10 @@ class ManagerPart:
     def _on_reconciled(self, done: Reconciled) -> None:
         self._metrics.increment("reconciliations_total", controller=done.controller, result=done.result)
 
-    def _on_quarantine(self, controller: str, quarantined: Mapping[Key, str]) -> None:
-        self._metrics.set("quarantined_keys", len(quarantined), controller=controller)
-        for queue in self._refused.told(controller, quarantined):
+    def _on_quarantine(self, controller: Controller[Key], key: Key) -> None:
+        self._metrics.set("quarantined_keys", len(controller.quarantined), controller=controller.name)
+        queue = self._refused.told(controller.name, key, controller.quarantined.get(key))
+        if queue is not None:
             self._controllers[registry.LOCAL_QUEUE].add(queue)
 
     def _set_aside(self, resource: Resource) -> int:

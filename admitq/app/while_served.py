@@ -230,8 +230,8 @@ class WhileServed:
     def _forget(self, part: WhenServed, store: Store, controller: Controller[Key]) -> None:
         if store.quarantined:
             self._on_set_aside(part.resource)
-        if controller.quarantined:
-            self._metrics.set("quarantined_keys", 0, controller=part.spec.name)
+        for key in tuple(controller.quarantined):
+            controller.end_quarantine(key)
         if part.resource in self._running:
             self._running.discard(part.resource)
             self.report()

@@ -4,7 +4,8 @@ The status of a job is its own controller's, and events about it are gone after 
 names tells of it for as long as it is so.
 """
 
-from collections.abc import Iterable, Mapping
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from admitq.controllers.context import Stores
@@ -12,7 +13,6 @@ from admitq.controllers.indexes import BY_GROUP, in_namespace, named_group, reso
 from admitq.integrations.base import Integration
 from admitq.integrations.ownership import queue_name
 from admitq.integrations.paths import Object
-from admitq.runtime.resources import Resource
 from admitq.runtime.store import Key
 from admitq_api.labels import Names
 
@@ -29,42 +29,58 @@ class RefusedJobs:
     """The jobs that are in quarantine now.
 
     Args:
-        stores: where jobs and LocalQueues are read.
-        local_queues: the resource of LocalQueues.
+        stores: where jobs are read.
         integrations: the kinds of jobs, whose frameworks are the names of their controllers.
         names: our labels.
     """
 
-    def __init__(
-        self, stores: Stores, local_queues: Resource, integrations: Iterable[Integration], names: Names
-    ) -> None:
+    def __init__(self, stores: Stores, integrations: Iterable[Integration], names: Names) -> None:
         self._stores = stores
-        self._local_queues = local_queues
         self._integrations = {one.framework: one for one in integrations}
         self._names = names
-        self._known: dict[str, Mapping[Key, str]] = {}
+        self._by_key: dict[tuple[str, Key], tuple[Key, RefusedJob]] = {}
+        """The queue that tells of a key of a controller, and what."""
+        self._by_queue: dict[Key, list[RefusedJob]] = {}
+        """In the order of their names."""
 
-    def told(self, controller: str, quarantined: Mapping[Key, str]) -> list[Key]:
-        """Take in which keys of a controller are in quarantine; returns LocalQueues that may tell of it."""
-        if controller not in self._integrations:
-            return []
-        changed = {key.namespace for key in self._known.get(controller, {}).keys() ^ quarantined.keys()}
-        self._known[controller] = quarantined
-        queues = self._stores.of(self._local_queues).keys()
-        return [key for key in queues if key.namespace in changed]
+    def told(self, controller: str, key: Key, problem: str | None) -> Key | None:
+        """Take in why a key of a controller is in quarantine, or that it is no more.
 
-    def of(self, queue: Key) -> list[RefusedJob]:
+        Returns:
+            The LocalQueue that has something else to tell now, if any has.
+        """
+        return self._take_out(controller, key) if problem is None else self._put_in(controller, key, problem)
+
+    def _put_in(self, controller: str, key: Key, problem: str) -> Key | None:
+        queue = self._queue_of(controller, key)
+        if queue is not None:
+            kind = self._integrations[controller].kind
+            job = RefusedJob(kind, named_group(key.name) or key.name, problem)
+            self._by_key[controller, key] = queue, job
+            insort(self._by_queue.setdefault(queue, []), job)
+        return queue
+
+    def _take_out(self, controller: str, key: Key) -> Key | None:
+        found = self._by_key.pop((controller, key), None)
+        if found is None:
+            return None
+        queue, job = found
+        listed = self._by_queue[queue]
+        del listed[bisect_left(listed, job)]
+        if not listed:
+            del self._by_queue[queue]
+        return queue
+
+    def of(self, queue: Key) -> Sequence[RefusedJob]:
         """The jobs that name a LocalQueue, in the order of their names."""
-        return sorted(
-            RefusedJob(self._integrations[controller].kind, named_group(key.name) or key.name, problem)
-            for controller, quarantined in self._known.items()
-            for key, problem in quarantined.items()
-            if key.namespace == queue.namespace and self._queue_of(controller, key) == queue.name
-        )
+        return self._by_queue.get(queue, ())
 
-    def _queue_of(self, controller: str, key: Key) -> str:
-        job = self._find(self._integrations[controller], key)
-        return "" if job is None else queue_name(job, self._names)
+    def _queue_of(self, controller: str, key: Key) -> Key | None:
+        """The queue that a job names; that it names another one is a change, which ends its quarantine."""
+        integration = self._integrations.get(controller)
+        job = None if integration is None else self._find(integration, key)
+        name = "" if job is None else queue_name(job, self._names)
+        return Key(key.namespace, name) if name else None
 
     def _find(self, integration: Integration, key: Key) -> Object | None:
         store = self._stores.find(resource_of(integration))

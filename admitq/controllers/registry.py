@@ -383,7 +383,7 @@ def controllers(ctx: Context, core: CoreView) -> Controllers:
     """All controllers, for the integrations of the settings."""
     kinds, settings = ctx.kinds, ctx.settings
     owners = Owners(ctx)
-    refused = RefusedJobs(ctx.stores, kinds.local_queues, settings.integrations, ctx.names)
+    refused = RefusedJobs(ctx.stores, settings.integrations, ctx.names)
     jobs = [JobController(ctx, one, owners) for one in settings.integrations if one.serving is None]
     serving = [
         ServingController(ctx, one, one.serving)

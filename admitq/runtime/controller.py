@@ -7,7 +7,7 @@ many seconds later it wants to look again.
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Hashable, Mapping
+from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Generic, TypeVar
@@ -57,7 +57,7 @@ class Controller(Generic[KeyT]):
       tells of a change: it is asked again every ``refused_retry`` seconds.
 
     ``deadline`` (seconds) ends a reconcile that hangs; that counts as a failure. ``on_quarantine`` is told
-    the controller's name and which keys are in quarantine, and why, whenever that changes.
+    the controller and a key whenever that key comes into quarantine or out of it.
     """
 
     def __init__(
@@ -68,13 +68,14 @@ class Controller(Generic[KeyT]):
         workers: int = 1,
         deadline: float = 60.0,
         observe: Callable[[Reconciled], None] | None = None,
-        on_quarantine: Callable[[str, Mapping[KeyT, str]], None] | None = None,
+        on_quarantine: "Callable[[Controller[KeyT], KeyT], None] | None" = None,
         quarantine_after: int = QUARANTINE_AFTER,
         refused_retry: float = REFUSED_RETRY_S,
     ) -> None:
         self.name = name
         self.queue: WorkQueue[KeyT] = WorkQueue()
         self.quarantined: dict[KeyT, str] = {}
+        """What is left alone until it changes, and why."""
         self._reconcile = reconcile
         self._workers = workers
         self._deadline = deadline
@@ -88,7 +89,7 @@ class Controller(Generic[KeyT]):
 
     def add(self, key: KeyT) -> None:
         """Tell that something a key is made of has changed; this ends its quarantine."""
-        self._end_quarantine(key)
+        self.end_quarantine(key)
         self.queue.add(key)
 
     def add_after(self, key: KeyT, seconds: float) -> None:
@@ -137,7 +138,7 @@ class Controller(Generic[KeyT]):
             return Result.TRANSIENT
         except Exception as error:  # noqa: BLE001 - one key's failure is no other key's business
             return self._failed(key, error)
-        self._end_quarantine(key)
+        self.end_quarantine(key)
         self._forget(key)
         if again is not None:
             self.queue.add_after(key, again)
@@ -163,7 +164,7 @@ class Controller(Generic[KeyT]):
             failures,
             exc_info=error,
         )
-        self._tell_quarantine()
+        self._tell_quarantine(key)
         self._ask_again_later(key, error)
         return Result.QUARANTINED
 
@@ -174,15 +175,16 @@ class Controller(Generic[KeyT]):
         else:
             self._refused.discard(key)
 
-    def _end_quarantine(self, key: KeyT) -> None:
+    def end_quarantine(self, key: KeyT) -> None:
+        """Forget that a key failed, if it is in quarantine; it is looked at when it is added again."""
         if self.quarantined.pop(key, None) is not None:
             self._refused.discard(key)
             self._forget(key)
-            self._tell_quarantine()
+            self._tell_quarantine(key)
 
-    def _tell_quarantine(self) -> None:
+    def _tell_quarantine(self, key: KeyT) -> None:
         if self._on_quarantine is not None:
-            self._on_quarantine(self.name, dict(self.quarantined))
+            self._on_quarantine(self, key)
 
     def _forget(self, key: KeyT) -> None:
         self._failures.pop(key, None)

@@ -86,6 +86,7 @@ class Stage:
     stores: dict[Resource, Store]
     namespaces: Store
     looked_at: list[tuple[str, str]]
+    quarantined: dict[str, str]
 
     def managed(self) -> set[str]:
         lines = self.metrics.exposition().decode().splitlines()
@@ -97,8 +98,12 @@ class Stage:
 async def staged(
     server: Server, *, follows: tuple[Resource, ...] = (), wanting: str = "", look_seconds: float = 0.01
 ) -> AsyncGenerator[Stage]:
-    """Foxes are wanted only while there is the namespace ``wanting``, if that is given."""
+    """Foxes are wanted only while there is the namespace ``wanting``, if that is given.
+
+    Whoever looks at what is named ``sick`` fails.
+    """
     looked_at: list[tuple[str, str]] = []
+    quarantined: dict[str, str] = {}
     namespaces = Store(NAMESPACES)
     stores = {NAMESPACES: namespaces}
 
@@ -116,6 +121,8 @@ async def staged(
         name = resource.kind.lower()
 
         async def reconcile(key: Key) -> None:
+            if key.name == "sick":
+                raise RuntimeError(name)
             looked_at.append((name, key.name))
 
         spec = ControllerSpec(
@@ -140,6 +147,12 @@ async def staged(
     def of(resource: Resource) -> tuple[Resource, ...]:
         return follows if resource is FOXES else ()
 
+    def on_quarantine(of: Controller[Key], key: Key) -> None:
+        if (problem := of.quarantined.get(key)) is None:
+            del quarantined[key.name]
+        else:
+            quarantined[key.name] = problem
+
     metrics = Metrics("admitq", role="standalone")
     leading = asyncio.Event()
     leading.set()
@@ -147,7 +160,9 @@ async def staged(
         cast("Client", server),
         Stores(),
         [a_part(one) for one in (FOXES, OWLS, DUCKS)],
-        controller=lambda spec: Controller(spec.name, spec.reconcile),
+        controller=lambda spec: Controller(
+            spec.name, spec.reconcile, on_quarantine=on_quarantine, quarantine_after=1
+        ),
         leading=leading,
         metrics=metrics,
         on_watch=lambda *_: None,
@@ -155,7 +170,7 @@ async def staged(
         look_seconds=look_seconds,
     )
     running = asyncio.create_task(part.run())
-    yield Stage(server, metrics, part, leading, stores, namespaces, looked_at)
+    yield Stage(server, metrics, part, leading, stores, namespaces, looked_at, quarantined)
     running.cancel()
     await asyncio.wait([running])
 
@@ -207,6 +222,14 @@ async def test_a_kind_comes_goes_and_comes_again() -> None:
         stage.namespaces.upsert(an_object("later"))
         await until(lambda: ("duck", "in-later") in stage.looked_at)
         assert stage.looked_at.count(("duck", "in-later")) == 1
+
+
+async def test_with_a_kind_goes_what_is_told_of_its_objects() -> None:
+    server = Server({DUCKS: [an_object("donald"), an_object("sick")]})
+    async with staged(server) as stage:
+        await until(lambda: stage.quarantined == {"sick": "RuntimeError: duck"})
+        await server.stop_serving(DUCKS)
+        await until(lambda: not stage.quarantined)
 
 
 async def test_nothing_is_asked_while_everything_is_there() -> None:

@@ -196,7 +196,7 @@ async def test_a_local_queue_tells_its_numbers_without_what_is_borrowed() -> Non
 
 def refused_jobs(world: World) -> RefusedJobs:
     integrations = world.ctx.settings.integrations
-    return RefusedJobs(world.ctx.stores, KINDS.local_queues, integrations, NAMES)
+    return RefusedJobs(world.ctx.stores, integrations, NAMES)
 
 
 def of_named(name: str, queue: str, namespace: str = "ns") -> Object:
@@ -204,22 +204,26 @@ def of_named(name: str, queue: str, namespace: str = "ns") -> Object:
 
 
 def test_jobs_in_quarantine_are_told_of_by_the_queue_that_they_name() -> None:
-    world = World()
-    for place in (Key("ns", "lq"), Key("ns", "other"), Key("far", "lq")):
-        ids = {"name": place.name, "namespace": place.namespace, "uid": str(place), "resourceVersion": "1"}
-        world.put(KINDS.local_queues, {"metadata": ids})
+    world, queue = World(), Key("ns", "lq")
     world.put(
         JOBS, of_named("b", "lq"), of_named("a", "lq"), of_named("far", "lq", "far"), of_named("c", "other")
     )
     refused = refused_jobs(world)
-    problems = {Key("ns", name): f"no {name}" for name in ("b", "a", "c", "gone")}
-    assert {*refused.told("batch/job", problems)} == {Key("ns", "lq"), Key("ns", "other")}
-    assert refused.told("batch/job", problems) == []
-    assert refused.told("workload", {Key("ns", "a"): "x"}) == []
-    assert refused.of(Key("ns", "lq")) == [RefusedJob("Job", "a", "no a"), RefusedJob("Job", "b", "no b")]
-    assert refused.of(Key("far", "lq")) == []
-    assert {*refused.told("batch/job", {})} == {Key("ns", "lq"), Key("ns", "other")}
-    assert refused.of(Key("ns", "lq")) == []
+    queues = {
+        Key("ns", "b"): queue,
+        Key("ns", "a"): queue,
+        Key("far", "far"): Key("far", "lq"),
+        Key("ns", "c"): Key("ns", "other"),
+        Key("ns", "gone"): None,
+    }
+    assert {key: refused.told("batch/job", key, f"no {key.name}") for key in queues} == queues
+    assert refused.told("workload", Key("ns", "a"), "x") is None
+    assert refused.of(queue) == [RefusedJob("Job", "a", "no a"), RefusedJob("Job", "b", "no b")]
+    assert refused.of(Key("ns", "none")) == ()
+    # Whom it names now is no matter: the one that it named tells of it no more.
+    world.put(JOBS, of_named("a", "other"))
+    assert {key: refused.told("batch/job", key, None) for key in queues} == queues
+    assert not any(refused.of(one) for one in queues.values() if one)
 
 
 async def test_a_local_queue_tells_of_jobs_that_are_refused_until_a_while_after_none_is() -> None:
@@ -233,9 +237,12 @@ async def test_a_local_queue_tells_of_jobs_that_are_refused_until_a_while_after_
     refused = refused_jobs(world)
     controller = LocalQueueController(world.ctx, world.core, refused)
 
-    async def told(*names: str) -> Any:
-        world.now += 10 * SECOND
-        refused.told("batch/job", {Key("ns", name): f"no {name}" for name in names})
+    async def told(*names: str, seconds: float = 10) -> Any:
+        world.now += int(seconds * SECOND)
+        for name in ("a", "b"):
+            refused.told("batch/job", Key("ns", name), None)
+        for name in names:
+            refused.told("batch/job", Key("ns", name), f"no {name}")
         again = await controller.reconcile(queue)
         return again, condition_of(world.get(KINDS.local_queues, "lq"), "JobsRefused")
 

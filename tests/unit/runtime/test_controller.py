@@ -1,6 +1,6 @@
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -81,8 +81,10 @@ async def test_a_key_that_keeps_failing_is_set_aside_while_others_go_on():
 
 async def test_a_quarantine_ends_when_the_input_changes_and_not_by_a_timer():
     reconciler = Reconciler(a=[RuntimeError("bug")] * QUARANTINE_AFTER)
-    told: list[tuple[str, Mapping[str, str]]] = []
-    controller = Controller("test", reconciler, on_quarantine=lambda name, keys: told.append((name, keys)))
+    told: list[tuple[str, str, str | None]] = []
+    controller = Controller(
+        "test", reconciler, on_quarantine=lambda of, key: told.append((of.name, key, of.quarantined.get(key)))
+    )
     async with running(controller):
         controller.add("a")
         await soon(lambda: "a" in controller.quarantined)
@@ -93,7 +95,7 @@ async def test_a_quarantine_ends_when_the_input_changes_and_not_by_a_timer():
         controller.add("a")
         await soon(lambda: reconciler.calls["a"] == QUARANTINE_AFTER + 1)
     assert not controller.quarantined
-    assert told == [("test", {"a": "RuntimeError: bug"}), ("test", {})]
+    assert told == [("test", "a", "RuntimeError: bug"), ("test", "a", None)]
 
 
 async def test_what_the_api_server_refused_is_asked_again_after_a_while():
@@ -101,7 +103,7 @@ async def test_what_the_api_server_refused_is_asked_again_after_a_while():
     reconciler = Reconciler(a=[refused] * (QUARANTINE_AFTER + 2))
     told: list[int] = []
     controller = Controller(
-        "test", reconciler, on_quarantine=lambda _, keys: told.append(len(keys)), refused_retry=0.01
+        "test", reconciler, on_quarantine=lambda of, _: told.append(len(of.quarantined)), refused_retry=0.01
     )
     async with running(controller):
         controller.add("a")
