@@ -101,13 +101,17 @@ def cluster_queue_patch(obj: Object, status: ClusterQueueStatus, now: Instant) -
 
 
 def local_queue_patch(
-    obj: Object, status: LocalQueueStatus, now: Instant, refused: Sequence[RefusedJob] = ()
+    obj: Object, status: LocalQueueStatus, now: Instant, refused: Sequence[RefusedJob] | None = ()
 ) -> Mapping[str, Any] | None:
-    """The patch that makes a LocalQueue's status tell the core's, and of jobs; None if it does."""
+    """The patch that makes a LocalQueue's status tell the core's, and of jobs; None if it does.
+
+    What it tells of jobs stays as it is where ``refused`` is None.
+    """
+    conditions = _conditions(obj, local_queue_active(status), now)
     return _patch(
         obj,
         {
-            "conditions": _with_refused(_conditions(obj, local_queue_active(status), now), refused, now),
+            "conditions": conditions if refused is None else _with_refused(conditions, refused, now),
             "flavorsReservation": _totals(status.flavors_reservation, borrowed=False),
             "flavorsUsage": _totals(status.flavors_usage, borrowed=False),
             "pendingWorkloads": status.pending,
@@ -246,13 +250,21 @@ class LocalQueueController:
             return None
         self._ctx.metrics.local_queue_reported(queue, status)
         now, refused = self._ctx.clock(), self._refused.of(key)
-        if not refused and find(value_at(obj, ("status", "conditions"), []), ConditionType.JOBS_REFUSED):
-            # A job that has changed is being tried again, or all are, after a start.
-            left = self._mended_at.setdefault(key, now) + PATIENCE - now
-            if left > 0:
-                return left / SECOND
-        self._mended_at.pop(key, None)
-        return await self._writer.write(key, obj, local_queue_patch(obj, status, now, refused))
+        patience = self._patience(key, obj, refused, now)
+        patch = local_queue_patch(obj, status, now, None if patience else refused)
+        again = await self._writer.write(key, obj, patch)
+        return min(filter(None, (patience, again)), default=None)
+
+    def _patience(self, key: Key, obj: Object, refused: Sequence[RefusedJob], now: Instant) -> float:
+        """Seconds for which it still tells of refused jobs although none is known; 0 if that is over.
+
+        A job that has changed is being tried again, or all are, after a start.
+        """
+        told = find(value_at(obj, ("status", "conditions"), []), ConditionType.JOBS_REFUSED)
+        if refused or told is None:
+            self._mended_at.pop(key, None)
+            return 0.0
+        return max(0, self._mended_at.setdefault(key, now) + PATIENCE - now) / SECOND
 
 
 class CohortController:

@@ -252,7 +252,12 @@ async def test_a_local_queue_tells_of_jobs_that_are_refused_until_a_while_after_
     assert await told("a", "b") == (None, both)
     assert await told("b") == (None, one)
     assert await told() == (2.0, one)
-    assert await told() == (None, None)
+    # What else is to be told is told at once, and does not have it wait any longer.
+    world.core.local_queues[ObjectKey("ns", "lq")] = LOCAL._replace(pending=7)
+    assert await told(seconds=1.75) == (0.25, one)
+    assert world.get(KINDS.local_queues, "lq")["status"]["pendingWorkloads"] == 7
+    assert await told(seconds=0.5) == (0.5, one)
+    assert await told(seconds=0.5) == (None, None)
     # After a start nothing is known yet.
     assert await told("b") == (None, one)
     anew = LocalQueueController(world.ctx, world.core, refused_jobs(world))
