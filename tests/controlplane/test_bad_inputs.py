@@ -284,6 +284,14 @@ class Scene:
         wanted = f"True Quarantined {jobs} left alone until changed" if count else ""
         await self.stage.until(look, wanted, what=f"{queue} to tell of {count} jobs")
 
+    async def falls_silent(self) -> str:
+        """What the queue of the kind's jobs still tells when all of them are mended."""
+        try:
+            await self.until_queue_tells(0)
+        except AssertionError as error:
+            return str(error)
+        return ""
+
     async def let_go(self, name: str, *, reserved: bool) -> str:
         """What is held for a job that is deleted before it starts, and that something else keeps."""
         job, _ = await self.submit(name, {"metadata.finalizers": [HOLD]}, CHECKED)
@@ -516,7 +524,7 @@ async def play(scene: Scene, group: str) -> None:
     await scene.until_quarantined(len(unfit))
     await scene.until_queue_tells(len(unfit))
     fixed = scene.subject.name in table(group)["fixed"]
-    wrong = await asyncio.gather(*(scene.mended(one, fixed=fixed) for one in unfit))
+    wrong = await asyncio.gather(*(scene.mended(one, fixed=fixed) for one in unfit), scene.falls_silent())
     assert [one for one in wrong if one] == []
     await scene.until_quarantined(0)
     assert scene.failures() == []
