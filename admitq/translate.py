@@ -50,6 +50,7 @@ from admitq.core.model import (
     Toleration,
     Workload,
 )
+from admitq.integrations.admission_gates import holding_gates
 from admitq_api import conditions
 from admitq_api.conditions import ConditionType, Reason
 from admitq_api.feature_gates import FeatureGates, Gate
@@ -669,16 +670,13 @@ def holder(obj: RawObject) -> Workload:
     )
 
 
-def _admission_gates(
-    metadata: Mapping[str, Any], state: list[Any], names: Names, how: Reading
-) -> tuple[str, ...]:
+def _admission_gates(obj: RawObject, state: list[Any], names: Names, how: Reading) -> tuple[str, ...]:
     """Read what holds a Workload back: its gates, or else those that its status has not taken back yet.
 
     That they are gone is told before anything comes of it.
     """
-    listed = _mapping(metadata.get("annotations"), "metadata.annotations").get(names.admission_gated_by, "")
-    gates = tuple(gate for gate in listed.split(",") if gate) if how.gated else ()
-    return gates or conditions.gates_told(state)
+    gates = holding_gates(obj, names) if how.gated else ()
+    return tuple(gates) or conditions.gates_told(state)
 
 
 _AS_BY_DEFAULT = Reading()
@@ -724,7 +722,7 @@ def workload(obj: RawObject, names: Names, how: Reading = _AS_BY_DEFAULT) -> Wor
         requeue_blocked=requeued.get("status") == "False",
         on_hold=quota.get("status") == "False" and quota.get("reason") == Reason.ON_HOLD,
         waiting_for_replacement_pods=conditions.is_true(state, ConditionType.WAITING_FOR_REPLACEMENT_PODS),
-        admission_gates=_admission_gates(metadata, state, names, how),
+        admission_gates=_admission_gates(obj, state, names, how),
         reclaimable_pods=tuple(
             sorted(
                 (item["name"], item["count"])

@@ -28,7 +28,7 @@ from admitq.controllers.settings import Settings
 from admitq.core.model import Instant, ObjectKey
 from admitq.evictions import Returns, event_of, returning
 from admitq.explain import Explanation, bypassed_condition, pending_condition
-from admitq.integrations.admission_gates import gates_of
+from admitq.integrations.admission_gates import holding_gates
 from admitq.integrations.base import Step
 from admitq.integrations.paths import Object, value_at
 from admitq.reservation import queued_since
@@ -361,9 +361,7 @@ def _queue_restarted(case: Case) -> Plan | None:
 
 
 def _gates(case: Case) -> list[str]:
-    if not case.settings.admission_gated_by:
-        return []
-    return [gate for gate in gates_of(case.workload, case.world.names) if gate]
+    return holding_gates(case.workload, case.world.names) if case.settings.admission_gated_by else []
 
 
 def _admission_gates(case: Case) -> Plan | None:

@@ -11,3 +11,8 @@ def gates_of(obj: Object, names: Names) -> list[str]:
     """
     listed = value_at(obj, ("metadata", "annotations", names.admission_gated_by), "")
     return [gate.strip() for gate in listed.split(",")] if isinstance(listed, str) and listed else []
+
+
+def holding_gates(obj: Object, names: Names) -> list[str]:
+    """The gates that hold an object back: an empty name, which was stored before any check, holds nothing."""
+    return [gate for gate in gates_of(obj, names) if gate]

@@ -318,7 +318,7 @@ def test_a_place_is_open_that_was_put_off_and_not_found(of: dict[str, Any], is_o
 
 def test_admission_gates_are_read_from_the_annotation() -> None:
     obj = workload()
-    obj["metadata"]["annotations"] = {NAMES.admission_gated_by: "example.org/budget,example.org/data"}
+    obj["metadata"]["annotations"] = {NAMES.admission_gated_by: "example.org/budget, example.org/data,"}
     assert translate.workload(obj, NAMES).admission_gates == ("example.org/budget", "example.org/data")
     assert translate.workload(obj, NAMES, Reading(gated=False)).admission_gates == ()
 
