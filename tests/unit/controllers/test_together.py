@@ -10,11 +10,9 @@ from admitq.controllers.job import steps
 from admitq.controllers.job.case import JobCase, Lookups
 from admitq.controllers.plan import Delete, Patch, Plan, RemoveFinalizer
 from admitq.controllers.workload import World, decide
-from admitq.explain import Explanation
 from admitq.integrations.kinds.job import JOB
 from admitq_api.conditions import SECOND
 from tests.unit.controllers.builders import (
-    ADMISSION,
     KINDS,
     NAMES,
     SETTINGS,
@@ -22,91 +20,14 @@ from tests.unit.controllers.builders import (
     after,
     at,
     cluster_queue,
-    condition,
     job,
     local_queue,
-    time,
-    workload,
 )
+from tests.unit.controllers.whatever import SURROUNDINGS, some_workload
 
 NOW = at(310)
 FLAVORS = {"f": {"spec": {"nodeLabels": {"pool": "spot"}}}}
 NOTHING_ELSE = Lookups(FLAVORS.get, {}.get, {}.get, list, {}.get)
-
-Said = tuple[bool, str] | None
-QUOTA: list[Said] = [
-    None,
-    (True, "QuotaReserved"),
-    *((False, reason) for reason in ("WaitingForQuota", "AdmissionGated", "Suspended", "Misconfigured")),
-    *(
-        (False, reason)
-        for reason in ("PendingEvaluation", "Deactivated", "OnHold", "Inadmissible", "Pending")
-    ),
-]
-EVICTED: list[Said] = [
-    None,
-    (False, "QuotaReserved"),
-    *(
-        (True, reason)
-        for reason in ("Preempted", "PodsReadyTimeout", "AdmissionCheck", "ClusterQueueStopped")
-    ),
-    *((True, reason) for reason in ("Deactivated", "DeactivatedDueToMaximumExecutionTimeExceeded")),
-]
-REQUEUED: list[Said] = [
-    None,
-    *((True, reason) for reason in ("Preempted", "Reactivated", "BackoffFinished")),
-    *((False, reason) for reason in ("PodsReadyTimeout", "AdmissionCheck", "LocalQueueStopped")),
-    (False, "DeactivatedDueToAdmissionCheck"),
-]
-PODS_READY: list[Said] = [
-    None,
-    (True, "Started"),
-    *((False, reason) for reason in ("WaitForStart", "WaitForRecovery")),
-]
-MESSAGES = {"AdmissionGated": "Admission is gated by: a.example/x"}
-SURROUNDINGS: list[Any] = [
-    {},
-    {"local_queue": None},
-    *({"local_queue": local_queue(policy)} for policy in ("Hold", "HoldAndDrain")),
-    {"cluster_queue": None, "cluster_queue_active": False},
-    {"cluster_queue": cluster_queue("HoldAndDrain"), "cluster_queue_active": False},
-    {"cluster_queue": cluster_queue(checks=[{"name": "c"}])},
-    {"cluster_queue": cluster_queue(checks=[{"name": "c", "onFlavors": ["f"]}], flavors=["f", "g"])},
-    {"inadmissible": Explanation("Misconfigured", "because")},
-    {"bypassed": Explanation("WaitingForQuota", "like another")},
-]
-
-
-def some_workload(data: st.DataObject) -> Object:
-    """A Workload of the job in any state, whether or not anything leads there."""
-    quota = data.draw(st.sampled_from(QUOTA))
-    reserved = quota is not None and quota[0]
-    said = {
-        "QuotaReserved": quota,
-        "Admitted": data.draw(st.sampled_from([None, (True, "Admitted")])) if reserved else None,
-        "Evicted": data.draw(st.sampled_from(EVICTED)),
-        "Requeued": data.draw(st.sampled_from(REQUEUED)),
-        "PodsReady": data.draw(st.sampled_from(PODS_READY)),
-        "DeactivationTarget": data.draw(st.sampled_from([None, (True, "AdmissionCheck")])),
-        "Finished": data.draw(st.sampled_from([None, None, None, (True, "OutOfSync")])),
-    }
-    parts: Object = {"admission": ADMISSION} if reserved else {}
-    if (state := data.draw(st.sampled_from([None, "Pending", "Ready", "Retry", "Rejected"]))) is not None:
-        asked = data.draw(st.sampled_from([None, 0, 1000]))
-        listed = {"name": "c", "state": state, "lastTransitionTime": time(0), "message": "m"}
-        parts["admissionChecks"] = [{**listed, "requeueAfterSeconds": asked, "retryCount": asked}]
-    if data.draw(st.booleans()):
-        parts["requeueState"] = {"count": 1, "requeueAt": data.draw(st.sampled_from([time(0), time(400)]))}
-    gates = data.draw(st.sampled_from([{}, {"annotations": {NAMES.admission_gated_by: "a.example/x"}}]))
-    spec: Object = {"active": data.draw(st.booleans())}
-    if data.draw(st.booleans()):
-        spec["maximumExecutionTimeSeconds"] = 100
-    return workload(
-        *(condition(type_, *one, MESSAGES.get(one[1], "m")) for type_, one in said.items() if one),
-        metadata=gates,
-        spec=spec,
-        **parts,
-    )
 
 
 def some_job(data: st.DataObject, of: Object) -> Object:

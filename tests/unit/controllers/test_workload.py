@@ -31,6 +31,7 @@ from tests.unit.controllers.builders import (
     time,
     workload,
 )
+from tests.unit.controllers.whatever import SURROUNDINGS, some_workload
 
 WORLD = World(
     names=NAMES,
@@ -918,68 +919,10 @@ def test_until_then_and_thereafter_nothing_is_replaced(larger: Object, original:
 
 # --- all of it together -----------------------------------------------------------------------------
 
-Said = tuple[bool, str] | None
-QUOTA: list[Said] = [
-    None,
-    (True, "QuotaReserved"),
-    *((False, reason) for reason in ("WaitingForQuota", "AdmissionGated", "Suspended", "Misconfigured")),
-    *((False, reason) for reason in ("PendingEvaluation", "Deactivated", "OnHold", "Inadmissible")),
-]
-ADMITTED: list[Said] = [None, (True, "Admitted"), (False, "UnsatisfiedAdmissionChecks")]
-EVICTED: list[Said] = [
-    None,
-    (False, "QuotaReserved"),
-    *((True, reason) for reason in ("Preempted", "PodsReadyTimeout", "AdmissionCheck", "Deactivated")),
-]
-REQUEUED: list[Said] = [
-    None,
-    (True, "Preempted"),
-    *((False, reason) for reason in ("PodsReadyTimeout", "AdmissionCheck", "ClusterQueueStopped")),
-    (False, "DeactivatedDueToAdmissionCheck"),
-]
-MESSAGES = {"AdmissionGated": IS_GATED["message"]}
-SURROUNDINGS: list[Any] = [
-    {},
-    {"local_queue": None},
-    {"local_queue": local_queue("Hold")},
-    {"local_queue": local_queue("HoldAndDrain")},
-    {"cluster_queue": None, "cluster_queue_active": False},
-    {"cluster_queue": cluster_queue("HoldAndDrain"), "cluster_queue_active": False},
-    {"cluster_queue": cluster_queue(deletionTimestamp=time(0)), "cluster_queue_active": False},
-    {"cluster_queue": cluster_queue(checks=[{"name": "c"}])},
-    {"cluster_queue": cluster_queue(checks=[{"name": "c", "onFlavors": ["f"]}], flavors=["f", "g"])},
-    {"cluster_queue": cluster_queue(checks=[{"name": "c", "onFlavors": ["g"]}], flavors=["f", "g"])},
-    {"cluster_queue_active": None},
-    {"inadmissible": Explanation("Misconfigured", "because")},
-    {"bypassed": Explanation("WaitingForQuota", "like another")},
-]
-
 
 @given(st.data())
 def test_decisions_about_whatever_there_may_be_come_to_an_end(data: st.DataObject) -> None:
     """No two steps may undo each other's writes."""
-    quota = data.draw(st.sampled_from(QUOTA))
-    reserved_now = quota is not None and quota[0]
-    said = {
-        "QuotaReserved": quota,
-        "Admitted": data.draw(st.sampled_from(ADMITTED)) if reserved_now else None,
-        "Evicted": data.draw(st.sampled_from(EVICTED)),
-        "Requeued": data.draw(st.sampled_from(REQUEUED)),
-        "DeactivationTarget": data.draw(st.sampled_from([None, (True, "AdmissionCheck")])),
-    }
-    state = data.draw(st.sampled_from([None, "Pending", "Ready", "Retry", "Rejected"]))
-    parts: Object = {"admission": ADMISSION} if reserved_now else {}
-    if state is not None:
-        asked = data.draw(st.sampled_from([None, 0, 30, 1000]))
-        count = data.draw(st.sampled_from([None, 0, 1]))
-        parts["admissionChecks"] = [check("c", state, requeueAfterSeconds=asked, retryCount=count)]
-    if data.draw(st.booleans()):
-        parts["requeueState"] = {"count": 1, "requeueAt": time(400)}
-    obj = workload(
-        *(condition(type_, *one, MESSAGES.get(one[1], "m")) for type_, one in said.items() if one),
-        metadata=data.draw(st.sampled_from([{}, GATED])),
-        spec={"active": data.draw(st.booleans())},
-        **parts,
-    )
+    obj = some_workload(data)
     settings = {"tell_reasons": data.draw(st.booleans()), "explicit_pending": data.draw(st.booleans())}
     settled(obj, now=310, settings=settings, **data.draw(st.sampled_from(SURROUNDINGS)))

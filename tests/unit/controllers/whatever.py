@@ -1,0 +1,104 @@
+"""Whatever state a Workload may be in, and whatever may surround it, whether or not anything leads there."""
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from admitq.explain import Explanation
+from tests.unit.controllers.builders import (
+    ADMISSION,
+    NAMES,
+    Object,
+    cluster_queue,
+    condition,
+    local_queue,
+    time,
+    workload,
+)
+
+Said = tuple[bool, str] | None
+QUOTA: list[Said] = [
+    None,
+    (True, "QuotaReserved"),
+    *((False, reason) for reason in ("WaitingForQuota", "AdmissionGated", "Suspended", "Misconfigured")),
+    *(
+        (False, reason)
+        for reason in ("PendingEvaluation", "Deactivated", "OnHold", "Inadmissible", "Pending")
+    ),
+]
+ADMITTED: list[Said] = [None, (True, "Admitted"), (False, "UnsatisfiedAdmissionChecks")]
+EVICTED: list[Said] = [
+    None,
+    (False, "QuotaReserved"),
+    *(
+        (True, reason)
+        for reason in ("Preempted", "PodsReadyTimeout", "AdmissionCheck", "ClusterQueueStopped")
+    ),
+    *((True, reason) for reason in ("Deactivated", "DeactivatedDueToMaximumExecutionTimeExceeded")),
+]
+REQUEUED: list[Said] = [
+    None,
+    *((True, reason) for reason in ("Preempted", "Reactivated", "BackoffFinished")),
+    *((False, reason) for reason in ("PodsReadyTimeout", "AdmissionCheck", "DeactivatedDueToAdmissionCheck")),
+    *((False, reason) for reason in ("LocalQueueStopped", "ClusterQueueStopped")),
+]
+PODS_READY: list[Said] = [
+    None,
+    (True, "Started"),
+    *((False, reason) for reason in ("WaitForStart", "WaitForRecovery")),
+]
+GATES: list[Object] = [
+    {},
+    *(
+        {"annotations": {NAMES.admission_gated_by: gates}}
+        for gates in ("a.example/x", "a.example/x,b.example/y")
+    ),
+]
+MESSAGES = {"AdmissionGated": "Admission is gated by: a.example/x"}
+SURROUNDINGS: list[Any] = [
+    {},
+    {"local_queue": None},
+    *({"local_queue": local_queue(policy)} for policy in ("Hold", "HoldAndDrain")),
+    {"cluster_queue": None, "cluster_queue_active": False},
+    {"cluster_queue": cluster_queue("HoldAndDrain"), "cluster_queue_active": False},
+    {"cluster_queue": cluster_queue(deletionTimestamp=time(0)), "cluster_queue_active": False},
+    {"cluster_queue_active": None},
+    {"cluster_queue": cluster_queue(checks=[{"name": "c"}])},
+    *(
+        {"cluster_queue": cluster_queue(checks=[{"name": "c", "onFlavors": [flavor]}], flavors=["f", "g"])}
+        for flavor in ("f", "g")
+    ),
+    {"inadmissible": Explanation("Misconfigured", "because")},
+    {"bypassed": Explanation("WaitingForQuota", "like another")},
+]
+
+
+def some_workload(data: st.DataObject) -> Object:
+    """A Workload of the job in any state."""
+    quota = data.draw(st.sampled_from(QUOTA))
+    reserved = quota is not None and quota[0]
+    said = {
+        "QuotaReserved": quota,
+        "Admitted": data.draw(st.sampled_from(ADMITTED)) if reserved else None,
+        "Evicted": data.draw(st.sampled_from(EVICTED)),
+        "Requeued": data.draw(st.sampled_from(REQUEUED)),
+        "PodsReady": data.draw(st.sampled_from(PODS_READY)),
+        "DeactivationTarget": data.draw(st.sampled_from([None, (True, "AdmissionCheck")])),
+        "Finished": data.draw(st.sampled_from([None, None, None, (True, "OutOfSync")])),
+    }
+    parts: Object = {"admission": ADMISSION} if reserved else {}
+    if (state := data.draw(st.sampled_from([None, "Pending", "Ready", "Retry", "Rejected"]))) is not None:
+        asked, count = (data.draw(st.sampled_from(one)) for one in ([None, 0, 30, 1000], [None, 0, 1]))
+        listed = {"name": "c", "state": state, "lastTransitionTime": time(0), "message": "m"}
+        parts["admissionChecks"] = [{**listed, "requeueAfterSeconds": asked, "retryCount": count}]
+    if data.draw(st.booleans()):
+        parts["requeueState"] = {"count": 1, "requeueAt": data.draw(st.sampled_from([time(0), time(400)]))}
+    spec: Object = {"active": data.draw(st.booleans())}
+    if data.draw(st.booleans()):
+        spec["maximumExecutionTimeSeconds"] = 100
+    return workload(
+        *(condition(type_, *one, MESSAGES.get(one[1], "m")) for type_, one in said.items() if one),
+        metadata=data.draw(st.sampled_from(GATES)),
+        spec=spec,
+        **parts,
+    )
