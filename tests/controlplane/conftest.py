@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from typing import Final
 
 import pytest
@@ -31,10 +31,8 @@ async def stage(admitq_client: Client, admitq_namespace: str, api_group: str) ->
 @pytest.fixture
 async def other_stage(admitq_client: Client, api_group: str) -> AsyncGenerator[Stage]:
     """A second namespace, for stories about what must not meet."""
-    async with fresh_namespace(admitq_client) as namespace:
-        made = Stage(admitq_client, names_for(api_group), namespace)
+    async with _fresh_stage(admitq_client, api_group) as made:
         yield made
-        await _clear(made)
 
 
 Begin = Callable[[Judge], ExampleCheck]
@@ -87,11 +85,8 @@ async def fair_stage(
     admitq_fair: Installation, connect: Callable[[LocalCluster], Awaitable[Client]], api_group: str
 ) -> AsyncGenerator[Stage]:
     """A namespace of its own beside an admitq that shares fairly."""
-    client = await connect(admitq_fair.cluster)
-    async with fresh_namespace(client) as namespace:
-        made = Stage(client, names_for(api_group), namespace)
+    async with _fresh_stage(await connect(admitq_fair.cluster), api_group) as made:
         yield made
-        await _clear(made)
 
 
 ALONE: Final = {
@@ -122,6 +117,14 @@ async def stage_alone(
     client = await connect(admitq_alone.cluster)
     async with fresh_namespace(client) as namespace:
         yield Stage(client, names_for(api_group), namespace)
+
+
+@asynccontextmanager
+async def _fresh_stage(client: Client, api_group: str) -> AsyncGenerator[Stage]:
+    async with fresh_namespace(client) as namespace:
+        made = Stage(client, names_for(api_group), namespace)
+        yield made
+        await _clear(made)
 
 
 async def _clear(stage: Stage) -> None:

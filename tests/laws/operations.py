@@ -452,54 +452,52 @@ def observe_everything_again(player: Player, draw: Draw) -> None:
         player.observe_again(event)
 
 
-OPERATIONS: Mapping[str, tuple[Operation, int]] = {
-    operation.__name__: (operation, weight)
-    for operation, weight in (
-        (submit, 16),
-        (create_again, 2),
-        (delete_workload, 4),
-        (change_workload, 10),
-        (answer_reservations, 18),
-        (answer_preemptions, 9),
-        (stop_evicted, 9),
-        (evict, 3),
-        (finish, 10),
-        (pods_ready, 2),
-        (pass_checks, 3),
-        (leave_places_open, 2),
-        (change_quota, 4),
-        (change_cluster_queue, 5),
-        (delete_cluster_queue, 1),
-        (change_cohort, 4),
-        (change_local_queue, 3),
-        (change_flavor, 2),
-        (repair, 5),
-        (change_check, 2),
-        (change_topology, 1),
-        (change_namespace, 2),
-        (change_limit_range, 2),
-        (change_runtime_class, 1),
-        (wait, 4),
-        (live, 22),
-        (run, 24),
-        (settle, 3),
-        (restart, 2),
-        (observe_everything_again, 1),
-    )
-}
+def _by_name(*weighed: tuple[Operation, int]) -> Mapping[str, tuple[Operation, int]]:
+    return {operation.__name__: (operation, weight) for operation, weight in weighed}
+
+
+OPERATIONS = _by_name(
+    (submit, 16),
+    (create_again, 2),
+    (delete_workload, 4),
+    (change_workload, 10),
+    (answer_reservations, 18),
+    (answer_preemptions, 9),
+    (stop_evicted, 9),
+    (evict, 3),
+    (finish, 10),
+    (pods_ready, 2),
+    (pass_checks, 3),
+    (leave_places_open, 2),
+    (change_quota, 4),
+    (change_cluster_queue, 5),
+    (delete_cluster_queue, 1),
+    (change_cohort, 4),
+    (change_local_queue, 3),
+    (change_flavor, 2),
+    (repair, 5),
+    (change_check, 2),
+    (change_topology, 1),
+    (change_namespace, 2),
+    (change_limit_range, 2),
+    (change_runtime_class, 1),
+    (wait, 4),
+    (live, 22),
+    (run, 24),
+    (settle, 3),
+    (restart, 2),
+    (observe_everything_again, 1),
+)
 """By name, what an operation does and how often it happens among the others."""
 
-OPERATIONS_ON_SLICES: Mapping[str, tuple[Operation, int]] = {
+OPERATIONS_ON_SLICES = {
     **OPERATIONS,
-    **{
-        operation.__name__: (operation, weight)
-        for operation, weight in (
-            (replace_workload, 40),
-            (resize, 6),
-            (replace_otherwise, 4),
-            (finish_replaced, 12),
-        )
-    },
+    **_by_name(
+        (replace_workload, 40),
+        (resize, 6),
+        (replace_otherwise, 4),
+        (finish_replaced, 12),
+    ),
 }
 """The same, where jobs are elastic."""
 

@@ -135,7 +135,13 @@ async def test_nobody_is_asked_about_a_job_whose_workloads_are_settled(
     assert world.calls == []
 
 
-@pytest.mark.parametrize("known", [(), (workload(WAITING),)], ids=["no Workload", "one that waits"])
+unadmitted = pytest.mark.parametrize(
+    "known", [(), (workload(WAITING),)], ids=["no Workload", "one that waits"]
+)
+"""What is known of a job that nobody admitted."""
+
+
+@unadmitted
 async def test_a_job_that_runs_is_not_stopped_before_its_admission_is_heard_of(
     known: Sequence[Object], world: World, jobs: JobController
 ) -> None:
@@ -149,7 +155,7 @@ async def test_a_job_that_runs_is_not_stopped_before_its_admission_is_heard_of(
     assert world.calls == ["list workloads"]
 
 
-@pytest.mark.parametrize("known", [(), (workload(WAITING),)], ids=["no Workload", "one that waits"])
+@unadmitted
 async def test_a_job_that_runs_and_that_nobody_admitted_is_stopped(
     known: Sequence[Object], world: World, jobs: JobController
 ) -> None:
