@@ -222,7 +222,7 @@ AUDIENCES = (
 """Kinds that people work with. Nobody is given the right to write a status: that is the manager's."""
 
 CUSTOM_AUDIENCE = Audience(
-    # Kinds of many groups are a Job.
+    # By its group, for Job is what kinds of many groups are called.
     f"{CUSTOM.group.replace('.', '-')}-{CUSTOM.kind.lower()}",
     CUSTOM.plural,
     _ALL_PEOPLE,

@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import takewhile
 from typing import Any, Final
 
 from admitq.integrations.base import MOST_POD_SETS, Integration, PodSetTemplate
@@ -29,10 +30,9 @@ _IMMUTABLE: Final = "field is immutable"
 
 def validate_create(job: Object, integration: Integration, policy: Policy) -> list[FieldError]:
     """Check a new job; one that makes no pods, or is no member of one, is asked by its kind alone."""
-    names = policy.names
+    names, own = policy.names, integration.validate_create(job, policy.rules(job))
     if integration.is_skipped(job) or not _is_held(job, integration, names):
-        return [*integration.validate_create(job, policy.rules(job))]
-    own = integration.validate_create(job, policy.rules(job))
+        return [*own]
     return [
         *_queue_name(job, names),
         *_prebuilt(job, integration, policy),
@@ -57,13 +57,12 @@ def validate_update(
     """Check a change of a job, given the Workload it depends on. One that is being deleted is let go."""
     if is_being_deleted(old):
         return []
-    names, rules = policy.names, policy.rules(new, workload=workload)
+    names, own = policy.names, integration.validate_update(old, new, policy.rules(new, workload=workload))
     is_held = _is_held(old, integration, names) or _is_held(new, integration, names)
     if integration.is_skipped(new) or not is_held:
-        return [*integration.validate_update(old, new, rules)]
+        return [*own]
     suspended = integration.is_suspended(new, names)
     was_suspended = integration.is_suspended(old, names)
-    own = integration.validate_update(old, new, rules)
     return [
         *_queue_name_update(
             old,
@@ -251,12 +250,11 @@ def _tells_of_too_many(errors: Iterable[FieldError]) -> bool:
 
 def _most_are_in(pod_sets: Sequence[PodSetTemplate]) -> Path:
     """The list of the job that most of its podsets are elements of."""
-    lists: Counter[tuple[str | int, ...]] = Counter()
-    for one in pod_sets:
-        path = one.template_path
-        index = next((place for place, step in enumerate(path) if isinstance(step, int)), len(path))
-        lists[path[:index]] += 1
-    return Path().at(*lists.most_common(1)[0][0])
+    lists = Counter(
+        tuple(takewhile(lambda step: isinstance(step, str), one.template_path)) for one in pod_sets
+    )
+    [(path, _)] = lists.most_common(1)
+    return Path().at(*path)
 
 
 def _new_pod_sets_errors(
