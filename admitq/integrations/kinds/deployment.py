@@ -8,10 +8,16 @@ from typing import Final
 
 from admitq.integrations.admission_gates import gates_of
 from admitq.integrations.base import Integration, Rules, Serving
-from admitq.integrations.paths import Object, value_at, with_value, without_value
+from admitq.integrations.paths import Object, with_value, without_value
 from admitq.integrations.pods import DEPLOYMENT as HELD_BY
 from admitq.integrations.pods import mapping_at
-from admitq.integrations.serving import has_no_ready_replicas, queue_marks, queue_removed, with_marks
+from admitq.integrations.serving import (
+    has_no_ready_replicas,
+    has_replicas,
+    queue_marks,
+    queue_removed,
+    with_marks,
+)
 from admitq_api.feature_gates import Gate
 
 _TEMPLATE: Final = ("spec", "template")
@@ -46,7 +52,7 @@ DEPLOYMENT = Integration(
     plural="deployments",
     pod_sets=lambda _job, _names: (),
     finished=lambda _job: None,
-    is_active=lambda job: bool(value_at(job, ("status", "replicas"))),
+    is_active=has_replicas,
     pods_ready=lambda _job: False,
     suspended=has_no_ready_replicas,
     serving=Serving(parent=HELD_BY),
