@@ -11,7 +11,7 @@ from admitq.integrations.base import Integration, group_name, members_of
 from admitq.integrations.names import workload_name
 from admitq.integrations.ownership import queue_name
 from admitq.integrations.paths import Object, merge_patch, value_at
-from admitq.podsets import sanitised
+from admitq.podsets import same_pods, sanitised
 from admitq_api.labels import Names
 from admitq_api.syntax import label_value
 
@@ -168,6 +168,12 @@ def pod_sets_of(case: JobSource) -> list[dict[str, Any]]:
             described["minCount"] = pod_set.min_count
         listed.append(described)
     return listed
+
+
+def has_same_pods(case: JobSource, wanted: Object, listed: Object, *, tolerations: bool) -> bool:
+    """Whether a podset that a Workload lists has the pods of one that the job wants as it is now."""
+    template = sanitised(listed.get("template") or {}, case.integration.platform_labels)
+    return same_pods(wanted["template"], template, tolerations=tolerations)
 
 
 def longest_execution(case: JobSource) -> int | None:

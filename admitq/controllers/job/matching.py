@@ -6,8 +6,7 @@ from typing import NamedTuple
 from admitq.controllers.job.case import JobCase
 from admitq.integrations.ownership import controller_of
 from admitq.integrations.paths import Object, value_at
-from admitq.job_workloads import longest_execution, pod_sets_of
-from admitq.podsets import same_pods, sanitised
+from admitq.job_workloads import has_same_pods, longest_execution, pod_sets_of
 from admitq.transitions import holds, is_reserved
 from admitq_api.conditions import ConditionType
 
@@ -104,10 +103,6 @@ def _equal(case: JobCase, wanted: Sequence[Object], listed: Sequence[Object], *,
     return all(
         one.get("count") == other.get("count", 1)
         and (running or one.get("minCount") == other.get("minCount"))
-        and same_pods(
-            one["template"],
-            sanitised(other.get("template") or {}, case.integration.platform_labels),
-            tolerations=not running,
-        )
+        and has_same_pods(case, one, other, tolerations=not running)
         for one, other in zip(wanted, listed, strict=True)
     )

@@ -17,8 +17,7 @@ from admitq.controllers.plan import Count, Create, Patch, Plan, RemoveFinalizer,
 from admitq.integrations.base import Step
 from admitq.integrations.names import workload_name
 from admitq.integrations.paths import Object, value_at
-from admitq.job_workloads import longest_execution, pod_sets_of, workload_for
-from admitq.podsets import same_pods, sanitised
+from admitq.job_workloads import has_same_pods, longest_execution, pod_sets_of, workload_for
 from admitq.transitions import condition, holds, is_over, is_reserved, since
 from admitq.translate import replaced
 from admitq_api.conditions import ConditionType, Reason
@@ -144,11 +143,7 @@ def _has_shape(case: JobCase, workload: Object) -> bool:
         spec.get("maximumExecutionTimeSeconds") == longest_execution(case)
         and [one["name"] for one in wanted] == [one.get("name", "main") for one in listed]
         and all(
-            same_pods(
-                one["template"],
-                sanitised(other.get("template") or {}, case.integration.platform_labels),
-                tolerations=not running,
-            )
+            has_same_pods(case, one, other, tolerations=not running)
             for one, other in zip(wanted, listed, strict=True)
         )
     )

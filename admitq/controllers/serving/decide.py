@@ -35,13 +35,13 @@ from admitq.integrations.pods import annotation, has_ended, has_gate, label, map
 from admitq.integrations.serving import is_held_for
 from admitq.job_workloads import (
     PriorityClassMissing,
+    has_same_pods,
     pod_sets_of,
     priority_update,
     spec_update,
     without_lifted_gates,
     workload_for,
 )
-from admitq.podsets import same_pods, sanitised
 from admitq.runtime.kinds import Kinds
 from admitq.runtime.resources import PODS
 from admitq.transitions import Transition, condition, holds, holds_quota, is_active, is_reserved
@@ -273,7 +273,7 @@ def _changed(case: ServingCase, job: Object, source: GroupSource, workload: Obje
         yield from _back_in_queue(case, workload, Reason.ON_HOLD, case.serving.on_hold)
         return
     if not is_reserved(workload):
-        stays = on_hold or _stands_for(case, source, workload)
+        stays = on_hold or _stands_for(source, workload)
         patch = {} if stays else spec_update(source, workload)
     else:
         patch = priority_update(source, workload, reserved=True)
@@ -297,7 +297,7 @@ def _back_in_queue(case: ServingCase, workload: Object, reason: str, message: st
         yield write
 
 
-def _stands_for(case: ServingCase, source: GroupSource, workload: Object) -> bool:
+def _stands_for(source: GroupSource, workload: Object) -> bool:
     spec = value_at(workload, ("spec",), {})
     wanted, listed = pod_sets_of(source), spec.get("podSets") or []
     return (
@@ -305,12 +305,7 @@ def _stands_for(case: ServingCase, source: GroupSource, workload: Object) -> boo
         and not priority_update(source, workload, reserved=False)
         and len(wanted) == len(listed)
         and all(
-            one["count"] == other.get("count", 1)
-            and same_pods(
-                one["template"],
-                sanitised(other.get("template") or {}, case.integration.platform_labels),
-                tolerations=True,
-            )
+            one["count"] == other.get("count", 1) and has_same_pods(source, one, other, tolerations=True)
             for one, other in zip(wanted, listed, strict=True)
         )
     )
