@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from admitq.reservation import queued_since
-from admitq.transitions import Transition, evictions_of, since
+from admitq.transitions import Transition, evictions_of, holds_quota, is_active, is_over, since
 from admitq_api.conditions import SECOND, ConditionType, format_time, parse_time
 
 NOW = parse_time("2026-03-01T10:00:00Z")
@@ -158,3 +158,32 @@ def test_a_time_that_cannot_be_read_is_not_known(conditions: list[Object]) -> No
 
 def test_a_known_time_is_in_nanoseconds() -> None:
     assert since(workload(condition("Admitted", "True")), ConditionType.ADMITTED) == NOW - 60 * SECOND
+
+
+RESERVED, FINISHED = condition("QuotaReserved", "True"), condition("Finished", "True")
+
+
+@pytest.mark.parametrize(
+    ("conditions", "metadata", "holds", "over"),
+    [
+        ([], {}, False, False),
+        ([RESERVED], {}, True, False),
+        ([RESERVED], {"deletionTimestamp": BEFORE}, True, True),
+        ([RESERVED, FINISHED], {}, False, True),
+        ([RESERVED, condition("Finished", "False")], {}, True, False),
+    ],
+)
+def test_quota_is_held_until_the_end_also_by_who_is_to_go(
+    conditions: list[Object], metadata: Object, holds: bool, over: bool
+) -> None:
+    obj = workload(*conditions)
+    obj["metadata"] |= metadata
+    assert (holds_quota(obj), is_over(obj)) == (holds, over)
+
+
+@pytest.mark.parametrize(
+    ("spec", "active"),
+    [({}, True), ({"active": None}, True), ({"active": True}, True), ({"active": False}, False)],
+)
+def test_only_who_says_no_is_not_active(spec: Object, active: bool) -> None:
+    assert is_active({"spec": spec}) is active
