@@ -27,7 +27,7 @@ from admitq.integrations.ownership import controller_of, is_of_group
 from admitq.integrations.paths import Object, merge_patch, value_at
 from admitq.job_workloads import owner_references
 from admitq.podsets import infos_of, inject
-from admitq.transitions import condition, is_over, is_reserved
+from admitq.transitions import condition, holds, is_over, is_reserved
 from admitq_api.conditions import ConditionType, Reason
 from admitq_api.labels import Names
 
