@@ -12,10 +12,13 @@ from typing import Any, Final, NamedTuple
 from admitq.integrations.paths import Object, Path, merge_patch, value_at, with_value
 from admitq_api.feature_gates import FeatureGates, Gate
 from admitq_api.field_errors import FieldError
-from admitq_api.labels import Names
+from admitq_api.labels import COMPAT_GROUP, Names, names_for
 
 MOST_POD_SETS: Final = 18
 """How many podsets a Workload may have."""
+
+KNOWN_DISPATCHER: Final = names_for(COMPAT_GROUP).multikueue_controller
+"""The one dispatcher that some kinds let a job name in ``managedBy``, whatever the group of our labels is."""
 
 
 class OwnerKind(NamedTuple):
@@ -387,6 +390,9 @@ class Integration:
     """Where the job names the controller that is to run it; None where the kind cannot."""
     own_controller: str = ""
     """What stands there for the kind's own controller."""
+    dispatched_as: str = ""
+    """What stands there for a job that is left to another cluster, where the kind accepts one name only; by
+    default our dispatcher's."""
 
     patches_status: bool = False
     """Whether ``stop`` writes the status subresource (for RBAC)."""
@@ -400,6 +406,10 @@ class Integration:
     def gvk(self) -> tuple[str, str, str]:
         """Group, version and kind."""
         return (self.group, self.version, self.kind)
+
+    def dispatcher(self, names: Names) -> str:
+        """What a job that is left to another cluster names as the controller that is to run it."""
+        return self.dispatched_as or names.multikueue_controller
 
     def owns_up_to(self, obj: Object, names: Names) -> bool:
         """Whether an object of the kind may be ours at all, given for whose sake the kind is switched on."""

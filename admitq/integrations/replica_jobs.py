@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from admitq.integrations.base import Finished, Integration, PodSetTemplate, Rules, unchanged
+from admitq.integrations.base import KNOWN_DISPATCHER, Finished, Integration, PodSetTemplate, Rules, unchanged
 from admitq.integrations.paths import Object
 from admitq.integrations.reading import ended, holds, mapping, number_of_pods, text_at, whole
 from admitq_api.field_errors import MapKey
@@ -132,4 +132,5 @@ def replica_job(
         mutate=mutate,
         managed_by_path=MANAGED_BY,
         own_controller=controller,
+        dispatched_as=KNOWN_DISPATCHER,
     )

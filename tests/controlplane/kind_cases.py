@@ -33,8 +33,8 @@ KINDS = (*registered(), *custom_kinds())
 FOLDER = Path(__file__).parent / "kinds"
 EVERY_KIND = FOLDER / "every-kind.yaml"
 
-HELD, CHECKED = "held", "checked"
-"""LocalQueues that admit nothing, and that reserve quota and wait for a check."""
+HELD, CHECKED, ELSEWHERE = "held", "checked", "elsewhere"
+"""LocalQueues that admit nothing, that reserve quota and wait for a check, that lead to other clusters."""
 
 NULL = "<null>"
 
@@ -263,9 +263,11 @@ def load(integration: Integration, group: str) -> KindCase:
             given[name] = _made(cls, given[name], f"{where}: {name}")
     if "child" in given:
         given["child"] = _child(given["child"], group)
-    rules = [*_common_rules(integration, given["podSets"], group), *given.get("validation", ())]
+    common = [*_common_rules(integration, given["podSets"], group)]
+    rules = [*(one for one in common if "becomes" not in one), *given.get("validation", ())]
     given["validation"] = tuple(_made(Rule, one, f"{where}: {one.get('rule')}") for one in rules)
-    given["mutation"] = tuple(_made(Mutation, one, where) for one in given.get("mutation", ()))
+    changes = [*(one for one in common if "becomes" in one), *given.get("mutation", ())]
+    given["mutation"] = tuple(_made(Mutation, one, where) for one in changes)
     if isinstance(page := given.get("objects"), str):
         followed = {one.kind for one in integration.follows}
         given["objects"] = [one for one in _shown(page, group) if _kind_of(one) in followed]
@@ -490,6 +492,15 @@ async def checked_queue(stage: Stage, case: KindCase) -> None:
     await stage.active_check("check")
     strategy = {"admissionChecks": [{"name": stage.own("check")}]}
     await _queue(stage, case, CHECKED, CHECKED, admissionChecksStrategy=strategy)
+
+
+async def queue_elsewhere(stage: Stage) -> None:
+    """Create the LocalQueue whose jobs are left to the dispatcher of several clusters."""
+    spec = {"controllerName": stage.names.multikueue_controller}
+    await stage.create(stage.kinds.admission_checks, stage.own(ELSEWHERE), {"spec": spec})
+    checks = {"admissionChecks": [{"name": stage.own(ELSEWHERE)}]}
+    await stage.cluster_queue(ELSEWHERE, admissionChecksStrategy=checks)
+    await stage.local_queue(ELSEWHERE, cluster_queue=ELSEWHERE)
 
 
 async def _queue(

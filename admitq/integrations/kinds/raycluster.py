@@ -7,7 +7,7 @@ one and is not queued itself.
 from typing import Final
 
 from admitq.integrations import ray_cluster, while_managed
-from admitq.integrations.base import Integration, PodSetTemplate, Rules, never
+from admitq.integrations.base import KNOWN_DISPATCHER, Integration, PodSetTemplate, Rules, never
 from admitq.integrations.paths import Object, value_at
 from admitq.integrations.reading import holds
 from admitq_api.field_errors import FieldError
@@ -40,7 +40,7 @@ def mutate(job: Object, rules: Rules) -> Object:
 def _errors(job: Object, rules: Rules) -> list[FieldError]:
     errors = ray_cluster.errors(job, SPEC, rules)
     scales = ray_cluster.is_elastic(job, rules) and ray_cluster.is_autoscaling(job, SPEC)
-    if scales and value_at(job, MANAGED_BY) == rules.names.multikueue_controller:
+    if scales and value_at(job, MANAGED_BY) == KNOWN_DISPATCHER:
         errors.append(
             FieldError.invalid(
                 "spec.managedBy",
@@ -65,6 +65,7 @@ RAY_CLUSTER = Integration(
     pods_ready=pods_ready,
     managed_by_path=MANAGED_BY,
     own_controller=ray_cluster.OPERATOR,
+    dispatched_as=KNOWN_DISPATCHER,
     creates=frozenset({("", "Pod"), ("batch", "Job")}),
     adopts_prebuilt_workload=True,
     can_be_elastic=True,

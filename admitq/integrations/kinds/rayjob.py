@@ -7,7 +7,7 @@ the operator itself. A job that selects a cluster which is there makes no pods a
 from typing import Any, Final
 
 from admitq.integrations import ray_cluster, while_managed
-from admitq.integrations.base import Finished, Integration, PodSetTemplate, Reference, Rules
+from admitq.integrations.base import Finished, Integration, KNOWN_DISPATCHER, PodSetTemplate, Reference, Rules
 from admitq.integrations.paths import Object, value_at, without_value
 from admitq.integrations.reading import mapping, text
 from admitq_api.field_errors import FieldError
@@ -138,6 +138,7 @@ RAY_JOB = Integration(
     is_skipped=is_skipped,
     managed_by_path=("spec", "managedBy"),
     own_controller=ray_cluster.OPERATOR,
+    dispatched_as=KNOWN_DISPATCHER,
     creates=frozenset({(ray_cluster.GROUP, "RayCluster"), ("batch", "Job")}),
     adopts_prebuilt_workload=True,
     can_be_elastic=True,

@@ -7,7 +7,7 @@ being deleted.
 from typing import Final
 
 from admitq.integrations import ray_cluster, while_managed
-from admitq.integrations.base import Integration, PodSetTemplate, Reference, Rules, never
+from admitq.integrations.base import Integration, KNOWN_DISPATCHER, PodSetTemplate, Reference, Rules, never
 from admitq.integrations.paths import Object, value_at
 from admitq.integrations.reading import holds
 from admitq_api.field_errors import FieldError
@@ -65,6 +65,7 @@ RAY_SERVICE = Integration(
     is_cleaning_up=is_cleaning_up,
     managed_by_path=("spec", "managedBy"),
     own_controller=ray_cluster.OPERATOR,
+    dispatched_as=KNOWN_DISPATCHER,
     creates=frozenset({(ray_cluster.GROUP, "RayCluster")}),
     adopts_prebuilt_workload=True,
     can_be_elastic=True,

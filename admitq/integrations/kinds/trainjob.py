@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from admitq.integrations import replicated_jobs, runtime_patches
 from admitq.integrations.base import (
+    KNOWN_DISPATCHER,
     Finished,
     FollowedKind,
     Integration,
@@ -264,6 +265,7 @@ TRAIN_JOB = Integration(
     mutate_any=mutate_any,
     managed_by_path=("spec", "managedBy"),
     own_controller="trainer.kubeflow.org/trainjob-controller",
+    dispatched_as=KNOWN_DISPATCHER,
     creates=frozenset({("jobset.x-k8s.io", "JobSet")}),
     adopts_prebuilt_workload=True,
 )

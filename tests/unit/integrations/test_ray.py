@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from admitq.integrations.base import Finished, Integration, PodSetTemplate, Reference, Rules
+from admitq.integrations.base import Finished, Integration, KNOWN_DISPATCHER, PodSetTemplate, Reference, Rules
 from admitq.integrations.kinds.raycluster import RAY_CLUSTER
 from admitq.integrations.kinds.rayjob import RAY_JOB
 from admitq.integrations.kinds.rayservice import RAY_SERVICE
@@ -516,9 +516,9 @@ def test_a_rayjob_for_a_cluster_that_is_there_is_none_of_ours(selector: Any, ski
 
 
 def test_a_cluster_that_scales_itself_stays_where_it_is() -> None:
-    spec = cluster(enableInTreeAutoscaling=True, managedBy=NAMES.multikueue_controller)
+    spec = cluster(enableInTreeAutoscaling=True, managedBy=KNOWN_DISPATCHER)
     assert paths(RAY_CLUSTER.validate_create(ray(RAY_CLUSTER, spec, ELASTIC), RULES)) == ["spec.managedBy"]
-    steady = cluster(managedBy=NAMES.multikueue_controller)
+    steady = cluster(managedBy=KNOWN_DISPATCHER)
     assert not RAY_CLUSTER.validate_create(ray(RAY_CLUSTER, steady, ELASTIC), RULES)
 
 

@@ -182,6 +182,7 @@ DISPATCHED = {("team", "q"): {NAMES.multikueue_controller, "example.com/other"}}
         ("example.com/mine", {}, "example.com/mine"),
         (None, {"gates": {"MultiKueue": False}}, None),
         (None, {"integrations": (replace(JOB, managed_by_path=None),)}, None),
+        (None, {"integrations": (replace(JOB, dispatched_as="example.com/other"),)}, "example.com/other"),
         (None, {"world": FakeWorld(controllers={("team", "q"): {"example.com/other"}})}, None),
         (None, {"world": FakeWorld(controllers={("other", "q"): {NAMES.multikueue_controller}})}, None),
     ],

@@ -85,11 +85,11 @@ def _left_to_dispatcher(
     job: Object, namespace: str, integration: Integration, policy: Policy, world: World
 ) -> Object:
     """A job that is to run in another cluster is run here by nobody, unless it says itself who runs it."""
-    path, dispatcher = integration.managed_by_path, policy.names.multikueue_controller
+    names, path = policy.names, integration.managed_by_path
     if path is None or not policy.gates.enabled(Gate.MULTIKUEUE):
         return job
     if value_at(job, path, "") not in ("", integration.own_controller):
         return job
-    if dispatcher not in world.check_controllers(namespace, queue_name(job, policy.names)):
+    if names.multikueue_controller not in world.check_controllers(namespace, queue_name(job, names)):
         return job
-    return with_value(job, path, dispatcher)
+    return with_value(job, path, integration.dispatcher(names))
