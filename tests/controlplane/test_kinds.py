@@ -31,6 +31,7 @@ from tests.controlplane.kind_cases import (
     checked_queue,
     differences,
     file_of,
+    has_finalizers,
     held_queue,
     kinds_with_cases,
     load,
@@ -226,16 +227,20 @@ async def test_what_is_changed_while_queued_reaches_the_workload(stage: Stage, c
         if "change" in load(kind, DEFAULT_GROUP).cannot
     ],
 )
-async def test_a_class_that_is_changed_while_queued_reaches_the_workload(
+async def test_what_has_pods_queued_may_change_its_queue_and_leaves_nothing_held(
     stage: Stage, case: KindCase
 ) -> None:
-    """Of kinds of which nothing else can be changed: they have one Workload or more, or their pods have."""
+    """Of kinds of which nothing else can be changed: they have one Workload or more, or their pods have.
+
+    One waits and one has quota when they are deleted.
+    """
     await open_queues(stage, case)
     await held_queue(stage, case)
     for name, value in (("low", 1), ("high", 2)):
         await stage.create(stage.kinds.workload_priority_classes, stage.own(name), {"value": value})
     label = f"metadata.labels[{stage.names.priority_class}]"
     job, _ = await submit(stage, case, changes={label: stage.own("low")}, queue=HELD)
+    waits, _ = await submit(stage, case, "waits", changes={label: stage.own("low")}, queue=HELD)
 
     async def priorities() -> set[tuple[int, str]]:
         listed, _ = await stage.client.list(stage.kinds.workloads, stage.namespace)
@@ -248,6 +253,23 @@ async def test_a_class_that_is_changed_while_queued_reaches_the_workload(
         return (2, stage.own("high")) in await priorities()
 
     await stage.until(is_changed)
+    queue = case.queue(stage.names.group)
+    await job.change({f"metadata.labels[{stage.names.queue_name}]": queue})
+
+    async def admitted() -> set[str]:
+        listed, _ = await stage.client.list(stage.kinds.workloads, stage.namespace)
+        return {one["spec"]["queueName"] for one in listed if is_reserved(one)}
+
+    await stage.until(admitted, {queue})
+    for one in (job, waits):
+        await stage.client.delete(case.resource, one.name, stage.namespace, propagation="Background")
+
+    async def held() -> list[str]:
+        listed, _ = await stage.client.list(stage.kinds.workloads, stage.namespace)
+        return [one["metadata"]["name"] for one in listed if has_finalizers(one)]
+
+    await stage.until(held, [], what="Workloads to be released")
+    await stage.until(lambda: _reserving(stage, "cq"), 0)
 
 
 async def _priority(job: PlayedJob) -> tuple[int, str]:
