@@ -174,9 +174,12 @@ async def slices(stage: Stage, job: PlayedJob) -> list[tuple[list[int], bool]]:
 
 
 async def make_cluster(stage: Stage, name: str, owner: dict[str, Any], spec: Any) -> None:
-    """Make a cluster for a job, as Ray does."""
+    """Make a cluster for a job, as Ray does; its pods are held until they are counted."""
     metadata = {**controlled_by(owner), "annotations": {stage.names.elastic_job: "true"}}
-    await stage.create(CLUSTERS, name, {"metadata": metadata, "spec": spec})
+    made = await stage.create(CLUSTERS, name, {"metadata": metadata, "spec": spec})
+    for pods in ("headGroupSpec", "workerGroupSpecs[0]"):
+        gates = value_at(made, path_of(f"spec.{pods}.template.spec.schedulingGates"))
+        assert gates == [{"name": stage.names.elastic_gate}]
 
 
 async def a_job_follows_its_cluster(stage: Stage, case: KindCase) -> None:

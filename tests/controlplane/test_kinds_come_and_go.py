@@ -11,6 +11,7 @@ from admitq.integrations.kinds.jobset import JOBSET
 from admitq.integrations.paths import value_at
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, CRDS, JOBS, Resource
+from admitq_api.labels import DEFAULT_PRIORITY_CLASS
 from localcluster import crds
 from localcluster.installation import Installation
 from localcluster.waiting import eventually
@@ -151,6 +152,31 @@ async def holders(stage: Stage) -> list[str]:
         for one in items
         if condition_of(one, "Admitted") and not condition_of(one, "Finished")
     ]
+
+
+async def test_jobs_that_name_no_class_get_the_default_one_where_there_is_one(stage_alone: Stage) -> None:
+    stage = stage_alone
+    classes, label = stage.kinds.workload_priority_classes, stage.names.priority_class
+    await stage.queues()
+    await stage.create(classes, DEFAULT_PRIORITY_CLASS, {"value": 7})
+    container = {"name": "c", "image": "example.com/c:1", "resources": {"requests": {"cpu": 1}}}
+    pods = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+    unqueued = {"apiVersion": "batch/v1", "kind": "Job", "spec": {"template": pods}}
+
+    async def is_heard_of() -> bool:
+        probe = {**unqueued, "metadata": {"name": "probe", "labels": {stage.names.queue_name: "lq"}}}
+        created = await stage.client.create(JOBS, probe, stage.namespace, dry_run=True)
+        return created["metadata"]["labels"].get(label) == DEFAULT_PRIORITY_CLASS
+
+    try:
+        await eventually(is_heard_of, what="the webhook to hear of the class")
+        other = await stage.create(JOBS, "other", unqueued)
+        assert label not in other["metadata"].get("labels", {})
+        await stage.job()
+        await stage.until_running()
+        assert (await stage.workload())["spec"]["priority"] == 7
+    finally:
+        await stage.client.delete(classes, DEFAULT_PRIORITY_CLASS)
 
 
 async def test_jobs_of_a_version_that_is_not_served_for_a_while_keep_their_workloads(
