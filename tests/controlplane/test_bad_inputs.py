@@ -31,6 +31,7 @@ from tests.controlplane.kind_cases import (
     KindCase,
     PlayedJob,
     checked_queue,
+    create_other,
     differences,
     has_finalizers,
     held_queue,
@@ -508,6 +509,8 @@ async def test_bad_objects_are_told_of_and_delay_nobody(
     subject = subject_of(name, group)
     definitions(subject.case.definitions)
     await open_queues(stage, subject.case)
+    for other in table(group)["objects"].get(name, ()):
+        await create_other(stage, other)
     async with recorded(stage) as record:
         await play(Scene(stage, subject, admitq_running, record), group)
 

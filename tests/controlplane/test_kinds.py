@@ -4,6 +4,7 @@ What a story needs to know of a kind stands in a YAML of that kind; ``kinds/READ
 """
 
 import asyncio
+import dataclasses
 import json
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -414,6 +415,10 @@ async def test_requests_are_accepted_refused_and_completed_by_the_rules(stage: S
                 bases[key] = await _existing(stage, case, rule, f"job-{len(bases)}")
             wrong += [f"{rule.rule}: {one}" for one in await _judged_change(bases[key], rule)]
     assert wrong == []
+    queue_label = f"metadata.labels[{stage.names.queue_name}]"
+    nobodys = dataclasses.replace(stage, namespace="default")
+    _, left_alone = await submit(nobodys, case, changes={queue_label: None}, dry_run=True)
+    assert not case.suspended or differences(left_alone, case.suspended), "nobody queues it there"
     for mutation in case.mutation:
         await stage.until(partial(_becomes, stage, case, mutation), [], what=mutation.rule)
 

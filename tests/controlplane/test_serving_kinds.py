@@ -79,6 +79,13 @@ async def until_pods(stage: Stage, name: str = "s", **wanted: int) -> None:
     await stage.until(look, Counter(wanted), what=f"pods of {name}: {wanted}")
 
 
+async def end_pods(stage: Stage, name: str = "s") -> None:
+    """End pods that hang on their nodes."""
+    for pod in await pods_of(stage, name):
+        await stage.client.delete(PODS, pod["metadata"]["name"], stage.namespace, grace_seconds=0)
+    await until_pods(stage, name)
+
+
 def name_of(stateful_set: Object) -> str:
     metadata = stateful_set["metadata"]
     return workload_name("StatefulSet", "apps", metadata["name"], metadata["uid"])
@@ -186,7 +193,9 @@ async def test_a_deployment_moves_to_another_queue_while_nothing_is_ready(stage:
 async def test_pods_of_a_stateful_set_wait_together_go_on_hold_and_come_back(stage: Stage) -> None:
     names = stage.names
     await stage.queues(cpu=3)
-    made = await serve(stage, STATEFUL_SETS, replicas=3)
+    hangs = {"kwok.admitq.dev/termination-seconds": "3600"}
+    pods = {"template": template(1, labels={"app": "s"}, annotations=hangs)}
+    made = await serve(stage, STATEFUL_SETS, replicas=3, spec=pods)
     name = name_of(made)
     await until_pods(stage, Running=3)
     workload = await until_workload(stage, name, "PodsReady", "True", "Started")
@@ -205,7 +214,10 @@ async def test_pods_of_a_stateful_set_wait_together_go_on_hold_and_come_back(sta
         "StatefulSet scaled to zero; workload on hold",
     )
     assert "admission" not in held["status"]
-    await until_pods(stage)
+    await until_pods(stage, going=3)
+    with pytest.raises(ApiError, match=r"spec.replicas.*scaling down is still in progress"):
+        await scale(stage, STATEFUL_SETS, 2)
+    await end_pods(stage)
 
     async def back() -> bool:
         # Its own status may still have pods that are gone.
@@ -221,6 +233,8 @@ async def test_pods_of_a_stateful_set_wait_together_go_on_hold_and_come_back(sta
     await until_pods(stage, Running=2)
     await until_workload(stage, name, "Admitted", "True", "Admitted")
     await stage.client.delete(STATEFUL_SETS, "s", stage.namespace)
+    await until_pods(stage, going=2)
+    await end_pods(stage)
     await stage.until_gone(stage.kinds.workloads, name)
 
 
