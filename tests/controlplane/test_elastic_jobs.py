@@ -16,7 +16,9 @@ from admitq.integrations.paths import value_at
 from admitq.runtime.resources import JOBS, PODS
 from admitq.transitions import holds, is_reserved
 from admitq_api.conditions import ConditionType
+from localcluster.installation import Installation
 from tests.controlplane.kind_cases import KindCase, PlayedJob, load, open_queues, path_of, submit
+from tests.controlplane.recording import total
 from tests.controlplane.stage import Stage, controlled_by
 
 REPOSITORY = Path(__file__).parents[2]
@@ -61,7 +63,9 @@ async def is_suspended(stage: Stage, name: str = "j") -> bool:
     return value_at(await stage.get(JOBS, name), ("spec", "suspend")) is True
 
 
-async def test_a_job_grows_in_place_and_its_new_slice_takes_over(stage: Stage) -> None:
+async def test_a_job_grows_in_place_and_its_new_slice_takes_over(
+    stage: Stage, admitq_running: Installation
+) -> None:
     await stage.queues(cpu=4)
     await elastic(stage, 2)
     await until_let_go(stage, 2, 0)
@@ -85,6 +89,13 @@ async def test_a_job_grows_in_place_and_its_new_slice_takes_over(stage: Stage) -
     )
     assert [(one["reason"], one["message"]) for one in finished] == [("WorkloadSliceReplaced", note)]
     await stage.until_told("Workload", first["metadata"]["name"], "WorkloadSliceReplaced", note)
+    queue, gate = {"cluster_queue": stage.own("cq")}, {"name": stage.names.elastic_gate}
+
+    async def counted() -> list[float]:
+        gates = await total(admitq_running, "pod_scheduling_gate_removal_seconds_count", **queue, **gate)
+        return [await total(admitq_running, "replaced_workload_slices_total", **queue), gates]
+
+    await stage.until(counted, [1.0, 4.0])
 
 
 async def test_what_there_is_no_quota_for_is_held_until_there_is(stage: Stage) -> None:

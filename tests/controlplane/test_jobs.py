@@ -8,6 +8,8 @@ from admitq.integrations.names import workload_name
 from admitq.integrations.paths import value_at
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import JOBS, PRIORITY_CLASSES
+from localcluster.installation import Installation
+from tests.controlplane.recording import total
 from tests.controlplane.stage import Stage, changed, condition_of
 
 SPOT = {
@@ -20,7 +22,19 @@ SPOT = {
 # --- the main way ---------------------------------------------------------------------------------
 
 
-async def test_a_job_is_admitted_run_finished_and_freed(stage: Stage) -> None:
+COUNTED = (
+    "quota_reserved_workloads_total",
+    "quota_reserved_wait_time_seconds_count",
+    "admitted_workloads_total",
+    "admission_wait_time_seconds_count",
+    "admission_checks_wait_time_seconds_count",
+    "finished_workloads_total",
+    "execution_time_seconds_count",
+)
+"""What metrics count of a life, once each."""
+
+
+async def test_a_job_is_admitted_run_finished_and_freed(stage: Stage, admitq_running: Installation) -> None:
     await stage.queues()
     created = await stage.job(seconds=1)
     assert created["spec"]["suspend"] is True
@@ -50,6 +64,12 @@ async def test_a_job_is_admitted_run_finished_and_freed(stage: Stage) -> None:
     # Before them it may have been told of a queue that was heard of later than the job.
     reasons = [reason for reason, _ in await stage.events("Workload", name)]
     assert reasons[-2:] == ["QuotaReserved", "Admitted"]
+
+    async def counted() -> list[float]:
+        return [await total(admitq_running, series, cluster_queue=queue) for series in COUNTED]
+
+    await stage.until(counted, [1.0] * len(COUNTED))
+    assert await total(admitq_running, "workload_creation_latency_seconds_count", job_kind="Job.batch") >= 1
 
 
 async def test_a_failed_job_ends_as_failed(stage: Stage) -> None:

@@ -6,8 +6,9 @@ from typing import Any
 from admitq.runtime.resources import JOBS
 from admitq.transitions import NOT_ALL_PODS_READY, since
 from admitq_api.conditions import SECOND, ConditionType
+from localcluster.installation import Installation
 from localcluster.waiting import eventually
-from tests.controlplane.recording import Record, recorded
+from tests.controlplane.recording import Record, recorded, total
 from tests.controlplane.stage import Object, Stage, at_once, condition_of
 
 GATE_CLEARED = ("AdmissionGateCleared", "Admission gate cleared, workload is now admissible")
@@ -22,7 +23,7 @@ async def with_check(stage: Stage) -> None:
 # --- what is gated, has no owner, is made before its job, or has little time --------------------------
 
 
-async def test_jobs_live_as_their_workloads_say(stage: Stage) -> None:
+async def test_jobs_live_as_their_workloads_say(stage: Stage, admitq_running: Installation) -> None:
     await stage.flavor()
     await stage.active_check("check")
     async with recorded(stage) as record:
@@ -32,7 +33,7 @@ async def test_jobs_live_as_their_workloads_say(stage: Stage) -> None:
             orphaned=_gives_back_what_it_held_when_its_owner_is_gone(stage, record),
             prebuilt=_follows_the_workload_made_for_it(stage),
             limited=_counts_the_time_of_all_admissions(stage, record),
-            recovers=_recovers_in_time(stage, record),
+            recovers=_recovers_in_time(stage, record, admitq_running),
         )
 
 
@@ -173,8 +174,8 @@ async def _counts_the_time_of_all_admissions(stage: Stage, record: Record) -> No
     assert "accumulatedPastExecutionTimeSeconds" not in (await stage.workload("limited"))["status"]
 
 
-async def _recovers_in_time(stage: Stage, record: Record) -> None:
-    """Pods that were ready, are not, and are again, cost nothing."""
+async def _recovers_in_time(stage: Stage, record: Record, admitq: Installation) -> None:
+    """Pods that were ready, are not, and are again, cost nothing, and were ready once."""
     await _queue(stage, "recovers")
     await stage.job("recovers", queue="recovers")
     for ready, reason in ((True, "Started"), (False, "WaitForRecovery"), (True, "Recovered")):
@@ -189,6 +190,8 @@ async def _recovers_in_time(stage: Stage, record: Record) -> None:
         ("PodsReady", "True", "Recovered", "All pods reached readiness and the workload is running"),
     ]
     await record.until_course("recovers", ("PodsReady", "Evicted"), course)
+    for series in ("ready_wait_time_seconds_count", "admitted_until_ready_wait_time_seconds_count"):
+        assert await total(admitq, series, cluster_queue=stage.own("recovers")) == 1
 
 
 # --- objects in use -------------------------------------------------------------------------------
