@@ -191,8 +191,11 @@ async def test_a_failed_pod_ends_as_failed(stage: Stage) -> None:
 
 async def test_pods_wait_for_quota_one_after_the_other(stage: Stage) -> None:
     await stage.queues(cpu=1)
-    await pod(stage, "first")
+    first = await pod(stage, "first")
     await until_phases(stage, first="Running")
+    await until_workload(
+        stage, workload_name("Pod", "", "first", first["metadata"]["uid"]), "PodsReady", "Started"
+    )
     second = await pod(stage, "second")
     name = workload_name("Pod", "", "second", second["metadata"]["uid"])
     await until_workload(stage, name, "QuotaReserved", "WaitingForQuota")
@@ -368,6 +371,7 @@ async def test_pods_beyond_the_size_of_a_group_are_deleted(stage: Stage) -> None
     await stage.queues()
     await group(stage, "g", 2)
     await until_phases(stage, g_0="Running", g_1="Running")
+    await until_workload(stage, "g", "PodsReady", "Started")
     await pod(stage, "g-2", group="g", total=2)
     await until_phases(stage, g_0="Running", g_1="Running", g_2="gone")
     await stage.until_told("Pod", "g-2", "ExcessPodDeleted", "Excess pod deleted")
@@ -450,6 +454,11 @@ async def test_a_group_adopts_the_workload_made_for_it(stage: Stage) -> None:
     await group(stage, "mine", 2, labels={stage.names.prebuilt_workload_name: "mine"})
     await until_phases(stage, mine_0="Running", mine_1="Running")
     assert len((await found(stage, "mine"))["metadata"]["ownerReferences"]) == 2
+    # A group that waits moves to another queue with its pods, one by one.
+    for number in range(2):
+        queue = {stage.names.queue_name: "lq"}
+        await stage.change(PODS, f"model-{number}", {"metadata": {"labels": queue}})
+    await until_phases(stage, model_0="Running", model_1="Running")
 
 
 # --- requests that are refused --------------------------------------------------------------------

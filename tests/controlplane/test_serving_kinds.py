@@ -333,6 +333,7 @@ async def test_groups_of_the_leader_worker_set_in_the_guide_wait_each_as_a_whole
         await play_group(stage, lws, number)
     await until_pods(stage, f"{name}-0", Running=3)
     await until_pods(stage, f"{name}-1", held=3)
+    await until_workload(stage, lws_name(lws, 0), "PodsReady", "True", "Started")
     leader = await stage.get(PODS, f"{name}-0-0")
     assert leader["metadata"]["labels"][names.podset] == "leader"
     await scale(stage, LWS, 1, name)
