@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from admitq.integrations.base import Integration
+from admitq.integrations.kinds.pod import POD
 from admitq.integrations.ownership import controller_of
 from admitq.integrations.paths import value_at
 from admitq.runtime.errors import ApiError
@@ -233,15 +234,19 @@ async def test_what_has_pods_queued_may_change_its_queue_and_leaves_nothing_held
 ) -> None:
     """Of kinds of which nothing else can be changed: they have one Workload or more, or their pods have.
 
-    One waits and one has quota when they are deleted.
+    One waits and one has quota when they are deleted. Something else keeps them for a while, and others are
+    admitted meanwhile.
     """
     await open_queues(stage, case)
     await held_queue(stage, case)
     for name, value in (("low", 1), ("high", 2)):
         await stage.create(stage.kinds.workload_priority_classes, stage.own(name), {"value": value})
     label = f"metadata.labels[{stage.names.priority_class}]"
-    job, _ = await submit(stage, case, changes={label: stage.own("low")}, queue=HELD)
-    waits, _ = await submit(stage, case, "waits", changes={label: stage.own("low")}, queue=HELD)
+    # What keeps a pod is tried with other bad inputs.
+    kept = {} if case.integration is POD else {"metadata.finalizers": ["example.com/hold"]}
+    low = {label: stage.own("low"), **kept}
+    job, _ = await submit(stage, case, changes=low, queue=HELD)
+    waits, _ = await submit(stage, case, "waits", changes=low, queue=HELD)
 
     async def priorities() -> set[tuple[int, str]]:
         listed, _ = await stage.client.list(stage.kinds.workloads, stage.namespace)
@@ -257,13 +262,25 @@ async def test_what_has_pods_queued_may_change_its_queue_and_leaves_nothing_held
     queue = case.queue(stage.names.group)
     await job.change({f"metadata.labels[{stage.names.queue_name}]": queue})
 
-    async def admitted() -> set[str]:
+    async def reserved() -> list[Any]:
         listed, _ = await stage.client.list(stage.kinds.workloads, stage.namespace)
-        return {one["spec"]["queueName"] for one in listed if is_reserved(one)}
+        return [one for one in listed if is_reserved(one)]
 
-    await stage.until(admitted, {queue})
+    async def queues() -> set[str]:
+        return {one["spec"]["queueName"] for one in await reserved()}
+
+    await stage.until(queues, {queue})
     for one in (job, waits):
         await stage.client.delete(case.resource, one.name, stage.namespace, propagation="Background")
+    other, _ = await submit(stage, case, "other")
+
+    async def is_admitted() -> bool:
+        return any("-other" in one["metadata"]["name"] for one in await reserved())
+
+    await stage.until(is_admitted, what="another one to get quota")
+    await stage.client.delete(case.resource, other.name, stage.namespace, propagation="Background")
+    if kept:
+        await asyncio.gather(*(one.change({"metadata.finalizers": None}) for one in (job, waits)))
 
     async def held() -> list[str]:
         listed, _ = await stage.client.list(stage.kinds.workloads, stage.namespace)
