@@ -336,6 +336,11 @@ async def test_groups_of_the_leader_worker_set_in_the_guide_wait_each_as_a_whole
     await until_workload(stage, lws_name(lws, 0), "PodsReady", "True", "Started")
     leader = await stage.get(PODS, f"{name}-0-0")
     assert leader["metadata"]["labels"][names.podset] == "leader"
+    # A group that is evicted is ended as a whole, and the next one runs.
+    await stage.change(stage.kinds.workloads, lws_name(lws, 0), {"spec": {"active": False}})
+    await until_workload(stage, lws_name(lws, 0), "QuotaReserved", "False", "Deactivated")
+    await until_pods(stage, f"{name}-0")
+    await until_pods(stage, f"{name}-1", Running=3)
     await scale(stage, LWS, 1, name)
     await stage.until_gone(stage.kinds.workloads, lws_name(lws, 1))
     await until_pods(stage, f"{name}-1")
