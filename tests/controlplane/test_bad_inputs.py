@@ -366,8 +366,10 @@ class Scene:
         assert bool(refused) == (move.outcome == "refused"), refused or f"{dict(move.changes)} is not refused"
         assert move.told in refused, refused
         if move.outcome == "remade":
-            if when == "running":
-                await self.stage.until_told(self.case.integration.kind, job.name, "Stopped", RESTORED)
+            [name] = {one["metadata"]["name"] for one in self._record.of(job.name)}
+            gone = f"Deleted not matching Workload: {self.stage.namespace}/{name}"
+            told = ("Stopped", RESTORED) if when == "running" else ("DeletedWorkload", gone)
+            await self.stage.until_told(self.case.integration.kind, job.name, *told)
             await eventually(
                 lambda: self._workloads_of(job.name) > before,
                 what=f"another Workload for {dict(move.changes)}",
