@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from admitq.core.model import LabelSelector
+from admitq.integrations.kinds.deployment import DEPLOYMENT
 from admitq.integrations.registry import registered
 from admitq.runtime.client import Client
 from admitq.runtime.errors import ApiError
@@ -19,10 +20,12 @@ from admitq.runtime.kinds import Kinds, kinds_of
 from admitq.runtime.resources import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
+    DEPLOYMENTS,
     JOBS,
     MUTATING_WEBHOOKS,
     SECRETS,
     SERVICE_ACCOUNTS,
+    STATEFUL_SETS,
     VALIDATING_WEBHOOKS,
     Resource,
 )
@@ -107,12 +110,12 @@ def configuration(
 
 @pytest.fixture
 async def asked(client: Client, namespace: str, installed: str) -> AsyncGenerator[Asked]:
-    """Webhooks that the API server asks about everything of this test."""
+    """Webhooks that the API server asks about everything of this test; Deployments are switched off."""
     names = names_for(installed)
     world, watchers = watched_world(client, names, registered())
     policy = Policy(
         names=names,
-        integrations=registered(),
+        integrations=tuple(one for one in registered() if one is not DEPLOYMENT),
         own_namespace="admitq-system",
         namespace_selector=LabelSelector(),
     )
@@ -228,6 +231,17 @@ async def test_a_job_that_is_not_ours_is_stored_as_if_there_were_no_webhook(aske
     without_webhook = await eventually(again, what="the first Job is gone")
     assert with_webhook["spec"].get("suspend") is False
     assert comparable(with_webhook) == comparable(without_webhook or {})
+
+
+async def test_a_kind_that_is_switched_off_is_let_pass(asked: Asked) -> None:
+    """Whatever its objects say, and although the API server asks; another kind that does the same is on."""
+    pods = {"metadata": {"labels": {"app": "s"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    spec = {"replicas": 0, "selector": {"matchLabels": {"app": "s"}}, "template": pods}
+    off = await asked.create(DEPLOYMENTS, "off", spec, labels=asked.queued("Not_A_Queue"))
+    assert off["spec"]["template"]["metadata"] == {"labels": {"app": "s"}}
+    spec["serviceName"] = "s"
+    with pytest.raises(ApiError, match="lowercase RFC 1123 subdomain"):
+        await asked.create(STATEFUL_SETS, "on", spec, labels=asked.queued("Not_A_Queue"))
 
 
 async def test_a_dry_run_is_answered_alike_and_leaves_nothing(asked: Asked) -> None:
