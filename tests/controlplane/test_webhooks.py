@@ -236,7 +236,8 @@ async def test_a_job_that_is_not_ours_is_stored_as_if_there_were_no_webhook(aske
 async def test_a_kind_that_is_switched_off_is_let_pass(asked: Asked) -> None:
     """Whatever its objects say, and although the API server asks; another kind that does the same is on."""
     pods = {"metadata": {"labels": {"app": "s"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
-    spec = {"replicas": 0, "selector": {"matchLabels": {"app": "s"}}, "template": pods}
+    selector = {"matchLabels": {"app": "s"}}
+    spec: dict[str, Any] = {"replicas": 0, "selector": selector, "template": pods}
     off = await asked.create(DEPLOYMENTS, "off", spec, labels=asked.queued("Not_A_Queue"))
     assert off["spec"]["template"]["metadata"] == {"labels": {"app": "s"}}
     spec["serviceName"] = "s"

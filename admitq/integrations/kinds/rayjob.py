@@ -7,7 +7,7 @@ the operator itself. A job that selects a cluster which is there makes no pods a
 from typing import Any, Final
 
 from admitq.integrations import ray_cluster, while_managed
-from admitq.integrations.base import Finished, Integration, KNOWN_DISPATCHER, PodSetTemplate, Reference, Rules
+from admitq.integrations.base import KNOWN_DISPATCHER, Finished, Integration, PodSetTemplate, Reference, Rules
 from admitq.integrations.paths import Object, value_at, without_value
 from admitq.integrations.reading import mapping, text
 from admitq_api.field_errors import FieldError

@@ -7,7 +7,7 @@ being deleted.
 from typing import Final
 
 from admitq.integrations import ray_cluster, while_managed
-from admitq.integrations.base import Integration, KNOWN_DISPATCHER, PodSetTemplate, Reference, Rules, never
+from admitq.integrations.base import KNOWN_DISPATCHER, Integration, PodSetTemplate, Reference, Rules, never
 from admitq.integrations.paths import Object, value_at
 from admitq.integrations.reading import holds
 from admitq_api.field_errors import FieldError

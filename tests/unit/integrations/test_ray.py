@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from admitq.integrations.base import Finished, Integration, KNOWN_DISPATCHER, PodSetTemplate, Reference, Rules
+from admitq.integrations.base import KNOWN_DISPATCHER, Finished, Integration, PodSetTemplate, Reference, Rules
 from admitq.integrations.kinds.raycluster import RAY_CLUSTER
 from admitq.integrations.kinds.rayjob import RAY_JOB
 from admitq.integrations.kinds.rayservice import RAY_SERVICE
