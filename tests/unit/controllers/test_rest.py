@@ -223,7 +223,7 @@ class Place:
         self.keep(kept, with_value(obj, ("metadata", "deletionTimestamp"), time(self.seconds)))
 
     def keep(self, kept: dict[str, Object], obj: Any) -> None:
-        """Store an object; one that is deleted and held by nothing is gone, with what it owns."""
+        """Store an object; one that is deleted and held by nothing is gone."""
         metadata = obj["metadata"]
         self.version += 1
         before: Object = kept.get(metadata["name"]) or obj
@@ -235,11 +235,21 @@ class Place:
         kept[metadata["name"]] = obj
         if "deletionTimestamp" in metadata and not metadata.get("finalizers"):
             del kept[metadata["name"]]
-            if kept is self.objects:
-                for one in [*self.workloads.values()]:
-                    owners = value_at(one, ("metadata", "ownerReferences"), [])
-                    if owners and all(owner["uid"] == metadata["uid"] for owner in owners):
-                        self.delete(self.workloads, one)
+            self.collect()
+
+    def stored(self) -> tuple[dict[str, Object], ...]:
+        """All that owns, or is owned."""
+        return (self.objects, self.workloads)
+
+    def collect(self) -> None:
+        """Delete what nobody is there any more to own, as the garbage collector does."""
+        alive = {one["metadata"]["uid"] for kept in self.stored() for one in kept.values()}
+        for kept in self.stored():
+            for one in list(kept.values()):
+                owners = value_at(one, ("metadata", "ownerReferences"), [])
+                is_owned = not owners or any(owner["uid"] in alive for owner in owners)
+                if not is_owned and "deletionTimestamp" not in one["metadata"]:
+                    self.delete(kept, one)
 
 
 # --- what may befall them -------------------------------------------------------------------------
@@ -485,7 +495,7 @@ EVENTS: list[Event] = [*RARE, *OFTEN, *OFTEN]
 # --- what must be so ------------------------------------------------------------------------------
 
 
-def _may_run(workload: Object) -> bool:
+def may_run(workload: Object) -> bool:
     admitted, evicted = (holds(workload, one) for one in (ConditionType.ADMITTED, ConditionType.EVICTED))
     return admitted and not evicted
 
@@ -511,7 +521,7 @@ def problems(place: Place) -> Iterator[str]:
             yield f"{one['metadata']['name']} keeps quota of which it was evicted"
     if case.missing or kind.finished(job) is not None or kind.is_active(job) or kind.is_skipped(job):
         return
-    admitted = [one for one in alive if _may_run(one) and one in case.owned]
+    admitted = [one for one in alive if may_run(one) and one in case.owned]
     held = any(is_reserved(one) for one in alive) or slices.is_elastic(case)
     if not kind.is_suspended(job, NAMES) and not held and case.queue_name:
         yield "it runs, and nothing is admitted"
@@ -519,9 +529,9 @@ def problems(place: Place) -> Iterator[str]:
         yield "it is admitted, and waits"
 
 
-def placed(kind: Integration, random: Random) -> Place:
-    """A namespace with a new job of the kind, under any settings."""
-    chosen = replace(
+def settings_for(kind: Integration, random: Random) -> Settings:
+    """Any settings."""
+    return replace(
         SETTINGS,
         integrations=(kind,),
         pods_ready=random.choice([None, SETTINGS.pods_ready]),
@@ -529,7 +539,11 @@ def placed(kind: Integration, random: Random) -> Place:
         retention_of_deactivated=random.choice([None, None, 500 * SECOND]),
         **{name: _coin(random) for name in GATES},
     )
-    place = Place(kind, chosen)
+
+
+def placed(kind: Integration, random: Random) -> Place:
+    """A namespace with a new job of the kind, under any settings."""
+    place = Place(kind, settings_for(kind, random))
     job_comes(place, random)
     return place
 
