@@ -142,7 +142,8 @@ def _reserved_in(workload: Object) -> Iterator[str]:
         yield cluster_queue
 
 
-def _priority_class(workload: Object) -> Iterator[str]:
+def workload_priority_class(workload: Object) -> Iterator[str]:
+    """The WorkloadPriorityClass that a Workload names."""
     reference = value_at(workload, ("spec", "priorityClassRef"), {})
     if reference.get("kind") == "WorkloadPriorityClass":
         yield reference.get("name", "")
@@ -237,7 +238,7 @@ def indexes(names: Names) -> Mapping[Resource, Mapping[str, Index]]:
             BY_PARENT: _parent_of_workload(names),
             BY_QUEUE: _queue,
             BY_CLUSTER_QUEUE: _reserved_in,
-            BY_PRIORITY_CLASS: _priority_class,
+            BY_PRIORITY_CLASS: workload_priority_class,
             BY_CHECK: _listed_checks,
             BY_CHAIN: chains(names),
         },

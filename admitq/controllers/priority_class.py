@@ -1,10 +1,13 @@
 """WorkloadPriorityClasses: a new value reaches the Workloads that name the class."""
 
+from collections.abc import Iterator
+
 from admitq.controllers.context import Context
-from admitq.controllers.indexes import BY_PRIORITY_CLASS
+from admitq.controllers.indexes import BY_PRIORITY_CLASS, workload_priority_class
 from admitq.controllers.plan import Patch, Plan, act, plan
 from admitq.integrations.base import Step
 from admitq.integrations.paths import Object, value_at
+from admitq.integrations.pods import label
 from admitq.runtime.errors import ApiError
 from admitq.runtime.kinds import Kinds
 from admitq.runtime.store import Change, Key
@@ -17,7 +20,7 @@ CONCERN = "workloadpriorityclass-controller"
 def value_changed(change: Change) -> bool:
     """Whether Workloads are to follow: the class is new, or has another value.
 
-    A priority that somebody gave a single Workload by hand stays until then.
+    A priority that somebody gave a single Workload by hand stays until then, or until its class is another.
     """
     if change.new is None:
         return False
@@ -25,7 +28,7 @@ def value_changed(change: Change) -> bool:
 
 
 def decide(kinds: Kinds, priority_class: Object, workload: Object) -> Plan | None:
-    """Give an unfinished Workload its class's value; None if it has it."""
+    """Give an unfinished Workload its class's value; None if it has that."""
     value = priority_class.get("value") or 0
     if holds(workload, ConditionType.FINISHED) or value_at(workload, ("spec", "priority")) == value:
         return None
@@ -33,24 +36,37 @@ def decide(kinds: Kinds, priority_class: Object, workload: Object) -> Plan | Non
 
 
 class PriorityClassController:
-    """Works on one WorkloadPriorityClass at a time."""
+    """Works on one WorkloadPriorityClass at a time, or on one Workload that came to name one."""
 
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
 
+    def came_to_name(self, change: Change) -> Iterator[Key]:
+        """The Workload, if it came to name a class and has another value.
+
+        Who made it may have read the class just before that changed. A copy that another cluster sent has
+        the value that the class has there.
+        """
+        workload = change.new
+        if workload is None or self._decided(workload) is None:
+            return
+        before = [] if change.old is None else [*workload_priority_class(change.old)]
+        is_copy = label(workload, self._ctx.names.multikueue_origin)
+        if before != [*workload_priority_class(workload)] and not is_copy:
+            yield change.key
+
     async def reconcile(self, key: Key) -> None:
-        """Take a class's value to all its Workloads.
+        """Take a class's value to all its Workloads, or to the one whose key it is.
 
         Raises:
             ApiError: one of the writes failed.
         """
-        kinds, stores = self._ctx.kinds, self._ctx.stores
-        priority_class = stores.of(kinds.workload_priority_classes).get("", key.name)
-        if priority_class is None:
-            return
+        workloads = self._ctx.stores.of(self._ctx.kinds.workloads)
         failure: ApiError | None = None
-        for workload in stores.of(kinds.workloads).by_index(BY_PRIORITY_CLASS, key.name):
-            decided = decide(kinds, priority_class, workload)
+        one = workloads.get(*key) if key.namespace else None
+        concerned = workloads.by_index(BY_PRIORITY_CLASS, key.name) if not key.namespace else (one,)
+        for workload in concerned:
+            decided = None if workload is None else self._decided(workload)
             if decided is None:
                 continue
             try:
@@ -59,3 +75,10 @@ class PriorityClassController:
                 failure = error  # one Workload that cannot be written keeps back no other
         if failure is not None:
             raise failure
+
+    def _decided(self, workload: Object) -> Plan | None:
+        kinds, stores = self._ctx.kinds, self._ctx.stores
+        for name in workload_priority_class(workload):
+            priority_class = stores.of(kinds.workload_priority_classes).get("", name)
+            return None if priority_class is None else decide(kinds, priority_class, workload)
+        return None

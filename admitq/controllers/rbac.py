@@ -115,7 +115,7 @@ def rbac(names: Names, integrations: Sequence[Integration]) -> Mapping[str, tupl
         ),
         # Statuses of cohorts tell of fair sharing, which is off by default.
         COHORT: (*_watched(kinds.cohorts), _may(kinds.cohorts, "patch", subresource="status")),
-        PRIORITY_CLASS: (*_watched(kinds.workload_priority_classes), _may(workloads, "patch")),
+        PRIORITY_CLASS: (*_watched(kinds.workload_priority_classes), _may(workloads, *_WATCH, "patch")),
         "resourceflavor": (_may(flavors, *_WATCH, "patch"), *_watched(cluster_queues)),
         "admissioncheck": (_may(kinds.admission_checks, *_WATCH, "patch"), *_watched(cluster_queues)),
         PROVISIONING: (

@@ -403,14 +403,16 @@ def controllers(ctx: Context, core: CoreView) -> Controllers:
         ),
         workers=settings.concurrency.get(f"Workload.{kinds.workloads.group}", WORKERS_OF_WORKLOADS),
     )
+    classes = priority_class.PriorityClassController(ctx)
     priorities = ControllerSpec(
         name=PRIORITY_CLASS,
-        reconcile=priority_class.PriorityClassController(ctx).reconcile,
+        reconcile=classes.reconcile,
         watches=(
             Watch(
                 kinds.workload_priority_classes,
                 lambda change: (change.key,) if priority_class.value_changed(change) else (),
             ),
+            Watch(kinds.workloads, classes.came_to_name),
         ),
     )
     flavors, checks = kinds.resource_flavors, kinds.admission_checks

@@ -149,6 +149,38 @@ def test_a_priority_class_is_followed_when_its_value_changes(
     assert found == expected
 
 
+def of_class(
+    name: str | None, priority: int, *, kind: str = "WorkloadPriorityClass", **labels: str
+) -> Object:
+    spec = {
+        "priority": priority,
+        **({} if name is None else {"priorityClassRef": {"kind": kind, "name": name}}),
+    }
+    return workload(name="w", metadata={"labels": labels}, spec=spec)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "compared"),
+    [
+        (None, of_class("high", 1), True),
+        (None, of_class("high", 9), False),
+        (None, of_class("no-such", 1), False),
+        (None, of_class("high", 1, kind="PriorityClass"), False),
+        (None, of_class("high", 1, **{NAMES.multikueue_origin: "m"}), False),
+        (of_class("low", 1), of_class("high", 1), True),
+        (of_class(None, 1), of_class("high", 1), True),
+        (of_class("high", 9), of_class("high", 1), False),
+        (of_class("high", 1), None, False),
+    ],
+)
+def test_a_workload_is_compared_with_its_class_when_it_comes_to_name_it(
+    world: World, old: Any, new: Any, compared: bool
+) -> None:
+    world.put(KINDS.workload_priority_classes, cluster_scoped("high", value=9))
+    found = looked_at(world, KINDS.workloads, old, new)
+    assert found.get("workloadpriorityclass") == ({"ns/w"} if compared else None)
+
+
 def test_jobs_hear_of_the_class_of_their_pods(world: World) -> None:
     found = looked_at(world, PRIORITY_CLASSES, None, cluster_scoped("pods", value=1))
     assert found == {"batch/job": {"ns/j"}}

@@ -71,6 +71,17 @@ async def test_a_new_value_reaches_all_unfinished_workloads_of_the_class() -> No
     await PriorityClassController(world.ctx).reconcile(Key("", "gone"))
 
 
+async def test_a_workload_that_came_with_an_old_value_of_its_class_gets_the_new_one() -> None:
+    world = World()
+    world.put(KINDS.workload_priority_classes, cluster_scoped("high", value=9))
+    world.put(KINDS.workloads, unfinished("late", 1), unfinished("other", 1))
+    controller = PriorityClassController(world.ctx)
+    await controller.reconcile(Key("ns", "late"))
+    await controller.reconcile(Key("ns", "gone"))
+    assert world.calls == ["patch workloads/late"]
+    assert world.get(KINDS.workloads, "late")["spec"]["priority"] == 9
+
+
 async def test_a_workload_that_cannot_be_written_keeps_back_no_other() -> None:
     world = World()
     world.put(KINDS.workload_priority_classes, cluster_scoped("high", value=9))
