@@ -5,7 +5,7 @@ Whoever runs them needs to know nothing of kinds: fill a store for each resource
 Controllers of resources that a cluster may lack have their store, and run, only while those are served.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -144,8 +144,12 @@ def _activity(cluster_queue: Object | None) -> str | None:
     return None if active is None else active.get("status")
 
 
-def _admission(workload: Object | None) -> bool:
-    return workload is not None and holds(workload, ConditionType.ADMITTED)
+def _lets_run(workload: Object | None) -> Sequence[object] | None:
+    """What decides whether anything inside the Workload's job may run; None where there is none."""
+    if workload is None:
+        return None
+    decisive = (ConditionType.FINISHED, ConditionType.ADMITTED, ConditionType.EVICTED)
+    return [controller_of(workload), *(holds(workload, one) for one in decisive)]
 
 
 class _WorkloadKeys:
@@ -233,7 +237,7 @@ class _JobKeys:
                 yield Key(change.key.namespace, reference.get("name", ""))
             owner = owner_value(group, kind, change.key.namespace, reference.get("name", ""))
             yield from self._jobs(store.keys_by_index(BY_OWNER, owner))
-            if _admission(change.old) != _admission(change.new):
+            if _lets_run(change.old) != _lets_run(change.new):
                 yield from self._jobs(self._further_inside(owner))
         yield from self._jobs(store.keys_by_index(BY_PREBUILT_WORKLOAD, named))
 

@@ -7,9 +7,11 @@ import orjson
 import pytest
 
 from admitq.controllers import registry
+from admitq.controllers.indexes import resource_of
 from admitq.controllers.rbac import merged, rbac
 from admitq.controllers.wiring import ControllerSpec
 from admitq.integrations.kinds.job import JOB
+from admitq.integrations.kinds.jobset import JOBSET
 from admitq.runtime.resources import JOBS, LIMIT_RANGES, NAMESPACES, PRIORITY_CLASSES, Resource
 from admitq.runtime.store import Change, Key
 from tests.unit.controllers.builders import (
@@ -17,6 +19,7 @@ from tests.unit.controllers.builders import (
     KINDS,
     NAMES,
     RESERVED,
+    SETTINGS,
     Object,
     cluster_queue,
     condition,
@@ -86,6 +89,39 @@ def test_jobs_inside_a_job_hear_of_its_workload() -> None:
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "uid-j", "controller": True}
     world.put(JOBS, job(name="child", uid="uid-c", ownerReferences=[owner]))
     assert looked_at(world, KINDS.workloads, None, workload())["batch/job"] == {"ns/j", "ns/child"}
+
+
+def put_inside(world: World) -> None:
+    """A JobSet inside the Job, a Job inside the JobSet, and one more inside of that."""
+
+    def controlled(api_version: str, kind: str, name: str) -> Object:
+        return {"apiVersion": api_version, "kind": kind, "name": name, "uid": name, "controller": True}
+
+    metadata = {**job(name="child")["metadata"], "ownerReferences": [controlled("batch/v1", "Job", "j")]}
+    world.put(resource_of(JOBSET), {"metadata": metadata, "spec": {}})
+    for name, owner in (
+        ("grandchild", controlled(JOBSET.api_version, "JobSet", "child")),
+        ("great-grandchild", controlled("batch/v1", "Job", "grandchild")),
+    ):
+        world.put(JOBS, job(name=name, uid=f"uid-{name}", ownerReferences=[owner]))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (None, workload()),
+        (workload(), None),
+        (workload(), workload(condition("Admitted", True, "Admitted"))),
+        (workload(), workload(condition("Finished", True, "Succeeded"))),
+        (workload(), workload(condition("Evicted", True, "Preempted"))),
+    ],
+)
+def test_jobs_far_inside_a_job_hear_what_lets_them_run(old: Any, new: Any) -> None:
+    world = World(replace(SETTINGS, integrations=(JOB, JOBSET)))
+    put_inside(world)
+    found = looked_at(world, KINDS.workloads, old, new)
+    assert found["batch/job"] == {"ns/j", "ns/grandchild", "ns/great-grandchild"}
+    assert found[JOBSET.framework] == {"ns/child"}
 
 
 def test_a_local_queue_concerns_those_who_wait_in_it_when_it_changes(world: World) -> None:
