@@ -8,6 +8,7 @@ from admitq.integrations.ownership import controller_of, is_of_group
 from admitq.integrations.paths import Object, value_at
 from admitq.runtime.kinds import kinds_of
 from admitq.runtime.resources import POD_TEMPLATES, PODS, Resource
+from admitq.runtime.resources import Object as RawObject
 from admitq.runtime.store import Index, Key
 from admitq_api.labels import Names
 
@@ -110,6 +111,12 @@ def _parent_of_workload(names: Names) -> Index:
             yield owner_value(api_version.rpartition("/")[0], kind, _namespace(workload), name)
 
     return parent
+
+
+def kind_of_job(workload: RawObject, names: Names) -> str:
+    """The kind, as indexes call it, of what a Workload was made for, or else of its controller or group."""
+    found = (*_parent_of_workload(names)(workload), *_owner_of_workload(names)(workload))
+    return found[0].partition("/")[0] if found else ""
 
 
 def parents_of_pod(pod: Object, names: Names, integrations: Iterable[Integration]) -> Iterator[str]:

@@ -6,10 +6,11 @@ look again. Quota is reserved by the manager, and the job is started and stopped
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from admitq import explain
+from admitq.controllers.absent_owners import AbsentOwners
 from admitq.controllers.context import Context, CoreView
 from admitq.controllers.plan import (
     NOTHING,
@@ -63,6 +64,9 @@ CONCERN: Final = "workload-controller"
 FIRST_EVALUATION: Final = 2 * SECOND
 """Within which a new workload is evaluated, or passed over; nanoseconds."""
 
+HELD_RETRY_SECONDS: Final = 10.0
+"""When to look again at a deleted Workload that is held until its job has stopped: the kind may have gone."""
+
 DEACTIVATED: Final = "The workload is deactivated"
 PENDING: Final = "Workload is pending evaluation in the scheduling queue"
 GATES_CLEARED: Final = "AdmissionGatedBy cleared, waiting for quota reservation"
@@ -109,6 +113,8 @@ class World:
     """The Workload that this one replaces (semantics, Elastic jobs)."""
     bypassed: Explanation | None = None
     """Why an equal Workload was refused, so that this one was not tried."""
+    owners_gone: bool = False
+    """None of the owners that the Workload names is there, and nobody else will find that out."""
     acting_since: Instant = 0
     """When this process began to act: what happened to pods before is told from then on."""
 
@@ -182,7 +188,8 @@ def _orphan(case: Case) -> Plan | None:
     metadata = case.workload["metadata"]
     deleting = "deletionTimestamp" in metadata
     had_owner = bool(value_at(metadata, ("labels", case.world.names.job_uid)))
-    if metadata.get("ownerReferences") or not (deleting or (case.settings.finish_orphaned and had_owner)):
+    is_owned = metadata.get("ownerReferences") and not case.world.owners_gone
+    if is_owned or not (deleting or (case.settings.finish_orphaned and had_owner)):
         return None
     if case.settings.finish_orphaned and not case.is_true(ConditionType.FINISHED):
         transition = case.begin()
@@ -716,12 +723,19 @@ DEADLINES: Final[tuple[Callable[[Case], Instant | None], ...]] = (
 # --- the shell ------------------------------------------------------------------------------------
 
 
+def _is_held_for_owner(workload: Object, names: Names) -> bool:
+    metadata = workload["metadata"]
+    is_deleted = "deletionTimestamp" in metadata and has_finalizer(workload, names.finalizer)
+    return is_deleted and bool(metadata.get("ownerReferences"))
+
+
 class WorkloadController:
     """Looks at one Workload at a time and does what is decided."""
 
     def __init__(self, ctx: Context, core: CoreView) -> None:
         self._ctx = ctx
         self._core = core
+        self._absent_owners = AbsentOwners(ctx)
         self._acting_since: Instant | None = None
 
     async def reconcile(self, key: Key) -> float | None:
@@ -731,7 +745,12 @@ class WorkloadController:
         workload = self._ctx.stores.of(self._ctx.kinds.workloads).get(key.namespace, key.name)
         if workload is None:
             return None
-        return await act(self._ctx, decide(workload, self._world(key, workload), self._ctx.clock()))
+        world = self._world(key, workload)
+        held = _is_held_for_owner(workload, self._ctx.names)
+        if held and await self._absent_owners.are_all(workload):
+            world = replace(world, owners_gone=True)
+        again = await act(self._ctx, decide(workload, world, self._ctx.clock()))
+        return min(again or HELD_RETRY_SECONDS, HELD_RETRY_SECONDS) if held else again
 
     def _world(self, key: Key, workload: Object) -> World:
         ctx, kinds = self._ctx, self._ctx.kinds

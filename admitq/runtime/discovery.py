@@ -86,6 +86,17 @@ async def resource_of_kind(client: Client, group: str, version: str, kind: str) 
     return next((one for one in offered if one.kind == kind), None)
 
 
+async def resources_of_kind(client: Client, group: str, kind: str) -> tuple[Resource, ...]:
+    """The resources that hold objects of a kind, one for each version of its group that is served.
+
+    Raises:
+        ApiError: the API server cannot be asked.
+    """
+    versions = [version for one, version in await group_versions(client) if one == group] if group else ["v1"]
+    offered = [one for version in sorted(versions) for one in await resources_of(client, group, version)]
+    return tuple(one for one in offered if one.kind == kind)
+
+
 def _listed(answer: Any, field: str) -> list[Mapping[str, Any]]:
     found = answer.get(field) if isinstance(answer, Mapping) else None
     items = cast("list[Any]", found) if isinstance(found, list) else []

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+import orjson
 import pytest
 
 from admitq.controllers import registry
@@ -174,7 +175,7 @@ async def test_a_job_whose_external_owner_is_not_there_waits_for_it(
     assert world.get(JOBS, "child")["spec"]["suspend"] is False
 
 
-def test_jobs_at_any_depth_hear_when_the_admission_of_their_ancestor_changes(world: World) -> None:
+def test_jobs_at_any_depth_hear_what_lets_their_ancestor_run(world: World) -> None:
     world.put(JOBS, running("one", reference("Robot", "r")))
     world.put(JOBS, running("two", reference("Job", "one", "batch/v1")))
     world.put(JOBS, running("three", reference("Job", "two", "batch/v1")))
@@ -184,7 +185,9 @@ def test_jobs_at_any_depth_hear_when_the_admission_of_their_ancestor_changes(wor
     heard = {str(key) for key in keys(Change("added", Key("ns", "w"), new, None))}
     assert heard == {"ns/one", "ns/two", "ns/three"}
     waiting = workload(owner=reference("Robot", "r"))
-    assert {str(key) for key in keys(Change("added", Key("ns", "w"), waiting, None))} == {"ns/one"}
+    assert {str(key) for key in keys(Change("added", Key("ns", "w"), waiting, None))} == heard
+    told = orjson.dumps({**waiting, "spec": {**waiting["spec"], "priority": 5}})
+    assert {str(key) for key in keys(Change("modified", Key("ns", "w"), waiting, told))} == {"ns/one"}
 
 
 def test_owners_of_workloads_are_looked_at_when_their_kind_comes(world: World) -> None:

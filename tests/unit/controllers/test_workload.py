@@ -862,6 +862,14 @@ def test_a_deleted_workload_with_an_owner_is_its_owners_matter() -> None:
     assert decided(workload(FINISHED, metadata=GOING)).actions == ()
 
 
+def test_one_whose_owners_are_gone_with_their_kind_is_finished_and_freed() -> None:
+    write = decided(reserved(metadata=GOING), owners_gone=True).actions[0]
+    assert isinstance(write, Patch)
+    assert write.steps[0].patch["status"]["conditions"][-1]["reason"] == "OwnerNotFound"
+    obj = workload(FINISHED, metadata=GOING)
+    assert decided(obj, owners_gone=True).actions == (RemoveFinalizer(KINDS.workloads, obj),)
+
+
 def test_a_finished_workload_is_kept_for_its_retention_and_then_deleted() -> None:
     retention = {"settings": {"retention_of_finished": 3600 * SECOND}}
     obj = workload(FINISHED)

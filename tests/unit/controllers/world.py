@@ -84,12 +84,15 @@ class StubClient:
         return found, str(self.version)
 
     async def request_json(self, method: str, path: str) -> Object:
-        """Tell of the resources of a version."""
+        """Tell of the versions of groups, or of the resources of one."""
         self._call(method.lower(), path)
+        if path == "/apis":
+            versions = sorted({(one.group, one.version) for one in self.served})
+            return {"groups": [{"name": group, "versions": [{"version": one}]} for group, one in versions]}
         offered = [
             {"name": one.plural, "kind": one.kind, "namespaced": one.namespaced}
             for one in self.served
-            if path == f"/apis/{one.api_version}"
+            if path == f"/{'apis' if one.group else 'api'}/{one.api_version}"
         ]
         if not offered:
             raise NOT_FOUND

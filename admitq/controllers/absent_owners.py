@@ -1,0 +1,66 @@
+"""Whether anything is left that owns a Workload, where nobody here works on objects of its owner's kind.
+
+A Workload that is deleted is freed by the controller of its job, which has stopped that. Of a kind that is
+not served, or not switched on, no controller runs, but its objects may be gone all the same: with its
+definition go all of them. Without an owner nothing can run, and nothing may hold the Workload and its quota
+any more (semantics, Finalizers and ownership).
+"""
+
+from admitq.controllers.context import Context
+from admitq.controllers.indexes import kind_of_job, resource_of
+from admitq.integrations.paths import Object, value_at
+from admitq.logs import logger
+from admitq.runtime.discovery import resources_of_kind
+from admitq.runtime.errors import ApiError
+from admitq.runtime.resources import Object as RawObject
+
+log = logger(__name__)
+
+
+class AbsentOwners:
+    """Finds out of whom nobody else here does."""
+
+    def __init__(self, ctx: Context) -> None:
+        self._ctx = ctx
+        self._resources = {f"{one.kind}.{one.group}": resource_of(one) for one in ctx.settings.integrations}
+
+    async def are_all(self, workload: RawObject) -> bool:
+        """Whether no controller here looks after the Workload, and none of its owners exists.
+
+        Raises:
+            ApiError: the API server cannot be asked.
+        """
+        if self._is_looked_after(workload):
+            return False
+        metadata = workload["metadata"]
+        for reference in value_at(metadata, ("ownerReferences",), []):
+            if not await self._is_gone(reference, metadata["namespace"]):
+                return False
+        return True
+
+    def _is_looked_after(self, workload: RawObject) -> bool:
+        resource = self._resources.get(kind_of_job(workload, self._ctx.names))
+        return resource is not None and self._ctx.stores.find(resource) is not None
+
+    async def _is_gone(self, reference: Object, namespace: str) -> bool:
+        group, kind = str(reference.get("apiVersion", "")).rpartition("/")[0], str(reference.get("kind", ""))
+        for resource in await resources_of_kind(self._ctx.client, group, kind):
+            try:
+                found = await self._ctx.client.get(
+                    resource,
+                    str(reference.get("name", "")),
+                    namespace=namespace if resource.namespaced else None,
+                )
+            except ApiError as error:
+                if error.is_not_found:
+                    continue
+                if error.is_forbidden:
+                    log.warning(
+                        "a deleted Workload is held, for its owner may not be read: let the manager get it",
+                        namespace=namespace,
+                        owner=f"{kind}.{group} {reference.get('name')}",
+                    )
+                    return False
+                raise
+            return value_at(found, ("metadata", "uid")) != reference.get("uid")
+        return True

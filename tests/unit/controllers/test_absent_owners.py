@@ -1,0 +1,93 @@
+"""Deleted Workloads of kinds of which no controller runs: held while an owner is there, and no longer."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from admitq.controllers.indexes import resource_of
+from admitq.controllers.workload import HELD_RETRY_SECONDS, WorkloadController
+from admitq.integrations.base import Integration
+from admitq.integrations.kinds.job import JOB
+from admitq.integrations.kinds.jobset import JOBSET
+from admitq.integrations.kinds.leaderworkerset import LEADER_WORKER_SET
+from admitq.runtime.errors import ApiError
+from admitq.runtime.resources import PODS
+from admitq.runtime.store import Key
+from tests.unit.controllers.builders import FINISHED, KINDS, NAMES, SETTINGS, Object, time, workload
+from tests.unit.controllers.world import World
+
+KEY = Key("ns", "w")
+NEWER = replace(resource_of(JOBSET), version="v1")
+FREED = "json_patch workloads/w"
+
+
+def owner(kind: Integration, uid: str = "uid-o") -> Object:
+    return {"apiVersion": kind.api_version, "kind": kind.kind, "name": "o", "uid": uid, "controller": True}
+
+
+def deleted(reference: Object, **annotations: str) -> Object:
+    metadata = {"deletionTimestamp": time(0), "annotations": annotations}
+    return workload(FINISHED, name="w", owner=reference, metadata=metadata)
+
+
+async def looked_at(world: World, obj: Object) -> list[str]:
+    """What is asked and written, beside what is served."""
+    world.put(KINDS.workloads, obj)
+    assert await WorkloadController(world.ctx, world.core).reconcile(KEY) == HELD_RETRY_SECONDS
+    return [one for one in world.calls if "/apis" not in one and "/api/" not in one]
+
+
+def switched_off() -> World:
+    """A process that knows of Jobs alone."""
+    return World(replace(SETTINGS, integrations=(JOB,)))
+
+
+async def test_an_owner_whose_kind_is_not_served_is_gone() -> None:
+    assert await looked_at(switched_off(), deleted(owner(JOBSET))) == [FREED]
+
+
+async def test_so_it_is_where_the_kind_is_switched_on() -> None:
+    world = World(replace(SETTINGS, integrations=(JOB, JOBSET)))
+    del world.stores.stores[resource_of(JOBSET)]
+    assert await looked_at(world, deleted(owner(JOBSET))) == [FREED]
+
+
+@pytest.mark.parametrize("served", [resource_of(JOBSET), NEWER], ids=["its version", "another version"])
+@pytest.mark.parametrize(("uid", "freed"), [("uid-o", []), ("another", [FREED]), (None, [FREED])])
+async def test_an_owner_whose_kind_is_switched_off_is_looked_for(
+    served: Any, uid: str | None, freed: list[str]
+) -> None:
+    world = switched_off()
+    world.client.served = {served}
+    if uid is not None:
+        world.client.api["jobsets", "o"] = {"metadata": {"name": "o", "uid": uid}}
+    assert await looked_at(world, deleted(owner(JOBSET))) == ["get jobsets/o", *freed]
+
+
+async def test_an_owner_that_may_not_be_read_may_be_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuse(*_: Any, **__: Any) -> Object:
+        raise ApiError(403, "Forbidden", "no")
+
+    world = switched_off()
+    world.client.served = {resource_of(JOBSET)}
+    monkeypatch.setattr(world.client, "get", refuse)
+    assert await looked_at(world, deleted(owner(JOBSET))) == []
+
+
+async def test_what_a_controller_looks_after_is_left_to_it() -> None:
+    assert await looked_at(World(), deleted(owner(JOB))) == []
+
+
+async def test_a_workload_of_pods_is_freed_when_the_pods_have_gone_too() -> None:
+    made_for = {NAMES.job_owner_gvk: f"{LEADER_WORKER_SET.api_version}, Kind=LeaderWorkerSet"}
+    made_for |= {NAMES.job_owner_name: "o", NAMES.is_group_workload: "true"}
+    pod = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "uid-p"}
+    obj = deleted({**owner(LEADER_WORKER_SET), "controller": False}, **made_for)
+    obj["metadata"]["ownerReferences"].append(pod)
+    world = switched_off()
+    world.client.served = {PODS}
+    world.client.api["pods", "p"] = {"metadata": {"name": "p", "uid": "uid-p"}}
+    assert await looked_at(world, obj) == ["get pods/p"]
+    del world.client.api["pods", "p"]
+    assert (await looked_at(world, obj))[-2:] == ["get pods/p", FREED]
