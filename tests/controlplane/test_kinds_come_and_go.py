@@ -11,7 +11,6 @@ from admitq.integrations.kinds.jobset import JOBSET
 from admitq.integrations.paths import value_at
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, CRDS, JOBS, Resource
-from admitq_api.labels import DEFAULT_PRIORITY_CLASS
 from localcluster import crds
 from localcluster.installation import Installation
 from localcluster.waiting import eventually
@@ -123,8 +122,9 @@ async def test_a_kind_is_managed_from_when_its_definition_is_there_until_it_is_d
     await stage.client.delete(CRDS, DEFINITION)
     await manager.until_it_manages(manages=False)
     assert await manager.is_ready()
-    # Its objects were deleted before it went, so that nothing holds quota for them.
+    # Its objects were deleted before it went, so that nothing holds quota for them, nor their Workloads.
     await stage.until(lambda: holders(stage), ["j"])
+    await stage.until(lambda: owners(stage), ["j"])
 
     before = await manager.total("api_requests_total", resource=str(JOBSETS))
     looks = await manager.total("api_requests_total", verb="get", resource="")
@@ -154,44 +154,26 @@ async def holders(stage: Stage) -> list[str]:
     ]
 
 
-async def test_jobs_that_name_no_class_get_the_default_one_where_there_is_one(stage_alone: Stage) -> None:
-    stage = stage_alone
-    classes, label = stage.kinds.workload_priority_classes, stage.names.priority_class
-    await stage.queues()
-    await stage.create(classes, DEFAULT_PRIORITY_CLASS, {"value": 7})
-    container = {"name": "c", "image": "example.com/c:1", "resources": {"requests": {"cpu": 1}}}
-    pods = {"spec": {"restartPolicy": "Never", "containers": [container]}}
-    unqueued = {"apiVersion": "batch/v1", "kind": "Job", "spec": {"template": pods}}
-
-    async def is_heard_of() -> bool:
-        probe = {**unqueued, "metadata": {"name": "probe", "labels": {stage.names.queue_name: "lq"}}}
-        created = await stage.client.create(JOBS, probe, stage.namespace, dry_run=True)
-        return created["metadata"]["labels"].get(label) == DEFAULT_PRIORITY_CLASS
-
-    try:
-        await eventually(is_heard_of, what="the webhook to hear of the class")
-        other = await stage.create(JOBS, "other", unqueued)
-        assert label not in other["metadata"].get("labels", {})
-        await stage.job()
-        await stage.until_running()
-        assert (await stage.workload())["spec"]["priority"] == 7
-    finally:
-        await stage.client.delete(classes, DEFAULT_PRIORITY_CLASS)
+async def owners(stage: Stage) -> list[str]:
+    """Whose Workloads there are, by the names of jobs."""
+    items, _ = await stage.client.list(stage.kinds.workloads, stage.namespace)
+    return sorted(one["metadata"]["ownerReferences"][0]["name"] for one in items)
 
 
 async def test_jobs_of_a_version_that_is_not_served_for_a_while_keep_their_workloads(
     admitq_alone: Installation, manager: Manager, stage_alone: Stage
 ) -> None:
     stage = stage_alone
-    await stage.queues()
+    await stage.queues(cpu=5)
     crds.install(admitq_alone.cluster, [DEFINITION])
     # Until the garbage collector follows JobSets it asks for owners one by one, again and again with growing
     # waits, and takes for gone what is not served. Once it deletes JobSets it follows them; what comes before
     # may still be asked for later.
     await a_job_set(stage, "garbage", ownerReferences=[NOBODY])
     await stage.until_gone(JOBSETS, "garbage")
-    await a_job_set(stage, "long")
-    await until_unsuspended(stage, "long")
+    for name in ("long", "given-up"):
+        await a_job_set(stage, name)
+        await until_unsuspended(stage, name)
     before = await stage.workload("long")
 
     await served(stage, {"served": False})
@@ -205,6 +187,10 @@ async def test_jobs_of_a_version_that_is_not_served_for_a_while_keep_their_workl
     await stage.job()
     await stage.until_running()
     assert await is_admitted(stage, "long")
+    # One that is deleted is not held for a job that nobody could stop.
+    given_up = (await stage.workload("given-up"))["metadata"]["name"]
+    await stage.client.delete(stage.kinds.workloads, given_up, namespace=stage.namespace)
+    await stage.until(lambda: owners(stage), ["j", "long"])
 
     await served(stage, {"served": True})
     await manager.until_it_manages(manages=True)
