@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from admitq.integrations.base import PodSetTemplate
-from admitq.integrations.paths import Object, Path, value_at
-from admitq.integrations.reading import text, whole
+from admitq.integrations.job_pods import pods_at_a_time
+from admitq.integrations.paths import Object, Path
+from admitq.integrations.reading import mapping, text, whole
 
 _JOB_SPEC: Path = ("template", "spec")
 _POD_TEMPLATE: Path = (*_JOB_SPEC, "template")
@@ -28,9 +29,8 @@ def replicas_of(entry: Object) -> int:
 
 
 def pods_of_a_job(entry: Object) -> int:
-    """Pods that one job of the entry runs at a time: no more than it has completions to reach."""
-    parallelism = whole(value_at(entry, (*_JOB_SPEC, "parallelism")), 1)
-    return max(0, min(parallelism, whole(value_at(entry, (*_JOB_SPEC, "completions")), parallelism)))
+    """Pods that one job of the entry runs at a time."""
+    return pods_at_a_time(mapping(entry, _JOB_SPEC))
 
 
 def pod_sets(replicated: Any, path: Path) -> list[PodSetTemplate]:

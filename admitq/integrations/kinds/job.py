@@ -6,27 +6,21 @@ only then restores the template. An annotation marks the time between, so that a
 whoever sees the Job next.
 """
 
-import re
 from collections.abc import Mapping
-from typing import Any
 
+from admitq.integrations import partial_admission
 from admitq.integrations.base import Finished, Integration, PodSetTemplate, Rules, Step
+from admitq.integrations.job_pods import ended_indexes, pods_at_a_time
 from admitq.integrations.paths import Object, merge_patch, value_at, with_value
 from admitq.integrations.reading import ended, items, mapping, whole
 from admitq_api.feature_gates import Gate
 from admitq_api.field_errors import FieldError
-from admitq_api.field_errors import Path as FieldPath
 from admitq_api.labels import Names
 
 TEMPLATE = ("spec", "template")
 SUSPEND = ("spec", "suspend")
-PARALLELISM = ("spec", "parallelism")
-COMPLETIONS = ("spec", "completions")
 ANNOTATIONS = ("metadata", "annotations")
 MAIN = "main"
-
-_WHOLE_NUMBER = re.compile(r"-?[0-9]{1,10}")
-_RANGE = re.compile(r"([0-9]{1,20})(?:-([0-9]{1,20}))?")
 
 FINISHING_CONDITIONS = {"Complete": True, "Failed": False}
 """Whether the Job succeeded, by the condition that ends it."""
@@ -39,20 +33,12 @@ JOB_NAME = "batch.kubernetes.io/job-name"
 
 
 def _pod_count(job: Object) -> int:
-    """Pods that run at a time: never more than there are completions left to reach."""
-    parallelism = whole(value_at(job, PARALLELISM), 1)
-    return max(0, min(parallelism, whole(value_at(job, COMPLETIONS), parallelism)))
-
-
-def _min_count(job: Object, names: Names) -> int | None:
-    text = value_at(job, (*ANNOTATIONS, names.job_min_parallelism))
-    fewest = int(text) if isinstance(text, str) and _WHOLE_NUMBER.fullmatch(text) else 0
-    return fewest if fewest > 0 else None
+    return pods_at_a_time(mapping(job, ("spec",)))
 
 
 def pod_sets(job: Object, names: Names) -> list[PodSetTemplate]:
     """One podset of all pods that run at a time."""
-    return [PodSetTemplate(MAIN, _pod_count(job), TEMPLATE, _min_count(job, names))]
+    return [PodSetTemplate(MAIN, _pod_count(job), TEMPLATE, partial_admission.min_count(job, names))]
 
 
 def finished(job: Object) -> Finished | None:
@@ -73,33 +59,12 @@ def pods_ready(job: Object) -> bool:
     return succeeded + whole(status.get("ready")) >= _pod_count(job)
 
 
-def _ranges(text: Any) -> list[tuple[int, int]]:
-    """First and last of each range that a list such as ``1,3-5`` names; what cannot be read names none."""
-    found: list[tuple[int, int]] = []
-    for part in text.split(",") if isinstance(text, str) else ():
-        match = _RANGE.fullmatch(part)
-        if match is not None:
-            found.append((int(match[1]), int(match[2] or match[1])))
-    return found
-
-
-def _ended_indexes(job: Object, completions: int) -> int:
-    """Indexes that completed or failed, each once. Ranges are not spelled out: they may be huge."""
-    status = mapping(job, ("status",))
-    ended, following = 0, 0
-    for first, last in sorted(_ranges(status.get("completedIndexes")) + _ranges(status.get("failedIndexes"))):
-        start, end = max(first, following), min(last + 1, completions)
-        ended += max(0, end - start)
-        following = max(following, end)
-    return ended
-
-
 def reclaimable(job: Object) -> Mapping[str, int] | None:
     """Pods that ended while fewer completions are left than pods may run at a time."""
     count = _pod_count(job)
-    completions = whole(value_at(job, COMPLETIONS), count)
+    completions = whole(value_at(job, ("spec", "completions")), count)
     if value_at(job, ("spec", "completionMode")) == "Indexed":
-        terminal = _ended_indexes(job, completions)
+        terminal = ended_indexes(mapping(job, ("status",)), completions)
     else:
         terminal = whole(value_at(job, ("status", "succeeded")))
     if count <= 1 or terminal <= 0:
@@ -125,47 +90,8 @@ def stop(job: Object, stopped: Object, names: Names) -> tuple[Step, ...]:
 
 
 def with_counts(job: Object, counts: Mapping[str, int], names: Names) -> Object:
-    """The Job with another parallelism; with as many completions where its owner keeps the two equal."""
-    if MAIN not in counts:
-        return job
-    changed = with_value(job, PARALLELISM, counts[MAIN])
-    if value_at(job, (*ANNOTATIONS, names.job_completions_equal_parallelism)) == "true":
-        changed = with_value(changed, COMPLETIONS, counts[MAIN])
-    return changed
-
-
-def _min_parallelism_errors(job: Object, names: Names) -> list[FieldError]:
-    key = names.job_min_parallelism
-    text = value_at(job, (*ANNOTATIONS, key))
-    if text is None:
-        return []
-    field = FieldPath("metadata.annotations").key(key)
-    count = _pod_count(job)
-    if not (isinstance(text, str) and _WHOLE_NUMBER.fullmatch(text)):
-        return [FieldError.invalid(field, text, "must be a whole number")]
-    errors: list[FieldError] = []
-    if not 0 < int(text) < count:
-        errors.append(FieldError.invalid(field, int(text), f"should be between 0 and {count - 1}"))
-    if value_at(job, (*ANNOTATIONS, names.elastic_job)) == "true":
-        errors.append(
-            FieldError.invalid(field, text, "partial admission and elastic job cannot be used together")
-        )
-    return errors
-
-
-def _equal_completions_errors(job: Object, names: Names) -> list[FieldError]:
-    key = names.job_completions_equal_parallelism
-    text = value_at(job, (*ANNOTATIONS, key))
-    field = FieldPath("metadata.annotations").key(key)
-    if text is None or text == "false":
-        return []
-    if text != "true":
-        return [FieldError.invalid(field, text, 'must be "true" or "false"')]
-    if value_at(job, ("spec", "completionMode")) != "Indexed":
-        return [FieldError.invalid(field, text, "should not be enabled for NonIndexed jobs")]
-    if value_at(job, COMPLETIONS) != value_at(job, PARALLELISM, 1):
-        return [FieldError.invalid(field, text, "completions should be equal to parallelism")]
-    return []
+    """The Job with as many pods as were admitted."""
+    return partial_admission.with_count(job, counts[MAIN], names) if MAIN in counts else job
 
 
 def mutate(job: Object, rules: Rules) -> Object:
@@ -182,33 +108,15 @@ def mutate(job: Object, rules: Rules) -> Object:
 
 def validate_create(job: Object, rules: Rules) -> list[FieldError]:
     """Check the two annotations of partial admission."""
-    names = rules.names
-    return _min_parallelism_errors(job, names) + _equal_completions_errors(job, names)
+    return partial_admission.of_suspended(job, rules.names)
 
 
 def validate_update(old: Object, new: Object, rules: Rules) -> list[FieldError]:
     """Check the annotations while suspended; while running, that nothing undoes a partial admission."""
     if value_at(new, SUSPEND) is True:
         return validate_create(new, rules)
-    names = rules.names
-    errors: list[FieldError] = []
-    is_partial = value_at(old, (*ANNOTATIONS, names.job_min_parallelism)) is not None
     was_running = value_at(old, SUSPEND) is not True
-    if is_partial and was_running and value_at(old, PARALLELISM) != value_at(new, PARALLELISM):
-        errors.append(
-            FieldError.forbidden(
-                "spec.parallelism",
-                "cannot change when partial admission is enabled and the job is not suspended",
-            )
-        )
-    sync = (*ANNOTATIONS, names.job_completions_equal_parallelism)
-    if value_at(old, sync) != value_at(new, sync):
-        errors.append(
-            FieldError.forbidden(
-                FieldPath("metadata.annotations").key(sync[-1]), "is immutable while the job runs"
-            )
-        )
-    return errors
+    return partial_admission.of_running(old, new, rules.names, was_running=was_running)
 
 
 JOB = Integration(

@@ -1,0 +1,35 @@
+"""Pods of a ``batch/v1`` Job, alone or inside another kind: how many run at a time, how many are over."""
+
+import re
+from typing import Any
+
+from admitq.integrations.paths import Object
+from admitq.integrations.reading import number_of_pods
+
+_RANGE = re.compile(r"([0-9]{1,20})(?:-([0-9]{1,20}))?")
+
+
+def pods_at_a_time(spec: Object) -> int:
+    """Pods that a Job of this spec runs at a time: never more than it has completions to reach."""
+    parallelism = number_of_pods(spec.get("parallelism"))
+    return min(parallelism, number_of_pods(spec.get("completions"), parallelism))
+
+
+def _ranges(text: Any) -> list[tuple[int, int]]:
+    """First and last of each range that a list such as ``1,3-5`` names; what cannot be read names none."""
+    found: list[tuple[int, int]] = []
+    for part in text.split(",") if isinstance(text, str) else ():
+        match = _RANGE.fullmatch(part)
+        if match is not None:
+            found.append((int(match[1]), int(match[2] or match[1])))
+    return found
+
+
+def ended_indexes(status: Object, completions: int) -> int:
+    """Indexes that completed or failed, each once. Ranges are not spelled out: they may be huge."""
+    ended, following = 0, 0
+    for first, last in sorted(_ranges(status.get("completedIndexes")) + _ranges(status.get("failedIndexes"))):
+        start, end = max(first, following), min(last + 1, completions)
+        ended += max(0, end - start)
+        following = max(following, end)
+    return ended

@@ -1,0 +1,98 @@
+"""What a Job says of being admitted with fewer pods: read, checked, and carried out.
+
+One annotation names the fewest pods, another has as many completions as pods (semantics, Per kind: Job).
+"""
+
+import re
+from typing import Any
+
+from admitq.integrations.job_pods import pods_at_a_time
+from admitq.integrations.paths import Object, value_at, with_value
+from admitq.integrations.reading import mapping
+from admitq_api.field_errors import FieldError
+from admitq_api.field_errors import Path as FieldPath
+from admitq_api.labels import Names
+
+PARALLELISM = ("spec", "parallelism")
+COMPLETIONS = ("spec", "completions")
+
+_WHOLE_NUMBER = re.compile(r"-?[0-9]{1,10}")
+
+
+def _annotation(job: Object, key: str) -> Any:
+    return value_at(job, ("metadata", "annotations", key))
+
+
+def min_count(job: Object, names: Names) -> int | None:
+    """The fewest pods that the Job makes do with; None where it needs all."""
+    text = _annotation(job, names.job_min_parallelism)
+    fewest = int(text) if isinstance(text, str) and _WHOLE_NUMBER.fullmatch(text) else 0
+    return fewest if fewest > 0 else None
+
+
+def with_count(job: Object, count: int, names: Names) -> Object:
+    """The Job with another parallelism; with as many completions where its owner keeps the two equal."""
+    changed = with_value(job, PARALLELISM, count)
+    if _annotation(job, names.job_completions_equal_parallelism) == "true":
+        changed = with_value(changed, COMPLETIONS, count)
+    return changed
+
+
+def of_suspended(job: Object, names: Names) -> list[FieldError]:
+    """Check the two annotations."""
+    return _min_parallelism_errors(job, names) + _equal_completions_errors(job, names)
+
+
+def of_running(old: Object, new: Object, names: Names, *, was_running: bool) -> list[FieldError]:
+    """Check that nothing undoes a partial admission."""
+    errors: list[FieldError] = []
+    is_partial = _annotation(old, names.job_min_parallelism) is not None
+    if is_partial and was_running and value_at(old, PARALLELISM) != value_at(new, PARALLELISM):
+        errors.append(
+            FieldError.forbidden(
+                "spec.parallelism",
+                "cannot change when partial admission is enabled and the job is not suspended",
+            )
+        )
+    key = names.job_completions_equal_parallelism
+    if _annotation(old, key) != _annotation(new, key):
+        errors.append(
+            FieldError.forbidden(
+                FieldPath("metadata.annotations").key(key), "is immutable while the job runs"
+            )
+        )
+    return errors
+
+
+def _min_parallelism_errors(job: Object, names: Names) -> list[FieldError]:
+    key = names.job_min_parallelism
+    text = _annotation(job, key)
+    if text is None:
+        return []
+    field = FieldPath("metadata.annotations").key(key)
+    count = pods_at_a_time(mapping(job, ("spec",)))
+    if not (isinstance(text, str) and _WHOLE_NUMBER.fullmatch(text)):
+        return [FieldError.invalid(field, text, "must be a whole number")]
+    errors: list[FieldError] = []
+    if not 0 < int(text) < count:
+        errors.append(FieldError.invalid(field, int(text), f"should be between 0 and {count - 1}"))
+    if _annotation(job, names.elastic_job) == "true":
+        errors.append(
+            FieldError.invalid(field, text, "partial admission and elastic job cannot be used together")
+        )
+    return errors
+
+
+def _equal_completions_errors(job: Object, names: Names) -> list[FieldError]:
+    key = names.job_completions_equal_parallelism
+    text = _annotation(job, key)
+    field = FieldPath("metadata.annotations").key(key)
+    if text is None or text == "false":
+        return []
+    if text != "true":
+        return [FieldError.invalid(field, text, 'must be "true" or "false"')]
+    if value_at(job, ("spec", "completionMode")) != "Indexed":
+        return [FieldError.invalid(field, text, "should not be enabled for NonIndexed jobs")]
+    if value_at(job, COMPLETIONS) != value_at(job, PARALLELISM, 1):
+        return [FieldError.invalid(field, text, "completions should be equal to parallelism")]
+    return []
