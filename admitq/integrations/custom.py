@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from admitq.integrations.base import Finished, Integration, OwnerKind, PodSetTemplate, never
+from admitq.integrations.list_paths import elements, of_element
 from admitq.integrations.paths import Object, Path, value_at, with_value
 from admitq.integrations.reading import condition, items, number_of_pods, text, text_at, whole
 from admitq.integrations.registry import registered
@@ -181,7 +182,7 @@ class _CustomJobs:
     def _pods(self, job: Object) -> list[_Pods]:
         found: list[_Pods] = []
         for one in self.given.pod_sets:
-            for index in _indexes(job, steps(one.template)):
+            for index in elements(job, steps(one.template)):
                 template = _at(one.template, index)
                 if not isinstance(value_at(job, template[:-1]), Mapping):
                     continue
@@ -249,14 +250,5 @@ def _message(sign: FinishedSign, job: Object) -> str:
     return text((condition(job, sign.condition) or {}).get("message"))
 
 
-def _indexes(job: Object, path: Path) -> Sequence[int | None]:
-    """The elements of the list that the path leads through; one None where it leads through none."""
-    if EACH not in path:
-        return (None,)
-    listed = items(value_at(job, path[: path.index(EACH)]))
-    return [index for index, item in enumerate(listed) if isinstance(item, Mapping)]
-
-
 def _at(path: str, index: int | None) -> Path:
-    """The path for one element of the list."""
-    return tuple(index if step == EACH and index is not None else step for step in steps(path))
+    return of_element(steps(path), index)

@@ -1,20 +1,19 @@
 """``workload.codeflare.dev/v1beta2`` AppWrapper: other objects, made together when it is not suspended.
 
-What its pods are stands in the wrapped objects: at paths that the AppWrapper declares, or that its controller
-knows for some kinds. The wrapped objects themselves never change. What an admission gives pods is written
-beside them, and the controller adds it to those that it makes.
+What its pods are stands in the wrapped objects, which themselves never change. What an admission gives pods
+is written beside them, and the controller adds it to those that it makes.
 """
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from admitq.integrations.base import Finished, Integration, PodSetTemplate
 from admitq.integrations.names import LONGEST_LABEL
 from admitq.integrations.paths import Object, Path, value_at, with_value, without_value
-from admitq.integrations.reading import holds, mapping, number_of_pods, objects, text_at, texts
+from admitq.integrations.reading import holds, items, mapping, objects, text_at, texts
 from admitq.integrations.templates import entries_beside, items_beside, pod_template
+from admitq.integrations.wrapped_pods import pods_in
 from admitq_api.labels import Names
 
 COMPONENTS: Final = ("spec", "components")
@@ -31,75 +30,6 @@ _ITEMS: Final[Mapping[str, Path]] = {
 }
 """Where in a template the fields of what is added to it stand."""
 
-_DECLARED_PATH: Final = re.compile(r"template((?:\.[^.\[\]]+|\[[0-9]{1,4}\])*)")
-_STEP: Final = re.compile(r"\.([^.\[\]]+)|\[([0-9]+)\]")
-
-
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """Where the controller looks for pods in a kind of object that it knows."""
-
-    template: Path
-    replicas: Path = ()
-    job: Path | None = None
-    """Where the parallelism and completions of a Job stand."""
-    each: Path | None = None
-    """A list, in whose items the other paths begin."""
-
-    def pods(self, wrapped: Object) -> Iterator[tuple[Path, int]]:
-        """Path of each template in the object, and how many pods it is for."""
-        starts: list[Path] = [()]
-        if self.each is not None:
-            found = value_at(wrapped, self.each)
-            starts = [(*self.each, place) for place in range(len(found) if isinstance(found, list) else 0)]
-        for start in starts:
-            if isinstance(value_at(wrapped, (*start, *self.template)), Mapping):
-                replicas = value_at(wrapped, (*start, *self.replicas)) if self.replicas else None
-                count = number_of_pods(replicas) * self._of_job(wrapped, start)
-                yield (*start, *self.template), count
-
-    def _of_job(self, wrapped: Object, start: Path) -> int:
-        if self.job is None:
-            return 1
-        parallelism, completions = (
-            value_at(wrapped, (*start, *self.job, field)) for field in ("parallelism", "completions")
-        )
-        count = number_of_pods(parallelism)
-        return min(count, number_of_pods(completions, count))
-
-
-_WORKLOAD: Final = (_Known(("spec", "template"), ("spec", "replicas")),)
-
-
-def _ray(*cluster: str) -> tuple[_Known, ...]:
-    return (
-        _Known((*cluster, "headGroupSpec", "template")),
-        _Known(("template",), ("replicas",), each=(*cluster, "workerGroupSpecs")),
-    )
-
-
-_KNOWN: Final[Mapping[tuple[str, str], tuple[_Known, ...]]] = {
-    ("v1", "Pod"): (_Known(()),),
-    ("apps/v1", "Deployment"): _WORKLOAD,
-    ("apps/v1", "StatefulSet"): _WORKLOAD,
-    ("batch/v1", "Job"): (_Known(("spec", "template"), job=("spec",)),),
-    ("jobset.x-k8s.io/v1alpha2", "JobSet"): (
-        _Known(
-            ("template", "spec", "template"),
-            ("replicas",),
-            job=("template", "spec"),
-            each=("spec", "replicatedJobs"),
-        ),
-    ),
-    ("kubeflow.org/v1", "PyTorchJob"): tuple(
-        _Known((*role, "template"), (*role, "replicas"))
-        for role in (("spec", "pytorchReplicaSpecs", name) for name in ("Master", "Worker"))
-    ),
-    ("ray.io/v1", "RayCluster"): _ray("spec"),
-    ("ray.io/v1", "RayJob"): _ray("spec", "rayClusterSpec"),
-}
-"""The kinds whose pods need not be declared."""
-
 
 @dataclass(frozen=True, slots=True)
 class _Wrapped:
@@ -111,36 +41,15 @@ class _Wrapped:
     count: int
 
 
-def _declared(component: Object) -> list[tuple[Path, int]]:
-    found: list[tuple[Path, int]] = []
-    for pod_set in objects(component, ("podSets",)):
-        declared = text_at(pod_set, ("path",))
-        match = _DECLARED_PATH.fullmatch(declared)
-        # What cannot be read leads nowhere, to a podset without containers, which its Workload may not have.
-        steps: list[str | int] = [declared]
-        if match is not None:
-            steps = [key or int(index) for key, index in _STEP.findall(match[1])]
-        found.append((tuple(steps), number_of_pods(pod_set.get("replicas"))))
-    return found
-
-
-def _known(wrapped: Object) -> list[tuple[Path, int]]:
-    kind = (text_at(wrapped, ("apiVersion",)), text_at(wrapped, ("kind",)))
-    return [pods for known in _KNOWN.get(kind, ()) for pods in known.pods(wrapped)]
-
-
 def _components(job: Object) -> list[Any]:
-    found = value_at(job, COMPONENTS)
-    return found if isinstance(found, list) else []
+    return items(value_at(job, COMPONENTS))
 
 
 def _wrapped(job: Object) -> list[_Wrapped]:
     """All pods of all components, in the order of the podsets."""
     found: list[_Wrapped] = []
     for index, component in enumerate(_components(job)):
-        for place, (path, count) in enumerate(
-            _declared(component) or _known(mapping(component, ("template",)))
-        ):
+        for place, (path, count) in enumerate(pods_in(component)):
             found.append(_Wrapped(index, place, (*COMPONENTS, index, "template", *path), count))
     return found
 
