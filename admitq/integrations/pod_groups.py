@@ -181,8 +181,8 @@ def _disputed(members: Sequence[Object], names: Names, label_keys: Sequence[str]
 def is_equivalent(job: Object, listed: Sequence[Object]) -> bool | None:
     """Whether podsets of a Workload stand for the pods.
 
-    Those of a group need room for each role that there is. A pod that was let go cannot be made to ask for
-    anything else; one that waits is compared as jobs are, which is what None says.
+    Those of a group need room for each role that there is. A pod that was let go has its quota, and is not
+    ended for being resized in place; one that waits is compared as jobs are, which is what None says.
     """
     if not group_name(job):
         return True if job.get("running") else None

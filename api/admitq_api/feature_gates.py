@@ -196,6 +196,21 @@ IN_EFFECT = frozenset(
 """Gates that code reads today; the reference of the configuration marks them."""
 
 
+EITHER_WAY = frozenset(
+    {
+        # Finalizers are never written as a whole list that somebody else may have changed.
+        Gate.REMOVE_FINALIZERS_WITH_STRICT_PATCH,
+        # Workloads that ask for the same as one that was refused are passed over.
+        Gate.SCHEDULING_EQUIVALENCE_HASHING,
+        # The Workload of a pod that ran ends with the pod. It is not admitted for it again.
+        Gate.SKIP_REASSIGNMENT_FOR_POD_OWNED_WORKLOADS,
+        # All writes are merge patches.
+        Gate.WORKLOAD_REQUEST_USE_MERGE_PATCH,
+    }
+)
+"""Gates between an old and a new way of doing the same, of which the new one is done whatever they say."""
+
+
 class FeatureGateError(ValueError):
     """A gate is unknown, locked, misspelt, or on without what it needs."""
 

@@ -11,7 +11,7 @@ from pydantic.fields import FieldInfo
 
 from admitq_api.configuration import Configuration, Section, load_configuration, wire_name
 from admitq_api.crds import crds
-from admitq_api.feature_gates import IN_EFFECT, LOCKED, OFF_BY_DEFAULT, REQUIRES, Gate
+from admitq_api.feature_gates import EITHER_WAY, IN_EFFECT, LOCKED, OFF_BY_DEFAULT, REQUIRES, Gate
 from admitq_api.field_docs import field_docs
 from admitq_api.labels import COMPAT_GROUP, DEFAULT_GROUP
 
@@ -140,6 +140,12 @@ def _range(least: int | None, most: int | None) -> str:
     return f", ≤ {most}" if not least else f", {least} to {most}"
 
 
+def _effect(gate: Gate) -> str:
+    if gate in LOCKED | EITHER_WAY:
+        return "always on"
+    return "yes" if gate in IN_EFFECT else "not yet"
+
+
 def configuration_page() -> str:
     """Return the page of the configuration file and of the feature gates."""
     defaults = load_configuration("").model_dump(mode="json", by_alias=True)
@@ -150,7 +156,7 @@ def configuration_page() -> str:
     gates = [
         f"| `{gate}` | {'off' if gate in OFF_BY_DEFAULT else 'on'} | "
         f"{', '.join(f'`{need}`' for need in REQUIRES.get(gate, ()))} | "
-        f"{'always on' if gate in LOCKED else 'yes' if gate in IN_EFFECT else 'not yet'} |"
+        f"{_effect(gate)} |"
         for gate in sorted(Gate)
     ]
     table = "|---|---|---|---|\n"
@@ -200,7 +206,8 @@ _GATES_INTRODUCTION = """
 
 A gate that is on by default is off while what it needs is off. Gates are switched by `featureGates` in the
 file or by the flag `--feature-gates A=true,B=false`, not by both. The last column tells which ones something
-that is built looks at; the others are taken and have no effect yet.
+that is built looks at. What `always on` stands at is done whatever the gate says. The others are taken and have
+no effect yet.
 
 """
 

@@ -8,6 +8,7 @@ import pytest
 import admitq
 import admitq_webhooks
 from admitq_api.feature_gates import (
+    EITHER_WAY,
     IN_EFFECT,
     LOCKED,
     OFF_BY_DEFAULT,
@@ -87,3 +88,7 @@ def test_the_reference_says_of_each_gate_whether_anything_looks_at_it() -> None:
     sources = [path for package in packages for path in Path(str(package.__file__)).parent.rglob("*.py")]
     named = {name for path in sources for name in re.findall(r"Gate\.([A-Z_]+)", path.read_text())}
     assert {gate.name for gate in IN_EFFECT} == named
+
+
+def test_what_is_done_whatever_a_gate_says_looks_at_no_gate() -> None:
+    assert not EITHER_WAY & (IN_EFFECT | LOCKED)
