@@ -206,8 +206,8 @@ _GATES_INTRODUCTION = """
 
 A gate that is on by default is off while what it needs is off. Gates are switched by `featureGates` in the
 file or by the flag `--feature-gates A=true,B=false`, not by both. The last column tells which ones something
-that is built looks at. What `always on` stands at is done whatever the gate says. The others are taken and have
-no effect yet.
+that is built looks at. What `always on` stands at is done whatever the gate says. The others are taken and
+have no effect yet.
 
 """
 
