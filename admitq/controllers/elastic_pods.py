@@ -15,7 +15,7 @@ from admitq.controllers.plan import Action, Plan, Ungate, act, gate_removed, pla
 from admitq.controllers.wiring import ControllerSpec, Wanted, Watch, WhenServed
 from admitq.core.model import Instant
 from admitq.integrations import pods
-from admitq.integrations.paths import Object, value_at
+from admitq.integrations.paths import Object, only, value_at
 from admitq.runtime.resources import PODS
 from admitq.runtime.store import Change, Key
 from admitq.transitions import holds
@@ -97,7 +97,7 @@ def decide(slices: Iterable[Object], members: Iterable[Object], names: Names, no
 def slim(pod: Object, names: Names) -> dict[str, Any]:
     """What is asked of a pod; next to nothing of one that no elastic job made."""
     metadata = pods.mapping_at(pod, "metadata")
-    kept = {key: metadata[key] for key in _KEPT_METADATA if key in metadata}
+    kept = only(metadata, _KEPT_METADATA)
     if not (chain := pods.annotation(pod, names.workload_slice_name)):
         return {"metadata": kept}
     return {

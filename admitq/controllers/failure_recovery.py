@@ -19,7 +19,7 @@ from admitq.controllers.wiring import ControllerSpec, Followed, Watch, WhenServe
 from admitq.core.model import SECOND, Instant
 from admitq.integrations import pods
 from admitq.integrations.base import Step
-from admitq.integrations.paths import Object, merge_patch, value_at
+from admitq.integrations.paths import Object, merge_patch, only, value_at
 from admitq.runtime.resources import NODES, PODS, Resource
 from admitq.runtime.store import Change, Key
 from admitq_api.conditions import with_condition
@@ -118,15 +118,15 @@ def slim_pod(pod: Object, names: Names) -> dict[str, Any]:
     identity = ("name", "namespace", "uid", "resourceVersion")
     metadata = pods.mapping_at(pod, "metadata")
     if not _has_opted_in(pod, names):
-        return {"metadata": {key: metadata[key] for key in identity if key in metadata}}
+        return {"metadata": only(metadata, identity)}
     kept = (*identity, "annotations", "finalizers", "deletionTimestamp", "deletionGracePeriodSeconds")
     status = pods.mapping_at(pod, "status")
     return {
         "apiVersion": PODS.api_version,
         "kind": PODS.kind,
-        "metadata": {key: metadata[key] for key in kept if key in metadata},
+        "metadata": only(metadata, kept),
         "spec": {"nodeName": pods.text_at(pod, "spec", "nodeName")},
-        "status": {key: status[key] for key in ("phase", "conditions") if key in status},
+        "status": only(status, ("phase", "conditions")),
     }
 
 
@@ -135,7 +135,7 @@ def slim_node(node: Object) -> dict[str, Any]:
     identity = ("name", "uid", "resourceVersion")
     metadata = pods.mapping_at(node, "metadata")
     return {
-        "metadata": {key: metadata[key] for key in identity if key in metadata},
+        "metadata": only(metadata, identity),
         "spec": {"taints": value_at(node, ("spec", "taints"), [])},
     }
 

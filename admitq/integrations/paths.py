@@ -61,6 +61,11 @@ def without_value(document: Any, path: Sequence[str | int]) -> Any:
     return with_value(document, path[:-1], {key: value for key, value in fields.items() if key != path[-1]})
 
 
+def only(fields: Object, keys: Iterable[str]) -> dict[str, Any]:
+    """Those of the fields that are there."""
+    return {key: fields[key] for key in keys if key in fields}
+
+
 def merge_patch(before: Any, after: Any) -> dict[str, Any]:
     """JSON merge patch (RFC 7396) that turns one mapping into the other; empty when they are equal.
 

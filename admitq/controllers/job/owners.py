@@ -13,7 +13,7 @@ from admitq.controllers.context import Context
 from admitq.controllers.indexes import resource_of
 from admitq.integrations.base import OwnerKind
 from admitq.integrations.ownership import Owner
-from admitq.integrations.paths import Object, value_at
+from admitq.integrations.paths import Object, only, value_at
 from admitq.logs import logger
 from admitq.runtime.discovery import resource_of_kind
 from admitq.runtime.errors import ApiError
@@ -99,7 +99,7 @@ class Owners:
         if not isinstance(uid, str):
             return
         self._read.pop(uid, None)
-        kept = {key: metadata[key] for key in _KEPT if key in metadata}
+        kept = only(metadata, _KEPT)
         slim = {"apiVersion": found.get("apiVersion"), "kind": found.get("kind"), "metadata": kept}
         self._read[uid] = (self._clock(), slim)
         while len(self._read) > MOST:

@@ -5,13 +5,13 @@ are there, is started pod by pod, and pods that fail may be replaced. A finalize
 end is accounted for (semantics, Per kind: Pod; Pods and pod groups).
 """
 
-from collections.abc import Mapping
 from typing import Any, Final
 
 from admitq.integrations import pod_groups, pods
 from admitq.integrations.base import Composition, Integration, OwnerKind, Rules
 from admitq.integrations.paths import Object, value_at, with_value
-from admitq.integrations.spec_shape import role_hash, spec_shape
+from admitq.integrations.slim_pods import slim_pod
+from admitq.integrations.spec_shape import role_hash
 from admitq_api.feature_gates import Gate
 from admitq_api.field_errors import FieldError
 from admitq_api.field_errors import Path as FieldPath
@@ -24,23 +24,6 @@ _LABELS: Final = ("metadata", "labels")
 _ANNOTATIONS: Final = ("metadata", "annotations")
 _SPARK_ROLE: Final = "spark-role"
 _SPARK_APP: Final = "spark-app-selector"
-_LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
-
-_KEPT_METADATA: Final = (
-    "name",
-    "namespace",
-    "uid",
-    "resourceVersion",
-    "generation",
-    "creationTimestamp",
-    "deletionTimestamp",
-    "labels",
-    "annotations",
-    "finalizers",
-    "ownerReferences",
-)
-_KEPT_OF_RUNNING: Final = (*spec_shape({}), "resources", "nodeName", "priorityClassName", "schedulingGates")
-_KEPT_OF_CONTAINERS: Final = ("name", "image", "resources", "ports", "restartPolicy")
 
 
 def is_member(pod: Object, names: Names) -> bool:
@@ -50,31 +33,6 @@ def is_member(pod: Object, names: Names) -> bool:
     """
     told = not pods.awaits_group(pod, names)
     return told and pods.is_managed(pod, names) and pods.annotation(pod, names.role_hash) != ""
-
-
-def slim(pod: Object, names: Names) -> Object:
-    """What rules ask of a pod. A held one stays whole, for its Workload; others keep their shape."""
-    metadata = {key: value for key, value in pod["metadata"].items() if key in _KEPT_METADATA}
-    annotations = pods.mapping_at(metadata, "annotations")
-    if _LAST_APPLIED in annotations:
-        metadata["annotations"] = {key: text for key, text in annotations.items() if key != _LAST_APPLIED}
-    spec = dict(pods.mapping_at(pod, "spec"))
-    if not pods.has_gate(pod, names.admission_gate):
-        spec = {key: spec[key] for key in _KEPT_OF_RUNNING if key in spec}
-        for field in ("containers", "initContainers"):
-            if isinstance(found := spec.get(field), list):
-                spec[field] = [
-                    {key: one[key] for key in _KEPT_OF_CONTAINERS if key in one}
-                    for one in found
-                    if isinstance(one, Mapping)
-                ]
-    status = pods.mapping_at(pod, "status")
-    return {
-        **{key: pod[key] for key in ("apiVersion", "kind") if key in pod},
-        "metadata": metadata,
-        "spec": spec,
-        "status": {key: status[key] for key in ("phase", "message", "conditions") if key in status},
-    }
 
 
 def makes(driver: Object, pod: Object) -> bool:
@@ -203,7 +161,7 @@ POD = Integration(
     ),
     is_held_by_parent=pods.is_suspended_by_parent,
     watched_labels=lambda names: f"{names.managed}=true",
-    slim=slim,
+    slim=slim_pod,
     reclaimable=pod_groups.reclaimable,
     known_owners=(OwnerKind("apps", "v1", "ReplicaSet"),),
     creates=frozenset({("", "Pod")}),

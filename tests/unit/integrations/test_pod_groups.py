@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from admitq.integrations.base import Moment
-from admitq.integrations.kinds.pod import POD, slim
+from admitq.integrations.kinds.pod import POD
 from admitq.integrations.pod_groups import (
     compose,
     excess,
@@ -24,6 +24,7 @@ from admitq.integrations.pod_groups import (
     stoppable,
 )
 from admitq.integrations.pods import condemned, is_condemned
+from admitq.integrations.slim_pods import slim_pod
 from admitq_api.conditions import SECOND, format_time
 from admitq_api.labels import names_for
 
@@ -402,11 +403,11 @@ def test_of_pods_that_run_only_their_shape_is_kept() -> None:
     waiting, running = pod(spec=rich), pod("p", "running", spec=rich)
     waiting["metadata"]["annotations"]["kubectl.kubernetes.io/last-applied-configuration"] = "{}"
     waiting["status"]["podIP"] = "1.2.3.4"
-    kept = slim(waiting, NAMES)
+    kept = slim_pod(waiting, NAMES)
     assert kept["spec"] == waiting["spec"]
     assert "kubectl.kubernetes.io/last-applied-configuration" not in kept["metadata"]["annotations"]
     assert kept["status"] == {"phase": "Pending"}
-    assert slim(running, NAMES)["spec"] == {
+    assert slim_pod(running, NAMES)["spec"] == {
         "containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": 1}}}],
         "nodeName": "n",
     }
@@ -425,4 +426,4 @@ def test_pods_of_any_shape_are_read(path: str, value: Any) -> None:
         POD.is_active(one)
         POD.reclaimable(one)
         if isinstance(one.get("metadata"), dict):
-            slim(one, NAMES)
+            slim_pod(one, NAMES)
