@@ -14,16 +14,9 @@ from admitq.integrations.reading import condition, items, number_of_pods, text, 
 from admitq.integrations.registry import registered
 from admitq.integrations.templates import pod_template
 from admitq_api.configuration import Configuration, ConfigurationError
-from admitq_api.configuration.custom_kinds import (
-    EACH,
-    NAME,
-    CustomKind,
-    CustomPodSet,
-    FinishedSign,
-    Sign,
-    steps,
-)
+from admitq_api.configuration.custom_kinds import CustomKind, CustomPodSet, FinishedSign, Sign
 from admitq_api.labels import GROUPS, Names
+from admitq_api.path_notation import EACH, NAME, steps
 
 
 def integration(given: CustomKind) -> Integration:

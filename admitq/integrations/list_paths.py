@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from admitq.integrations.paths import Object, Path, value_at
 from admitq.integrations.reading import items
-from admitq_api.configuration.custom_kinds import EACH
+from admitq_api.path_notation import EACH
 
 
 def elements(job: Object, path: Path) -> Sequence[int | None]:

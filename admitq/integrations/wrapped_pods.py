@@ -12,7 +12,7 @@ from admitq.integrations.job_pods import pods_at_a_time
 from admitq.integrations.list_paths import elements, of_element
 from admitq.integrations.paths import Object, Path, value_at
 from admitq.integrations.reading import mapping, number_of_pods, objects, text_at
-from admitq_api.configuration.custom_kinds import steps
+from admitq_api.path_notation import steps
 
 _DECLARED_PATH: Final = re.compile(r"template((?:\.[^.\[\]]+|\[[0-9]{1,4}\])*)")
 _STEP: Final = re.compile(r"\.([^.\[\]]+)|\[([0-9]+)\]")

@@ -1,43 +1,13 @@
 """Kinds of jobs that are told of in the configuration file alone. The docstrings are its reference."""
 
 import re
-from typing import Annotated, Final, Self
+from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
 from admitq_api.configuration.fields import Count, DnsLabel, Section, Subdomain, unique
-from admitq_api.field_errors import MapKey
+from admitq_api.path_notation import EACH, NAME, steps
 from admitq_api.syntax import dns_subdomain
-
-EACH: Final = "[]"
-"""The step of a path that stands for every element of a list."""
-
-NAME: Final = "{name}"
-"""The step of a path that stands for the key which is the podset's name."""
-
-_STEP: Final = re.compile(r"(?:^|\.)(\{name\}|[A-Za-z0-9_-]+)|\[([A-Za-z0-9_./-]*)\]")
-
-
-def steps(path: str) -> tuple[str, ...]:
-    """What a path such as ``spec.tasks[].template`` leads through; a key in brackets is a ``MapKey``.
-
-    Raises:
-        ValueError: it is no path.
-    """
-    found: list[str] = []
-    end = 0
-    for match in _STEP.finditer(path):
-        if match.start() != end:
-            break
-        plain, key = match.groups()
-        found.append(plain or (MapKey(key) if key else EACH))
-        end = match.end()
-    if not found or end != len(path) or path[0] in ".[":
-        raise ValueError(
-            f"{path!r} is no path: write one like spec.template, spec.tasks[].template for all elements of a "
-            "list, or metadata.annotations[example.com/key]"
-        )
-    return tuple(found)
 
 
 def _path(value: str) -> str:

@@ -11,9 +11,9 @@ from admitq.integrations.abilities import described
 from admitq.integrations.base import Integration
 from admitq.integrations.paths import value_at, with_value
 from admitq_api.configuration import ConfigurationError
-from admitq_api.configuration.custom_kinds import EACH, NAME, steps
 from admitq_api.field_errors import MapKey
 from admitq_api.labels import names_for
+from admitq_api.path_notation import EACH, NAME, steps
 
 NAMES = names_for()
 HEAD = {"apiVersion": NAMES.config_api_version, "kind": "Configuration"}

@@ -1,0 +1,36 @@
+"""How paths into jobs are written, in the configuration file and in tables of kinds."""
+
+import re
+from typing import Final
+
+from admitq_api.field_errors import MapKey
+
+EACH: Final = "[]"
+"""The step of a path that stands for every element of a list."""
+
+NAME: Final = "{name}"
+"""The step of a path that stands for the key which is the podset's name."""
+
+_STEP: Final = re.compile(r"(?:^|\.)(\{name\}|[A-Za-z0-9_-]+)|\[([A-Za-z0-9_./-]*)\]")
+
+
+def steps(path: str) -> tuple[str, ...]:
+    """What a path such as ``spec.tasks[].template`` leads through; a key in brackets is a ``MapKey``.
+
+    Raises:
+        ValueError: it is no path.
+    """
+    found: list[str] = []
+    end = 0
+    for match in _STEP.finditer(path):
+        if match.start() != end:
+            break
+        plain, key = match.groups()
+        found.append(plain or (MapKey(key) if key else EACH))
+        end = match.end()
+    if not found or end != len(path) or path[0] in ".[":
+        raise ValueError(
+            f"{path!r} is no path: write one like spec.template, spec.tasks[].template for all elements of a "
+            "list, or metadata.annotations[example.com/key]"
+        )
+    return tuple(found)
