@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
-from admitq.integrations.paths import Object, value_at, with_value, without
+from admitq.integrations.paths import Object, only, value_at, with_value, without
 from admitq_api.labels import Names
 from admitq_api.quantity import QuantityError, parse
 from admitq_api.syntax import dns_label
@@ -201,7 +201,7 @@ def restore(template: Object, original: Object, keep_labels: Iterable[str] = ())
         wanted = value_at(original, path)
         if path == _LABELS:
             own = value_at(template, path, {})
-            kept = {key: own[key] for key in keep_labels if key in own}
+            kept = only(own, keep_labels)
             wanted = ({**(wanted or {}), **kept}) or None
         if wanted is None:
             # Not null: in a list of templates a merge patch would write that as it is.

@@ -17,7 +17,7 @@ from admitq.integrations.base import (
     Rules,
     generation,
 )
-from admitq.integrations.paths import Object, Path, value_at, with_value
+from admitq.integrations.paths import Object, Path, only, value_at, with_value
 from admitq.integrations.reading import items, mapping, text, whole
 from admitq_api.feature_gates import Gate
 from admitq_api.field_errors import FieldError
@@ -186,11 +186,8 @@ def _made(job: Object) -> list[Any]:
 def _counted(cluster: Object) -> Object:
     """What tells how many workers a cluster has, and whose it is."""
     metadata, groups = mapping(value_at(cluster, ("metadata",))), items(value_at(cluster, _GROUPS))
-    kept = [{key: mapping(one)[key] for key in _COUNTED if key in mapping(one)} for one in groups]
-    return {
-        "metadata": {key: metadata[key] for key in _IDENTITY if key in metadata},
-        "spec": {"workerGroupSpecs": kept},
-    }
+    kept = [only(mapping(one), _COUNTED) for one in groups]
+    return {"metadata": only(metadata, _IDENTITY), "spec": {"workerGroupSpecs": kept}}
 
 
 CLUSTERS: Final = FollowedKind(

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, cast
 
 from admitq.integrations.base import Integration
-from admitq.integrations.paths import value_at
+from admitq.integrations.paths import only, value_at
 from admitq.runtime.client import Client
 from admitq.runtime.discovery import resource_of_kind
 from admitq.runtime.errors import ApiError
@@ -42,8 +42,8 @@ def slim(*fields: str) -> Callable[[Object], Object]:
         return {
             "apiVersion": obj.get("apiVersion"),
             "kind": obj.get("kind"),
-            "metadata": {key: metadata[key] for key in identity if key in metadata},
-            **({"spec": {key: spec[key] for key in fields if key in spec}} if fields else {}),
+            "metadata": only(metadata, identity),
+            **({"spec": only(spec, fields)} if fields else {}),
         }
 
     return kept
