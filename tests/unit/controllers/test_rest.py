@@ -5,10 +5,10 @@ out on them as the API server would. While nothing else happens that must end: t
 other's writes would write for ever. What then is left must hold no quota for nobody, and run nothing without.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -559,16 +559,30 @@ GATES = (
 )
 
 
+PlaceT = TypeVar("PlaceT", bound=Place)
+
+
+def live(
+    place: PlaceT,
+    random: Random,
+    events: Sequence[Callable[[PlaceT, Random], None]],
+    length: int,
+    problems: Callable[[PlaceT], Iterable[str]],
+    which: str,
+) -> None:
+    """Have so many things befall a place, each when it has come to rest from the one before."""
+    place.settle()
+    for _ in range(length):
+        event = random.choice(events)
+        place.told.append(f"--- {event.__name__}")
+        event(place, random)
+        place.settle()
+        found = [*problems(place)]
+        assert not found, "\n".join([which, *found, *place.told])
+
+
 @pytest.mark.parametrize("kind", KINDS_OF_JOBS)
 def test_whatever_befalls_a_job_comes_to_an_end(kind: Integration) -> None:
     for seed in range(HISTORIES):
         random = Random(seed)  # noqa: S311 the same histories in each run
-        place = placed(kind, random)
-        place.settle()
-        for _ in range(LENGTH):
-            event = random.choice(EVENTS)
-            place.told.append(f"--- {event.__name__}")
-            event(place, random)
-            place.settle()
-            found = [*problems(place)]
-            assert not found, "\n".join([f"seed {seed}", *found, *place.told])
+        live(placed(kind, random), random, EVENTS, LENGTH, problems, f"seed {seed}")

@@ -243,11 +243,4 @@ def test_whatever_befalls_what_serves_comes_to_an_end(kind: Kind) -> None:
         settings = replace(rest.settings_for(POD, random), integrations=(POD, kind.integration))
         place = Place(POD, settings, serves=kind)
         comes(place, random)
-        place.settle()
-        for _ in range(LENGTH):
-            event = random.choice(EVENTS)
-            place.told.append(f"--- {event.__name__}")
-            event(place, random)
-            place.settle()
-            found = [*problems(place)]
-            assert not found, "\n".join([f"seed {seed}", *found, *place.told])
+        rest.live(place, random, EVENTS, LENGTH, problems, f"seed {seed}")
