@@ -104,6 +104,7 @@ async def test_a_manager_killed_at_any_step_goes_on_as_if_nothing_had_been(
     async def start() -> None:
         await asyncio.to_thread(installation.start, ("manager",))
 
+    before = await _jobs_in_every_state(stage)
     kill()
     await stage.job("patient", seconds=0.5)
     await pod(stage, "alone", seconds=0.5)
@@ -113,6 +114,8 @@ async def test_a_manager_killed_at_any_step_goes_on_as_if_nothing_had_been(
     await start()
     await stage.until(lambda: stage.is_complete("patient"))
     assert (await stage.workload("patient"))["spec"]["priority"] == CLASS_VALUE
+    # What others hold was known before anybody was tried, and who may not be queued was not for a moment.
+    assert {job: await stage.workload(job) for job in before} == before
     await until_phases(stage, alone="Succeeded", **{"stormy-0": "held", "stormy-1": "held"})
     kill()
     await pod(stage, "stormy-2", group="stormy", total=3)
@@ -130,6 +133,24 @@ async def test_a_manager_killed_at_any_step_goes_on_as_if_nothing_had_been(
     await succeed(stage, "calm")
     calm = await eventually(lambda: end(stage, "calm"), what="the calm group to be let go")
     await stage.until(lambda: end(stage, "stormy"), calm)
+
+
+async def _jobs_in_every_state(stage: Stage) -> dict[str, Any]:
+    """Workloads by their jobs: one runs, one waits for what that holds, one is inactive, one has finished."""
+    await stage.cluster_queue("full", cpu=1)
+    await stage.local_queue("full", cluster_queue="full")
+    await stage.job("ends", queue="full", seconds=0.5)
+    await stage.until_finished("ends")
+    await stage.job("holds", queue="full")
+    await stage.until_condition("PodsReady", "Started", "holds")
+    await stage.job("waits", queue="full")
+    await stage.until_condition("QuotaReserved", "WaitingForQuota", "waits")
+    await stage.job("sleeps")
+    await stage.until_condition("PodsReady", "Started", "sleeps")
+    sleeper = (await stage.workload("sleeps"))["metadata"]["name"]
+    await stage.change(stage.kinds.workloads, sleeper, {"spec": {"active": False}})
+    await stage.until_condition("QuotaReserved", "Deactivated", "sleeps")
+    return {job: await stage.workload(job) for job in ("ends", "holds", "waits", "sleeps")}
 
 
 ALONE_AND_WITH_PODS: Final = {

@@ -23,6 +23,17 @@ from localcluster.pytest_plugin import fresh_namespace
 from localcluster.waiting import eventually
 from tests.controlplane.recording import Record, Said, recorded, total
 from tests.controlplane.stage import Stage, at_once
+from tests.controlplane.writes import (
+    ADMITTED,
+    NOT_READY,
+    PODS_READY,
+    Story,
+    Writes,
+    queued,
+    released,
+    stopped,
+    written,
+)
 
 CONFIG = {
     "manageJobsWithoutQueueName": True,
@@ -57,18 +68,20 @@ async def strict(
 async def test_jobs_end_as_the_configuration_says(strict: tuple[Stage, Installation]) -> None:
     stage, admitq = strict
     await stage.queues(cpu=16)
-    async with recorded(stage) as record:
+    async with recorded(stage) as record, written(stage) as writes:
         await at_once(
-            late=_gets_ready_the_second_time(stage, record, admitq),
+            late=_gets_ready_the_second_time(stage, record, admitq, writes),
             fails=_recovers_too_late(stage, record, admitq),
-            never=_is_deactivated_for_good(stage, record, admitq),
+            never=_is_deactivated_for_good(stage, record, admitq, writes),
             order=_gives_its_place_to_who_waited(stage, record),
             done=_is_forgotten_when_done(stage, record),
             queueless=_waits_for_a_queue(stage),
         )
 
 
-async def _gets_ready_the_second_time(stage: Stage, record: Record, admitq: Installation) -> None:
+async def _gets_ready_the_second_time(
+    stage: Stage, record: Record, admitq: Installation, writes: Writes
+) -> None:
     """Pods that do not start cost the admission, and the job is tried again after a while."""
     await stage.job("late")
     evicted = await eventually(lambda: record.when("late", "Evicted", "PodsReadyTimeout"))
@@ -85,6 +98,36 @@ async def _gets_ready_the_second_time(stage: Stage, record: Record, admitq: Inst
     course = [WAIT_FOR_START, *_evicted_and_back(message), STARTED]
     await record.until_course("late", ("PodsReady", "Evicted", "Requeued"), course)
     await _is_counted(stage, admitq, name, message, "WaitForStart")
+    reserved = f"QuotaReserved=True QuotaReserved Quota reserved in ClusterQueue {stage.own('cq')}"
+    steps = [
+        *queued("late"),
+        [f"Workload late: admission; {reserved}; {ADMITTED}; {NOT_READY}"],
+        ["Job late: labels given; suspend=false"],
+        [
+            (
+                f"Workload late: Evicted=True PodsReadyTimeout {message}; "
+                "requeueState count 1 with requeueAt; evictions PodsReadyTimeout WaitForStart 1"
+            )
+        ],
+        *stopped("late", given="labels taken back"),
+        *released("late", message, requeued=False, reason="PodsReadyTimeout", ready=False),
+        [f"Workload late: {_line(BACK)}; requeueState count 1 without requeueAt"],
+        [
+            (
+                f"Workload late: admission; Evicted=False QuotaReserved Previously: {message}; "
+                f"{reserved}; {ADMITTED}"
+            )
+        ],
+        ["Job late: labels given; suspend=false"],
+        [f"Workload late: {PODS_READY}"],
+    ]
+    await writes.until(Story(steps))
+
+
+def _line(said: Said) -> str:
+    """A condition as a write tells it."""
+    type_, *rest = said
+    return f"{type_}={' '.join(rest)}"
 
 
 async def _recovers_too_late(stage: Stage, record: Record, admitq: Installation) -> None:
@@ -123,12 +166,14 @@ async def _is_counted(stage: Stage, admitq: Installation, name: str, message: st
     assert await total(admitq, "evicted_workloads_total", **of) == 1
 
 
-async def _is_deactivated_for_good(stage: Stage, record: Record, admitq: Installation) -> None:
+async def _is_deactivated_for_good(
+    stage: Stage, record: Record, admitq: Installation, writes: Writes
+) -> None:
     """Who came back as often as it may is deactivated, and its job deleted after a while."""
     await stage.cluster_queue("never")
     await stage.local_queue("never", cluster_queue="never")
     await stage.job("never", queue="never")
-    await stage.workload_exists("never")
+    await stage.until_running("never")
     name = (await stage.workload("never"))["metadata"]["name"]
     await stage.transit(name, lambda change: change.status.update(requeueState={"count": 1}))
     await stage.until_gone(JOBS, "never")
@@ -146,6 +191,23 @@ async def _is_deactivated_for_good(stage: Stage, record: Record, admitq: Install
     assert "requeueState" not in evicted["status"], "a reactivation begins anew"
     await stage.until_told("Workload", name, f"EvictedDueTo{told}", message)
     await stage.until_told("Job", "never", "Deleted", "Deleted job: deactivation retention period expired")
+    steps = [
+        ["Workload never: requeueState count 1 without requeueAt"],
+        [f"Workload never: DeactivationTarget=True RequeuingLimitExceeded {TOO_OFTEN}"],
+        ["Workload never: active=False"],
+        [
+            (
+                f"Workload never: DeactivationTarget removed; Evicted=True {told} {message}; "
+                "requeueState removed; evictions Deactivated RequeuingLimitExceeded 1"
+            )
+        ],
+        *stopped("never", given="labels taken back"),
+        *released("never", message, requeued=False, reason=told, ready=False),
+    ]
+    reserved = f"QuotaReserved=True QuotaReserved Quota reserved in ClusterQueue {stage.own('never')}"
+    began = [f"Workload never: admission; {reserved}; {ADMITTED}; {NOT_READY}"]
+    starts = ["Job never: labels given; suspend=false"]
+    await writes.until(Story([*queued("never"), began, starts, *steps], goes_on=True))
     of = {"cluster_queue": stage.own("never"), "reason": "Deactivated"}
     of["underlying_cause"] = "RequeuingLimitExceeded"
     assert await total(admitq, "evicted_workloads_total", **of) == 1

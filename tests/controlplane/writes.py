@@ -1,0 +1,321 @@
+"""What is written of the objects of a story, a line for each write, in the order in which they were stored.
+
+Resource versions of one API server are one order over all kinds (``tests.kills.chronicle``), so that a line
+tells what one write changed, and the lines of several objects what came before what. What other components
+write is left out: what becomes of a Job's pods, and counters.
+"""
+
+import re
+from collections import Counter
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Any
+
+from admitq.integrations.paths import value_at
+from admitq.runtime.resources import EVENTS, JOBS
+from admitq_api.labels import Names
+from localcluster.waiting import eventually
+from tests.controlplane.stage import Object, Stage, owner_of
+from tests.kills.chronicle import Chronicle, Step
+
+CONDITIONS = (
+    "DeactivationTarget",
+    "Evicted",
+    "Preempted",
+    "QuotaReserved",
+    "Admitted",
+    "PodsReady",
+    "Requeued",
+    "Finished",
+    "Active",
+)
+"""The order of conditions within a line."""
+
+
+ADMITTED = "Admitted=True Admitted The workload is admitted"
+UNRESERVED = "Admitted=False NoReservation The workload has no reservation"
+NOT_READY = "PodsReady=False WaitForStart Not all pods are ready or succeeded"
+PODS_READY = "PodsReady=True Started All pods reached readiness and the workload is running"
+
+REFRESHED = ": QuotaReserved=False PendingEvaluation Workload is pending evaluation in the scheduling queue"
+"""A write that says no more than that a Workload waits its turn: it comes, or the scheduler is quicker."""
+
+
+def queued(name: str) -> list[list[str]]:
+    """What is written when a Job comes."""
+    return [
+        [f"Job {name}: made; suspend=true"],
+        [f"Workload {name}: made; finalizer; owned by {name}; job-uid"],
+    ]
+
+
+def stopped(name: str, *, given: str) -> list[list[str]]:
+    """What is written when a batch Job is stopped that was given this: its status is reset in between."""
+    said = ("stopping=true; suspend=true", "startTime reset", f"stopping=None; {given}")
+    return [[f"Job {name}: {one}"] for one in said]
+
+
+def released(name: str, message: str, *, requeued: bool, reason: str, ready: bool) -> list[list[str]]:
+    """What is written when an evicted Job whose pods were ready, or not, has stopped."""
+    pods = f"{NOT_READY}; " if ready else ""
+    said = (
+        f"admission removed; QuotaReserved=False PendingEvaluation {message}; {UNRESERVED}; {pods}"
+        f"Requeued={requeued} {reason} {message}"
+    )
+    return [[f"Workload {name}: {said}"]]
+
+
+@dataclass(frozen=True)
+class Story:
+    """What must be written.
+
+    Each line is a write of the object that it begins with, and those of one object come as they stand here.
+    Lines of a later step come after those of an earlier one, whatever they are about. Those that begin with
+    ``~`` go on beside the rest: they are in order among themselves alone, for each object.
+    """
+
+    steps: Sequence[Sequence[str]]
+    events: Mapping[str, list[str]] = field(default_factory=dict[str, list[str]])
+    """By names of Jobs, all that is told about them and their Workloads, in order; what repeats counts once.
+
+    What begins with ``~`` is told at any time.
+    """
+    goes_on: bool = False
+    """Whether more may be written after it."""
+
+    @property
+    def lines(self) -> list[tuple[int, str]]:
+        """All lines, with the numbers of their steps."""
+        return [(step, line.removeprefix("~")) for step, lines in enumerate(self.steps) for line in lines]
+
+    @property
+    def beside(self) -> list[str]:
+        """The lines that go on beside the rest."""
+        return [line[1:] for lines in self.steps for line in lines if line[0] == "~"]
+
+    @property
+    def ordered(self) -> list[tuple[int, tuple[str, int]]]:
+        """The lines whose place among others matters, each with how often it was written before."""
+        free = [line.startswith("~") for lines in self.steps for line in lines]
+        counted = _counted([line for _, line in self.lines])
+        placed = zip(free, self.lines, counted, strict=True)
+        return [(step, line) for beside, (step, _), line in placed if not beside]
+
+
+class Writes:
+    """The writes of a stage's Jobs, Workloads, ClusterQueues and LocalQueues.
+
+    Args:
+        stage: whose objects.
+        chronicle: follows them.
+    """
+
+    def __init__(self, stage: Stage, chronicle: Chronicle) -> None:
+        self._stage = stage
+        self._chronicle = chronicle
+
+    def of(self, *names: str) -> list[str]:
+        """What was written of Jobs and queues of these names, and of the Workloads of these Jobs."""
+        before: dict[str, Object] = {}
+        owners: dict[str, str] = {}
+        lines: list[str] = []
+        for step in self._chronicle.steps:
+            name = self._name(step, owners)
+            if name in names:
+                place = f"{step.place[0]} {name}"
+                lines += [f"{place}: {said}" for said in self._said(before.get(place), step.obj)]
+                before.pop(place, None)
+                if step.obj is not None:
+                    before[place] = step.obj
+        return [line for line in lines if not line.endswith(REFRESHED)]
+
+    async def told(self, *jobs: str) -> list[str]:
+        """The events about Jobs and their Workloads, in the order in which they first happened."""
+        owners: dict[str, str] = {}
+        for step in self._chronicle.steps:
+            self._name(step, owners)
+        items, _ = await self._stage.client.list(EVENTS, self._stage.namespace)
+        lines: list[str] = []
+        for one in sorted(items, key=lambda item: item.get("eventTime") or ""):
+            kind, name = one["regarding"]["kind"], one["regarding"]["name"]
+            job = owners.get(name, "") if kind == "Workload" else name
+            if job in jobs and one.get("reportingController", "").startswith(self._stage.names.group):
+                note = re.sub(r"was \d+s", "was Ns", one["note"])
+                lines.append(f"{kind} {job}: {one['type']} {one['reason']} {note}")
+        return list(dict.fromkeys(lines))
+
+    async def until(self, story: Story) -> None:
+        """Wait until what was written and told is the story, word for word.
+
+        Raises:
+            AssertionError: something else was.
+        """
+
+        async def seen() -> bool:
+            names = {line.split(": ")[0].split()[1] for _, line in story.lines}
+            found = self.of(*names)
+            for of in sorted({_object(line) for _, line in story.lines}):
+                beside = [line for line in story.beside if _object(line) == of]
+                wanted = [line for _, line in story.lines if _object(line) == of]
+                is_now = [line for line in found if _object(line) == of]
+                if story.goes_on:
+                    del is_now[len(wanted) :]
+                _assert_in_order(is_now, wanted, beside)
+            at = {line: number for number, line in enumerate(_counted(found))}
+            for (step, line), (other_step, other) in combinations(story.ordered, 2):
+                assert step == other_step or at[line] < at[other], f"{other} came before {line}"
+            for jobs, events in story.events.items():
+                beside = [line[1:] for line in events if line[0] == "~"]
+                wanted = [line.removeprefix("~") for line in events]
+                _assert_in_order(await self.told(*jobs.split()), wanted, beside)
+            return True
+
+        await eventually(seen, what="the story to have been written", timeout=30)
+
+    def _name(self, step: Step, owners: dict[str, str]) -> str:
+        """What a story calls an object: a Workload as its Job, a queue without the name of the namespace."""
+        kind, name = step.place
+        if kind != "Workload":
+            return name.removesuffix(f"-{self._stage.namespace}")
+        if step.obj is not None and (owner := owner_of(step.obj)):
+            owners[name] = owner
+        return owners.get(name, name)
+
+    def _said(self, before: Object | None, after: Object | None) -> list[str]:
+        """What one write changed, on one line; nothing if it is no matter of a story."""
+        if after is None:
+            return ["gone"]
+        said = list(_changes(self._stage.names, before or {}, after))
+        if before is None:
+            said.insert(0, "made")
+        return ["; ".join(said)] if said else []
+
+
+@asynccontextmanager
+async def written(stage: Stage) -> AsyncGenerator[Writes]:
+    """Follow what is written for the length of a block."""
+    kinds = stage.kinds
+    followed = (JOBS, kinds.workloads, kinds.cluster_queues, kinds.local_queues)
+    chronicle = Chronicle(stage.client, followed, stage.namespace)
+    await chronicle.open()
+    yield Writes(stage, chronicle)
+    await chronicle.close()
+
+
+def _changes(names: Names, before: Object, after: Object) -> Iterator[str]:
+    """What differs between two versions of an object."""
+    yield from _metadata(names, before, after)
+    if after["kind"] == "Job":
+        yield from _job(names, before, after)
+        return
+    active = value_at(after, ("spec", "active"))
+    if before and active is not None and active != value_at(before, ("spec", "active")):
+        yield f"active={active}"
+    had, has = value_at(before, ("status", "admission")), value_at(after, ("status", "admission"))
+    if had != has:
+        yield "admission" if has else "admission removed"
+    yield from _conditions(before, after)
+    yield from _checks(before, after)
+    yield from _requeue_state(before, after)
+    for reason in value_at(after, ("status", "schedulingStats", "evictions"), []):
+        if reason not in value_at(before, ("status", "schedulingStats", "evictions"), []):
+            cause = f" {reason['underlyingCause']}" if reason["underlyingCause"] else ""
+            yield f"evictions {reason['reason']}{cause} {reason['count']}"
+
+
+def _assert_in_order(lines: Sequence[str], wanted: Sequence[str], beside: Sequence[str]) -> None:
+    """Expect these lines, where those that go on beside the others are in order among themselves alone.
+
+    Raises:
+        AssertionError: there are others, or they are in another order.
+    """
+    parts = (
+        ([line for line in lines if line not in beside], [line for line in wanted if line not in beside]),
+        ([line for line in lines if line in beside], list(beside)),
+    )
+    assert all(are == should_be for are, should_be in parts), "\n".join(["is:", *lines, "is not:", *wanted])
+
+
+def _counted(lines: Sequence[str]) -> list[tuple[str, int]]:
+    """Lines, each with how often it was written before."""
+    before = Counter[str]()
+    counted: list[tuple[str, int]] = []
+    for line in lines:
+        counted.append((line, before[line]))
+        before[line] += 1
+    return counted
+
+
+def _object(line: str) -> str:
+    """What a line is about."""
+    return line.partition(":")[0]
+
+
+def _metadata(names: Names, before: Object, after: Object) -> Iterator[str]:
+    had, has = (names.finalizer in value_at(one, ("metadata", "finalizers"), []) for one in (before, after))
+    if had != has:
+        yield "finalizer" if has else "finalizer removed"
+    if not before and after["metadata"].get("ownerReferences"):
+        yield f"owned by {owner_of(after)}"
+    uid = value_at(after, ("metadata", "labels", names.job_uid))
+    if not before and uid is not None:
+        yield "job-uid" if uid == after["metadata"]["ownerReferences"][0]["uid"] else "foreign job-uid"
+    if "deletionTimestamp" in after["metadata"] and "deletionTimestamp" not in before.get("metadata", {}):
+        yield "deletion begins"
+
+
+def _job(names: Names, before: Object, after: Object) -> Iterator[str]:
+    def at(obj: Object, *path: str) -> Any:
+        return value_at(obj, path)
+
+    if (stopping := at(after, "metadata", "annotations", names.stopping)) != at(
+        before, "metadata", "annotations", names.stopping
+    ):
+        yield f"stopping={stopping}"
+    pod = ("spec", "template", "spec")
+    for part in ("nodeSelector", "tolerations"):
+        if (value := at(after, *pod, part)) != at(before, *pod, part):
+            yield f"{part} {'given' if value else 'taken back'}"
+    keys = {names.podset, names.local_queue_name, names.cluster_queue_name}
+    had, has = (
+        keys & set(at(one, "spec", "template", "metadata", "labels") or {}) for one in (before, after)
+    )
+    if had != has:
+        yield "labels given" if has else "labels taken back"
+    if at(before, "status", "startTime") and not at(after, "status", "startTime"):
+        yield "startTime reset"
+    if (suspend := at(after, "spec", "suspend")) != at(before, "spec", "suspend"):
+        yield f"suspend={str(suspend).lower()}"
+
+
+def _conditions(before: Object, after: Object) -> Iterator[str]:
+    def stated(obj: Object) -> dict[str, str]:
+        listed = value_at(obj, ("status", "conditions"), [])
+        return {one["type"]: f"{one['status']} {one['reason']} {one['message']}" for one in listed}
+
+    had, has = stated(before), stated(after)
+    for type_ in CONDITIONS:
+        if had.get(type_) != has.get(type_):
+            yield f"{type_}={has[type_]}" if type_ in has else f"{type_} removed"
+
+
+def _checks(before: Object, after: Object) -> Iterator[str]:
+    def stated(obj: Object) -> list[str]:
+        listed = value_at(obj, ("status", "admissionChecks"), [])
+        return [f"check {one['state']} {one.get('message', '')}".rstrip() for one in listed]
+
+    if (has := stated(after)) != stated(before):
+        yield from has or ["no checks"]
+
+
+def _requeue_state(before: Object, after: Object) -> Iterator[str]:
+    had, has = (value_at(one, ("status", "requeueState")) for one in (before, after))
+    if had == has:
+        return
+    if has is None:
+        yield "requeueState removed"
+        return
+    at = "with" if has.get("requeueAt") else "without"
+    yield f"requeueState count {has.get('count')} {at} requeueAt"
