@@ -7,6 +7,7 @@ a manager that is started anew in test_installation.py, for nobody else may be b
 
 from typing import Any
 
+from admitq.integrations.paths import value_at
 from admitq.runtime.resources import Resource
 from tests.controlplane.stage import Object, Stage, at_once, condition_of
 from tests.controlplane.writes import (
@@ -126,6 +127,16 @@ async def _a_job_without_checks(stage: Stage, writes: Writes) -> None:
     await writes.until(Story(steps, {"plain": events}))
 
 
+async def _until_checked(stage: Stage, name: str) -> None:
+    """Wait until a Workload has quota and its check is listed."""
+    await stage.until_condition("Admitted", "UnsatisfiedAdmissionChecks", name)
+
+    async def listed() -> int:
+        return len(value_at(await stage.workload(name), ("status", "admissionChecks"), []))
+
+    await stage.until(listed, 1, what=f"the check of {name}")
+
+
 async def _set_check(stage: Stage, name: str, state: str, message: str) -> None:
     """State this of a Workload's one check, as the check's controller would."""
 
@@ -156,7 +167,7 @@ async def _a_job_with_a_check(stage: Stage, writes: Writes) -> None:
     """Quota is reserved first; what a check that is Pending says is told of the Job; Ready admits."""
     await _queues(stage, "checked", **_with_check(stage))
     await stage.job("checked", queue="checked")
-    await stage.until_condition("Admitted", "UnsatisfiedAdmissionChecks", "checked")
+    await _until_checked(stage, "checked")
     await _set_check(stage, "checked", "Pending", "soon")
     said = ("UpdatedAdmissionCheck", f"{stage.own('check')}: soon")
     await stage.until_told("Job", "checked", *said)
@@ -308,7 +319,7 @@ async def _a_check_is_rejected(stage: Stage, writes: Writes) -> None:
     """The Workload is to be deactivated, is, and is evicted for that; its checks begin anew."""
     await _queues(stage, "rejected", **_with_check(stage))
     await stage.job("rejected", queue="rejected")
-    await stage.until_condition("Admitted", "UnsatisfiedAdmissionChecks", "rejected")
+    await _until_checked(stage, "rejected")
     await _set_check(stage, "rejected", "Rejected", "no")
     await stage.until_condition("QuotaReserved", "Deactivated", "rejected")
     target = f'AdmissionCheck in Rejected state: "{stage.own("check")}" (no)'
@@ -348,7 +359,7 @@ async def _a_cluster_queue_is_deleted(stage: Stage, writes: Writes) -> None:
     await stage.job("deleted", queue="deleted")
     await stage.until_condition("PodsReady", "Started", "deleted")
     await stage.job("holds", queue="deleted")
-    await stage.until_condition("Admitted", "UnsatisfiedAdmissionChecks", "holds")
+    await _until_checked(stage, "holds")
     queue = stage.own("deleted")
     await stage.client.delete(stage.kinds.cluster_queues, queue)
     await stage.until_condition("QuotaReserved", "Suspended", "holds")

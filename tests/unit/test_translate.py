@@ -294,8 +294,8 @@ def test_only_some_evictions_move_a_workload_to_the_back(
     evicted: dict[str, Any], moves: bool, moved: bool
 ) -> None:
     obj = workload(status={"conditions": [evicted]})
-    at = translate.queue_order_timestamp(obj, Reading(eviction_moves_to_back=moves))
-    assert at - conditions.parse_time(CREATED) == (3600 * SECOND if moved else 0)
+    queued_at = translate.workload(obj, NAMES, Reading(eviction_moves_to_back=moves)).queued_at
+    assert queued_at - conditions.parse_time(CREATED) == (3600 * SECOND if moved else 0)
 
 
 @pytest.mark.parametrize(

@@ -55,6 +55,16 @@ def test_targets_are_ranked_anew_after_each_step() -> None:
     assert stage.victims("a", 3) == [("b5", RECLAIMED), ("b4", RECLAIMED), ("c4", RECLAIMED)]
 
 
+def test_who_gave_much_is_not_asked_again_before_who_now_has_more() -> None:
+    stage = fair()
+    stage.cohort("all", None, 2)
+    three(stage)
+    fill(stage, b=4, c=5)
+    stage.holds("b", "big", 2, since=9)
+    # 3 and 2 borrowed: without the big one b has borrowed 1, and so c is next.
+    assert stage.victims("a", 3) == [("big", RECLAIMED), ("c5", RECLAIMED)]
+
+
 def test_of_even_shares_the_better_candidate_goes() -> None:
     stage = three(fair())
     fill(stage, b=3, c=4)
@@ -265,6 +275,28 @@ def test_the_second_strategy_takes_one_of_each_queue_at_most() -> None:
     assert stage.victims("a", 5) == [("b1", BY_SHARE), ("c1", BY_SHARE)]
     # 7 of 12 need three of them, and 7 is more than anybody has borrowed.
     assert stage.victims("a", 7) == []
+
+
+@pytest.mark.parametrize(
+    ("capacity", "victims"),
+    [
+        (17, [("own", OWN), ("b5", BY_SHARE)]),
+        # It would take two of b.
+        (16, []),
+    ],
+)
+def test_the_second_strategy_takes_no_second_even_where_the_preemptor_has_become_poorer(
+    capacity: int, victims: Found
+) -> None:
+    stage = fair()
+    stage.cohort("all", None, capacity)
+    stage.queue("a", "all", 0, ANYBODY)
+    stage.queue("b", "all", 0)
+    stage.holds("a", "own", 4)
+    for number in range(6):
+        stage.holds("b", f"b{number}", 2, since=number)
+    # 11 > 12 - 2, so all of b are rejected; then its own goes, and 7 < 12, so one of b may.
+    assert stage.victims("a", 7, priority=5) == victims
 
 
 def test_the_second_strategy_stops_where_it_does_not_allow() -> None:

@@ -176,6 +176,15 @@ def test_a_cohort_keeps_at_home_what_it_does_not_lend() -> None:
     assert quota.borrow_level(tree.cell("q"), 2).level == 1
 
 
+def test_the_lending_limit_of_a_cohort_holds_for_what_its_members_bring() -> None:
+    tree = Tree()
+    tree.cohort("inner", "outer", ResourceQuota(0, lending_limit=3))
+    tree.queue("q", "inner", ResourceQuota(8))
+    tree.queue("far", "outer", ResourceQuota(0))
+    assert (tree.cell("inner").subtree, tree.cell("inner").local) == (8, 5)
+    assert tree.potential("q", "far") == [8, 3]
+
+
 def test_what_is_kept_at_home_on_every_level_adds_up() -> None:
     tree = Tree()
     tree.cohort("inner", "outer", ResourceQuota(8, lending_limit=3))
