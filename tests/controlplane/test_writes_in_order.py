@@ -113,7 +113,9 @@ async def _told(stage: Stage, name: str) -> dict[str, str]:
 async def _a_job_without_checks(stage: Stage, writes: Writes) -> None:
     """One write reserves and admits; the Job starts after it and ends; what it held is given back."""
     await _queues(stage, "plain")
-    await stage.job("plain", queue="plain", seconds=1)
+    await stage.job("plain", queue="plain")
+    await stage.until_condition("PodsReady", "Started", "plain")
+    await stage.end_pods("plain")
     await stage.until_finished("plain")
     told = await _told(stage, "plain")
     steps = [
