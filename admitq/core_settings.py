@@ -33,6 +33,7 @@ GATES: Final = {
     "recompute_assignment_upon_preemption_targets_overlap": Gate.RECOMPUTE_ASSIGNMENT_UPON_TARGETS_OVERLAP,
     "prioritize_preemptor_workloads": Gate.PRIORITIZE_PREEMPTOR_WORKLOADS,
     "quota_check_strategy": Gate.QUOTA_CHECK_STRATEGY,
+    "scheduling_equivalence_hashing": Gate.SCHEDULING_EQUIVALENCE_HASHING,
 }
 """The gates that decisions depend on, by the core's names for them."""
 

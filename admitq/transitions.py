@@ -185,13 +185,17 @@ class Transition:
         past = self.status.get("accumulatedPastExecutionTimeSeconds") or 0
         self.status["accumulatedPastExecutionTimeSeconds"] = past + max(0, ran) // SECOND
 
-    def requeue(self, pending_reason: str) -> None:
-        """End an eviction: the job has stopped, so that its quota is free and it may be queued again."""
+    def requeue(self, pending_reason: str, *, may_return: bool = True) -> None:
+        """End an eviction: the job has stopped, so that its quota is free and it may be queued again.
+
+        Unless it ``may_return``, it is not queued again at once after any eviction.
+        """
         evicted = self.find(ConditionType.EVICTED) or {}
         reason, message = evicted.get("reason", ""), evicted.get("message", "")
         # Its time is that of this return, from when on the wait is measured; it may have returned before.
         self.drop(ConditionType.REQUEUED)
-        self.set(ConditionType.REQUEUED, reason in _COMES_BACK_AT_ONCE, reason, message)
+        returns = may_return and reason in _COMES_BACK_AT_ONCE
+        self.set(ConditionType.REQUEUED, returns, reason, message)
         self.release(pending_reason, message)
 
     def not_started(self) -> None:

@@ -7,6 +7,7 @@ then what is told about them. A write that fails ends the plan, so that nothing 
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final, Literal
 
 from admitq.controllers.context import Context, Metrics
@@ -174,6 +175,7 @@ async def act(ctx: Context, what: Plan) -> float | None:
         ApiError: a write failed otherwise.
     """
     written: Object = {}
+    newest: dict[str, str] = {}
     for action in what.actions:
         match action:
             case Create(resource, obj, concern):
@@ -188,12 +190,13 @@ async def act(ctx: Context, what: Plan) -> float | None:
                     if error.is_not_found:
                         return GONE_RETRY_SECONDS
                     raise
+                newest[written["metadata"]["uid"]] = written["metadata"]["resourceVersion"]
             case RemoveFinalizer(resource, obj, finalizer):
-                await remove_finalizer(ctx, resource, obj, finalizer)
+                await remove_finalizer(ctx, resource, obj, finalizer, newest)
             case Ungate():
                 await _ungate(ctx, action)
             case Delete():
-                await _delete(ctx, action)
+                newest.update(await _delete(ctx, action))
             case Tell(regarding, type_, reason, note):
                 ctx.recorder.event(dict(regarding), type_, reason, note)
             case Count(tell):
@@ -225,28 +228,48 @@ def has_finalizer(obj: Object, finalizer: str) -> bool:
     return finalizer in value_at(obj, ("metadata", "finalizers"), [])
 
 
-def finalizer_removal(obj: Object, finalizer: str) -> Sequence[Mapping[str, Any]]:
-    """The JSON patch that removes one finalizer of this very object and leaves those of others alone."""
+def finalizer_removal(obj: Object, finalizer: str, version: str | None) -> Sequence[Mapping[str, Any]]:
+    """The JSON patch that removes one finalizer of this very object and leaves those of others alone.
+
+    With a version of the object nothing else of it may have changed since, either.
+    """
     place = value_at(obj, ("metadata", "finalizers"), []).index(finalizer)
     path = f"/metadata/finalizers/{place}"
+    unchanged = {"op": "test", "path": "/metadata/resourceVersion", "value": version}
     return (
         {"op": "test", "path": "/metadata/uid", "value": obj["metadata"]["uid"]},
+        *((unchanged,) if version is not None else ()),
         {"op": "test", "path": path, "value": finalizer},
         {"op": "remove", "path": path},
     )
 
 
 async def remove_finalizer(
-    ctx: Context, resource: Resource, obj: Object, finalizer: str | None = None
+    ctx: Context,
+    resource: Resource,
+    obj: Object,
+    finalizer: str | None = None,
+    newest: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Remove our finalizer if the object carries it; nothing is to be done if the object is gone.
 
+    Args:
+        ctx: where to write.
+        resource: of which the object is one.
+        obj: the object as it was looked at.
+        finalizer: another one than that of everything we hold.
+        newest: by uid, the versions of objects that were written since they were looked at, by ourselves.
+
     Raises:
-        ApiError: a conflict, where the finalizers are no longer those that were looked at.
+        ApiError: a conflict, where the finalizers, or with the feature gate RemoveFinalizersWithStrictPatch
+            anything of the object, are no longer those that were looked at.
     """
     finalizer = finalizer or ctx.names.finalizer
     if has_finalizer(obj, finalizer):
-        await _json_patch(ctx, resource, obj, finalizer_removal(obj, finalizer), "finalizer")
+        metadata = obj["metadata"]
+        seen = newest.get(metadata["uid"], metadata["resourceVersion"])
+        operations = finalizer_removal(obj, finalizer, seen if ctx.settings.strict_finalizers else None)
+        await _json_patch(ctx, resource, obj, operations, "finalizer")
 
 
 def ungating(pod: Object, gate: str) -> Sequence[Mapping[str, Any]]:
@@ -288,7 +311,8 @@ async def _json_patch(
     ctx.observed(resource, answer)
 
 
-async def _delete(ctx: Context, action: Delete) -> None:
+async def _delete(ctx: Context, action: Delete) -> Mapping[str, str]:
+    """Delete an object; returns the version that it waits in, by its uid, if it waits."""
     resource, metadata = action.resource, action.obj["metadata"]
     try:
         answer = await ctx.client.delete(
@@ -302,8 +326,10 @@ async def _delete(ctx: Context, action: Delete) -> None:
         )
     except ApiError as error:
         if error.is_not_found or (error.is_conflict and not action.as_seen):
-            return
+            return {}
         raise
-    if value_at(answer, ("metadata", "uid")) == metadata["uid"]:
-        # It waits for a finalizer, or for its grace to end: known at once, it is not deleted again.
-        ctx.observed(resource, answer)
+    if value_at(answer, ("metadata", "uid")) != metadata["uid"]:
+        return {}
+    # It waits for a finalizer, or for its grace to end: known at once, it is not deleted again.
+    ctx.observed(resource, answer)
+    return {metadata["uid"]: answer["metadata"]["resourceVersion"]}

@@ -71,6 +71,10 @@ class Settings:
     """Which Workload and which group something is of is told by annotations rather than by labels."""
     partial_admission: bool = True
     reclaimable_pods: bool = True
+    skips_reassignment_of_pods: bool = True
+    """The Workload of a pod alone is not queued again after an eviction: a pod cannot run twice."""
+    strict_finalizers: bool = True
+    """A finalizer is taken only off the version of an object that was looked at."""
     validate_group_owner: bool = True
     """A Workload that has a group's name must have been made for it."""
     tell_reasons: bool = True
@@ -125,6 +129,8 @@ def settings_of(
         names_by_annotation=gates[Gate.WORKLOAD_IDENTIFIER_ANNOTATIONS],
         partial_admission=gates[Gate.PARTIAL_ADMISSION],
         reclaimable_pods=gates[Gate.RECLAIMABLE_PODS],
+        skips_reassignment_of_pods=gates[Gate.SKIP_REASSIGNMENT_FOR_POD_OWNED_WORKLOADS],
+        strict_finalizers=gates[Gate.REMOVE_FINALIZERS_WITH_STRICT_PATCH],
         validate_group_owner=gates[Gate.POD_INTEGRATION_VALIDATE_GROUP_OWNER],
         tell_reasons=gates[Gate.UNADMITTED_WORKLOADS_OBSERVABILITY],
     )

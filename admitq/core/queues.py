@@ -47,7 +47,8 @@ class Shape(NamedTuple):
     """All of a workload that decides whether and how it fits; equal shapes share a lane.
 
     ``local_queue`` is set where LocalQueues take turns by what they used, ``original`` where the workload is
-    to take over what another holds.
+    to take over what another holds, ``alone`` where each workload is tried for itself, whatever became of
+    its equals.
     """
 
     demands: tuple[PodSetDemand, ...]
@@ -55,6 +56,7 @@ class Shape(NamedTuple):
     has_closed_preemption_gate: bool
     local_queue: ObjectKey | None = None
     original: Original | None = None
+    alone: ObjectKey | None = None
 
 
 def local_queue_of(workload: Workload) -> ObjectKey:
@@ -173,6 +175,8 @@ class PendingQueue:
         strategy: QueueingStrategy,
         rules_of: Callable[[str], RequestRules] = _plain_rules,
         original_of: Callable[[Workload], Original | None] | None = None,
+        *,
+        equals_share_a_lane: bool = True,
     ) -> None:
         """An empty queue.
 
@@ -180,12 +184,14 @@ class PendingQueue:
             strategy: what a head that does not fit does to those behind it.
             rules_of: what decides in a namespace what podsets ask for.
             original_of: what a workload is to take over; None where nobody replaces anybody.
+            equals_share_a_lane: whether who equals one that did not fit is passed over with it.
         """
         self.strategy = strategy
         self.is_standing = False
         """Whether the first, although it is blocked, takes part when heads of the cohort tree are tried."""
         self._rules_of = rules_of
         self._original_of = original_of
+        self._equals_share_a_lane = equals_share_a_lane
         self._usage_of: Callable[[ObjectKey], PastUse] | None = None
         self.members: dict[ObjectKey, Pending] = {}
         self.lanes: dict[Shape, Lane] = {}
@@ -516,6 +522,7 @@ class PendingQueue:
             workload.has_closed_preemption_gate,
             None if self._usage_of is None else local_queue_of(workload),
             None if workload.replaces is None or self._original_of is None else self._original_of(workload),
+            None if self._equals_share_a_lane else workload.key,
         )
 
     # --- internals --------------------------------------------------------------------------------

@@ -84,6 +84,7 @@ class Gates:
     recompute_assignment_upon_preemption_targets_overlap: bool = True
     prioritize_preemptor_workloads: bool = False
     quota_check_strategy: bool = True
+    scheduling_equivalence_hashing: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -269,7 +269,10 @@ class AdmissionState:
         world.index_cluster_queue(spec)
         if entry is None:
             queue = PendingQueue(
-                spec.queueing_strategy, world.rules_of, partial(world.what_to_take_over, spec.name)
+                spec.queueing_strategy,
+                world.rules_of,
+                partial(world.what_to_take_over, spec.name),
+                equals_share_a_lane=world.settings.gates.scheduling_equivalence_hashing,
             )
             entry = ClusterQueueEntry(spec, node, queue, _NOTHING_OFFERED)
             world.cluster_queues[spec.name] = entry

@@ -56,6 +56,12 @@ def is_controlled_by(obj: Object, owner: Object) -> bool:
     return reference is not None and reference.get("uid") == value_at(owner, ("metadata", "uid"))
 
 
+def is_of_pod_alone(workload: Object) -> bool:
+    """Whether the Workload is that of a single pod. The members of a group own theirs without control."""
+    reference = controller_of(workload)
+    return reference is not None and (reference.get("apiVersion"), reference.get("kind")) == ("v1", "Pod")
+
+
 def is_of_group(workload: Object, names: Names) -> bool:
     """Whether a Workload stands for the group of its name, which many own and nobody controls."""
     made_for_it = value_at(workload, ("metadata", "annotations", names.is_group_workload)) == "true"

@@ -178,8 +178,11 @@ IN_EFFECT = frozenset(
         Gate.RECLAIMABLE_PODS,
         Gate.RECOMPUTE_ASSIGNMENT_UPON_TARGETS_OVERLAP,
         Gate.REJECT_UPDATES_WITH_INVALID_ON_FLAVORS,
+        Gate.REMOVE_FINALIZERS_WITH_STRICT_PATCH,
+        Gate.SCHEDULING_EQUIVALENCE_HASHING,
         Gate.SHORT_WORKLOAD_NAMES,
         Gate.SKIP_ANCESTOR_CHECK_FOR_DELETED_WORKLOADS,
+        Gate.SKIP_REASSIGNMENT_FOR_POD_OWNED_WORKLOADS,
         Gate.SPARK_APPLICATION_INTEGRATION,
         Gate.TAS_MULTI_LAYER_TOPOLOGY,
         Gate.TAS_VALIDATE_WORKLOAD_SLICE_SIZE,
@@ -198,17 +201,14 @@ IN_EFFECT = frozenset(
 
 EITHER_WAY = frozenset(
     {
-        # Finalizers are never written as a whole list that somebody else may have changed.
-        Gate.REMOVE_FINALIZERS_WITH_STRICT_PATCH,
-        # Workloads that ask for the same as one that was refused are passed over.
-        Gate.SCHEDULING_EQUIVALENCE_HASHING,
-        # The Workload of a pod that ran ends with the pod. It is not admitted for it again.
-        Gate.SKIP_REASSIGNMENT_FOR_POD_OWNED_WORKLOADS,
-        # All writes are merge patches.
+        # All writes are merge patches, each upon the version that was looked at. What a field's owner is
+        # told to be in managedFields is all that the other way would change.
         Gate.WORKLOAD_REQUEST_USE_MERGE_PATCH,
+        # How amounts are held in memory shows in no answer.
+        Gate.VECTORIZED_RESOURCE_REQUESTS,
     }
 )
-"""Gates between an old and a new way of doing the same, of which the new one is done whatever they say."""
+"""Gates between two ways of doing the same, of which one is taken whatever they say."""
 
 
 class FeatureGateError(ValueError):

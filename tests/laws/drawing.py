@@ -201,6 +201,7 @@ class Draw(random.Random):
             recompute_assignment_upon_preemption_targets_overlap=self.often(True, False),
             prioritize_preemptor_workloads=self.often(False, True),
             quota_check_strategy=self.often(True, False),
+            scheduling_equivalence_hashing=self.often(True, False),
         )
 
     # --- quota ------------------------------------------------------------------------------------

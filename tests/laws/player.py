@@ -541,6 +541,7 @@ class Player:
             workload.reclaimable_pods,
             key.namespace,
             None if original is None else original.key,
+            None if self.observed.settings.gates.scheduling_equivalence_hashing else key,
         )
 
     def is_new(self, decided: Instruction) -> bool:

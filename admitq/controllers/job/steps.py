@@ -28,7 +28,7 @@ from admitq.controllers.plan import (
 )
 from admitq.controllers.workload import told
 from admitq.integrations.base import Step, members_of
-from admitq.integrations.ownership import controller_of, is_served
+from admitq.integrations.ownership import controller_of, is_of_pod_alone, is_served
 from admitq.integrations.paths import Object, value_at
 from admitq.job_workloads import (
     PriorityClassMissing,
@@ -492,11 +492,12 @@ def _half_stopped(case: JobCase, workload: Object) -> Plan | None:
 def _requeue(case: JobCase, workload: Object) -> Plan | None:
     """The quota of an eviction is given back.
 
-    A pod alone that ran never comes here: it is deleted, and its Workload ends with it. So only one that is
-    still held does, and is not parked as one that ran would have to be: nothing would ever bring it back.
+    A pod alone that ran never comes here: it is deleted, and its Workload ends with it. One that is still
+    held does, and waits on only where the feature gate SkipReassignmentForPodOwnedWorkloads is off.
     """
     transition = case.begin(workload)
-    transition.requeue(told(Reason.PENDING_EVALUATION, case.settings))
+    stays_out = case.settings.skips_reassignment_of_pods and is_of_pod_alone(workload)
+    transition.requeue(told(Reason.PENDING_EVALUATION, case.settings), may_return=not stays_out)
     return case.end(workload, transition, quota_released(workload, case.now))
 
 

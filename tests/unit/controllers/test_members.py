@@ -209,9 +209,11 @@ async def test_an_evicted_pod_that_ran_never_competes_again(reason: str, finish_
 
 
 @pytest.mark.parametrize("reason", ["Preempted", "NodeFailures"])
-async def test_an_evicted_pod_that_was_still_held_competes_again_at_once(reason: str) -> None:
-    """Nothing would ever bring it back if it did not: it is not deleted, and nobody restarts it."""
-    world = PodWorld()
+@pytest.mark.parametrize("skips_reassignment", [True, False])
+async def test_an_evicted_pod_that_was_still_held_competes_again_only_where_pods_are_reassigned(
+    reason: str, skips_reassignment: bool
+) -> None:
+    world = PodWorld(skips_reassignment_of_pods=skips_reassignment)
     world.put(PODS, pod())
     mine = {**owner("p"), "controller": True}
     spec = {"podSets": [{"name": "main", "count": 1, "template": TEMPLATE}]}
@@ -219,7 +221,7 @@ async def test_an_evicted_pod_that_was_still_held_competes_again_at_once(reason:
     await world.settle(Key("ns", "p"))
     assert gates(world.get(PODS, "p")) == [gate["name"] for gate in GATES]
     back = world.get(KINDS.workloads, "job-j-1")
-    assert condition_of(back, "Requeued") == ("True", reason, "m")
+    assert condition_of(back, "Requeued") == (str(not skips_reassignment), reason, "m")
     assert condition_of(back, "QuotaReserved") == ("False", "PendingEvaluation", "m")
 
 

@@ -1,5 +1,6 @@
 """Plans carried out: every write on the version it was decided on, nothing told that did not happen."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from admitq.controllers.plan import Count, Delete, Patch, RemoveFinalizer, Tell, act, plan
 from admitq.integrations.base import Step
 from admitq.runtime.errors import ApiError
-from tests.unit.controllers.builders import KINDS, NAMES, workload
+from tests.unit.controllers.builders import KINDS, NAMES, SETTINGS, workload
 from tests.unit.controllers.world import CONFLICT, World
 
 
@@ -38,18 +39,37 @@ async def test_nothing_is_told_of_a_write_that_failed(world: World) -> None:
     assert world.told.events == []
 
 
-async def test_only_our_finalizer_is_removed_and_only_from_this_very_object(world: World) -> None:
+@pytest.mark.parametrize("strict", [True, False])
+async def test_only_our_finalizer_is_removed_and_only_from_this_very_object(strict: bool) -> None:
+    """By a strict patch nothing else of the object may have changed either: RemoveFinalizersWithStrictPatch."""
+    world = World(settings=replace(SETTINGS, strict_finalizers=strict))
     obj = workload(metadata={"finalizers": ["a.example/x", NAMES.finalizer, "b.example/y"]})
-    world.put(KINDS.workloads, {**obj, "metadata": {**obj["metadata"], "resourceVersion": "8"}})
+    changed = {**obj, "metadata": {**obj["metadata"], "resourceVersion": "8"}}
+    world.put(KINDS.workloads, changed)
+    if strict:
+        with pytest.raises(ApiError, match="testing value /metadata/resourceVersion failed") as refused:
+            await act(world.ctx, plan(RemoveFinalizer(KINDS.workloads, obj)))
+        assert refused.value.is_conflict
+        world.client.calls.clear()
+        obj = changed
     await act(world.ctx, plan(RemoveFinalizer(KINDS.workloads, obj)))
     [(_, _, operations)] = world.client.calls
     assert list(operations) == [
         {"op": "test", "path": "/metadata/uid", "value": "uid-w"},
+        *([{"op": "test", "path": "/metadata/resourceVersion", "value": "8"}] if strict else []),
         {"op": "test", "path": "/metadata/finalizers/1", "value": NAMES.finalizer},
         {"op": "remove", "path": "/metadata/finalizers/1"},
     ]
     left = world.get(KINDS.workloads, "job-j-1")["metadata"]["finalizers"]
     assert left == ["a.example/x", "b.example/y"]
+
+
+async def test_a_strict_removal_goes_by_the_version_of_our_own_last_write(world: World) -> None:
+    obj = workload(metadata={"finalizers": [NAMES.finalizer]})
+    world.put(KINDS.workloads, obj)
+    written = Patch(KINDS.workloads, obj, (Step({"spec": {"priority": 1}}),), "c")
+    await act(world.ctx, plan(written, RemoveFinalizer(KINDS.workloads, obj)))
+    assert world.get(KINDS.workloads, "job-j-1")["metadata"]["finalizers"] == []
 
 
 async def test_without_our_finalizer_nothing_is_written(world: World) -> None:

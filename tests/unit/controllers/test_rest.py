@@ -556,6 +556,8 @@ GATES = (
     "reclaimable_pods",
     "tell_reasons",
     "fast_quota_release",
+    "skips_reassignment_of_pods",
+    "strict_finalizers",
 )
 
 

@@ -128,6 +128,11 @@ class StubClient:
         self._call("json_patch", f"{resource.plural}/{name}", operations)
         found = self.stores.of(resource).get(namespace or "", name)
         assert found is not None
+        for test in operations[:-1]:
+            *parts, last = test["path"].split("/")[1:]
+            holder: Any = value_at(found, tuple(parts))
+            if holder[int(last) if isinstance(holder, list) else last] != test["value"]:
+                raise ApiError(422, "Invalid", f"testing value {test['path']} failed")
         *parts, place = operations[-1]["path"].split("/")[1:]
         del value_at(found, tuple(parts))[int(place)]
         return self._written(found)

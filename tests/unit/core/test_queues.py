@@ -52,6 +52,16 @@ def drained(queue: PendingQueue) -> list[str]:
     return names
 
 
+@pytest.mark.parametrize(("together", "parked"), [(True, 2), (False, 1)])
+def test_equals_are_parked_together_unless_each_is_tried_for_itself(together: bool, parked: int) -> None:
+    queue = PendingQueue(QueueingStrategy.BEST_EFFORT_FIFO, equals_share_a_lane=together)
+    for each in (workload("a", 1), workload("b", 2)):
+        queue.enter(new_pending(each))
+    assert park_first(queue) == "a"
+    assert queue.inadmissible == parked
+    assert drained(queue) == ([] if together else ["b"])
+
+
 def test_the_first_of_all_shapes_is_next() -> None:
     queue = queue_of(workload("c", 3), workload("a", 1, LARGE), workload("d", 4, LARGE), workload("b", 2))
     assert drained(queue) == ["a", "b", "c", "d"]
