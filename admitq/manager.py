@@ -177,8 +177,11 @@ class Manager:
             case happened.WorkloadChanged(workload):
                 self.measures.workload_observed(workload, obj)
             case happened.ClusterQueueChanged(cluster_queue):
-                self.measures.cluster_queue_observed(cluster_queue)
-            case happened.CohortChanged():
+                self.measures.cluster_queue_observed(cluster_queue, obj)
+            case happened.LocalQueueChanged(local_queue):
+                self.measures.local_queue_observed(local_queue.key, obj)
+            case happened.CohortChanged(cohort):
+                self.measures.cohort_observed(cohort.name, obj)
                 self.measures.cohorts_changed()
             case _:
                 pass

@@ -8,7 +8,14 @@ from typing import Any
 from admitq.core.amounts import UNLIMITED
 from admitq.core.model import ClusterQueue, ObjectKey, Workload
 from admitq.core.requests import demands
-from admitq.core.statuses import ClusterQueueStatus, CohortStatus, FlavorTotals, LocalQueueStatus
+from admitq.core.statuses import (
+    ClusterQueueStatus,
+    CohortStatus,
+    FlavorTotals,
+    LocalQueueStatus,
+    Waiting,
+)
+from admitq.custom_labels import Source
 from admitq.metrics import Metrics
 from admitq_api import conditions
 from admitq_api.conditions import ConditionType, Reason
@@ -16,6 +23,9 @@ from admitq_api.conditions import ConditionType, Reason
 RawObject = Mapping[str, Any]
 MILLI = 1000
 INFINITE = float("inf")
+
+Values = tuple[tuple[str, str], ...]
+"""Custom labels of one object, by name."""
 
 
 def in_units(resource: str, amount: int) -> float:
@@ -28,6 +38,11 @@ def in_units(resource: str, amount: int) -> float:
 def _share(weighted: int) -> float:
     """A weighted share as metrics carry it: one without bounds is not a number."""
     return float("nan") if weighted >= UNLIMITED else float(weighted)
+
+
+def _labelled(custom: Values, **labels: str) -> Values:
+    """Labels that may be counted by."""
+    return (*labels.items(), *custom)
 
 
 def _priority_class(workload: RawObject) -> str:
@@ -45,6 +60,7 @@ class Measures:
         of_local_queues: whether LocalQueues have series of their own, and which.
         with_resources: whether quota and usage of ClusterQueues are exposed by flavor and resource.
         of_cohorts: whether cohorts have series.
+        waiting: everyone who waits, asked for each time that metrics are read.
     """
 
     metrics: Metrics
@@ -53,6 +69,7 @@ class Measures:
     of_local_queues: Callable[[ObjectKey], bool] = lambda _: True
     with_resources: bool = False
     of_cohorts: bool = True
+    waiting: Callable[[], Iterable[Waiting]] = lambda: ()
     _census: "_Census" = field(init=False)
     _skipped: set[str] = field(default_factory=set[str])
     """ClusterQueues of which some were skipped in the last cycle."""
@@ -60,17 +77,24 @@ class Measures:
     """The cohorts above each ClusterQueue that was looked at, the nearest first."""
     _admitted: Counter[str] = field(default_factory=Counter[str])
     """How many workloads each of these ClusterQueues has admitted."""
-    _subtrees: Counter[str] = field(default_factory=Counter[str])
-    """The same, summed up by cohort."""
+    _subtrees: dict[str, Counter[Values]] = field(default_factory=dict[str, Counter[Values]])
+    """The same, summed up by cohort, and there by the custom labels of the ClusterQueues."""
+    _listed: dict[ObjectKey, int] = field(default_factory=dict[ObjectKey, int])
+    """How many wait in each LocalQueue that was looked at."""
 
     def __post_init__(self) -> None:
         self._census = _Census(self)
+        self.metrics.at_reading(self._count_waiting)
+        if self.metrics.takes_from(Source.WORKLOAD):
+            self.metrics.at_reading(self._count_by_workload)
 
     # --- workloads --------------------------------------------------------------------------------
 
-    def workload_created(self, job_kind: str, seconds: float) -> None:
-        """A Workload was created so long after its job (of generation 1)."""
-        self.metrics.observe("workload_creation_latency_seconds", seconds, job_kind=job_kind)
+    def workload_created(self, job_kind: str, seconds: float, queue: ObjectKey) -> None:
+        """A Workload was created so long after its job (of generation 1), for a LocalQueue."""
+        series = "workload_creation_latency_seconds"
+        custom = self.metrics.described(series, Source.LOCAL_QUEUE, *queue)
+        self.metrics.observe(series, seconds, job_kind=job_kind, **custom)
 
     def quota_reserved(self, workload: RawObject, cluster_queue: str, since_queued: float) -> None:
         """A workload got quota so long after it began to wait."""
@@ -182,7 +206,7 @@ class Measures:
         self.metrics.increment("replaced_workload_slices_total", cluster_queue=self._cluster_queue(workload))
 
     def workload_observed(self, value: Workload, obj: RawObject) -> None:
-        """A Workload is now as given: how many there are of each kind may have changed."""
+        """A Workload is now as given: how many there are, and what they are, may have changed."""
         self._census.take(value, obj)
 
     def workload_gone(self, key: ObjectKey) -> None:
@@ -191,8 +215,16 @@ class Measures:
 
     # --- queues -----------------------------------------------------------------------------------
 
-    def cluster_queue_observed(self, queue: ClusterQueue) -> None:
-        """A ClusterQueue's quota is now as given."""
+    def cluster_queue_observed(self, queue: ClusterQueue, obj: RawObject) -> None:
+        """A ClusterQueue's quota, and its labels, are now as given."""
+        if not self.metrics.is_described(Source.CLUSTER_QUEUE, obj, queue.name):
+            cohorts = self._places.pop(queue.name, ())
+            self._count_admitted(queue.name, cohorts, -self._admitted[queue.name])
+            self.metrics.describe(Source.CLUSTER_QUEUE, obj, queue.name)
+            self._count_admitted(queue.name, cohorts, self._admitted[queue.name])
+            self._places[queue.name] = cohorts
+            self._tell_place(queue.name)
+            self._census.tell_again(cluster_queue=queue.name)
         if not self.with_resources:
             return
         labels = {"cohort": queue.cohort or "", "cluster_queue": queue.name}
@@ -211,6 +243,17 @@ class Measures:
                             **labels,
                         )
 
+    def local_queue_observed(self, key: ObjectKey, obj: RawObject) -> None:
+        """A LocalQueue's labels are now as given."""
+        if self.metrics.is_described(Source.LOCAL_QUEUE, obj, *key):
+            return
+        self.metrics.describe(Source.LOCAL_QUEUE, obj, *key)
+        self._census.tell_again(name=key.name, namespace=key.namespace)
+
+    def cohort_observed(self, name: str, obj: RawObject) -> None:
+        """A cohort's labels are now as given."""
+        self.metrics.describe(Source.COHORT, obj, name)
+
     def cohorts_changed(self) -> None:
         """A cohort came, went, or has another parent: ClusterQueues may have another place."""
         for name in self._places:
@@ -223,30 +266,39 @@ class Measures:
             return
         self._places[name] = cohorts
         if former is not None:
-            self._count_admitted(former, -self._admitted[name])
-            self._count_admitted(cohorts, self._admitted[name])
+            self._count_admitted(name, former, -self._admitted[name])
+            self._count_admitted(name, cohorts, self._admitted[name])
+        self._tell_place(name)
+
+    def _tell_place(self, name: str) -> None:
+        cohorts = self._places[name]
         self.metrics.forget(("cluster_queue_info",), cluster_queue=name)
         parent, root = (cohorts[0], cohorts[-1]) if cohorts else ("", "")
         self.metrics.set("cluster_queue_info", 1, cluster_queue=name, parent_cohort=parent, root_cohort=root)
 
-    def _count_admitted(self, cohorts: Iterable[str], by: int) -> None:
+    def _count_admitted(self, cluster_queue: str, cohorts: Iterable[str], by: int) -> None:
+        series = "cohort_subtree_admitted_active_workloads"
+        custom = self.metrics.described(series, Source.CLUSTER_QUEUE, cluster_queue)
+        values = tuple(custom.items())
         for cohort in cohorts if self.of_cohorts else ():
-            self._subtrees[cohort] += by
-            self.metrics.set(
-                "cohort_subtree_admitted_active_workloads", self._subtrees[cohort], cohort=cohort
-            )
+            subtree = self._subtrees.setdefault(cohort, Counter())
+            subtree[values] += by
+            self.metrics.set(series, subtree[values], cohort=cohort, **custom)
+            if values and not subtree[values]:
+                self.metrics.forget((series,), cohort=cohort, **custom)
 
     def cluster_queue_reported(self, name: str, status: ClusterQueueStatus) -> None:
         """The core's numbers of a ClusterQueue were looked at."""
         self._place(name)
-        self._count_admitted(self._places[name], status.admitted - self._admitted[name])
+        self._count_admitted(name, self._places[name], status.admitted - self._admitted[name])
         self._admitted[name] = status.admitted
         gauges = self.metrics
         active = status.pending - status.inadmissible
-        gauges.set("pending_workloads", active, cluster_queue=name, status="active")
-        gauges.set("pending_workloads", status.inadmissible, cluster_queue=name, status="inadmissible")
         gauges.set("reserving_active_workloads", status.reserving, cluster_queue=name)
-        gauges.set("admitted_active_workloads", status.admitted, cluster_queue=name)
+        if not gauges.takes_from(Source.WORKLOAD):
+            gauges.set("pending_workloads", active, cluster_queue=name, status="active")
+            gauges.set("pending_workloads", status.inadmissible, cluster_queue=name, status="inadmissible")
+            gauges.set("admitted_active_workloads", status.admitted, cluster_queue=name)
         current = "active" if status.active else "pending"
         if status.reason == Reason.TERMINATING:
             current = "terminating"
@@ -275,15 +327,17 @@ class Measures:
         if not self.of_local_queues(key):
             return
         gauges, labels = self.metrics, {"name": key.name, "namespace": key.namespace}
-        gauges.set("local_queue_pending_workloads", status.pending, status="active", **labels)
+        self._listed[key] = status.pending
         gauges.set("local_queue_reserving_active_workloads", status.reserving, **labels)
-        gauges.set("local_queue_admitted_active_workloads", status.admitted, **labels)
+        if not gauges.takes_from(Source.WORKLOAD):
+            gauges.set("local_queue_admitted_active_workloads", status.admitted, **labels)
         for state in ("True", "False", "Unknown"):
             gauges.set("local_queue_status", float(state == str(status.active)), active=state, **labels)
         for series, totals in (
             ("local_queue_resource_reservation", status.flavors_reservation),
             ("local_queue_resource_usage", status.flavors_usage),
         ):
+            gauges.forget((series,), **labels)
             for flavor in totals:
                 for resource, total, _ in flavor.resources:
                     gauges.set(
@@ -311,6 +365,7 @@ class Measures:
             ("cohort_subtree_quota", status.subtree_quota),
             ("cohort_subtree_resource_reservations", status.subtree_reservations),
         ):
+            self.metrics.forget((series,), cohort=name)
             for (flavor, resource), amount in amounts:
                 self.metrics.set(
                     series, in_units(resource, amount), cohort=name, flavor=flavor, resource=resource
@@ -318,17 +373,77 @@ class Measures:
 
     def forget_cluster_queue(self, name: str) -> None:
         """A ClusterQueue is gone."""
-        self._count_admitted(self._places.pop(name, ()), -self._admitted.pop(name, 0))
+        self._count_admitted(name, self._places.pop(name, ()), -self._admitted.pop(name, 0))
         self.metrics.forget_cluster_queue(name)
 
     def forget_local_queue(self, namespace: str, name: str) -> None:
         """A LocalQueue is gone."""
+        self._listed.pop(ObjectKey(namespace, name), None)
         self.metrics.forget_local_queue(namespace, name)
 
     def forget_cohort(self, name: str) -> None:
         """A cohort is gone."""
         self._subtrees.pop(name, None)
         self.metrics.forget_cohort(name)
+
+    # --- what is counted when it is read ----------------------------------------------------------
+
+    def _count_waiting(self) -> None:
+        """Tell of each LocalQueue how many wait to be tried, and how many are parked."""
+        parked = Counter(one.local_queue for one in self.waiting() if one.is_parked) if self._listed else {}
+        for key, pending in self._listed.items():
+            labels = {"name": key.name, "namespace": key.namespace}
+            aside = parked.get(key, 0)
+            for status, count in (("active", pending - aside), ("inadmissible", aside)):
+                self.metrics.set("local_queue_pending_workloads", max(0, count), status=status, **labels)
+
+    def _count_by_workload(self) -> None:
+        """Tell of those who wait, and of those admitted, by the custom labels of Workloads."""
+        places = [{"cluster_queue": name} for name in self._places]
+        self._spread(
+            "pending_workloads",
+            Counter(
+                _labelled(
+                    self._census.custom(one.workload),
+                    cluster_queue=one.cluster_queue,
+                    status="inadmissible" if one.is_parked else "active",
+                )
+                for one in self.waiting()
+                if one.cluster_queue in self._places
+            ),
+            [{**place, "status": status} for place in places for status in ("active", "inadmissible")],
+        )
+        admitted = self._census.admitted()
+        self._spread(
+            "admitted_active_workloads",
+            Counter(
+                _labelled(one.custom, cluster_queue=one.cluster_queue)
+                for one in admitted
+                if one.cluster_queue in self._places
+            ),
+            places,
+        )
+        self._spread(
+            "local_queue_admitted_active_workloads",
+            Counter(
+                _labelled(one.custom, name=one.queue.name, namespace=one.queue.namespace)
+                for one in admitted
+                if one.queue in self._listed
+            ),
+            [{"name": key.name, "namespace": key.namespace} for key in self._listed],
+        )
+
+    def _spread(self, series: str, counts: Mapping[Values, int], queues: Sequence[Mapping[str, str]]) -> None:
+        """Tell of queues how many there are by what Workloads say; 0 of a queue that has none."""
+        self.metrics.clear(series)
+        # What names a queue stands before what its Workloads say.
+        named = len(queues[0]) if queues else 0
+        told = {labels[:named] for labels in counts}
+        for queue in queues:
+            if tuple(queue.items()) not in told:
+                self.metrics.set(series, 0, **queue)
+        for labels, count in counts.items():
+            self.metrics.set(series, count, **dict(labels))
 
     # --- how --------------------------------------------------------------------------------------
 
@@ -341,16 +456,18 @@ class Measures:
         self.metrics.increment(series, cluster_queue=cluster_queue, **labels)
         key = _local_queue(workload)
         if self.of_local_queues(key):
-            self.metrics.increment(f"local_queue_{series}", name=key.name, namespace=key.namespace, **labels)
+            series = f"local_queue_{series}"
+            custom = self.metrics.values(series, Source.WORKLOAD, workload)
+            self.metrics.increment(series, name=key.name, namespace=key.namespace, **labels, **custom)
 
     def _lasted(self, series: str, seconds: float, workload: RawObject, cluster_queue: str) -> None:
         labels = {"priority_class": _priority_class(workload)}
         self.metrics.observe(series, seconds, cluster_queue=cluster_queue, **labels)
         key = _local_queue(workload)
         if self.of_local_queues(key):
-            self.metrics.observe(
-                f"local_queue_{series}", seconds, name=key.name, namespace=key.namespace, **labels
-            )
+            series = f"local_queue_{series}"
+            custom = self.metrics.values(series, Source.WORKLOAD, workload)
+            self.metrics.observe(series, seconds, name=key.name, namespace=key.namespace, **labels, **custom)
 
     def _totals(self, series: str, totals: tuple[FlavorTotals, ...], name: str) -> None:
         self.metrics.forget((series,), cluster_queue=name)
@@ -376,6 +493,9 @@ class _Place:
     finished: bool
     unadmitted: tuple[str, str] | None
     requests: tuple[tuple[str, int], ...]
+    is_admitted: bool
+    custom: Values
+    """What it says of itself for the metrics."""
 
 
 class _Census:
@@ -389,7 +509,8 @@ class _Census:
     def take(self, value: Workload, obj: RawObject) -> None:
         """Count a workload as it is now."""
         queue = ObjectKey(value.key.namespace, value.queue_name)
-        cluster_queue = self._measures.cluster_queue_of(queue) or ""
+        holds_in = None if value.admission is None else value.admission.cluster_queue
+        cluster_queue = holds_in or self._measures.cluster_queue_of(queue) or ""
         waits = not value.finished and not value.admitted and value.active
         place = _Place(
             queue=queue,
@@ -397,6 +518,8 @@ class _Census:
             finished=value.finished,
             unadmitted=_why_unadmitted(obj) if not value.finished and not value.admitted else None,
             requests=_requests(value) if waits and value.admission is None else (),
+            is_admitted=value.admitted and not value.finished and value.admission is not None,
+            custom=self._custom_of(obj),
         )
         former = self._places.get(value.key)
         if former == place:
@@ -411,6 +534,24 @@ class _Census:
         place = self._places.pop(key, None)
         if place is not None:
             self._move(place, -1)
+
+    def custom(self, key: ObjectKey) -> Values:
+        """The custom labels of a Workload."""
+        place = self._places.get(key)
+        return self._custom_of(None) if place is None else place.custom
+
+    def _custom_of(self, obj: RawObject | None) -> Values:
+        return tuple(self._measures.metrics.values("pending_workloads", Source.WORKLOAD, obj).items())
+
+    def admitted(self) -> list[_Place]:
+        """Those that are admitted and have not finished."""
+        return [place for place in self._places.values() if place.is_admitted]
+
+    def tell_again(self, **named: str) -> None:
+        """Tell again what is counted under these labels."""
+        for (series, labels), count in self._counts.items():
+            if named.items() <= dict(labels).items():
+                self._tell(series, dict(labels), count)
 
     def _move(self, place: _Place, by: int) -> None:
         of_queue = {"name": place.queue.name, "namespace": place.queue.namespace}
@@ -441,6 +582,9 @@ class _Census:
             del self._counts[key]
             self._measures.metrics.forget((series,), **labels)
             return
+        self._tell(series, labels, count)
+
+    def _tell(self, series: str, labels: Mapping[str, str], count: int) -> None:
         amount = in_units(labels["resource"], count) if "resource" in labels else count
         self._measures.metrics.set(series, amount, **labels)
 

@@ -4,14 +4,16 @@ Every series carries ``replica_role``: leader, follower or standalone. Durations
 """
 
 import platform
-from collections.abc import Iterable
+from collections import Counter as Count
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 from prometheus_client.exposition import generate_latest
 
+from admitq.custom_labels import NONE, CustomLabel, CustomLabels, Source
 from admitq_api.version import VERSION
 
 Role = str
@@ -47,7 +49,15 @@ class Series:
     help: str
     labels: tuple[str, ...] = ()
     buckets: tuple[float, ...] = WAIT_BUCKETS
+    carries: tuple[Source, ...] = ()
+    """The kinds whose custom labels it has, beside ``labels``."""
 
+
+OF_CQ: Final = (Source.CLUSTER_QUEUE,)
+OF_CQ_WL: Final = (Source.CLUSTER_QUEUE, Source.WORKLOAD)
+OF_COHORT: Final = (Source.COHORT,)
+OF_LQ: Final = (Source.LOCAL_QUEUE,)
+OF_LQ_WL: Final = (Source.LOCAL_QUEUE, Source.WORKLOAD)
 
 _C, _G, _H = Type.COUNTER, Type.GAUGE, Type.HISTOGRAM
 _CQ: Final = ("cluster_queue",)
@@ -58,8 +68,11 @@ _LQ_CLASS: Final = ("name", "namespace", "priority_class")
 _LQ_QUOTA: Final = ("name", "namespace", "flavor", "resource")
 _EVICTION: Final = ("reason", "underlying_cause", "priority_class")
 
+# Named as clients of the API group know them; what does not exist here is empty.
+_BUILD: Final = ("git_version", "git_commit", "build_date", "go_version", "compiler", "platform")
+
 TABLE: Final[tuple[Series, ...]] = (
-    Series("build_info", _G, "1, labelled with what was built", ("version", "python_version", "platform")),
+    Series("build_info", _G, "1, labelled with what was built", _BUILD),
     Series("admission_attempts_total", _C, "Admission cycles by result", ("result",)),
     Series(
         "admission_attempt_duration_seconds", _H, "Length of an admission cycle", ("result",), ATTEMPT_BUCKETS
@@ -69,122 +82,229 @@ TABLE: Final[tuple[Series, ...]] = (
         _G,
         "Workloads of the last cycle that could not preempt because another one already did",
         _CQ,
+        carries=OF_CQ,
     ),
     Series(
         "preemption_target_recomputations_total",
         _C,
         "Workloads assigned anew because another one preempts whom they would have to preempt",
         ("cluster_queue", "result"),
+        carries=OF_CQ,
     ),
-    Series("pending_workloads", _G, "Workloads that wait", ("cluster_queue", "status")),
+    Series("pending_workloads", _G, "Workloads that wait", ("cluster_queue", "status"), carries=OF_CQ_WL),
     Series(
-        "pending_scheduling_hashes", _G, "Distinct shapes of workloads that wait", ("cluster_queue", "status")
+        "pending_scheduling_hashes",
+        _G,
+        "Distinct shapes of workloads that wait",
+        ("cluster_queue", "status"),
+        carries=OF_CQ,
     ),
-    Series("finished_workloads", _G, "Finished workloads that still exist", _CQ),
-    Series("quota_reserved_workloads_total", _C, "Workloads that got quota", _CQ_CLASS),
-    Series("admitted_workloads_total", _C, "Workloads admitted", _CQ_CLASS),
-    Series("finished_workloads_total", _C, "Workloads finished", _CQ_CLASS),
-    Series("replaced_workload_slices_total", _C, "Slices of elastic jobs replaced by larger ones", _CQ),
-    Series("quota_reserved_wait_time_seconds", _H, "From queued to quota reserved", _CQ_CLASS),
-    Series("admission_wait_time_seconds", _H, "From queued to admitted", _CQ_CLASS, LONG_WAIT_BUCKETS),
-    Series("admission_checks_wait_time_seconds", _H, "From quota reserved to admitted", _CQ_CLASS),
-    Series("ready_wait_time_seconds", _H, "From queued to all pods ready", _CQ_CLASS),
-    Series("admitted_until_ready_wait_time_seconds", _H, "From admitted to all pods ready", _CQ_CLASS),
-    Series("execution_time_seconds", _H, "From admitted to finished", _CQ_CLASS, LONG_WAIT_BUCKETS),
+    Series("finished_workloads", _G, "Finished workloads that still exist", _CQ, carries=OF_CQ),
+    Series("quota_reserved_workloads_total", _C, "Workloads that got quota", _CQ_CLASS, carries=OF_CQ),
+    Series("admitted_workloads_total", _C, "Workloads admitted", _CQ_CLASS, carries=OF_CQ),
+    Series("finished_workloads_total", _C, "Workloads finished", _CQ_CLASS, carries=OF_CQ),
+    Series(
+        "replaced_workload_slices_total",
+        _C,
+        "Slices of elastic jobs replaced by larger ones",
+        _CQ,
+        carries=OF_CQ,
+    ),
+    Series("quota_reserved_wait_time_seconds", _H, "From queued to quota reserved", _CQ_CLASS, carries=OF_CQ),
+    Series(
+        "admission_wait_time_seconds",
+        _H,
+        "From queued to admitted",
+        _CQ_CLASS,
+        LONG_WAIT_BUCKETS,
+        carries=OF_CQ,
+    ),
+    Series(
+        "admission_checks_wait_time_seconds", _H, "From quota reserved to admitted", _CQ_CLASS, carries=OF_CQ
+    ),
+    Series("ready_wait_time_seconds", _H, "From queued to all pods ready", _CQ_CLASS, carries=OF_CQ),
+    Series(
+        "admitted_until_ready_wait_time_seconds",
+        _H,
+        "From admitted to all pods ready",
+        _CQ_CLASS,
+        carries=OF_CQ,
+    ),
+    Series(
+        "execution_time_seconds", _H, "From admitted to finished", _CQ_CLASS, LONG_WAIT_BUCKETS, carries=OF_CQ
+    ),
     Series(
         "pods_ready_to_evicted_time_seconds",
         _H,
         "From all pods ready to evicted",
         ("cluster_queue", "reason", "underlying_cause"),
+        carries=OF_CQ,
     ),
     Series(
         "workload_eviction_latency_seconds",
         _H,
         "From evicted to quota released",
         ("cluster_queue", "reason"),
+        carries=OF_CQ,
     ),
-    Series("evicted_workloads_total", _C, "Evictions", ("cluster_queue", *_EVICTION)),
+    Series("evicted_workloads_total", _C, "Evictions", ("cluster_queue", *_EVICTION), carries=OF_CQ),
     Series(
-        "evicted_workloads_once_total", _C, "Workloads evicted at least once", ("cluster_queue", *_EVICTION)
-    ),
-    Series("preempted_workloads_total", _C, "Preemptions", ("preempting_cluster_queue", "reason")),
-    Series("reserving_active_workloads", _G, "Workloads that hold quota", _CQ),
-    Series("admitted_active_workloads", _G, "Workloads admitted and not finished", _CQ),
-    Series("cluster_queue_status", _G, "1 for the current status", ("cluster_queue", "status")),
-    Series(
-        "unadmitted_workloads", _G, "Workloads not admitted", ("cluster_queue", "reason", "underlying_cause")
+        "evicted_workloads_once_total",
+        _C,
+        "Workloads evicted at least once",
+        ("cluster_queue", *_EVICTION),
+        carries=OF_CQ,
     ),
     Series(
-        "cluster_queue_resource_pending", _G, "Requested by those who wait", ("cluster_queue", "resource")
+        "preempted_workloads_total", _C, "Preemptions", ("preempting_cluster_queue", "reason"), carries=OF_CQ
+    ),
+    Series("reserving_active_workloads", _G, "Workloads that hold quota", _CQ, carries=OF_CQ),
+    Series("admitted_active_workloads", _G, "Workloads admitted and not finished", _CQ, carries=OF_CQ_WL),
+    Series(
+        "cluster_queue_status", _G, "1 for the current status", ("cluster_queue", "status"), carries=OF_CQ
+    ),
+    Series(
+        "unadmitted_workloads",
+        _G,
+        "Workloads not admitted",
+        ("cluster_queue", "reason", "underlying_cause"),
+        carries=OF_CQ,
+    ),
+    Series(
+        "cluster_queue_resource_pending",
+        _G,
+        "Requested by those who wait",
+        ("cluster_queue", "resource"),
+        carries=OF_CQ,
     ),
     Series(
         "cluster_queue_info",
         _G,
         "1, labelled with the place",
         ("cluster_queue", "parent_cohort", "root_cohort"),
+        carries=OF_CQ,
     ),
     Series(
         "cluster_queue_weighted_share",
         _G,
         "Share of what may be borrowed that is borrowed, NaN with a weight of 0",
         ("cluster_queue", "cohort"),
+        carries=OF_CQ,
     ),
-    Series("cluster_queue_resource_reservation", _G, "Quota reserved", _CQ_QUOTA),
-    Series("cluster_queue_resource_usage", _G, "Quota used by admitted workloads", _CQ_QUOTA),
-    Series("cluster_queue_nominal_quota", _G, "Nominal quota", _CQ_QUOTA),
-    Series("cluster_queue_borrowing_limit", _G, "Borrowing limit, +Inf if unset", _CQ_QUOTA),
-    Series("cluster_queue_lending_limit", _G, "Lending limit, +Inf if unset", _CQ_QUOTA),
-    Series("cohort_info", _G, "1, labelled with the place", ("cohort", "parent_cohort", "root_cohort")),
+    Series("cluster_queue_resource_reservation", _G, "Quota reserved", _CQ_QUOTA, carries=OF_CQ),
+    Series("cluster_queue_resource_usage", _G, "Quota used by admitted workloads", _CQ_QUOTA, carries=OF_CQ),
+    Series("cluster_queue_nominal_quota", _G, "Nominal quota", _CQ_QUOTA, carries=OF_CQ),
+    Series("cluster_queue_borrowing_limit", _G, "Borrowing limit, +Inf if unset", _CQ_QUOTA, carries=OF_CQ),
+    Series("cluster_queue_lending_limit", _G, "Lending limit, +Inf if unset", _CQ_QUOTA, carries=OF_CQ),
+    Series(
+        "cohort_info",
+        _G,
+        "1, labelled with the place",
+        ("cohort", "parent_cohort", "root_cohort"),
+        carries=OF_COHORT,
+    ),
     Series(
         "cohort_weighted_share",
         _G,
         "Share of what may be borrowed that is borrowed, NaN with a weight of 0",
         ("cohort",),
+        carries=OF_COHORT,
     ),
-    Series("cohort_subtree_quota", _G, "Quota of the cohort's subtree", ("cohort", "flavor", "resource")),
+    Series(
+        "cohort_subtree_quota",
+        _G,
+        "Quota of the cohort's subtree",
+        ("cohort", "flavor", "resource"),
+        carries=OF_COHORT,
+    ),
     Series(
         "cohort_subtree_resource_reservations",
         _G,
         "Quota reserved in the cohort's subtree",
         ("cohort", "flavor", "resource"),
+        carries=OF_COHORT,
     ),
     Series(
         "cohort_subtree_admitted_workloads_total",
         _C,
         "Workloads admitted in the cohort's subtree",
         ("cohort", "priority_class"),
+        carries=OF_COHORT,
     ),
-    Series("cohort_subtree_admitted_active_workloads", _G, "Admitted in the cohort's subtree", ("cohort",)),
-    Series("local_queue_pending_workloads", _G, "Workloads that wait", (*_LQ, "status")),
-    Series("local_queue_finished_workloads", _G, "Finished workloads that still exist", _LQ),
-    Series("local_queue_reserving_active_workloads", _G, "Workloads that hold quota", _LQ),
-    Series("local_queue_admitted_active_workloads", _G, "Workloads admitted and not finished", _LQ),
-    Series("local_queue_quota_reserved_workloads_total", _C, "Workloads that got quota", _LQ_CLASS),
-    Series("local_queue_admitted_workloads_total", _C, "Workloads admitted", _LQ_CLASS),
-    Series("local_queue_finished_workloads_total", _C, "Workloads finished", _LQ_CLASS),
-    Series("local_queue_evicted_workloads_total", _C, "Evictions", (*_LQ, *_EVICTION)),
-    Series("local_queue_quota_reserved_wait_time_seconds", _H, "From queued to quota reserved", _LQ_CLASS),
-    Series("local_queue_admission_wait_time_seconds", _H, "From queued to admitted", _LQ_CLASS),
-    Series("local_queue_admission_checks_wait_time_seconds", _H, "From reserved to admitted", _LQ_CLASS),
-    Series("local_queue_ready_wait_time_seconds", _H, "From queued to all pods ready", _LQ_CLASS),
-    Series("local_queue_admitted_until_ready_wait_time_seconds", _H, "From admitted to ready", _LQ_CLASS),
     Series(
-        "local_queue_execution_time_seconds", _H, "From admitted to finished", _LQ_CLASS, LONG_WAIT_BUCKETS
+        "cohort_subtree_admitted_active_workloads",
+        _G,
+        "Admitted in the cohort's subtree",
+        ("cohort",),
+        carries=OF_CQ,
     ),
-    Series("local_queue_status", _G, "1 for the current status", (*_LQ, "active")),
-    Series("local_queue_resource_reservation", _G, "Quota reserved", _LQ_QUOTA),
-    Series("local_queue_resource_usage", _G, "Quota used by admitted workloads", _LQ_QUOTA),
+    Series("local_queue_pending_workloads", _G, "Workloads that wait", (*_LQ, "status"), carries=OF_LQ),
+    Series("local_queue_finished_workloads", _G, "Finished workloads that still exist", _LQ, carries=OF_LQ),
+    Series("local_queue_reserving_active_workloads", _G, "Workloads that hold quota", _LQ, carries=OF_LQ),
+    Series(
+        "local_queue_admitted_active_workloads",
+        _G,
+        "Workloads admitted and not finished",
+        _LQ,
+        carries=OF_LQ_WL,
+    ),
+    Series(
+        "local_queue_quota_reserved_workloads_total", _C, "Workloads that got quota", _LQ_CLASS, carries=OF_LQ
+    ),
+    Series("local_queue_admitted_workloads_total", _C, "Workloads admitted", _LQ_CLASS, carries=OF_LQ_WL),
+    Series("local_queue_finished_workloads_total", _C, "Workloads finished", _LQ_CLASS, carries=OF_LQ),
+    Series("local_queue_evicted_workloads_total", _C, "Evictions", (*_LQ, *_EVICTION), carries=OF_LQ),
+    Series(
+        "local_queue_quota_reserved_wait_time_seconds",
+        _H,
+        "From queued to quota reserved",
+        _LQ_CLASS,
+        carries=OF_LQ,
+    ),
+    Series(
+        "local_queue_admission_wait_time_seconds", _H, "From queued to admitted", _LQ_CLASS, carries=OF_LQ_WL
+    ),
+    Series(
+        "local_queue_admission_checks_wait_time_seconds",
+        _H,
+        "From reserved to admitted",
+        _LQ_CLASS,
+        carries=OF_LQ,
+    ),
+    Series(
+        "local_queue_ready_wait_time_seconds", _H, "From queued to all pods ready", _LQ_CLASS, carries=OF_LQ
+    ),
+    Series(
+        "local_queue_admitted_until_ready_wait_time_seconds",
+        _H,
+        "From admitted to ready",
+        _LQ_CLASS,
+        carries=OF_LQ,
+    ),
+    Series(
+        "local_queue_execution_time_seconds",
+        _H,
+        "From admitted to finished",
+        _LQ_CLASS,
+        LONG_WAIT_BUCKETS,
+        carries=OF_LQ,
+    ),
+    Series("local_queue_status", _G, "1 for the current status", (*_LQ, "active"), carries=OF_LQ),
+    Series("local_queue_resource_reservation", _G, "Quota reserved", _LQ_QUOTA, carries=OF_LQ),
+    Series("local_queue_resource_usage", _G, "Quota used by admitted workloads", _LQ_QUOTA, carries=OF_LQ),
     Series(
         "local_queue_unadmitted_workloads",
         _G,
         "Workloads not admitted",
         (*_LQ, "cluster_queue", "reason", "underlying_cause"),
+        carries=OF_LQ,
     ),
     Series(
         "local_queue_admission_fair_sharing_usage",
         _G,
         "What was used, weighed, by which LocalQueues take turns",
         (*_LQ, "cluster_queue"),
+        carries=OF_LQ,
     ),
     Series(
         "workload_creation_latency_seconds",
@@ -192,6 +312,7 @@ TABLE: Final[tuple[Series, ...]] = (
         "From the job's creation to its Workload's",
         ("job_kind",),
         CREATION_BUCKETS,
+        carries=OF_LQ,
     ),
     Series(
         "pod_scheduling_gate_removal_seconds",
@@ -221,29 +342,72 @@ TABLE: Final[tuple[Series, ...]] = (
 )
 
 
+ROLE: Final = "replica_role"
+
+_KEYS: Final[Mapping[Source, tuple[tuple[str, ...], ...]]] = {
+    Source.CLUSTER_QUEUE: (("cluster_queue",), ("preempting_cluster_queue",)),
+    Source.COHORT: (("cohort",),),
+    Source.LOCAL_QUEUE: (("namespace", "name"),),
+}
+"""The labels by which a series names the object that it tells of."""
+
+
+def clashes(custom: Sequence[CustomLabel]) -> list[str]:
+    """What is wrong with the names of custom labels: a series would have two labels of one name."""
+    labels = CustomLabels(custom)
+    reserved = {
+        name: series.name for series in TABLE for name in (*series.labels, ROLE, "le") if series.carries
+    }
+    problems = [
+        f"{label.name!r} is a label that metrics have already: use another name"
+        for label in custom
+        if label.name in reserved
+    ]
+    for carries in (OF_CQ_WL, OF_LQ_WL):
+        twice = [name for name, count in Count(labels.names(carries)).items() if count > 1]
+        kinds = " and ".join(carries)
+        problems += [
+            f"{name!r} is taken from {kinds}, which one metric tells of: rename one" for name in twice
+        ]
+    return problems
+
+
 class Metrics:
     """The registry of one process.
 
     Args:
         prefix: what every name starts with, "admitq" by default.
         role: the replica's role at the start.
+        custom: further labels, from what objects say of themselves.
     """
 
-    def __init__(self, prefix: str = "admitq", *, role: Role = "standalone") -> None:
+    def __init__(
+        self, prefix: str = "admitq", *, role: Role = "standalone", custom: Iterable[CustomLabel] = ()
+    ) -> None:
         # The library files the counter x_total under the family x, so that a gauge x would clash with it.
         self._counters, self._others = CollectorRegistry(), CollectorRegistry()
         self.role = role
+        self._custom = CustomLabels(custom)
+        self._described: dict[tuple[Source, tuple[str, ...]], Mapping[str, str]] = {}
+        self._carries = {
+            series.name: tuple(source for source in series.carries if self._custom.names((source,)))
+            for series in TABLE
+        }
+        self._at_reading: list[Callable[[], None]] = []
         self._series = {series.name: self._build(prefix, series) for series in TABLE}
         self.set(
             "build_info",
             1,
-            version=VERSION,
-            python_version=platform.python_version(),
-            platform=platform.platform(),
+            git_version=f"v{VERSION}",
+            git_commit="",
+            build_date="",
+            go_version="",
+            compiler=f"{platform.python_implementation()} {platform.python_version()}",
+            platform=f"{platform.system().lower()}/{platform.machine()}",
         )
 
     def _build(self, prefix: str, series: Series) -> Counter | Gauge | Histogram:
-        labels = (*series.labels, "replica_role")
+        labels = (*series.labels, *self._custom.names(series.carries), ROLE)
         name = f"{prefix}_{series.name}"
         if series.type is Type.COUNTER:
             return Counter(name, series.help, labels, registry=self._counters)
@@ -253,19 +417,19 @@ class Metrics:
 
     def increment(self, name: str, by: float = 1, /, **labels: str) -> None:
         """Count something that happened."""
-        series = self._series[name].labels(**labels, replica_role=self.role)
+        series = self._series[name].labels(**labels, **self._customs(name, labels), replica_role=self.role)
         assert isinstance(series, Counter), name  # noqa: S101
         series.inc(by)
 
     def observe(self, name: str, seconds: float, /, **labels: str) -> None:
         """Record a duration; a clock that went backwards counts as no time."""
-        series = self._series[name].labels(**labels, replica_role=self.role)
+        series = self._series[name].labels(**labels, **self._customs(name, labels), replica_role=self.role)
         assert isinstance(series, Histogram), name  # noqa: S101
         series.observe(max(0.0, seconds))
 
     def set(self, name: str, value: float, /, **labels: str) -> None:
         """State how much there is now."""
-        series = self._series[name].labels(**labels, replica_role=self.role)
+        series = self._series[name].labels(**labels, **self._customs(name, labels), replica_role=self.role)
         assert isinstance(series, Gauge), name  # noqa: S101
         series.set(value)
 
@@ -274,32 +438,112 @@ class Metrics:
         for name in names:
             self._series[name].remove_by_labels(labels)
 
+    def clear(self, name: str) -> None:
+        """Drop all series of a metric."""
+        self._series[name].clear()
+
     def become(self, role: Role) -> None:
         """Take another role: what the former role reported is dropped."""
         if role == self.role:
             return
         for series in self._series.values():
-            series.remove_by_labels({"replica_role": self.role})
+            series.remove_by_labels({ROLE: self.role})
         self.role = role
+
+    def at_reading(self, count: Callable[[], None]) -> None:
+        """Have something counted each time that metrics are read, because nobody keeps count of it."""
+        self._at_reading.append(count)
 
     def exposition(self) -> bytes:
         """All series in the Prometheus text format."""
+        for count in self._at_reading:
+            count()
         return generate_latest(self._counters) + generate_latest(self._others)
+
+    # --- custom labels ----------------------------------------------------------------------------
+
+    def takes_from(self, source: Source) -> bool:
+        """Whether there are custom labels from a kind."""
+        return bool(self._custom.names((source,)))
+
+    def values(self, series: str, source: Source, obj: Mapping[str, Any] | None) -> Mapping[str, str]:
+        """The custom labels that an object gives a series which does not name it; none if it has none."""
+        return self._custom.values(source, obj) if source in self._carries[series] else NONE
+
+    def described(self, series: str, source: Source, *key: str) -> Mapping[str, str]:
+        """The custom labels of an object that was described, for a series which does not name it."""
+        if source not in self._carries[series]:
+            return NONE
+        return self._described.get((source, key)) or self._custom.values(source, None)
+
+    def is_described(self, source: Source, obj: Mapping[str, Any], *key: str) -> bool:
+        """Whether an object still gives the values that it gave."""
+        if not self.takes_from(source):
+            return True
+        former = self._described.get((source, key)) or self._custom.values(source, None)
+        return former == self._custom.values(source, obj)
+
+    def describe(self, source: Source, obj: Mapping[str, Any], *key: str) -> None:
+        """Take the custom labels of an object from it. Series with other values of them disappear."""
+        if self.is_described(source, obj, *key):
+            return
+        self._drop(source, key, carrying=True)
+        self._described[source, key] = self._custom.values(source, obj)
+
+    def _customs(self, name: str, labels: Mapping[str, str]) -> Mapping[str, str]:
+        """The custom labels of a series that the caller did not give."""
+        sources = self._carries[name]
+        if not sources:
+            return NONE
+        found: dict[str, str] = {}
+        for source in sources:
+            key = next(
+                (
+                    tuple(labels[part] for part in parts)
+                    for parts in _KEYS.get(source, ())
+                    if all(part in labels for part in parts)
+                ),
+                (),
+            )
+            values = self._described.get((source, key)) or self._custom.values(source, None)
+            found.update((one, value) for one, value in values.items() if one not in labels)
+        return found
+
+    # --- objects that are gone --------------------------------------------------------------------
 
     def forget_cluster_queue(self, name: str) -> None:
         """Drop all series of a ClusterQueue that is gone."""
-        self.forget(_SERIES_OF["cluster_queue"], cluster_queue=name)
+        self._gone(Source.CLUSTER_QUEUE, (name,))
 
     def forget_local_queue(self, namespace: str, name: str) -> None:
         """Drop all series of a LocalQueue that is gone."""
-        self.forget(_SERIES_OF["namespace"], namespace=namespace, name=name)
+        self._gone(Source.LOCAL_QUEUE, (namespace, name))
 
     def forget_cohort(self, name: str) -> None:
         """Drop all series of a cohort that is gone."""
-        self.forget((series for series in _SERIES_OF["cohort"] if "cluster_queue" not in series), cohort=name)
+        self._gone(Source.COHORT, (name,))
+
+    def _gone(self, source: Source, key: tuple[str, ...]) -> None:
+        self._drop(source, key)
+        self._described.pop((source, key), None)
+
+    def _drop(self, source: Source, key: tuple[str, ...], *, carrying: bool = False) -> None:
+        """Drop the series that name an object, or only those of them that carry its custom labels."""
+        for parts in _KEYS[source]:
+            names = _SERIES_OF[source, parts]
+            chosen = (name for name in names if not carrying or source in self._carries[name])
+            self.forget(chosen, **dict(zip(parts, key, strict=True)))
+
+
+def _tells_of(series: Series, source: Source, parts: tuple[str, ...]) -> bool:
+    """Whether a series is about the object that these labels name, not one that merely names it beside."""
+    if not all(part in series.labels for part in parts):
+        return False
+    return source is not Source.COHORT or "cluster_queue" not in series.name
 
 
 _SERIES_OF: Final = {
-    label: tuple(series.name for series in TABLE if label in series.labels)
-    for label in ("cluster_queue", "namespace", "cohort")
+    (source, parts): tuple(series.name for series in TABLE if _tells_of(series, source, parts))
+    for source, keys in _KEYS.items()
+    for parts in keys
 }

@@ -258,6 +258,7 @@ class ManagerPart:
             of_local_queues=of_local_queues,
             with_resources=configuration.metrics.enable_cluster_queue_resources,
             of_cohorts=self._settings.gates[Gate.METRICS_FOR_COHORTS],
+            waiting=self._state.waiting,
         )
 
     # --- what the core says has changed -----------------------------------------------------------

@@ -78,12 +78,18 @@ async def _serve(component: str, settings: Settings, credentials: Credentials) -
     parts = COMPONENTS[component]
     configuration = settings.configuration
     elects = "manager" in parts and configuration.leader_election.leader_elect
-    metrics = Metrics(settings.names.metric_prefix, role="follower" if elects else "standalone")
+    metrics = Metrics(
+        settings.names.metric_prefix,
+        role="follower" if elects else "standalone",
+        custom=settings.custom_labels,
+    )
 
     def observe(call: Call) -> None:
         metrics.increment("api_requests_total", verb=call.verb, resource=call.resource, code=str(call.status))
 
     log.info("starting", version=VERSION, api_group=settings.names.group, parts=list(parts))
+    for note in settings.notes():
+        log.warning("a setting does less than it says", setting=note)
     async with Client(
         credentials,
         user_agent=user_agent(component),

@@ -5,13 +5,15 @@ from pathlib import Path
 
 from admitq import translate
 from admitq.core.selectors import selects_namespace
+from admitq.custom_labels import CustomLabel
 from admitq.integrations import custom
 from admitq.integrations.base import Integration
 from admitq.integrations.registry import enabled, framework_names, registered
+from admitq.metrics import clashes
 from admitq.serving.tls import TlsSettings
 from admitq_api.configuration import Configuration, ConfigurationError, load_configuration
 from admitq_api.configuration.root import NAMESPACE_NAME
-from admitq_api.feature_gates import FeatureGates
+from admitq_api.feature_gates import FeatureGates, Gate
 from admitq_api.labels import Names
 from admitq_webhooks.policy import SYSTEM_NAMESPACE
 
@@ -31,6 +33,14 @@ class Settings:
     known: tuple[Integration, ...]
     """All kinds of jobs, also those that are switched off."""
     tls: TlsSettings
+    custom_labels: tuple[CustomLabel, ...] = ()
+    """The further labels of metrics; none without their feature gate."""
+
+    def notes(self) -> tuple[str, ...]:
+        """What is configured and does less than it says, or nothing."""
+        unused = self.configuration.metrics.custom_labels and not self.gates[Gate.CUSTOM_METRIC_LABELS]
+        labels = f"metrics.customLabels: has no effect: feature gate {Gate.CUSTOM_METRIC_LABELS} is off"
+        return (*self.gates.notes(), *((labels,) if unused else ()))
 
 
 def load_settings(file: Path | None, feature_gates: str = "") -> Settings:
@@ -66,6 +76,7 @@ def load_settings(file: Path | None, feature_gates: str = "") -> Settings:
         (*enabled(configuration.integrations.frameworks, gates), *told),
         (*registered(), *told),
         _tls(configuration),
+        _custom_labels(configuration) if gates[Gate.CUSTOM_METRIC_LABELS] else (),
     )
 
 
@@ -78,6 +89,14 @@ def _spare_the_system(configuration: Configuration) -> None:
             raise ConfigurationError(
                 [f"managedJobsNamespaceSelector: {problem}; add {{key: {NAMESPACE_NAME}, {remedy}}}"]
             )
+
+
+def _custom_labels(configuration: Configuration) -> tuple[CustomLabel, ...]:
+    untracked = configuration.names.untracked_label_value
+    labels = tuple(CustomLabel.configured(one, untracked) for one in configuration.metrics.custom_labels)
+    if problems := clashes(labels):
+        raise ConfigurationError([f"metrics.customLabels: {problem}" for problem in problems])
+    return labels
 
 
 def _tls(configuration: Configuration) -> TlsSettings:

@@ -54,8 +54,8 @@ class Recorder(Protocol):
 class Metrics(Protocol):
     """Where it is counted what happened. Durations are seconds; Workloads are given as they were written."""
 
-    def workload_created(self, job_kind: str, seconds: float) -> None:
-        """A Workload was created so long after its job (of generation 1)."""
+    def workload_created(self, job_kind: str, seconds: float, queue: ObjectKey) -> None:
+        """A Workload was created so long after its job (of generation 1), for a LocalQueue."""
         ...
 
     def admitted(

@@ -223,6 +223,10 @@ class PendingQueue:
         """Whether a change in the cohort tree could let somebody in."""
         return bool(self._parked or self._blocked or self._aside[Aside.TREE])
 
+    def is_parked(self, pending: Pending) -> bool:
+        """Whether the workload is parked or aside, and so inadmissible."""
+        return pending.aside is not None or self._parked_with(pending) is not None
+
     @property
     def blocked(self) -> Place | None:
         """The first, while it is known not to be admitted and nobody behind it is tried."""

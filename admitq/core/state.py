@@ -5,7 +5,7 @@ reads no clock and draws no chance: the same events with the same instants give 
 Between two calls everything is settled; a cycle runs only when it is asked for.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, cast
 
@@ -32,6 +32,7 @@ from admitq.core.statuses import (
     LocalQueueMark,
     LocalQueueReason,
     LocalQueueStatus,
+    Waiting,
     cluster_queue_status,
     cohort_status,
     local_queue_reason,
@@ -146,6 +147,22 @@ class AdmissionState:
         """Numbers and conditions of a LocalQueue; None if there is none of the name."""
         entry = self._world.local_queues.get(key)
         return None if entry is None else self._local_queue_status(entry)
+
+    def waiting(self) -> Iterator[Waiting]:
+        """Everyone who waits: all that LocalQueues count as pending."""
+        world = self._world
+        for entry in world.workloads.values():
+            if entry.listed_in is None:
+                continue
+            queue = None if entry.queued_in is None else world.cluster_queues.get(entry.queued_in)
+            parked = (
+                queue is None
+                or entry.pending is None
+                or not queue.is_active
+                or queue.queue.is_parked(entry.pending)
+            )
+            name = "" if queue is None else queue.spec.name
+            yield Waiting(entry.workload.key, entry.listed_in, name, parked)
 
     def cohort_status(self, name: str) -> CohortStatus | None:
         """Numbers of a cohort, implicit ones too; None if nothing speaks of it."""

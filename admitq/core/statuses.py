@@ -15,7 +15,7 @@ from admitq.core.activity import ActiveReason, InactiveCause
 from admitq.core.amounts import FlavorResource
 from admitq.core.cohorts import Node
 from admitq.core.ledger import Account
-from admitq.core.model import ClusterQueue, ConsumedResources, LocalQueue, StopPolicy
+from admitq.core.model import ClusterQueue, ConsumedResources, LocalQueue, ObjectKey, StopPolicy
 
 
 class ResourceTotal(NamedTuple):
@@ -76,6 +76,16 @@ class LocalQueueStatus(NamedTuple):
     """What it used in the past; None without admission fair sharing."""
     fair_usage: Fraction | None = None
     """By which it takes turns with others: what it used, weighed; None as above, or beyond all bounds."""
+
+
+class Waiting(NamedTuple):
+    """One workload that waits. Where its LocalQueue leads to no ClusterQueue the name of that is empty."""
+
+    workload: ObjectKey
+    local_queue: ObjectKey
+    cluster_queue: str
+    is_parked: bool
+    """Whether it is inadmissible, as the statuses count it."""
 
 
 class CohortStatus(NamedTuple):

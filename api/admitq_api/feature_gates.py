@@ -1,7 +1,7 @@
 """Feature gates: switches for behaviour that is new, optional or on its way out.
 
 They are read once, at start, into a frozen value. A gate whose feature is not built yet is
-accepted and has no effect; the reference of the configuration says which ones have.
+accepted and has no effect, which is told; the reference of the configuration says which ones have.
 """
 
 from collections.abc import Mapping
@@ -154,6 +154,7 @@ IN_EFFECT = frozenset(
         Gate.ASSIGN_QUEUE_LABELS_FOR_PODS,
         Gate.CLEANUP_PROVISIONING_REQUESTS_ON_EVICTION,
         Gate.CONCURRENT_ADMISSION,
+        Gate.CUSTOM_METRIC_LABELS,
         Gate.DEFER_RAY_SERVICE_FINALIZATION,
         Gate.DISABLE_WAIT_FOR_PODS_READY,
         Gate.ELASTIC_JOBS,
@@ -199,6 +200,17 @@ IN_EFFECT = frozenset(
 """Gates that code reads today; the reference of the configuration marks them."""
 
 
+CHECKED_ONLY = frozenset(
+    {
+        Gate.CONCURRENT_ADMISSION,
+        Gate.MULTIKUEUE,
+        Gate.TAS_MULTI_LAYER_TOPOLOGY,
+        Gate.TAS_VALIDATE_WORKLOAD_SLICE_SIZE,
+        Gate.TOPOLOGY_AWARE_SCHEDULING,
+    }
+)
+"""Gates in effect of features to come: what objects may say follows them, and what is set for the feature."""
+
 EITHER_WAY = frozenset(
     {
         # All writes are merge patches, each upon the version that was looked at. What a field's owner is
@@ -242,6 +254,14 @@ class FeatureGates:
     def __getitem__(self, gate: Gate) -> bool:
         return self.enabled(gate)
 
+    def notes(self) -> tuple[str, ...]:
+        """What whoever switched gates should know: which of them do less than they say, or nothing."""
+        return tuple(
+            f"{gate}: {note}"
+            for gate in sorted(self.switched)
+            if gate not in LOCKED and (note := _note(gate)) is not None
+        )
+
     def as_dict(self) -> dict[str, bool]:
         """Every gate by name."""
         return {str(gate): self.enabled(gate) for gate in Gate}
@@ -272,6 +292,14 @@ class FeatureGates:
 
 
 _BOOLEANS = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
+
+
+def _note(gate: Gate) -> str | None:
+    if gate in EITHER_WAY:
+        return "has no effect: there is only one way in which this is done"
+    if gate in CHECKED_ONLY:
+        return "only decides what objects may say: the feature itself is still to come"
+    return None if gate in IN_EFFECT else "has no effect: its feature is still to come"
 
 
 def gate_named(name: str) -> Gate:

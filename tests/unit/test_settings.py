@@ -49,6 +49,11 @@ def test_the_api_group_turns_every_name(tmp_path: Path) -> None:
             "managedJobsNamespaceSelector: matches namespace queues",
         ),
         ("metrics: {bindAddres: ':8443'}", "", "metrics.bindAddres"),
+        (
+            "metrics: {customLabels: [{name: reason}]}",
+            "CustomMetricLabels=true",
+            "metrics.customLabels: 'reason' is a label that metrics have already",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused_by_name(tmp_path: Path, text: str, gates: str, field: str) -> None:
@@ -56,6 +61,27 @@ def test_what_cannot_be_is_refused_by_name(tmp_path: Path, text: str, gates: str
     file.write_text(HEAD + text)
     with pytest.raises(ConfigurationError, match=field):
         load_settings(file, gates)
+
+
+CUSTOM = "metrics: {customLabels: [{name: tier}, {name: team, sourceKind: LocalQueue}]}"
+
+
+@pytest.mark.parametrize("on", [True, False])
+def test_custom_labels_need_their_gate(tmp_path: Path, on: bool) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(HEAD + CUSTOM)
+    settings = load_settings(file, f"CustomMetricLabels={str(on).lower()}")
+    assert [(one.name, str(one.source)) for one in settings.custom_labels] == (
+        [("tier", "ClusterQueue"), ("team", "LocalQueue")] if on else []
+    )
+    untold = "metrics.customLabels: has no effect: feature gate CustomMetricLabels is off"
+    assert settings.notes() == (() if on else (untold,))
+
+
+def test_a_gate_of_a_feature_to_come_is_taken_and_told_of() -> None:
+    assert load_settings(None, "TASBalancedPlacement=true,PriorityBoost=true").notes() == (
+        "TASBalancedPlacement: has no effect: its feature is still to come",
+    )
 
 
 def test_a_file_that_is_not_there_is_an_error() -> None:

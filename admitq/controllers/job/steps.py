@@ -27,6 +27,7 @@ from admitq.controllers.plan import (
     status_patch,
 )
 from admitq.controllers.workload import told
+from admitq.core.model import ObjectKey
 from admitq.integrations.base import Step, members_of
 from admitq.integrations.ownership import controller_of, is_of_pod_alone, is_served
 from admitq.integrations.paths import Object, value_at
@@ -280,10 +281,11 @@ def _create(case: JobCase) -> Plan:
     counted = case.settings.creation_latency and metadata.get("generation", 1) == 1
     since_creation = seconds(parse_time(metadata["creationTimestamp"]), case.now)
     kind = f"{case.integration.kind}.{case.integration.group}"
+    queue = ObjectKey(metadata.get("namespace", ""), value_at(workload, ("spec", "queueName"), ""))
     return plan(
         Create(case.kinds.workloads, workload, CONCERN),
         case.tell("CreatedWorkload", f"Created Workload: {name_of(workload)}"),
-        Count(lambda metrics, _: metrics.workload_created(kind, since_creation)) if counted else None,
+        Count(lambda metrics, _: metrics.workload_created(kind, since_creation, queue)) if counted else None,
     )
 
 

@@ -90,5 +90,23 @@ def test_the_reference_says_of_each_gate_whether_anything_looks_at_it() -> None:
     assert {gate.name for gate in IN_EFFECT} == named
 
 
+def test_a_switched_gate_that_does_less_than_it_says_is_told_of() -> None:
+    gates = FeatureGates.of(
+        {
+            "PartialAdmission": False,
+            "TLSOptions": True,
+            "VisibilityOnDemand": True,
+            "MultiKueue": False,
+            "WorkloadRequestUseMergePatch": True,
+        }
+    )
+    assert gates.notes() == (
+        "MultiKueue: only decides what objects may say: the feature itself is still to come",
+        "VisibilityOnDemand: has no effect: its feature is still to come",
+        "WorkloadRequestUseMergePatch: has no effect: there is only one way in which this is done",
+    )
+    assert not FeatureGates().notes()
+
+
 def test_what_is_done_whatever_a_gate_says_looks_at_no_gate() -> None:
     assert not EITHER_WAY & (IN_EFFECT | LOCKED)

@@ -41,7 +41,7 @@ async def test_nothing_is_told_of_a_write_that_failed(world: World) -> None:
 
 @pytest.mark.parametrize("strict", [True, False])
 async def test_only_our_finalizer_is_removed_and_only_from_this_very_object(strict: bool) -> None:
-    """By a strict patch nothing else of the object may have changed either: RemoveFinalizersWithStrictPatch."""
+    """By a strict patch nothing else of the object may have changed either."""
     world = World(settings=replace(SETTINGS, strict_finalizers=strict))
     obj = workload(metadata={"finalizers": ["a.example/x", NAMES.finalizer, "b.example/y"]})
     changed = {**obj, "metadata": {**obj["metadata"], "resourceVersion": "8"}}
