@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AsyncExitStack
 from typing import Final
 
-import orjson
-
 from admitq import translate
 from admitq.app.caches import all_synced, caches_ready
+from admitq.app.dumping import Dumping
 from admitq.app.settings import Settings
 from admitq.app.while_served import WhileServed, key_handler
 from admitq.controllers import registry
@@ -129,6 +128,9 @@ class ManagerPart:
             on_drop=lambda cause: log.debug("event dropped", cause=cause),
         )
         self._state = AdmissionState(core_settings(configuration, settings.gates))
+        self._dumping = Dumping(
+            self._state, lambda: {str(store.resource): len(store) for store in self._stores}
+        )
         self._measures = self._make_measures(configuration)
         self._controllers: dict[str, Controller[Key]] = {}
         ctx = Context(
@@ -234,7 +236,7 @@ class ManagerPart:
     def _make_measures(self, configuration: Configuration) -> Measures:
         queues = configuration.metrics.local_queue_metrics
         selector = translate.label_selector(queues.local_queue_selector)
-        enabled = queues.enable and self._settings.gates[Gate.LOCAL_QUEUE_METRICS]
+        enabled = self._settings.tells_of_local_queues
 
         def of_local_queues(key: ObjectKey) -> bool:
             if not enabled or selector is None:
@@ -257,7 +259,7 @@ class ManagerPart:
             cohorts_of=cohorts_of,
             of_local_queues=of_local_queues,
             with_resources=configuration.metrics.enable_cluster_queue_resources,
-            of_cohorts=self._settings.gates[Gate.METRICS_FOR_COHORTS],
+            of_cohorts=self._settings.tells_of_cohorts,
             waiting=self._state.waiting,
         )
 
@@ -321,8 +323,8 @@ class ManagerPart:
         await self._open.aclose()
 
     def dump(self) -> None:
-        """Write the whole state of the core to the log; it can be replayed."""
-        log.info("state", state=orjson.dumps(self._state.to_dict(), option=orjson.OPT_NON_STR_KEYS).decode())
+        """Write what is cached, and the whole state of the core, to the log; nobody waits for it."""
+        self._dumping.begin()
 
     def _is_leading(self) -> bool:
         return self._synced and (self._elector is None or self._elector.is_leader())

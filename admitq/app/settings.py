@@ -36,6 +36,16 @@ class Settings:
     custom_labels: tuple[CustomLabel, ...] = ()
     """The further labels of metrics; none without their feature gate."""
 
+    @property
+    def tells_of_local_queues(self) -> bool:
+        """Whether LocalQueues have metrics of their own, if they are selected."""
+        return self.configuration.metrics.local_queue_metrics.enable and self.gates[Gate.LOCAL_QUEUE_METRICS]
+
+    @property
+    def tells_of_cohorts(self) -> bool:
+        """Whether cohorts have metrics of their own."""
+        return self.gates[Gate.METRICS_FOR_COHORTS]
+
     def notes(self) -> tuple[str, ...]:
         """What is configured and does less than it says, or nothing."""
         unused = self.configuration.metrics.custom_labels and not self.gates[Gate.CUSTOM_METRIC_LABELS]

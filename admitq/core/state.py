@@ -234,7 +234,11 @@ class AdmissionState:
 
     def to_dict(self) -> dict[str, Any]:
         """All of the state as JSON values; ``from_dict`` makes an equal state of it."""
-        return cast("dict[str, Any]", dump.encode(dump.take(self._world)))
+        return cast("dict[str, Any]", dump.encode(self.taken()))
+
+    def taken(self) -> dump.Dump:
+        """All of the state as it is now, in values that do not change with it."""
+        return dump.take(self._world)
 
     @classmethod
     def from_dict(cls, raw: Mapping[str, Any]) -> "AdmissionState":

@@ -11,7 +11,15 @@ from pydantic.fields import FieldInfo
 
 from admitq_api.configuration import Configuration, Section, load_configuration, wire_name
 from admitq_api.crds import crds
-from admitq_api.feature_gates import EITHER_WAY, IN_EFFECT, LOCKED, OFF_BY_DEFAULT, REQUIRES, Gate
+from admitq_api.feature_gates import (
+    CHECKED_ONLY,
+    EITHER_WAY,
+    IN_EFFECT,
+    LOCKED,
+    OFF_BY_DEFAULT,
+    REQUIRES,
+    Gate,
+)
 from admitq_api.field_docs import field_docs
 from admitq_api.labels import COMPAT_GROUP, DEFAULT_GROUP
 
@@ -141,8 +149,12 @@ def _range(least: int | None, most: int | None) -> str:
 
 
 def _effect(gate: Gate) -> str:
-    if gate in LOCKED | EITHER_WAY:
+    if gate in LOCKED:
         return "always on"
+    if gate in EITHER_WAY:
+        return "none: one way only"
+    if gate in CHECKED_ONLY:
+        return "checks only"
     return "yes" if gate in IN_EFFECT else "not yet"
 
 
@@ -196,7 +208,7 @@ Durations are written with units: `300ms`, `90s`, `1h30m`. Addresses are `:8443`
 is none.
 
 Features that are not built yet take their settings and do nothing with them: `multiKueue`,
-`visibilityServer`, `resources.deviceClassMappings`, `metrics.customLabels`.
+`visibilityServer`, `resources.deviceClassMappings`.
 
 """
 
@@ -205,9 +217,16 @@ _GATES_INTRODUCTION = """
 ## Feature gates
 
 A gate that is on by default is off while what it needs is off. Gates are switched by `featureGates` in the
-file or by the flag `--feature-gates A=true,B=false`, not by both. The last column tells which ones something
-that is built looks at. What `always on` stands at is done whatever the gate says. The others are taken and
-have no effect yet.
+file or by the flag `--feature-gates A=true,B=false`, not by both. The last column tells what a gate does:
+`yes` is a switch in both positions; `checks only` decides what objects may say, for a feature that is to
+come; `not yet` is taken and has no effect until its feature comes. A gate of these that is switched is told
+of in the log at start, and so is one that stands between two ways of doing the same, of which admitq has one.
+`always on` cannot be switched.
+
+`WorkloadRequestUseMergePatch` is one of the latter: all writes are merge patches, each upon the version that
+was looked at. `managedFields` shows the same field managers, as updates. With
+`SkipReassignmentForPodOwnedWorkloads`, which is on, a single pod that had quota, was not started yet and is
+preempted waits no more: it has to be made anew. Switched off, it competes again at once.
 
 """
 

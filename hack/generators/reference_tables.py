@@ -43,6 +43,7 @@ def metrics() -> str:
             f"`{prefix}_{series.name}`",
             series.type.value,
             ", ".join(f"`{label}`" for label in series.labels),
+            ", ".join(series.carries),
             series.help,
         )
         for series in TABLE
@@ -51,8 +52,9 @@ def metrics() -> str:
         "Metrics",
         "How to read them: [Metrics and alerts](../guides/metrics.md). Every series also has the label "
         "`replica_role`: `leader`, `follower`, or `standalone` where there is no leader election. "
-        "Times are in seconds. With the API group `kueue.x-k8s.io` names begin with `kueue_`.",
-        *table(("metric", "type", "labels", "meaning"), rows),
+        "Times are in seconds. With the API group `kueue.x-k8s.io` names begin with `kueue_`. "
+        "[Custom labels](../guides/metrics.md#your-own-labels) come from the objects of the kinds named.",
+        *table(("metric", "type", "labels", "custom labels of", "meaning"), rows),
         "",
         "## Buckets",
         "",

@@ -6,6 +6,7 @@ import pytest
 
 from admitq.app import load_settings
 from admitq_api.configuration import ConfigurationError
+from tests.unit.test_measures import Told, workload
 
 HEAD = "apiVersion: config.admitq.dev/v1beta2\nkind: Configuration\n"
 
@@ -61,6 +62,26 @@ def test_what_cannot_be_is_refused_by_name(tmp_path: Path, text: str, gates: str
     file.write_text(HEAD + text)
     with pytest.raises(ConfigurationError, match=field):
         load_settings(file, gates)
+
+
+@pytest.mark.parametrize("on", [True, False])
+@pytest.mark.parametrize("configured", [True, False])
+def test_a_gate_switches_what_metrics_tell_of(tmp_path: Path, on: bool, configured: bool) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(f"{HEAD}metrics: {{localQueueMetrics: {{enable: {str(configured).lower()}}}}}")
+    said = str(on).lower()
+    settings = load_settings(file, f"LocalQueueMetrics={said},MetricsForCohorts={said}")
+    assert settings.tells_of_local_queues is (on and configured)
+    assert settings.tells_of_cohorts is on
+    told = Told(
+        of_local_queues=lambda _: settings.tells_of_local_queues, of_cohorts=settings.tells_of_cohorts
+    )
+    told.measures.admitted(workload(), "cq", 4.0, 1.0)
+    assert told.value("admitted_workloads_total", cluster_queue="cq") == 1
+    of_queues = told.value("local_queue_admitted_workloads_total", name="main")
+    assert of_queues == (1 if on and configured else None)
+    of_cohorts = told.value("cohort_subtree_admitted_workloads_total", cohort="teams")
+    assert of_cohorts == (1 if on else None)
 
 
 CUSTOM = "metrics: {customLabels: [{name: tier}, {name: team, sourceKind: LocalQueue}]}"

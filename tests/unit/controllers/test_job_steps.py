@@ -11,6 +11,8 @@ from admitq.controllers.job.matching import match_of
 from admitq.controllers.job.steps import decide
 from admitq.controllers.plan import Count, Create, Delete, Patch, Plan, RemoveFinalizer, Tell
 from admitq.integrations.kinds.job import JOB
+from admitq.measures import Measures
+from admitq.metrics import Metrics
 from admitq.podsets import Marks
 from admitq_api.conditions import SECOND
 from tests.unit.controllers.builders import (
@@ -203,6 +205,17 @@ def test_a_suspended_job_gets_a_workload() -> None:
         "priority": 0,
     }
     assert told(plan) == [("CreatedWorkload", f"Created Workload: ns/{name}")]
+
+
+@pytest.mark.parametrize("tells", [True, False])
+def test_how_long_a_workload_took_to_come_is_told_behind_a_gate(tells: bool) -> None:
+    plan = decided(job(), settings={"creation_latency": tells})
+    counts = [one for one in plan.actions if isinstance(one, Count)]
+    assert len(counts) == (1 if tells else 0)
+    for one in counts:
+        metrics = Metrics()
+        one.what(cast("Any", Measures(metrics, lambda _: "cq")), {})
+        assert b'admitq_workload_creation_latency_seconds_count{job_kind="Job.batch"' in metrics.exposition()
 
 
 def test_a_workload_takes_over_what_its_job_says_of_limits_gates_and_checks() -> None:

@@ -1,0 +1,197 @@
+"""Every feature gate that something looks at has a test that shows it on, and one that shows it off."""
+
+import re
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import pytest
+
+from admitq_api.feature_gates import IN_EFFECT, Gate
+
+TESTS: Final = Path(__file__).parents[2]
+
+
+class Shown(NamedTuple):
+    """Where a gate is shown: files below tests, and there the name of a test or the title of a scenario."""
+
+    on: str
+    off: str
+
+
+def _both(place: str) -> Shown:
+    """One test, for both positions."""
+    return Shown(place, place)
+
+
+_SWITCHED_OFF: Final = "unit/webhooks/test_workloads.py: test_a_rule_can_be_switched_off_by_its_gate"
+
+SHOWN: Final = {
+    Gate.ADMISSION_FAIR_SHARING: Shown(
+        "scenarios/admission-fair-sharing.yaml: LocalQueues take turns by what they used",
+        "scenarios/admission-fair-sharing.yaml: Without its gate admission is fair to nobody in particular",
+    ),
+    Gate.ADMISSION_GATED_BY: Shown(
+        "unit/controllers/test_workload.py: test_a_gated_workload_names_its_gates",
+        "unit/webhooks/test_jobs.py: test_gates_are_not_looked_at_while_their_feature_is_off",
+    ),
+    Gate.ASSIGN_QUEUE_LABELS_FOR_PODS: Shown(
+        "unit/test_podsets.py: test_pods_are_marked_with_podset_queues_and_workload",
+        "unit/test_podsets.py: test_marks_can_be_switched_off",
+    ),
+    Gate.CLEANUP_PROVISIONING_REQUESTS_ON_EVICTION: _both(
+        "unit/controllers/test_provisioning.py: test_who_needs_no_nodes_any_more_lets_go"
+    ),
+    Gate.CONCURRENT_ADMISSION: _both(
+        "unit/webhooks/test_queues.py: test_concurrent_admission_has_its_rules_while_it_is_switched_on"
+    ),
+    Gate.CUSTOM_METRIC_LABELS: _both("unit/test_settings.py: test_custom_labels_need_their_gate"),
+    Gate.DEFER_RAY_SERVICE_FINALIZATION: _both(
+        "unit/controllers/test_job_references.py: "
+        "test_a_service_that_cleans_up_keeps_its_workload_until_it_is_gone"
+    ),
+    Gate.DISABLE_WAIT_FOR_PODS_READY: Shown(
+        "unit/test_core_settings.py: test_nothing_is_blocked_where_readiness_is_not_looked_at",
+        "unit/test_core_settings.py: test_the_file_reaches_the_core",
+    ),
+    Gate.ELASTIC_JOBS: Shown(
+        "unit/controllers/test_slices.py: test_a_job_that_grows_gets_a_slice_beside_the_one_that_runs",
+        "unit/controllers/test_slices.py: test_without_the_gate_a_job_is_like_any_other",
+    ),
+    Gate.FAILURE_RECOVERY_POLICY: Shown(
+        "unit/controllers/test_failure_recovery.py: test_a_pod_is_failed_then_deleted_then_told_of",
+        "unit/controllers/test_small_controllers.py: test_the_settings_are_those_of_the_configuration",
+    ),
+    Gate.FAIR_SHARING_PREEMPT_WITHIN_NOMINAL: Shown(
+        "scenarios/fair-sharing.yaml: Within the own quota a greedy sibling does not stand in the way",
+        "scenarios/fair-sharing.yaml: Without its gate a greedy sibling stands in the way",
+    ),
+    Gate.FAIR_SHARING_PRIORITIZE_NON_BORROWING: Shown(
+        "unit/core/test_fair_sharing.py: test_who_comes_first",
+        "scenarios/fair-sharing.yaml: Without its gate not borrowing is no advantage beyond the share",
+    ),
+    Gate.FAST_QUOTA_RELEASE_IN_POD_INTEGRATION: _both(
+        "unit/controllers/test_members.py: test_a_fast_release_does_not_wait_for_pods_that_are_deleted"
+    ),
+    Gate.FINISH_ORPHANED_WORKLOADS: Shown(
+        "unit/controllers/test_workload.py: test_a_workload_whose_owner_is_gone_is_finished_and_freed",
+        "unit/controllers/test_workload.py: test_without_the_gate_it_is_freed_without_being_finished",
+    ),
+    Gate.FLAVOR_FUNGIBILITY: Shown(
+        "scenarios/fungibility.yaml: By default another flavor with room is taken rather than preempting",
+        "scenarios/fungibility.yaml: "
+        "Without flavorFungibility the first flavor that fits is taken, borrowing or not",
+    ),
+    Gate.FLAVOR_FUNGIBILITY_PRESERVE_SCAN_PROGRESS: Shown(
+        "unit/core/test_cycle.py: test_who_was_beaten_goes_on_with_the_next_flavor_behind_a_gate",
+        "scenarios/fungibility.yaml: Without keeping its place a scan starts over whenever quota changed",
+    ),
+    Gate.LOCAL_QUEUE_METRICS: _both("unit/test_settings.py: test_a_gate_switches_what_metrics_tell_of"),
+    Gate.LWS_IMMUTABLE_GROUP_SIZE: _both(
+        "unit/webhooks/test_serving_kinds.py: test_groups_keep_the_shape_and_number_of_their_pods"
+    ),
+    Gate.METRICS_FOR_COHORTS: _both("unit/test_settings.py: test_a_gate_switches_what_metrics_tell_of"),
+    Gate.METRIC_FOR_WORKLOAD_CREATION_LATENCY: _both(
+        "unit/controllers/test_job_steps.py: test_how_long_a_workload_took_to_come_is_told_behind_a_gate"
+    ),
+    Gate.MULTIKUEUE: _both(
+        "unit/webhooks/test_jobs.py: test_a_job_that_is_to_run_in_another_cluster_is_run_here_by_nobody"
+    ),
+    Gate.PARTIAL_ADMISSION: Shown(
+        "scenarios/partial-admission.yaml: The largest count that fits is admitted",
+        "scenarios/partial-admission.yaml: Without partial admission a minimum means nothing",
+    ),
+    Gate.POD_INTEGRATION_VALIDATE_GROUP_OWNER: _both(
+        "unit/controllers/test_members.py: "
+        "test_a_workload_that_nobody_controls_is_a_groups_if_the_group_says_so"
+    ),
+    Gate.PRIORITIZE_PREEMPTOR_WORKLOADS: Shown(
+        "scenarios/fair-sharing.yaml: With shares and its gate preemptors go before lower shares",
+        "scenarios/fair-sharing.yaml: With shares and without its gate a lower share goes before a preemptor",
+    ),
+    Gate.PRIORITY_BOOST: _both("unit/test_translate_shares_and_limits.py: test_a_boost_adds_to_the_priority"),
+    Gate.PRIORITY_SORTING_WITHIN_COHORT: _both(
+        "unit/core/test_cycle.py: test_priority_counts_between_queues_behind_a_gate"
+    ),
+    Gate.QUOTA_CHECK_STRATEGY: Shown(
+        "scenarios/requests.yaml: Undeclared resources may be let pass",
+        "scenarios/requests.yaml: Without its gate the strategy for undeclared resources is the default",
+    ),
+    Gate.RECLAIMABLE_PODS: Shown(
+        "scenarios/requests.yaml: Pods known not to be needed are not counted before admission either",
+        "scenarios/requests.yaml: Without its gate reclaimable pods count on",
+    ),
+    Gate.RECOMPUTE_ASSIGNMENT_UPON_TARGETS_OVERLAP: Shown(
+        "scenarios/preemption-cycle.yaml: Of two who count on the same victim the second looks for another",
+        "scenarios/preemption-cycle.yaml: Without a second look the other of two waits for the next cycle",
+    ),
+    Gate.REJECT_UPDATES_WITH_INVALID_ON_FLAVORS: _both(
+        "unit/webhooks/test_queues.py: test_an_invalid_list_of_flavors_that_was_there_before_is_tolerated"
+    ),
+    Gate.REMOVE_FINALIZERS_WITH_STRICT_PATCH: _both(
+        "unit/controllers/test_plan.py: test_only_our_finalizer_is_removed_and_only_from_this_very_object"
+    ),
+    Gate.SCHEDULING_EQUIVALENCE_HASHING: Shown(
+        "scenarios/best-effort-fifo.yaml: A thousand equal workloads cost one evaluation",
+        "scenarios/best-effort-fifo.yaml: "
+        "Without the gate of equivalence each of equal workloads is tried and told of for itself",
+    ),
+    Gate.SHORT_WORKLOAD_NAMES: Shown(
+        "unit/integrations/test_names.py: test_the_longest_name_can_be_that_of_a_label",
+        "unit/controllers/test_small_controllers.py: test_the_settings_are_those_of_the_configuration",
+    ),
+    Gate.SKIP_ANCESTOR_CHECK_FOR_DELETED_WORKLOADS: _both(
+        "unit/webhooks/test_jobs.py: test_an_object_that_is_being_deleted_is_let_go_on_updates"
+    ),
+    Gate.SKIP_REASSIGNMENT_FOR_POD_OWNED_WORKLOADS: _both(
+        "unit/controllers/test_members.py: "
+        "test_an_evicted_pod_that_was_still_held_competes_again_only_where_pods_are_reassigned"
+    ),
+    Gate.SPARK_APPLICATION_INTEGRATION: _both(
+        "unit/integrations/test_registry.py: test_a_kind_behind_a_gate_needs_the_gate_too"
+    ),
+    Gate.TAS_MULTI_LAYER_TOPOLOGY: Shown(
+        "unit/webhooks/test_topology_requests.py: test_wrong_requests_name_the_annotation",
+        "unit/webhooks/test_topology_requests.py: test_without_the_feature_the_annotations_mean_nothing",
+    ),
+    Gate.TAS_VALIDATE_WORKLOAD_SLICE_SIZE: _both(_SWITCHED_OFF),
+    Gate.TOPOLOGY_AWARE_SCHEDULING: Shown(
+        "unit/webhooks/test_topology_requests.py: test_elastic_jobs_are_placed_without_constraint_only",
+        "unit/webhooks/test_topology_requests.py: test_without_the_feature_the_annotations_mean_nothing",
+    ),
+    Gate.UNADMITTED_WORKLOADS_EXPLICIT_STATUS: Shown(
+        "unit/controllers/test_workload.py: test_a_waiting_workload_says_why",
+        "unit/controllers/test_workload.py: test_a_new_workload_in_a_working_queue_costs_no_write",
+    ),
+    Gate.UNADMITTED_WORKLOADS_OBSERVABILITY: Shown(
+        "unit/controllers/test_workload.py: test_a_waiting_workload_says_why",
+        "unit/controllers/test_workload.py: test_without_detailed_reasons_it_is_given_back_as_inadmissible",
+    ),
+    Gate.VALIDATE_RAY_AND_SPARK_JOB_UPDATES: _both(
+        "unit/integrations/test_sparkapplication.py: "
+        "test_an_update_is_checked_where_the_application_is_or_was_ours"
+    ),
+    Gate.WORKLOAD_IDENTIFIER_ANNOTATIONS: _both(
+        "unit/controllers/test_job_steps.py: "
+        "test_the_gate_says_whether_the_annotation_or_the_label_names_the_workload"
+    ),
+    Gate.WORKLOAD_PRIORITY_CLASS_DEFAULTING: _both(
+        "unit/webhooks/test_jobs.py: test_the_default_priority_class_is_for_jobs_that_name_none_queued_or_not"
+    ),
+    Gate.WORKLOAD_VALIDATE_RESOURCES_NON_NEGATIVE: _both(_SWITCHED_OFF),
+    Gate.WORKLOAD_VALIDATION_FOR_POD_SET_METADATA: _both(_SWITCHED_OFF),
+}
+
+
+def test_every_gate_in_effect_is_shown() -> None:
+    assert SHOWN.keys() == IN_EFFECT
+
+
+@pytest.mark.parametrize("gate", sorted(SHOWN))
+def test_the_tests_of_a_gate_exist(gate: Gate) -> None:
+    for place in SHOWN[gate]:
+        file, name = place.split(": ", 1)
+        lines = (TESTS / file).read_text().splitlines()
+        written = (
+            rf"(async )?def {re.escape(name)}\(.*" if file.endswith(".py") else f"title: {re.escape(name)}"
+        )
+        assert any(re.fullmatch(written, line) for line in lines), place

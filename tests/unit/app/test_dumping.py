@@ -1,0 +1,75 @@
+"""The state on demand: whole, in lines of the log, and out of the way of whoever decides."""
+
+import json
+import threading
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from admitq.app import dumping
+from admitq.app.dumping import Dumping
+from admitq.core.state import AdmissionState
+from tests.unit.core.play import Play, queue
+
+
+def a_state() -> AdmissionState:
+    play = Play()
+    play.put_flavors("default")
+    play.put(queue("q", 4))
+    for name in ("a", "b", "c", "d", "e"):
+        play.submit(name, "q", cpu=3)
+    play.decide()
+    return play.state
+
+
+def test_the_lines_of_a_dump_make_the_whole_state_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dumping, "PER_LINE", 2)
+    state = a_state()
+    dumped = Dumping(state, lambda: {"workloads": 5})
+    with capture_logs() as lines:
+        dumped.begin()
+        dumped.wait()
+    first, *parts, last = lines
+    assert (first["event"], first["objects"]) == ("caches", {"workloads": 5})
+    assert last["event"] == "state written"
+    whole: dict[str, Any] = {"is": "Dump"} | {name: [] for name in state.to_dict() if name != "is"}
+    for line in parts:
+        values = json.loads(line["values"])
+        if isinstance(values, list):
+            assert line["begin"] == len(whole[line["part"]])
+            assert len(values) <= 2
+            whole[line["part"]] += values
+        else:
+            whole[line["part"]] = values
+    assert len([line for line in parts if line["part"] == "workloads"]) == 3
+    assert whole == json.loads(json.dumps(state.to_dict()))
+    assert AdmissionState.from_dict(whole).to_dict() == state.to_dict()
+
+
+def test_a_dump_is_written_beside_those_who_decide_and_one_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    state, written, go_on = a_state(), threading.Event(), threading.Event()
+    before = state.to_dict()
+    seen: list[Any] = []
+
+    def slowly(taken: Any, _: Any) -> None:
+        written.set()
+        assert go_on.wait(60)
+        seen.append(taken)
+
+    monkeypatch.setattr(dumping, "_write", slowly)
+    dumped = Dumping(state, dict)
+    dumped.begin()
+    assert written.wait(60), "begin returned while it is being written"
+    with capture_logs() as lines:
+        dumped.begin()
+    assert [line["event"] for line in lines] == ["a state is being written already"]
+    go_on.set()
+    dumped.wait()
+    assert len(seen) == 1
+    assert dumping.dump.encode(seen[0]) == before
+    dumped.begin()
+    dumped.wait()
+    assert len(seen) == 2
