@@ -70,7 +70,12 @@ FAIR: Final = {
             {"input": "example.com/card", "multiplyBy": "cpu", "outputs": {"example.com/credit": "10"}},
         ],
     },
-    "featureGates": {"PrioritizePreemptorWorkloads": True, "PriorityBoost": True},
+    "featureGates": {
+        "CustomMetricLabels": True,
+        "PrioritizePreemptorWorkloads": True,
+        "PriorityBoost": True,
+    },
+    "metrics": {"customLabels": [{"name": "tier"}, {"name": "squad", "sourceKind": "LocalQueue"}]},
 }
 
 

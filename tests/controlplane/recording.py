@@ -89,6 +89,17 @@ async def recorded(stage: Stage, resource: Resource | None = None) -> AsyncGener
         await task
 
 
+async def series_of(installation: Installation) -> list[tuple[str, dict[str, str]]]:
+    """All series of a manager: the name without its prefix, and the labels."""
+    url = f"{installation.url('manager', 'metrics')}/metrics"
+    async with aiohttp.ClientSession() as session, session.get(url) as answer:
+        text = await answer.text()
+    return [
+        (one[1].partition("_")[2], dict(re.findall(r'(\w+)="([^"]*)"', one[2])))
+        for one in re.finditer(r"(\w+)\{(.*)\} \S+", text)
+    ]
+
+
 async def total(installation: Installation, series: str, **labels: str) -> float:
     """The sum of a manager's series of this name, without its prefix, that carry all of these labels."""
     url = f"{installation.url('manager', 'metrics')}/metrics"

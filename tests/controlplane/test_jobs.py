@@ -9,8 +9,9 @@ from admitq.integrations.paths import value_at
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import JOBS, PRIORITY_CLASSES
 from localcluster.installation import Installation
-from tests.controlplane.recording import total
+from tests.controlplane.recording import series_of, total
 from tests.controlplane.stage import Stage, changed, condition_of
+from tests.unit.metric_table import PROMISED
 
 SPOT = {
     "nodeLabels": {"example.com/pool": "spot"},
@@ -70,6 +71,36 @@ async def test_a_job_is_admitted_run_finished_and_freed(stage: Stage, admitq_run
 
     await stage.until(counted, [1.0] * len(COUNTED))
     assert await total(admitq_running, "workload_creation_latency_seconds_count", job_kind="Job.batch") >= 1
+    for series, labels in await series_of(admitq_running):
+        row = PROMISED.get(series) or PROMISED.get(series.rpartition("_")[0])
+        if row is not None:
+            assert labels.keys() - {"le"} == {*row.labels.split(), "replica_role"}, series
+
+
+async def test_metrics_carry_labels_of_their_queues(fair_stage: Stage, admitq_fair: Installation) -> None:
+    stage = fair_stage
+    await stage.queues()
+    queues = (stage.kinds.cluster_queues, stage.own("cq")), (stage.kinds.local_queues, "lq")
+
+    async def told() -> set[tuple[str, str]]:
+        return {
+            (label, labels[label])
+            for _, labels in await series_of(admitq_fair)
+            for label in ("tier", "squad")
+            if label in labels
+            and (
+                labels.get("cluster_queue") == stage.own("cq")
+                if label == "tier"
+                else labels.get("namespace") == stage.namespace
+            )
+        }
+
+    for tier, squad in (("gold", "ml"), ("silver", "vision")):
+        for resource, name in queues:
+            await stage.change(resource, name, {"metadata": {"labels": {"tier": tier, "squad": squad}}})
+        await stage.job(f"j-{tier}")
+        await stage.until_condition("Admitted", "Admitted", f"j-{tier}")
+        await stage.until(told, {("tier", tier), ("squad", squad)})
 
 
 async def test_a_failed_job_ends_as_failed(stage: Stage) -> None:
