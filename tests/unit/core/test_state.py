@@ -43,6 +43,7 @@ from admitq.core.refusals import NamespaceMismatch
 from admitq.core.requests import asking
 from admitq.core.state import AdmissionState
 from admitq.core.world import World
+from tests.unit.core.play import Play, queue
 
 CPU = FlavorResource("default", "cpu")
 FIRST, SECOND, THIRD = (ObjectKey("n", name) for name in ("first", "second", "third"))
@@ -476,3 +477,23 @@ def _held(state: AdmissionState) -> list[Workload]:
         for entry in state._world.workloads.values()  # pyright: ignore[reportPrivateUsage]
         if entry.admission is not None
     ]
+
+
+def test_those_who_wait_are_told_one_by_one_parked_or_not() -> None:
+    play = Play()
+    play.put(queue("q", 4), queue("closed", 4, stop_policy=StopPolicy.HOLD))
+    play.send(happened.LocalQueueChanged(LocalQueue(ObjectKey("n", "astray"), "nowhere")))
+    for name, local_queue in (("runs", "q"), ("parked", "q"), ("stopped", "closed"), ("lost", "astray")):
+        play.submit(name, local_queue, cpu=3)
+    play.decide()
+    play.submit("new", "q", cpu=1)
+    told = {
+        one.workload.name: (one.local_queue.name, one.cluster_queue, one.is_parked)
+        for one in play.state.waiting()
+    }
+    assert told == {
+        "parked": ("q", "q", True),
+        "stopped": ("closed", "closed", True),
+        "lost": ("astray", "", True),
+        "new": ("q", "q", False),
+    }
