@@ -48,6 +48,7 @@ def core_settings(configuration: Configuration, gates: FeatureGates) -> Settings
         fair_sharing=_fair_sharing(configuration.fair_sharing),
         admission_fair_sharing=_admission_fair_sharing(configuration.admission_fair_sharing),
         resources=_resources(configuration.resources),
+        requeue_batch_period=_nanoseconds(configuration.controller.requeue_batch_period),
         block_admission=wait.block_admission and not gates[Gate.DISABLE_WAIT_FOR_PODS_READY],
         gates=Gates(**{one.name: gates[GATES[one.name]] for one in fields(Gates)}),
     )

@@ -3,10 +3,20 @@
 import logging
 import sys
 from collections.abc import MutableMapping
-from typing import Any, Final, Literal
+from types import ModuleType
+from typing import Any, Final, Literal, cast
 
 import orjson
-import structlog
+
+_HAS_NO_RICH = "rich" not in sys.modules
+if _HAS_NO_RICH:
+    # structlog loads rich where it finds it, and that loads pygments, all to colour tracebacks for people. It
+    # takes as long as a tenth of everything else that a process loads, and processes have to start quickly.
+    sys.modules["rich"] = cast("ModuleType", None)
+import structlog  # noqa: E402
+
+if _HAS_NO_RICH:
+    del sys.modules["rich"]
 
 Format = Literal["json", "console"]
 

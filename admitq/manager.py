@@ -90,6 +90,7 @@ class Manager:
         set_aside: how many objects of a resource the stores could not read.
         tracks_pods_ready: whether Workloads tell if their pods are ready.
         tell_reasons: whether each cause of waiting has a reason of its own.
+        runs_cycles: whether the state decides, and not only follows what others decide.
     """
 
     state: AdmissionState
@@ -109,6 +110,7 @@ class Manager:
     set_aside: Callable[[Resource], int] = lambda _: 0
     tracks_pods_ready: bool = True
     tell_reasons: bool = True
+    runs_cycles: bool = True
 
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
     _failures: dict[ObjectKey, int] = field(default_factory=dict[ObjectKey, int])
@@ -247,6 +249,9 @@ class Manager:
     def _cycle(self, now: Instant) -> None:
         started = time.perf_counter()
         instructions = self.state.handle(happened.CyclesRequested(limit=1), now=now)
+        if not self.runs_cycles:
+            self._carry_out(instructions)
+            return
         admits = any(isinstance(item, ReserveQuota) for item in instructions)
         result = "success" if admits else "inadmissible"
         took = time.perf_counter() - started

@@ -2,12 +2,13 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from typing import Final
 
 from admitq import translate
 from admitq.app.caches import all_synced, caches_ready
+from admitq.app.components import ACTING, Component
 from admitq.app.dumping import Dumping
 from admitq.app.settings import Settings
 from admitq.app.while_served import WhileServed, key_handler
@@ -20,7 +21,7 @@ from admitq.core.model import LabelSelector, ObjectKey
 from admitq.core.selectors import matches
 from admitq.core.state import AdmissionState
 from admitq.core_settings import core_settings, defaults_to_know_of
-from admitq.garbage import collect_rarely, spare_what_is_there
+from admitq.garbage import spare_what_is_there
 from admitq.health import Check
 from admitq.logs import logger
 from admitq.manager import Manager
@@ -30,7 +31,7 @@ from admitq.runtime.client import Call, Client
 from admitq.runtime.controller import Controller, Reconciled
 from admitq.runtime.credentials import Credentials
 from admitq.runtime.events import EventRecorder
-from admitq.runtime.kinds import kinds_of
+from admitq.runtime.kinds import Kinds, kinds_of
 from admitq.runtime.leases import Elector, LeaseTiming, unique_identity
 from admitq.runtime.resources import LIMIT_RANGES, NAMESPACES, RUNTIME_CLASSES, Object, Resource
 from admitq.runtime.store import Change, Key, Store
@@ -85,6 +86,9 @@ class ManagerPart:
         observe: told of each request.
         open_client: makes the client through which everything but the lease goes. Tests that kill a manager
             give one that counts what it awaits of the API server.
+        components: those of ``ACTING`` that it is to run. Without the cycles it reserves no quota, and goes
+            on with what somebody else reserves. Without the core it reads only what decisions depend on, and
+            leaves statuses and jobs alone.
     """
 
     def __init__(
@@ -95,9 +99,11 @@ class ManagerPart:
         user_agent: str,
         observe: Callable[[Call], None],
         open_client: Callable[..., Client] = Client,
+        components: Collection[Component] = ACTING,
     ) -> None:
         self._settings = settings
         self._metrics = metrics
+        runs_core, runs_cycles = Component.CORE in components, Component.CYCLE in components
         configuration, names = settings.configuration, settings.names
         self._kinds = kinds_of(names)
         identity = unique_identity()
@@ -120,6 +126,7 @@ class ManagerPart:
         self._stores = LiveStores(
             Store(resource, indexes=indexes, on_quarantine=self._on_objects_set_aside)
             for resource, indexes in registry.stores_needed(names).items()
+            if runs_core or resource in _decisive(self._kinds)
         )
         self._recorder = EventRecorder(
             self._client,
@@ -127,7 +134,7 @@ class ManagerPart:
             identity,
             on_drop=lambda cause: log.debug("event dropped", cause=cause),
         )
-        self._state = AdmissionState(core_settings(configuration, settings.gates))
+        self._state = AdmissionState(core_settings(configuration, settings.gates), cycles=runs_cycles)
         self._dumping = Dumping(
             self._state, lambda: {str(store.resource): len(store) for store in self._stores}
         )
@@ -155,8 +162,9 @@ class ManagerPart:
             measures=self._measures,
             clock=time.time_ns,
             observed=self._observed,
-            start=table.start,
+            start=table.start if runs_core else _left_to_its_controller,
             refresh=self,
+            runs_cycles=runs_cycles,
             leading=self._is_leading,
             reading=translate.reading(configuration, settings.gates),
             set_aside=self._set_aside,
@@ -168,14 +176,14 @@ class ManagerPart:
         self._while_served = WhileServed(
             self._client,
             self._stores,
-            table.when_served,
+            table.when_served if runs_core else (),
             controller=self._controller,
             leading=self._leading,
             metrics=metrics,
             on_watch=self._on_watch,
             on_set_aside=self._on_objects_set_aside,
         )
-        self._wire(table)
+        self._wire(table.specs if runs_core else ())
         self._watchers = [
             Watcher(self._client, store.resource, store, observe=self._on_watch) for store in self._stores
         ]
@@ -186,23 +194,10 @@ class ManagerPart:
 
     # --- wiring -----------------------------------------------------------------------------------
 
-    def _wire(self, table: registry.Controllers) -> None:
-        kinds = self._kinds
-        decisive = (
-            kinds.resource_flavors,
-            kinds.admission_checks,
-            kinds.topologies,
-            kinds.cohorts,
-            kinds.cluster_queues,
-            NAMESPACES,
-            LIMIT_RANGES,
-            RUNTIME_CLASSES,
-            kinds.local_queues,
-            kinds.workloads,
-        )
-        for resource in decisive:
+    def _wire(self, specs: Sequence[ControllerSpec]) -> None:
+        for resource in _decisive(self._kinds):
             self._stores.of(resource).subscribe(self._core_handler(resource))
-        for spec in table.specs:
+        for spec in specs:
             controller = self._controllers[spec.name] = self._controller(spec)
             for watch in spec.watches:
                 self._stores.of(watch.resource).subscribe(key_handler(controller, watch.keys))
@@ -267,15 +262,20 @@ class ManagerPart:
 
     def cluster_queue(self, name: str) -> None:
         """Look at a ClusterQueue's status."""
-        self._controllers[registry.CLUSTER_QUEUE].add(Key("", name))
+        self._look(registry.CLUSTER_QUEUE, Key("", name))
 
     def local_queue(self, key: ObjectKey) -> None:
         """Look at a LocalQueue's status."""
-        self._controllers[registry.LOCAL_QUEUE].add(Key(*key))
+        self._look(registry.LOCAL_QUEUE, Key(*key))
 
     def cohort(self, name: str) -> None:
         """Look at a cohort's status."""
-        self._controllers[registry.COHORT].add(Key("", name))
+        self._look(registry.COHORT, Key("", name))
+
+    def _look(self, controller: str, key: Key) -> None:
+        # Without the core there are no controllers here: statuses are somebody else's.
+        if (found := self._controllers.get(controller)) is not None:
+            found.add(key)
 
     # --- running ----------------------------------------------------------------------------------
 
@@ -285,7 +285,6 @@ class ManagerPart:
         Raises:
             TimeoutError: the stores were not complete in time.
         """
-        collect_rarely()
         for default in defaults_to_know_of(self._settings.configuration):
             log.warning("a default of the configuration applies", default=default)
         await self._open.enter_async_context(self._client)
@@ -350,6 +349,26 @@ class ManagerPart:
 
     def _on_objects_set_aside(self, resource: Resource) -> None:
         self.manager.count_malformed(resource)
+
+
+def _decisive(kinds: Kinds) -> tuple[Resource, ...]:
+    """What the core reads: all that decides who is admitted, and where."""
+    return (
+        kinds.resource_flavors,
+        kinds.admission_checks,
+        kinds.topologies,
+        kinds.cohorts,
+        kinds.cluster_queues,
+        NAMESPACES,
+        LIMIT_RANGES,
+        RUNTIME_CLASSES,
+        kinds.local_queues,
+        kinds.workloads,
+    )
+
+
+async def _left_to_its_controller(_: Object) -> None:
+    """Start no job: whoever runs the core sees that its Workload is admitted."""
 
 
 def _selects(selector: LabelSelector, obj: Object) -> bool:

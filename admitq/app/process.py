@@ -3,9 +3,11 @@
 import asyncio
 import os
 import signal
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Final
 
+from admitq.app.components import ACTING, Component
 from admitq.app.endpoints import serve_health, serve_metrics
 from admitq.app.manager import ManagerPart
 from admitq.app.settings import Settings
@@ -15,6 +17,7 @@ from admitq.logs import logger
 from admitq.metrics import Metrics
 from admitq.runtime.client import Call, Client, user_agent
 from admitq.runtime.credentials import Credentials, CredentialsError, load_credentials
+from admitq.serving.server import Server
 from admitq_api.version import VERSION
 from admitq_webhooks.live import ServingCalls
 
@@ -23,23 +26,23 @@ log = logger(__name__)
 OK: Final = 0
 FAILED: Final = 1
 
-COMPONENTS: Final = {
-    "manager": ("manager",),
-    "webhook": ("webhook",),
-    "all-in-one": ("manager", "webhook"),
+LEFT_TO_OTHERS: Final = {
+    Component.CORE: "statuses, Workloads of jobs, and the start of jobs that are admitted",
+    Component.CYCLE: "the reservation of quota",
 }
-"""The parts of each component."""
+"""What somebody else has to do where a process runs only one of the parts that act."""
 
 
 class Stopped(Exception):
     """The process was asked to end."""
 
 
-def run(component: str, settings: Settings, kubeconfig: Path | None) -> int:
-    """Run a component until it is told to stop.
+def run(command: str, components: Collection[Component], settings: Settings, kubeconfig: Path | None) -> int:
+    """Run some components until told to stop.
 
     Args:
-        component: one of ``COMPONENTS``.
+        command: how the process is called, which the API server sees.
+        components: what runs in it.
         settings: what it was started with.
         kubeconfig: how to reach the cluster; None for the pod's own account, then KUBECONFIG.
 
@@ -54,7 +57,7 @@ def run(component: str, settings: Settings, kubeconfig: Path | None) -> int:
     code = OK
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(_serve(component, settings, credentials))
+            runner.run(_serve(command, components, settings, credentials))
     except* Stopped:
         log.info("stopped")
     except* Exception as failures:
@@ -74,10 +77,12 @@ def _loop_factory() -> "type[asyncio.AbstractEventLoop] | None":
     return uvloop.Loop
 
 
-async def _serve(component: str, settings: Settings, credentials: Credentials) -> None:
-    parts = COMPONENTS[component]
+async def _serve(
+    command: str, components: Collection[Component], settings: Settings, credentials: Credentials
+) -> None:
     configuration = settings.configuration
-    elects = "manager" in parts and configuration.leader_election.leader_elect
+    acting = ACTING.intersection(components)
+    elects = bool(acting) and configuration.leader_election.leader_elect
     metrics = Metrics(
         settings.names.metric_prefix,
         role="follower" if elects else "standalone",
@@ -87,50 +92,67 @@ async def _serve(component: str, settings: Settings, credentials: Credentials) -
     def observe(call: Call) -> None:
         metrics.increment("api_requests_total", verb=call.verb, resource=call.resource, code=str(call.status))
 
-    log.info("starting", version=VERSION, api_group=settings.names.group, parts=list(parts))
+    log.info(
+        "starting",
+        version=VERSION,
+        api_group=settings.names.group,
+        components=list(components),
+    )
     for note in settings.notes():
         log.warning("a setting does less than it says", setting=note)
+    for left_out in sorted(ACTING - acting if acting else ()):
+        log.warning("left to somebody else", left_out=LEFT_TO_OTHERS[left_out])
     async with Client(
         credentials,
-        user_agent=user_agent(component),
+        user_agent=user_agent(command),
         qps=configuration.client_connection.qps,
         burst=configuration.client_connection.burst,
         observe=observe,
     ) as client:
-        webhooks = webhook_part(settings, client, metrics) if "webhook" in parts else None
+        webhooks = webhook_part(settings, client, metrics) if Component.WEBHOOK in components else None
         manager = (
-            ManagerPart(settings, credentials, metrics, user_agent(component), observe)
-            if "manager" in parts
+            ManagerPart(settings, credentials, metrics, user_agent(command), observe, components=acting)
+            if acting
             else None
         )
         try:
             async with asyncio.TaskGroup() as tasks:
-                await _start(settings, client, metrics, [webhooks, manager], tasks)
-                tasks.create_task(_until_told(webhooks, manager), name="signals")
+                servers = await _listen(settings, client, metrics, [webhooks, manager], tasks)
+                # Signals are heeded while the parts start, too: that may take long.
+                tasks.create_task(_until_told(servers, webhooks, manager), name="signals")
+                await _start([webhooks, manager], tasks)
         finally:
             if manager is not None:
                 await manager.stop()
 
 
-async def _start(
+async def _listen(
     settings: Settings,
     client: Client,
     metrics: Metrics,
-    parts: "list[WebhookPart | ManagerPart | None]",
+    parts: "Sequence[WebhookPart | ManagerPart | None]",
     tasks: asyncio.TaskGroup,
-) -> None:
-    present = [part for part in parts if part is not None]
+) -> list[Server]:
+    """Answer probes and scrapes from the first moment on."""
     checks: dict[str, Check] = {}
-    for part in present:
-        checks.update(part.checks)
-    await serve_health(settings, checks)
-    await serve_metrics(settings, metrics, ServingCalls(client), tasks)
-    for part in present:
-        await part.start(tasks)
+    for part in parts:
+        if part is not None:
+            checks.update(part.checks)
+    servers = [
+        await serve_health(settings, checks),
+        await serve_metrics(settings, metrics, ServingCalls(client), tasks),
+    ]
+    return [server for server in servers if server is not None]
+
+
+async def _start(parts: "Sequence[WebhookPart | ManagerPart | None]", tasks: asyncio.TaskGroup) -> None:
+    await asyncio.gather(*(part.start(tasks) for part in parts if part is not None))
     log.info("started")
 
 
-async def _until_told(webhooks: WebhookPart | None, manager: ManagerPart | None) -> None:
+async def _until_told(
+    servers: Sequence[Server], webhooks: WebhookPart | None, manager: ManagerPart | None
+) -> None:
     told = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -139,6 +161,6 @@ async def _until_told(webhooks: WebhookPart | None, manager: ManagerPart | None)
         loop.add_signal_handler(signal.SIGUSR2, manager.dump)
     await told.wait()
     log.info("stopping")
-    if webhooks is not None:
-        await webhooks.stop()
+    stops = [server.stop() for server in servers]
+    await asyncio.gather(*stops, *([] if webhooks is None else [webhooks.stop()]))
     raise Stopped

@@ -85,7 +85,7 @@ def webhook_part(settings: Settings, client: Client, metrics: Metrics) -> Webhoo
     return WebhookPart(
         checks={
             "certificates": certificates_ready,
-            "caches": caches_ready(watchers),
+            "webhook caches": caches_ready(watchers),
             "serving": serving,
             "webhook": answers(
                 names,

@@ -45,6 +45,14 @@ KubeconfigOption = Annotated[
 GatesOption = Annotated[
     str, typer.Option("--feature-gates", help="Gates to set, as Name=true,Other=false.", metavar="LIST")
 ]
+ComponentsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--components",
+        help="Run only these parts of the command, of webhook, core, cycle and topology.",
+        metavar="LIST",
+    ),
+]
 LevelOption = Annotated[str, typer.Option("--log-level", help="debug, info, warning or error.")]
 FormatOption = Annotated[LogFormat, typer.Option("--log-format", help="JSON lines, or text for people.")]
 
@@ -53,20 +61,26 @@ def _run(
     component: str,
     config: Path | None,
     kubeconfig: Path | None,
+    components: str | None,
     feature_gates: str,
     log_level: str,
     log_format: LogFormat,
 ) -> None:
+    from admitq.garbage import collect_rarely
+
+    # What the imports below make lives on, and looking through it again and again takes a tenth of their time.
+    collect_rarely()
     from admitq import app, logs
     from admitq_api.configuration import ConfigurationError
 
     try:
         logs.configure(level=log_level, output=log_format.value, component=component)
+        parts = app.chosen(component, components)
         settings = app.load_settings(config, feature_gates)
     except (ConfigurationError, OSError, ValueError) as error:
         typer.echo(f"admitq {component}: {error}", err=True)
         raise typer.Exit(CONFIGURATION_ERROR) from error
-    raise typer.Exit(app.run(component, settings, kubeconfig))
+    raise typer.Exit(app.run(component, parts, settings, kubeconfig))
 
 
 PROCESSES = {
@@ -82,11 +96,12 @@ def _add_process(component: str, summary: str) -> None:
     def start(  # pyright: ignore[reportUnusedFunction] the command line calls it
         config: ConfigOption = None,
         kubeconfig: KubeconfigOption = None,
+        components: ComponentsOption = None,
         feature_gates: GatesOption = "",
         log_level: LevelOption = "info",
         log_format: FormatOption = LogFormat.JSON,
     ) -> None:
-        _run(component, config, kubeconfig, feature_gates, log_level, log_format)
+        _run(component, config, kubeconfig, components, feature_gates, log_level, log_format)
 
 
 for _component, _summary in PROCESSES.items():

@@ -69,6 +69,7 @@ class DumpedQueue:
     standing: bool
     parked: tuple[tuple[Shape, Refusal, Instant, bool], ...]
     sleep: DumpedSleep
+    requeue_at: Instant | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +173,7 @@ def _take_queue(world: World, name: str) -> DumpedQueue:
             )
         ),
         world.sleep_of(entry),
+        world.requeues.get(name),
     )
 
 
@@ -203,6 +205,7 @@ def restore_volatile(world: World, dump: Dump) -> None:
         DumpError: the dump names something that it does not hold.
     """
     world.cycle = dump.cycle
+    world.requeues.clear()
     if dump.books is not None:
         accounts = {balance.queue for balance in dump.books.balances}
         _check("books.balances", accounts, world.local_queues)
@@ -236,6 +239,8 @@ def restore_volatile(world: World, dump: Dump) -> None:
         world.forest.restore_counts(entry.node, each.generation, each.progress)
         _check("queues.sleep.needs", (pair for pair, _ in each.sleep.needs), entry.node.cells)
         world.restore_sleep(entry, each.sleep)
+        if each.requeue_at is not None:
+            world.requeues[each.name] = each.requeue_at
         world.with_empty_lanes.add(each.name)
     world.is_halted = dump.halted
     needed = {turn.key for turn in world.second_passes.turns}

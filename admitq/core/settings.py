@@ -94,7 +94,8 @@ class Settings:
     The controller names are those that mark an AdmissionCheck as MultiKueue's or as ProvisioningRequest's,
     which restricts how a ClusterQueue may combine them; empty names mark none. ``fair_sharing`` unset is
     classical preemption and order. ``block_admission`` keeps everything waiting while an admitted workload's
-    pods are not ready (waitForPodsReady.blockAdmission).
+    pods are not ready (waitForPodsReady.blockAdmission). For ``requeue_batch_period``
+    nanoseconds it is collected what wakes those who wait in a cohort tree; then they are tried again.
     """
 
     multikueue_controller: str = ""
@@ -103,4 +104,5 @@ class Settings:
     admission_fair_sharing: AdmissionFairSharing | None = None
     resources: Resources = Resources()
     block_admission: bool = False
+    requeue_batch_period: int = 0
     gates: Gates = Gates()

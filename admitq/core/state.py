@@ -52,11 +52,16 @@ class AdmissionState:
         settings: what the configuration decides.
         statuses: whether the driver writes statuses. One that writes none is told only what was decided, for
             less work: neither why workloads wait, nor which statuses to refresh.
+        cycles: whether cycles run here. If somebody else decides, all that time brings about still happens
+            when a cycle is asked for, but for the cycle.
     """
 
-    def __init__(self, settings: Settings | None = None, *, statuses: bool = True) -> None:
+    def __init__(
+        self, settings: Settings | None = None, *, statuses: bool = True, cycles: bool = True
+    ) -> None:
         self._world = World(settings if settings is not None else Settings())
         self._statuses = statuses
+        self._cycles = cycles
         self._handlers: Mapping[type[Event], Callable[[Any, Instant], None]] = {
             happened.ClusterQueueChanged: self._cluster_queue_changed,
             happened.ClusterQueueDeleted: self._cluster_queue_deleted,
@@ -100,20 +105,25 @@ class AdmissionState:
         if self._world.seen_admitted:
             charging.settle_admissions(self._world, before=now)
         self._handlers[type(event)](event, now)
+        if self._world.requeues:
+            self._world.date_requeues(now)
 
     def next_wakeup(self, now: Instant) -> Instant | None:
         """The earliest instant at which a cycle would have something to do; None if it takes an event."""
         world = self._world
-        for name in () if world.is_halted else list(world.candidates):
+        runs = self._cycles and not world.is_halted
+        for name in list(world.candidates) if runs else ():
             entry = world.cluster_queues.get(name)
             if entry is not None and entry.is_active and entry.queue.first() is not None:
                 return now
             world.candidates.discard(name)
-        if world.seen_admitted or (self._statuses and world.untold and not world.is_halted):
+        if world.seen_admitted or (self._statuses and world.untold and runs):
             return now
         timer = world.next_timer()
-        passes = None if world.is_halted else world.second_passes.next_at()
-        due = [each for each in (timer and timer.at, passes, charging.next_sample(world)) if each is not None]
+        passes = world.second_passes.next_at() if runs else None
+        woken = world.next_requeue() if runs else None
+        times = (timer and timer.at, passes, woken, charging.next_sample(world))
+        due = [each for each in times if each is not None]
         return max(now, min(due)) if due else None
 
     def retry_everything(self) -> None:
@@ -562,15 +572,16 @@ class AdmissionState:
         charging.settle_admissions(world)
         charging.take_samples(world, now)
         world.let_in_due(now)
+        world.requeue_due(now)
         for name in world.with_empty_lanes:
             entry = world.cluster_queues.get(name)
             if entry is not None:
                 entry.queue.drop_empty_lanes()
         world.with_empty_lanes.clear()
-        if self._statuses and world.untold:
+        if self._statuses and self._cycles and world.untold:
             tell_again(world)
         cycles = 0
-        while (event.limit is None or cycles < event.limit) and (
+        while (self._cycles and (event.limit is None or cycles < event.limit)) and (
             (of := heads(world)) or is_second_pass_due(world, now)
         ):
             run_cycle(world, of, now)

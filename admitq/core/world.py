@@ -306,6 +306,9 @@ class World:
     candidates: set[str] = field(default_factory=set[str])
     """ClusterQueues that may have somebody to try; a superset."""
     with_empty_lanes: set[str] = field(default_factory=set[str])
+    requeues: dict[str, Instant | None] = field(default_factory=dict[str, Instant | None])
+    """ClusterQueues whose trees were woken and have to wait for their batch, and when that is due; None for
+    those who were woken just now."""
     timers: list[Timer] = field(default_factory=list[Timer])
     second_passes: SecondPasses = field(default_factory=SecondPasses)
     """Those who hold quota and are to be tried once more."""
@@ -338,12 +341,47 @@ class World:
     # --- waking -----------------------------------------------------------------------------------
 
     def wake_tree(self, node: Node) -> None:
-        """Quota may have become free somewhere in the node's tree, or more than quota changed."""
+        """Quota may have become free somewhere in the node's tree, or more than quota changed.
+
+        Those who wait are tried again at once or, where wakes are collected, with the batch of their tree.
+        """
+        if self.settings.requeue_batch_period:
+            self._wake_later(node)
+        else:
+            self._wake_now(node)
+
+    def _wake_now(self, node: Node) -> None:
         self.untold.pop(node.root, None)
         for name in self.forest.wake(node):
+            self.requeues.pop(name, None)
             entry = self.cluster_queues[name]
             self._unlist_standing(entry)
             self.wake(entry)
+
+    def _wake_later(self, node: Node) -> None:
+        root = node.root
+        self.untold.pop(root, None)
+        for name in self.forest.wake(node):
+            # It is known by now that their needs may be met: they sleep on, and need nothing in particular.
+            root.sleepers.add(name, name)
+            self.requeues.setdefault(name, None)
+
+    def date_requeues(self, now: Instant) -> None:
+        """Have those who were woken at this instant be tried when the period that begins with it is over."""
+        due = now + self.settings.requeue_batch_period
+        for name in [name for name, at in self.requeues.items() if at is None]:
+            self.requeues[name] = due
+
+    def next_requeue(self) -> Instant | None:
+        """When the next batch of those who were woken is due; None if there is none."""
+        return min((at for at in self.requeues.values() if at is not None), default=None)
+
+    def requeue_due(self, now: Instant) -> None:
+        """Try those again whose batch is due, and with them all who wait in their trees."""
+        for name in [name for name, at in self.requeues.items() if at is not None and at <= now]:
+            entry = self.cluster_queues.get(name)
+            if self.requeues.pop(name, None) is not None and entry is not None:
+                self._wake_now(entry.node)
 
     def wake_hopeful(self, root: Node) -> None:
         """Somebody of the tree got somewhere, by whom those may have been beaten who hope."""

@@ -26,6 +26,14 @@ _log = logging.getLogger(__name__)
 
 MEBIBYTE: Final = 2**20
 _PIECE: Final = 2**16
+
+LINGER_SECONDS: Final = 0.5
+"""How long a server that stops answers what comes in on connections that stand."""
+GRACE_SECONDS: Final = 1.0
+"""How long after it began to stop requests in hand may take."""
+_UNWINDING_SECONDS: Final = 0.05
+"""What handlers whose connections are gone get to end; aiohttp takes none at all for no limit."""
+
 _OUT_OF_RESOURCES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
@@ -95,7 +103,7 @@ class _Protocol(RequestHandler):
     def connection_lost(self, exc: BaseException | None) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
-        self._server.connections.release(self._connection)
+        self._server.released(self._connection)
         super().connection_lost(exc)
 
     def handle_error(
@@ -176,6 +184,8 @@ class Server:
         self.in_hand = 0
         self._quiet = asyncio.Event()
         self._quiet.set()
+        self._empty = asyncio.Event()
+        """Set when the server stops and nobody is connected."""
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
         """Listen, and return the address and port that were taken (port 0 takes a free one).
@@ -199,31 +209,44 @@ class Server:
         address = self._listener.getsockname()
         return str(address[0]), int(address[1])
 
-    async def stop(self, *, lame_duck: float = 5.0, grace: float = 30.0) -> None:
-        """Stop without losing a request.
+    async def stop(self, *, linger: float = LINGER_SECONDS, grace: float = GRACE_SECONDS) -> None:
+        """Give the port back at once, and lose no request that is on its way.
 
-        For the seconds of ``lame_duck`` everything is still answered, but each answer asks the peer to use
-        another connection, so that by the end they went elsewhere. Then nothing new is taken, and requests
-        in hand have the seconds of ``grace`` to end.
+        Nobody can connect any more. On connections that stand, requests are answered for the seconds of
+        ``linger``, and those in hand by then until ``grace`` is over; each answer asks the peer to use
+        another connection. Where peers must be told before, something else has to: in a cluster the pod is
+        taken out of its Service first (``preStop``).
         """
         self.is_draining = True
         if self._accepting is None or self._listener is None:
             return
-        await asyncio.sleep(lame_duck)
         self._accepting.cancel()
         with suppress(asyncio.CancelledError):
             await self._accepting
         self._listener.close()
-        for handshake in self._handshakes:
-            handshake.cancel()
+        self._look_whether_empty()
         with suppress(TimeoutError):
             async with asyncio.timeout(grace):
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(linger):
+                        await self._empty.wait()
                 await self._quiet.wait()
+        for handshake in self._handshakes:
+            handshake.cancel()
         for connection in self.connections.all():
             connection.drop()
         if self._manager is not None:
-            await self._manager.shutdown(1.0)
+            await self._manager.shutdown(_UNWINDING_SECONDS)
         await asyncio.gather(*self._handshakes, return_exceptions=True)
+
+    def released(self, connection: Connection) -> None:
+        """A connection ended."""
+        self.connections.release(connection)
+        self._look_whether_empty()
+
+    def _look_whether_empty(self) -> None:
+        if self.is_draining and not len(self.connections):
+            self._empty.set()
 
     def dropped(self, reason: str) -> None:
         """Report that a connection was ended by a limit."""
@@ -259,7 +282,7 @@ class Server:
         def end(task: asyncio.Task[None]) -> None:
             self._handshakes.discard(task)
             if task.cancelled():
-                self.connections.release(connection)
+                self.released(connection)
                 accepted.close()
 
         connection.drop = cancel
@@ -283,7 +306,7 @@ class Server:
         except OSError:
             # Port scanners, peers that do not trust us or hang up: theirs to know, not ours to log.
             self.dropped("handshake")
-            self.connections.release(connection)
+            self.released(connection)
 
     async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
         protocol = cast("_Protocol", request.protocol)

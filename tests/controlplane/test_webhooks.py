@@ -158,7 +158,7 @@ async def asked(client: Client, namespace: str, installed: str) -> AsyncGenerato
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-    await server.stop(lame_duck=0)
+    await server.stop(linger=0)
 
 
 async def _is_asked(asked: Asked) -> bool:

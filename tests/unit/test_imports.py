@@ -39,6 +39,36 @@ def test_the_command_line_loads_a_command_only_when_it_runs(module: str) -> None
     assert answer.stdout.strip() == "False"
 
 
+NOT_AT_START = {
+    "admitq.simulator": "another command",
+    "admitq_api.kinds.workload": "wire types are for generating definitions, and cost their models",
+    "admitq_api.schema": "the same",
+    "kubernetes_asyncio": "only some kubeconfigs need it, and it takes seconds",
+    "multiprocessing": "nothing runs beside",
+    "pygments": "colours",
+    "rich": "tables, bars and colours",
+    "unittest": "tests",
+}
+"""What no process may load before it serves, and why. A process is to be ready in a second and a half."""
+
+
+@pytest.fixture(scope="module")
+def loaded_at_start() -> set[str]:
+    started = (
+        "import sys; from admitq.cli.commands import application; from admitq import app; "
+        "app.run = lambda *_: 0; application(['all-in-one'], standalone_mode=False); "
+        "print(*sys.modules)"
+    )
+    answer = subprocess.run([sys.executable, "-c", started], capture_output=True, text=True, check=True)
+    return set(answer.stdout.split())
+
+
+@pytest.mark.parametrize("module", NOT_AT_START)
+def test_a_process_starts_without_what_is_heavy(loaded_at_start: set[str], module: str) -> None:
+    assert "admitq.app.process" in loaded_at_start
+    assert module not in loaded_at_start, NOT_AT_START[module]
+
+
 def test_a_simulation_loads_only_what_it_needs() -> None:
     played = (
         "import sys; from admitq.cli.simulate import simulate; "

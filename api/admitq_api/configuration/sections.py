@@ -215,6 +215,10 @@ class Controller(Section):
     cache_sync_timeout: PositiveDuration = timedelta(minutes=2)
     """How long to wait for the first list of every kind before the start counts as failed."""
 
+    requeue_batch_period: NonNegativeDuration = timedelta(0)
+    """How long it is collected what wakes those who wait in a cohort, which are tried together then; 0: not
+    at all."""
+
     @field_validator("group_kind_concurrency")
     @classmethod
     def _kinds(cls, value: dict[str, int]) -> dict[str, int]:

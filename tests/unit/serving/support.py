@@ -55,7 +55,7 @@ async def running(
     try:
         yield Running(server, port, live, ca, drops)
     finally:
-        await server.stop(lame_duck=0, grace=1)
+        await server.stop(linger=0, grace=1)
 
 
 REQUEST = b"POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nab"

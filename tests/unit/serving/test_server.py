@@ -113,7 +113,7 @@ async def test_answers_are_reported_with_their_status() -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     await exchange(reader, writer)
     await close(writer)
-    await server.stop(lame_duck=0)
+    await server.stop(linger=0)
     assert told == [("/x", 200)]
 
 
@@ -383,7 +383,7 @@ async def test_answers_that_need_no_protection_may_be_served_everywhere() -> Non
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     assert (await exchange(reader, writer))[0] == 200
     await close(writer)
-    await server.stop(lame_duck=0)
+    await server.stop(linger=0)
 
 
 # --- the end ----------------------------------------------------------------------------------------
@@ -400,7 +400,7 @@ async def test_a_stop_loses_no_request() -> None:
         reader, writer = await served.connect()
         writer.write(REQUEST)
         await until(lambda: served.server.in_hand == 1)
-        stopping = asyncio.create_task(served.server.stop(lame_duck=0, grace=10))
+        stopping = asyncio.create_task(served.server.stop(linger=0, grace=10))
         await asyncio.sleep(0)
         assert served.server.is_draining
         release.set()
@@ -412,18 +412,33 @@ async def test_a_stop_loses_no_request() -> None:
         await close(writer)
 
 
-async def test_while_it_says_goodbye_it_still_answers_but_asks_to_go_elsewhere() -> None:
+async def test_a_server_that_stops_gives_its_port_back_and_answers_who_is_connected() -> None:
     async with running() as served:
         kept, keeping = await served.connect()
         await exchange(kept, keeping)
-        stopping = asyncio.create_task(served.server.stop(lame_duck=60, grace=1))
-        await asyncio.sleep(0)
+        idle, idling = await served.connect()
+        stopping = asyncio.create_task(served.server.stop(linger=60, grace=60))
+        await until(lambda: served.server.is_draining)
+        with pytest.raises(ConnectionRefusedError):
+            await served.connect()
+        another = Server(echo_size, tls=None)
+        await another.start("127.0.0.1", served.port)
+        await another.stop(linger=0)
         status, headers, _ = await exchange(kept, keeping)
         assert (status, headers["connection"]) == (200, "close")
-        newcomer, writer = await served.connect()
-        assert (await exchange(newcomer, writer))[1]["connection"] == "close"
-        stopping.cancel()
-        await close(writer, keeping)
+        await close(keeping, idling)
+        # Nobody is left to wait for.
+        await stopping
+        assert await is_closed(idle)
+
+
+async def test_a_server_ends_connections_that_are_idle_when_it_has_waited_for_them() -> None:
+    async with running() as served:
+        reader, writer = await served.connect()
+        await exchange(reader, writer)
+        await served.server.stop(linger=0.05, grace=60)
+        assert await is_closed(reader)
+        await close(writer)
 
 
 async def test_a_request_that_never_ends_does_not_stop_the_stop() -> None:
@@ -436,7 +451,7 @@ async def test_a_request_that_never_ends_does_not_stop_the_stop() -> None:
         writer.write(REQUEST)
         await until(lambda: served.server.in_hand == 1)
         async with asyncio.timeout(30):
-            await served.server.stop(lame_duck=0, grace=0.05)
+            await served.server.stop(linger=0, grace=0.05)
         assert await is_closed(reader)
         await close(writer)
 

@@ -1,0 +1,55 @@
+"""Which parts a command runs."""
+
+import pytest
+from typer.testing import CliRunner
+
+from admitq.app.components import ACTING, COMMANDS, Component, chosen
+from admitq.cli.commands import CONFIGURATION_ERROR, PROCESSES, application
+
+WEBHOOK, CORE, CYCLE, TOPOLOGY = Component
+
+
+def test_every_command_that_runs_says_its_parts() -> None:
+    assert set(COMMANDS) == set(PROCESSES)
+    assert set(COMMANDS["manager"]) > ACTING
+
+
+@pytest.mark.parametrize(
+    ("command", "flag", "parts"),
+    [
+        ("all-in-one", None, (WEBHOOK, CORE, CYCLE, TOPOLOGY)),
+        ("manager", None, (CORE, CYCLE, TOPOLOGY)),
+        ("webhook", None, (WEBHOOK,)),
+        ("all-in-one", "webhook,core,cycle,topology", (WEBHOOK, CORE, CYCLE, TOPOLOGY)),
+        ("all-in-one", " cycle , webhook,cycle", (WEBHOOK, CYCLE)),
+        ("all-in-one", "core", (CORE,)),
+        ("all-in-one", "topology", (TOPOLOGY,)),
+        ("manager", "core,topology", (CORE, TOPOLOGY)),
+        ("webhook", "webhook", (WEBHOOK,)),
+    ],
+)
+def test_a_list_chooses_from_the_parts_of_the_command(
+    command: str, flag: str | None, parts: tuple[Component, ...]
+) -> None:
+    assert chosen(command, flag) == parts
+
+
+@pytest.mark.parametrize(
+    ("command", "flag", "problem"),
+    [
+        ("all-in-one", "scheduler", "--components: 'scheduler' is unknown: choose from webhook, core, cycle"),
+        ("all-in-one", "webhook,,core", "--components: '' is unknown"),
+        ("all-in-one", "Webhook", "--components: 'Webhook' is unknown"),
+        ("all-in-one", "", "--components: is empty: name one or more of webhook, core, cycle, topology"),
+        (
+            "manager",
+            "webhook",
+            "--components: 'webhook' is no part of admitq manager: choose from core, cycle",
+        ),
+        ("webhook", "core", "--components: 'core' is no part of admitq webhook: choose from webhook"),
+    ],
+)
+def test_a_list_that_cannot_be_meant_ends_the_command(command: str, flag: str, problem: str) -> None:
+    answer = CliRunner().invoke(application, [command, "--components", flag])
+    assert answer.exit_code == CONFIGURATION_ERROR
+    assert problem in answer.stderr

@@ -1,0 +1,168 @@
+"""Where wakes are collected, those who wait are tried again in batches, tree by tree; nobody is forgotten."""
+
+import random
+from typing import Any
+
+import pytest
+
+from admitq.core import events as happened
+from admitq.core.model import SECOND, QueueingStrategy
+from admitq.core.settings import AdmissionFairSharing, Settings
+from admitq.core.state import AdmissionState
+from tests.unit.core.play import LOWER, RECLAIM, Play, key, preempted, queue, reserved
+
+PERIOD = 10 * SECOND
+COLLECTING = Settings(requeue_batch_period=PERIOD)
+
+
+def _waiting(settings: Settings = COLLECTING, **fields: Any) -> Play:
+    """A cohort of two queues that four workloads fill, with one waiting in each, and a queue beside."""
+    play = Play(settings)
+    play.put(queue("p", 2, "all", **fields), queue("q", 2, "all", **fields), queue("alone", 1, **fields))
+    for name in "abcd":
+        play.submit(name, "p")
+    play.submit("e", "alone")
+    play.run("a", "b", "c", "d", "e")
+    play.submit("in-p", "p")
+    play.submit("in-q", "q")
+    play.submit("beside", "alone")
+    play.run()
+    return play
+
+
+@pytest.mark.parametrize("strategy", QueueingStrategy)
+def test_what_is_given_back_within_a_period_is_tried_for_together_at_its_end(
+    strategy: QueueingStrategy,
+) -> None:
+    play = _waiting(queueing_strategy=strategy)
+    woken_at = play.now
+    play.finish("a")
+    play.run()
+    play.now += PERIOD - 1
+    play.finish("b")
+    play.run()
+    assert play.state.next_wakeup(play.now) == woken_at + PERIOD, "a later wake does not put the batch off"
+    play.now += 1
+    play.run("in-p", "in-q")
+    assert play.is_quiet
+
+
+def test_trees_have_batches_of_their_own() -> None:
+    play = _waiting()
+    play.finish("a")
+    play.now += SECOND
+    play.finish("e")
+    play.now += PERIOD - SECOND
+    play.run("in-q")
+    play.now += SECOND
+    play.run("beside")
+
+
+def test_who_comes_new_is_tried_at_once() -> None:
+    play = _waiting()
+    play.finish("a", "b")
+    play.submit("new", "q", priority=1)
+    play.run("new")
+
+
+def test_without_a_period_those_who_wait_are_tried_at_once() -> None:
+    play = _waiting(Settings())
+    play.finish("a")
+    assert play.state.next_wakeup(play.now) == play.now
+    play.run("in-q")
+
+
+def test_a_batch_survives_a_restart() -> None:
+    play = _waiting()
+    play.finish("a")
+    play.now += SECOND
+    play.restart()
+    assert play.state.next_wakeup(play.now) == play.now - SECOND + PERIOD
+    play.now += PERIOD
+    play.run("in-q")
+
+
+@pytest.mark.parametrize("cohort", [None, "others"])
+def test_a_queue_that_leaves_its_tree_is_tried_with_what_it_has_there(cohort: str | None) -> None:
+    play = _waiting()
+    play.put(queue("q", 2, cohort))
+    play.now += PERIOD
+    play.run("in-q")
+
+
+def test_a_batch_for_a_queue_that_is_gone_is_for_nobody() -> None:
+    play = _waiting()
+    play.finish("e")
+    play.send(happened.ClusterQueueDeleted("alone"))
+    play.now += PERIOD
+    play.run()
+    assert play.is_quiet
+
+
+def _decide(play: Play) -> None:
+    play.decide()
+    play.leave(*preempted(play.told))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_nobody_is_left_behind(seed: int) -> None:
+    """After the last batch, trying everybody once more admits nobody."""
+    chance = random.Random(seed)  # noqa: S311 a draw of a test
+    play = Play(Settings(requeue_batch_period=chance.choice([1, SECOND, PERIOD])))
+    names = ("p", "q", "r")
+
+    def put(name: str) -> None:
+        play.put(
+            queue(
+                name,
+                chance.randint(0, 4),
+                chance.choice(["all", "all", None]),
+                queueing_strategy=chance.choice(list(QueueingStrategy)),
+                preemption=chance.choice([LOWER, RECLAIM]),
+            )
+        )
+
+    for name in names:
+        put(name)
+    for number in range(60):
+        holding = [each for each, of in play.workloads.items() if of.admission and not of.finished]
+        match chance.randrange(6):
+            case 0 | 1:
+                play.submit(f"w{number}", chance.choice(names), chance.randint(1, 3), chance.randint(0, 2))
+            case 2 | 3 if holding:
+                play.finish(chance.choice(holding))
+            case 4:
+                put(chance.choice(names))
+            case _:
+                play.now += chance.choice([1, SECOND, PERIOD])
+        _decide(play)
+    while (due := play.state.next_wakeup(play.now)) is not None:
+        play.now = due
+        _decide(play)
+    play.state.retry_everything()
+    while not play.is_quiet or play.state.next_wakeup(play.now) is not None:
+        play.now = play.state.next_wakeup(play.now) or play.now
+        assert reserved(play.cycles()) == []
+
+
+def test_where_somebody_else_decides_time_passes_and_no_cycle_runs() -> None:
+    sharing = AdmissionFairSharing(sampling_interval=SECOND)
+    state = AdmissionState(Settings(admission_fair_sharing=sharing), cycles=False)
+    play = Play(Settings(admission_fair_sharing=sharing))
+    play.state = state
+    play.send(happened.NamespaceChanged("n", ()))
+    play.put_flavors("default")
+    play.put(queue("q", 2, usage_based_admission=True))
+    play.submit("waits", "q")
+    play.submit("later", "q", requeue_at=play.now + 5)
+    assert reserved(play.cycles()) == []
+    due = state.next_wakeup(play.now)
+    assert due is not None
+    assert due > play.now, "that somebody could be tried is nothing to do"
+    seen = set[int]()
+    for _ in range(4):
+        play.now = state.next_wakeup(play.now) or play.now
+        seen.add(play.now)
+        assert reserved(play.cycles()) == []
+    assert len(seen) == 4, "each time is over when it was seen"
+    assert state.workload_phase(key("waits")) is not None
