@@ -66,10 +66,7 @@ def _run(
     log_level: str,
     log_format: LogFormat,
 ) -> None:
-    from admitq.garbage import collect_rarely
-
-    # What the imports below make lives on, and looking through it again and again takes a tenth of their time.
-    collect_rarely()
+    _spare_imports()
     from admitq import app, logs
     from admitq_api.configuration import ConfigurationError
 
@@ -81,6 +78,13 @@ def _run(
         typer.echo(f"admitq {component}: {error}", err=True)
         raise typer.Exit(CONFIGURATION_ERROR) from error
     raise typer.Exit(app.run(component, parts, settings, kubeconfig))
+
+
+def _spare_imports() -> None:
+    """Look for garbage rarely: what imports make lives on, and going through it is a tenth of their time."""
+    from admitq.garbage import collect_rarely
+
+    collect_rarely()
 
 
 PROCESSES = {

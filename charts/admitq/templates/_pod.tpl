@@ -153,6 +153,12 @@ spec:
           envFrom:
             {{- toYaml . | nindent 12 }}
           {{- end }}
+          {{- if and (eq $component "webhook") $pod.lameDuckSeconds }}
+          lifecycle:
+            preStop:
+              sleep:
+                seconds: {{ $pod.lameDuckSeconds }}
+          {{- end }}
           ports:
             {{- if eq $component "webhook" }}
             - name: webhook
