@@ -104,6 +104,7 @@ def _decide(play: Play) -> None:
     play.leave(*preempted(play.told))
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("seed", range(40))
 def test_nobody_is_left_behind(seed: int) -> None:
     """After the last batch, trying everybody once more admits nobody."""
