@@ -41,7 +41,7 @@ GATES: Final = {
 def core_settings(configuration: Configuration, gates: FeatureGates) -> Settings:
     """The core's settings."""
     names = configuration.names
-    wait = configuration.wait_for_pods_ready
+    wait = pods_ready(configuration, gates)
     return Settings(
         multikueue_controller=names.multikueue_controller,
         provisioning_controller=names.provisioning_controller,
@@ -49,9 +49,14 @@ def core_settings(configuration: Configuration, gates: FeatureGates) -> Settings
         admission_fair_sharing=_admission_fair_sharing(configuration.admission_fair_sharing),
         resources=_resources(configuration.resources),
         requeue_batch_period=_nanoseconds(configuration.controller.requeue_batch_period),
-        block_admission=wait.block_admission and not gates[Gate.DISABLE_WAIT_FOR_PODS_READY],
+        block_admission=wait is not None and wait.block_admission,
         gates=Gates(**{one.name: gates[GATES[one.name]] for one in fields(Gates)}),
     )
+
+
+def pods_ready(configuration: Configuration, gates: FeatureGates) -> sections.WaitForPodsReady | None:
+    """What applies to workloads whose pods do not become ready; None where nobody looks at that."""
+    return None if gates[Gate.DISABLE_WAIT_FOR_PODS_READY] else configuration.wait_for_pods_ready
 
 
 def defaults_to_know_of(configuration: Configuration) -> tuple[str, ...]:

@@ -571,9 +571,9 @@ class Reading:
 
 def reading(configuration: "Configuration", gates: FeatureGates) -> Reading:
     """How Workloads are read under a configuration."""
-    timestamp = configuration.wait_for_pods_ready.requeuing_strategy.timestamp
+    wait = configuration.wait_for_pods_ready
     return Reading(
-        eviction_moves_to_back=timestamp == "Eviction",
+        eviction_moves_to_back=wait is None or wait.requeuing_strategy.timestamp == "Eviction",
         reclaim_moves_to_back=not gates[Gate.PRIORITY_SORTING_WITHIN_COHORT],
         boosts=gates[Gate.PRIORITY_BOOST],
         gated=gates[Gate.ADMISSION_GATED_BY],

@@ -20,7 +20,7 @@ from admitq.controllers.wiring import ControllerSpec
 from admitq.core.model import LabelSelector, ObjectKey
 from admitq.core.selectors import matches
 from admitq.core.state import AdmissionState
-from admitq.core_settings import core_settings, defaults_to_know_of
+from admitq.core_settings import core_settings, defaults_to_know_of, pods_ready
 from admitq.garbage import spare_what_is_there
 from admitq.health import Check
 from admitq.logs import logger
@@ -168,7 +168,7 @@ class ManagerPart:
             leading=self._is_leading,
             reading=translate.reading(configuration, settings.gates),
             set_aside=self._set_aside,
-            tracks_pods_ready=not settings.gates[Gate.DISABLE_WAIT_FOR_PODS_READY],
+            tracks_pods_ready=pods_ready(configuration, settings.gates) is not None,
             tell_reasons=settings.gates[Gate.UNADMITTED_WORKLOADS_OBSERVABILITY],
         )
         self._refused = table.refused

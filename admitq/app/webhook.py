@@ -68,9 +68,12 @@ def webhook_part(settings: Settings, client: Client, metrics: Metrics) -> Webhoo
     certificates = _certificates(settings, client, live, metrics)
     handler = by_path(routes(policy(settings), world, settings.known, observe=_review_observer(metrics)))
     server = Server(handler, tls=live.context)
+    certificates_are_ours = configuration.internal_cert_management.enable
 
     async def certificates_ready() -> str | None:
-        return None if certificates.first.is_set() else "no certificate that the API server trusts yet"
+        if certificates.first.is_set():
+            return None
+        return f"no certificate that the API server trusts yet{certificates.wanting}"
 
     async def serving() -> str | None:
         return "stopping" if server.is_draining else None
@@ -91,7 +94,8 @@ def webhook_part(settings: Settings, client: Client, metrics: Metrics) -> Webhoo
                 names,
                 port=configuration.webhook.port,
                 host=configuration.webhook.host,
-                server_name=hosts(settings)[0],
+                # Whoever gives certificates says under which names, and told the API server.
+                server_name=hosts(settings)[0] if certificates_are_ours else None,
                 trust=lambda: certificates.trust,
             ),
         },

@@ -309,7 +309,6 @@ def _followed(integration: Integration, one: FollowedKind) -> Followed:
 def _of_jobs(ctx: Context, controller: JobController) -> WhenServed:
     integration, kinds = controller.integration, ctx.kinds
     keys = _JobKeys(ctx, integration, controller.resource)
-    kind = f"{integration.kind}.{integration.group}"
     spec = ControllerSpec(
         name=integration.framework,
         reconcile=controller.reconcile,
@@ -321,7 +320,7 @@ def _of_jobs(ctx: Context, controller: JobController) -> WhenServed:
             Watch(NAMESPACES, keys.in_namespace),
             *(Watch(resource_followed(integration, one), keys.following(one)) for one in integration.follows),
         ),
-        workers=ctx.settings.concurrency.get(kind, WORKERS_OF_JOBS),
+        workers=ctx.settings.workers(integration.kind, integration.group, WORKERS_OF_JOBS),
     )
     indexes = indexes_of_jobs(integration, ctx.names, ctx.settings.integrations)
     labels, slim = integration.watched_labels, integration.slim
@@ -405,7 +404,7 @@ def controllers(ctx: Context, core: CoreView) -> Controllers:
             Watch(NAMESPACES, concerned.in_namespace),
             Watch(LIMIT_RANGES, concerned.limited),
         ),
-        workers=settings.concurrency.get(f"Workload.{kinds.workloads.group}", WORKERS_OF_WORKLOADS),
+        workers=settings.workers("Workload", kinds.workloads.group, WORKERS_OF_WORKLOADS),
     )
     classes = priority_class.PriorityClassController(ctx)
     priorities = ControllerSpec(

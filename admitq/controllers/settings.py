@@ -5,11 +5,12 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from admitq.core.model import LabelSelector
+from admitq.core_settings import pods_ready
 from admitq.integrations.base import Integration, OwnerKind
 from admitq.integrations.names import LONGEST, LONGEST_LABEL
 from admitq.podsets import Marks
 from admitq.translate import label_selector
-from admitq_api.configuration import Configuration
+from admitq_api.configuration import Configuration, sections
 from admitq_api.feature_gates import FeatureGates, Gate
 
 Nanoseconds = int
@@ -52,7 +53,7 @@ class Settings:
     force_delete_after: Nanoseconds | None = None
     """How long pods may hang on nodes that cannot be reached; absent where they are left there."""
     concurrency: Mapping[str, int] = field(default_factory=dict[str, int])
-    """Workers by ``Kind.group``."""
+    """Workers by ``Kind.group``; by ``Kind`` for those of the core group."""
 
     admission_gated_by: bool = True
     cleans_up_provisioning_requests: bool = True
@@ -80,6 +81,10 @@ class Settings:
     tell_reasons: bool = True
     """Why a workload waits is told by reasons of its own; otherwise by the three old ones."""
 
+    def workers(self, kind: str, group: str, otherwise: int) -> int:
+        """How many objects of a kind are worked on at a time."""
+        return self.concurrency.get(f"{kind}.{group}" if group else kind, otherwise)
+
 
 def settings_of(
     configuration: Configuration, gates: FeatureGates, integrations: Iterable[Integration]
@@ -88,16 +93,7 @@ def settings_of(
 
     ``integrations`` are those of the configured frameworks.
     """
-    wait = configuration.wait_for_pods_ready
-    requeuing = wait.requeuing_strategy
     retention = configuration.object_retention_policies.workloads
-    policy = PodsReadyPolicy(
-        timeout=_nanoseconds(wait.timeout),
-        recovery_timeout=_nanoseconds(wait.effective_recovery_timeout),
-        backoff_limit=requeuing.backoff_limit_count,
-        backoff_base_seconds=requeuing.backoff_base_seconds,
-        backoff_most_seconds=requeuing.backoff_max_seconds,
-    )
     return Settings(
         integrations=tuple(integrations),
         external_frameworks=tuple(map(OwnerKind.named, configuration.integrations.external_frameworks)),
@@ -111,7 +107,7 @@ def settings_of(
             queue_labels=gates[Gate.ASSIGN_QUEUE_LABELS_FOR_PODS],
             workload_annotation=gates[Gate.TOPOLOGY_AWARE_SCHEDULING],
         ),
-        pods_ready=None if gates[Gate.DISABLE_WAIT_FOR_PODS_READY] else policy,
+        pods_ready=_pods_ready(pods_ready(configuration, gates)),
         retention_of_finished=_optional(retention.after_finished),
         retention_of_deactivated=_optional(retention.after_deactivated_by_kueue),
         force_delete_after=_nanoseconds(configuration.failure_recovery.force_delete_after)
@@ -133,6 +129,19 @@ def settings_of(
         strict_finalizers=gates[Gate.REMOVE_FINALIZERS_WITH_STRICT_PATCH],
         validate_group_owner=gates[Gate.POD_INTEGRATION_VALIDATE_GROUP_OWNER],
         tell_reasons=gates[Gate.UNADMITTED_WORKLOADS_OBSERVABILITY],
+    )
+
+
+def _pods_ready(wait: sections.WaitForPodsReady | None) -> PodsReadyPolicy | None:
+    if wait is None:
+        return None
+    requeuing = wait.requeuing_strategy
+    return PodsReadyPolicy(
+        timeout=_nanoseconds(wait.timeout),
+        recovery_timeout=_nanoseconds(wait.effective_recovery_timeout),
+        backoff_limit=requeuing.backoff_limit_count,
+        backoff_base_seconds=requeuing.backoff_base_seconds,
+        backoff_most_seconds=requeuing.backoff_max_seconds,
     )
 
 

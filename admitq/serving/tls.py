@@ -3,12 +3,12 @@
 import os
 import ssl
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final, Literal
 
 from admitq.serving.certificates import KeyPair, Unusable, validity
-from admitq_api.configuration import CIPHER_SUITES, CURVES
+from admitq_api.configuration import CIPHER_SUITES, CURVES, TLS_1_3_CIPHER_SUITES
 
 TlsVersion = Literal["VersionTLS12", "VersionTLS13"]
 
@@ -17,6 +17,9 @@ _VERSIONS: Final = {
     "VersionTLS13": ssl.TLSVersion.TLSv1_3,
 }
 
+STRONG_CIPHER_SUITES: Final = tuple(name for name in CIPHER_SUITES if not name.endswith("_CBC_SHA"))
+"""What is offered with TLS 1.2 unless somebody chooses: suites that encrypt and authenticate in one."""
+
 
 @dataclass(frozen=True, slots=True)
 class TlsSettings:
@@ -24,12 +27,14 @@ class TlsSettings:
 
     Attributes:
         minimum: the oldest version that is spoken.
-        cipher_suites: IANA names of what may be used with TLS 1.2; empty for all of `CIPHER_SUITES`.
-        curves: at most one of `CURVES`; empty leaves the choice to both sides.
+        cipher_suites: IANA names of what may be used with TLS 1.2; empty for all of `STRONG_CIPHER_SUITES`.
+            Where none is of TLS 1.2, that is not spoken.
+        curves: some of `CURVES`, best first; empty leaves the choice to both sides. Python can offer one
+            alone: the first that OpenSSL has.
 
     Raises:
         ValueError: an unknown version, cipher suite or curve; cipher suites together with TLS 1.3, whose
-            suites are all strong and cannot be chosen; or several curves, which Python cannot offer.
+            suites are all strong and cannot be chosen; or curves of which OpenSSL has none.
     """
 
     minimum: TlsVersion = "VersionTLS13"
@@ -43,28 +48,45 @@ class TlsSettings:
             raise ValueError(
                 "tls.cipherSuites cannot be chosen with VersionTLS13: leave them out, or set VersionTLS12"
             )
-        if len(self.curves) > 1:
-            raise ValueError("tls.curvePreferences: only one curve can be chosen, or none; name the best one")
         unknown_curves = [name for name in self.curves if name not in CURVES]
         if unknown_curves:
             raise ValueError(
                 f"tls.curvePreferences {unknown_curves[0]!r} not supported: choose from {', '.join(CURVES)}"
             )
-        unknown = [name for name in self.cipher_suites if name not in CIPHER_SUITES]
+        if self.curves and self.curve is None:
+            raise ValueError(
+                f"tls.curvePreferences: {ssl.OPENSSL_VERSION} has none of {', '.join(self.curves)}: "
+                "add X25519 or CurveP256"
+            )
+        known = (*CIPHER_SUITES, *TLS_1_3_CIPHER_SUITES)
+        unknown = [name for name in self.cipher_suites if name not in known]
         if unknown:
             raise ValueError(
-                f"tls.cipherSuites {', '.join(unknown)} not supported: choose from {', '.join(CIPHER_SUITES)}"
+                f"tls.cipherSuites {', '.join(unknown)} not supported: choose from {', '.join(known)}"
             )
+
+    @property
+    def curve(self) -> str | None:
+        """What OpenSSL calls the curve that is offered; None for any."""
+        trial = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        for name in self.curves:
+            with suppress(ValueError):
+                trial.set_ecdh_curve(CURVES[name])
+                return CURVES[name]
+        return None
 
 
 def server_context(settings: TlsSettings) -> ssl.SSLContext:
     """Return a context for serving, which has no certificate yet."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = _VERSIONS[settings.minimum]
-    suites = settings.cipher_suites or tuple(CIPHER_SUITES)
-    context.set_ciphers(":".join(CIPHER_SUITES[name] for name in suites))
-    for curve in settings.curves:
-        context.set_ecdh_curve(CURVES[curve])
+    wanted = settings.cipher_suites or STRONG_CIPHER_SUITES
+    if older := [CIPHER_SUITES[name] for name in wanted if name in CIPHER_SUITES]:
+        context.set_ciphers(":".join(older))
+    else:
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+    if settings.curve is not None:
+        context.set_ecdh_curve(settings.curve)
     context.set_alpn_protocols(["http/1.1"])
     context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
     return context

@@ -321,6 +321,12 @@ class Names:
         return f"config.{self.api_version}"
 
     @property
+    def config_api_versions(self) -> tuple[str, ...]:
+        """All that the configuration file may carry as apiVersion, newest first."""
+        older = (f"config.{self.group}/v1beta1",) if self.group == COMPAT_GROUP else ()
+        return (self.config_api_version, *older)
+
+    @property
     def simulation_api_version(self) -> str:
         """What scenarios of the simulator carry as apiVersion."""
         return f"simulation.{self.group}/v1alpha1"

@@ -16,10 +16,10 @@ from admitq.core.settings import (
     Transformation,
     TransformationOutput,
 )
-from admitq.core_settings import GATES, core_settings, defaults_to_know_of
+from admitq.core_settings import GATES, core_settings, defaults_to_know_of, pods_ready
 from admitq_api.configuration import Configuration, load_configuration
 from admitq_api.feature_gates import IN_EFFECT, FeatureGates
-from admitq_api.labels import names_for
+from admitq_api.labels import COMPAT_GROUP, names_for
 
 MINUTE = 60 * 10**9
 NAMES = names_for()
@@ -129,3 +129,28 @@ def test_a_half_life_that_was_not_chosen_is_told_of(text: str, told: bool) -> No
     assert [("usageHalfLifeTime is not set" in one, "24h0m0s" in one) for one in texts] == [
         (True, True)
     ] * told
+
+
+@pytest.mark.parametrize(
+    ("version", "said", "looks"),
+    [
+        ("v1beta2", {}, True),
+        ("v1beta2", {"featureGates": {"DisableWaitForPodsReady": True}}, False),
+        ("v1beta1", {}, False),
+        ("v1beta1", {"waitForPodsReady": {"enable": True}}, True),
+        (
+            "v1beta1",
+            {"waitForPodsReady": {"enable": True}, "featureGates": {"DisableWaitForPodsReady": True}},
+            False,
+        ),
+    ],
+)
+def test_section_and_gate_tell_whether_anybody_looks_for_ready_pods(
+    version: str, said: dict[str, Any], looks: bool
+) -> None:
+    head = {"apiVersion": f"config.{COMPAT_GROUP}/{version}", "kind": "Configuration"}
+    configuration = load_configuration(yaml.safe_dump({**head, **said}))
+    gates = configuration.gates()
+    assert (pods_ready(configuration, gates) is not None) is looks
+    # In v1beta1 it blocks admission unless it says otherwise.
+    assert core_settings(configuration, gates).block_admission is (looks and version == "v1beta1")

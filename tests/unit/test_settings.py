@@ -5,10 +5,19 @@ from pathlib import Path
 import pytest
 
 from admitq.app import load_settings
-from admitq_api.configuration import ConfigurationError
+from admitq.app import settings as module
+from admitq.app.settings import without_effect
+from admitq_api.configuration import ConfigurationError, load_configuration
 from tests.unit.test_measures import Told, workload
 
 HEAD = "apiVersion: config.admitq.dev/v1beta2\nkind: Configuration\n"
+
+NOT_THERE = """
+multiKueue: {origin: hub}
+visibilityServer: {bindPort: 8082}
+resources: {deviceClassMappings: [{name: gpu, deviceClassNames: [a]}]}
+pprofBindAddress: ':8083'
+"""
 
 NOT_OUR_OWN = """
 namespace: queues
@@ -32,13 +41,27 @@ def test_the_api_group_turns_every_name(tmp_path: Path) -> None:
     assert load_settings(file).names.queue_name == "kueue.x-k8s.io/queue-name"
 
 
+@pytest.mark.parametrize("version", ["v1beta1", "v1beta2"])
+def test_the_head_of_the_file_is_enough_to_turn_every_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str
+) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(f"apiVersion: config.kueue.x-k8s.io/{version}\nkind: Configuration\n")
+    monkeypatch.setattr(module, "SERVICE_ACCOUNT", tmp_path)
+    settings = load_settings(file)
+    assert settings.names.queue_name == "kueue.x-k8s.io/queue-name"
+    assert settings.configuration.namespace == "kueue-system"
+    (tmp_path / "namespace").write_text("batch-system\n")
+    assert load_settings(file).configuration.namespace == "batch-system"
+
+
 @pytest.mark.parametrize(
     ("text", "gates", "field"),
     [
         ("integrations: {frameworks: [example.com/unheard-of]}", "", "integrations.frameworks"),
         ("featureGates: {PartialAdmission: true}", "PartialAdmission=true", "--feature-gates"),
         ("", "NoSuchGate=true", "NoSuchGate"),
-        ("tls: {curvePreferences: [X25519, CurveP256]}", "", "tls.curvePreferences"),
+        ("tls: {curvePreferences: [P256]}", "", "tls: curvePreferences: 'P256' is not supported"),
         (
             "managedJobsNamespaceSelector: {matchExpressions: [{key: team, operator: DoesNotExist}]}",
             "",
@@ -103,6 +126,21 @@ def test_a_gate_of_a_feature_to_come_is_taken_and_told_of() -> None:
     assert load_settings(None, "TASBalancedPlacement=true,PriorityBoost=true").notes() == (
         "TASBalancedPlacement: has no effect: its feature is still to come",
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "fields"),
+    [
+        ("", ()),
+        ("resources: {excludeResourcePrefixes: [a]}", ()),
+        (
+            NOT_THERE,
+            ("multiKueue", "visibilityServer", "resources.deviceClassMappings", "pprofBindAddress"),
+        ),
+    ],
+)
+def test_settings_of_features_that_are_not_there_are_told_apart(text: str, fields: tuple[str, ...]) -> None:
+    assert without_effect(load_configuration(HEAD + text)) == fields
 
 
 def test_a_file_that_is_not_there_is_an_error() -> None:

@@ -99,7 +99,6 @@ class ServingController:
     def when_served(self) -> WhenServed:
         """The controller as whoever runs it takes it."""
         ctx, kinds = self._ctx, self._ctx.kinds
-        kind = f"{self.integration.kind}.{self.integration.group}"
         spec = ControllerSpec(
             name=self.integration.framework,
             reconcile=self.reconcile,
@@ -110,7 +109,7 @@ class ServingController:
                 Watch(kinds.workload_priority_classes, lambda _: self._everyone()),
                 Watch(NAMESPACES, self._in_namespace),
             ),
-            workers=ctx.settings.concurrency.get(kind, WORKERS),
+            workers=ctx.settings.workers(self.integration.kind, self.integration.group, WORKERS),
         )
         return WhenServed(self.resource, {BY_OWNER: owners}, spec, known=self._of_workloads)
 

@@ -7,13 +7,20 @@ and what to write instead.
 from admitq_api.configuration.fields import Section, parse_address, sections_of, wire_name
 from admitq_api.configuration.loading import load_configuration
 from admitq_api.configuration.root import KIND, Configuration, ConfigurationError
-from admitq_api.configuration.sections import CIPHER_SUITES, CURVES, FRAMEWORKS, LeaderElection
+from admitq_api.configuration.sections import (
+    CIPHER_SUITES,
+    CURVES,
+    FRAMEWORKS,
+    TLS_1_3_CIPHER_SUITES,
+    LeaderElection,
+)
 
 __all__ = [
     "CIPHER_SUITES",
     "CURVES",
     "FRAMEWORKS",
     "KIND",
+    "TLS_1_3_CIPHER_SUITES",
     "Configuration",
     "ConfigurationError",
     "LeaderElection",

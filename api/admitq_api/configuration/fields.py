@@ -56,6 +56,14 @@ def _address(value: str) -> str:
     return value
 
 
+def _path_name(value: str) -> str:
+    """The name of a path at the root of a server, which may be written with the slash or without it."""
+    name = value.removeprefix("/")
+    if not re.fullmatch(r"[A-Za-z0-9._~-]+", name):
+        raise ValueError(f"{value!r} is not the name of a path: write one like readyz")
+    return name
+
+
 def unique(values: tuple[Any, ...]) -> tuple[Any, ...]:
     """The values, if none is listed twice.
 
@@ -88,6 +96,7 @@ DnsLabel = Annotated[str, checked(dns_label)]
 LabelKey = Annotated[str, checked(qualified_name)]
 LabelValue = Annotated[str, checked(label_value)]
 Count = Annotated[int, Field(ge=0)]
+PathName = Annotated[str, AfterValidator(_path_name)]
 Selector = dict[str, Any]
 QuantityText = Annotated[str, BeforeValidator(_quantity)]
 

@@ -11,7 +11,8 @@ from pydantic_core import ErrorDetails
 
 from admitq_api.configuration.fields import sections_of, wire_name
 from admitq_api.configuration.root import KIND, Configuration, ConfigurationError, all_namespaces_but
-from admitq_api.labels import DEFAULT_GROUP, GROUPS, Names, names_for
+from admitq_api.configuration.v1beta1 import REMEDIES, converted
+from admitq_api.labels import DEFAULT_GROUP, GROUPS, ApiGroup, Names, names_for
 
 
 def load_configuration(text: str, *, service_account_namespace: str = "") -> Configuration:
@@ -26,24 +27,41 @@ def load_configuration(text: str, *, service_account_namespace: str = "") -> Con
         ConfigurationError: with the path of each field that is wrong, and what to write instead.
     """
     given = _parse(text)
-    group = given.get("apiGroup", DEFAULT_GROUP)
+    names = names_for(_group_of(given))
     if given:
-        missing = [
-            f"{field}: is required: write {value}"
-            for field, value in (
-                ("apiVersion", names_for(group if group in GROUPS else DEFAULT_GROUP).config_api_version),
-                ("kind", KIND),
-            )
-            if field not in given
-        ]
-        if missing:
-            raise ConfigurationError(missing)
-    names = names_for(group if group in GROUPS else DEFAULT_GROUP)
+        _require_head(given, names)
+    switched_off: tuple[str, ...] = ()
+    if given.get("apiVersion") in names.config_api_versions[1:]:
+        older = converted(given, names.config_api_version)
+        given, switched_off = older.document, older.switched_off
     document = _merged(_defaults(names, service_account_namespace, given), given)
     try:
-        return Configuration.model_validate_json(orjson.dumps(document))
+        configuration = Configuration.model_validate_json(orjson.dumps(document))
     except ValidationError as error:
         raise ConfigurationError(_problem(details) for details in error.errors()) from None
+    fields = {wire_name(name, field): name for name, field in Configuration.model_fields.items()}
+    return configuration.model_copy(update={fields[name]: None for name in switched_off})
+
+
+def _group_of(given: Mapping[str, Any]) -> ApiGroup:
+    """The group that the file names, or whose apiVersion it has; that of admitq itself if neither is one."""
+    for group in GROUPS:
+        if given.get("apiGroup") == group:
+            return group
+    for group in GROUPS:
+        if given.get("apiVersion") in names_for(group).config_api_versions:
+            return group
+    return DEFAULT_GROUP
+
+
+def _require_head(given: Mapping[str, Any], names: Names) -> None:
+    missing = [
+        f"{field}: is required: write {value}"
+        for field, value in (("apiVersion", names.config_api_version), ("kind", KIND))
+        if field not in given
+    ]
+    if missing:
+        raise ConfigurationError(missing)
 
 
 def _defaults(names: Names, service_account_namespace: str, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -52,6 +70,7 @@ def _defaults(names: Names, service_account_namespace: str, given: Mapping[str, 
     namespace = chosen if isinstance(chosen, str) else service_account_namespace or names.default_namespace
     defaults: dict[str, Any] = {
         "apiVersion": names.config_api_version,
+        "apiGroup": names.group,
         "namespace": namespace,
         "leaderElection": {"resourceName": names.lease_name, "resourceNamespace": namespace},
         "internalCertManagement": {
@@ -119,6 +138,8 @@ def _without_nulls(value: Any) -> Any:
 def _problem(details: ErrorDetails) -> str:
     path = _path(details["loc"])
     match details["type"]:
+        case "extra_forbidden" if path in REMEDIES:
+            return f"{path}: {REMEDIES[path]}"
         case "extra_forbidden":
             alike = get_close_matches(str(details["loc"][-1]), _field_names(Configuration), n=1)
             hint = f"did you mean {alike[0]}?" if alike else "remove it"

@@ -61,13 +61,13 @@ class Configuration(Section):
     """The whole file. Frozen: what is configured is read once, at start."""
 
     api_version: str = names_for().config_api_version
-    """`config.<apiGroup>/v1beta2`."""
+    """`config.<apiGroup>/v1beta2`, or what is said of v1beta1 above."""
 
     kind: Literal["Configuration"] = KIND
     """`Configuration`."""
 
     api_group: ApiGroup = DEFAULT_GROUP
-    """The API group that everything is served under."""
+    """The API group that everything is served under; absent: that of `apiVersion`."""
 
     namespace: DnsLabel = names_for().default_namespace
     """The namespace that admitq runs in; absent: that of its service account."""
@@ -93,8 +93,9 @@ class Configuration(Section):
     client_connection: ClientConnection = ClientConnection()
     """The connection to the API server."""
 
-    wait_for_pods_ready: WaitForPodsReady = WaitForPodsReady()
-    """What happens to admitted workloads whose pods do not become ready."""
+    wait_for_pods_ready: WaitForPodsReady | None = WaitForPodsReady()
+    """What happens to admitted workloads whose pods do not become ready. Always on in v1beta2; in v1beta1 on
+    where `enable` is true."""
 
     manage_jobs_without_queue_name: bool = False
     """Whether jobs that name no queue are held, too."""
@@ -163,10 +164,13 @@ class Configuration(Section):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        expected = self.names.config_api_version
-        if self.api_version != expected:
-            others = " or ".join(f"apiGroup: {group}" for group in GROUPS if group != self.api_group)
-            raise ValueError(f"apiVersion: {self.api_version!r}: write {expected}, or set {others}")
+        if self.api_version != self.names.config_api_version:
+            pairs = " or ".join(
+                f"{names_for(group).config_api_version} (apiGroup: {group})" for group in GROUPS
+            )
+            raise ValueError(
+                f"apiVersion: {self.api_version!r} with apiGroup: {self.api_group}: write {pairs}"
+            )
         incremental = self.names.dispatcher_incremental
         if self.multi_kueue.incremental_dispatcher_config and self.multi_kueue.dispatcher_name != incremental:
             raise ValueError(

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Mapping
 from datetime import timedelta
 from ipaddress import ip_address
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import AfterValidator, AliasChoices, Field, field_validator, model_validator
 
@@ -17,6 +17,7 @@ from admitq_api.configuration.fields import (
     LabelKey,
     LabelValue,
     NonNegativeDuration,
+    PathName,
     Port,
     PositiveDuration,
     QuantityText,
@@ -53,6 +54,11 @@ FRAMEWORKS = (
 )
 """The job kinds that `integrations.frameworks` may name, beside those of installed packages."""
 
+FINAL_SHARE: Final = "LessThanOrEqualToFinalShare"
+INITIAL_SHARE: Final = "LessThanInitialShare"
+PREEMPTION_STRATEGIES: Final = (FINAL_SHARE, INITIAL_SHARE)
+"""The rules by which preemption is fair, in the order in which they are tried."""
+
 CIPHER_SUITES: Mapping[str, str] = {
     "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256": "ECDHE-ECDSA-AES128-GCM-SHA256",
     "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384": "ECDHE-ECDSA-AES256-GCM-SHA384",
@@ -60,10 +66,22 @@ CIPHER_SUITES: Mapping[str, str] = {
     "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256": "ECDHE-RSA-AES128-GCM-SHA256",
     "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384": "ECDHE-RSA-AES256-GCM-SHA384",
     "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-RSA-CHACHA20-POLY1305",
+    "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA": "ECDHE-ECDSA-AES128-SHA",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA": "ECDHE-ECDSA-AES256-SHA",
+    "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA": "ECDHE-RSA-AES128-SHA",
+    "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA": "ECDHE-RSA-AES256-SHA",
 }
 """The cipher suites of TLS 1.2 that can be asked for, and what OpenSSL calls them."""
 
+TLS_1_3_CIPHER_SUITES = (
+    "TLS_AES_128_GCM_SHA256",
+    "TLS_AES_256_GCM_SHA384",
+    "TLS_CHACHA20_POLY1305_SHA256",
+)
+"""The cipher suites of TLS 1.3. They may be listed with the others, and are offered either way."""
+
 CURVES: Mapping[str, str] = {
+    "X25519MLKEM768": "X25519MLKEM768",
     "X25519": "X25519",
     "CurveP256": "prime256v1",
     "CurveP384": "secp384r1",
@@ -166,10 +184,10 @@ class Health(Section):
     health_probe_bind_address: Address = ":8081"
     """Where to listen; "0": nowhere."""
 
-    readiness_endpoint_name: str = "readyz"
+    readiness_endpoint_name: PathName = "readyz"
     """The path that tells whether the process can do its work."""
 
-    liveness_endpoint_name: str = "healthz"
+    liveness_endpoint_name: PathName = "healthz"
     """The path that tells whether the process should go on living."""
 
 
@@ -210,7 +228,8 @@ class Controller(Section):
     """The controllers of objects."""
 
     group_kind_concurrency: dict[str, Annotated[int, Field(ge=1)]] = Field(default_factory=dict)
-    """How many objects of a kind are worked on at a time, by `Kind.group`, like `Job.batch`."""
+    """How many objects of a kind are worked on at a time, by `Kind.group`, like `Job.batch`: of kinds of
+    jobs, and of Workloads."""
 
     cache_sync_timeout: PositiveDuration = timedelta(minutes=2)
     """How long to wait for the first list of every kind before the start counts as failed."""
@@ -252,7 +271,7 @@ class ClientConnection(Section):
     """The connection to the API server."""
 
     qps: float = 300
-    """Requests per second; negative: no limit."""
+    """Requests per second; 0 or negative: no limit."""
 
     burst: Count = 500
     """Requests at once."""
@@ -406,9 +425,10 @@ class FairSharing(Section):
     @field_validator("preemption_strategies")
     @classmethod
     def _in_order(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        final, initial = "LessThanOrEqualToFinalShare", "LessThanInitialShare"
-        if value not in ((final,), (initial,), (final, initial)):
-            raise ValueError(f"use [{final}], [{initial}] or [{final}, {initial}]")
+        if value not in ((FINAL_SHARE,), (INITIAL_SHARE,), PREEMPTION_STRATEGIES):
+            raise ValueError(
+                f"use [{FINAL_SHARE}], [{INITIAL_SHARE}] or [{', '.join(PREEMPTION_STRATEGIES)}]"
+            )
         return value
 
 
@@ -584,18 +604,19 @@ class Tls(Section):
     """The oldest version of TLS."""
 
     cipher_suites: Annotated[tuple[str, ...], AfterValidator(unique)] = ()
-    """The cipher suites of TLS 1.2; those of TLS 1.3 cannot be chosen."""
+    """The cipher suites of TLS 1.2; those of TLS 1.3 cannot be chosen. If only such are listed, TLS 1.2 is
+    not spoken."""
 
     curve_preferences: Annotated[tuple[str, ...], AfterValidator(unique)] = ()
-    """The curves, best first."""
+    """The curves, best first. Of these the first that OpenSSL has is the one that is offered."""
 
     @model_validator(mode="after")
     def _known(self) -> Self:
         if self.cipher_suites and self.min_version == "VersionTLS13":
             raise ValueError("cipherSuites cannot be chosen with minVersion VersionTLS13: remove them")
         for field, values, known in (
-            ("cipherSuites", self.cipher_suites, CIPHER_SUITES),
-            ("curvePreferences", self.curve_preferences, CURVES),
+            ("cipherSuites", self.cipher_suites, (*CIPHER_SUITES, *TLS_1_3_CIPHER_SUITES)),
+            ("curvePreferences", self.curve_preferences, tuple(CURVES)),
         ):
             for value in values:
                 if value not in known:

@@ -16,9 +16,9 @@ from admitq_api.feature_gates import Gate
 from admitq_api.field_docs import field_docs
 from admitq_api.labels import COMPAT_GROUP, GROUPS, names_for
 
-CASES: dict[str, Any] = yaml.safe_load(
-    Path(__file__).with_name("cases").joinpath("configuration.yaml").read_text()
-)
+FOLDER = Path(__file__).with_name("cases")
+CASES: dict[str, Any] = yaml.safe_load((FOLDER / "configuration.yaml").read_text())
+FILES: list[dict[str, Any]] = yaml.safe_load((FOLDER / "configuration_files.yaml").read_text())
 
 
 def by_field(case: dict[str, Any]) -> str:
@@ -88,9 +88,32 @@ def test_what_is_not_is_refused_with_path_and_remedy(case: dict[str, Any]) -> No
     assert case["says"] in refusal(**nested(case["field"], case["refused"]))
 
 
+def shows(case: dict[str, Any]) -> str:
+    return str(case["shows"])
+
+
+@pytest.mark.parametrize("case", [one for one in FILES if "reads" in one], ids=shows)
+def test_files_of_others_are_taken_as_they_stand(case: dict[str, Any]) -> None:
+    read = load_configuration(case["file"]).model_dump(mode="json", by_alias=True)
+    for path, expected in case["reads"].items():
+        value: Any = read
+        for name in path.split("."):
+            value = value[name]
+        assert value == expected, path
+
+
+@pytest.mark.parametrize("case", [one for one in FILES if "refused" in one], ids=shows)
+def test_files_of_others_are_taken_strictly(case: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        load_configuration(case["file"])
+    assert list(caught.value.problems) == case["refused"]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ("apiVersion: config.kueue.x-k8s.io/v1beta1", "kind: is required: write Configuration"),
+        ("apiGroup: kueue.x-k8s.io", "apiVersion: is required: write config.kueue.x-k8s.io/v1beta2"),
         ("kind: Configuration", "apiVersion: is required: write config.admitq.dev/v1beta2"),
         ("apiVersion: config.admitq.dev/v1beta2", "kind: is required: write Configuration"),
         ("webhook: {port: 1, port: 2}", "port: is given twice"),
@@ -116,18 +139,15 @@ def test_every_wrong_field_is_told_at_once() -> None:
     ]
 
 
-def test_pods_are_waited_for_half_an_hour_and_block_nobody_unless_told_otherwise() -> None:
-    wait = load().wait_for_pods_ready
-    assert (wait.timeout, wait.effective_recovery_timeout) == (timedelta(minutes=30), timedelta(minutes=30))
-    assert (wait.block_admission, wait.requeuing_strategy.backoff_limit_count) == (False, None)
+@pytest.mark.parametrize(("given", "minutes"), [({}, 5), ({"recoveryTimeout": "1m"}, 1)])
+def test_the_recovery_timeout_is_that_of_the_start_unless_given(given: Any, minutes: int) -> None:
+    wait = load(waitForPodsReady={"timeout": "5m", **given}).wait_for_pods_ready
+    assert wait is not None
+    assert wait.effective_recovery_timeout == timedelta(minutes=minutes)
 
 
-def test_the_recovery_timeout_is_that_of_the_start_unless_given() -> None:
-    assert load(
-        waitForPodsReady={"timeout": "5m"}
-    ).wait_for_pods_ready.effective_recovery_timeout == timedelta(minutes=5)
-    given = load(waitForPodsReady={"timeout": "5m", "recoveryTimeout": "1m"})
-    assert given.wait_for_pods_ready.effective_recovery_timeout == timedelta(minutes=1)
+def test_the_names_of_probes_may_have_their_slash() -> None:
+    assert load(health={"livenessEndpointName": "/livez"}).health.liveness_endpoint_name == "livez"
 
 
 def test_gates_come_from_the_file_or_the_flag_but_not_both() -> None:

@@ -12,6 +12,7 @@ from admitq.controllers.rbac import merged, rbac
 from admitq.controllers.wiring import ControllerSpec
 from admitq.integrations.kinds.job import JOB
 from admitq.integrations.kinds.jobset import JOBSET
+from admitq.integrations.kinds.pod import POD
 from admitq.runtime.resources import JOBS, LIMIT_RANGES, NAMESPACES, PRIORITY_CLASSES, Resource
 from admitq.runtime.store import Change, Key
 from tests.unit.controllers.builders import (
@@ -272,11 +273,16 @@ def test_permissions_of_all_are_put_together() -> None:
 
 def test_workers_can_be_configured_by_kind() -> None:
     world = World()
-    settings = replace(world.ctx.settings, concurrency={"Job.batch": 3, f"Workload.{NAMES.group}": 5})
+    settings = replace(
+        world.ctx.settings,
+        integrations=(JOB, POD),
+        concurrency={"Job.batch": 3, f"Workload.{NAMES.group}": 5, "Pod": 7},
+    )
     table = registry.controllers(replace(world.ctx, settings=settings), world.core)
     assert {spec.name: spec.workers for spec in every_spec(table) if spec.workers > 1} == {
         "batch/job": 3,
         "elasticpods": 4,
+        "pod": 7,
         "provisioningrequest": 4,
         "workload": 5,
     }

@@ -497,8 +497,15 @@ async def test_tls_1_2_is_spoken_where_it_is_allowed_with_strong_ciphers_only() 
             await shake_hands(served, weak)
 
 
-async def test_only_the_chosen_curve_is_used() -> None:
-    async with running(tls=TlsSettings(curves=("CurveP384",))) as served:
+async def test_without_a_suite_of_tls_1_2_that_is_not_spoken() -> None:
+    async with running(tls=TlsSettings("VersionTLS12", ("TLS_AES_128_GCM_SHA256",))) as served:
+        assert await shake_hands(served, client_context(served.ca.certificate)) == "TLSv1.3"
+        with pytest.raises(REFUSED):
+            await shake_hands(served, offering(served, ssl.TLSVersion.TLSv1_2))
+
+
+async def test_only_the_first_of_the_chosen_curves_is_used() -> None:
+    async with running(tls=TlsSettings(curves=("CurveP384", "CurveP256"))) as served:
         context = client_context(served.ca.certificate)
         context.set_ecdh_curve("prime256v1")
         with pytest.raises(REFUSED):
@@ -514,7 +521,6 @@ async def test_only_the_chosen_curve_is_used() -> None:
         ({"cipher_suites": ("TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",)}, "VersionTLS13"),
         ({"minimum": "VersionTLS12", "cipher_suites": ("TLS_RSA_WITH_RC4_128_SHA",)}, "not supported"),
         ({"curves": ("CurveP192",)}, "not supported"),
-        ({"curves": ("X25519", "CurveP256")}, "only one"),
     ],
 )
 def test_settings_that_cannot_be_kept_are_refused(settings: dict[str, Any], says: str) -> None:

@@ -1,0 +1,86 @@
+"""The configuration file as v1beta1 had it, turned into one of v1beta2 (semantics, configuration file).
+
+v1beta1 has its own defaults, and switches named ``enable`` where v1beta2 has a section or none. The two
+fields that v1beta2 has no more are taken and do nothing.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+import orjson
+
+from admitq_api.configuration.root import ConfigurationError
+from admitq_api.configuration.sections import PREEMPTION_STRATEGIES
+
+ENABLED: Final[Mapping[str, Mapping[str, Any]]] = {
+    "waitForPodsReady": {"timeout": "5m", "blockAdmission": True},
+    "fairSharing": {"preemptionStrategies": list(PREEMPTION_STRATEGIES)},
+}
+"""The sections that ``enable`` switches on, and their defaults where those are not of v1beta2."""
+
+IGNORED: Final = ("queueVisibility", "integrations.podOptions")
+"""What v1beta2 has no more, and v1beta1 takes without effect."""
+
+REMEDIES: Final[Mapping[str, str]] = {
+    "waitForPodsReady.enable": (
+        "is a field of v1beta1: remove it; waiting is on unless the gate DisableWaitForPodsReady is"
+    ),
+    "fairSharing.enable": (
+        "is a field of v1beta1: remove it; fairSharing is on where it has preemptionStrategies, "
+        "and off where it is not given"
+    ),
+    **dict.fromkeys(IGNORED, "is a field of v1beta1 that does nothing any more: remove it"),
+}
+"""By path: what to do about a field of v1beta1 in a file of v1beta2."""
+
+
+@dataclass(frozen=True, slots=True)
+class Converted:
+    """A file in the form of v1beta2."""
+
+    document: Mapping[str, Any]
+    switched_off: tuple[str, ...]
+    """Sections that are well-formed, to be checked with the rest, and then to count as not there."""
+
+
+def converted(given: Mapping[str, Any], api_version: str) -> Converted:
+    """Turn a file of v1beta1 into one of the version ``api_version``.
+
+    Raises:
+        ConfigurationError: a field that v1beta2 does not have has the wrong type.
+    """
+    document: dict[str, Any] = {**given, "apiVersion": api_version}
+    off: list[str] = []
+    problems: list[str] = []
+    for name, defaults in ENABLED.items():
+        section = document.get(name, {})
+        if not isinstance(section, dict):
+            continue
+        fields = dict(cast("dict[str, Any]", section))
+        enabled = fields.pop("enable", False)
+        if not isinstance(enabled, bool):
+            problems.append(f"{name}.enable: {_shown(enabled)}: must be true or false")
+        if not enabled:
+            off.append(name)
+        document[name] = {**defaults, **fields}
+    strategies = document["fairSharing"]
+    if isinstance(strategies, dict) and ("fairSharing" in off or strategies["preemptionStrategies"] == []):
+        strategies.update(ENABLED["fairSharing"])
+    if isinstance(document.get("integrations"), dict):
+        document["integrations"] = dict(document["integrations"])
+    for path in IGNORED:
+        *sections, last = path.split(".")
+        place: Any = document
+        for section in sections:
+            place = place.get(section)
+        ignored = place.pop(last, {}) if isinstance(place, dict) else {}
+        if not isinstance(ignored, dict):
+            problems.append(f"{path}: {_shown(ignored)}: must be an object; it does nothing: remove it")
+    if problems:
+        raise ConfigurationError(problems)
+    return Converted(document, tuple(off))
+
+
+def _shown(value: Any) -> str:
+    return orjson.dumps(value).decode()
