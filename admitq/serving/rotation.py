@@ -21,6 +21,8 @@ _log = logging.getLogger(__name__)
 
 PERIOD_SECONDS: Final = 60.0
 RETRY_SECONDS: Final = 2.0
+FILES_PERIOD_SECONDS: Final = 2.0
+"""Between two looks at files: clients that were told of a new authority are refused no longer than this."""
 ATTEMPTS: Final = 8
 """How often the Secret is read again when another replica was faster."""
 
@@ -148,11 +150,22 @@ class OwnAuthority:
         self._overlap = overlap
         self._period = period
         self._trust = b""
+        self._missing: tuple[Target, ...] = ()
 
     @property
     def trust(self) -> bytes:
         """What clients trust, as PEM; empty before the first step."""
         return self._trust
+
+    @property
+    def wanting(self) -> str:
+        """What is not there that the bundle should be written into, and what to do; empty if all is."""
+        if not self._missing:
+            return ""
+        return (
+            f": {', '.join(map(str, self._missing))} does not exist: install it, set its name under "
+            "internalCertManagement, or give certificates in webhook.certDir"
+        )
 
     async def run(self) -> None:
         """Step for ever. A step that fails is tried again soon; what is shown meanwhile stays."""
@@ -221,14 +234,17 @@ class OwnAuthority:
     async def _distribute(self, authority: Authority) -> bool:
         """Put the bundle into every target; return whether all of them exist and have it."""
         everywhere = True
+        missing: list[Target] = []
         for target in self._targets:
             try:
-                everywhere &= await self._put(target, authority.bundle)
+                if not await self._put(target, authority.bundle):
+                    missing.append(target)
             except ApiFailed as error:
                 # The leaf must not go stale because one of several clients cannot be told.
                 everywhere = False
                 _log.warning("bundle not written", extra={"target": str(target), "reason": str(error)})
-        return everywhere
+        self._missing = tuple(missing)
+        return everywhere and not missing
 
     async def _put(self, target: Target, bundle: bytes) -> bool:
         """Put the bundle into one target; return whether it exists."""
@@ -282,7 +298,7 @@ class FromFiles:
         live: LiveCertificate,
         *,
         on_expiry: OnExpiry | None = None,
-        period: float = 10.0,
+        period: float = FILES_PERIOD_SECONDS,
     ) -> None:
         self.first = asyncio.Event()
         self._folder = folder
@@ -290,23 +306,28 @@ class FromFiles:
         self._on_expiry = on_expiry
         self._period = period
         self._trust = b""
+        self._trouble = ""
 
     @property
     def trust(self) -> bytes:
         """What clients trust, as PEM: ``ca.crt``, or the certificate itself where that lacks."""
         return self._trust
 
+    @property
+    def wanting(self) -> str:
+        """What cannot be used, and what to do; empty if all can."""
+        return f": {self._trouble}: put tls.crt and tls.key there" if self._trouble else ""
+
     async def run(self) -> None:
         """Look for ever. Files that lack or cannot be used are logged; what is shown meanwhile stays."""
-        told = ""
         while True:
             try:
                 await self.step()
-                told = ""
+                self._trouble = ""
             except (OSError, Unusable) as error:
-                if str(error) != told:
+                if str(error) != self._trouble:
                     _log.warning("certificate files cannot be used", extra={"reason": str(error)})
-                told = str(error)
+                self._trouble = str(error)
             await asyncio.sleep(self._period)
 
     async def step(self) -> None:
@@ -328,4 +349,5 @@ class FromFiles:
         certificate = (self._folder / "tls.crt").read_bytes()
         key = (self._folder / "tls.key").read_bytes()
         authority = self._folder / "ca.crt"
-        return certificate, key, authority.read_bytes() if authority.exists() else certificate
+        # Some issuers leave the file empty.
+        return certificate, key, (authority.read_bytes() if authority.exists() else b"") or certificate

@@ -13,13 +13,15 @@ class NoAnswer(Exception):
     """The server did not answer as it should."""
 
 
-async def post(url: str, body: bytes, *, server_name: str, trust: bytes, seconds: float = 2.0) -> bytes:
+async def post(
+    url: str, body: bytes, *, server_name: str | None, trust: bytes, seconds: float = 2.0
+) -> bytes:
     """Post a JSON body and return the body of the answer.
 
     Args:
         url: what is called.
         body: JSON.
-        server_name: what the certificate must be good for.
+        server_name: what the certificate must be good for; None if only its authority matters.
         trust: PEM bundle that must have signed it.
         seconds: the longest time for all of it.
 
@@ -28,6 +30,7 @@ async def post(url: str, body: bytes, *, server_name: str, trust: bytes, seconds
     """
     try:
         context = client_context(trust)
+        context.check_hostname = server_name is not None
         async with (
             asyncio.timeout(seconds),
             aiohttp.TCPConnector(ssl=context, force_close=True) as connector,

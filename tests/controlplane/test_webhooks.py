@@ -442,6 +442,7 @@ async def test_readiness_asks_the_webhook_over_tls(asked: Asked) -> None:
     await eventually(is_well)
     assert "no certificate" in (await check(trust=lambda: b"")() or "")
     assert "does not answer" in (await check(server_name="other.example.com")() or "")
+    assert await check(server_name=None)() is None
     assert "does not answer" in (await check(port=1)() or "")
     other = make_authority(time.time_ns(), name="other")
     assert "does not answer" in (await check(trust=lambda: other.certificate)() or "")

@@ -12,7 +12,7 @@ _UID = "readiness"
 
 
 def answers(
-    names: Names, *, port: int, server_name: str, trust: Callable[[], bytes], host: str = ""
+    names: Names, *, port: int, server_name: str | None, trust: Callable[[], bytes], host: str = ""
 ) -> Callable[[], Awaitable[str | None]]:
     """Return a check that sends a review to the webhook and looks at the verdict.
 
@@ -22,7 +22,7 @@ def answers(
         names: of the API group.
         port: where the webhook listens.
         host: the address it listens on; empty for all of them.
-        server_name: what the API server calls it.
+        server_name: what the API server calls it; None if only who configured the API server knows.
         trust: what the API server trusts, as PEM; empty while that is not settled.
     """
     kind = "ResourceFlavor"

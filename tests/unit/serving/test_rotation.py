@@ -240,9 +240,11 @@ async def test_it_is_not_ready_before_every_client_was_told() -> None:
     replica = a_replica(api, Clock())
     await replica.step()
     assert not replica.first.is_set()
+    assert f": {VALIDATING} does not exist: install it, set its name under" in replica.wanting
     api.objects[VALIDATING] = a_configuration("c")
     await replica.step()
     assert replica.first.is_set()
+    assert replica.wanting == ""
 
 
 async def test_a_bundle_that_somebody_removed_is_put_back() -> None:
@@ -369,9 +371,11 @@ async def test_files_that_lack_are_waited_for(tmp_path: Path, caplog: pytest.Log
     task = asyncio.create_task(files.run())
     await until(lambda: len(tries) > 3)
     assert len(caplog.records) == 1, "the same trouble is told once"
+    assert files.wanting.endswith("tls.crt': put tls.crt and tls.key there")
     put(tmp_path, ca, leaf_of(ca))
     async with asyncio.timeout(60):
         await files.first.wait()
+    assert files.wanting == ""
     task.cancel()
 
 
@@ -379,7 +383,10 @@ async def test_without_an_authority_the_certificate_itself_is_trusted(tmp_path: 
     live, ca = LiveCertificate(), authority()
     leaf = leaf_of(ca)
     put(tmp_path, ca, leaf)
-    (tmp_path / "ca.crt").unlink()
     files = FromFiles(tmp_path, live)
+    (tmp_path / "ca.crt").write_bytes(b"")
+    await files.step()
+    assert files.trust == leaf.certificate
+    (tmp_path / "ca.crt").unlink()
     await files.step()
     assert files.trust == leaf.certificate
