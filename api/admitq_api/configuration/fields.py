@@ -20,7 +20,7 @@ def checked(check: Callable[[str], str | None]) -> AfterValidator:
 
     def validate(value: str) -> str:
         if (wrong := check(value)) is not None:
-            raise ValueError(f"{value!r} {wrong}")
+            raise ValueError(f"{value!r}: {wrong}")
         return value
 
     return AfterValidator(validate)

@@ -1,8 +1,9 @@
 """Reading the configuration file, strictly: what is wrong is told with its path and a remedy."""
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from datetime import timedelta
 from difflib import get_close_matches
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import orjson
 import yaml
@@ -26,7 +27,7 @@ def load_configuration(text: str, *, service_account_namespace: str = "") -> Con
     Raises:
         ConfigurationError: with the path of each field that is wrong, and what to write instead.
     """
-    given = _parse(text)
+    given = _without_zeroes(_parse(text))
     names = names_for(_group_of(given))
     if given:
         _require_head(given, names)
@@ -135,6 +136,42 @@ def _without_nulls(value: Any) -> Any:
     return value
 
 
+_ABSENT_IF_EMPTY: Final = (
+    "namespace",
+    "webhook.certDir",
+    "health.readinessEndpointName",
+    "health.livenessEndpointName",
+    "leaderElection.resourceLock",
+    "leaderElection.resourceName",
+    "internalCertManagement.webhookServiceName",
+    "internalCertManagement.webhookSecretName",
+    "waitForPodsReady.requeuingStrategy.timestamp",
+    "multiKueue.origin",
+    "multiKueue.dispatcherName",
+    "resources.quotaCheckStrategy",
+    "tls.minVersion",
+)
+_ABSENT_IF_ZERO: Final = (
+    "leaderElection.leaseDuration",
+    "leaderElection.renewDeadline",
+    "leaderElection.retryPeriod",
+)
+"""Fields that programs which write such files leave empty or zero where they mean the default."""
+
+
+def _without_zeroes(given: dict[str, Any]) -> dict[str, Any]:
+    """A file without the fields that stand for their defaults."""
+    for paths, zeroes in ((_ABSENT_IF_EMPTY, ("",)), (_ABSENT_IF_ZERO, ("0", "0s"))):
+        for path in paths:
+            *sections, last = path.split(".")
+            place: Any = given
+            for section in sections:
+                place = cast("dict[str, Any]", place).get(section) if isinstance(place, dict) else None
+            if isinstance(place, dict) and cast("dict[str, Any]", place).get(last) in zeroes:
+                del place[last]
+    return given
+
+
 def _problem(details: ErrorDetails) -> str:
     path = _path(details["loc"])
     match details["type"]:
@@ -150,7 +187,7 @@ def _problem(details: ErrorDetails) -> str:
             text = details["msg"].removeprefix("Value error, ")
             return f"{path}: {text}" if path else text
         case _:
-            text = details["msg"].replace("Input should be", "must be")
+            text = details["msg"].replace("Input should be", "must be").replace(repr(timedelta(0)), "0s")
             shown = orjson.dumps(details["input"], default=str).decode()
             return f"{path}: {shown}: {text}"
 
