@@ -236,6 +236,9 @@ Such a file may also be of `config.{COMPAT_GROUP}/v1beta1`. What is different th
   sharing is classical.
 - `queueVisibility` and `integrations.podOptions` do nothing.
 
+Where a program wrote the file, names that are empty and times of `leaderElection` that are zero stand for the
+default.
+
 Durations are written with units: `300ms`, `90s`, `1h30m`. Addresses are `:8443` or `127.0.0.1:8443`; `"0"`
 or an empty text is none. Metrics are plain text where the address is a loopback one. Elsewhere they are
 served over HTTPS to those who may read them.
