@@ -35,9 +35,6 @@ PLACED_PODS: Final = Resource(
 
 CONCERN: Final = "failure-recovery"
 UNREACHABLE: Final = "node.kubernetes.io/unreachable"
-CONDITION: Final = "KueueFailureRecovery"
-REASON: Final = "KueueForcefullyDeleted"
-EVENT: Final = "KueueForcefulTermination"
 
 BY_NODE: Final = "node"
 
@@ -74,11 +71,11 @@ def decide(case: PodCase) -> Plan:
     seconds = (case.now - grace_ends) // SECOND
     node = value_at(case.node, ("metadata", "name"), "")
     note = f"Pod was still terminating {seconds}s after its grace period, and node {node} is unreachable"
-    failed = Step(merge_patch(pod, _failed(pod, note, case.now)), "status")
+    failed = Step(merge_patch(pod, _failed(pod, note, case)), "status")
     return plan(
         None if has_ended else Patch(PLACED_PODS, pod, (failed,), CONCERN),
         None if is_forced else Delete(PLACED_PODS, pod, by_force=True),
-        Tell(pod, "Warning", EVENT, note),
+        Tell(pod, "Warning", f"{case.names.product_in_reasons}ForcefulTermination", note),
         Count(lambda metrics, _: metrics.pod_forcefully_deleted()),
     )
 
@@ -98,14 +95,14 @@ def _was_deleted_by_force(pod: Object) -> bool:
     return value_at(pod, ("metadata", "deletionGracePeriodSeconds")) == 0
 
 
-def _failed(pod: Object, message: str, now: Instant) -> Object:
+def _failed(pod: Object, message: str, case: PodCase) -> Object:
     told = with_condition(
         [one for one in pods.conditions(pod) if isinstance(one, Mapping)],
-        type=CONDITION,
+        type=f"{case.names.product_in_reasons}FailureRecovery",
         status=True,
-        reason=REASON,
+        reason=f"{case.names.product_in_reasons}ForcefullyDeleted",
         message=message,
-        now=now,
+        now=case.now,
     )
     return {**pod, "status": {**pods.mapping_at(pod, "status"), "phase": "Failed", "conditions": told}}
 

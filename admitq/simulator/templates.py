@@ -15,7 +15,7 @@ from admitq.integrations.names import LONGEST
 from admitq.integrations.paths import Object, value_at, with_value
 from admitq.job_workloads import PriorityClasses, PriorityClassMissing, workload_for
 from admitq.simulator.documents import FieldPath, field_path
-from admitq_api.labels import Names, names_for
+from admitq_api.labels import Names
 
 SECOND: Final = 1_000_000_000
 _CREATED: Final = "1970-01-01T00:00:00Z"
@@ -59,10 +59,10 @@ class Template:
     """
 
     workload: Workload
+    names: Names
     deadline: int | None = None
     integration: Integration | None = None
     job: Object | None = None
-    names: Names = field(default_factory=names_for)
     _running: dict[int, Running] = field(default_factory=dict[int, Running])
     _reclaimable: dict[tuple[int, int], tuple[tuple[str, int], ...]] = field(
         default_factory=dict[tuple[int, int], tuple[tuple[str, int], ...]]
@@ -169,7 +169,7 @@ class Translation:
         """The template of a Job or Workload. What is wrong raises what ``blame`` makes of it."""
         integration = self.integration_of(obj)
         if integration is None:
-            return Template(self._translated(with_value(obj, ("status",), None), (), blame))
+            return Template(self._translated(with_value(obj, ("status",), None), (), blame), self.names)
         job = integration.mutate(with_value(obj, ("metadata", "uid"), "template"), Rules(self.names))
         found: dict[Reference, Object] = {}
         for reference in filter(integration.requires, integration.references(job)):
@@ -187,10 +187,10 @@ class Translation:
         deadline = value_at(job, ("spec", "activeDeadlineSeconds"))
         return Template(
             workload,
+            self.names,
             deadline * SECOND if isinstance(deadline, int) else None,
             integration,
             job,
-            self.names,
         )
 
     def _translated(self, raw: Object, pod_sets: Iterable[PodSetTemplate], blame: Blame) -> Workload:

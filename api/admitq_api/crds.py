@@ -31,9 +31,6 @@ KINDS: tuple[type[Kind], ...] = (
 )
 """Every kind, in alphabetical order."""
 
-CATEGORY = "admitq"
-"""What `kubectl get` lists all kinds by."""
-
 
 def crds(group: str = DEFAULT_GROUP) -> list[dict[str, Any]]:
     """The CustomResourceDefinitions of all kinds under an API group.
@@ -76,7 +73,7 @@ def _crd(kind: type[Kind], names: Names) -> dict[str, Any]:
                 "plural": kind.plural,
                 "singular": kind.__name__.lower(),
                 "shortNames": list(kind.short_names),
-                "categories": [CATEGORY],
+                **({"categories": [names.category]} if names.category else {}),
             },
             "scope": "Namespaced" if kind.namespaced else "Cluster",
             "conversion": {"strategy": "None"},

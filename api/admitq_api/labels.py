@@ -8,7 +8,7 @@ The rows below are also the source of the reference page of labels and annotatio
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Self, overload
+from typing import Final, Literal, NamedTuple, Self, overload
 
 ApiGroup = Literal["admitq.dev", "kueue.x-k8s.io"]
 
@@ -26,6 +26,9 @@ DEFAULT_QUEUE = "default"
 
 DEFAULT_PRIORITY_CLASS = "default"
 """The WorkloadPriorityClass that, where it exists, applies to jobs that name none."""
+
+PROVISIONING: Final = "provisioning"
+"""The concern of who asks an autoscaler for nodes."""
 
 KeyKind = Literal[
     "label", "annotation", "label or annotation", "finalizer", "scheduling gate", "preemption gate"
@@ -306,6 +309,25 @@ class Names:
         return "Kueue" if self.group == COMPAT_GROUP else "admitq"
 
     @property
+    def product_in_reasons(self) -> str:
+        """The same in types and reasons, which are words in CamelCase."""
+        return self.product.capitalize()
+
+    @property
+    def category(self) -> str | None:
+        """What `kubectl get` lists all kinds by; None where CRDs of the group have no category."""
+        return None if self.group == COMPAT_GROUP else "admitq"
+
+    @property
+    def installation(self) -> str | None:
+        """What the names of an installation's objects begin with, whatever the release is called.
+
+        Other projects' manifests name the objects of that group's installations: its ClusterRoles for
+        people, its Service. None where they are named after the release.
+        """
+        return "kueue" if self.group == COMPAT_GROUP else None
+
+    @property
     def metric_prefix(self) -> str:
         """What metric names start with, without the underscore."""
         return self.product.lower()
@@ -406,8 +428,11 @@ class Names:
         return f"{plural}.{self.group}"
 
     def field_manager(self, concern: str) -> str:
-        """The field manager under which one concern writes, so that concerns do not undo each other."""
-        return f"{self.metric_prefix}-{concern}"
+        """The field manager under which one concern writes, so that concerns do not undo each other.
+
+        Controllers of admission checks write as what AdmissionChecks call them (semantics, Process model).
+        """
+        return self.provisioning_controller if concern == PROVISIONING else f"{self.metric_prefix}-{concern}"
 
     def webhook_path(self, verb: Literal["mutate", "validate"], group: str, version: str, kind: str) -> str:
         """The URL path of the webhook for one kind; the core group is the empty string."""

@@ -44,8 +44,8 @@ def api_page() -> str:
 _API_INTRODUCTION = f"""# API
 
 All kinds are of group `{DEFAULT_GROUP}`, version `v1beta2`; with the setting `apiGroup: {COMPAT_GROUP}`
-of that group instead. `kubectl get admitq` lists objects of all kinds, and `kubectl explain` shows what is
-written here.
+of that group instead. `kubectl get admitq` lists objects of all kinds of our group (the other one has no such
+category), and `kubectl explain` shows what is written here.
 
 A `[]` in a path stands for each item of a list, a `{{}}` for each entry of a map. Fields in **bold** are
 required where the object around them is given. The API server itself keeps the bounds and rules below; the

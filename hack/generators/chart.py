@@ -46,6 +46,8 @@ def group_names() -> str:
         {
             group: {
                 "configApiVersion": names.config_api_version,
+                "hasCategory": names.category is not None,
+                "installation": names.installation or "",
                 "lease": names.lease_name,
                 "metricPrefix": names.metric_prefix,
             }

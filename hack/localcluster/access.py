@@ -1,5 +1,7 @@
 """The audit log of a run held against the rules that the chart ships: nothing refused, nothing unused.
 
+Nor may anything that was asked name the API group that is not served.
+
 Only calls by admitq's own ServiceAccounts count. A rule is taken apart into its single permissions (group,
 resource, verb), each of which somebody must have used; what nobody uses is to be taken out of the chart.
 """
@@ -9,7 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import unquote
 
+from admitq_api.labels import GROUPS, names_for
 from localcluster.api import Api
 
 COMPONENTS = ("manager", "webhook")
@@ -35,6 +39,8 @@ class Call:
     permission: Permission
     target: str
     allowed: bool
+    asked: str = ""
+    """The path and the query, in which are selectors and the field manager."""
 
 
 def calls(lines: Iterable[str]) -> Iterator[Call]:
@@ -52,6 +58,7 @@ def calls(lines: Iterable[str]) -> Iterator[Call]:
             permission=Permission(about.get("apiGroup", ""), resource, event["verb"]),
             target="/".join(filter(None, (about.get("namespace"), about.get("name")))),
             allowed=decision != "forbid",
+            asked=unquote(event.get("requestURI", "")),
         )
 
 
@@ -71,13 +78,26 @@ def refused(made: Iterable[Call]) -> list[str]:
     return sorted({f"{call.user}: {call.permission} {call.target}" for call in made if not call.allowed})
 
 
+def foreign(made: Iterable[Call], group: str) -> list[str]:
+    """Tell each call that names another API group of ours than the one that is served, once."""
+    others = [names_for(one) for one in GROUPS if one != group]
+    marks = [mark for one in others for mark in (one.group, f"fieldManager={one.metric_prefix}-")]
+    return sorted(
+        {
+            f"{call.user}: {call.permission} {call.asked}"
+            for call in made
+            if any(mark in call.asked for mark in marks)
+        }
+    )
+
+
 def unused(granted: set[Permission], made: Iterable[Call]) -> list[str]:
     """Tell each permission that no call needed."""
     return sorted(str(one) for one in granted - {call.permission for call in made if call.allowed})
 
 
 def problems(
-    api: Api, log: Path, others: Iterable[Path], *, release: str, namespace: str, whole_run: bool
+    api: Api, log: Path, others: Iterable[Path], *, prefix: str, namespace: str, group: str, whole_run: bool
 ) -> list[str]:
     """Hold a cluster's audit log against the rules of a release.
 
@@ -86,19 +106,22 @@ def problems(
         log: its audit log.
         others: audit logs of clusters with the same rules, of which only the uses count: there API servers
             are killed, and one that starts refuses everybody until it knows its rules.
-        release: name of the release of the chart.
+        prefix: what the names of its ServiceAccounts begin with.
         namespace: where it is installed.
+        group: the API group that it serves.
         whole_run: every test ran, so that every permission must have been used.
 
     Returns:
-        A line for each call that was refused and each permission that was not used.
+        A line for each call that was refused or of another group, and each permission that was not used.
     """
     made, elsewhere = _read(log), [call for other in others for call in _read(other)]
     found: list[str] = []
     for component in COMPONENTS:
-        name = f"{release}-{component}"
+        name = f"{prefix}-{component}"
         user = f"system:serviceaccount:{namespace}:{name}"
-        found += [f"refused: {line}" for line in refused(call for call in made if call.user == user)]
+        here = [call for call in made if call.user == user]
+        found += [f"refused: {line}" for line in refused(here)]
+        found += [f"of another API group: {line}" for line in foreign(here, group)]
         if whole_run:
             granted = permissions(_rules(api, name, namespace))
             own = [call for call in (*made, *elsewhere) if call.user == user]

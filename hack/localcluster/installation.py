@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import yaml
 
-from admitq_api.labels import DEFAULT_GROUP
+from admitq_api.labels import DEFAULT_GROUP, names_for
 from localcluster import processes
 from localcluster.api import Api, ApiFailure
 from localcluster.cluster import ClusterError, LocalCluster, to_stderr
@@ -42,7 +42,8 @@ class Installation:
 
     Args:
         cluster: a cluster that runs.
-        release: the name of the helm release; it prefixes the names of its objects.
+        release: the name of the helm release; it prefixes the names of its objects, unless its API group
+            fixes them.
         namespace: the namespace of the release.
     """
 
@@ -53,6 +54,11 @@ class Installation:
         self.release = release
         self.namespace = namespace
         self._folder = cluster.folder / "installations" / release
+
+    @property
+    def prefix(self) -> str:
+        """What the names of its objects begin with."""
+        return names_for(self.api_group() or DEFAULT_GROUP).installation or self.release
 
     def install(
         self,
@@ -220,7 +226,7 @@ class Installation:
         )
 
     def _configuration(self, component: Component, replica: int) -> dict[str, Any]:
-        path = f"/api/v1/namespaces/{self.namespace}/configmaps/{self.release}-config"
+        path = f"/api/v1/namespaces/{self.namespace}/configmaps/{self.prefix}-config"
         with self.cluster.api() as api:
             shipped = yaml.safe_load(api.request("GET", path)["data"]["config.yaml"])
         instance = self._instance(component, replica)
@@ -279,7 +285,7 @@ class Installation:
         self.cluster.spawn(name, argv, environment=environment)
 
     def _renew_token(self, api: Api, component: str, lifetime_s: int) -> None:
-        account = f"{self.release}-{component}"
+        account = f"{self.prefix}-{component}"
         answer = api.request(
             "POST",
             f"/api/v1/namespaces/{self.namespace}/serviceaccounts/{account}/token",

@@ -293,8 +293,9 @@ def _check_access(session: pytest.Session, cluster: LocalCluster, exitstatus: in
             api,
             cluster.audit_log,
             [log for log in (_calls_of_the_run(),) if log.exists()],
-            release=installation.release,
+            prefix=installation.prefix,
             namespace=installation.namespace,
+            group=installation.api_group() or DEFAULT_GROUP,
             whole_run=whole_run,
         )
     if problems:

@@ -125,7 +125,7 @@ async def place(
         f"webhook.url=https://127.0.0.1:{ports['webhook']}",
     )
     client = await connect(cluster)
-    shipped = await client.get(CONFIG_MAPS, f"{installation.release}-config", installation.namespace)
+    shipped = await client.get(CONFIG_MAPS, f"{installation.prefix}-config", installation.namespace)
     config: dict[str, Any] = yaml.safe_load(shipped["data"]["config.yaml"])
     config["webhook"] |= {"host": "127.0.0.1", "port": ports["webhook"]}
     config["health"]["healthProbeBindAddress"] = f"127.0.0.1:{ports['health']}"

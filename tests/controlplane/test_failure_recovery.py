@@ -120,12 +120,12 @@ async def test_pods_that_opted_in_leave_a_node_that_cannot_be_reached(
         *(stage.until_gone(PODS, name) for name in hanging[:2]),
         stage.until(is_forced, ("Failed", 0)),
     )
-    told = condition_of(await stage.get(PODS, "opted-in"), "KueueFailureRecovery")
+    told = condition_of(await stage.get(PODS, "opted-in"), f"{stage.names.product_in_reasons}FailureRecovery")
     assert told is not None
     status, reason, note = told
-    assert (status, reason) == ("True", "KueueForcefullyDeleted")
+    assert (status, reason) == ("True", f"{stage.names.product_in_reasons}ForcefullyDeleted")
     assert f"node {node} is unreachable" in note
-    await stage.until_told("Pod", "opted-in", "KueueForcefulTermination", note)
+    await stage.until_told("Pod", "opted-in", f"{stage.names.product_in_reasons}ForcefulTermination", note)
 
     async def failed() -> Any:
         return value_at(await stage.get(JOBS, "j"), ("status", "failed"))

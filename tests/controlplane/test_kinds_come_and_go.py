@@ -222,7 +222,7 @@ async def let_read_robots(stage: Stage, installation: Installation) -> None:
     accounts = [
         {
             "kind": "ServiceAccount",
-            "name": f"{installation.release}-{component}",
+            "name": f"{installation.prefix}-{component}",
             "namespace": installation.namespace,
         }
         for component in ("manager", "webhook")

@@ -54,7 +54,7 @@ async def test_a_manager_whose_lease_is_stolen_ends_and_comes_back_when_it_is_fr
     await asyncio.to_thread(installation.start, ("manager",))
     assert await holder(stage, installation) == "thief"
     assert await stage.workloads("after") == []
-    account = f"system:serviceaccount:{installation.namespace}:{installation.release}-manager"
+    account = f"system:serviceaccount:{installation.namespace}:{installation.prefix}-manager"
     assert [*written(installation.cluster.audit_log, ended, account)] == []
 
     await hold(stage, installation, "")

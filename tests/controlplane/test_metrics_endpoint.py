@@ -92,7 +92,7 @@ async def reader(
             "roleRef": {
                 "apiGroup": "rbac.authorization.k8s.io",
                 "kind": "ClusterRole",
-                "name": f"{admitq_running.release}-metrics-reader",
+                "name": f"{admitq_running.prefix}-metrics-reader",
             },
             "subjects": [{"kind": "ServiceAccount", "name": "reader", "namespace": admitq_namespace}],
         },
@@ -129,7 +129,7 @@ async def test_metrics_are_for_those_whom_the_cluster_lets_read_them(
     assert (await ask("not-a-token"))[0] == 401
     refused, told = await ask(stranger)
     assert refused == 403
-    assert "admitq_" not in told
+    assert "_build_info" not in told
     await eventually(lambda: _becomes(status, reader, 200), what="the reader may read")
     assert "_build_info" in (await ask(reader))[1]
 

@@ -72,7 +72,7 @@ USUAL = Release("admitq", "admitq-system", DEFAULT_GROUP, "admitq")
 RELEASES = {
     "the usual one": USUAL,
     "another name and namespace": Release("q", "queues", DEFAULT_GROUP, "q-admitq"),
-    "the other API group": Release("admitq", "admitq-system", COMPAT_GROUP, "admitq"),
+    "the other API group": Release("admitq", "admitq-system", COMPAT_GROUP, "kueue"),
 }
 
 

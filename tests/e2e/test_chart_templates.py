@@ -1,6 +1,7 @@
 """What the chart renders and what it refuses, without a cluster."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -10,10 +11,13 @@ from typing import Any
 import pytest
 import yaml
 
+from admitq.integrations.registry import framework_names
 from admitq_api.configuration import load_configuration
 from admitq_api.crds import crds
-from admitq_api.labels import GROUPS
+from admitq_api.feature_gates import Gate
+from admitq_api.labels import COMPAT_GROUP, GROUPS, names_for
 from generators import chart_values
+from localcluster import custom_kinds
 from tests.e2e.conftest import CHART, KUBERNETES, Rendered
 
 CASES = Path(__file__).parent / "cases"
@@ -119,6 +123,68 @@ def test_crds_are_those_of_the_group(group: str, render: Callable[..., Rendered]
         if key.startswith("CustomResourceDefinition/")
     }
     assert rendered == {definition["metadata"]["name"]: definition["spec"] for definition in crds(group)}
+
+
+EVERYTHING: dict[str, Any] = {
+    "config": {
+        "featureGates": {gate.value: True for gate in Gate},
+        "integrations": {"frameworks": list(framework_names()), "custom": custom_kinds.configured()},
+    },
+    "extraKinds": [{"group": "example.com", "version": "v1", "kind": "Sweep", "plural": "sweeps"}],
+    "certManager": {"enabled": True},
+    "metrics": {
+        "reader": {"subjects": [{"kind": "ServiceAccount", "name": "reader", "namespace": "monitoring"}]},
+        **{
+            monitor: {"enabled": True, "renderMode": "alwaysRender"}
+            for monitor in ("serviceMonitor", "podMonitor", "prometheusRule")
+        },
+        "dashboard": {"enabled": True},
+    },
+    "networkPolicy": {"enabled": True},
+}
+"""Values that switch on whatever can be switched on."""
+
+
+@pytest.mark.parametrize("group", GROUPS)
+@pytest.mark.parametrize("file", [*(path.stem for path in VALUES_FILES), ""])
+def test_manifests_are_of_one_group(
+    file: str, group: str, template: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    values = {**({} if file else EVERYTHING), "apiGroup": group}
+    text = template(values, values_file=file.removesuffix("-values") or None).stdout
+    (other,) = {*GROUPS} - {group}
+    assert group in text
+    assert [line for line in text.splitlines() if other in line or other.replace(".", "-") in line] == []
+    if not file:
+        # Alerts and dashboard ask for metrics by their names.
+        series = set(re.findall(r"\b(?:admitq|kueue)_[a-z_]+", text))
+        assert len(series) > 10
+        assert {name.partition("_")[0] for name in series} == {names_for(group).metric_prefix}
+
+
+def test_an_installation_of_the_group_of_others_has_their_names(render: Callable[..., Rendered]) -> None:
+    objects = render(
+        {**EVERYTHING, "apiGroup": COMPAT_GROUP}, release="any", namespace="kueue-system"
+    ).objects
+    names = names_for(COMPAT_GROUP)
+    assert {
+        "ClusterRole/kueue-batch-admin-role",
+        "ClusterRole/kueue-batch-user-role",
+        "ClusterRole/kueue-clusterqueue-editor-role",
+        "ClusterRole/kueue-localqueue-viewer-role",
+        f"Lease/{names.lease_name}",
+        f"Service/{names.webhook_service_name}",
+        f"MutatingWebhookConfiguration/{names.mutating_webhook_configuration_name}",
+        f"ValidatingWebhookConfiguration/{names.validating_webhook_configuration_name}",
+    } <= set(objects)
+    own = render({"apiGroup": COMPAT_GROUP}, release="any", namespace="kueue-system").objects
+    assert f"Secret/{names.webhook_secret_name}" in own
+    loaded = load_configuration(own["ConfigMap/kueue-config"]["data"]["config.yaml"])
+    bare = load_configuration(
+        f"apiVersion: {names.config_api_version}\nkind: Configuration\napiGroup: {COMPAT_GROUP}\n"
+    )
+    for part in ("namespace", "leader_election", "internal_cert_management"):
+        assert getattr(loaded, part) == getattr(bare, part)
 
 
 def test_schema_of_the_values_is_one() -> None:

@@ -41,9 +41,9 @@ from admitq.runtime.kinds import Kinds
 from admitq.runtime.resources import POD_TEMPLATES, Resource
 from admitq.transitions import Transition, holds, is_active, is_reserved
 from admitq_api.conditions import ConditionType
-from admitq_api.labels import Names
+from admitq_api.labels import PROVISIONING, Names
 
-CONCERN: Final = "provisioning"
+CONCERN: Final = PROVISIONING
 
 BEHIND_RETRY_SECONDS: Final = 1.0
 """When to look again where something is to come or go that no watch will tell of in time."""

@@ -1,4 +1,5 @@
-{{/* Names: everything of a release is named after it, so that two releases never clash. */}}
+{{/* Names: everything of a release is named after it, so that two releases never clash. With an API group whose
+     installations others know by name, it has those names: only one of them fits into a cluster anyway. */}}
 
 {{- define "admitq.name" -}}
 {{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" -}}
@@ -9,7 +10,10 @@
 {{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
 {{- else -}}
 {{- $name := include "admitq.name" . -}}
-{{- if contains $name .Release.Name -}}
+{{- $installation := (include "admitq.groupNames" . | fromYaml).installation -}}
+{{- if and $installation (not .Values.nameOverride) -}}
+{{- $installation -}}
+{{- else if contains $name .Release.Name -}}
 {{- .Release.Name | trunc 40 | trimSuffix "-" -}}
 {{- else -}}
 {{- printf "%s-%s" .Release.Name $name | trunc 40 | trimSuffix "-" -}}

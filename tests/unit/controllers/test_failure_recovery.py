@@ -102,7 +102,7 @@ def test_only_pods_that_may_and_would_hang_for_ever_are_forced(
                 found.append(step.patch["status"]["phase"])
             case Delete(by_force=True):
                 found.append("deleted")
-            case Tell(type="Warning", reason="KueueForcefulTermination", note=note):
+            case Tell(type="Warning", reason="AdmitqForcefulTermination", note=note):
                 found.append(note)
             case _:
                 pass
@@ -119,9 +119,9 @@ def test_a_forced_pod_tells_why_it_failed_and_keeps_its_other_conditions() -> No
     [write, *_] = decided(pod(), on=node(), now=61).actions
     assert isinstance(write, Patch)
     told = {
-        "type": "KueueFailureRecovery",
+        "type": "AdmitqFailureRecovery",
         "status": "True",
-        "reason": "KueueForcefullyDeleted",
+        "reason": "AdmitqForcefullyDeleted",
         "message": NOTE,
         "lastTransitionTime": time(61),
     }
@@ -153,7 +153,7 @@ async def test_a_pod_is_failed_then_deleted_then_told_of(world: World) -> None:
     world.put(PLACED_PODS, pod())
     assert await served_by(world).spec.reconcile(Key("ns", "p")) is None
     assert world.calls == ["patch pods/p/status", "delete within 0 s pods/p"]
-    assert world.told.events == [("p", "KueueForcefulTermination", NOTE)]
+    assert world.told.events == [("p", "AdmitqForcefulTermination", NOTE)]
     assert world.told.counted == ["pod_forcefully_deleted"]
 
 

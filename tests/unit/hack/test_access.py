@@ -2,7 +2,8 @@
 
 import json
 
-from localcluster.access import Permission, calls, permissions, refused, unused
+from admitq_api.labels import COMPAT_GROUP, DEFAULT_GROUP, GROUPS
+from localcluster.access import Permission, calls, foreign, permissions, refused, unused
 
 RULES = [
     {"apiGroups": ["batch"], "resources": ["jobs", "jobs/status"], "verbs": ["patch"]},
@@ -33,6 +34,21 @@ def test_rules_are_taken_apart_into_single_permissions() -> None:
 def test_a_refused_call_is_told_once_however_often_it_was_made() -> None:
     made = list(calls([line("pods", "list", decision="forbid")] * 3))
     assert refused(made) == ["manager: list pods x"]
+
+
+def test_a_call_that_names_the_other_group_is_told() -> None:
+    asked = [
+        "/apis/batch/v1/namespaces/a/jobs/b?fieldManager=admitq-job-controller",
+        "/apis/batch/v1/namespaces/a/jobs/b?fieldManager=kueue-job-controller",
+        "/apis/kueue.x-k8s.io/v1beta2/workloads",
+        "/api/v1/pods?labelSelector=admitq.dev%2Fmanaged%3Dtrue",
+    ]
+    made = list(calls(json.dumps({**json.loads(line("jobs", "patch")), "requestURI": uri}) for uri in asked))
+    told = {group: [text.partition("jobs ")[2] for text in foreign(made, group)] for group in GROUPS}
+    assert told == {
+        DEFAULT_GROUP: sorted(asked[1:3]),
+        COMPAT_GROUP: ["/api/v1/pods?labelSelector=admitq.dev/managed=true", asked[0]],
+    }
 
 
 def test_a_permission_counts_as_used_only_by_an_allowed_call_of_exactly_it() -> None:
