@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
-from admitq_api.labels import DEFAULT_GROUP, GROUPS, names_for
+from admitq_api.labels import COMPAT_GROUP, DEFAULT_GROUP, GROUPS, names_for
 from admitq_api.version import VERSION
 
 CONFIGURATION_ERROR = 2
@@ -206,6 +206,32 @@ def simulate(
     from admitq.cli.simulate import simulate as run
 
     raise typer.Exit(run(files, as_json=as_json, until=until, seed=seed, timeline=timeline, plots=plots))
+
+
+class Origin(StrEnum):
+    """Whose cluster can be taken over."""
+
+    KUEUE = names_for(COMPAT_GROUP).metric_prefix
+
+
+@application.command()
+def adopt(
+    origin: Annotated[Origin, typer.Option("--from", help="Whose cluster it is.")],
+    kubeconfig: KubeconfigOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
+    only_values: Annotated[
+        bool, typer.Option("--values", help="Print only the values for the chart, as YAML.")
+    ] = False,
+) -> None:
+    """Check a cluster that another manager is in charge of, and print the plan of taking it over.
+
+    Nothing is written. Ends with status 0 when nothing stands in the way, 1 when something does, and 2 when
+    the cluster cannot be read.
+    """
+    from admitq.cli.adopt import adopt as run
+
+    groups = {names_for(group).metric_prefix: group for group in GROUPS}
+    raise typer.Exit(run(names_for(groups[origin]), kubeconfig, as_json=as_json, only_values=only_values))
 
 
 @application.command()

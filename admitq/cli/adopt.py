@@ -1,0 +1,92 @@
+"""``admitq adopt``: reads a cluster and prints the plan of taking it over. Imported only when asked for."""
+
+import asyncio
+import json
+from enum import IntEnum
+from pathlib import Path
+
+import typer
+import yaml
+
+from admitq.adoption.checks import Severity
+from admitq.adoption.cluster import Cluster
+from admitq.adoption.plan import Plan, plan
+from admitq.adoption.reading import read
+from admitq.runtime.client import Client, user_agent
+from admitq.runtime.credentials import CredentialsError, load_credentials
+from admitq.runtime.errors import ApiError
+from admitq_api.labels import Names
+
+SHOWN = 5
+"""How many places of a finding are printed; JSON has all."""
+
+
+class ExitCode(IntEnum):
+    """How the command ends."""
+
+    CLEAR = 0
+    BLOCKED = 1
+    """Something stands in the way."""
+    UNREACHABLE = 2
+    """Nothing could be read."""
+
+
+def adopt(names: Names, kubeconfig: Path | None, *, as_json: bool, only_values: bool) -> ExitCode:
+    """Run the command.
+
+    Args:
+        names: of the group to take over.
+        kubeconfig: how to reach the cluster; None for where the other commands look.
+        as_json: print one JSON document and nothing else.
+        only_values: print the values for the chart and nothing else.
+    """
+    try:
+        made = plan(asyncio.run(_read(names, kubeconfig)))
+    except (CredentialsError, ApiError) as error:
+        typer.echo(f"admitq adopt: {error}", err=True)
+        return ExitCode.UNREACHABLE
+    if as_json:
+        typer.echo(json.dumps(made.to_dict(), indent=2))
+    elif only_values:
+        typer.echo(_yaml(made), nl=False)
+    else:
+        typer.echo("\n".join(_text(made)))
+    return ExitCode.CLEAR if made.is_clear else ExitCode.BLOCKED
+
+
+async def _read(names: Names, kubeconfig: Path | None) -> Cluster:
+    async with Client(load_credentials(kubeconfig), user_agent=user_agent("adopt"), timeout=30.0) as client:
+        return await read(client, names)
+
+
+def _yaml(made: Plan) -> str:
+    return yaml.safe_dump(dict(made.values), sort_keys=False)
+
+
+def _text(made: Plan) -> list[str]:
+    """The plan for people."""
+    counts = ", ".join(f"{number} {plural}" for plural, number in made.counts.items() if number)
+    states = ", ".join(f"{number} {state}" for state, number in made.workloads.items() if number)
+    served, stored = ", ".join(made.served) or "no version", ", ".join(made.stored) or "none"
+    lines = [
+        f"Group     {made.group}, served in {served}, stored in {stored}",
+        f"In charge {'; '.join(made.in_charge) or 'nobody that the API server calls'}",
+        f"Objects   {counts or 'none'}",
+        f"Workloads {states or 'none'}",
+    ]
+    for severity in Severity:
+        of_it = [one for one in made.findings if one.check.severity is severity]
+        if of_it:
+            lines += ["", severity.value.capitalize()]
+        for one in of_it:
+            lines += [f"  {one.check.name}: {one.check.what}", f"    {one.check.remedy}"]
+            lines += [f"    - {place}" for place in one.places[:SHOWN]]
+            if len(one.places) > SHOWN:
+                lines.append(f"    - and {len(one.places) - SHOWN} more")
+    lines += ["", "Values for the chart", *(f"  {line}" for line in _yaml(made).splitlines())]
+    for heading, steps in (("To switch", made.steps), ("To go back", made.way_back)):
+        lines += ["", heading]
+        for number, step in enumerate(steps, 1):
+            lines += [f"  {number}. {step.what}", *(f"     {command}" for command in step.commands)]
+    end = "Nothing stands in the way." if made.is_clear else "Do not switch yet: see what stands in the way."
+    return [*lines, "", end]
