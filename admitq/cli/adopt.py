@@ -14,7 +14,7 @@ from admitq.adoption.plan import Plan, plan
 from admitq.adoption.reading import read
 from admitq.runtime.client import Client, user_agent
 from admitq.runtime.credentials import CredentialsError, load_credentials
-from admitq.runtime.errors import ApiError
+from admitq.runtime.errors import ApiError, NotLeadingError
 from admitq_api.labels import Names
 
 SHOWN = 5
@@ -55,8 +55,14 @@ def adopt(names: Names, kubeconfig: Path | None, *, as_json: bool, only_values: 
 
 
 async def _read(names: Names, kubeconfig: Path | None) -> Cluster:
-    async with Client(load_credentials(kubeconfig), user_agent=user_agent("adopt"), timeout=30.0) as client:
+    credentials = load_credentials(kubeconfig)
+    async with Client(credentials, user_agent=user_agent("adopt"), timeout=30.0, fence=_refuse) as client:
         return await read(client, names)
+
+
+def _refuse() -> None:
+    """Lets no write out, whatever is called by mistake."""
+    raise NotLeadingError("nothing is written before a take-over")
 
 
 def _yaml(made: Plan) -> str:

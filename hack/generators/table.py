@@ -3,7 +3,15 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from generators import api_reference, chart, pictures, pod_template, reference_tables, scenario_reference
+from generators import (
+    api_reference,
+    chart,
+    pictures,
+    pod_template,
+    reference_tables,
+    scenario_reference,
+    take_over,
+)
 
 Generator = Callable[[], dict[Path, str]]
 """Returns, by path within the repository, what the files must contain."""
@@ -15,5 +23,6 @@ GENERATORS: tuple[Generator, ...] = (
     reference_tables.outputs,
     scenario_reference.outputs,
     pictures.outputs,
+    take_over.outputs,
 )
 """In order: the first ones make what later ones read."""

@@ -58,7 +58,9 @@ class Installation:
     @property
     def prefix(self) -> str:
         """What the names of its objects begin with."""
-        return names_for(self.api_group() or DEFAULT_GROUP).installation or self.release
+        given = self._given()
+        group = str(given.get("apiGroup", DEFAULT_GROUP))
+        return str(given.get("fullnameOverride") or names_for(group).installation or self.release)
 
     def install(
         self,
@@ -66,6 +68,7 @@ class Installation:
         api_group: str = DEFAULT_GROUP,
         config: Mapping[str, Any] | None = None,
         values: Mapping[str, Any] | None = None,
+        take_ownership: bool = False,
     ) -> None:
         """Installs or upgrades the chart.
 
@@ -73,6 +76,7 @@ class Installation:
             api_group: the API group of everything of ours.
             config: fields of the configuration file.
             values: other values of the chart, nested as in values.yaml.
+            take_ownership: take over what somebody else has installed, such as definitions.
 
         Raises:
             InstallationError: when helm refuses; its words are in the message.
@@ -90,16 +94,23 @@ class Installation:
         }
         file = self._folder / "values.json"
         file.write_text(json.dumps(chosen, indent=2))
+        options = ("--take-ownership",) if take_ownership else ()
         self.helm(
-            "upgrade", "--install", self.release, str(_CHART), "--create-namespace", "--values", str(file)
+            *("upgrade", "--install", self.release, str(_CHART), "--create-namespace"),
+            *("--values", str(file), *options),
         )
 
     def api_group(self) -> str | None:
         """The API group that was installed, or None when nothing was."""
+        group = self._given().get("apiGroup")
+        return None if group is None else str(group)
+
+    def _given(self) -> dict[str, Any]:
+        """The values that it was installed with; none when it was not."""
         try:
-            return str(json.loads((self._folder / "values.json").read_text())["apiGroup"])
+            return json.loads((self._folder / "values.json").read_text())
         except OSError:
-            return None
+            return {}
 
     def uninstall(self) -> None:
         """Stops the processes and removes the release; queues and workloads stay, as the chart has it."""

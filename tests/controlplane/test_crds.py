@@ -454,6 +454,7 @@ def _blanked(line: list[str], expected: list[str]) -> list[str]:
     return [line[0], *("*" if want == "*" else cell for cell, want in zip(line[1:], expected, strict=True))]
 
 
+@pytest.mark.core
 async def test_all_kinds_have_the_category_and_their_short_names(client: Client, installed: str) -> None:
     found = await client.request_json("GET", f"/apis/{installed}/{names_for(installed).version}")
     listed = {one["name"]: one for one in found["resources"] if "/" not in one["name"]}

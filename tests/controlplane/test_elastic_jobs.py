@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from admitq.controllers.indexes import resource_of
@@ -63,6 +64,7 @@ async def is_suspended(stage: Stage, name: str = "j") -> bool:
     return value_at(await stage.get(JOBS, name), ("spec", "suspend")) is True
 
 
+@pytest.mark.core
 async def test_a_job_grows_in_place_and_its_new_slice_takes_over(
     stage: Stage, admitq_running: Installation
 ) -> None:

@@ -6,6 +6,8 @@ One job for each way, in a queue of its own; all are told at once.
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+import pytest
+
 from admitq import evictions
 from admitq.integrations.paths import value_at
 from admitq.runtime.resources import JOBS
@@ -244,6 +246,7 @@ def test_every_way_to_lose_quota_has_its_story() -> None:
     assert told == {(one.reason, one.cause) for one in evictions.EVICTIONS}
 
 
+@pytest.mark.core
 async def test_every_eviction_is_told_stops_the_job_and_ends(
     stage: Stage, admitq_running: Installation
 ) -> None:

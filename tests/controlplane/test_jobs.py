@@ -35,6 +35,7 @@ COUNTED = (
 """What metrics count of a life, once each."""
 
 
+@pytest.mark.core
 async def test_a_job_is_admitted_run_finished_and_freed(stage: Stage, admitq_running: Installation) -> None:
     await stage.queues()
     created = await stage.job(seconds=1)
@@ -123,6 +124,7 @@ async def test_what_does_not_fit_waits_and_takes_its_turn(stage: Stage) -> None:
     await stage.until_finished("second")
 
 
+@pytest.mark.core
 async def test_what_an_admission_injects_is_taken_out_again(stage: Stage) -> None:
     await stage.flavor("spot", **SPOT)
     await stage.cluster_queue(flavors=["spot"])
@@ -359,6 +361,7 @@ async def test_a_prebuilt_workload_that_asks_for_something_else_ends(stage: Stag
 # --- priority -------------------------------------------------------------------------------------
 
 
+@pytest.mark.core
 async def test_a_job_has_the_priority_of_its_class_and_follows_it(stage: Stage) -> None:
     await stage.queues(cpu=1)
     classes, name = stage.kinds.workload_priority_classes, stage.own("high")

@@ -114,6 +114,7 @@ def ask(endpoint: str, session: aiohttp.ClientSession) -> Ask:
     return get
 
 
+@pytest.mark.core
 async def test_metrics_are_for_those_whom_the_cluster_lets_read_them(
     ask: Ask, reader: str, admitq_client: Client, admitq_namespace: str
 ) -> None:

@@ -146,6 +146,7 @@ async def test_the_pods_of_the_guide_run_as_they_stand(stage: Stage, page: str) 
 # --- a pod alone ----------------------------------------------------------------------------------
 
 
+@pytest.mark.core
 async def test_a_pod_is_held_admitted_run_and_freed(stage: Stage) -> None:
     names = stage.names
     await stage.queues()
@@ -294,6 +295,7 @@ async def test_executors_are_queued_with_their_application(
 # --- groups ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.core
 async def test_a_group_waits_until_it_is_complete_and_is_started_together(stage: Stage) -> None:
     names = stage.names
     await stage.queues()
@@ -315,6 +317,7 @@ async def test_a_group_waits_until_it_is_complete_and_is_started_together(stage:
     await until_freed(stage, PODS, "g-0", "g-1", "g-2")
 
 
+@pytest.mark.core
 async def test_a_failed_pod_of_a_group_is_replaced(stage: Stage) -> None:
     await stage.queues(cpu=2)
     await pod(stage, "g-0", group="g", total=2)

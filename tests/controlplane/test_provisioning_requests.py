@@ -157,6 +157,7 @@ async def told(stage: Stage, reason: str, note: str, job: str = "j") -> None:
 # --- the guide ------------------------------------------------------------------------------------
 
 
+@pytest.mark.core
 async def test_the_manifests_of_the_guide_run_a_job_on_new_nodes(
     stage: Stage, autoscaler: Autoscaler, guide: list[Object]
 ) -> None:

@@ -190,6 +190,7 @@ async def test_a_deployment_moves_to_another_queue_while_nothing_is_ready(stage:
 # --- StatefulSets ---------------------------------------------------------------------------------
 
 
+@pytest.mark.core
 async def test_pods_of_a_stateful_set_wait_together_go_on_hold_and_come_back(stage: Stage) -> None:
     names = stage.names
     await stage.queues(cpu=3)

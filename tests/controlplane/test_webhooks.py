@@ -179,6 +179,7 @@ async def _is_asked(asked: Asked) -> bool:
     return False
 
 
+@pytest.mark.core
 async def test_a_job_with_a_queue_is_held_from_the_start(asked: Asked) -> None:
     job = await asked.job(labels=asked.queued())
     assert job["spec"]["suspend"] is True
@@ -326,6 +327,7 @@ async def test_owner_references_that_are_copied_or_forged_free_no_job(asked: Ask
         assert child["spec"]["suspend"] is True
 
 
+@pytest.mark.core
 async def test_our_own_kinds_are_held_by_our_finalizer(asked: Asked) -> None:
     queue = await asked.create(asked.kinds.cluster_queues, f"cq-{asked.namespace}", {})
     flavor = await asked.create(asked.kinds.resource_flavors, f"rf-{asked.namespace}", {})

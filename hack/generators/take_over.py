@@ -1,0 +1,85 @@
+"""Fills the tables of the guide for those who come from elsewhere, between its marks."""
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from admitq.adoption.checks import CHECKS
+from admitq.integrations.registry import REGISTRY
+from admitq.metrics import TABLE
+from admitq_api.crds import KINDS, crds
+from admitq_api.feature_gates import EITHER_WAY, IN_EFFECT, LOCKED, Gate
+from admitq_api.labels import COMPAT_GROUP, names_for
+from generators.reference_tables import table
+from localcluster.folders import REPOSITORY
+
+GUIDE = Path("docs/guides/from-kueue.md")
+
+BETTER = (
+    "Two processes: the webhooks answer while managers change hands, and may do far less than the manager.",
+    "Certificates are made and renewed by admitq itself, each process ready only when they are trusted.",
+    "Any kind of job by a few lines of configuration, without code.",
+    "What makes no sense is set aside and told of, and keeps nobody else waiting.",
+    "`admitq simulate` plays your manifests and a load on a virtual clock before you change anything.",
+    "Every decision is checked against a second model; histories, crashes and faults are played at random.",
+)
+
+
+def outputs() -> dict[Path, str]:
+    """Return the guide with its tables filled."""
+    text = (REPOSITORY / GUIDE).read_text()
+    for name, lines in (("compared", compared()), ("checks", checks())):
+        mark = f"<!-- generated: {name} -->"
+        pattern = re.compile(rf"{re.escape(mark)}\n.*?<!-- end -->", re.DOTALL)
+        filled = "\n".join((mark, *lines, "<!-- end -->"))
+        text = pattern.sub(lambda _, filled=filled: filled, text)
+    return {GUIDE: text}
+
+
+def compared() -> list[str]:
+    """What is the same, better and missing, from the tables in code."""
+    names = names_for(COMPAT_GROUP)
+    listed = [version for one in crds(COMPAT_GROUP) for version in one["spec"]["versions"]]
+    versions = sorted({version["name"] for version in listed if version["served"]})
+    idle = [gate.value for gate in Gate if gate not in {*IN_EFFECT, *EITHER_WAY, *LOCKED}]
+    same = (
+        ("API", f"`{names.group}`, {_listed(versions)}: {', '.join(kind.__name__ for kind in KINDS)}"),
+        ("kinds of jobs", ", ".join(one.kind for one in REGISTRY)),
+        ("names", "labels, annotations, gates, finalizers, field managers, webhooks and their paths"),
+        ("metrics", f"`{names.metric_prefix}_…`, {len(TABLE)} of them"),
+        ("feature gates", f"{len(Gate) - len(idle)} of {len(Gate)}"),
+        ("messages", "conditions, reasons, events and refusals, word for word"),
+    )
+    remedies = {one.name: one.remedy for one in CHECKS}
+    missing = [(what, remedies[name]) for name, what in MISSING.items()]
+    return [
+        "",
+        *table(("the same", "what"), same),
+        "",
+        *table(("better",), [(text,) for text in BETTER]),
+        "",
+        *table(("missing", "where it is in use"), missing),
+        "",
+        f"Feature gates that are taken without effect: {_listed(idle)}.",
+        "",
+    ]
+
+
+MISSING = {
+    "topology": "topology-aware placement",
+    "multikueue": "dispatching to other clusters (MultiKueue)",
+    "concurrent-admission": "concurrent admission",
+    "devices": "dynamic resource allocation (DRA)",
+    "visibility": "the API of pending workloads, and the kubectl plugin",
+}
+"""Features that are not there, by the check that looks for them."""
+
+
+def checks() -> list[str]:
+    """What `admitq adopt` looks for."""
+    rows = [(f"`{one.name}`", one.severity.value, one.what, one.remedy) for one in CHECKS]
+    return ["", *table(("name", "", "what it means", "what to do"), rows), ""]
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
