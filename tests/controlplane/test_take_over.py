@@ -1,0 +1,247 @@
+"""A cluster of the group of others changes hands and comes back: no job is stopped, admitted twice or lost.
+
+The manager in charge is played by one more installation of ours, in a namespace and with objects as theirs
+has, and by what is written by hand as they write it. Commands are those that the plan prints.
+"""
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from admitq.integrations.paths import value_at
+from admitq.runtime.client import Client
+from admitq.runtime.resources import (
+    CONFIG_MAPS,
+    DEPLOYMENTS,
+    JOBS,
+    SERVICES,
+    VALIDATING_WEBHOOKS,
+    Resource,
+)
+from admitq_api.labels import COMPAT_GROUP, names_for
+from localcluster.cluster import LocalCluster
+from localcluster.installation import Installation
+from localcluster.nodes import NodePool
+from localcluster.waiting import eventually
+from tests.controlplane.recording import recorded
+from tests.controlplane.stage import Object, Stage
+
+NAMES = names_for(COMPAT_GROUP)
+THEIRS = NAMES.default_namespace
+CONFIG = {"clientConnection": {"qps": 90, "burst": 180}, "featureGates": {"PriorityBoost": True}}
+SINCE = "2030-01-01T00:00:00Z"
+
+
+@pytest.mark.slow
+async def test_a_cluster_changes_hands_and_comes_back(
+    private_cluster: Callable[..., LocalCluster],
+    connect: Callable[[LocalCluster], Awaitable[Client]],
+    tmp_path: Path,
+) -> None:
+    cluster = private_cluster((NodePool(count=1, cpu="16", memory="64Gi"),))
+    before = Installation(cluster, release=NAMES.metric_prefix, namespace=THEIRS)
+    ours = Installation(cluster)
+
+    async def run(commands: Sequence[str]) -> None:
+        """Run commands of the plan as somebody would who reads them."""
+        for command in commands:
+            done = await asyncio.to_thread(
+                subprocess.run,
+                ["bash", "-o", "pipefail", "-c", command],
+                cwd=tmp_path,
+                env=cluster.environment(),
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert done.returncode == 0, f"{command}\n{done.stderr}"
+
+    async def checked() -> tuple[int, dict[str, Any]]:
+        """What `admitq adopt` ends with and prints."""
+        program = Path(sys.executable).with_name("admitq")
+        arguments = ["adopt", "--from=kueue", "--json", f"--kubeconfig={cluster.kubeconfig}"]
+        done = await asyncio.to_thread(
+            subprocess.run, [program, *arguments], capture_output=True, text=True, check=False
+        )
+        assert done.stderr == ""
+        return done.returncode, json.loads(done.stdout)
+
+    stage = Stage(await connect(cluster), NAMES, "default")
+    empty, plan = await checked()
+    assert (empty, [one["name"] for one in plan["findings"]]) == (1, ["nothing-to-adopt"])
+
+    await asyncio.to_thread(before.install, api_group=COMPAT_GROUP, config=CONFIG)
+    await asyncio.to_thread(before.start)
+    await looks_like_theirs(stage)
+    await stage.queues(cpu=3)
+    await written_as_theirs(stage)
+    async with recorded(stage) as workloads, recorded(stage, JOBS) as jobs:
+        for name in ("stays", "ends"):
+            await stage.job(name)
+            await stage.until_running(name)
+        await stage.job("waits")
+        await stage.until_condition("QuotaReserved", "WaitingForQuota", "waits")
+        pods = [one["metadata"]["uid"] for one in await stage.some_pods("stays")]
+
+        status, plan = await checked()
+        assert status == 0, plan["findings"]
+        assert plan["workloads"] == {"pending": 1, "quota reserved": 0, "admitted": 3, "finished": 0}
+        assert plan["inCharge"] == [f"{THEIRS}/theirs (example.com/theirs:1): running"]
+        found = {one["name"]: one["places"] for one in plan["findings"]}
+        assert f"deployments/theirs in {THEIRS}" in found["in-charge"]
+        assert len(found["webhooks"]) == 3
+        keep, _, stop, _install, delete = (step["commands"] for step in plan["steps"][:5])
+        back = [step["commands"] for step in plan["wayBack"]]
+        values: dict[str, Any] = plan["values"]
+        config = values.pop("config")
+        assert {name: config[name] for name in CONFIG} == CONFIG
+
+        # There.
+        await run(keep)
+        await run(stop)
+        await asyncio.to_thread(before.stop)
+        await asyncio.to_thread(
+            ours.install,
+            api_group=values["apiGroup"],
+            config=config,
+            values=values,
+            take_ownership=True,
+        )
+        await asyncio.to_thread(ours.start)
+        await run(delete)
+        await stage.job("comes-late")
+        await stage.until_condition("QuotaReserved", "WaitingForQuota", "comes-late")
+        assert not await is_admitted(stage, "waits")
+        await stage.client.delete(JOBS, "ends", stage.namespace)
+        await stage.until_running("waits")
+        assert not await is_admitted(stage, "comes-late")
+
+        # And back.
+        await asyncio.to_thread(ours.stop)
+        await run([one for one in (*back[0], *back[1]) if "scale deployment --all" not in one])
+        await asyncio.to_thread(before.start)
+        await stage.client.delete(stage.kinds.workloads, "by-hand", stage.namespace)
+        try:
+            await stage.until_running("comes-late")
+        except AssertionError:
+            items, _ = await stage.client.list(stage.kinds.workloads)
+            print(
+                json.dumps(
+                    [
+                        (
+                            i["metadata"]["name"],
+                            i["metadata"].get("deletionTimestamp"),
+                            i["metadata"].get("finalizers"),
+                            i.get("status"),
+                        )
+                        for i in items
+                    ],
+                    indent=1,
+                )
+            )
+            print(json.dumps((await stage.client.list(stage.kinds.cluster_queues))[0], indent=1))
+            print(before.log("manager").read_text()[-6000:])
+            raise
+        await run(back[2])
+
+        for name in ("stays", "waits", "comes-late"):
+            made = await stage.workloads(name)
+            assert len(made) == 1
+            course = [one[1] for one in workloads.course(name, ["Admitted"]) if one[1]]
+            assert course[-1:] == ["True"], course
+            assert course.count("True") == 1, course
+            assert workloads.course(name, ["Evicted"]) == []
+        suspended = [one["spec"]["suspend"] for one in jobs.versions if one["metadata"]["name"] == "stays"]
+        assert suspended == sorted(suspended, reverse=True), "it was stopped in between"
+        assert [one["metadata"]["uid"] for one in await stage.some_pods("stays")] == pods
+
+
+async def is_admitted(stage: Stage, job: str) -> bool:
+    condition = await stage.condition("Admitted", job)
+    return condition is not None and condition[0] == "True"
+
+
+async def looks_like_theirs(stage: Stage) -> None:
+    """A Deployment, its Service and its configuration; its pods are only said to run."""
+    labels = {"app": "theirs"}
+    file = {"apiVersion": NAMES.config_api_version, "kind": "Configuration", **CONFIG}
+    container = {"name": "manager", "image": "example.com/theirs:1"}
+    volume = {"name": "config", "configMap": {"name": "theirs"}}
+    objects: list[tuple[Resource, Object]] = [
+        (CONFIG_MAPS, {"data": {"file.yaml": yaml.safe_dump(file)}}),
+        (
+            DEPLOYMENTS,
+            {
+                "spec": {
+                    "selector": {"matchLabels": labels},
+                    "template": {
+                        "metadata": {"labels": labels},
+                        "spec": {"containers": [container], "volumes": [volume]},
+                    },
+                }
+            },
+        ),
+        (SERVICES, {"spec": {"selector": labels, "ports": [{"port": 443}]}}),
+    ]
+    for resource, obj in objects:
+        whole = {"apiVersion": resource.api_version, "kind": resource.kind, **obj}
+        await stage.client.create(resource, {**whole, "metadata": {"name": "theirs", "namespace": THEIRS}})
+    # Their webhooks are called by way of that Service: one for a kind that nobody has.
+    robots = {"apiGroups": ["example.com"], "resources": ["robots"]}
+    hook = {
+        "name": f"vrobot.{COMPAT_GROUP}",
+        "admissionReviewVersions": ["v1"],
+        "sideEffects": "None",
+        "clientConfig": {"service": {"name": "theirs", "namespace": THEIRS, "path": "/"}},
+        "rules": [{**robots, "apiVersions": ["v1"], "operations": ["CREATE"]}],
+    }
+    await stage.create(VALIDATING_WEBHOOKS, "theirs", {"webhooks": [hook]})
+
+
+async def written_as_theirs(stage: Stage) -> None:
+    """A Workload of nobody's job that was admitted by server-side apply, under their field manager."""
+    workloads = stage.kinds.workloads
+    pod = {"containers": [{"name": "c", "image": "example.com/c:1", "resources": {"requests": {"cpu": "1"}}}]}
+    spec = {"queueName": "theirs", "podSets": [{"name": "main", "count": 1, "template": {"spec": pod}}]}
+    # Nobody else admits from it.
+    queue = {"clusterQueue": stage.own("cq"), "stopPolicy": "Hold"}
+    await stage.create(stage.kinds.local_queues, "theirs", {"spec": queue})
+    await stage.create(workloads, "by-hand", {"spec": spec})
+    conditions = [
+        {"type": kind, "status": "True", "reason": kind, "message": text, "lastTransitionTime": SINCE}
+        for kind, text in (
+            ("QuotaReserved", f"Quota reserved in ClusterQueue {stage.own('cq')}"),
+            ("Admitted", "The workload is admitted"),
+        )
+    ]
+    assignment = {
+        "name": "main",
+        "count": 1,
+        "flavors": {"cpu": stage.own("f")},
+        "resourceUsage": {"cpu": "1"},
+    }
+    admission = {"clusterQueue": stage.own("cq"), "podSetAssignments": [assignment]}
+    await stage.client.apply(
+        workloads,
+        {
+            "apiVersion": workloads.api_version,
+            "kind": workloads.kind,
+            "metadata": {"name": "by-hand", "namespace": stage.namespace},
+            "status": {"conditions": conditions, "admission": admission},
+        },
+        field_manager=NAMES.field_manager("admission"),
+        subresource="status",
+    )
+
+    async def charged() -> bool:
+        queue = await stage.get(stage.kinds.cluster_queues, stage.own("cq"))
+        return value_at(queue, ("status", "admittedWorkloads")) == 1
+
+    await eventually(charged, what="the Workload to be charged")
