@@ -13,10 +13,12 @@ from admitq.health import Check
 from admitq.integrations.base import OwnerKind
 from admitq.metrics import Metrics
 from admitq.runtime.client import Client
-from admitq.serving.http import by_path
+from admitq.serving.http import Handler, Request, Response, by_path, text
 from admitq.serving.rotation import FromFiles, OwnAuthority, Target
 from admitq.serving.server import Server
 from admitq.serving.tls import LiveCertificate
+from admitq_api.v1beta1.table import definitions
+from admitq_webhooks.conversion import conversion
 from admitq_webhooks.live import ServingCalls, watched_world
 from admitq_webhooks.policy import Policy
 from admitq_webhooks.readiness import answers
@@ -57,6 +59,8 @@ def hosts(settings: Settings) -> tuple[str, ...]:
     service = configuration.internal_cert_management.webhook_service_name
     inside = f"{service}.{configuration.namespace}.svc"
     names = (inside, f"{service}.{configuration.namespace}", f"{inside}.cluster.local", service)
+    if settings.names.older_version is not None:
+        names += (f"{settings.names.conversion_service(service)}.{configuration.namespace}.svc",)
     return (*names, configuration.webhook.host) if configuration.webhook.host else names
 
 
@@ -66,9 +70,13 @@ def webhook_part(settings: Settings, client: Client, metrics: Metrics) -> Webhoo
     world, watchers = watched_world(client, names, settings.integrations)
     live = LiveCertificate(settings.tls)
     certificates = _certificates(settings, client, live, metrics)
-    handler = by_path(routes(policy(settings), world, settings.known, observe=_review_observer(metrics)))
-    server = Server(handler, tls=live.context)
     certificates_are_ours = configuration.internal_cert_management.enable
+    synced = asyncio.Event()
+    reviews = routes(policy(settings), world, settings.known, observe=_review_observer(metrics))
+    server = Server(
+        by_path({**{path: _once(synced, handler) for path, handler in reviews.items()}, **conversion(names)}),
+        tls=live.context,
+    )
 
     async def certificates_ready() -> str | None:
         if certificates.first.is_set():
@@ -82,8 +90,10 @@ def webhook_part(settings: Settings, client: Client, metrics: Metrics) -> Webhoo
         for watcher in watchers:
             tasks.create_task(watcher.run(), name=f"watch {watcher.resource}")
         tasks.create_task(certificates.run(), name="certificates")
-        await all_synced(watchers, configuration.controller.cache_sync_timeout.total_seconds())
+        # Listens before it can review: what the caches read may have to be converted here first.
         await server.start(configuration.webhook.host, configuration.webhook.port)
+        await all_synced(watchers, configuration.controller.cache_sync_timeout.total_seconds())
+        synced.set()
 
     return WebhookPart(
         checks={
@@ -104,6 +114,15 @@ def webhook_part(settings: Settings, client: Client, metrics: Metrics) -> Webhoo
     )
 
 
+def _once(synced: asyncio.Event, handler: Handler) -> Handler:
+    """Answer only once the caches that reviews read are complete; before, a verdict might be a wrong one."""
+
+    async def handle(request: Request) -> Response:
+        return await handler(request) if synced.is_set() else text(503, "the caches are not complete yet")
+
+    return handle
+
+
 def _certificates(
     settings: Settings, client: Client, live: LiveCertificate, metrics: Metrics
 ) -> OwnAuthority | FromFiles:
@@ -120,6 +139,10 @@ def _certificates(
         targets=(
             Target("mutatingwebhookconfigurations", management.mutating_webhook_configuration_name),
             Target("validatingwebhookconfigurations", management.validating_webhook_configuration_name),
+            *(
+                Target("customresourcedefinitions", name, is_optional=True)
+                for name in definitions(settings.names)
+            ),
         ),
         hosts=hosts(settings),
         name="admitq webhook",

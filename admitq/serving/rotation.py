@@ -66,10 +66,12 @@ class Target:
         resource: ``mutatingwebhookconfigurations``, ``validatingwebhookconfigurations`` or
             ``customresourcedefinitions``.
         name: of the object.
+        is_optional: whether it may be missing; who is not there asks for nothing.
     """
 
     resource: str
     name: str
+    is_optional: bool = False
 
     def __str__(self) -> str:
         return f"{self.resource}/{self.name}"
@@ -247,10 +249,10 @@ class OwnAuthority:
         return everywhere and not missing
 
     async def _put(self, target: Target, bundle: bytes) -> bool:
-        """Put the bundle into one target; return whether it exists."""
+        """Put the bundle into one target; return whether it exists, or need not."""
         obj = await self._api.get_configuration(target)
         if obj is None:
-            return False
+            return target.is_optional
         operations = bundle_operations(obj, bundle)
         if operations:
             await self._api.patch_configuration(target, operations)

@@ -1,5 +1,6 @@
 """The CustomResourceDefinitions, made from the declarations of the kinds."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from admitq_api.kinds.admission_check import AdmissionCheck
@@ -15,6 +16,8 @@ from admitq_api.kinds.workload import Workload
 from admitq_api.kinds.workload_priority_class import WorkloadPriorityClass
 from admitq_api.labels import DEFAULT_GROUP, Names, names_for
 from admitq_api.schema import Kind, filled, schema_of
+from admitq_api.v1beta1 import schemas
+from admitq_api.v1beta1.table import changes
 
 KINDS: tuple[type[Kind], ...] = (
     AdmissionCheck,
@@ -32,20 +35,39 @@ KINDS: tuple[type[Kind], ...] = (
 """Every kind, in alphabetical order."""
 
 
-def crds(group: str = DEFAULT_GROUP) -> list[dict[str, Any]]:
+def crds(
+    group: str = DEFAULT_GROUP, *, converted_by: Mapping[str, Any] | None = None
+) -> list[dict[str, Any]]:
     """The CustomResourceDefinitions of all kinds under an API group.
 
     Install them by create or server-side apply: client-side apply would copy them into an
     annotation that is too small for them.
 
+    Args:
+        group: the API group. One that has an older version is served in both.
+        converted_by: where that group's conversion webhook is, as a clientConfig; by default the Service of
+            an installation that was told no other names. An older version is of no use without a webhook.
+
     Raises:
         ValueError: the group is none that admitq can serve.
     """
     names = names_for(group)
-    return [_crd(kind, names) for kind in KINDS]
+    return [_crd(kind, names, converted_by or service(names)) for kind in KINDS]
 
 
-def _crd(kind: type[Kind], names: Names) -> dict[str, Any]:
+def service(names: Names) -> dict[str, Any]:
+    """Where the conversion webhook is by default, as a clientConfig."""
+    return {
+        "service": {
+            "name": names.conversion_service(names.webhook_service_name),
+            "namespace": names.default_namespace,
+            "path": names.conversion_path,
+            "port": 443,
+        }
+    }
+
+
+def _crd(kind: type[Kind], names: Names, converted_by: Mapping[str, Any]) -> dict[str, Any]:
     version: dict[str, Any] = {
         "name": names.version,
         "served": True,
@@ -58,6 +80,13 @@ def _crd(kind: type[Kind], names: Names) -> dict[str, Any]:
         version["selectableFields"] = [{"jsonPath": path} for path in kind.selectable]
     if kind.has_status():
         version["subresources"] = {"status": {}}
+    versions, conversion = [version], {"strategy": "None"}
+    if names.older_version is not None:
+        versions.append(schemas.older(version, changes(names)[kind.__name__], names.older_version))
+        conversion = {
+            "strategy": "Webhook",
+            "webhook": {"clientConfig": {**converted_by}, "conversionReviewVersions": ["v1"]},
+        }
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -76,7 +105,7 @@ def _crd(kind: type[Kind], names: Names) -> dict[str, Any]:
                 **({"categories": [names.category]} if names.category else {}),
             },
             "scope": "Namespaced" if kind.namespaced else "Cluster",
-            "conversion": {"strategy": "None"},
-            "versions": [version],
+            "conversion": conversion,
+            "versions": versions,
         },
     }

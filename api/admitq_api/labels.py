@@ -75,6 +75,10 @@ class Names:
     group: str
 
     version = "v1beta2"
+    """The version of our kinds that is stored, and that everything here works with."""
+
+    conversion_path = "/convert"
+    """The URL path of the webhook that converts objects, while there is more than one version."""
 
     # What users set on their jobs.
     queue_name = Key("queue-name", "label", "jobs", "The LocalQueue that the job waits in.")
@@ -267,6 +271,15 @@ class Names:
         '"true": the pods run for another cluster.',
     )
 
+    # Several versions.
+    other_version = Key(
+        "fields-of-other-version",
+        "annotation",
+        "objects read as v1beta1",
+        "What the object has in its other version and cannot say in this one, so that writing it back loses "
+        "nothing.",
+    )
+
     # Gates and finalizers.
     finalizer = Key(
         "resource-in-use",
@@ -302,6 +315,11 @@ class Names:
     def api_version(self) -> str:
         """What objects of our kinds carry as apiVersion."""
         return f"{self.group}/{self.version}"
+
+    @property
+    def older_version(self) -> str | None:
+        """The version that is served beside the stored one, if any ("semantics, Appendix G.1")."""
+        return "v1beta1" if self.group == COMPAT_GROUP else None
 
     @property
     def product(self) -> str:
@@ -372,6 +390,14 @@ class Names:
     def webhook_secret_name(self) -> str:
         """The default name of the Secret with the webhooks' serving certificate."""
         return f"{self.metric_prefix}-webhook-server-cert"
+
+    @staticmethod
+    def conversion_service(webhook_service: str) -> str:
+        """The name of the Service for conversion, beside the Service of the webhooks of that name.
+
+        It leads to processes that are not ready too: those may need objects converted to become so.
+        """
+        return f"{webhook_service.removesuffix('-webhook-service')}-conversion-service"
 
     @property
     def mutating_webhook_configuration_name(self) -> str:

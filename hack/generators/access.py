@@ -14,7 +14,8 @@ from admitq.integrations.base import Integration
 from admitq.integrations.custom import integration
 from admitq.integrations.registry import REGISTRY
 from admitq_api.configuration.custom_kinds import CustomKind, CustomPodSet, FinishedSign, Sign
-from admitq_api.labels import DEFAULT_GROUP, names_for
+from admitq_api.labels import COMPAT_GROUP, DEFAULT_GROUP, names_for
+from admitq_api.v1beta1.table import definitions
 
 API_GROUP = "${apiGroup}"
 """Stands for the API group that the chart is installed with."""
@@ -154,6 +155,17 @@ WEBHOOK_CLUSTER = (
     *_REVIEWS,
 )
 """What the webhook may do everywhere, whatever kinds of jobs are switched on."""
+
+
+WEBHOOK_CONVERSION = (
+    Rule(
+        ("apiextensions.k8s.io",),
+        ("customresourcedefinitions",),
+        ("get", "patch"),
+        tuple(name.replace(COMPAT_GROUP, API_GROUP) for name in definitions(names_for(COMPAT_GROUP))),
+    ),
+)
+"""What the webhook may do besides while there is more than one version: write its CA into our definitions."""
 
 
 def _looked_up(one: Integration) -> tuple[Rule, ...]:

@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import yaml
 
 from admitq.integrations.registry import REGISTRY
 from admitq_api.crds import crds
-from admitq_api.labels import DEFAULT_GROUP, GROUPS, names_for
+from admitq_api.labels import COMPAT_GROUP, DEFAULT_GROUP, GROUPS, names_for
 from admitq_webhooks.routes import webhook_rules
 from generators import access
 from generators.dashboard import dashboard
@@ -30,14 +30,37 @@ def outputs() -> dict[Path, str]:
 
 
 def crd_files() -> dict[Path, str]:
-    """Return the CRDs, a file each, with a placeholder for the API group.
+    """Return the CRDs, a file each, with a placeholder for the API group and every version there is of it.
 
-    A test holds what the chart makes of them against `crds` of every group.
+    The chart takes the versions that its group has, and says where they are converted. A test holds what it
+    makes of them against `crds` of every group.
     """
     return {
-        FILES / "crds" / f"{definition['spec']['names']['plural']}.yaml": _for_any_group(_text(definition))
-        for definition in crds(DEFAULT_GROUP)
+        FILES / "crds" / f"{definition['spec']['names']['plural']}.yaml": _text(definition).replace(
+            COMPAT_GROUP, access.API_GROUP
+        )
+        for definition in map(_versions_together, crds(COMPAT_GROUP))
     }
+
+
+def _versions_together(definition: Mapping[str, Any]) -> dict[str, Any]:
+    """Write what versions have in common once; where to convert is left to the chart."""
+    spec = definition["spec"]
+    stored, *others = spec["versions"]
+    versions = [stored, *(_in_common(stored, other) for other in others)]
+    return {**definition, "spec": {**spec, "conversion": {"strategy": "None"}, "versions": versions}}
+
+
+def _in_common(one: Any, other: Any) -> Any:
+    """The other value, with the very parts of the first wherever it has equal ones under the same names."""
+    if one == other:
+        return one
+    if isinstance(one, dict) and isinstance(other, dict):
+        first = cast("dict[str, Any]", one)
+        return {
+            key: _in_common(first.get(key), value) for key, value in cast("dict[str, Any]", other).items()
+        }
+    return other
 
 
 def group_names() -> str:
@@ -48,6 +71,8 @@ def group_names() -> str:
                 "configApiVersion": names.config_api_version,
                 "hasCategory": names.category is not None,
                 "installation": names.installation or "",
+                "versions": [names.version, *([names.older_version] if names.older_version else [])],
+                "conversionPath": names.conversion_path,
                 "lease": names.lease_name,
                 "metricPrefix": names.metric_prefix,
             }
@@ -74,7 +99,8 @@ def rbac() -> str:
                 access.WEBHOOK_CUSTOM,
                 {},
                 access.WEBHOOK_NAMESPACE,
-            ),
+            )
+            | {"conversion": [rule.to_dict() for rule in access.WEBHOOK_CONVERSION]},
             "roles": _roles(access.AUDIENCES),
             "customRoles": _roles((access.CUSTOM_AUDIENCE,)),
         }

@@ -42,14 +42,14 @@ def compared() -> list[str]:
     listed = [version for one in crds(COMPAT_GROUP) for version in one["spec"]["versions"]]
     versions = sorted({version["name"] for version in listed if version["served"]})
     idle = [gate.value for gate in Gate if gate not in {*IN_EFFECT, *EITHER_WAY, *LOCKED}]
-    same = (
+    same: list[tuple[str, ...]] = [
         ("API", f"`{names.group}`, {_listed(versions)}: {', '.join(kind.__name__ for kind in KINDS)}"),
         ("kinds of jobs", ", ".join(one.kind for one in REGISTRY)),
         ("names", "labels, annotations, gates, finalizers, field managers, webhooks and their paths"),
         ("metrics", f"`{names.metric_prefix}_…`, {len(TABLE)} of them"),
         ("feature gates", f"{len(Gate) - len(idle)} of {len(Gate)}"),
         ("messages", "conditions, reasons, events and refusals, word for word"),
-    )
+    ]
     remedies = {one.name: one.remedy for one in CHECKS}
     missing = [(what, remedies[name]) for name, what in MISSING.items()]
     return [

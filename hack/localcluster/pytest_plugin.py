@@ -274,11 +274,22 @@ class fresh_namespace:  # noqa: N801 - reads as the statement it is
 
 
 def install_crds(cluster: LocalCluster, group: str) -> None:
-    """Applies our own custom resource definitions, of a group, and waits until they are established."""
+    """Applies our own custom resource definitions, of a group, and waits until they are established.
+
+    They are served in the stored version alone: nobody is there who could convert.
+    """
     # Imported late: making the definitions takes a moment that tests without them need not spend.
     from admitq_api.crds import crds as own  # noqa: PLC0415
 
-    crds.apply(cluster, own(group))
+    crds.apply(cluster, map(_in_one_version, own(group)))
+
+
+def _in_one_version(definition: Mapping[str, Any]) -> dict[str, Any]:
+    spec = definition["spec"]
+    return {
+        **definition,
+        "spec": {**spec, "versions": spec["versions"][:1], "conversion": {"strategy": "None"}},
+    }
 
 
 def _check_access(session: pytest.Session, cluster: LocalCluster, exitstatus: int) -> None:

@@ -64,7 +64,9 @@ def _holds(of: str, condition: ConditionType) -> str:
 
 
 _RESERVED = _holds("self", ConditionType.QUOTA_RESERVED)
-_WAS_RESERVED = _holds("oldSelf", ConditionType.QUOTA_RESERVED)
+WAS_RESERVED = _holds("oldSelf", ConditionType.QUOTA_RESERVED)
+"""The CEL expression, in a rule of Workloads, for quota being reserved before the change."""
+
 _ADMITTED = _holds("self", ConditionType.ADMITTED)
 _WAS_ADMITTED = _holds("oldSelf", ConditionType.ADMITTED)
 
@@ -536,26 +538,26 @@ class Workload(Kind):
             ".status.admission.podSetAssignments",
         ),
         Rule(
-            f"!{_WAS_RESERVED} || has(oldSelf.spec.priorityClassRef) == has(self.spec.priorityClassRef)",
+            f"!{WAS_RESERVED} || has(oldSelf.spec.priorityClassRef) == has(self.spec.priorityClassRef)",
             "priorityClassRef cannot be added or removed while quota is reserved",
             ".spec.priorityClassRef",
         ),
         Rule(
-            f"!{_WAS_RESERVED} || !has(oldSelf.spec.priorityClassRef) || !has(self.spec.priorityClassRef) || "
+            f"!{WAS_RESERVED} || !has(oldSelf.spec.priorityClassRef) || !has(self.spec.priorityClassRef) || "
             "(oldSelf.spec.priorityClassRef.group == self.spec.priorityClassRef.group && "
             "oldSelf.spec.priorityClassRef.kind == self.spec.priorityClassRef.kind)",
             "group and kind of priorityClassRef are immutable while quota is reserved",
             ".spec.priorityClassRef",
         ),
         Rule(
-            f"!{_WAS_RESERVED} || !has(oldSelf.spec.priorityClassRef) || !has(self.spec.priorityClassRef) || "
+            f"!{WAS_RESERVED} || !has(oldSelf.spec.priorityClassRef) || !has(self.spec.priorityClassRef) || "
             "oldSelf.spec.priorityClassRef.kind != 'PriorityClass' || "
             "oldSelf.spec.priorityClassRef.name == self.spec.priorityClassRef.name",
             "name of priorityClassRef is immutable for a PriorityClass while quota is reserved",
             ".spec.priorityClassRef.name",
         ),
         Rule(
-            f"!({_WAS_RESERVED} && {_RESERVED}) || "
+            f"!({WAS_RESERVED} && {_RESERVED}) || "
             "(has(oldSelf.spec.queueName) ? has(self.spec.queueName) && "
             "oldSelf.spec.queueName == self.spec.queueName : !has(self.spec.queueName))",
             "queueName is immutable while quota is reserved",

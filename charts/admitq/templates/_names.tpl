@@ -28,6 +28,7 @@
 {{- index (.Files.Get "files/names.yaml" | fromYaml) .Values.apiGroup | toYaml -}}
 {{- end -}}
 {{- define "admitq.webhookServiceName" -}}{{ include "admitq.fullname" . }}-webhook-service{{- end -}}
+{{- define "admitq.conversionServiceName" -}}{{ include "admitq.fullname" . }}-conversion-service{{- end -}}
 {{- define "admitq.mutatingName" -}}{{ include "admitq.fullname" . }}-mutating-webhook-configuration{{- end -}}
 {{- define "admitq.validatingName" -}}{{ include "admitq.fullname" . }}-validating-webhook-configuration{{- end -}}
 

@@ -1,0 +1,114 @@
+"""Carries objects from one version to the other and back.
+
+What the other version cannot say goes with the object in an annotation, and back into its place on the way
+back: so whoever reads an object in v1beta1 and writes it again loses nothing of what v1beta2 has. Anybody who
+may write the object can write the annotation, and no schema is asked about what it holds. So nothing is taken
+from it but fields of the spec that are carried this way, with values that they may have; and only into an
+object of the version that they are of.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+import orjson
+
+from admitq_api.labels import Names
+from admitq_api.v1beta1.changes import Change, Fits, Newer, Reference, is_text
+from admitq_api.v1beta1.paths import Json, Steps, path_of, put_back
+from admitq_api.v1beta1.table import changes
+
+
+class NotConvertible(Exception):
+    """There is no such object in both versions; the message says what was given."""
+
+
+def converted(obj: Mapping[str, Any], to: str, names: Names) -> Json:
+    """Return an object in another version. What was given stays as it is.
+
+    Args:
+        obj: in either version; it need not be valid.
+        to: the version, without the group.
+        names: of the group.
+
+    Raises:
+        NotConvertible: its kind is none of ours, or one of the versions is not served.
+    """
+    given, kind = obj.get("apiVersion"), obj.get("kind")
+    of_kind = changes(names).get(kind) if isinstance(kind, str) else None
+    versions = {f"{names.group}/{version}": version for version in (names.version, names.older_version)}
+    if of_kind is None or not isinstance(given, str) or given not in versions or to not in versions.values():
+        raise NotConvertible(f"{given!r} {kind!r} cannot be converted to {names.group}/{to}")
+    result = dict(obj)
+    if versions[given] == to:
+        return result
+    result["apiVersion"] = f"{names.group}/{to}"
+    goes_up = to == names.version
+    _put_back(result, to, _carried(of_kind, goes_up=goes_up), names)
+    aside = [one for change in of_kind for one in (change.up(result) if goes_up else change.down(result))]
+    if aside:
+        _set_aside(result, versions[given] or "", aside, names)
+    return result
+
+
+def _carried(every: tuple[Change, ...], *, goes_up: bool) -> Mapping[str, Fits]:
+    """The fields that come out of the annotation on the way up or down, and what they may be."""
+    return {f"{at}.{field}": fits for change in every for at, field, fits in _of_annotation(change, goes_up)}
+
+
+def _of_annotation(change: Change, goes_up: bool) -> Iterator[tuple[str, str, Fits]]:
+    match change:
+        case Newer(at, field, fits) if goes_up:
+            yield at, field, fits
+        case Reference(at, source, name) if not goes_up:
+            yield at, source, is_text
+            yield at, name, is_text
+        case _:
+            pass
+
+
+def _put_back(obj: Json, version: str, carried: Mapping[str, Fits], names: Names) -> None:
+    annotations = _annotations(obj)
+    if names.other_version not in annotations:
+        return
+    _annotate(obj, {key: value for key, value in annotations.items() if key != names.other_version})
+    for steps, value in _kept(annotations[names.other_version], version):
+        fits = carried.get(path_of(steps))
+        if fits is not None and fits(value):
+            put_back(obj, steps, value)
+
+
+def _kept(text: object, version: str) -> Iterator[tuple[Steps, Any]]:
+    """What an annotation holds of a version; nothing if it is not of the form that `_set_aside` gives it."""
+    try:
+        found = orjson.loads(text if isinstance(text, str) else b"")
+    except orjson.JSONDecodeError:
+        return
+    match found:
+        case {"version": str(of), "fields": [*fields]} if of == version:
+            for one in fields:
+                match one:
+                    case {"at": [*steps], "value": value}:
+                        yield tuple(steps), value
+                    case _:
+                        pass
+        case _:
+            pass
+
+
+def _set_aside(obj: Json, version: str, aside: list[tuple[Steps, Any]], names: Names) -> None:
+    fields = [{"at": list(steps), "value": value} for steps, value in aside]
+    text = orjson.dumps({"version": version, "fields": fields}).decode()
+    _annotate(obj, {**_annotations(obj), names.other_version: text})
+
+
+def _annotations(obj: Json) -> Json:
+    metadata = obj.get("metadata")
+    annotations = cast("Json", metadata).get("annotations") if isinstance(metadata, dict) else None
+    return cast("Json", annotations) if isinstance(annotations, dict) else {}
+
+
+def _annotate(obj: Json, annotations: Json) -> None:
+    metadata = obj.get("metadata")
+    kept = dict(cast("Json", metadata)) if isinstance(metadata, dict) else {}
+    kept.pop("annotations", None)
+    obj["metadata"] = {**kept, "annotations": annotations} if annotations else kept

@@ -1,0 +1,240 @@
+"""v1beta1 beside v1beta2: the shipped definitions, converted by the shipped webhooks."""
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from admitq.runtime.client import Client
+from admitq.runtime.errors import ApiError
+from admitq.runtime.resources import CRDS, Resource
+from admitq_api.crds import KINDS
+from admitq_api.labels import COMPAT_GROUP, names_for
+from localcluster.cluster import LocalCluster
+from localcluster.installation import Installation
+from localcluster.waiting import eventually
+
+Json = dict[str, Any]
+NAMES: Final = names_for(COMPAT_GROUP)
+NAMESPACE: Final = "default"
+CASES: Final[list[Json]] = yaml.safe_load(
+    Path(__file__)
+    .with_name("cases")
+    .joinpath("versions.yaml")
+    .read_text(encoding="utf-8")
+    .replace("${group}", COMPAT_GROUP)
+)
+
+
+def resource(kind: str, version: str) -> Resource:
+    (found,) = [one for one in KINDS if one.__name__ == kind]
+    return Resource(COMPAT_GROUP, version, found.plural, kind, namespaced=found.namespaced)
+
+
+def holds(found: Any, expected: Any) -> bool:
+    """Whether an object has everything that is expected of it; it may have more, such as defaults."""
+    if isinstance(expected, dict):
+        return isinstance(found, dict) and all(
+            key in found and holds(found[key], value) for key, value in expected.items()
+        )
+    if isinstance(expected, list):
+        return (
+            isinstance(found, list)
+            and len(found) == len(expected)
+            and all(holds(one, other) for one, other in zip(found, expected, strict=True))
+        )
+    return found == expected
+
+
+class Stored:
+    """One object, seen in both versions."""
+
+    def __init__(self, client: Client, kind: str, name: str) -> None:
+        self.client = client
+        self.name = name
+        self.older, self.newer = resource(kind, "v1beta1"), resource(kind, "v1beta2")
+        self.namespace = NAMESPACE if self.newer.namespaced else None
+
+    def object(self, version: Resource, content: Json) -> Json:
+        metadata = {"name": self.name} | ({"namespace": self.namespace} if self.namespace else {})
+        return {"apiVersion": version.api_version, "kind": version.kind, "metadata": metadata, **content}
+
+    async def write(self, version: Resource, content: Json) -> None:
+        """Create it, its status too, all in one version."""
+        await self.client.create(version, self.object(version, content))
+        if "status" in content:
+            await self.patch(version, {"status": content["status"]}, "status")
+
+    async def read(self, version: Resource) -> Json:
+        return await self.client.get(version, self.name, self.namespace)
+
+    async def patch(self, version: Resource, patch: Json, subresource: str | None = None) -> Json:
+        return await self.client.merge_patch(version, self.name, patch, self.namespace, subresource)
+
+
+@pytest.mark.slow
+async def test_both_versions_of_every_kind_are_served(
+    private_cluster: Callable[..., LocalCluster], connect: Callable[[LocalCluster], Awaitable[Client]]
+) -> None:
+    cluster = private_cluster(())
+    client = await connect(cluster)
+    installation = Installation(cluster)
+    installation.install(api_group=COMPAT_GROUP)
+    await definitions_precede_the_webhook(client, installation)
+    for number, case in enumerate(CASES):
+        await is_one_object_in_both_versions(client, f"case-{number}", case)
+    await a_manifest_is_applied_again(client)
+    await refusals_have_their_class(client)
+    await rules_of_the_older_version_hold(client)
+    await a_watch_shows_the_older_version(client)
+    await conversion_outlives_an_upgrade(client, installation)
+    await objects_that_are_stored_in_the_older_version_are_no_obstacle(client, installation)
+
+
+async def definitions_precede_the_webhook(client: Client, installation: Installation) -> None:
+    first = Stored(client, "WorkloadPriorityClass", "first-of-all")
+    written = first.object(first.newer, {"value": 1})
+    await eventually(
+        lambda: client.apply(first.newer, written, field_manager="early"),
+        what="the stored version needs no webhook",
+    )
+    with pytest.raises(ApiError, match="conversion webhook"):
+        await first.read(first.older)
+    installation.start(("webhook",))
+    assert (await eventually(lambda: first.read(first.older)))["value"] == 1
+
+
+async def is_one_object_in_both_versions(client: Client, name: str, case: Json) -> None:
+    one, says = Stored(client, case["kind"], name), case["it"]
+    if "older" in case:
+        await one.write(one.older, case["older"])
+    else:
+        await one.write(one.newer, case["newer"])
+    found, read = await one.read(one.newer), await one.read(one.older)
+    assert holds(found, case["newer"]), (says, found)
+    assert holds(read, case.get("read", case.get("older"))), (says, read)
+    # What cannot be said in the older version outlives a write there, and what is written by it is in both.
+    await one.patch(one.older, {"metadata": {"labels": {"older": "was-here"}}})
+    await one.patch(one.newer, {"metadata": {"labels": {"newer": "was-here"}}})
+    after = await one.read(one.newer)
+    assert holds(after, case["newer"]), (says, after)
+    assert set(after["metadata"]["labels"]) == {"older", "newer"}
+    assert (await one.read(one.older))["metadata"]["labels"] == after["metadata"]["labels"]
+    assert after["metadata"].get("generation") == found["metadata"].get("generation"), says
+    assert NAMES.other_version not in after["metadata"].get("annotations", {}), says
+
+
+async def a_manifest_is_applied_again(client: Client) -> None:
+    queue = Stored(client, "ClusterQueue", "applied")
+    checks = ["one", "two"]
+    for names in (checks, checks, ["one"]):
+        manifest = queue.object(queue.older, {"spec": {"cohort": "team", "admissionChecks": names}})
+        await client.apply(queue.older, manifest, field_manager="team", force=False)
+        spec = (await queue.read(queue.newer))["spec"]
+        assert spec["admissionChecksStrategy"] == {"admissionChecks": [{"name": name} for name in names]}
+    # Defaults are those of the stored version, and hooks saw the object on its way.
+    assert spec["queueingStrategy"] == "BestEffortFIFO"
+    assert (await queue.read(queue.older))["metadata"]["finalizers"] == [NAMES.finalizer]
+
+
+async def refusals_have_their_class(client: Client) -> None:
+    queue = Stored(client, "ClusterQueue", "refused")
+
+    def quota(**limits: str) -> Json:
+        resources = [{"name": "cpu", "nominalQuota": "1", **limits}]
+        return {
+            "resourceGroups": [
+                {"coveredResources": ["cpu"], "flavors": [{"name": "any", "resources": resources}]}
+            ]
+        }
+
+    refused: list[tuple[Json, str, str]] = [
+        (quota(borrowingLimit="1"), "is_invalid", "borrowingLimit must be nil when cohort is empty"),
+        ({"flavorFungibility": {"whenCanBorrow": "Preempt"}}, "is_invalid", "whenCanBorrow"),
+        ({"admissionChecks": "one"}, "is_invalid", "admissionChecks"),
+        # Of a webhook of the stored version: the older one is intercepted too.
+        ({"cohort": "team", **quota(lendingLimit="2")}, "is_forbidden", "lendingLimit"),
+    ]
+    for spec, kind, says in refused:
+        with pytest.raises(ApiError, match=says) as caught:
+            await client.create(queue.older, queue.object(queue.older, {"spec": spec}))
+        assert getattr(caught.value, kind), (spec, caught.value)
+
+
+async def rules_of_the_older_version_hold(client: Client) -> None:
+    """Of Workloads with quota: the class may change if it is a WorkloadPriorityClass, what it is may not."""
+    ours, theirs = (
+        Stored(client, "Workload", f"case-{number}")
+        for number, case in enumerate(CASES)
+        if case["kind"] == "Workload" and "older" in case
+    )
+    refused: list[tuple[Stored, Json, str]] = [
+        (
+            ours,
+            {"priorityClassSource": "scheduling.k8s.io/priorityclass"},
+            "priorityClassSource is immutable",
+        ),
+        (theirs, {"priorityClassSource": ""}, "priorityClassSource is immutable"),
+        (theirs, {"priorityClassName": "third"}, "priorityClassName is immutable"),
+        (theirs, {"priority": None}, "priority must be set when priorityClassName is set"),
+        (ours, {"queueName": "other"}, "queueName is immutable"),
+        (ours, {"priorityClassSource": "unheard-of"}, "Unsupported value"),
+    ]
+    for workload, spec, says in refused:
+        with pytest.raises(ApiError, match=says) as caught:
+            await workload.patch(workload.older, {"spec": spec})
+        assert caught.value.is_invalid, (spec, caught.value)
+    await ours.patch(ours.older, {"spec": {"priorityClassName": "third"}})
+    assert (await ours.read(ours.newer))["spec"]["priorityClassRef"]["name"] == "third"
+    for active in (False, True):
+        assert (await theirs.patch(theirs.older, {"spec": {"active": active}}))["spec"]["active"] is active
+
+
+async def a_watch_shows_the_older_version(client: Client) -> None:
+    queue = Stored(client, "ClusterQueue", "applied")
+    before = await queue.read(queue.older)
+    version = before["metadata"]["resourceVersion"]
+    await queue.patch(queue.newer, {"spec": {"cohortName": "others"}})
+    watch = client.watch(queue.older, version, field_selector="metadata.name=applied")
+    async for event in watch:
+        assert event.type == "MODIFIED"
+        assert event.object["apiVersion"] == queue.older.api_version
+        assert event.object["spec"]["cohort"] == "others"
+        break
+    await watch.aclose()
+
+
+async def conversion_outlives_an_upgrade(client: Client, installation: Installation) -> None:
+    installation.install(api_group=COMPAT_GROUP, values={"commonLabels": {"upgraded": "yes"}})
+    queue = Stored(client, "ClusterQueue", "applied")
+    read = await eventually(lambda: queue.read(queue.older), timeout=90.0)
+    assert read["spec"]["cohort"] == "others"
+
+
+async def objects_that_are_stored_in_the_older_version_are_no_obstacle(
+    client: Client, installation: Installation
+) -> None:
+    """The webhooks read queues before they are ready, and must convert those themselves."""
+    queue = Stored(client, "LocalQueue", "stored-long-ago")
+    name = NAMES.crd_name("localqueues")
+    definition = await client.get(CRDS, name)
+    for stored in ("v1beta1", "v1beta2"):
+        steps = [
+            {"op": "replace", "path": f"/spec/versions/{place}/storage", "value": one["name"] == stored}
+            for place, one in enumerate(definition["spec"]["versions"])
+        ]
+        await client.json_patch(CRDS, name, steps)
+        if stored == "v1beta1":
+            await eventually(lambda: _was_stored_so(client, name), what="the definition says what is stored")
+            await queue.write(queue.older, {"spec": {"clusterQueue": "applied"}})
+    installation.stop(("webhook",))
+    with pytest.raises(ApiError, match="conversion webhook"):
+        await eventually(lambda: queue.read(queue.newer))
+    installation.start(("webhook",))
+    assert (await queue.read(queue.newer))["spec"]["clusterQueue"] == "applied"
+
+
+async def _was_stored_so(client: Client, name: str) -> bool:
+    return "v1beta1" in (await client.get(CRDS, name))["status"]["storedVersions"]

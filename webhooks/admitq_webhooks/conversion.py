@@ -1,0 +1,91 @@
+"""Conversion reviews: the API server asks for objects in another version.
+
+A review is answered as a whole. So one object that cannot be converted fails it, and the answer names that
+object: nothing short of a foreign kind or version does that, since conversion takes whatever an object holds.
+"""
+
+import json
+import logging
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+import orjson
+
+from admitq.serving.http import JSON, Handler, Request, Response, text
+from admitq_api.labels import Names
+from admitq_api.v1beta1.conversion import NotConvertible, converted
+
+_log = logging.getLogger(__name__)
+
+API_VERSION: Final = "apiextensions.k8s.io/v1"
+KIND: Final = "ConversionReview"
+_LONGEST_NAME: Final = 253
+
+Object = Mapping[str, Any]
+
+
+def conversion(names: Names) -> dict[str, Handler]:
+    """Return the handler of the path of conversion; none for a group with one version."""
+
+    async def handle(request: Request) -> Response:
+        if request.method != "POST":
+            return Response(405, b"send a ConversionReview by POST\n", headers={"Allow": "POST"})
+        try:
+            review = orjson.loads(request.body)
+        except orjson.JSONDecodeError as error:
+            return text(400, f"the body is not JSON: {error}")
+        match review:
+            case {
+                "apiVersion": "apiextensions.k8s.io/v1",
+                "kind": "ConversionReview",
+                "request": {"uid": str(uid), "desiredAPIVersion": str(version), "objects": [*objects]},
+            }:
+                return Response(200, _written(_answer(uid, version, objects, names)), JSON)
+            case _:
+                return text(400, f"the body is not a {KIND} of {API_VERSION} with uid, version and objects")
+
+    return {names.conversion_path: handle} if names.older_version is not None else {}
+
+
+def _answer(uid: str, wanted: str, objects: list[Any], names: Names) -> dict[str, Any]:
+    version = wanted.removeprefix(f"{names.group}/")
+    done: list[Object] = []
+    for place, obj in enumerate(objects):
+        try:
+            done.append(converted(_object(obj), version, names))
+        except NotConvertible as error:
+            return _failure(uid, f"{_name(obj, place)}: {error}")
+        except Exception:  # noqa: BLE001 whatever the object holds, the API server gets its answer
+            _log.exception("an object could not be converted", extra={"object": _name(obj, place)})
+            return _failure(uid, f"{_name(obj, place)}: internal error; the log of the webhook says more")
+    return {"uid": uid, "convertedObjects": done, "result": {"status": "Success"}}
+
+
+def _object(obj: object) -> Object:
+    if not isinstance(obj, dict):
+        raise NotConvertible("not an object")
+    return cast("Object", obj)
+
+
+def _failure(uid: str, message: str) -> dict[str, Any]:
+    return {"uid": uid, "result": {"status": "Failure", "message": message}}
+
+
+def _name(obj: object, place: int) -> str:
+    """What people find the object by: its kind, namespace and name, or its place if it has none."""
+    match obj:
+        case {"kind": str(kind), "metadata": {"name": str(name), **rest}}:
+            namespace = rest.get("namespace")
+            where = f"{namespace}/" if isinstance(namespace, str) and namespace else ""
+            return f"{kind} {where}{name}"[:_LONGEST_NAME]
+        case _:
+            return f"objects[{place}]"
+
+
+def _written(response: dict[str, Any]) -> bytes:
+    review = {"apiVersion": API_VERSION, "kind": KIND, "response": response}
+    try:
+        return orjson.dumps(review)
+    except orjson.JSONEncodeError:
+        # Objects within objects, deeper than it goes; a user's pod template may hold such.
+        return json.dumps(review).encode()
