@@ -11,6 +11,7 @@ from generators import (
     reference_tables,
     scenario_reference,
     take_over,
+    versions_reference,
 )
 
 Generator = Callable[[], dict[Path, str]]
@@ -19,6 +20,7 @@ Generator = Callable[[], dict[Path, str]]
 GENERATORS: tuple[Generator, ...] = (
     pod_template.outputs,
     api_reference.outputs,
+    versions_reference.outputs,
     chart.outputs,
     reference_tables.outputs,
     scenario_reference.outputs,

@@ -285,6 +285,15 @@ async def test_conversion_webhooks_of_crds_are_told_when_asked() -> None:
     assert replica.first.is_set()
 
 
+async def test_an_optional_client_that_is_missing_keeps_nobody_waiting() -> None:
+    for is_optional in (True, False):
+        api = an_api()
+        missing = Target("customresourcedefinitions", "cohorts.admitq.dev", is_optional=is_optional)
+        replica = a_replica(api, Clock(), targets=(MUTATING, missing))
+        await replica.step()
+        assert replica.first.is_set() is is_optional
+
+
 def test_a_crd_without_conversion_needs_no_bundle() -> None:
     assert bundle_operations({"spec": {"conversion": {"strategy": "None"}}}, b"x") == []
 
