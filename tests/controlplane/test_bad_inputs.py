@@ -218,7 +218,7 @@ class Scene:
         try:
             job, created = await self.submit(trial.name, trial.changes)
         except ApiError as error:
-            as_told = trial.outcome == "refused" and trial.told in error.message and error.is_refused
+            as_told = trial.outcome == "refused" and trial.told in error.message and has_its_class(error)
             return "" if as_told else f"{trial.name}: refused: {error}"
         if trial.outcome == "refused":
             return f"{trial.name}: it is not refused"
@@ -447,8 +447,19 @@ async def refusal_of(job: PlayedJob, changes: Mapping[str, Any]) -> str:
     try:
         await job.change(changes)
     except ApiError as error:
-        return error.message
+        return error.message if has_its_class(error) else f"of another class: {error}"
     return ""
+
+
+def has_its_class(error: ApiError) -> bool:
+    """Whether a refusal is of the class that its origin has (semantics, Admission webhooks).
+
+    Webhooks, others' too, are told by the API server to have forbidden; types and rules of its own to have
+    found an object invalid, or what cannot be read of one to be a bad request.
+    """
+    if error.message.startswith("admission webhook"):
+        return (error.status, error.reason) == (403, "Forbidden")
+    return (error.status, error.reason) in {(422, "Invalid"), (400, "BadRequest")}
 
 
 def is_rolled_out(obj: Object) -> bool:
