@@ -122,7 +122,12 @@ def test_crds_are_those_of_the_group(group: str, render: Callable[..., Rendered]
         for key, one in objects.items()
         if key.startswith("CustomResourceDefinition/")
     }
-    service = {"name": "admitq-conversion-service", "namespace": "admitq-system", "path": "/convert", "port": 443}
+    service = {
+        "name": "admitq-conversion-service",
+        "namespace": "admitq-system",
+        "path": "/convert",
+        "port": 443,
+    }
     expected = crds(group, converted_by={"service": service})
     assert rendered == {definition["metadata"]["name"]: definition["spec"] for definition in expected}
 

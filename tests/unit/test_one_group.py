@@ -188,8 +188,8 @@ concurrent-admission
 """
 """What stands behind the group (semantics, Labels, annotations, gates)."""
 
-OUR_KEYS: Final = {"raycluster-generation"}
-"""Those that only admitq has: semantics, Elastic jobs."""
+OUR_KEYS: Final = {"raycluster-generation", "fields-of-other-version"}
+"""Those that only admitq has: semantics, Elastic jobs; what v1beta1 has no field for."""
 
 
 def test_names_under_the_group_of_others_are_those_that_they_match_on() -> None:

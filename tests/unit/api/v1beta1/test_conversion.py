@@ -124,9 +124,8 @@ def test_names_of_checks_count_where_both_are_given() -> None:
 POLICY_FIELD: Final = "concurrentAdmissionPolicy"
 POLICY: Final = {"migration": {"mode": "RetainFirstAdmission"}}
 CONSTRAINTS: Final = [{"topology": "rack", "size": 2}]
-AT_CONSTRAINTS: Final = [
-    "spec", "podSets", {"name": "b"}, "topologyRequest", "podsetSliceRequiredTopologyConstraints",
-]  # fmt: skip
+ITS_CONSTRAINTS: Final = "podsetSliceRequiredTopologyConstraints"
+AT_CONSTRAINTS: Final = ["spec", "podSets", {"name": "b"}, "topologyRequest", ITS_CONSTRAINTS]
 
 
 @pytest.mark.parametrize(
@@ -158,7 +157,7 @@ AT_CONSTRAINTS: Final = [
                 "podSets": [
                     {"name": "a", "topologyRequest": {}},
                     5,
-                    {"name": "b", "topologyRequest": {AT_CONSTRAINTS[-1]: CONSTRAINTS}},
+                    {"name": "b", "topologyRequest": {ITS_CONSTRAINTS: CONSTRAINTS}},
                 ]
             },
         ),
