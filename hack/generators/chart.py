@@ -69,7 +69,7 @@ def group_names() -> str:
         {
             group: {
                 "configApiVersion": names.config_api_version,
-                "hasCategory": names.category is not None,
+                "category": names.category or "",
                 "installation": names.installation or "",
                 "versions": [names.version, *([names.older_version] if names.older_version else [])],
                 "conversionPath": names.conversion_path,

@@ -122,8 +122,9 @@ def test_crds_are_those_of_the_group(group: str, render: Callable[..., Rendered]
         for key, one in objects.items()
         if key.startswith("CustomResourceDefinition/")
     }
+    names = names_for(group)
     service = {
-        "name": "admitq-conversion-service",
+        "name": names.conversion_service(names.webhook_service_name),
         "namespace": "admitq-system",
         "path": "/convert",
         "port": 443,
