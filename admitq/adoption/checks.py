@@ -4,16 +4,28 @@ from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
-from admitq.adoption.cluster import Cluster, holds, is_running, title
+from admitq.adoption.cluster import NEWER, Cluster, holds, is_running, title, version_read
+from admitq.adoption.lost import lost
 from admitq.integrations.paths import Object, value_at
 from admitq.integrations.registry import framework_names
 from admitq_api.configuration import Configuration, ConfigurationError
-from admitq_api.feature_gates import EITHER_WAY, IN_EFFECT, LOCKED
+from admitq_api.feature_gates import EITHER_WAY, Gate, note_of
 
 KNOWN_VERSIONS: Final = frozenset({"v1beta1", "v1beta2"})
 """Versions in which stored objects can be read."""
 
 HELM: Final = ("metadata", "annotations", "meta.helm.sh/release-name")
+
+CA_INJECTED: Final = "cert-manager.io/inject-ca-from"
+"""The annotation by which somebody else is asked to write a CA into a definition."""
+
+KEEPERS: Final = {
+    "argocd.argoproj.io/": "Argo CD",
+    "kustomize.toolkit.fluxcd.io/": "Flux",
+    "helm.toolkit.fluxcd.io/": "Flux",
+    "olm.": "Operator Lifecycle Manager",
+}
+"""What keys of labels and annotations begin with that tell who puts an object back when it is changed."""
 
 
 class Severity(StrEnum):
@@ -57,6 +69,12 @@ def _stored_unknown(cluster: Cluster) -> Iterator[str]:
 def _stored_older(cluster: Cluster) -> Iterator[str]:
     for plural in cluster.definitions:
         if "v1beta1" in cluster.versions(plural):
+            yield plural
+
+
+def _no_way_back(cluster: Cluster) -> Iterator[str]:
+    for plural, definition in cluster.definitions.items():
+        if version_read(definition) != NEWER:
             yield plural
 
 
@@ -124,6 +142,32 @@ def _in_charge(cluster: Cluster) -> Iterator[str]:
             yield f"{title('leases', one)}, held by {holder}"
 
 
+def _kept(cluster: Cluster) -> Iterator[str]:
+    listed = [
+        *(("deployments", one) for one in cluster.deployments),
+        *((f"{str(one.get('kind', '')).lower()}s", one) for one in cluster.webhooks),
+        *(("customresourcedefinitions", one) for one in cluster.definitions.values()),
+    ]
+    for plural, one in listed:
+        keys = [
+            key for part in ("labels", "annotations") for key in value_at(one, ("metadata", part), {}) or {}
+        ]
+        keepers = {keeper for start, keeper in KEEPERS.items() if any(key.startswith(start) for key in keys)}
+        owners: Iterable[Object] = value_at(one, ("metadata", "ownerReferences"), ()) or ()
+        keepers |= {f"{owner.get('kind')} {owner.get('name')}" for owner in owners}
+        yield from (f"{title(plural, one)} by {keeper}" for keeper in sorted(keepers))
+
+
+def _injected(cluster: Cluster) -> Iterator[str]:
+    for one in cluster.definitions.values():
+        if value_at(one, ("metadata", "annotations", CA_INJECTED)):
+            yield title("customresourcedefinitions", one)
+
+
+def _there_already(cluster: Cluster) -> Iterator[str]:
+    yield from (title("deployments", one) for one in cluster.ours)
+
+
 def _by_helm(cluster: Cluster) -> Iterator[str]:
     for one in cluster.definitions.values():
         if (release := value_at(one, HELM)) and not value_at(
@@ -138,10 +182,11 @@ def _webhooks(cluster: Cluster) -> Iterator[str]:
 
 
 def _gates(cluster: Cluster) -> Iterator[str]:
-    known = {gate.value for gate in {*IN_EFFECT, *EITHER_WAY, *LOCKED}}
-    for name, on in sorted(cluster.known_gates.items()):
-        if name not in known:
-            yield f"{name}={str(on).lower()}"
+    # Who switches off what is not there misses nothing.
+    for name in sorted(name for name, on in cluster.known_gates.items() if on):
+        gate = Gate(name)
+        if gate not in EITHER_WAY and (note := note_of(gate)):
+            yield f"{name}: {note}"
 
 
 def _unknown_gates(cluster: Cluster) -> Iterator[str]:
@@ -218,6 +263,21 @@ CHECKS: Final[tuple[Check, ...]] = (
         _stored_unknown,
     ),
     Check(
+        "no-way-back",
+        BLOCKS,
+        "Definitions have no v1beta2, in which admitq writes. Their manager could not read it: there would "
+        "be no way back.",
+        "Let the manager in charge be one that has v1beta2 first.",
+        _no_way_back,
+    ),
+    Check(
+        "unknown-fields",
+        BLOCKS,
+        "Objects say what admitq's definitions do not know. It would be lost or refused at the next write.",
+        "Stay with the manager in charge, or take it out of these objects.",
+        lost,
+    ),
+    Check(
         "configuration",
         BLOCKS,
         "The configuration file says something that admitq does not take.",
@@ -269,9 +329,24 @@ CHECKS: Final[tuple[Check, ...]] = (
     Check(
         "webhooks",
         CHANGES,
-        "Webhook configurations call the manager in charge. Once it has stopped they refuse all jobs.",
-        "Delete them when admitq answers, as the steps say, and not before: so no job slips through.",
+        "Webhook configurations call the manager in charge. Once it has stopped they refuse what they are "
+        "asked about, such as all jobs and pods.",
+        "Delete them when admitq's webhooks answer and before their manager stops, as the steps say.",
         _webhooks,
+    ),
+    Check(
+        "kept-by-others",
+        CHANGES,
+        "Somebody puts these objects back when they are changed, also in the middle of the night.",
+        "Tell them to leave these objects alone for as long as admitq is in charge.",
+        _kept,
+    ),
+    Check(
+        "injected-ca",
+        CHANGES,
+        "cert-manager writes the CA of the manager in charge into definitions, where admitq's must be.",
+        "Take the annotation away when admitq is installed, as the steps say.",
+        _injected,
     ),
     Check(
         "definitions-of-a-release",
@@ -297,7 +372,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     Check(
         "gates-without-effect",
         CHANGES,
-        "Feature gates are set that admitq takes without effect.",
+        "Feature gates are switched on that do less than they say.",
         "Look whether you rely on what they switch.",
         _gates,
     ),
@@ -306,8 +381,15 @@ CHECKS: Final[tuple[Check, ...]] = (
         CHANGES,
         "The API of pending workloads is registered, and admitq does not serve it: kubectl api-resources and "
         "namespace deletion complain about an API that does not answer.",
-        "Delete the APIServices when the manager in charge has stopped.",
+        "Delete the APIServices when the manager in charge stops, as the steps say.",
         _visibility,
+    ),
+    Check(
+        "there-already",
+        NOTE,
+        "admitq is installed here.",
+        "Go on where the steps were left. Do not save anything anew: what is saved is for the way back.",
+        _there_already,
     ),
     Check(
         "between",

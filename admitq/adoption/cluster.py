@@ -10,7 +10,11 @@ from admitq_api.configuration import Configuration, ConfigurationError, load_con
 from admitq_api.feature_gates import Gate
 from admitq_api.labels import Names
 
-FLAG = "--feature-gates="
+FLAG = "--feature-gates"
+
+PART_OF = ("metadata", "labels", "app.kubernetes.io/part-of")
+
+NEWER, OLDER = "v1beta2", "v1beta1"
 
 GATES = frozenset(gate.value for gate in Gate)
 """Names of all feature gates."""
@@ -40,11 +44,13 @@ class Cluster:
     older: Mapping[str, tuple[Object, ...]] = field(default_factory=dict[str, tuple[Object, ...]])
     """Objects of kinds that had fields in the older version which the newer one has not, in that version."""
     webhooks: tuple[Object, ...] = ()
-    """Webhook configurations with a webhook of the group."""
+    """Webhook configurations with a webhook of the group; none of ours."""
     deployments: tuple[Object, ...] = ()
-    """Deployments whose pods answer those webhooks or conversions, or hold the lease."""
+    """Deployments whose pods answer those webhooks or conversions, or hold the lease; none of ours."""
+    ours: tuple[Object, ...] = ()
+    """Deployments of an installation of admitq that is there already."""
     leases: tuple[Object, ...] = ()
-    """Leases of the name that managers of the group compete for."""
+    """Leases of the name that managers of the group compete for, unless one of ours holds it."""
     configurations: tuple[FoundConfiguration, ...] = ()
     api_services: tuple[str, ...] = ()
     """Names of aggregated APIs of the group's pending workloads."""
@@ -54,6 +60,14 @@ class Cluster:
     def each(self, plural: str) -> Iterator[tuple[str, Object]]:
         """The objects of a kind, each with how it is called in the plan."""
         return ((title(plural, one), one) for one in self.objects.get(plural, ()))
+
+    @property
+    def namespace(self) -> str:
+        """Where the manager in charge runs, as far as it is known."""
+        for one in (*self.deployments, *self.leases):
+            if namespace := value_at(one, ("metadata", "namespace")):
+                return str(namespace)
+        return self.names.default_namespace
 
     def versions(self, plural: str) -> tuple[str, ...]:
         """The versions in which objects of a kind are stored."""
@@ -92,9 +106,11 @@ class Cluster:
             if isinstance(gates, Mapping):
                 found |= {str(name): bool(on) for name, on in gates.items()}
         for deployment in self.deployments:
-            for text in arguments(deployment):
-                if text.startswith(FLAG):
-                    pairs = (pair.partition("=") for pair in text.removeprefix(FLAG).split(",") if pair)
+            words = arguments(deployment)
+            for word, following in zip(words, [*words[1:], ""], strict=False):
+                flag, given, text = word.partition("=")
+                if flag == FLAG:
+                    pairs = (one.partition("=") for one in (text if given else following).split(",") if one)
                     found |= {name: value.lower() in {"true", "t", "1"} for name, _, value in pairs}
         return found
 
@@ -115,6 +131,18 @@ def _loaded(one: FoundConfiguration, names: Names) -> Configuration | Configurat
         return load_configuration(yaml.safe_dump(given))
     except ConfigurationError as error:
         return error
+
+
+def version_read(definition: Object) -> str | None:
+    """The version in which objects of a definition are read; None where it serves none that is known."""
+    versions: Iterable[Any] = value_at(definition, ("spec", "versions"), ()) or ()
+    served = {one.get("name") for one in versions if one.get("served")}
+    return next((one for one in (NEWER, OLDER) if one in served), None)
+
+
+def is_ours(obj: Object) -> bool:
+    """Whether an object belongs to an installation of admitq."""
+    return value_at(obj, PART_OF) == "admitq"
 
 
 def title(plural: str, obj: Object) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import yaml
 
-from admitq.adoption.cluster import Cluster, FoundConfiguration
+from admitq.adoption.cluster import OLDER, Cluster, FoundConfiguration, is_ours, version_read
 from admitq.integrations.paths import Object, value_at
 from admitq.runtime.client import Client
 from admitq.runtime.errors import ApiError
@@ -26,7 +26,6 @@ from admitq.runtime.resources import (
 from admitq_api.labels import Names
 
 API_SERVICES: Final = Resource("apiregistration.k8s.io", "v1", "apiservices", "APIService", namespaced=False)
-NEWER, OLDER = "v1beta2", "v1beta1"
 
 HAD_MORE_FIELDS: Final = ("admissionchecks",)
 """Kinds whose older version had fields that the newer one has not."""
@@ -50,21 +49,18 @@ async def read(client: Client, names: Names) -> Cluster:
     objects: dict[str, tuple[Object, ...]] = {}
     older: dict[str, tuple[Object, ...]] = {}
     for plural, definition in definitions.items():
-        served = {
-            one.get("name") for one in value_at(definition, ("spec", "versions"), ()) if one.get("served")
-        }
-        for version in (NEWER, OLDER):
-            if version in served:
-                objects[plural] = await reader.all(_resource(definition, version))
-                break
-        if plural in HAD_MORE_FIELDS and OLDER in served:
+        if version := version_read(definition):
+            objects[plural] = await reader.all(_resource(definition, version))
+        versions = value_at(definition, ("spec", "versions"), ())
+        if plural in HAD_MORE_FIELDS and any(one["name"] == OLDER and one["served"] for one in versions):
             older[plural] = await reader.all(_resource(definition, OLDER))
     configured = [*await reader.all(MUTATING_WEBHOOKS), *await reader.all(VALIDATING_WEBHOOKS)]
-    hooks = tuple(one for one in configured if _is_of(one, names))
-    leases = tuple(
+    hooks = tuple(one for one in configured if _is_of(one, names) and not is_ours(one))
+    held = [
         one for one in await reader.all(LEASES) if value_at(one, ("metadata", "name")) == names.lease_name
-    )
-    deployments = await _in_charge(reader, hooks, definitions.values(), leases)
+    ]
+    found, leases = await _in_charge(reader, hooks, definitions.values(), held)
+    deployments = tuple(one for one in found if not is_ours(one))
     return Cluster(
         names=names,
         definitions=definitions,
@@ -72,6 +68,7 @@ async def read(client: Client, names: Names) -> Cluster:
         older=older,
         webhooks=hooks,
         deployments=deployments,
+        ours=tuple(one for one in found if is_ours(one)),
         leases=leases,
         configurations=await _configurations(reader, names, deployments),
         api_services=tuple(
@@ -118,15 +115,28 @@ def _resource(definition: Object, version: str) -> Resource:
 
 
 def _is_of(configuration: Object, names: Names) -> bool:
-    """Whether one of the webhooks of a configuration is called after the group."""
-    hooks = configuration.get("webhooks") or ()
-    return any(str(hook.get("name", "")).endswith(f".{names.group}") for hook in hooks)
+    """Whether one of the webhooks of a configuration is called after the group, or at a path of its kinds.
+
+    That its rules name the group tells nothing: policies of others do so, too.
+    """
+    return any(
+        str(hook.get("name", "")).endswith(f".{names.group}") or names.group.replace(".", "-") in _path(hook)
+        for hook in configuration.get("webhooks") or ()
+    )
+
+
+def _path(hook: Mapping[str, Any]) -> str:
+    config = hook.get("clientConfig")
+    return str(value_at(config, ("service", "path")) or value_at(config, ("url",)) or "")
 
 
 async def _in_charge(
     reader: _Reader, hooks: Iterable[Object], definitions: Iterable[Object], leases: Iterable[Object]
-) -> tuple[Object, ...]:
-    """The Deployments whose pods Services behind webhooks and conversions select, or that hold a lease."""
+) -> tuple[tuple[Object, ...], tuple[Object, ...]]:
+    """The Deployments whose pods Services behind webhooks and conversions select, or that hold a lease.
+
+    With them come the leases that none of ours holds.
+    """
     found: dict[tuple[str, str], Object] = {}
     for namespace, name in sorted({*_services(hooks, definitions)}):
         service = await reader.one(SERVICES, name, namespace)
@@ -135,14 +145,19 @@ async def _in_charge(
             labels = value_at(one, ("spec", "template", "metadata", "labels"), {}) or {}
             if all(labels.get(key) == value for key, value in selector.items()):
                 found[namespace, str(value_at(one, ("metadata", "name")))] = one
+    others: list[Object] = []
     for lease in leases:
+        holders: list[Object] = []
         namespace = str(value_at(lease, ("metadata", "namespace")))
         holder = str(value_at(lease, ("spec", "holderIdentity"), "") or "")
         for one in await reader.all(DEPLOYMENTS, namespace) if holder else ():
             # A pod's name begins with its Deployment's, and managers sign with that of their pod.
             if holder.startswith(f"{(name := str(value_at(one, ('metadata', 'name'))))}-"):
                 found[namespace, name] = one
-    return tuple(found.values())
+                holders.append(one)
+        if not any(map(is_ours, holders)):
+            others.append(lease)
+    return tuple(found.values()), tuple(others)
 
 
 def _services(hooks: Iterable[Object], definitions: Iterable[Object]) -> Iterator[tuple[str, str]]:

@@ -257,9 +257,7 @@ class FeatureGates:
     def notes(self) -> tuple[str, ...]:
         """What whoever switched gates should know: which of them do less than they say, or nothing."""
         return tuple(
-            f"{gate}: {note}"
-            for gate in sorted(self.switched)
-            if gate not in LOCKED and (note := _note(gate)) is not None
+            f"{gate}: {note}" for gate in sorted(self.switched) if (note := note_of(gate)) is not None
         )
 
     def as_dict(self) -> dict[str, bool]:
@@ -294,7 +292,10 @@ class FeatureGates:
 _BOOLEANS = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
 
 
-def _note(gate: Gate) -> str | None:
+def note_of(gate: Gate) -> str | None:
+    """What somebody who switches a gate should know: that it does less than it says, or nothing."""
+    if gate in LOCKED:
+        return None
     if gate in EITHER_WAY:
         return "has no effect: there is only one way in which this is done"
     if gate in CHECKED_ONLY:

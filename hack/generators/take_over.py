@@ -8,7 +8,7 @@ from admitq.adoption.checks import CHECKS
 from admitq.integrations.registry import REGISTRY
 from admitq.metrics import TABLE
 from admitq_api.crds import KINDS, crds
-from admitq_api.feature_gates import EITHER_WAY, IN_EFFECT, LOCKED, Gate
+from admitq_api.feature_gates import CHECKED_ONLY, EITHER_WAY, Gate, note_of
 from admitq_api.labels import COMPAT_GROUP, names_for
 from generators.reference_tables import table
 from localcluster.folders import REPOSITORY
@@ -41,13 +41,14 @@ def compared() -> list[str]:
     names = names_for(COMPAT_GROUP)
     listed = [version for one in crds(COMPAT_GROUP) for version in one["spec"]["versions"]]
     versions = sorted({version["name"] for version in listed if version["served"]})
-    idle = [gate.value for gate in Gate if gate not in {*IN_EFFECT, *EITHER_WAY, *LOCKED}]
+    less = [gate for gate in Gate if gate not in EITHER_WAY and note_of(gate)]
+    idle = [gate for gate in less if gate not in CHECKED_ONLY]
     same: list[tuple[str, ...]] = [
         ("API", f"`{names.group}`, {_listed(versions)}: {', '.join(kind.__name__ for kind in KINDS)}"),
         ("kinds of jobs", ", ".join(one.kind for one in REGISTRY)),
         ("names", "labels, annotations, gates, finalizers, field managers, webhooks and their paths"),
         ("metrics", f"`{names.metric_prefix}_…`, {len(TABLE)} of them"),
-        ("feature gates", f"{len(Gate) - len(idle)} of {len(Gate)}"),
+        ("feature gates", f"{len(Gate) - len(less)} of {len(Gate)}"),
         ("messages", "conditions, reasons, events and refusals, word for word"),
     ]
     remedies = {one.name: one.remedy for one in CHECKS}
@@ -61,6 +62,8 @@ def compared() -> list[str]:
         *table(("missing", "where it is in use"), missing),
         "",
         f"Feature gates that are taken without effect: {_listed(idle)}.",
+        "",
+        f"Feature gates that only decide what objects may say: {_listed(sorted(CHECKED_ONLY))}.",
         "",
     ]
 
