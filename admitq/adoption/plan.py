@@ -4,13 +4,23 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from admitq.adoption.checks import CHECKS, Check, Severity
+from admitq import translate
+from admitq.adoption.checks import CA_INJECTED, CHECKS, Check, Severity
 from admitq.adoption.cluster import Cluster, holds, is_running
+from admitq.core.selectors import selects_namespace
 from admitq.integrations.paths import Object, value_at
 from admitq_api.configuration import Configuration, load_configuration
+from admitq_api.configuration.root import NAMESPACE_NAME
 
-NAMESPACE: Final = "admitq-system"
-"""Where admitq is installed beside what is there, so that the way back stays open."""
+SYSTEM: Final = "kube-system"
+
+NAME: Final = "admitq"
+"""What the release is called, and what the names of its objects begin with.
+
+It is installed into the namespace of the manager in charge. Webhooks and selectors of both spare that, so
+each starts while the other's webhooks do not answer; and both compete for one Lease there: should somebody
+start them at once, one waits.
+"""
 
 PLACE_OF_CHART: Final = frozenset(
     {
@@ -25,18 +35,16 @@ PLACE_OF_CHART: Final = frozenset(
         "managedJobsNamespaceSelector",
     }
 )
-"""Fields that the chart fills by itself, or that are said anew for the other namespace."""
-
+"""Fields that the chart fills by itself, or that are said anew."""
 
 WITHOUT_IDENTITY: Final = "grep -vE '^ +(resourceVersion|uid): '"
 """What makes of objects that were read some that can be applied later."""
 
 APPLY: Final = "kubectl apply --server-side --force-conflicts"
 
-INSTALL: Final = (
-    f"helm install admitq charts/admitq --namespace {NAMESPACE} --create-namespace "
-    "--values values.yaml --take-ownership --wait"
-)
+GONE: Final = "wait --for=delete pod --timeout=5m --selector"
+
+RELEASE: Final = f"helm upgrade --install {NAME} charts/admitq"
 
 
 @dataclass(frozen=True)
@@ -150,11 +158,9 @@ def state_of(workload: Object) -> str:
 def values(cluster: Cluster) -> dict[str, Any]:
     """Values for the chart that make admitq do as the manager in charge was told to."""
     told: dict[str, Any] = {}
-    namespaces = sorted({_place(one)[0] for one in cluster.deployments} - {NAMESPACE})
-    selector: Any = None
     for one, loaded in cluster.configured:
         if isinstance(loaded, Configuration):
-            bare = load_configuration("", service_account_namespace=NAMESPACE)
+            bare = load_configuration("", service_account_namespace=cluster.namespace)
             told |= {
                 key: value
                 for key, value in _different(_dumped(loaded), _dumped(bare)).items()
@@ -166,23 +172,25 @@ def values(cluster: Cluster) -> dict[str, Any]:
             dispatcher = told.get("multiKueue")
             if isinstance(dispatcher, dict):
                 dispatcher.pop("dispatcherName", None)
-            selector = one.given.get("managedJobsNamespaceSelector")
+            if (selector := one.given.get("managedJobsNamespaceSelector")) is not None:
+                read = translate.label_selector(loaded.managed_jobs_namespace_selector)
+                spared = [SYSTEM, cluster.namespace]
+                selected = any(selects_namespace(read, {NAMESPACE_NAME: name}) for name in spared)
+                told["managedJobsNamespaceSelector"] = sparing(spared, selector) if selected else selector
+            if lease := value_at(one.given, ("leaderElection", "resourceName")):
+                told["leaderElection"] = {"resourceName": lease}
     if gates := cluster.known_gates:
         told["featureGates"] = dict(gates)
-    told["managedJobsNamespaceSelector"] = selector_without([NAMESPACE, *namespaces], selector)
     return {
         "apiGroup": cluster.names.group,
-        "fullnameOverride": "admitq",
+        "fullnameOverride": NAME,
         "config": {key: value for key, value in told.items() if value != {}},
     }
 
 
-def selector_without(namespaces: list[str], given: Any) -> dict[str, Any]:
-    """A selector of namespaces that leaves alone what manages jobs, and what the given one leaves alone."""
-    from admitq_api.configuration.root import NAMESPACE_NAME  # noqa: PLC0415 a constant of the file
-
-    selector = dict(given) if isinstance(given, Mapping) else {}
-    spared = {"key": NAMESPACE_NAME, "operator": "NotIn", "values": ["kube-system", *namespaces]}
+def sparing(namespaces: list[str], selector: Mapping[str, Any]) -> dict[str, Any]:
+    """A selector of namespaces that leaves some alone, and what the given one leaves alone."""
+    spared = {"key": NAMESPACE_NAME, "operator": "NotIn", "values": namespaces}
     return {**selector, "matchExpressions": [*(selector.get("matchExpressions") or ()), spared]}
 
 
@@ -208,55 +216,99 @@ def _place(obj: Object) -> tuple[str, str]:
 
 def _steps(cluster: Cluster) -> Iterator[Step]:
     definitions = " ".join(_definitions(cluster))
-    hooks = _hooks(cluster)
+    kept = {"definitions": definitions, "webhooks": " ".join(_hooks(cluster)), "apis": _apis(cluster)}
+    injected = [
+        f"customresourcedefinition/{_place(one)[1]}"
+        for one in cluster.definitions.values()
+        if value_at(one, ("metadata", "annotations", CA_INJECTED))
+    ]
+    install = f"{RELEASE} --namespace {cluster.namespace} --values values.yaml"
     yield Step(
-        "Keep what the way back needs: definitions and webhook configurations as they are.",
+        "Keep what the way back needs, and how the queues stand.",
         (
-            f"kubectl get {definitions} -o yaml | {WITHOUT_IDENTITY} > definitions.yaml",
             *(
-                (f"kubectl get {' '.join(hooks)} -o yaml | {WITHOUT_IDENTITY} > webhooks.yaml",)
-                if hooks
-                else ()
+                f"kubectl get {what} -o yaml | {WITHOUT_IDENTITY} > {name}.yaml"
+                for name, what in kept.items()
+                if what
             ),
+            f"{_queues(cluster)} > before.txt",
         ),
     )
-    yield Step("Put the values of this plan into a file: admitq adopt --values > values.yaml.")
     yield Step(
-        "Stop the manager in charge. Running jobs run on; from now on new jobs are refused.",
-        tuple(_scaled(cluster, 0)),
+        "Put the values of this plan into a file, and add to it where your image is.",
+        ("admitq adopt --from kueue --values > values.yaml",),
     )
     yield Step(
-        "Install admitq beside it. It takes over the definitions; no object is touched.",
-        (INSTALL,),
+        "Install admitq beside the manager in charge: its webhooks answer, and nothing is managed yet. "
+        "It takes over the definitions; no object is touched.",
+        (
+            f"{install} --set manager.replicas=0 --take-ownership --wait",
+            *((f"kubectl annotate {' '.join(injected)} {CA_INJECTED}-",) if injected else ()),
+        ),
     )
     yield Step(
-        "Delete the webhook configurations of the manager that stopped: new jobs are taken again.",
-        tuple(f"kubectl delete {name}" for name in hooks),
+        "Take away what calls the manager in charge, and stop it. Running jobs run on, new ones wait.",
+        (
+            *(f"kubectl delete {name}" for name in _hooks(cluster)),
+            *((f"kubectl delete {_apis(cluster)}",) if cluster.api_services else ()),
+            *_stopped(cluster),
+        ),
     )
-    if cluster.api_services:
-        yield Step(
-            "Delete the APIs that nobody answers any more.",
-            tuple(f"kubectl delete apiservice {name}" for name in cluster.api_services),
-        )
+    yield Step("Start admitq.", (f"{install} --wait",))
+    yield Step(
+        "Look at the queues: what was admitted still is.",
+        (f"{_queues(cluster)} | diff before.txt - || true",),
+    )
 
 
 def _way_back(cluster: Cluster) -> Iterator[Step]:
+    managers = f"app.kubernetes.io/instance={NAME},app.kubernetes.io/component=manager"
     yield Step(
-        "Stop admitq. Running jobs run on; new jobs are refused.",
-        (f"kubectl --namespace {NAMESPACE} scale deployment --all --replicas=0",),
+        "Stop admitq's managers; its webhooks still answer. Running jobs run on, new ones wait.",
+        (
+            f"kubectl --namespace {cluster.namespace} scale deployment {NAME}-manager --replicas=0",
+            f"kubectl --namespace {cluster.namespace} {GONE} {managers}",
+        ),
     )
     yield Step(
-        "Bring back the definitions, and start the manager that was in charge.",
+        "Start the manager that was in charge, and bring back what was kept. Until it answers, new jobs are "
+        "refused.",
         (
-            f"{APPLY} -f definitions.yaml",
-            *_scaled(cluster, 1),
+            *(
+                f"kubectl --namespace {namespace} scale deployment {name} --replicas={replicas}"
+                for namespace, name, replicas in _replicas(cluster)
+            ),
+            "kubectl replace -f definitions.yaml",
             *((f"{APPLY} -f webhooks.yaml",) if cluster.webhooks else ()),
+            *((f"{APPLY} -f apis.yaml",) if cluster.api_services else ()),
+            *(
+                f"kubectl --namespace {namespace} rollout status deployment {name}"
+                for namespace, name, _ in _replicas(cluster)
+            ),
         ),
     )
     yield Step(
         "When it answers, remove admitq. The definitions stay, and with them all objects.",
-        (f"helm uninstall admitq --namespace {NAMESPACE}",),
+        (f"helm uninstall {NAME} --namespace {cluster.namespace}",),
     )
+
+
+def _queues(cluster: Cluster) -> str:
+    """The command that tells how the queues stand."""
+    columns = ",".join(
+        f"{title}:.status.{field}"
+        for title, field in (
+            ("RESERVING", "reservingWorkloads"),
+            ("ADMITTED", "admittedWorkloads"),
+            ("PENDING", "pendingWorkloads"),
+        )
+    )
+    queues = cluster.names.crd_name("clusterqueues")
+    return f"kubectl get {queues} -o custom-columns=NAME:.metadata.name,{columns}"
+
+
+def _apis(cluster: Cluster) -> str:
+    return " ".join(f"apiservice/{name}" for name in cluster.api_services)
 
 
 def _definitions(cluster: Cluster) -> list[str]:
@@ -269,10 +321,17 @@ def _hooks(cluster: Cluster) -> list[str]:
     return [f"{str(one.get('kind', '')).lower()}/{_place(one)[1]}" for one in cluster.webhooks]
 
 
-def _scaled(cluster: Cluster, replicas: int) -> Iterator[str]:
+def _replicas(cluster: Cluster) -> Iterator[tuple[str, str, int]]:
+    """Namespace and name of each Deployment in charge, and how many replicas it had; at least one."""
+    for one in cluster.deployments:
+        yield *_place(one), int(value_at(one, ("spec", "replicas"), 1)) or 1
+
+
+def _stopped(cluster: Cluster) -> Iterator[str]:
     for one in cluster.deployments:
         namespace, name = _place(one)
-        wanted = replicas and int(value_at(one, ("spec", "replicas"), 1) or 1)
-        yield f"kubectl --namespace {namespace} scale deployment {name} --replicas={wanted}"
-        if not replicas:
-            yield f"kubectl --namespace {namespace} rollout status deployment {name}"
+        yield f"kubectl --namespace {namespace} scale deployment {name} --replicas=0"
+        # Its rollout ends before its pods do.
+        if labels := value_at(one, ("spec", "selector", "matchLabels")):
+            selector = ",".join(f"{key}={value}" for key, value in labels.items())
+            yield f"kubectl --namespace {namespace} {GONE} {selector}"

@@ -9,8 +9,10 @@ import json
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
@@ -19,8 +21,11 @@ from admitq.integrations.paths import value_at
 from admitq.runtime.client import Client
 from admitq.runtime.resources import (
     CONFIG_MAPS,
+    CRDS,
     DEPLOYMENTS,
     JOBS,
+    MUTATING_WEBHOOKS,
+    PODS,
     SERVICES,
     VALIDATING_WEBHOOKS,
     Resource,
@@ -47,7 +52,7 @@ async def test_a_cluster_changes_hands_and_comes_back(
 ) -> None:
     cluster = private_cluster((NodePool(count=1, cpu="16", memory="64Gi"),))
     before = Installation(cluster, release=NAMES.metric_prefix, namespace=THEIRS)
-    ours = Installation(cluster)
+    ours = Installation(cluster, namespace=THEIRS)
 
     async def run(commands: Sequence[str]) -> None:
         """Run commands of the plan as somebody would who reads them."""
@@ -88,7 +93,6 @@ async def test_a_cluster_changes_hands_and_comes_back(
             await stage.until_running(name)
         await stage.job("waits")
         await stage.until_condition("QuotaReserved", "WaitingForQuota", "waits")
-        pods = [one["metadata"]["uid"] for one in await stage.some_pods("stays")]
 
         status, plan = await checked()
         assert status == 0, plan["findings"]
@@ -97,75 +101,110 @@ async def test_a_cluster_changes_hands_and_comes_back(
         found = {one["name"]: one["places"] for one in plan["findings"]}
         assert f"deployments/theirs in {THEIRS}" in found["in-charge"]
         assert len(found["webhooks"]) == 3
-        keep, _, stop, _install, delete = (step["commands"] for step in plan["steps"][:5])
-        back = [step["commands"] for step in plan["wayBack"]]
+        keep, _, _, stop, _, look = (step["commands"] for step in plan["steps"])
+        leave, return_, remove = (step["commands"] for step in plan["wayBack"])
         values: dict[str, Any] = plan["values"]
         config = values.pop("config")
         assert {name: config[name] for name in CONFIG} == CONFIG
 
-        # There.
+        # There. At first the webhooks of both answer, and only theirs manages.
         await run(keep)
+        chosen = {"api_group": values["apiGroup"], "config": config}
+        idle = {**values, "manager": {"replicas": 0}}
+        await asyncio.to_thread(ours.install, **chosen, values=idle, take_ownership=True)
+        await asyncio.to_thread(ours.start, ["webhook"])
+        await converts(stage, "admitq")
+        await stage.job("comes-between")
+        await stage.until_condition("QuotaReserved", "WaitingForQuota", "comes-between")
+        _, again = await checked()
+        assert (again["steps"], again["wayBack"]) == (plan["steps"], plan["wayBack"])
+        as_it_was = await standing(stage)
         await run(stop)
         await asyncio.to_thread(before.stop)
-        await asyncio.to_thread(
-            ours.install,
-            api_group=values["apiGroup"],
-            config=config,
-            values=values,
-            take_ownership=True,
-        )
-        await asyncio.to_thread(ours.start)
-        await run(delete)
+        await asyncio.to_thread(ours.install, **chosen, values=values)
+        # Its job is held while nobody is there who could make its Workload.
         await stage.job("comes-late")
+        await asyncio.to_thread(ours.start, ["manager"])
         await stage.until_condition("QuotaReserved", "WaitingForQuota", "comes-late")
-        assert not await is_admitted(stage, "waits")
+        await run(look)
+        assert await standing(stage) == as_it_was
         await stage.client.delete(JOBS, "ends", stage.namespace)
         await stage.until_running("waits")
-        assert not await is_admitted(stage, "comes-late")
+        await stage.until(lambda: admitted_by_queue(stage), 3)
 
         # And back.
-        await asyncio.to_thread(ours.stop)
-        await run([one for one in (*back[0], *back[1]) if "scale deployment --all" not in one])
+        as_it_was = await standing(stage)
+        await asyncio.to_thread(ours.stop, ["manager"])
+        # Its processes run beside the cluster, so there is no Deployment to scale.
+        await run([one for one in leave if "scale deployment" not in one])
+        await run(return_)
         await asyncio.to_thread(before.start)
+        await converts(stage, NAMES.installation or "")
+        await asyncio.to_thread(ours.stop)
+        await run(remove)
+        await stage.job("comes-last")
+        await stage.until_condition("QuotaReserved", "WaitingForQuota", "comes-last")
+        assert await standing(stage) == as_it_was
         await stage.client.delete(stage.kinds.workloads, "by-hand", stage.namespace)
-        try:
-            await stage.until_running("comes-late")
-        except AssertionError:
-            items, _ = await stage.client.list(stage.kinds.workloads)
-            print(
-                json.dumps(
-                    [
-                        (
-                            i["metadata"]["name"],
-                            i["metadata"].get("deletionTimestamp"),
-                            i["metadata"].get("finalizers"),
-                            i.get("status"),
-                        )
-                        for i in items
-                    ],
-                    indent=1,
-                )
-            )
-            print(json.dumps((await stage.client.list(stage.kinds.cluster_queues))[0], indent=1))
-            print(before.log("manager").read_text()[-6000:])
-            raise
-        await run(back[2])
+        await stage.until_running("comes-between")
 
-        for name in ("stays", "waits", "comes-late"):
-            made = await stage.workloads(name)
-            assert len(made) == 1
+        left = {"stays": 1, "waits": 1, "comes-between": 1, "comes-late": 0, "comes-last": 0}
+        for name, times in left.items():
+            await stage.workload(name)
             course = [one[1] for one in workloads.course(name, ["Admitted"]) if one[1]]
-            assert course[-1:] == ["True"], course
-            assert course.count("True") == 1, course
+            assert course.count("True") == times, course
+            assert course[-1:] == ["True"] * times or times == 0, course
             assert workloads.course(name, ["Evicted"]) == []
         suspended = [one["spec"]["suspend"] for one in jobs.versions if one["metadata"]["name"] == "stays"]
         assert suspended == sorted(suspended, reverse=True), "it was stopped in between"
-        assert [one["metadata"]["uid"] for one in await stage.some_pods("stays")] == pods
+    end, last = await checked()
+    assert (end, last["steps"]) == (0, plan["steps"]), last["findings"]
 
 
-async def is_admitted(stage: Stage, job: str) -> bool:
-    condition = await stage.condition("Admitted", job)
-    return condition is not None and condition[0] == "True"
+async def standing(stage: Stage) -> dict[str, Any]:
+    """What must not change with the manager: who is admitted and where, the charged usage, running pods."""
+    workloads, _ = await stage.client.list(stage.kinds.workloads)
+    pods, _ = await stage.client.list(PODS, stage.namespace)
+    queue = (await stage.get(stage.kinds.cluster_queues, stage.own("cq")))["status"]
+    charged = ("flavorsReservation", "flavorsUsage", "reservingWorkloads", "admittedWorkloads")
+    return {
+        "workloads": {
+            one["metadata"]["uid"]: (
+                one["status"]["admission"],
+                [
+                    told
+                    for told in one["status"]["conditions"]
+                    if told["type"] in {"QuotaReserved", "Admitted"}
+                ],
+            )
+            for one in workloads
+            if value_at(one, ("status", "admission"))
+        },
+        "pods": sorted(one["metadata"]["uid"] for one in pods),
+        "usage": {name: queue.get(name) for name in charged},
+    }
+
+
+async def admitted_by_queue(stage: Stage) -> int:
+    queue = await stage.get(stage.kinds.cluster_queues, stage.own("cq"))
+    return int(value_at(queue, ("status", "admittedWorkloads"), 0))
+
+
+async def converts(stage: Stage, installation: str) -> None:
+    """Wait until an installation converts between versions, as it does where its webhooks answer."""
+    hooks = await stage.get(MUTATING_WEBHOOKS, f"{installation}-mutating-webhook-configuration")
+    older = replace(stage.kinds.cluster_queues, version="v1beta1")
+
+    async def done() -> bool:
+        definition = await stage.get(CRDS, NAMES.crd_name(older.plural))
+        asked = [
+            urlsplit(one["clientConfig"]["url"]).netloc
+            for one in (definition["spec"]["conversion"]["webhook"], hooks["webhooks"][0])
+        ]
+        assert asked[0] == asked[1], asked
+        return bool((await stage.client.list(older))[0])
+
+    await eventually(done, what=f"{installation} to convert")
 
 
 async def looks_like_theirs(stage: Stage) -> None:
@@ -193,6 +232,10 @@ async def looks_like_theirs(stage: Stage) -> None:
     for resource, obj in objects:
         whole = {"apiVersion": resource.api_version, "kind": resource.kind, **obj}
         await stage.client.create(resource, {**whole, "metadata": {"name": "theirs", "namespace": THEIRS}})
+    # Their objects are not labelled as ours.
+    unlabelled = {"metadata": {"labels": {"app.kubernetes.io/part-of": None}}}
+    for resource, verb in ((MUTATING_WEBHOOKS, "mutating"), (VALIDATING_WEBHOOKS, "validating")):
+        await stage.change(resource, f"{NAMES.installation}-{verb}-webhook-configuration", unlabelled)
     # Their webhooks are called by way of that Service: one for a kind that nobody has.
     robots = {"apiGroups": ["example.com"], "resources": ["robots"]}
     hook = {

@@ -8,14 +8,25 @@ import pytest
 from admitq.adoption.checks import CHECKS, Severity
 from admitq.adoption.cluster import Cluster, FoundConfiguration
 from admitq.adoption.plan import plan, state_of, values
+from admitq_api.feature_gates import Gate, note_of
 from admitq_api.labels import COMPAT_GROUP, names_for
 
 NAMES = names_for(COMPAT_GROUP)
 TRUE = {"status": "True"}
+SPARING = {
+    "key": "kubernetes.io/metadata.name",
+    "operator": "NotIn",
+    "values": ["kube-system", "their-system"],
+}
 
 
-def definition(plural: str = "workloads", stored: tuple[str, ...] = ("v1beta2",), **metadata: Any) -> Any:
-    versions = [{"name": version, "served": True} for version in ("v1beta1", "v1beta2")]
+def definition(
+    plural: str = "workloads",
+    stored: tuple[str, ...] = ("v1beta2",),
+    served: tuple[str, ...] = ("v1beta1", "v1beta2"),
+    **metadata: Any,
+) -> Any:
+    versions = [{"name": version, "served": version in served} for version in ("v1beta1", "v1beta2")]
     return {
         "metadata": {"name": f"{plural}.{COMPAT_GROUP}", **metadata},
         "spec": {"group": COMPAT_GROUP, "versions": versions},
@@ -36,7 +47,10 @@ def workload(*conditions: str, **parts: Any) -> Any:
 
 def deployment(*arguments: str, replicas: int = 1) -> Any:
     pods = {"spec": {"containers": [{"image": "example.com/kueue:1", "args": list(arguments)}]}}
-    return named("controller", "their-system", spec={"replicas": replicas, "template": pods})
+    selector = {"matchLabels": {"app": "theirs"}}
+    return named(
+        "controller", "their-system", spec={"replicas": replicas, "selector": selector, "template": pods}
+    )
 
 
 def holding(**objects: Any) -> dict[str, Any]:
@@ -63,12 +77,67 @@ FOUND: dict[str, list[tuple[Mapping[str, Any], list[str]]]] = {
             ["workloads in v1alpha1"],
         )
     ],
+    "no-way-back": [
+        (
+            {"definitions": {"workloads": definition(served=("v1beta1",), stored=("v1beta1",))}},
+            ["workloads"],
+        ),
+    ],
+    "unknown-fields": [
+        (
+            {
+                "definitions": {"workloads": definition()},
+                "objects": {
+                    "workloads": (
+                        workload("Admitted", spec={"later": 1}, status={"admission": {"clusterQueue": "q"}}),
+                        workload(
+                            spec={"later": 2, "active": True, "podSets": [{"template": {"spec": {"new": 1}}}]}
+                        ),
+                        workload("Finished", spec={"never": 1}),
+                    )
+                },
+            },
+            ["spec.later of workloads/w in team and 1 more"],
+        ),
+        (
+            {
+                "definitions": {"clusterqueues": definition("clusterqueues")},
+                **holding(
+                    clusterqueues=named(
+                        "q",
+                        spec={
+                            "queueingStrategy": "Later",
+                            "namespaceSelector": {"matchLabels": {"a": "b"}},
+                            "resourceGroups": [{"flavors": [{"name": "f", "weight": 1}]}],
+                        },
+                    )
+                ),
+            },
+            [
+                "spec.queueingStrategy: Later of clusterqueues/q",
+                "spec.resourceGroups[].flavors[].weight of clusterqueues/q",
+            ],
+        ),
+        (
+            {"definitions": {"robots": definition("robots")}, **holding(robots=named("r"))},
+            ["all of robots/r"],
+        ),
+        # What v1beta1 calls otherwise is known where objects are read in it.
+        (
+            {
+                "definitions": {"clusterqueues": definition("clusterqueues", served=("v1beta1",))},
+                **holding(clusterqueues=named("q", spec={"cohort": "c", "cohortName": "c"})),
+            },
+            ["spec.cohortName of clusterqueues/q"],
+        ),
+    ],
     "configuration": [
         (configured(nonsense=1), ["nonsense: unknown field: remove it (configmaps/c in their-system, f)"]),
     ],
     "unknown-gates": [
         (configured(featureGates={"Later": True, "PartialAdmission": True}), ["Later"]),
         ({"deployments": (deployment("--feature-gates=Later=true,"),)}, ["Later"]),
+        ({"deployments": (deployment("--feature-gates", "Later=true"),)}, ["Later"]),
     ],
     "topology": [
         (holding(topologies=named("rack")), ["topologies/rack"]),
@@ -148,6 +217,39 @@ FOUND: dict[str, list[tuple[Mapping[str, Any], list[str]]]] = {
             ["mutatingwebhookconfigurations/m"],
         )
     ],
+    "kept-by-others": [
+        (
+            {
+                "deployments": (
+                    named(
+                        "controller",
+                        "their-system",
+                        metadata={
+                            "annotations": {"argocd.argoproj.io/tracking-id": "x"},
+                            "labels": {"kustomize.toolkit.fluxcd.io/name": "x", "app": "theirs"},
+                            "ownerReferences": [{"kind": "Operator", "name": "o"}],
+                        },
+                    ),
+                )
+            },
+            [
+                "deployments/controller in their-system by Argo CD",
+                "deployments/controller in their-system by Flux",
+                "deployments/controller in their-system by Operator o",
+            ],
+        ),
+        (
+            {"definitions": {"workloads": definition(labels={"olm.managed": "true"})}},
+            [f"customresourcedefinitions/workloads.{COMPAT_GROUP} by Operator Lifecycle Manager"],
+        ),
+    ],
+    "injected-ca": [
+        (
+            {"definitions": {"workloads": definition(annotations={"cert-manager.io/inject-ca-from": "a/b"})}},
+            [f"customresourcedefinitions/workloads.{COMPAT_GROUP}"],
+        )
+    ],
+    "there-already": [({"ours": (named("admitq-webhook", "s"),)}, ["deployments/admitq-webhook in s"])],
     "definitions-of-a-release": [
         (
             {"definitions": {"workloads": definition(annotations={"meta.helm.sh/release-name": "theirs"})}},
@@ -178,8 +280,21 @@ FOUND: dict[str, list[tuple[Mapping[str, Any], list[str]]]] = {
     ],
     "gates-without-effect": [
         (
-            configured(featureGates={"TASBalancedPlacement": True, "PartialAdmission": False}),
-            ["TASBalancedPlacement=true"],
+            configured(
+                featureGates={
+                    "TASBalancedPlacement": True,
+                    "TopologyAwareScheduling": True,
+                    "VisibilityOnDemand": False,
+                    "PartialAdmission": False,
+                    "PriorityBoost": True,
+                    "TLSOptions": True,
+                    "VectorizedResourceRequests": True,
+                }
+            ),
+            [
+                "TASBalancedPlacement: has no effect: its feature is still to come",
+                f"TopologyAwareScheduling: {note_of(Gate.TOPOLOGY_AWARE_SCHEDULING)}",
+            ],
         )
     ],
     "visibility": [
@@ -283,33 +398,49 @@ def test_values_say_what_the_file_says_and_leave_to_the_chart_what_is_its_own() 
         "waitForPodsReady": {"timeout": "5m0s", "blockAdmission": True},
         "integrations": {"frameworks": ["batch/job", "jobset.x-k8s.io/jobset"]},
         "featureGates": {"PartialAdmission": False},
-        "managedJobsNamespaceSelector": {
-            "matchLabels": {"queued": "yes"},
-            "matchExpressions": [
-                {
-                    "key": "kubernetes.io/metadata.name",
-                    "operator": "NotIn",
-                    "values": ["kube-system", "admitq-system", "their-system"],
-                }
-            ],
-        },
+        "managedJobsNamespaceSelector": {"matchLabels": {"queued": "yes"}},
+        "leaderElection": {"resourceName": NAMES.lease_name},
     }
 
 
-def test_steps_stop_the_manager_before_admitq_starts_and_its_webhooks_after() -> None:
+@pytest.mark.parametrize(
+    ("given", "made"),
+    [
+        (None, None),
+        ({"matchLabels": {"queued": "yes"}}, {"matchLabels": {"queued": "yes"}}),
+        ({}, {"matchExpressions": [SPARING]}),
+        (
+            {"matchExpressions": [{"key": "a", "operator": "DoesNotExist"}]},
+            {"matchExpressions": [{"key": "a", "operator": "DoesNotExist"}, SPARING]},
+        ),
+    ],
+)
+def test_values_spare_the_namespace_that_managers_share(given: Any, made: Any) -> None:
+    file = {} if given is None else {"managedJobsNamespaceSelector": given}
+    told = values(cluster(deployments=(deployment(),), **configured(**file)))
+    assert told["config"].get("managedJobsNamespaceSelector") == made
+
+
+def test_webhooks_always_answer_and_managers_never_run_together() -> None:
     made = plan(
         cluster(
+            definitions={"workloads": definition(annotations={"cert-manager.io/inject-ca-from": "a/b"})},
             deployments=(deployment(replicas=2),),
             webhooks=({"kind": "MutatingWebhookConfiguration", **named("m")},),
             api_services=("v1beta2.visibility.example.com",),
         )
     )
     commands = [command for step in made.steps for command in step.commands]
-    stop = ["get mutatingwebhook", "controller --replicas=0"]
-    assert in_order(commands, [*stop, "helm install", "delete mutatingwebhook", "delete apiservice"])
+    keep = ["> definitions.yaml", "> webhooks.yaml", "> apis.yaml", "> before.txt"]
+    install = ["manager.replicas=0 --take-ownership", "annotate"]
+    delete = ["delete mutatingwebhook", "delete apiservice"]
+    stop = ["controller --replicas=0", "wait --for=delete pod", "values.yaml --wait"]
+    assert in_order(commands, [*keep, "> values.yaml", *install, *delete, *stop, "diff before.txt"])
     back = [command for step in made.way_back for command in step.commands]
-    start = ["definitions.yaml", "controller --replicas=2", "webhooks.yaml"]
-    assert in_order(back, ["admitq-system scale", *start, "uninstall admitq"])
+    start = ["controller --replicas=2", "definitions.yaml", "webhooks.yaml", "apis.yaml", "rollout status"]
+    assert in_order(back, ["admitq-manager --replicas=0", "wait", *start, "uninstall admitq"])
+    # Where the other's webhooks spare it, and the other's Lease is.
+    assert all("--namespace their-system" in one for one in (*commands, *back) if "helm " in one)
 
 
 def in_order(commands: list[str], marks: list[str]) -> bool:
