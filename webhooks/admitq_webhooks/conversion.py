@@ -6,7 +6,9 @@ object: nothing short of a foreign kind or version does that, since conversion t
 
 import json
 import logging
-from collections.abc import Mapping
+import sys
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final, cast
 
 import orjson
@@ -20,6 +22,9 @@ _log = logging.getLogger(__name__)
 API_VERSION: Final = "apiextensions.k8s.io/v1"
 KIND: Final = "ConversionReview"
 _LONGEST_NAME: Final = 253
+_DEEPEST: Final = 2000
+"""How deep values within values may go, about. That is more than reviews of admission may hold: no object
+that was admitted may be one that cannot be converted, for no list that it is in could be read then."""
 
 Object = Mapping[str, Any]
 
@@ -31,8 +36,8 @@ def conversion(names: Names) -> dict[str, Handler]:
         if request.method != "POST":
             return Response(405, b"send a ConversionReview by POST\n", headers={"Allow": "POST"})
         try:
-            review = orjson.loads(request.body)
-        except orjson.JSONDecodeError as error:
+            review = _read(request.body)
+        except (ValueError, RecursionError) as error:
             return text(400, f"the body is not JSON: {error}")
         match review:
             case {
@@ -82,10 +87,30 @@ def _name(obj: object, place: int) -> str:
             return f"objects[{place}]"
 
 
+def _read(body: bytes) -> Any:
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError:
+        with _deep():
+            return json.loads(body)
+
+
 def _written(response: dict[str, Any]) -> bytes:
     review = {"apiVersion": API_VERSION, "kind": KIND, "response": response}
     try:
         return orjson.dumps(review)
     except orjson.JSONEncodeError:
         # Objects within objects, deeper than it goes; a user's pod template may hold such.
-        return json.dumps(review).encode()
+        with _deep():
+            return json.dumps(review).encode()
+
+
+@contextmanager
+def _deep() -> Generator[None]:
+    """Let the slower reader and writer go as deep as they have to: they heed the limit of the interpreter."""
+    usual = sys.getrecursionlimit()
+    sys.setrecursionlimit(_DEEPEST)
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(usual)

@@ -20,11 +20,6 @@ Fits = Callable[[Any], bool]
 """Whether a value is one that a field may have."""
 
 
-def is_text(value: Any) -> bool:
-    """Whether a value is a string."""
-    return isinstance(value, str)
-
-
 class Change(Protocol):
     """One difference."""
 
@@ -203,6 +198,8 @@ class Reference:
     newer: str
     sources: Mapping[str, tuple[str, str]]
     """By the word of v1beta1: group and kind."""
+    fits: Fits
+    """Which names there may be."""
 
     def up(self, obj: Json) -> Aside:
         """Make the reference; a name without its source, or the other way round, refers to nothing."""
@@ -216,13 +213,19 @@ class Reference:
                 yield from (((*steps, field), value) for field, value in given.items() if value)
 
     def down(self, obj: Json) -> Aside:
-        """Take the reference apart."""
+        """Take the reference apart.
+
+        Where there is none, one of the fields may be there, put back from what was set aside. Both would be a
+        reference that v1beta2 knows nothing of: whoever claims that they were set aside is not believed.
+        """
         of = {what: source for source, what in self.sources.items()}
         for _, holder in copied_at(obj, self.at):
             match holder.get(self.newer):
                 case {"group": str(group), "kind": str(kind), "name": name} if name and (group, kind) in of:
                     del holder[self.newer]
                     holder.update({self.source: of[group, kind], self.name: name})
+                case _ if self.source in holder and self.name in holder:
+                    del holder[self.source], holder[self.name]
                 case _:
                     pass
         yield from ()

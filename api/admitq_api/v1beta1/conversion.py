@@ -8,14 +8,17 @@ object of the version that they are of.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import orjson
 
 from admitq_api.labels import Names
-from admitq_api.v1beta1.changes import Change, Fits, Newer, Reference, is_text
+from admitq_api.v1beta1.changes import Change, Fits, Newer, Reference
 from admitq_api.v1beta1.paths import Json, Steps, path_of, put_back
 from admitq_api.v1beta1.table import changes
+
+MOST_OF_ANNOTATIONS: Final = 256 * 1024
+"""Bytes of all keys and values together. The API server takes no more, and no object that has more."""
 
 
 class NotConvertible(Exception):
@@ -59,9 +62,9 @@ def _of_annotation(change: Change, goes_up: bool) -> Iterator[tuple[str, str, Fi
     match change:
         case Newer(at, field, fits) if goes_up:
             yield at, field, fits
-        case Reference(at, source, name) if not goes_up:
-            yield at, source, is_text
-            yield at, name, is_text
+        case Reference(at, source, name, _, sources, fits) if not goes_up:
+            yield at, source, tuple(sources).__contains__
+            yield at, name, fits
         case _:
             pass
 
@@ -98,7 +101,10 @@ def _kept(text: object, version: str) -> Iterator[tuple[Steps, Any]]:
 def _set_aside(obj: Json, version: str, aside: list[tuple[Steps, Any]], names: Names) -> None:
     fields = [{"at": list(steps), "value": value} for steps, value in aside]
     text = orjson.dumps({"version": version, "fields": fields}).decode()
-    _annotate(obj, {**_annotations(obj), names.other_version: text})
+    annotations = {**_annotations(obj), names.other_version: text}
+    # With more, nobody could read the object in the other version, nor any list that it is in.
+    if sum(len(str(part).encode()) for pair in annotations.items() for part in pair) <= MOST_OF_ANNOTATIONS:
+        _annotate(obj, annotations)
 
 
 def _annotations(obj: Json) -> Json:

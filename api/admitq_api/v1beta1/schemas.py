@@ -135,9 +135,12 @@ def _take_apart(root: Json, holder: Json, change: Reference) -> None:
             "fieldPath": f".{change.at}.{source}",
         },
         {
-            "rule": f"!{WAS_RESERVED} || {_value('self', source)} == '{next(iter(change.sources))}' || "
-            f"{_value('oldSelf', name)} == {_value('self', name)}",
-            "message": f"{name} is immutable while quota is reserved, but for a WorkloadPriorityClass",
+            # The name of ours may become another one. To take it away, or to give one where there was none,
+            # would take the whole reference away, or make one.
+            "rule": f"!{WAS_RESERVED} || {_value('oldSelf', name)} == {_value('self', name)} || "
+            f"({_value('self', source)} == '{next(iter(change.sources))}' && "
+            f"{_value('oldSelf', name)} != '' && {_value('self', name)} != '')",
+            "message": f"{name} is immutable while quota is reserved, but for another WorkloadPriorityClass",
             "fieldPath": f".{change.at}.{name}",
         },
     ]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from admitq_api.labels import Names as GroupNames
+from admitq_api.syntax import dns_subdomain
 from admitq_api.v1beta1.changes import (
     Change,
     Dropped,
@@ -58,6 +59,10 @@ def _are_constraints(value: Any) -> bool:
     from admitq_api.kinds.workload import TopologyRequest  # noqa: PLC0415 seldom asked, slow to import
 
     return _has(TopologyRequest, "podsetSliceRequiredTopologyConstraints", value)
+
+
+def _is_name(value: Any) -> bool:
+    return isinstance(value, str) and dns_subdomain(value) is None
 
 
 def _has(part: "type[Part]", field: str, value: Any) -> bool:
@@ -124,6 +129,7 @@ def changes(names: GroupNames) -> Mapping[str, tuple[Change, ...]]:
                     f"{names.group}/workloadpriorityclass": (names.group, "WorkloadPriorityClass"),
                     "scheduling.k8s.io/priorityclass": ("scheduling.k8s.io", "PriorityClass"),
                 },
+                _is_name,
             ),
             Newer(
                 "spec.podSets[].topologyRequest", "podsetSliceRequiredTopologyConstraints", _are_constraints

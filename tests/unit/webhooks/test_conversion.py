@@ -1,6 +1,5 @@
 """Conversion reviews: what is answered, also to what is none."""
 
-import json
 from typing import Any, Final
 
 import orjson
@@ -18,11 +17,9 @@ NEWER: Final = f"{COMPAT_GROUP}/v1beta2"
 
 def review(*objects: Any, **changed: Any) -> bytes:
     request = {"uid": "u", "desiredAPIVersion": NEWER, "objects": list(objects)} | changed
-    # Not by orjson, which writes nothing that goes as deep as one of these objects.
-    return json.dumps(
-        {"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview", "request": request},
-        separators=(",", ":"),
-    ).encode()
+    return orjson.dumps(
+        {"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview", "request": request}
+    )
 
 
 async def answered(body: bytes) -> Json:
@@ -80,12 +77,20 @@ async def test_a_defect_is_an_answer_too(monkeypatch: pytest.MonkeyPatch) -> Non
     }
 
 
-async def test_an_object_that_goes_deep_is_written_all_the_same() -> None:
-    deep: Json = {}
-    for _ in range(300):
-        deep = {"x": deep}
-    response = await answered(review(queue(deep=deep)))
-    assert response["convertedObjects"][0]["deep"] == deep
+@pytest.mark.parametrize("depth", [300, 1022])
+async def test_an_object_that_goes_deep_is_converted_all_the_same(depth: int) -> None:
+    """As deep as a review of admission lets it be, which holds it one level less deep."""
+    deep = b'{"x":' * depth + b"1" + b"}" * depth
+    body = review(queue(deep="here")).replace(b'"here"', deep)
+    response = await conversion(names_for(COMPAT_GROUP))["/convert"](Request("POST", "/convert", body=body))
+    assert response.status == 200, response.body
+    assert deep in response.body.replace(b" ", b"")
+
+
+async def test_there_is_an_end_to_how_deep_bodies_go() -> None:
+    handle = conversion(names_for(COMPAT_GROUP))["/convert"]
+    response = await handle(Request("POST", "/convert", body=b"[" * 100_000))
+    assert response.status == 400
 
 
 @pytest.mark.parametrize(

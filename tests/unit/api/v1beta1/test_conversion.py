@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from admitq_api.crds import KINDS
 from admitq_api.labels import COMPAT_GROUP, DEFAULT_GROUP, names_for
-from admitq_api.v1beta1.conversion import NotConvertible, converted
+from admitq_api.v1beta1.conversion import MOST_OF_ANNOTATIONS, NotConvertible, converted
 from admitq_api.v1beta1.placements import (
     MOST_OF_A_SLICE,
     MOST_SPELLED_OUT,
@@ -104,13 +104,43 @@ def test_a_version_that_is_not_served_is_refused() -> None:
         ({"priorityClassName": "x"}, {}),
         ({"priorityClassName": "x", "priorityClassSource": ""}, {}),
         ({"priorityClassSource": "scheduling.k8s.io/priorityclass"}, {}),
-        ({"priorityClassName": "x", "priorityClassSource": "unheard-of"}, {}),
     ],
 )
 def test_a_class_that_cannot_be_referred_to_comes_back(older: Json, newer: Json) -> None:
     up = converted(obj("Workload", OLDER, {"spec": older}), NEWER, NAMES)
     assert up["spec"] == newer
     assert converted(up, OLDER, NAMES)["spec"] == {key: value for key, value in older.items() if value}
+
+
+@pytest.mark.parametrize(
+    ("claimed", "read"),
+    [
+        # A reference that v1beta2 has not: a rule refuses to make one while quota is reserved.
+        ({"priorityClassSource": "scheduling.k8s.io/priorityclass", "priorityClassName": "x"}, {}),
+        # What v1beta1 does not take, and would refuse to write again.
+        ({"priorityClassSource": "unheard-of"}, {}),
+        ({"priorityClassSource": ["unheard-of"]}, {}),
+        ({"priorityClassName": "No Name"}, {}),
+        ({"priorityClassName": "x"}, {"priorityClassName": "x"}),
+    ],
+)
+def test_what_was_not_set_aside_is_not_put_back(claimed: Json, read: Json) -> None:
+    fields = [{"at": ["spec", field], "value": value} for field, value in claimed.items()]
+    text = orjson.dumps({"version": OLDER, "fields": fields}).decode()
+    stored = obj("Workload", NEWER, {"spec": {}})
+    stored["metadata"]["annotations"] = {NAMES.other_version: text}
+    assert converted(stored, OLDER, NAMES) == obj("Workload", OLDER, {"spec": read})
+
+
+def test_an_annotation_that_makes_them_too_many_is_left_out() -> None:
+    """The API server takes no object with more than 256 KiB of them, and so no list that one is in."""
+    for room, fits in ((0, False), (200, True)):
+        stored = obj("ClusterQueue", NEWER, {"spec": {"concurrentAdmissionPolicy": POLICY}})
+        large = "x" * (MOST_OF_ANNOTATIONS - len(NAMES.other_version) - len("mine") - room)
+        stored["metadata"]["annotations"] = {"mine": large}
+        annotations = converted(stored, OLDER, NAMES)["metadata"]["annotations"]
+        assert (NAMES.other_version in annotations) == fits
+        assert annotations["mine"] == large
 
 
 def test_names_of_checks_count_where_both_are_given() -> None:
