@@ -40,12 +40,18 @@ _NOTES = f"""
 
 Fields that only `v1beta2` has are shown in `v1beta1` by the annotation `{_NAMES.other_version}`. Whoever
 writes the object back with its annotations keeps them. Whoever replaces the object without that
-annotation takes them away, as with any field that is left out of a replacement. It is never stored: on
+annotation takes them away, as with any field that is left out of a replacement. It is not stored: on
 the way to `v1beta2` the fields go back to their places, if their values are such as the field may have.
-Nothing else in the annotation counts.
+Nothing else in the annotation counts. An object with so many annotations that this one has no room is
+shown without it.
 
-The name of a priority class without its source, or the other way round, refers to nothing. It is kept in
-the same annotation, in `v1beta2`, and comes back in `v1beta1`.
+There is one case the other way round. The name of a priority class without its source, or a source without
+a name, refers to nothing in `v1beta2`. It is kept there in the same annotation, and comes back in
+`v1beta1`.
+
+Applying a manifest of `v1beta1` again, on the client's side or the server's, changes nothing that it does
+not name. Where it has values that are read back as others, the object is written each time, with the same
+content: write such manifests anew when you can.
 
 `status.fairSharing.admissionFairSharingStatus` of a LocalQueue is there in both versions.
 
@@ -54,8 +60,9 @@ A topology assignment of more domains than `v1beta1` can list is shown in `slice
 ## Rules of Workloads
 
 While quota is reserved, `priorityClassSource` is immutable. `priorityClassName` is too, unless the source
-is `{_NAMES.group}/workloadpriorityclass`. `active` may be changed at any time. All other rules are those
-of `v1beta2`. Workloads can be selected by `status.admission.clusterQueue` in `v1beta2` only.
+is `{_NAMES.group}/workloadpriorityclass`: then it may become the name of another class. `active` may be
+changed at any time. All other rules are those of `v1beta2`. Workloads can be selected by
+`status.admission.clusterQueue` in `v1beta2` only.
 
 ## Webhooks
 
@@ -64,11 +71,13 @@ shows them what is written in `v1beta1` too. Messages name the fields of `v1beta
 
 ## When nothing converts
 
-Objects that are stored in `v1beta2` can be read and written as `v1beta2` without the webhook process.
-Reading them as `v1beta1` fails until it runs and the CRDs carry its CA, which it writes there itself;
-with `internalCertManagement.enable: false` whoever makes the certificate does. The Service for conversion
-leads to webhook pods that are not ready too: to become ready they read queues, which may still be stored
-as `v1beta1`.
+Objects that are stored in `v1beta2` can be read as `v1beta2` without the webhook process. Reading them as
+`v1beta1` fails until it runs and the CRDs carry its CA, which it writes there itself; with
+`internalCertManagement.enable: false` whoever makes the certificate does. Server-side apply in `v1beta2`
+fails too for objects of which somebody wrote fields in `v1beta1`: the API server compares those there.
+
+The Service for conversion leads to webhook pods that are not ready too: to become ready they read queues,
+which may still be stored as `v1beta1`. They are written as `v1beta2` when something changes in them.
 """
 
 
@@ -100,7 +109,7 @@ def _rows(change: Change) -> Iterator[tuple[str, str, str]]:
             yield (
                 f"`{at}.{older}`, a list of names",
                 f"`{at}.{newer}.{items}[].name`",
-                f"Read back as `{newer}`. Where both are given, the names count.",
+                f"Read back as `{newer}`: remove that for no checks. Where both are given, the names count.",
             )
         case Values(_, field, older, newer):
             values = ", ".join(f"`{value}`" for value in older)
