@@ -1,5 +1,24 @@
 """The command line: one command for each process, and those that only print."""
 
-from admitq.cli.commands import main
+import sys
+
+from admitq.cli import processes, zap
+
+
+def main() -> None:
+    """Entry point of the ``admitq`` command."""
+    arguments = sys.argv[1:]
+    if arguments and arguments[0] in processes.PROCESSES:
+        try:
+            arguments = zap.translated(arguments)
+        except ValueError as error:
+            print(f"admitq {arguments[0]}: {error}", file=sys.stderr)
+            sys.exit(processes.CONFIGURATION_ERROR)
+    if (line := processes.plain(arguments)) is not None:
+        sys.exit(processes.start(*line))
+    from admitq.cli.commands import application
+
+    application(arguments)
+
 
 __all__ = ["main"]

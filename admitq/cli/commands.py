@@ -8,11 +8,10 @@ from typing import Annotated, Final
 
 import typer
 
+from admitq.cli.processes import CONFIGURATION_ERROR, PROCESSES, LogFormat, Options
+from admitq.cli.processes import start as run
 from admitq_api.labels import COMPAT_GROUP, DEFAULT_GROUP, GROUPS, names_for
 from admitq_api.version import VERSION
-
-CONFIGURATION_ERROR = 2
-"""Exit code when what the user gave cannot be used; nothing was started."""
 
 application = typer.Typer(
     name="admitq",
@@ -21,13 +20,6 @@ application = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-
-class LogFormat(StrEnum):
-    """How log lines look."""
-
-    JSON = "json"
-    CONSOLE = "console"
 
 
 ConfigOption = Annotated[
@@ -57,44 +49,6 @@ LevelOption = Annotated[str, typer.Option("--log-level", help="debug, info, warn
 FormatOption = Annotated[LogFormat, typer.Option("--log-format", help="JSON lines, or text for people.")]
 
 
-def _run(
-    component: str,
-    config: Path | None,
-    kubeconfig: Path | None,
-    components: str | None,
-    feature_gates: str,
-    log_level: str,
-    log_format: LogFormat,
-) -> None:
-    _spare_imports()
-    from admitq import app, logs
-    from admitq_api.configuration import ConfigurationError
-
-    try:
-        logs.configure(level=log_level, output=log_format.value, component=component)
-        parts = app.chosen(component, components)
-        settings = app.load_settings(config, feature_gates)
-    except (ConfigurationError, OSError, ValueError) as error:
-        typer.echo(f"admitq {component}: {error}", err=True)
-        raise typer.Exit(CONFIGURATION_ERROR) from error
-    raise typer.Exit(app.run(component, parts, settings, kubeconfig))
-
-
-def _spare_imports() -> None:
-    """Look for garbage rarely: what imports make lives on, and going through it is a tenth of their time."""
-    from admitq.garbage import collect_rarely
-
-    collect_rarely()
-
-
-PROCESSES = {
-    "manager": "Run the controllers and the admission cycles (one leads, others stand by).",
-    "webhook": "Run the admission webhooks.",
-    "all-in-one": "Run manager and webhooks in one process, for small clusters and for trying out.",
-}
-"""The commands that run until they are told to stop, and what each does."""
-
-
 def _add_process(component: str, summary: str) -> None:
     @application.command(name=component, help=summary)
     def start(  # pyright: ignore[reportUnusedFunction] the command line calls it
@@ -105,7 +59,15 @@ def _add_process(component: str, summary: str) -> None:
         log_level: LevelOption = "info",
         log_format: FormatOption = LogFormat.JSON,
     ) -> None:
-        _run(component, config, kubeconfig, components, feature_gates, log_level, log_format)
+        options = Options(
+            config=config,
+            kubeconfig=kubeconfig,
+            components=components,
+            feature_gates=feature_gates,
+            log_level=log_level,
+            log_format=log_format,
+        )
+        raise typer.Exit(run(component, options))
 
 
 for _component, _summary in PROCESSES.items():
@@ -238,8 +200,3 @@ def adopt(
 def version() -> None:
     """Print the version and the API it serves."""
     typer.echo(f"admitq {VERSION} ({names_for(DEFAULT_GROUP).api_version})")
-
-
-def main() -> None:
-    """Entry point of the ``admitq`` command."""
-    application()

@@ -16,8 +16,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from aiohttp import web
-from aiohttp.web_protocol import RequestHandler
+# Not aiohttp.web, which loads a framework for applications with them.
+from aiohttp.web_protocol import RequestHandler, RequestPayloadError
+from aiohttp.web_request import BaseRequest
+from aiohttp.web_response import Response as AiohttpResponse
+from aiohttp.web_response import StreamResponse
+from aiohttp.web_server import Server as AiohttpServer
 
 from admitq.serving.connections import Connection, Connections, Phase
 from admitq.serving.http import Handler, Request, Response, text
@@ -74,7 +78,7 @@ class _BodyRefused(Exception):
 class _Protocol(RequestHandler):
     """One connection: aiohttp's protocol under deadlines."""
 
-    def __init__(self, server: "Server", manager: web.Server, connection: Connection) -> None:
+    def __init__(self, server: "Server", manager: AiohttpServer, connection: Connection) -> None:
         limits = server.limits
         options: dict[str, Any] = {
             "keepalive_timeout": limits.idle_seconds,
@@ -108,15 +112,15 @@ class _Protocol(RequestHandler):
 
     def handle_error(
         self,
-        request: web.BaseRequest,
+        request: BaseRequest,
         status: int = 500,
         exc: BaseException | None = None,
         message: str | None = None,
-    ) -> web.StreamResponse:
+    ) -> StreamResponse:
         """Answer what is no HTTP request, without a log line for each: anybody can send such."""
         del request, exc, message
         self._server.dropped("malformed")
-        answer = web.Response(status=status, text="not an HTTP request\n")
+        answer = AiohttpResponse(status=status, text="not an HTTP request\n")
         answer.force_close()
         return answer
 
@@ -176,7 +180,7 @@ class Server:
         self._plain_anywhere = plain_anywhere
         self._on_answer = on_answer
         self._on_drop = on_drop
-        self._manager: web.Server | None = None
+        self._manager: AiohttpServer | None = None
         self._listener: socket.socket | None = None
         self._accepting: asyncio.Task[None] | None = None
         self._handshakes: set[asyncio.Task[None]] = set()
@@ -203,7 +207,7 @@ class Server:
                 f"{host or 'all addresses'}: without TLS only loopback may be served; "
                 "listen on 127.0.0.1 or set TLS up"
             )
-        self._manager = web.Server(self._serve)
+        self._manager = AiohttpServer(self._serve)
         self._listener = _listen(host, port)
         self._accepting = asyncio.create_task(self._accept(self._listener), name=f"accept {host}:{port}")
         address = self._listener.getsockname()
@@ -308,7 +312,7 @@ class Server:
             self.dropped("handshake")
             self.released(connection)
 
-    async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def _serve(self, request: BaseRequest) -> StreamResponse:
         protocol = cast("_Protocol", request.protocol)
         protocol.enter(Phase.BODY)
         self.in_hand += 1
@@ -316,7 +320,7 @@ class Server:
         started = time.monotonic()
         try:
             response, keep = await self._respond(request)
-            answer = web.StreamResponse(
+            answer = StreamResponse(
                 status=response.status,
                 headers={**response.headers, "Content-Type": response.content_type},
             )
@@ -340,7 +344,7 @@ class Server:
             if request.transport is not None:
                 protocol.enter(Phase.IDLE)
 
-    async def _respond(self, request: web.BaseRequest) -> tuple[Response, bool]:
+    async def _respond(self, request: BaseRequest) -> tuple[Response, bool]:
         """Read the body and answer; also tell whether the connection may serve on."""
         held = _Held()
         try:
@@ -353,7 +357,7 @@ class Server:
         finally:
             self.held_bytes -= held.size
 
-    async def _handle(self, request: web.BaseRequest, body: bytes) -> Response:
+    async def _handle(self, request: BaseRequest, body: bytes) -> Response:
         asked = Request(
             method=request.method,
             path=request.path,
@@ -372,7 +376,7 @@ class Server:
             _log.exception("answering failed", extra={"path": asked.path})
             return text(500, "internal error, see the log of the server")
 
-    async def _read(self, request: web.BaseRequest, held: "_Held") -> bytes:
+    async def _read(self, request: BaseRequest, held: "_Held") -> bytes:
         too_large = f"the body is larger than {self.limits.body_bytes} bytes"
         if (request.content_length or 0) > self.limits.body_bytes:
             raise _BodyRefused(413, too_large)
@@ -395,12 +399,12 @@ class Server:
                         raise _BodyRefused(503, "too many bodies at once, try again")
         except TimeoutError:
             raise _BodyRefused(408, f"no complete body within {self.limits.body_seconds:g} s") from None
-        except web.RequestPayloadError as error:
+        except RequestPayloadError as error:
             raise _BodyRefused(400, f"malformed body: {error}") from None
         return b"".join(chunks)
 
 
-async def _send(answer: web.StreamResponse, request: web.BaseRequest, body: bytes) -> None:
+async def _send(answer: StreamResponse, request: BaseRequest, body: bytes) -> None:
     """Send the answer in pieces: TLS takes any amount in one, but holds the next back until it was taken."""
     await answer.prepare(request)
     if request.method != "HEAD":

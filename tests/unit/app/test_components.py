@@ -4,7 +4,8 @@ import pytest
 from typer.testing import CliRunner
 
 from admitq.app.components import ACTING, COMMANDS, Component, chosen
-from admitq.cli.commands import CONFIGURATION_ERROR, PROCESSES, application
+from admitq.cli.commands import application
+from admitq.cli.processes import CONFIGURATION_ERROR, PROCESSES
 
 WEBHOOK, CORE, CYCLE, TOPOLOGY = Component
 

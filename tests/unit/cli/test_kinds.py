@@ -7,7 +7,8 @@ from pathlib import Path
 import yaml
 from typer.testing import CliRunner
 
-from admitq.cli.commands import CONFIGURATION_ERROR, application
+from admitq.cli.commands import application
+from admitq.cli.processes import CONFIGURATION_ERROR
 from admitq.integrations.abilities import ABILITIES, described
 from admitq.integrations.kinds.job import JOB
 from admitq.integrations.registry import registered

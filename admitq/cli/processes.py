@@ -1,0 +1,99 @@
+"""The commands that run until they are told to stop, and how one of them begins.
+
+A process is to be ready soon after its start, and what explains command lines takes a while to load. So lines
+that need no explaining are read here, in their plainest form; all others are left to it.
+"""
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final
+
+CONFIGURATION_ERROR: Final = 2
+"""Exit code when what the user gave cannot be used; nothing was started."""
+
+PROCESSES: Final[Mapping[str, str]] = {
+    "manager": "Run the controllers and the admission cycles (one leads, others stand by).",
+    "webhook": "Run the admission webhooks.",
+    "all-in-one": "Run manager and webhooks in one process, for small clusters and for trying out.",
+}
+"""The commands that run until they are told to stop, and what each does."""
+
+
+class LogFormat(StrEnum):
+    """How log lines look."""
+
+    JSON = "json"
+    CONSOLE = "console"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What a process is started with, each a flag of the same name."""
+
+    config: Path | None = None
+    kubeconfig: Path | None = None
+    components: str | None = None
+    feature_gates: str = ""
+    log_level: str = "info"
+    log_format: LogFormat = LogFormat.JSON
+
+
+FLAGS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
+    "--config": ("config", Path),
+    "--kubeconfig": ("kubeconfig", Path),
+    "--components": ("components", str),
+    "--feature-gates": ("feature_gates", str),
+    "--log-level": ("log_level", str),
+    "--log-format": ("log_format", LogFormat),
+}
+"""The option that each flag sets, and what makes its value from text."""
+
+
+def plain(arguments: Sequence[str]) -> tuple[str, Options] | None:
+    """Read a command line in its plainest form: a process, and flags with a value each.
+
+    Returns:
+        Which process, and its options; None for every other line, right or wrong.
+    """
+    if not arguments or arguments[0] not in PROCESSES:
+        return None
+    given: dict[str, Any] = {}
+    rest = iter(arguments[1:])
+    for argument in rest:
+        flag, assigned, value = argument.partition("=")
+        if not assigned:
+            value = next(rest, "-")
+        if flag not in FLAGS or value.startswith("-"):
+            return None
+        option, read = FLAGS[flag]
+        try:
+            given[option] = read(value)
+        except ValueError:
+            return None
+    return arguments[0], Options(**given)
+
+
+def start(component: str, options: Options) -> int:
+    """Run a process until it is told to stop, and return its exit code."""
+    _spare_imports()
+    from admitq import app, logs
+    from admitq_api.configuration import ConfigurationError
+
+    try:
+        logs.configure(level=options.log_level, output=options.log_format.value, component=component)
+        parts = app.chosen(component, options.components)
+        settings = app.load_settings(options.config, options.feature_gates)
+    except (ConfigurationError, OSError, ValueError) as error:
+        print(f"admitq {component}: {error}", file=sys.stderr)
+        return CONFIGURATION_ERROR
+    return app.run(component, parts, settings, options.kubeconfig)
+
+
+def _spare_imports() -> None:
+    """Look for garbage rarely: what imports make lives on, and going through it is a tenth of their time."""
+    from admitq.garbage import collect_rarely
+
+    collect_rarely()

@@ -1,0 +1,149 @@
+"""Command lines of processes: plain ones are read without what explains lines, and mean the same."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.main import get_command
+from typer.testing import CliRunner
+
+from admitq import cli
+from admitq.cli import commands, processes
+from admitq.cli.commands import application
+from admitq.cli.processes import CONFIGURATION_ERROR, FLAGS, PROCESSES, LogFormat, Options, plain
+from admitq.cli.zap import translated
+
+Started = list[tuple[str, Options]]
+
+LINES = [
+    (["all-in-one"], "all-in-one", Options()),
+    (["webhook", "--config", "a.yaml"], "webhook", Options(config=Path("a.yaml"))),
+    (["webhook", "--config=a=b.yaml"], "webhook", Options(config=Path("a=b.yaml"))),
+    (["webhook", "--config=a", "--config=b"], "webhook", Options(config=Path("b"))),
+    (
+        [
+            "manager",
+            "--kubeconfig=k",
+            "--components",
+            "core,cycle",
+            "--feature-gates=A=true,B=false",
+            "--log-level=debug",
+            "--log-format",
+            "console",
+        ],
+        "manager",
+        Options(
+            kubeconfig=Path("k"),
+            components="core,cycle",
+            feature_gates="A=true,B=false",
+            log_level="debug",
+            log_format=LogFormat.CONSOLE,
+        ),
+    ),
+    (["all-in-one", "--components="], "all-in-one", Options(components="")),
+]
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> Started:
+    calls: Started = []
+
+    def start(component: str, options: Options) -> int:
+        calls.append((component, options))
+        return 0
+
+    monkeypatch.setattr(processes, "start", start)
+    monkeypatch.setattr(commands, "run", start)
+    return calls
+
+
+def called(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Any:
+    monkeypatch.setattr(sys, "argv", ["admitq", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    return ended.value.code
+
+
+@pytest.mark.parametrize(("line", "component", "options"), LINES)
+def test_a_plain_line_means_what_it_means_to_who_explains_lines(
+    line: list[str], component: str, options: Options, started: Started
+) -> None:
+    assert plain(line) == (component, options)
+    assert CliRunner().invoke(application, line).exit_code == 0
+    assert started == [(component, options)]
+
+
+@pytest.mark.parametrize("component", PROCESSES)
+def test_both_know_the_same_flags(component: str) -> None:
+    root: Any = get_command(application)
+    known = {flag for option in root.commands[component].params for flag in option.opts}
+    assert known - {"-h", "--help"} == set(FLAGS)
+
+
+@pytest.mark.parametrize(
+    ("line", "says", "code"),
+    [
+        (["all-in-one", "--help"], "Run manager and webhooks in one process", 0),
+        (["all-in-one", "--config"], "requires an argument", 2),
+        (["all-in-one", "--confg=a.yaml"], "No such option", 2),
+        (["all-in-one", "--log-format=xml"], "xml", 2),
+        (["all-in-one", "file"], "unexpected extra argument", 2),
+        (["all-in-two"], "all-in-two", 2),
+        (["version"], "admitq ", 0),
+        (["manager", "--zap-log-level=loud"], "--zap-log-level: 'loud' is no level: write debug,", 2),
+        (["manager", "--zap-log-level"], "--zap-log-level: '' is no level", 2),
+        (["manager", "--zap-encoder=xml"], "xml", 2),
+        (["kinds", "--zap-devel"], "No such option", 2),
+    ],
+)
+def test_other_lines_are_answered(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    started: Started,
+    line: list[str],
+    says: str,
+    code: int,
+) -> None:
+    assert called(monkeypatch, *line) == code
+    assert says in "".join(capsys.readouterr())
+    assert not started
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (["--zap-log-level=2"], ["--log-level=info"]),
+        (["--zap-log-level", "3"], ["--log-level=debug"]),
+        (["--zap-log-level=debug"], ["--log-level=debug"]),
+        (["--zap-log-level=Error"], ["--log-level=error"]),
+        (["--zap-log-level=panic"], ["--log-level=error"]),
+        (["--zap-encoder=console"], ["--log-format=console"]),
+        (["--zap-devel", "--zap-devel=true", "--config=c"], ["--config=c"]),
+        (
+            ["--zap-stacktrace-level", "error", "--zap-time-encoding=rfc3339", "--config", "c"],
+            ["--config", "c"],
+        ),
+    ],
+)
+def test_the_logging_flags_of_kueue_are_taken(given: list[str], expected: list[str]) -> None:
+    assert translated(given) == expected
+
+
+def test_the_arguments_of_kueues_deployment_are_taken_as_they_stand(
+    monkeypatch: pytest.MonkeyPatch, started: Started
+) -> None:
+    file = "/controller_manager_config.yaml"
+    gates = "PartialAdmission=false"
+    line = ["all-in-one", f"--config={file}", "--zap-log-level=2", f"--feature-gates={gates}"]
+    assert called(monkeypatch, *line) == 0
+    assert started == [("all-in-one", Options(config=Path(file), feature_gates=gates))]
+
+
+def test_what_cannot_be_used_ends_the_process_before_it_starts(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text("apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nwebhok: {}\n")
+    assert called(monkeypatch, "all-in-one", f"--config={file}") == CONFIGURATION_ERROR
+    assert capsys.readouterr().err == "admitq all-in-one: webhok: unknown field: did you mean webhook?\n"
