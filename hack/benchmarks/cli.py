@@ -9,7 +9,7 @@ from typing import Any
 
 import uvloop
 
-from benchmarks import core, seed
+from benchmarks import core, seed, start
 from localcluster import ClusterError
 from localcluster.cluster import to_stderr
 from localcluster.installation import InstallationError
@@ -20,7 +20,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         result, passed = _BENCHMARKS[options.benchmark](options)
-    except (ClusterError, InstallationError, seed.SettingError, core.MeasurementFailed) as error:
+    except (
+        ClusterError,
+        InstallationError,
+        seed.SettingError,
+        core.MeasurementFailed,
+        start.NotInTime,
+    ) as error:
         to_stderr(f"hack/bench {options.benchmark}: {error}")
         return 1
     except KeyboardInterrupt:
@@ -53,9 +59,14 @@ def _core(options: argparse.Namespace) -> tuple[dict[str, Any], bool]:
     return {"benchmark": "core", **core.measure(options.only or (), effort)}, True
 
 
+def _start(options: argparse.Namespace) -> tuple[dict[str, Any], bool]:
+    return start.run(options.count)
+
+
 _BENCHMARKS: dict[str, Callable[[argparse.Namespace], tuple[dict[str, Any], bool]]] = {
     "core": _core,
     "seed": _seed,
+    "start": _start,
 }
 
 
@@ -119,6 +130,12 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FIGURE",
         help=f"measure this alone; may be given several times: {', '.join(core.FIGURES)}",
     )
+
+    begin = benchmarks.add_parser(
+        "start", help="how soon a process is ready, and its ports are free when it is told to stop"
+    )
+    begin.add_argument("--json", type=Path, metavar="FILE", help="write the result to this file too")
+    begin.add_argument("--count", type=_count, default=5, metavar="N", help="starts (default 5)")
     return parser
 
 

@@ -1,0 +1,171 @@
+"""How soon a process is ready, and how soon it gives its ports back when it is told to stop.
+
+One `admitq all-in-one` after another, each beside the cluster that the chart made. What it takes to be ready
+is everything: loading, reading, and a certificate that the API server trusts.
+"""
+
+import http.client
+import signal
+import socket
+import statistics
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from localcluster import processes
+from localcluster.cluster import LocalCluster, reclaim_orphans, to_stderr
+from localcluster.folders import REPOSITORY
+from localcluster.installation import Installation
+from localcluster.nodes import NodePool
+from localcluster.ports import free_ports
+from localcluster.processes import Process
+
+READY_S: Final = 1.5
+"""Within which a process is to be ready, on a machine that has nothing else to do."""
+FREE_S: Final = 1.0
+"""Within which its ports are to be free once it was told to stop."""
+
+_HOST: Final = "127.0.0.1"
+_PATIENCE_S: Final = 60.0
+_LOOK_EVERY_S: Final = 0.005
+_NAME: Final = "all-in-one"
+
+
+class NotInTime(Exception):
+    """A process was not ready, or not gone, in a time that is beyond measuring."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """One process from its start to its end, in seconds.
+
+    Attributes:
+        ready: from its start until it says that it is ready.
+        cpu: what it had used of CPUs by then.
+        free: from the signal until nobody listens any more.
+        ended: from the signal to its end.
+    """
+
+    ready: float
+    cpu: float
+    free: float
+    ended: float
+
+
+def run(count: int) -> tuple[dict[str, Any], bool]:
+    """Start and stop a process so many times on a cluster of its own.
+
+    Returns:
+        The result, and whether every one was in time.
+
+    Raises:
+        ClusterError: when the cluster cannot be started.
+        InstallationError: when admitq cannot be installed.
+        NotInTime: a process took longer than a minute.
+    """
+    reclaim_orphans()
+    cluster = LocalCluster("bench")
+    cluster.stop()
+    to_stderr("starting a cluster")
+    cluster.start((NodePool(count=1),), owner=processes.current())
+    try:
+        ports = free_ports(["webhook", "health", "metrics"])
+        file = _prepare(cluster, ports)
+        # The first start writes certificates, and finds files that were not read for a while.
+        starts = [_one(cluster, file, ports) for _ in range(count + 1)][1:]
+    finally:
+        cluster.stop()
+    worst = Start(*(max(values) for values in zip(*map(_figures, starts), strict=True)))
+    median = Start(*(statistics.median(values) for values in zip(*map(_figures, starts), strict=True)))
+    result = {
+        "benchmark": "start",
+        "starts": [_told(one) for one in starts],
+        "median": _told(median),
+        "worst": _told(worst),
+    }
+    return result, worst.ready <= READY_S and worst.free <= FREE_S
+
+
+def _prepare(cluster: LocalCluster, ports: Mapping[str, int]) -> Path:
+    """Install the chart, and write the configuration file that it ships, with addresses of this machine."""
+    to_stderr("installing admitq")
+    installation = Installation(cluster)
+    installation.install()
+    chart = str(REPOSITORY / "charts" / "admitq")
+    url = f"webhook.url=https://{_HOST}:{ports['webhook']}"
+    installation.helm("upgrade", installation.release, chart, "--reuse-values", "--set", url)
+    path = f"/api/v1/namespaces/{installation.namespace}/configmaps/{installation.prefix}-config"
+    with cluster.api() as api:
+        config = yaml.safe_load(api.request("GET", path)["data"]["config.yaml"])
+    config["webhook"] |= {"host": _HOST, "port": ports["webhook"]}
+    config["health"]["healthProbeBindAddress"] = f"{_HOST}:{ports['health']}"
+    config["metrics"]["bindAddress"] = f"{_HOST}:{ports['metrics']}"
+    file = cluster.log(_NAME).with_name("start.yaml")
+    file.write_text(yaml.safe_dump(config))
+    return file
+
+
+def _one(cluster: LocalCluster, file: Path, ports: Mapping[str, int]) -> Start:
+    program = Path(sys.executable).with_name("admitq")
+    command = [str(program), _NAME, f"--config={file}", f"--kubeconfig={cluster.kubeconfig}"]
+    begin = time.monotonic()
+    process = cluster.spawn(_NAME, command)
+    _until(lambda: _is_ready(ports["health"]), process, "ready")
+    ready = time.monotonic() - begin
+    usage = process.usage()
+    told = time.monotonic()
+    process.signal(signal.SIGTERM)
+    _until(lambda: all(map(_is_free, ports.values())), None, "done with its ports")
+    free = time.monotonic() - told
+    _until(lambda: not process.alive(), None, "gone")
+    ended = time.monotonic() - told
+    cluster.terminate(_NAME)
+    one = Start(ready, usage.cpu_seconds if usage is not None else 0.0, free, ended)
+    to_stderr(str(_told(one)))
+    return one
+
+
+def _until(condition: Callable[[], bool], process: Process | None, what: str) -> None:
+    def over() -> bool:
+        return condition() or not (process is None or process.alive())
+
+    in_time = processes.wait(over, timeout_s=_PATIENCE_S, interval_s=_LOOK_EVERY_S)
+    if not in_time or not (process is None or process.alive()):
+        raise NotInTime(f"the process was not {what} within {_PATIENCE_S:.0f} s, or ended")
+
+
+def _is_ready(port: int) -> bool:
+    connection = http.client.HTTPConnection(_HOST, port, timeout=5)
+    try:
+        connection.request("GET", "/readyz")
+        return connection.getresponse().status == http.client.OK
+    except OSError:
+        return False
+    finally:
+        connection.close()
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        # As any other server would: what lingers of connections is nobody's business.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((_HOST, port))
+            probe.listen()
+        except OSError:
+            return False
+        return True
+
+
+def _figures(start: Start) -> tuple[float, ...]:
+    return start.ready, start.cpu, start.free, start.ended
+
+
+def _told(start: Start) -> dict[str, float]:
+    names = ("ready_s", "cpu_s", "ports_free_s", "ended_s")
+    return {name: round(value, 3) for name, value in zip(names, _figures(start), strict=True)}
