@@ -206,6 +206,17 @@ admissionFairSharing: {usageHalfLifeTime: 10m, usageSamplingInterval: 1m}
     assert (result.ending, result.waiting, result.seconds) == (Ending.STUCK, 1, 120.0)
 
 
+@pytest.mark.parametrize(("period", "seconds"), [("0s", 120.0), ("10s", 130.0)])
+def test_those_who_are_woken_are_tried_when_their_batch_is_due(
+    tmp_path: Path, period: str, seconds: float
+) -> None:
+    head = "---\napiVersion: config.admitq.dev/v1beta2\nkind: Configuration\n"
+    world = f"{WORLD}{head}controller: {{requeueBatchPeriod: {period}}}\n"
+    simulation, _ = played(tmp_path, small(3), world)
+    result = report(simulation)
+    assert (result.ending, result.seconds) == (Ending.FINISHED, seconds)
+
+
 def test_the_run_ends_when_its_time_is_up(tmp_path: Path) -> None:
     simulation, _ = played(tmp_path, f"until: 90s\n{small(5)}")
     result = report(simulation)
