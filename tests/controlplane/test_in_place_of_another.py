@@ -1,19 +1,23 @@
-"""One process in the place of another: from the other's configuration file and a kubeconfig alone.
+"""A process in the place of another: from the other's configuration file and a kubeconfig alone.
 
 The definitions and the webhook configurations are there already, and so are certificates, which somebody
-else renews.
+else renews. At first all its parts run, then only some, beside somebody else's.
 """
 
 import asyncio
+import signal
+import socket
 import ssl
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from string import Template
+from typing import Any
 
 import aiohttp
 import pytest
+import yaml
 
 from admitq.runtime.client import Client
 from admitq.runtime.resources import JOBS, MUTATING_WEBHOOKS, NAMESPACES, VALIDATING_WEBHOOKS
@@ -22,6 +26,7 @@ from admitq_api.labels import COMPAT_GROUP, names_for
 from localcluster.cluster import LocalCluster
 from localcluster.nodes import NodePool
 from localcluster.ports import free_ports
+from localcluster.processes import Process
 from localcluster.pytest_plugin import fresh_namespace, install_crds
 from localcluster.waiting import eventually
 from tests.controlplane.others import webhook_configurations
@@ -29,13 +34,11 @@ from tests.controlplane.stage import RUN_SECONDS, Stage, condition_of
 
 HOST = "127.0.0.1"
 CREDITS = "example.com/credits"
-FILE = Template("""
+MARKED = "2026-01-01T00:00:00Z"
+FILE = """
 apiVersion: config.kueue.x-k8s.io/v1beta2
 kind: Configuration
-webhook: {host: 127.0.0.1, port: $webhook, certDir: "$certificates"}
 internalCertManagement: {enable: false}
-health: {healthProbeBindAddress: "127.0.0.1:$health"}
-metrics: {bindAddress: "127.0.0.1:$metrics", enableClusterQueueResources: true}
 leaderElection: {leaderElect: false}
 controller: {groupKindConcurrency: {Job.batch: 5, Workload.kueue.x-k8s.io: 5}, cacheSyncTimeout: 1m}
 clientConnection: {qps: -1, burst: 0}
@@ -49,7 +52,82 @@ resources:
   excludeResourcePrefixes: [ephemeral-]
   transformations: [{input: cpu, strategy: Retain, outputs: {example.com/credits: 500m}}]
 objectRetentionPolicies: {workloads: {afterFinished: 0s, afterDeactivatedByKueue: 0s}}
-""")
+"""
+OLDER = """
+apiVersion: config.kueue.x-k8s.io/v1beta1
+waitForPodsReady: {timeout: 6s}
+fairSharing: {enable: true}
+queueVisibility: {updateIntervalSeconds: 5}
+integrations: {frameworks: [batch/job], podOptions: {namespaceSelector: {}}}
+"""
+"""What a file of v1beta1 says otherwise. Waiting for pods is off there unless it is switched on."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A cluster whose webhook configurations lead to ports of this machine, and what runs there."""
+
+    cluster: LocalCluster
+    ports: Mapping[str, int]
+    folder: Path
+
+    def start(self, name: str, *arguments: str, health: str = "health", **changes: Any) -> Process:
+        """Run ``admitq all-in-one`` from the file, with sections of it changed."""
+        config: dict[str, Any] = {
+            **yaml.safe_load(FILE),
+            "webhook": {"host": HOST, "port": self.ports["webhook"], "certDir": str(self.folder)},
+            "health": {"healthProbeBindAddress": f"{HOST}:{self.ports[health]}"},
+            "metrics": {
+                "bindAddress": f"{HOST}:{self.ports['metrics']}",
+                "enableClusterQueueResources": True,
+            },
+            **changes,
+        }
+        file = self.folder / f"{name}.yaml"
+        file.write_text(yaml.safe_dump(config))
+        program = Path(sys.executable).with_name("admitq")
+        command = [f"--config={file}", f"--kubeconfig={self.cluster.kubeconfig}", *arguments]
+        return self.cluster.spawn(name, [str(program), "all-in-one", *command])
+
+    async def read(self, port: str, path: str) -> str:
+        """What is served there; empty where it is not well."""
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"http://{HOST}:{self.ports[port]}/{path}") as answer,
+        ):
+            text = await answer.text()
+            return text if answer.status == 200 else ""
+
+    async def until_ready(self, health: str = "health") -> None:
+        """Wait until the process that tells of its health there is ready."""
+
+        async def ready() -> bool:
+            try:
+                return bool(await self.read(health, "readyz"))
+            except aiohttp.ClientConnectionError:
+                return False
+
+        await eventually(ready, what=f"the process with {health} is ready")
+
+    async def end(self, name: str, process: Process) -> None:
+        """Tell a process to stop; its ports are free before it has ended its work."""
+        process.signal(signal.SIGTERM)
+        await eventually(lambda: all(map(_is_free, self.ports.values())), what="all ports are free")
+        self.cluster.terminate(name, patience_s=40.0)
+        last = self.cluster.log(name).read_text().splitlines()[-1]
+        assert '"event":"stopped"' in last, last
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        # As any other server would: what lingers of connections is nobody's business.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+            probe.listen()
+        except OSError:
+            return False
+        return True
 
 
 @pytest.mark.slow
@@ -60,55 +138,93 @@ async def test_the_file_and_a_kubeconfig_are_enough(
 ) -> None:
     cluster = private_cluster((NodePool(count=1, cpu="16", resources={"ephemeral-storage": "1Gi"}),))
     install_crds(cluster, COMPAT_GROUP)
-    ports = free_ports(["webhook", "health", "metrics"])
+    place = Place(cluster, free_ports(["webhook", "health", "metrics", "other health"]), tmp_path)
     now = time.time_ns()
     first, second = (make_authority(now, name=name) for name in ("first", "second"))
     show(tmp_path, first)
     client = await connect(cluster)
     bundle = first.certificate + second.certificate
-    url = f"https://{HOST}:{ports['webhook']}"
+    url = f"https://{HOST}:{place.ports['webhook']}"
     for resource, one in zip(
         (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS), webhook_configurations(url, bundle), strict=True
     ):
         await client.create(resource, one)
-    file = tmp_path / "config.yaml"
-    file.write_text(FILE.substitute(ports, certificates=tmp_path))
-    program = Path(sys.executable).with_name("admitq")
-    cluster.spawn(
-        "all-in-one",
-        [str(program), "all-in-one", f"--config={file}", f"--kubeconfig={cluster.kubeconfig}"],
-    )
-
-    async def read(port: str, path: str) -> str:
-        async with (
-            aiohttp.ClientSession() as session,
-            session.get(f"http://{HOST}:{ports[port]}/{path}") as answer,
-        ):
-            text = await answer.text()
-            return text if answer.status == 200 else ""
-
-    async def ready() -> bool:
-        try:
-            return bool(await read("health", "readyz"))
-        except aiohttp.ClientConnectionError:
-            return False
-
-    await eventually(ready, what="the process is ready")
+    together = place.start("together")
+    await place.until_ready()
     second_shown = show(tmp_path, second)
     async with fresh_namespace(client) as managed, fresh_namespace(client) as spared:
         await client.merge_patch(NAMESPACES, managed, {"metadata": {"labels": {"queued": "true"}}})
         stage, elsewhere = (Stage(client, names_for(COMPAT_GROUP), one) for one in (managed, spared))
         await play(stage, elsewhere)
-        metrics = await read("metrics", "metrics")
-    assert f'kueue_cluster_queue_nominal_quota{{cluster_queue="{stage.own("cq")}"' in metrics
+        metrics = await place.read("metrics", "metrics")
+        assert f'kueue_cluster_queue_nominal_quota{{cluster_queue="{stage.own("cq")}"' in metrics
 
-    async def shown() -> str:
-        return await asyncio.to_thread(ssl.get_server_certificate, (HOST, ports["webhook"]))
+        async def shown() -> str:
+            return await asyncio.to_thread(ssl.get_server_certificate, (HOST, place.ports["webhook"]))
 
-    await stage.until(shown, second_shown.certificate.decode(), what="the new certificate is shown")
-    cluster.terminate("all-in-one", patience_s=40.0)
-    last = cluster.log("all-in-one").read_text().splitlines()[-1]
-    assert '"event":"stopped"' in last, last
+        await stage.until(shown, second_shown.certificate.decode(), what="the new certificate is shown")
+        await stage.job("stays")
+        await stage.until_condition("PodsReady", "Started", "stays")
+        pods = await uids(stage, "stays")
+        await place.end("together", together)
+
+        # Without cycles all is kept up, and quota is somebody else's to reserve.
+        alone = place.start("without-cycles", "--components=webhook,core,topology", **yaml.safe_load(OLDER))
+        await place.until_ready()
+        await without_cycles(stage)
+
+        # What decides may be another process, which then reserves quota and does nothing else.
+        place.start("cycles", "--components=cycle", health="other health", metrics={"bindAddress": "0"})
+        await place.until_ready("other health")
+        await stage.job("fourth", seconds=0.5)
+        await stage.until(lambda: stage.is_complete("fourth"))
+        assert '"name":"batch/job"' not in cluster.log("cycles").read_text(), "it manages no jobs"
+        assert await uids(stage, "stays") == pods, "what ran goes on"
+    cluster.terminate("cycles", patience_s=40.0)
+    await place.end("without-cycles", alone)
+
+
+async def uids(stage: Stage, job: str) -> set[str]:
+    """Which pods a Job has."""
+    return {one["metadata"]["uid"] for one in await stage.pods(job)}
+
+
+async def without_cycles(stage: Stage) -> None:
+    """A job that waits for somebody else to reserve quota, beside one that ran before."""
+    await stage.job("third")
+
+    async def counted() -> tuple[int, int]:
+        status = (await stage.get(stage.kinds.cluster_queues, stage.own("cq")))["status"]
+        return status["reservingWorkloads"], status["pendingWorkloads"]
+
+    await stage.until(counted, (1, 1), what="the ClusterQueue tells who holds quota and who waits")
+    waiting = await stage.workload("third")
+    assert (condition_of(waiting, "QuotaReserved") or ("False",))[0] == "False"
+    reserved = {
+        "type": "QuotaReserved",
+        "status": "True",
+        "reason": "QuotaReserved",
+        "message": "by somebody else",
+        "lastTransitionTime": MARKED,
+    }
+    assigned = {
+        "name": waiting["spec"]["podSets"][0]["name"],
+        "count": 1,
+        "flavors": {"cpu": stage.own("f"), CREDITS: stage.own("f")},
+        "resourceUsage": {"cpu": "1", CREDITS: "500m"},
+    }
+    admission = {"clusterQueue": stage.own("cq"), "podSetAssignments": [assigned]}
+    status = {"status": {"admission": admission, "conditions": [reserved]}}
+    await stage.change(stage.kinds.workloads, waiting["metadata"]["name"], status, "status")
+    await stage.until_condition("Admitted", "Admitted", "third")
+
+    async def ready() -> int:
+        return (await stage.get(JOBS, "third"))["status"].get("ready", 0)
+
+    await stage.until(ready, 1, what="the pod of third is ready")
+    assert await stage.condition("PodsReady", "third") is None, "nobody waits for pods"
+    await stage.end_pods("third")
+    await stage.until(lambda: stage.is_complete("third"))
 
 
 def show(folder: Path, authority: KeyPair) -> KeyPair:
