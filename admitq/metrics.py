@@ -488,7 +488,9 @@ class Metrics:
         if self.is_described(source, obj, *key):
             return
         self._drop(source, key, carrying=True)
+        former = self._described.pop((source, key), NONE)
         self._described[source, key] = self._custom.values(source, obj)
+        self._drop_nameless(source, former)
 
     def _customs(self, name: str, labels: Mapping[str, str]) -> Mapping[str, str]:
         """The custom labels of a series that the caller did not give."""
@@ -525,7 +527,7 @@ class Metrics:
 
     def _gone(self, source: Source, key: tuple[str, ...]) -> None:
         self._drop(source, key)
-        self._described.pop((source, key), None)
+        self._drop_nameless(source, self._described.pop((source, key), NONE))
 
     def _drop(self, source: Source, key: tuple[str, ...], *, carrying: bool = False) -> None:
         """Drop the series that name an object, or only those of them that carry its custom labels."""
@@ -533,6 +535,15 @@ class Metrics:
             names = _SERIES_OF[source, parts]
             chosen = (name for name in names if not carrying or source in self._carries[name])
             self.forget(chosen, **dict(zip(parts, key, strict=True)))
+
+    def _drop_nameless(self, source: Source, values: Mapping[str, str]) -> None:
+        """Drop the series that carry such values without the name of an object, once no object gives them.
+
+        Objects that give none are not known here: what carries empty values alone stays.
+        """
+        given = (theirs for (kind, _), theirs in self._described.items() if kind is source)
+        if any(values.values()) and values not in given:
+            self.forget((name for name in _NAMELESS[source] if source in self._carries[name]), **values)
 
 
 def _tells_of(series: Series, source: Source, parts: tuple[str, ...]) -> bool:
@@ -547,3 +558,14 @@ _SERIES_OF: Final = {
     for source, keys in _KEYS.items()
     for parts in keys
 }
+
+_NAMELESS: Final = {
+    source: tuple(
+        series.name
+        for series in TABLE
+        if source in series.carries
+        and not any(series.name in _SERIES_OF[source, parts] for parts in _KEYS.get(source, ()))
+    )
+    for source in Source
+}
+"""Series that carry the custom labels of a kind without naming the object that gives them."""

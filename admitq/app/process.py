@@ -157,10 +157,14 @@ async def _until_told(
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, told.set)
-    if manager is not None:
-        loop.add_signal_handler(signal.SIGUSR2, manager.dump)
+    loop.add_signal_handler(signal.SIGUSR2, _no_state if manager is None else manager.dump)
     await told.wait()
     log.info("stopping")
     stops = [server.stop() for server in servers]
     await asyncio.gather(*stops, *([] if webhooks is None else [webhooks.stop()]))
     raise Stopped
+
+
+def _no_state() -> None:
+    """Answer who asks for the state where nothing is decided, rather than end as the signal would have it."""
+    log.info("nothing is decided here: ask the process that runs core or cycle for its state")

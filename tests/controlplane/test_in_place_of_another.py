@@ -5,13 +5,14 @@ else renews. At first all its parts run, then only some, beside somebody else's.
 """
 
 import asyncio
+import json
 import signal
 import socket
 import ssl
 import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,10 @@ import aiohttp
 import pytest
 import yaml
 
+from admitq.core.dump import Dump
+from admitq.core.lifecycle import Phase
+from admitq.core.model import ObjectKey
+from admitq.core.state import AdmissionState
 from admitq.runtime.client import Client
 from admitq.runtime.resources import JOBS, MUTATING_WEBHOOKS, NAMESPACES, VALIDATING_WEBHOOKS
 from admitq.serving.certificates import KeyPair, make_authority, make_leaf
@@ -109,6 +114,23 @@ class Place:
 
         await eventually(ready, what=f"the process with {health} is ready")
 
+    async def dumped(self, name: str) -> tuple[dict[str, int], AdmissionState]:
+        """What the log of a process says is cached, and the state that it tells of line by line."""
+
+        async def written() -> str | None:
+            text = self.cluster.log(name).read_text()
+            return text if '"event":"state written"' in text else None
+
+        text: str = await eventually(written, what=f"{name} has written its state")
+        lines = [json.loads(line) for line in text.splitlines()]
+        [cached] = [line["objects"] for line in lines if line["event"] == "caches"]
+        whole: dict[str, Any] = {"is": "Dump", **{each.name: [] for each in fields(Dump)}}
+        for line in lines:
+            if line["event"] == "state":
+                values = json.loads(line["values"])
+                whole[line["part"]] = [*whole[line["part"]], *values] if isinstance(values, list) else values
+        return cached, AdmissionState.from_dict(whole)
+
     async def end(self, name: str, process: Process) -> None:
         """Tell a process to stop; its ports are free before it has ended its work."""
         process.signal(signal.SIGTERM)
@@ -166,6 +188,15 @@ async def test_the_file_and_a_kubeconfig_are_enough(
         await stage.job("stays")
         await stage.until_condition("PodsReady", "Started", "stays")
         pods = await uids(stage, "stays")
+
+        together.signal(signal.SIGUSR2)
+        cached, state = await place.dumped("together")
+        for resource in (JOBS, stage.kinds.workloads):
+            assert cached[str(resource)] == len((await client.list(resource))[0])
+        running = ObjectKey(managed, (await stage.workload("stays"))["metadata"]["name"])
+        assert state.workload_phase(running) is Phase.ADMITTED
+        assert (queue := state.cluster_queue_status(stage.own("cq"))) is not None
+        assert (queue.reserving, queue.pending) == (1, 0)
         await place.end("together", together)
 
         # Without cycles all is kept up, and quota is somebody else's to reserve.

@@ -298,8 +298,6 @@ def test_series_with_former_values_disappear_and_gauges_come_back_with_the_new(k
     played.report()
     carrying = [name for name, row in PROMISED.items() if kind in row.carries.split()]
     values = {name: {one[label] for one in played.series(name)} for name in carrying}
-    # One that does not name the LocalQueue may be of another one, too.
-    values.pop("workload_creation_latency_seconds", None)
     assert all(found <= {"changed"} for found in values.values()), values
     once = {"admission_cycle_preemption_skips"}
     for name, found in values.items():
@@ -316,7 +314,23 @@ def test_the_series_of_what_is_gone_disappear_with_their_values() -> None:
         played.measures.workload_gone(translate.workload(obj, NAMES).key)
     named = [name for name, row in PROMISED.items() if row.carries and "cohort_" not in name]
     left = {name for name in named if played.series(name)}
-    assert left == {"workload_creation_latency_seconds"}
+    assert left == set()
+
+
+def test_what_does_not_name_its_local_queue_stays_while_another_one_says_the_same() -> None:
+    played = Played(*EVERY_KIND)
+    other = ObjectKey("team", "other")
+
+    def squads() -> set[str]:
+        return {one["squad"] for one in played.series("workload_creation_latency_seconds")}
+
+    played.measures.local_queue_observed(other, described("other", squad="ml"))
+    played.measures.workload_created("Job.batch", 0.2, ObjectKey("team", "without a label"))
+    assert squads() == {"ml", ""}
+    played.label("gold", squad="changed", org="science")
+    assert squads() == {"ml", ""}
+    played.measures.local_queue_observed(other, described("other"))
+    assert squads() == {""}
 
 
 @pytest.mark.parametrize(

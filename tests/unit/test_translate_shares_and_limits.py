@@ -1,5 +1,6 @@
 """What is read beside the templates: priorities, places in the queue, shares, limits and overheads."""
 
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -9,6 +10,8 @@ from admitq import translate
 from admitq.core.model import SECOND, LimitedType, LimitRangeItem, ObjectKey
 from admitq.translate import Malformed, Reading
 from admitq_api import conditions
+from admitq_api.configuration import Configuration, load_configuration
+from admitq_api.feature_gates import FeatureGates, gate_named
 from admitq_api.labels import names_for
 
 NAMES = names_for()
@@ -57,6 +60,30 @@ def test_a_boost_adds_to_the_priority(boost: str | None, boosts: bool, expected:
     how = Reading(boosts=boosts)
     assert translate.priority_of(obj, NAMES, how) == expected
     assert translate.workload(obj, NAMES, how).priority == sum(expected)
+
+
+@pytest.mark.parametrize(
+    ("file", "gate", "changed"),
+    [
+        ("", "PriorityBoost", {"boosts": True}),
+        ("", "PrioritySortingWithinCohort", {"reclaim_moves_to_back": True}),
+        ("", "AdmissionGatedBy", {"gated": False}),
+        ("", "ElasticJobsViaWorkloadSlices", {"replaces": False}),
+        (
+            "waitForPodsReady: {requeuingStrategy: {timestamp: Creation}}",
+            None,
+            {"eviction_moves_to_back": False},
+        ),
+    ],
+)
+def test_configuration_and_gates_say_how_workloads_are_read(
+    file: str, gate: str | None, changed: dict[str, bool]
+) -> None:
+    by_default = FeatureGates()
+    switched = FeatureGates({gate_named(gate): not by_default[gate_named(gate)]}) if gate else by_default
+    usual = translate.reading(Configuration(), by_default)
+    head = f"apiVersion: {NAMES.config_api_version}\nkind: Configuration\n"
+    assert translate.reading(load_configuration(head + file), switched) == replace(usual, **changed) != usual
 
 
 def test_a_boost_that_is_no_number_is_malformed() -> None:

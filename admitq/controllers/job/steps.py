@@ -79,6 +79,8 @@ def decide(case: JobCase) -> Plan:
 
 def _release(case: JobCase, workload: Object) -> tuple[Action | None, ...]:
     """The next thing to do with a Workload whose job is no more."""
+    if _is_evicted_with_its_pod(case, workload) and (returned := _requeue(case, workload)):
+        return returned.actions
     if case.settings.finish_orphaned and not holds(workload, ConditionType.FINISHED):
         transition = case.begin(workload)
         transition.finish(Reason.OWNER_NOT_FOUND, "The workload's owner no longer exists")
@@ -87,6 +89,12 @@ def _release(case: JobCase, workload: Object) -> tuple[Action | None, ...]:
     if has_finalizer(workload, case.names.finalizer):
         return RemoveFinalizer(case.kinds.workloads, workload), quota_released(workload, case.now)
     return ()
+
+
+def _is_evicted_with_its_pod(case: JobCase, workload: Object) -> bool:
+    """Whether an eviction has deleted the single pod for which the Workload holds quota."""
+    is_evicted = holds(workload, ConditionType.EVICTED) and is_reserved(workload) and not is_over(workload)
+    return is_evicted and case.job is not None and is_of_pod_alone(workload)
 
 
 def _gone(case: JobCase) -> Plan | None:
@@ -494,11 +502,13 @@ def _half_stopped(case: JobCase, workload: Object) -> Plan | None:
 def _requeue(case: JobCase, workload: Object) -> Plan | None:
     """The quota of an eviction is given back.
 
-    A pod alone that ran never comes here: it is deleted, and its Workload ends with it. One that is still
-    held does, and waits on only where the feature gate SkipReassignmentForPodOwnedWorkloads is off.
+    A pod alone that was started is deleted, and its Workload ends with it: until then it competes again only
+    where the feature gate SkipReassignmentForPodOwnedWorkloads is off. One that is still held competes again
+    whatever that says: it can be started, and nobody would make another in its place.
     """
     transition = case.begin(workload)
-    stays_out = case.settings.skips_reassignment_of_pods and is_of_pod_alone(workload)
+    ends = is_of_pod_alone(workload) and case.job is not None and "deletionTimestamp" in case.job["metadata"]
+    stays_out = ends and case.settings.skips_reassignment_of_pods
     transition.requeue(told(Reason.PENDING_EVALUATION, case.settings), may_return=not stays_out)
     return case.end(workload, transition, quota_released(workload, case.now))
 

@@ -139,6 +139,13 @@ def test_every_wrong_field_is_told_at_once() -> None:
     ]
 
 
+def test_pods_are_waited_for_half_an_hour_and_block_nobody_unless_told_otherwise() -> None:
+    wait = load().wait_for_pods_ready
+    assert wait is not None
+    assert (wait.timeout, wait.effective_recovery_timeout) == (timedelta(minutes=30), timedelta(minutes=30))
+    assert (wait.block_admission, wait.requeuing_strategy.backoff_limit_count) == (False, None)
+
+
 @pytest.mark.parametrize(("given", "minutes"), [({}, 5), ({"recoveryTimeout": "1m"}, 1)])
 def test_the_recovery_timeout_is_that_of_the_start_unless_given(given: Any, minutes: int) -> None:
     wait = load(waitForPodsReady={"timeout": "5m", **given}).wait_for_pods_ready

@@ -144,7 +144,7 @@ SHOWN: Final = {
     ),
     Gate.SKIP_REASSIGNMENT_FOR_POD_OWNED_WORKLOADS: _both(
         "unit/controllers/test_members.py: "
-        "test_an_evicted_pod_that_was_still_held_competes_again_only_where_pods_are_reassigned"
+        "test_an_evicted_pod_that_ran_may_compete_until_it_ends_only_where_pods_are_reassigned"
     ),
     Gate.SPARK_APPLICATION_INTEGRATION: _both(
         "unit/integrations/test_registry.py: test_a_kind_behind_a_gate_needs_the_gate_too"

@@ -191,29 +191,41 @@ async def test_a_deleted_pod_is_let_go_and_its_workload_ended() -> None:
     assert world.get(PODS, "p")["metadata"]["finalizers"] == []
 
 
-@pytest.mark.parametrize("reason", ["Preempted", "NodeFailures"])
-@pytest.mark.parametrize("finish_orphaned", [True, False])
-async def test_an_evicted_pod_that_ran_never_competes_again(reason: str, finish_orphaned: bool) -> None:
-    """It cannot be started a second time: its Workload keeps its quota until it ends with the pod."""
-    world = PodWorld(finish_orphaned=finish_orphaned)
+EVICTED_PODS = [
+    (reason, skips, finishes)
+    for reason in ("Preempted", "NodeFailures", "ClusterQueueStopped")
+    for skips in (True, False)
+    for finishes in (True, False)
+]
+
+
+@pytest.mark.parametrize(("reason", "skips_reassignment", "finish_orphaned"), EVICTED_PODS)
+async def test_an_evicted_pod_that_ran_may_compete_until_it_ends_only_where_pods_are_reassigned(
+    reason: str, skips_reassignment: bool, finish_orphaned: bool
+) -> None:
+    """It cannot be started a second time: its Workload ends with it."""
+    world = PodWorld(skips_reassignment_of_pods=skips_reassignment, finish_orphaned=finish_orphaned)
     world.put(PODS, pod(state="running"))
     mine = {**owner("p"), "controller": True}
     world.put(KINDS.workloads, admitted(condition("Evicted", True, reason, "m", since=5), owner=mine))
     await world.settle(Key("ns", "p"))
     ended = world.get(KINDS.workloads, "job-j-1")
     assert "deletionTimestamp" in world.get(PODS, "p")["metadata"]
+    comes_back = reason != "ClusterQueueStopped" and not skips_reassignment
+    assert condition_of(ended, "Requeued") == (str(comes_back), reason, "m")
+    assert condition_of(ended, "QuotaReserved") == ("False", "PendingEvaluation", "m")
     assert (condition_of(ended, "Finished") is not None) is finish_orphaned
-    assert condition_of(ended, "Requeued") is None
     assert ended["metadata"]["finalizers"] == []
+    assert world.get(PODS, "p")["metadata"]["finalizers"] == []
     assert world.told.releases == [(reason, 5)]
 
 
-@pytest.mark.parametrize("reason", ["Preempted", "NodeFailures"])
-@pytest.mark.parametrize("skips_reassignment", [True, False])
-async def test_an_evicted_pod_that_was_still_held_competes_again_only_where_pods_are_reassigned(
-    reason: str, skips_reassignment: bool
+@pytest.mark.parametrize(("reason", "skips_reassignment", "finish_orphaned"), EVICTED_PODS)
+async def test_an_evicted_pod_that_was_still_held_competes_again(
+    reason: str, skips_reassignment: bool, finish_orphaned: bool
 ) -> None:
-    world = PodWorld(skips_reassignment_of_pods=skips_reassignment)
+    """Whatever is said of reassignment: nobody would make another in its place."""
+    world = PodWorld(skips_reassignment_of_pods=skips_reassignment, finish_orphaned=finish_orphaned)
     world.put(PODS, pod())
     mine = {**owner("p"), "controller": True}
     spec = {"podSets": [{"name": "main", "count": 1, "template": TEMPLATE}]}
@@ -221,7 +233,7 @@ async def test_an_evicted_pod_that_was_still_held_competes_again_only_where_pods
     await world.settle(Key("ns", "p"))
     assert gates(world.get(PODS, "p")) == [gate["name"] for gate in GATES]
     back = world.get(KINDS.workloads, "job-j-1")
-    assert condition_of(back, "Requeued") == (str(not skips_reassignment), reason, "m")
+    assert condition_of(back, "Requeued") == (str(reason != "ClusterQueueStopped"), reason, "m")
     assert condition_of(back, "QuotaReserved") == ("False", "PendingEvaluation", "m")
 
 

@@ -1,0 +1,29 @@
+"""What a process does when it is sent a signal."""
+
+import asyncio
+import os
+import signal
+
+import pytest
+from structlog.testing import capture_logs
+
+from admitq.app import process
+
+
+async def test_who_asks_a_process_that_decides_nothing_for_its_state_does_not_end_it() -> None:
+    # Without a handler the signal would end these tests.
+    before = signal.signal(signal.SIGUSR2, signal.SIG_IGN)
+    try:
+        with capture_logs() as lines:
+            told = asyncio.create_task(process._until_told([], None, None))  # type: ignore[reportPrivateUsage]
+            await asyncio.sleep(0)
+            os.kill(os.getpid(), signal.SIGUSR2)
+            async with asyncio.timeout(10):
+                while not lines:
+                    await asyncio.sleep(0)
+            os.kill(os.getpid(), signal.SIGTERM)
+            with pytest.raises(process.Stopped):
+                await told
+    finally:
+        signal.signal(signal.SIGUSR2, before)
+    assert [line["event"].partition(":")[0] for line in lines] == ["nothing is decided here", "stopping"]
