@@ -117,11 +117,11 @@ class Place:
     async def dumped(self, name: str) -> tuple[dict[str, int], AdmissionState]:
         """What the log of a process says is cached, and the state that it tells of line by line."""
 
-        async def written() -> str | None:
+        async def written() -> str:
             text = self.cluster.log(name).read_text()
-            return text if '"event":"state written"' in text else None
+            return text if '"event":"state written"' in text else ""
 
-        text: str = await eventually(written, what=f"{name} has written its state")
+        text = await eventually(written, what=f"{name} has written its state")
         lines = [json.loads(line) for line in text.splitlines()]
         [cached] = [line["objects"] for line in lines if line["event"] == "caches"]
         whole: dict[str, Any] = {"is": "Dump", **{each.name: [] for each in fields(Dump)}}
