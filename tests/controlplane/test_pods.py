@@ -221,6 +221,24 @@ async def test_a_preempted_pod_is_ended_and_its_workload_with_it(stage: Stage) -
     await stage.until_gone(stage.kinds.workloads, workload_name("Pod", "", "low", low["metadata"]["uid"]))
 
 
+async def test_a_pod_that_is_preempted_before_it_starts_competes_again(stage: Stage) -> None:
+    await stage.active_check("check")
+    checks = {"admissionChecks": [{"name": stage.own("check")}]}
+    preempts = {"withinClusterQueue": "LowerPriority"}
+    await stage.queues(cpu=1, preemption=preempts, admissionChecksStrategy=checks)
+    classes, high = stage.kinds.workload_priority_classes, stage.own("high")
+    await stage.create(classes, high, {"value": 100})
+    low = workload_name("Pod", "", "low", (await pod(stage, "low"))["metadata"]["uid"])
+    await until_workload(stage, low, "Admitted", "UnsatisfiedAdmissionChecks")
+    preemptor = await pod(stage, "high", labels={stage.names.priority_class: high})
+    taker = workload_name("Pod", "", "high", preemptor["metadata"]["uid"])
+    await until_workload(stage, taker, "Admitted", "UnsatisfiedAdmissionChecks")
+    await until_workload(stage, low, "Requeued", "Preempted", "True")
+    await stage.client.delete(PODS, "high", stage.namespace)
+    await until_workload(stage, low, "QuotaReserved", "QuotaReserved", "True")
+    await until_phases(stage, low="held", high="gone")
+
+
 async def test_a_pod_deleted_while_it_waits_is_let_go(stage: Stage) -> None:
     await stage.queues(cpu=1)
     await pod(stage, "p", cpu=2)

@@ -8,7 +8,7 @@ there is nothing to do here (semantics, Pods and pod groups).
 from collections.abc import Iterable
 from typing import Any, Final
 
-from admitq.controllers.job.case import CONCERN, JobCase, concern_of, name_of
+from admitq.controllers.job.case import CONCERN, JobCase, name_of
 from admitq.controllers.plan import (
     NOTHING,
     Action,
@@ -227,4 +227,5 @@ def awaited(case: JobCase, workload: Object) -> Plan | None:
     else:
         reason, message = Reason.PODS_FAILED, "Some Failed pods need replacement"
     transition.set(ConditionType.WAITING_FOR_REPLACEMENT_PODS, lacks, reason, message)
-    return case.end(workload, transition, concern=concern_of(ConditionType.WAITING_FOR_REPLACEMENT_PODS))
+    # The condition is one that this kind alone has.
+    return case.end(workload, transition, concern=f"{case.integration.kind.lower()}-controller")

@@ -61,6 +61,14 @@ def test_a_wrong_flag_is_refused_with_the_remedy(text: str, message: str) -> Non
         FeatureGates.parse(text)
 
 
+@pytest.mark.parametrize(
+    ("gate", "need"), sorted((gate, need) for gate in REQUIRES for need in REQUIRES[gate])
+)
+def test_no_gate_is_on_without_each_that_it_needs(gate: Gate, need: Gate) -> None:
+    with pytest.raises(FeatureGateError, match=rf"{gate}: needs .*{need}.*; switch that on, too"):
+        FeatureGates.parse(f"{gate}=true,{need}=false")
+
+
 def test_what_a_gate_needs_takes_it_along_when_switched_off() -> None:
     gates = FeatureGates.of({"TopologyAwareScheduling": False})
     assert not gates[Gate.TAS_FAILED_NODE_REPLACEMENT]

@@ -404,6 +404,23 @@ async def test_it_is_told_whether_pods_must_be_replaced(
     assert found[:2] == (status, reason)
 
 
+async def test_a_condition_that_pods_alone_have_is_written_as_by_their_controller(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world, writers = PodWorld(), list[str]()
+    patch = world.client.merge_patch
+
+    async def noted(*what: Any, field_manager: str, **where: Any) -> Object:
+        writers.append(field_manager)
+        return await patch(*what, field_manager=field_manager, **where)
+
+    monkeypatch.setattr(world.client, "merge_patch", noted)
+    world.put(PODS, *(condemned(one) for one in pair("running", "failed")))
+    world.put(KINDS.workloads, of_group(admitted))
+    await world.pods.reconcile(GROUP)
+    assert writers == ["admitq-pod-controller"]
+
+
 @pytest.mark.parametrize(
     ("states", "waiting"),
     [
