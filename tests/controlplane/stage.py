@@ -268,6 +268,14 @@ class Stage:
 
         await self.until(found, reason, what=f"condition {type_} of {job} with reason {reason}")
 
+    async def until_active(self, resource: Resource, name: str, *, active: bool = True) -> None:
+        """Wait until a queue admits, or does no more."""
+
+        async def found() -> str:
+            return (condition_of(await self.get(resource, name), "Active") or ("",))[0]
+
+        await self.until(found, str(active), what=f"{resource.kind} {name} is Active={active}")
+
     async def workload_exists(self, job: str = "j") -> None:
         """Wait until a Job has a Workload."""
 

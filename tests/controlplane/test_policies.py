@@ -68,6 +68,7 @@ async def strict(
 async def test_jobs_end_as_the_configuration_says(strict: tuple[Stage, Installation]) -> None:
     stage, admitq = strict
     await stage.queues(cpu=16)
+    await _until_they_admit(stage, "cq", "lq")
     async with recorded(stage) as record, written(stage) as writes:
         await at_once(
             late=_gets_ready_the_second_time(stage, record, admitq, writes),
@@ -77,6 +78,12 @@ async def test_jobs_end_as_the_configuration_says(strict: tuple[Stage, Installat
             done=_is_forgotten_when_done(stage, record),
             queueless=_waits_for_a_queue(stage),
         )
+
+
+async def _until_they_admit(stage: Stage, cluster_queue: str, local_queue: str) -> None:
+    """Wait for queues in which a story begins, which would otherwise begin with what they lack."""
+    await stage.until_active(stage.kinds.cluster_queues, stage.own(cluster_queue))
+    await stage.until_active(stage.kinds.local_queues, local_queue)
 
 
 async def _gets_ready_the_second_time(
@@ -172,6 +179,7 @@ async def _is_deactivated_for_good(
     """Who came back as often as it may is deactivated, and its job deleted after a while."""
     await stage.cluster_queue("never")
     await stage.local_queue("never", cluster_queue="never")
+    await _until_they_admit(stage, "never", "never")
     await stage.job("never", queue="never")
     await stage.workload_exists("never")
     name = (await stage.workload("never"))["metadata"]["name"]

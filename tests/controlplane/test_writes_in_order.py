@@ -8,8 +8,7 @@ a manager that is started anew in test_installation.py, for nobody else may be b
 from typing import Any
 
 from admitq.integrations.paths import value_at
-from admitq.runtime.resources import Resource
-from tests.controlplane.stage import Object, Stage, at_once, condition_of
+from tests.controlplane.stage import Object, Stage, at_once
 from tests.controlplane.writes import (
     ADMITTED,
     NOT_READY,
@@ -54,16 +53,9 @@ async def _queues(stage: Stage, name: str, **spec: Any) -> None:
     """A ClusterQueue that admits, and then a LocalQueue of its name."""
     kinds = stage.kinds
     await stage.cluster_queue(name, **spec)
-    await _until_active(stage, kinds.cluster_queues, stage.own(name))
+    await stage.until_active(kinds.cluster_queues, stage.own(name))
     await stage.local_queue(name, cluster_queue=name)
-    await _until_active(stage, kinds.local_queues, name)
-
-
-async def _until_active(stage: Stage, resource: Resource, name: str, *, active: bool = True) -> None:
-    async def found() -> str:
-        return (condition_of(await stage.get(resource, name), "Active") or ("",))[0]
-
-    await stage.until(found, str(active))
+    await stage.until_active(kinds.local_queues, name)
 
 
 def _made(*names: str) -> list[str]:
@@ -283,8 +275,8 @@ async def _a_queue_is_drained(stage: Stage, writes: Writes) -> None:
     queue = stage.own("drained")
     await stage.change(stage.kinds.cluster_queues, queue, {"spec": {"stopPolicy": "HoldAndDrain"}})
     await stage.until_condition("QuotaReserved", "Suspended", "drained")
-    await _until_active(stage, stage.kinds.cluster_queues, queue, active=False)
-    await _until_active(stage, stage.kinds.local_queues, "drained", active=False)
+    await stage.until_active(stage.kinds.cluster_queues, queue, active=False)
+    await stage.until_active(stage.kinds.local_queues, "drained", active=False)
     await stage.change(stage.kinds.cluster_queues, queue, {"spec": {"stopPolicy": "None"}})
     await stage.until_condition("PodsReady", "Started", "drained")
     message = "The ClusterQueue is stopped"

@@ -43,6 +43,10 @@ REFRESHED = ": QuotaReserved=False PendingEvaluation Workload is pending evaluat
 """A write that says no more than that a Workload waits its turn: it comes, or the scheduler is quicker."""
 
 
+UNHEARD = "Active=False FlavorNotFound "
+"""What is in a write about a queue whose flavors were made before it, and are heard of after it."""
+
+
 def queued(name: str) -> list[list[str]]:
     """What is written when a Job comes."""
     return [
@@ -129,7 +133,7 @@ class Writes:
                 before.pop(place, None)
                 if step.obj is not None:
                     before[place] = step.obj
-        return [line for line in lines if not line.endswith(REFRESHED)]
+        return [line for line in lines if not line.endswith(REFRESHED) and UNHEARD not in line]
 
     async def told(self, *jobs: str) -> list[str]:
         """The events about Jobs and their Workloads, in the order in which they first happened."""
