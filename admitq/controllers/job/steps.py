@@ -185,8 +185,9 @@ def _deletion(case: JobCase, workload: Object) -> tuple[Action, ...]:
     note = f"Deleted not matching Workload: {name_of(workload)}"
     return (
         Delete(workloads, workload, as_seen=True),
-        RemoveFinalizer(workloads, workload),
+        # Told before it is let go: where that meets another writer, the next decision finds it deleted.
         case.tell("DeletedWorkload", note),
+        RemoveFinalizer(workloads, workload),
     )
 
 

@@ -223,6 +223,18 @@ async def test_a_job_that_was_made_unfit_while_it_waits_has_no_workload_and_is_t
     ]
 
 
+async def test_a_deletion_is_told_of_also_where_another_writes_before_the_workload_is_let_go(
+    world: World, jobs: JobController
+) -> None:
+    world.put(JOBS, job({"parallelism": 2}))
+    world.put(KINDS.workloads, workload(WAITING))
+    world.client.fails["patch"] = ApiError(422, "Invalid", "spec.podSets[0].count: too many")
+    world.client.fails["json_patch"] = ApiError(409, "Conflict", "is another version")
+    with pytest.raises(ApiError):
+        await jobs.reconcile(KEY)
+    assert ("j", "DeletedWorkload", "Deleted not matching Workload: ns/job-j-1") in world.told.events
+
+
 async def test_nothing_is_told_of_a_namespace_that_ends(world: World, jobs: JobController) -> None:
     world.put(JOBS, job())
     body = {"details": {"causes": [{"reason": "NamespaceTerminating"}]}}
