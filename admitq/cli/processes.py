@@ -4,6 +4,7 @@ A process is to be ready soon after its start, and what explains command lines t
 that need no explaining are read here, in their plainest form; all others are left to it.
 """
 
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -93,7 +94,11 @@ def start(component: str, options: Options) -> int:
 
 
 def _spare_imports() -> None:
-    """Look for garbage rarely: what imports make lives on, and going through it is a tenth of their time."""
+    """Look for garbage rarely: what imports make lives on, and going through it is a tenth of their time.
+
+    Nor are plugins looked for: nothing that happens to be installed takes part in reading the configuration.
+    """
     from admitq.garbage import collect_rarely
 
     collect_rarely()
+    os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"

@@ -1,7 +1,9 @@
 """What import-linter cannot say: what is allowed and nothing else, and what is loaded late."""
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import grimp
 import pytest
@@ -71,6 +73,26 @@ def loaded_at_start() -> set[str]:
 def test_a_process_starts_without_what_is_heavy(loaded_at_start: set[str], module: str) -> None:
     assert "admitq.app.process" in loaded_at_start
     assert module not in loaded_at_start, NOT_AT_START[module]
+
+
+def test_nothing_that_is_installed_takes_part_in_reading_the_configuration(tmp_path: Path) -> None:
+    described = tmp_path / "meddler-1.dist-info"
+    described.mkdir()
+    (described / "METADATA").write_text("Metadata-Version: 2.1\nName: meddler\nVersion: 1\n")
+    (described / "entry_points.txt").write_text("[pydantic]\nmeddler = meddler:plugin\n")
+    (tmp_path / "meddler.py").write_text("plugin = None\n")
+    started = (
+        "import atexit, sys; from admitq.cli import main; "
+        "told = lambda: print('admitq_api.configuration' in sys.modules, 'meddler' in sys.modules); "
+        "atexit.register(told); "
+        "sys.argv = ['admitq', 'all-in-one', '--config=/no/such/file']; main()"
+    )
+    paths = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = {**os.environ, "PYTHONPATH": paths}
+    answer = subprocess.run(
+        [sys.executable, "-c", started], capture_output=True, text=True, check=False, env=environment
+    )
+    assert answer.stdout.split() == ["True", "False"], answer.stderr
 
 
 def test_a_simulation_loads_only_what_it_needs() -> None:
