@@ -96,6 +96,9 @@ class Names:
 
     Read back, only the list of objects is there. Where both are given, the names count: whoever applies a
     manifest with them again finds the list of objects beside them that they were turned into.
+
+    Within a request the names come back. Server-side apply compares what it is about to write in each version
+    that somebody wrote in, and takes what is not there after that for something that nobody wants any more.
     """
 
     at: str
@@ -106,13 +109,13 @@ class Names:
 
     def up(self, obj: Json) -> Aside:
         """Turn the names into objects."""
-        for _, holder in copied_at(obj, self.at):
-            names = holder.pop(self.older, None)
+        for steps, holder in copied_at(obj, self.at):
+            names = given = holder.pop(self.older, None)
             if isinstance(names, list):
                 names = [{"name": name} for name in cast("list[Any]", names)]
             if names:
                 holder[self.newer] = {self.items: names}
-        yield from ()
+                yield (*steps, self.older), given
 
     def down(self, obj: Json) -> Aside:
         """Do nothing: v1beta1 has the list of objects too."""

@@ -14,6 +14,7 @@ import orjson
 
 from admitq_api.labels import Names
 from admitq_api.v1beta1.changes import Change, Fits, Newer, Reference
+from admitq_api.v1beta1.changes import Names as NamesOf
 from admitq_api.v1beta1.paths import Json, Steps, path_of, put_back
 from admitq_api.v1beta1.table import changes
 
@@ -46,11 +47,25 @@ def converted(obj: Mapping[str, Any], to: str, names: Names) -> Json:
         return result
     result["apiVersion"] = f"{names.group}/{to}"
     goes_up = to == names.version
-    _put_back(result, to, _carried(of_kind, goes_up=goes_up), names)
-    aside = [one for change in of_kind for one in (change.up(result) if goes_up else change.down(result))]
+    carried = tuple(change for change in of_kind if _is_in_use(result) or not isinstance(change, NamesOf))
+    _put_back(result, to, _carried(carried, goes_up=goes_up), names)
+    aside: list[tuple[Steps, Any]] = []
+    for change in of_kind:
+        left = list(change.up(result) if goes_up else change.down(result))
+        if change in carried:
+            aside += left
     if aside:
         _set_aside(result, versions[given] or "", aside, names)
     return result
+
+
+def _is_in_use(obj: Json) -> bool:
+    """Whether a request works with the object; else it is on its way into storage or out of it.
+
+    What is stored has no resourceVersion: the API server sets it when it has read the object.
+    """
+    metadata = obj.get("metadata")
+    return isinstance(metadata, dict) and bool(cast("Json", metadata).get("resourceVersion"))
 
 
 def _carried(every: tuple[Change, ...], *, goes_up: bool) -> Mapping[str, Fits]:
@@ -60,6 +75,8 @@ def _carried(every: tuple[Change, ...], *, goes_up: bool) -> Mapping[str, Fits]:
 
 def _of_annotation(change: Change, goes_up: bool) -> Iterator[tuple[str, str, Fits]]:
     match change:
+        case NamesOf(at, older) if not goes_up:
+            yield at, older, _are_names
         case Newer(at, field, fits) if goes_up:
             yield at, field, fits
         case Reference(at, source, name, _, sources, fits) if not goes_up:
@@ -67,6 +84,10 @@ def _of_annotation(change: Change, goes_up: bool) -> Iterator[tuple[str, str, Fi
             yield at, name, fits
         case _:
             pass
+
+
+def _are_names(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(one, str) for one in cast("list[Any]", value))
 
 
 def _put_back(obj: Json, version: str, carried: Mapping[str, Fits], names: Names) -> None:

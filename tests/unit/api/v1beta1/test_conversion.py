@@ -151,6 +151,22 @@ def test_names_of_checks_count_where_both_are_given() -> None:
         assert up["spec"] == {"admissionChecksStrategy": expected}
 
 
+def test_names_of_checks_come_back_within_a_request_alone() -> None:
+    spec, listed = {"admissionChecks": ["one"]}, {"admissionChecks": [{"name": "one"}]}
+    for version, read in (("7", spec), ("", {})):
+        written = obj("ClusterQueue", OLDER, {"spec": spec})
+        written["metadata"]["resourceVersion"] = version
+        up = converted(written, NEWER, NAMES)
+        assert up["spec"] == {"admissionChecksStrategy": listed}
+        assert ("annotations" in up["metadata"]) == bool(version)
+        down = converted(up, OLDER, NAMES)
+        assert down["spec"] == {"admissionChecksStrategy": listed, **read}
+        assert "annotations" not in down["metadata"]
+        # Nobody who puts them there himself has them shown when the object is read.
+        up["metadata"]["resourceVersion"] = ""
+        assert converted(up, OLDER, NAMES)["spec"] == {"admissionChecksStrategy": listed}
+
+
 POLICY_FIELD: Final = "concurrentAdmissionPolicy"
 POLICY: Final = {"migration": {"mode": "RetainFirstAdmission"}}
 CONSTRAINTS: Final = [{"topology": "rack", "size": 2}]

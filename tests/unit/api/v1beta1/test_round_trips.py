@@ -135,7 +135,7 @@ def placed(assignment: Json) -> Any:
 
 @pytest.mark.parametrize("kind", sorted(PLURALS))
 @given(data=st.data())
-@settings(max_examples=40)
+@settings(max_examples=25)
 def test_nothing_of_v1beta2_is_lost_in_v1beta1(kind: str, data: st.DataObject) -> None:
     newer = data.draw(objects(kind, "v1beta2"))
     older = converted(newer, "v1beta1", NAMES)
@@ -149,7 +149,7 @@ def test_nothing_of_v1beta2_is_lost_in_v1beta1(kind: str, data: st.DataObject) -
 
 @pytest.mark.parametrize("kind", sorted(PLURALS))
 @given(data=st.data())
-@settings(max_examples=40)
+@settings(max_examples=25)
 def test_v1beta1_says_the_same_after_it_was_stored(kind: str, data: st.DataObject) -> None:
     older = data.draw(objects(kind, "v1beta1"))
     newer = converted(older, "v1beta2", NAMES)
