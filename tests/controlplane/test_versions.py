@@ -1,5 +1,7 @@
 """v1beta1 beside v1beta2: the shipped definitions, converted by the shipped webhooks."""
 
+import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final
@@ -86,9 +88,12 @@ async def test_both_versions_of_every_kind_are_served(
     for number, case in enumerate(CASES):
         await is_one_object_in_both_versions(client, f"case-{number}", case)
     await a_manifest_is_applied_again(client)
+    await what_is_read_can_be_applied(client, cluster)
+    await controllers_of_both_versions_write_one_status(client)
     await refusals_have_their_class(client)
     await rules_of_the_older_version_hold(client)
     await a_watch_shows_the_older_version(client)
+    await nobody_spoils_a_list_for_others(client)
     await conversion_outlives_an_upgrade(client, installation)
     await objects_that_are_stored_in_the_older_version_are_no_obstacle(client, installation)
 
@@ -126,17 +131,111 @@ async def is_one_object_in_both_versions(client: Client, name: str, case: Json) 
     assert NAMES.other_version not in after["metadata"].get("annotations", {}), says
 
 
+POLICY: Final = {"migration": {"mode": "RetainFirstAdmission"}}
+
+
 async def a_manifest_is_applied_again(client: Client) -> None:
+    """On the server's side, while others write what the older version has no field for."""
     queue = Stored(client, "ClusterQueue", "applied")
-    checks = ["one", "two"]
-    for names in (checks, checks, ["one"]):
-        manifest = queue.object(queue.older, {"spec": {"cohort": "team", "admissionChecks": names}})
-        await client.apply(queue.older, manifest, field_manager="team", force=False)
-        spec = (await queue.read(queue.newer))["spec"]
-        assert spec["admissionChecksStrategy"] == {"admissionChecks": [{"name": name} for name in names]}
+    words = {"cohort": "team", "flavorFungibility": {"whenCanBorrow": "Borrow"}}
+    for names in (["one", "two"], ["one", "two"], ["one"], ["one", "three"]):
+        found = await applied(queue, {**words, "admissionChecks": names})
+        listed = [{"name": name} for name in names]
+        assert found["spec"]["admissionChecksStrategy"] == {"admissionChecks": listed}
+        await queue.patch(queue.newer, {"spec": {"concurrentAdmissionPolicy": POLICY}})
+    # What is read back as it was written is not even written again.
+    first, found = [await applied(queue, {"cohort": "team"}) for _ in range(2)]
+    assert found == first
+    assert holds(found["spec"], {"cohortName": "team", "concurrentAdmissionPolicy": POLICY})
+    assert NAMES.other_version not in found["metadata"].get("annotations", {})
     # Defaults are those of the stored version, and hooks saw the object on its way.
-    assert spec["queueingStrategy"] == "BestEffortFIFO"
+    assert found["spec"]["queueingStrategy"] == "BestEffortFIFO"
     assert (await queue.read(queue.older))["metadata"]["finalizers"] == [NAMES.finalizer]
+
+
+async def applied(queue: Stored, spec: Json) -> Json:
+    """Apply in the older version and read in the newer."""
+    manifest = queue.object(queue.older, {"spec": spec})
+    await queue.client.apply(queue.older, manifest, field_manager="team", force=False)
+    return await queue.read(queue.newer)
+
+
+async def what_is_read_can_be_applied(client: Client, cluster: LocalCluster) -> None:
+    """On the client's side: a file, and what was read of it in the older version, which carries a field."""
+    queue = Stored(client, "ClusterQueue", "from-a-file")
+    written = json.dumps(queue.object(queue.older, {"spec": {"cohort": "team"}}))
+    await kubectl(cluster, "apply", "--filename=-", given=written)
+    await queue.patch(queue.newer, {"spec": {"concurrentAdmissionPolicy": POLICY}})
+    read = json.loads(
+        await kubectl(cluster, "get", f"clusterqueues.v1beta1.{COMPAT_GROUP}", queue.name, "--output=json")
+    )
+    carried = {NAMES.other_version: read["metadata"]["annotations"][NAMES.other_version]}
+    read["metadata"] = {"name": queue.name, "annotations": carried}
+    await kubectl(cluster, "apply", "--filename=-", given=json.dumps(read))
+    assert (await queue.read(queue.newer))["spec"]["concurrentAdmissionPolicy"] == POLICY
+    # A file without the annotation that the one before it had takes away what that carried.
+    await kubectl(cluster, "apply", "--filename=-", given=written.replace("team", "others"))
+    found = await queue.read(queue.newer)
+    assert found["spec"]["cohortName"] == "others"
+    assert NAMES.other_version not in found["metadata"]["annotations"]
+    assert "concurrentAdmissionPolicy" not in found["spec"]
+
+
+async def kubectl(cluster: LocalCluster, *arguments: str, given: str = "") -> str:
+    process = await asyncio.create_subprocess_exec(
+        str(cluster.program("kubectl")),
+        f"--kubeconfig={cluster.kubeconfig}",
+        *arguments,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    said, complained = await process.communicate(given.encode())
+    assert process.returncode == 0, complained.decode()
+    return said.decode()
+
+
+async def controllers_of_both_versions_write_one_status(client: Client) -> None:
+    workload = Stored(client, "Workload", workload_cases()[1])
+    at = "2026-01-01T00:00:00Z"
+    check = {"name": "check", "state": "Pending", "lastTransitionTime": at, "message": ""}
+    ready = {
+        **check,
+        "state": "Ready",
+        "podSetUpdates": [{"name": "main", "nodeSelector": {"zone": "a"}}],
+    }
+    other = {"name": "other", "state": "Ready", "lastTransitionTime": at, "message": ""}
+    writes = [
+        ("of-the-older", workload.older, {"admissionChecks": [check]}),
+        ("of-the-newer", workload.newer, {"admissionChecks": [other], "requeueState": {"count": 1}}),
+        ("of-the-older", workload.older, {"admissionChecks": [ready]}),
+        ("of-the-older", workload.older, {"admissionChecks": [ready]}),
+        ("of-the-newer", workload.newer, {"admissionChecks": [other]}),
+    ]
+    versions: list[str] = []
+    for manager, version, status in writes:
+        written = await client.apply(
+            version,
+            workload.object(version, {"status": status}),
+            field_manager=manager,
+            force=False,
+            subresource="status",
+        )
+        versions.append(written["metadata"]["resourceVersion"])
+    assert versions[2] == versions[3]
+    found = (await workload.read(workload.newer))["status"]
+    assert found["admissionChecks"] == [ready, other]
+    assert "requeueState" not in found
+    assert holds(found, {"admission": {"clusterQueue": "team"}})
+
+
+def workload_cases() -> list[str]:
+    """The names of the Workloads that were written in the older version: of ours, and of the other class."""
+    return [
+        f"case-{number}"
+        for number, case in enumerate(CASES)
+        if case["kind"] == "Workload" and "older" in case
+    ]
 
 
 async def refusals_have_their_class(client: Client) -> None:
@@ -165,11 +264,7 @@ async def refusals_have_their_class(client: Client) -> None:
 
 async def rules_of_the_older_version_hold(client: Client) -> None:
     """Of Workloads with quota: the class may change if it is a WorkloadPriorityClass, what it is may not."""
-    ours, theirs = (
-        Stored(client, "Workload", f"case-{number}")
-        for number, case in enumerate(CASES)
-        if case["kind"] == "Workload" and "older" in case
-    )
+    ours, theirs = (Stored(client, "Workload", name) for name in workload_cases())
     refused: list[tuple[Stored, Json, str]] = [
         (
             ours,
@@ -178,6 +273,7 @@ async def rules_of_the_older_version_hold(client: Client) -> None:
         ),
         (theirs, {"priorityClassSource": ""}, "priorityClassSource is immutable"),
         (theirs, {"priorityClassName": "third"}, "priorityClassName is immutable"),
+        (ours, {"priorityClassName": None}, "priorityClassName is immutable"),
         (theirs, {"priority": None}, "priority must be set when priorityClassName is set"),
         (ours, {"queueName": "other"}, "queueName is immutable"),
         (ours, {"priorityClassSource": "unheard-of"}, "Unsupported value"),
@@ -206,11 +302,32 @@ async def a_watch_shows_the_older_version(client: Client) -> None:
     await watch.aclose()
 
 
+async def nobody_spoils_a_list_for_others(client: Client) -> None:
+    """Not even by as many annotations as there may be, with which there is no room for one more."""
+    workload = Stored(client, "Workload", "large")
+    (case,) = [case for case in CASES if "topology of slices" in case["it"]]
+    written = workload.object(workload.newer, case["newer"])
+    written["metadata"]["annotations"] = {"example.com/large": "x" * (256 * 1024 - len("example.com/large"))}
+    await client.create(workload.newer, written)
+    read, _ = await client.list(workload.older, NAMESPACE)
+    assert "large" in [one["metadata"]["name"] for one in read]
+    await client.delete(workload.newer, "large", NAMESPACE)
+
+
 async def conversion_outlives_an_upgrade(client: Client, installation: Installation) -> None:
+    name = NAMES.crd_name("clusterqueues")
+
+    async def trusted() -> str:
+        definition = await client.get(CRDS, name)
+        return definition["spec"]["conversion"]["webhook"]["clientConfig"]["caBundle"]
+
+    before = await trusted()
     installation.install(api_group=COMPAT_GROUP, values={"commonLabels": {"upgraded": "yes"}})
+    assert (await client.get(CRDS, name))["metadata"]["labels"]["upgraded"] == "yes"
+    assert await trusted() == before
+    # Had somebody taken it away, the process would write it again.
     queue = Stored(client, "ClusterQueue", "applied")
-    read = await eventually(lambda: queue.read(queue.older), timeout=90.0)
-    assert read["spec"]["cohort"] == "others"
+    assert (await queue.read(queue.older))["spec"]["cohort"] == "others"
 
 
 async def objects_that_are_stored_in_the_older_version_are_no_obstacle(
@@ -231,9 +348,31 @@ async def objects_that_are_stored_in_the_older_version_are_no_obstacle(
             await queue.write(queue.older, {"spec": {"clusterQueue": "applied"}})
     installation.stop(("webhook",))
     with pytest.raises(ApiError, match="conversion webhook"):
-        await eventually(lambda: queue.read(queue.newer))
-    installation.start(("webhook",))
-    assert (await queue.read(queue.newer))["spec"]["clusterQueue"] == "applied"
+        await queue.read(queue.newer)
+    await what_is_stored_needs_no_webhook(client)
+    installation.start()
+    found = await eventually(lambda: _with_status(queue), what="the manager works with it")
+    assert found["spec"]["clusterQueue"] == "applied"
+
+
+async def what_is_stored_needs_no_webhook(client: Client) -> None:
+    queue = Stored(client, "LocalQueue", "stored")
+    await queue.write(queue.newer, {"spec": {"clusterQueue": "applied"}})
+    await queue.patch(queue.newer, {"spec": {"stopPolicy": "Hold"}})
+    assert (await queue.read(queue.newer))["spec"]["stopPolicy"] == "Hold"
+    with pytest.raises(ApiError, match="conversion webhook"):
+        await queue.read(queue.older)
+    # Of what somebody wrote in the older version the API server compares fields there.
+    (number,) = [number for number, case in enumerate(CASES) if case["kind"] == "WorkloadPriorityClass"]
+    priority = Stored(client, "WorkloadPriorityClass", f"case-{number}")
+    applied = priority.object(priority.newer, {"value": 8})
+    with pytest.raises(ApiError, match="conversion webhook"):
+        await client.apply(priority.newer, applied, field_manager="later")
+
+
+async def _with_status(queue: Stored) -> Json:
+    found = await queue.read(queue.newer)
+    return found if found.get("status", {}).get("conditions") else {}
 
 
 async def _was_stored_so(client: Client, name: str) -> bool:
