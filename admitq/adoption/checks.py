@@ -189,6 +189,12 @@ def _gates(cluster: Cluster) -> Iterator[str]:
             yield f"{name}: {note}"
 
 
+def _fields(cluster: Cluster) -> Iterator[str]:
+    for one, loaded in cluster.configured:
+        if isinstance(loaded, Configuration):
+            yield from (f"{field} in {one.place}" for field in loaded.without_effect())
+
+
 def _unknown_gates(cluster: Cluster) -> Iterator[str]:
     yield from sorted({*cluster.gates} - {*cluster.known_gates})
 
@@ -375,6 +381,13 @@ CHECKS: Final[tuple[Check, ...]] = (
         "Feature gates are switched on that do less than they say.",
         "Look whether you rely on what they switch.",
         _gates,
+    ),
+    Check(
+        "fields-without-effect",
+        CHANGES,
+        "The configuration file sets what admitq takes without effect.",
+        "Look whether you rely on it.",
+        _fields,
     ),
     Check(
         "visibility",

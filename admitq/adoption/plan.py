@@ -11,6 +11,7 @@ from admitq.core.selectors import selects_namespace
 from admitq.integrations.paths import Object, value_at
 from admitq_api.configuration import Configuration, load_configuration
 from admitq_api.configuration.root import NAMESPACE_NAME
+from admitq_api.feature_gates import Gate
 
 SYSTEM: Final = "kube-system"
 
@@ -179,8 +180,12 @@ def values(cluster: Cluster) -> dict[str, Any]:
                 told["managedJobsNamespaceSelector"] = sparing(spared, selector) if selected else selector
             if lease := value_at(one.given, ("leaderElection", "resourceName")):
                 told["leaderElection"] = {"resourceName": lease}
-    if gates := cluster.known_gates:
-        told["featureGates"] = dict(gates)
+    gates = dict(cluster.known_gates)
+    if any(isinstance(one, Configuration) and not one.wait_for_pods_ready for _, one in cluster.configured):
+        # Only v1beta1 can leave it out; what the chart writes is v1beta2.
+        gates[Gate.DISABLE_WAIT_FOR_PODS_READY.value] = True
+    if gates:
+        told["featureGates"] = gates
     return {
         "apiGroup": cluster.names.group,
         "fullnameOverride": NAME,
@@ -254,7 +259,13 @@ def _steps(cluster: Cluster) -> Iterator[Step]:
             *_stopped(cluster),
         ),
     )
-    yield Step("Start admitq.", (f"{install} --wait",))
+    yield Step(
+        "Start admitq. Its webhooks start anew: whoever wrote another CA into the definitions has stopped.",
+        (
+            f"kubectl --namespace {cluster.namespace} rollout restart deployment {NAME}-webhook",
+            f"{install} --wait",
+        ),
+    )
     yield Step(
         "Look at the queues: what was admitted still is.",
         (f"{_queues(cluster)} | diff before.txt - || true",),

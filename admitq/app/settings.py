@@ -11,7 +11,7 @@ from admitq.integrations.base import Integration
 from admitq.integrations.registry import enabled, framework_names, registered
 from admitq.metrics import clashes
 from admitq.serving.tls import TlsSettings
-from admitq_api.configuration import Configuration, ConfigurationError, load_configuration, parse_address
+from admitq_api.configuration import Configuration, ConfigurationError, load_configuration
 from admitq_api.configuration.root import NAMESPACE_NAME
 from admitq_api.feature_gates import FeatureGates, Gate
 from admitq_api.labels import Names
@@ -52,7 +52,7 @@ class Settings:
         labels = f"metrics.customLabels: has no effect: feature gate {Gate.CUSTOM_METRIC_LABELS} is off"
         to_come = (
             f"{field}: has no effect: its feature is still to come"
-            for field in without_effect(self.configuration)
+            for field in self.configuration.without_effect()
         )
         return (*self.gates.notes(), *((labels,) if unused else ()), *to_come)
 
@@ -92,18 +92,6 @@ def load_settings(file: Path | None, feature_gates: str = "") -> Settings:
         _tls(configuration),
         _custom_labels(configuration) if gates[Gate.CUSTOM_METRIC_LABELS] else (),
     )
-
-
-def without_effect(configuration: Configuration) -> tuple[str, ...]:
-    """What the configuration sets of features that are not there."""
-    given: dict[str, object] = {
-        # The dispatcher's name follows from the API group unless it is set.
-        "multiKueue": configuration.multi_kueue.model_fields_set - {"dispatcher_name"},
-        "visibilityServer": configuration.visibility_server.model_fields_set,
-        "resources.deviceClassMappings": configuration.resources.device_class_mappings,
-        "pprofBindAddress": parse_address(configuration.pprof_bind_address),
-    }
-    return tuple(field for field, value in given.items() if value)
 
 
 def _spare_the_system(configuration: Configuration) -> None:

@@ -6,7 +6,6 @@ import pytest
 
 from admitq.app import load_settings
 from admitq.app import settings as module
-from admitq.app.settings import without_effect
 from admitq_api.configuration import ConfigurationError, load_configuration
 from tests.unit.test_measures import Told, workload
 
@@ -140,7 +139,7 @@ def test_a_gate_of_a_feature_to_come_is_taken_and_told_of() -> None:
     ],
 )
 def test_settings_of_features_that_are_not_there_are_told_apart(text: str, fields: tuple[str, ...]) -> None:
-    assert without_effect(load_configuration(HEAD + text)) == fields
+    assert load_configuration(HEAD + text).without_effect() == fields
 
 
 def test_a_file_that_is_not_there_is_an_error() -> None:

@@ -10,6 +10,7 @@ from admitq_api.configuration.fields import (
     DnsLabel,
     Section,
     Selector,
+    parse_address,
     well_formed_selector,
 )
 from admitq_api.configuration.sections import (
@@ -155,6 +156,17 @@ class Configuration(Section):
             return FeatureGates.parse(flag) if flag else FeatureGates.of(self.feature_gates)
         except FeatureGateError as error:
             raise ConfigurationError([f"{'--feature-gates' if flag else 'featureGates'}: {error}"]) from None
+
+    def without_effect(self) -> tuple[str, ...]:
+        """What it sets of features that are not there."""
+        given: dict[str, object] = {
+            # The dispatcher's name follows from the API group unless it is set.
+            "multiKueue": self.multi_kueue.model_fields_set - {"dispatcher_name"},
+            "visibilityServer": self.visibility_server.model_fields_set,
+            "resources.deviceClassMappings": self.resources.device_class_mappings,
+            "pprofBindAddress": parse_address(self.pprof_bind_address),
+        }
+        return tuple(field for field, value in given.items() if value)
 
     @field_validator("feature_gates")
     @classmethod

@@ -4,10 +4,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+import yaml
 
 from admitq.adoption.checks import CHECKS, Severity
 from admitq.adoption.cluster import Cluster, FoundConfiguration
 from admitq.adoption.plan import plan, state_of, values
+from admitq_api.configuration import load_configuration
 from admitq_api.feature_gates import Gate, note_of
 from admitq_api.labels import COMPAT_GROUP, names_for
 
@@ -297,6 +299,10 @@ FOUND: dict[str, list[tuple[Mapping[str, Any], list[str]]]] = {
             ],
         )
     ],
+    "fields-without-effect": [
+        (configured(pprofBindAddress=":6060"), ["pprofBindAddress in configmaps/c in their-system, f"]),
+        (configured(pprofBindAddress="0", clientConnection={"qps": 9}), []),
+    ],
     "visibility": [
         (
             {"api_services": ("v1beta2.visibility.example.com",)},
@@ -421,6 +427,31 @@ def test_values_spare_the_namespace_that_managers_share(given: Any, made: Any) -
     assert told["config"].get("managedJobsNamespaceSelector") == made
 
 
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({}, {"featureGates": {"DisableWaitForPodsReady": True}}),
+        (
+            {"waitForPodsReady": {"enable": False}, "featureGates": {"PriorityBoost": True}},
+            {"featureGates": {"PriorityBoost": True, "DisableWaitForPodsReady": True}},
+        ),
+        (
+            {"waitForPodsReady": {"enable": True}},
+            {"waitForPodsReady": {"timeout": "5m0s", "blockAdmission": True}},
+        ),
+    ],
+)
+def test_a_file_of_the_older_version_is_told_in_the_newer(given: Any, told: Any) -> None:
+    older = {"apiVersion": NAMES.config_api_version.replace("v1beta2", "v1beta1")}
+    made = values(cluster(**configured(**older, **given)))["config"]
+    assert made == told
+    # The chart's file is of the newer version, in which waiting is on unless it is switched off.
+    newer = configured(**made)["configurations"][0].given
+    assert load_configuration(yaml.safe_dump(dict(newer))).gates()[Gate.DISABLE_WAIT_FOR_PODS_READY] == (
+        "featureGates" in told
+    )
+
+
 def test_webhooks_always_answer_and_managers_never_run_together() -> None:
     made = plan(
         cluster(
@@ -434,8 +465,9 @@ def test_webhooks_always_answer_and_managers_never_run_together() -> None:
     keep = ["> definitions.yaml", "> webhooks.yaml", "> apis.yaml", "> before.txt"]
     install = ["manager.replicas=0 --take-ownership", "annotate"]
     delete = ["delete mutatingwebhook", "delete apiservice"]
-    stop = ["controller --replicas=0", "wait --for=delete pod", "values.yaml --wait"]
-    assert in_order(commands, [*keep, "> values.yaml", *install, *delete, *stop, "diff before.txt"])
+    stop = ["controller --replicas=0", "wait --for=delete pod"]
+    start = ["restart deployment admitq-webhook", "values.yaml --wait"]
+    assert in_order(commands, [*keep, "> values.yaml", *install, *delete, *stop, *start, "diff before.txt"])
     back = [command for step in made.way_back for command in step.commands]
     start = ["controller --replicas=2", "definitions.yaml", "webhooks.yaml", "apis.yaml", "rollout status"]
     assert in_order(back, ["admitq-manager --replicas=0", "wait", *start, "uninstall admitq"])
