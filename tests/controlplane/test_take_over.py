@@ -93,6 +93,9 @@ async def test_a_cluster_changes_hands_and_comes_back(
             await stage.until_running(name)
         await stage.job("waits")
         await stage.until_condition("QuotaReserved", "WaitingForQuota", "waits")
+        unknown = {"type": "OfTheirs", "status": "True", "reason": "Known", "message": "only to them"}
+        named = (await stage.workload("waits"))["metadata"]["name"]
+        await applied_as_theirs(stage, named, {"conditions": [{**unknown, "lastTransitionTime": SINCE}]})
 
         status, plan = await checked()
         assert status == 0, plan["findings"]
@@ -110,8 +113,8 @@ async def test_a_cluster_changes_hands_and_comes_back(
         # There. At first the webhooks of both answer, and only theirs manages.
         await run(keep)
         chosen = {"api_group": values["apiGroup"], "config": config}
-        idle = {**values, "manager": {"replicas": 0}}
-        await asyncio.to_thread(ours.install, **chosen, values=idle, take_ownership=True)
+        await asyncio.to_thread(ours.install, **chosen, values=values, take_ownership=True)
+        # Processes run beside the cluster; there, the chart has no Deployments that could be scaled.
         await asyncio.to_thread(ours.start, ["webhook"])
         await converts(stage, "admitq")
         await stage.job("comes-between")
@@ -121,7 +124,6 @@ async def test_a_cluster_changes_hands_and_comes_back(
         as_it_was = await standing(stage)
         await run(stop)
         await asyncio.to_thread(before.stop)
-        await asyncio.to_thread(ours.install, **chosen, values=values)
         # Its job is held while nobody is there who could make its Workload.
         await stage.job("comes-late")
         await asyncio.to_thread(ours.start, ["manager"])
@@ -135,7 +137,6 @@ async def test_a_cluster_changes_hands_and_comes_back(
         # And back.
         as_it_was = await standing(stage)
         await asyncio.to_thread(ours.stop, ["manager"])
-        # Its processes run beside the cluster, so there is no Deployment to scale.
         await run([one for one in leave if "scale deployment" not in one])
         await run(return_)
         await asyncio.to_thread(before.start)
@@ -155,6 +156,7 @@ async def test_a_cluster_changes_hands_and_comes_back(
             assert course.count("True") == times, course
             assert course[-1:] == ["True"] * times or times == 0, course
             assert workloads.course(name, ["Evicted"]) == []
+        assert await stage.condition("OfTheirs", "waits") == ("True", "Known", "only to them")
         suspended = [one["spec"]["suspend"] for one in jobs.versions if one["metadata"]["name"] == "stays"]
         assert suspended == sorted(suspended, reverse=True), "it was stopped in between"
     end, last = await checked()
@@ -271,20 +273,23 @@ async def written_as_theirs(stage: Stage) -> None:
         "resourceUsage": {"cpu": "1"},
     }
     admission = {"clusterQueue": stage.own("cq"), "podSetAssignments": [assignment]}
-    await stage.client.apply(
-        workloads,
-        {
-            "apiVersion": workloads.api_version,
-            "kind": workloads.kind,
-            "metadata": {"name": "by-hand", "namespace": stage.namespace},
-            "status": {"conditions": conditions, "admission": admission},
-        },
-        field_manager=NAMES.field_manager("admission"),
-        subresource="status",
-    )
+    await applied_as_theirs(stage, "by-hand", {"conditions": conditions, "admission": admission})
 
     async def charged() -> bool:
         queue = await stage.get(stage.kinds.cluster_queues, stage.own("cq"))
         return value_at(queue, ("status", "admittedWorkloads")) == 1
 
     await eventually(charged, what="the Workload to be charged")
+
+
+async def applied_as_theirs(stage: Stage, workload: str, status: Object) -> None:
+    """Have a Workload's status written by server-side apply, under their field manager."""
+    workloads = stage.kinds.workloads
+    written = {
+        "apiVersion": workloads.api_version,
+        "kind": workloads.kind,
+        "metadata": {"name": workload, "namespace": stage.namespace},
+        "status": status,
+    }
+    manager = NAMES.field_manager("admission")
+    await stage.client.apply(workloads, written, field_manager=manager, subresource="status")
