@@ -1,0 +1,145 @@
+"""Who is in charge, and what is read of it, by what the API server calls."""
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import pytest
+import yaml
+
+from admitq.adoption.cluster import Cluster
+from admitq.adoption.reading import API_SERVICES, read
+from admitq.runtime.client import Client
+from admitq.runtime.errors import ApiError
+from admitq.runtime.resources import (
+    CONFIG_MAPS,
+    CRDS,
+    DEPLOYMENTS,
+    LEASES,
+    MUTATING_WEBHOOKS,
+    SERVICES,
+    VALIDATING_WEBHOOKS,
+    Resource,
+)
+from admitq_api.crds import crds
+from admitq_api.labels import COMPAT_GROUP, names_for
+
+NAMES = names_for(COMPAT_GROUP)
+THEIRS = "their-system"
+OURS = {"app.kubernetes.io/part-of": "admitq"}
+FILE = {"apiVersion": NAMES.config_api_version, "kind": "Configuration", "clientConnection": {"qps": 9}}
+
+
+class Cabinet:
+    """Stands for the API server: objects by plural; what is not there is empty."""
+
+    def __init__(self, held: Mapping[str, list[Any]], forbidden: frozenset[str] = frozenset()) -> None:
+        self._held = held
+        self._forbidden = forbidden
+
+    async def request_json(self, _verb: str, _path: str) -> Any:
+        return {}
+
+    async def list(self, resource: Resource, namespace: str | None = None) -> tuple[list[Any], str]:
+        if resource.plural in self._forbidden:
+            raise ApiError(403, "Forbidden", "not for you")
+        found = self._held.get(resource.plural, [])
+        return [one for one in found if namespace in {None, one["metadata"].get("namespace")}], "1"
+
+    async def get(self, resource: Resource, name: str, namespace: str) -> Any:
+        for one in (await self.list(resource, namespace))[0]:
+            if one["metadata"]["name"] == name:
+                return one
+        raise ApiError(404, "NotFound", "none")
+
+
+def named(name: str, namespace: str | None = THEIRS, labels: Any = None, **parts: Any) -> Any:
+    metadata = {"name": name, "labels": labels or {}, **({"namespace": namespace} if namespace else {})}
+    return {"metadata": metadata, **parts}
+
+
+def hooks(name: str, hook: str, service: str, path: str, labels: Any = None) -> Any:
+    called = {"service": {"name": service, "namespace": THEIRS, "path": path}}
+    return named(name, None, labels, webhooks=[{"name": hook, "clientConfig": called}])
+
+
+def deployment(name: str, labels: Any = None) -> Any:
+    volumes = [{"configMap": {"name": "their-config"}}, {"emptyDir": {}}]
+    template = {"metadata": {"labels": {"app": name}}, "spec": {"volumes": volumes}}
+    return named(name, labels=labels, spec={"template": template})
+
+
+def service(name: str, app: str) -> Any:
+    return named(name, spec={"selector": {"app": app}})
+
+
+def lease(holder: str) -> Any:
+    return named(NAMES.lease_name, spec={"holderIdentity": holder})
+
+
+HELD: dict[str, list[Any]] = {
+    CRDS.plural: crds(COMPAT_GROUP),
+    "admissionchecks": [named("c", None, spec={"controllerName": "example.com/c"})],
+    MUTATING_WEBHOOKS.plural: [
+        # Known by the path, whatever the webhook is called.
+        hooks(
+            "theirs", "mqueue.example.com", "their-webhooks", "/mutate-kueue-x-k8s-io-v1beta2-clusterqueue"
+        ),
+        hooks("ours", f"mjob.{COMPAT_GROUP}", "our-webhooks", "/mutate-batch-v1-job", OURS),
+        hooks("policy", "policy.example.com", "policies", "/mutate"),
+    ],
+    VALIDATING_WEBHOOKS.plural: [hooks("named", f"vjob.{COMPAT_GROUP}", "gone", "/validate-batch-v1-job")],
+    SERVICES.plural: [
+        service("their-webhooks", "their-manager"),
+        service("our-webhooks", "admitq-webhook"),
+        service("policies", "policy"),
+    ],
+    DEPLOYMENTS.plural: [
+        deployment("their-manager"),
+        deployment("their-standby"),
+        deployment("admitq-manager", OURS),
+        deployment("policy"),
+    ],
+    CONFIG_MAPS.plural: [
+        named("their-config", data={"a": yaml.safe_dump(FILE), "b": "{no yaml", "c": "x: 1"})
+    ],
+    LEASES.plural: [lease("their-standby-5f_1"), named("other", spec={"holderIdentity": "policy-1"})],
+    API_SERVICES.plural: [
+        named("v1.visibility", None, spec={"group": NAMES.visibility_group}),
+        named("v1.apps", None, spec={"group": "apps"}),
+    ],
+}
+
+
+async def found(held: Mapping[str, list[Any]], forbidden: frozenset[str] = frozenset()) -> Cluster:
+    return await read(cast("Client", Cabinet(held, forbidden)), NAMES)
+
+
+def names_of(objects: Any) -> list[str]:
+    return [one["metadata"]["name"] for one in objects]
+
+
+async def test_whoever_is_called_for_the_group_or_holds_its_lease_is_in_charge() -> None:
+    cluster = await found(HELD)
+    assert names_of(cluster.webhooks) == ["theirs", "named"]
+    assert names_of(cluster.deployments) == ["their-manager", "their-standby"]
+    assert names_of(cluster.leases) == [NAMES.lease_name]
+    assert [(one.place, one.given) for one in cluster.configurations] == [
+        (f"configmaps/their-config in {THEIRS}, a", FILE)
+    ]
+    assert cluster.api_services == ("v1.visibility",)
+    assert (cluster.namespace, cluster.unread) == (THEIRS, ())
+    assert names_of(cluster.objects["admissionchecks"]) == names_of(cluster.older["admissionchecks"]) == ["c"]
+
+
+async def test_an_installation_of_ours_is_not_to_be_stopped() -> None:
+    cluster = await found({**HELD, LEASES.plural: [lease("admitq-manager-7c_1")]})
+    assert names_of(cluster.deployments) == ["their-manager"]
+    assert (names_of(cluster.ours), cluster.leases) == (["admitq-manager"], ())
+
+
+@pytest.mark.parametrize("plural", [CONFIG_MAPS.plural, "workloads", LEASES.plural])
+async def test_what_cannot_be_read_is_told_and_the_rest_is_read(plural: str) -> None:
+    cluster = await found(HELD, frozenset({plural}))
+    assert "their-manager" in names_of(cluster.deployments)
+    [told] = {one.rpartition(": ")[2] for one in cluster.unread}
+    assert told == "not for you"
