@@ -207,6 +207,13 @@ class Transition:
         ):
             self.set(ConditionType.PODS_READY, False, Reason.WAIT_FOR_START, NOT_ALL_PODS_READY)
 
+    def await_pods(self) -> None:
+        """State that no pod can be ready, where it is stated that there is no quota and nothing of pods."""
+        reserved = self.find(ConditionType.QUOTA_RESERVED)
+        if reserved is None or reserved.get("status") == "True" or self.find(ConditionType.PODS_READY):
+            return
+        self.set(ConditionType.PODS_READY, False, Reason.WAIT_FOR_START, NOT_ALL_PODS_READY)
+
     def pods_ready(self, *, admitted: bool, ready: bool) -> None:
         """State whether the pods are ready.
 

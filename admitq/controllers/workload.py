@@ -148,6 +148,8 @@ class Case:
 
     def end(self, transition: Transition, *after: Tell | Count | None) -> Plan | None:
         """The plan that writes the change and then tells of it; None if there is nothing to write."""
+        if transition.patch() is not None and self.settings.pods_ready is not None:
+            transition.await_pods()
         write = status_patch(self.world.kinds.workloads, self.workload, transition.patch(), CONCERN)
         return None if write is None else plan(write, *after)
 

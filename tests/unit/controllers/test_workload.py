@@ -210,6 +210,25 @@ GATED: Object = {"annotations": {NAMES.admission_gated_by: "a.example/x,b.exampl
 IS_GATED = condition("QuotaReserved", False, "AdmissionGated", "Admission is gated by: a.example/x")
 
 
+@pytest.mark.parametrize("tracked", [True, False])
+@pytest.mark.parametrize("said", [[], [condition("PodsReady", False, "WaitForStart", "m")]])
+@pytest.mark.parametrize(
+    ("metadata", "world"),
+    [({}, {"local_queue": None}), (GATED, {})],
+    ids=["without a queue", "gated"],
+)
+def test_the_first_word_of_quota_tells_of_pods_too_if_nothing_has(
+    metadata: Object, world: Any, said: list[Object], tracked: bool
+) -> None:
+    obj = workload(*said, metadata=metadata)
+    settings = {} if tracked else {"pods_ready": None}
+    after_it = written(obj, decided(obj, settings=settings, **world))
+    assert condition_of(after_it, "QuotaReserved") is not None
+    awaited = ("False", "WaitForStart", "Not all pods are ready or succeeded")
+    expected = ("False", "WaitForStart", "m") if said else awaited if tracked else None
+    assert condition_of(after_it, "PodsReady") == expected
+
+
 def test_a_gated_workload_names_its_gates() -> None:
     plan = decided(workload(metadata=GATED))
     gated = written(workload(metadata=GATED), plan)
