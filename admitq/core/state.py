@@ -19,7 +19,7 @@ from admitq.core.instructions import Instruction, RefreshCohort
 from admitq.core.invariants import InvariantViolated
 from admitq.core.ledger import Usage
 from admitq.core.lifecycle import Phase
-from admitq.core.model import Instant, ObjectKey
+from admitq.core.model import Instant, ObjectKey, QueueingStrategy
 from admitq.core.offers import Offer
 from admitq.core.queues import PendingQueue
 from admitq.core.refusals import Refusal
@@ -235,6 +235,23 @@ class AdmissionState:
         queue = world.cluster_queues.get(local_queue.spec.cluster_queue)
         return None if queue is None else inadmissibility(world, queue, entry.workload)
 
+    def cluster_queue_of(self, key: ObjectKey) -> str | None:
+        """The ClusterQueue that a workload's LocalQueue leads to, whether it exists or not."""
+        entry = self._world.workloads.get(key)
+        local_queue = None if entry is None else self._world.local_queues.get(entry.local_queue)
+        return None if local_queue is None else local_queue.spec.cluster_queue
+
+    def queueing_strategy(self, cluster_queue: str) -> QueueingStrategy | None:
+        """How a ClusterQueue takes turns; None if there is none of the name."""
+        entry = self._world.cluster_queues.get(cluster_queue)
+        return None if entry is None else entry.spec.queueing_strategy
+
+    def held_up_by(self, cluster_queue: str) -> ObjectKey | None:
+        """The workload that a ClusterQueue does not go on without; None if it is not held up."""
+        entry = self._world.cluster_queues.get(cluster_queue)
+        blocked = None if entry is None else entry.queue.blocked
+        return None if blocked is None else blocked.key
+
     def _queue_of(self, key: ObjectKey) -> PendingQueue | None:
         entry = self._world.workloads.get(key)
         queue = None if entry is None else self._world.cluster_queues.get(entry.queued_in or "")
@@ -262,6 +279,15 @@ class AdmissionState:
     def fork(self) -> "AdmissionState":
         """An independent copy, for hypothetical events."""
         return self._restored(dump.take(self._world))
+
+    def started_anew(self) -> "AdmissionState":
+        """A state to which only that was shown which the API tells, as that of a manager that starts now."""
+        taken = dump.take(self._world)
+        state = AdmissionState(taken.settings)
+        for event in dump.observations(taken):
+            state._handlers[type(event)](event, 0)
+        state.instructions()
+        return state
 
     @classmethod
     def _restored(cls, taken: object) -> "AdmissionState":

@@ -19,6 +19,7 @@ from admitq.core.instructions import (
     ReserveQuota,
     TargetsRecomputed,
 )
+from admitq.core.lifecycle import Phase
 from admitq.core.model import (
     AdmissionCheck,
     ClusterQueue,
@@ -31,6 +32,7 @@ from admitq.core.model import (
     LocalQueue,
     ObjectKey,
     PodSet,
+    QueueingStrategy,
     ResourceFlavor,
     ResourceGroup,
     ResourceQuota,
@@ -43,7 +45,7 @@ from admitq.core.refusals import NamespaceMismatch
 from admitq.core.requests import asking
 from admitq.core.state import AdmissionState
 from admitq.core.world import World
-from tests.unit.core.play import Play, queue
+from tests.unit.core.play import Play, key, queue, reserved
 
 CPU = FlavorResource("default", "cpu")
 FIRST, SECOND, THIRD = (ObjectKey("n", name) for name in ("first", "second", "third"))
@@ -66,7 +68,7 @@ def state() -> AdmissionState:
             ClusterQueue("q", "", "org", (group,), namespace_selector=LabelSelector())
         ),
         happened.LocalQueueChanged(LocalQueue(ObjectKey("n", "main"), "q")),
-        *(happened.WorkloadChanged(workload(key)) for key in (FIRST, SECOND, THIRD)),
+        *(happened.WorkloadChanged(workload(each)) for each in (FIRST, SECOND, THIRD)),
         happened.CyclesRequested(),
     ):
         state.handle(event, now=1)
@@ -137,7 +139,7 @@ def test_a_limit_ends_cycles_early() -> None:
             ClusterQueue("q", "", None, (group,), namespace_selector=LabelSelector())
         ),
         happened.LocalQueueChanged(LocalQueue(ObjectKey("n", "main"), "q")),
-        *(happened.WorkloadChanged(workload(key)) for key in (FIRST, SECOND, THIRD)),
+        *(happened.WorkloadChanged(workload(each)) for each in (FIRST, SECOND, THIRD)),
     ):
         state.handle(event, now=1)
     for limit, expected in ((0, []), (2, [FIRST, SECOND]), (None, [THIRD])):
@@ -497,3 +499,38 @@ def test_those_who_wait_are_told_one_by_one_parked_or_not() -> None:
         "lost": ("astray", "", True),
         "new": ("q", "q", False),
     }
+
+
+def test_it_is_told_where_a_workload_waits_and_who_holds_it_up() -> None:
+    play = Play()
+    play.put(queue("q", 4, queueing_strategy=QueueingStrategy.STRICT_FIFO))
+    play.send(happened.LocalQueueChanged(LocalQueue(ObjectKey("n", "astray"), "nowhere")))
+    for name, local_queue in (("first", "q"), ("second", "q"), ("lost", "astray"), ("homeless", "none")):
+        play.submit(name, local_queue, cpu=5)
+    assert play.state.held_up_by("q") is None
+    play.decide()
+    state = play.state
+    assert [state.held_up_by(name) for name in ("q", "nowhere")] == [key("first"), None]
+    strategies = [state.queueing_strategy(name) for name in ("q", "nowhere")]
+    assert strategies == [QueueingStrategy.STRICT_FIFO, None]
+    of = [state.cluster_queue_of(key(name)) for name in ("second", "lost", "homeless", "unknown")]
+    assert of == ["q", "nowhere", None, None]
+
+
+def test_a_state_that_is_started_anew_knows_what_was_observed_alone() -> None:
+    play = Play()
+    play.put(queue("q", 4))
+    for name in ("runs", "waits"):
+        play.submit(name, "q", cpu=3)
+    play.decide()
+    play.submit("decided", "q", cpu=1)
+    assert reserved(play.cycles()) == ["decided"]
+    anew = play.state.started_anew()
+    anew.validate()
+    assert play.refusal("waits") is not None
+    assert anew.parked_refusal(key("waits")) is None
+    assert anew.workload_phase(key("runs")) is Phase.ADMITTED
+    assert anew.workload_phase(key("decided")) is Phase.PENDING
+    decided = anew.handle(happened.CyclesRequested(), now=play.now)
+    assert reserved(decided) == ["decided"]
+    assert play.state.workload_phase(key("decided")) is Phase.ADMITTED
