@@ -1,0 +1,460 @@
+"""The comparison: a core that runs beside the manager in charge, and what is concluded from what that does.
+
+One ``AdmissionState`` follows what is observed and decides as if it were in charge. What it decided and has
+not been observed yet is *expected*: it stands in the books like a reservation that is being written. Every
+observation is followed by cycles, so that there is an opinion for each state that the cluster went through.
+
+Rules of this file
+- What the manager in charge did (*deed*) and was expected is agreed with, in whatever order it is observed.
+- Whoever is in charge sees things a moment earlier or later, and writes while others write. So a deed is
+  agreed with if the core would have done the same in any of these worlds: as expected within the last moment
+  (*leeway*); as the world stood right before the deed, with all expectations dropped; the same without those
+  who came within the leeway, or with workloads, queues or both as they were before it; as a manager decides
+  that was started just then, and knows nothing but what is in the API; and all of these once more when the
+  leeway is over, as if the deed had not been done.
+- What is expected and is not done is told when it was expected for all of the *patience*, and is expected
+  still of a world without expectations, and by one that was started just then.
+- A difference is told once, and then the world is as the manager in charge made it. A workload that it leaves
+  waiting goes on to be expected, so that nobody else is expected in its place; and if others get the quota
+  meanwhile, they are judged as if it did not wait. It may be told again when it has changed.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from itertools import product
+from typing import Final
+
+from admitq.core import events as happened
+from admitq.core.events import Event
+from admitq.core.instructions import Preempt, ReserveQuota
+from admitq.core.model import Admission, Instant, ObjectKey, QueueingStrategy, Workload
+from admitq.core.settings import Settings
+from admitq.core.state import AdmissionState
+from admitq.core.statuses import LocalQueueReason
+from admitq.shadow.findings import (
+    Agreement,
+    Deed,
+    Disagreement,
+    Finding,
+    Kind,
+    Obstacle,
+    Opinion,
+    Preempted,
+    Reserved,
+    StillWaiting,
+)
+from admitq.shadow.recent import Recent
+
+_LOOKED_INTO_AT_ONCE: Final = 5
+"""How many deeds may await their conclusion while others are still looked into when they are observed: who
+decides otherwise all the time must not keep the shadow from following."""
+
+
+@dataclass(slots=True)
+class _Expected:
+    """What was decided and has not been observed: reservations by workload, preemptions by victim."""
+
+    reservations: dict[ObjectKey, ReserveQuota] = field(default_factory=dict[ObjectKey, ReserveQuota])
+    preemptions: dict[ObjectKey, Preempt] = field(default_factory=dict[ObjectKey, Preempt])
+
+    def add(self, state: AdmissionState, now: Instant) -> None:
+        """Run cycles until nothing more is decided."""
+        for instruction in state.handle(happened.CyclesRequested(), now=now):
+            if isinstance(instruction, ReserveQuota):
+                self.reservations[instruction.key] = instruction
+            elif isinstance(instruction, Preempt):
+                self.preemptions[instruction.key] = instruction
+
+    def victims_of(self, key: ObjectKey) -> tuple[ObjectKey, ...]:
+        """Who is to be preempted for a workload."""
+        return tuple(sorted(one.key for one in self.preemptions.values() if one.preemptor == key))
+
+    def has(self, key: ObjectKey, deed: Deed) -> bool:
+        """Whether the deed is among it."""
+        if isinstance(deed, Preempted):
+            return key in self.preemptions
+        expected = self.reservations.get(key)
+        return expected is not None and is_same(expected.admission, deed.admission)
+
+
+@dataclass(frozen=True, slots=True)
+class _Suspicion:
+    """A deed that no world explained when it was observed, and what stood there before it."""
+
+    key: ObjectKey
+    former: Workload
+    deed: Deed
+    at: Instant
+    opinion: Opinion
+    cluster_queue: str
+
+
+def is_same(one: Admission, other: Admission) -> bool:
+    """Whether two reservations give the same pods the same flavors. Usage follows from these."""
+    return _choice(one) == _choice(other)
+
+
+def _choice(admission: Admission) -> object:
+    parts = sorted((part.name, part.count, part.flavors) for part in admission.pod_set_assignments)
+    return admission.cluster_queue, parts
+
+
+def deed_of(former: Workload, workload: Workload, preemption: Preempted | None) -> Deed | None:
+    """What was done with a workload between two looks at it; None if it is nothing to compare.
+
+    Args:
+        former: as it was.
+        workload: as it is.
+        preemption: what is told of its preemption; None if it is not evicted for that.
+    """
+    if workload.finished:
+        return None
+    if former.admission is None and workload.admission is not None:
+        return Reserved(workload.admission)
+    if former.admission is None or former.evicted or not workload.evicted:
+        return None
+    return preemption
+
+
+class Shadow:
+    """Decides beside the manager in charge and compares.
+
+    Args:
+        settings: those of the core. Wakes are not collected here: who could be admitted is expected at once.
+        patience: nanoseconds that the manager in charge has for what is expected of it.
+        leeway: nanoseconds within which it does not matter what came first.
+    """
+
+    def __init__(self, settings: Settings, *, patience: Instant, leeway: Instant) -> None:
+        self._state = AdmissionState(replace(settings, requeue_batch_period=0), statuses=False)
+        self._patience = patience
+        self._leeway = min(leeway, patience)
+        self._workloads: dict[ObjectKey, Workload] = {}
+        self._expected = _Expected()
+        self._since: dict[ObjectKey, Instant] = {}
+        """Since when who waits was expected to get quota, or others to be preempted for it."""
+        self._dropped: deque[tuple[Instant, _Expected]] = deque()
+        """What was expected within the leeway, and when that ended; the latest last."""
+        self._done: dict[ObjectKey, happened.WorkloadChanged] = {}
+        """What undoes that which the manager in charge did within the leeway."""
+        self._done_at: deque[tuple[Instant, ObjectKey]] = deque()
+        self._arrivals: dict[ObjectKey, Instant] = {}
+        """Who began to wait within the leeway, and when; the latest last."""
+        self._recent = Recent()
+        self._told: set[ObjectKey] = set()
+        """Who was told to be left waiting."""
+        self._suspicions: deque[_Suspicion] = deque()
+        """The latest last."""
+        self._findings: list[Finding] = []
+        self._is_following = False
+
+    @property
+    def state(self) -> AdmissionState:
+        """The core, with what is expected on its books."""
+        return self._state
+
+    def follow(self, now: Instant) -> None:
+        """Begin to compare: all that is there was observed."""
+        self._is_following = True
+        self._decide(now)
+
+    def observe(self, event: Event, *, now: Instant, preemption: Preempted | None = None) -> None:
+        """Take in what happened.
+
+        Args:
+            event: an observation.
+            now: the present instant, in nanoseconds since the Unix epoch.
+            preemption: of a Workload, what is told of its preemption; None if it is not evicted for that.
+        """
+        self._recent.note(event, now)
+        self._forget_what_was(now - self._leeway)
+        match event:
+            case happened.WorkloadChanged(workload):
+                self._workload_changed(workload, now, preemption)
+            case happened.WorkloadDeleted(key, uid):
+                known = self._workloads.get(key)
+                if known is not None and known.uid == uid:
+                    self._forget(key)
+                self._state.observe(event, now=now)
+            case _:
+                self._state.observe(event, now=now)
+        if self._is_following:
+            self._decide(now)
+
+    def look(self, now: Instant) -> None:
+        """Conclude what is due by now: of deeds one at a time, since in a large cluster it takes a while."""
+        horizon = now - self._leeway
+        self._forget_what_was(horizon)
+        if self._suspicions and self._suspicions[0].at <= horizon:
+            self._conclude(self._suspicions.popleft(), now)
+        self._decide(now)
+        if self._overdue(now):
+            self._tell_who_waits(now)
+
+    def _forget_what_was(self, horizon: Instant) -> None:
+        """Remember nothing from before an instant."""
+        while self._dropped and self._dropped[0][0] < horizon:
+            self._dropped.popleft()
+        while self._done_at and self._done_at[0][0] < horizon:
+            self._done.pop(self._done_at.popleft()[1], None)
+        while self._arrivals and (first := next(iter(self._arrivals.items())))[1] < horizon:
+            del self._arrivals[first[0]]
+        self._recent.forget(horizon)
+
+    def next_look(self, now: Instant) -> Instant | None:
+        """The earliest instant at which there may be something to conclude; None if it takes an event."""
+        untold = (at + self._patience for key, at in self._since.items() if key not in self._told)
+        suspected = (one.at + self._leeway for one in self._suspicions)
+        times = [*untold, *suspected]
+        if (woken := self._state.next_wakeup(now)) is not None:
+            times.append(woken)
+        return max(now, min(times)) if times else None
+
+    def findings(self) -> list[Finding]:
+        """What was concluded since this was last asked for."""
+        found, self._findings = self._findings, []
+        return found
+
+    # --- observations -----------------------------------------------------------------------------
+
+    def _workload_changed(self, workload: Workload, now: Instant, preemption: Preempted | None) -> None:
+        key = workload.key
+        former = self._workloads.get(key)
+        if former is not None and former.uid != workload.uid:
+            self._forget(key)
+            former = None
+        if former == workload:
+            return
+        if former is None or (former.admission is not None and workload.admission is None):
+            self._arrivals.pop(key, None)
+            self._arrivals[key] = now
+        self._workloads[key] = workload
+        self._told.discard(key)
+        deed = deed_of(former, workload, preemption) if former is not None and self._is_following else None
+        if former is not None and deed is not None:
+            self._judge(key, former, deed, now)
+            self._done.setdefault(key, happened.WorkloadChanged(former))
+            self._done_at.append((now, key))
+        self._withdraw(key, workload, now)
+        self._state.observe(happened.WorkloadChanged(workload), now=now)
+
+    def _withdraw(self, key: ObjectKey, workload: Workload, now: Instant) -> None:
+        """Expect nothing any more that the workload as it is now has done, or overruled."""
+        expected = self._expected.reservations.pop(key, None)
+        if expected is not None and workload.admission is None:
+            # It changed while it waited. Whatever is thought of it now, one may have decided before that.
+            self._dropped.append((now, _Expected({key: expected})))
+            self._state.observe(happened.ReservationFailed(key, expected.uid), now=now)
+        if workload.evicted or workload.finished or workload.admission is None:
+            self._expected.preemptions.pop(key, None)
+
+    def _forget(self, key: ObjectKey) -> None:
+        self._workloads.pop(key, None)
+        self._arrivals.pop(key, None)
+        self._told.discard(key)
+        self._expected.reservations.pop(key, None)
+        self._expected.preemptions.pop(key, None)
+
+    # --- what the core would do -------------------------------------------------------------------
+
+    def _decide(self, now: Instant) -> None:
+        if not self._is_following:
+            return
+        self._expected.add(self._state, now)
+        preemptors = {one.preemptor for one in self._expected.preemptions.values()}
+        waited_for = {*self._expected.reservations, *preemptors}
+        self._since = {key: self._since.get(key, now) for key in sorted(waited_for)}
+
+    def _drop_expectations(self, now: Instant) -> None:
+        """Have the state hold what was observed alone."""
+        expected, self._expected = self._expected, _Expected()
+        if not (expected.reservations or expected.preemptions):
+            return
+        self._dropped.append((now, expected))
+        for one in expected.reservations.values():
+            self._state.observe(happened.ReservationFailed(one.key, one.uid), now=now)
+        for one in expected.preemptions.values():
+            self._state.observe(happened.PreemptionFailed(one.key, one.uid), now=now)
+
+    # --- judging what was done --------------------------------------------------------------------
+
+    def _judge(self, key: ObjectKey, former: Workload, deed: Deed, now: Instant) -> None:
+        cluster_queue = self._cluster_queue_of(former, deed)
+        if self._expected.has(key, deed):
+            self._findings.append(Agreement(cluster_queue))
+            return
+        was_expected = any(expected.has(key, deed) for _, expected in self._dropped)
+        self._drop_expectations(now)
+        self._expected.add(self._state, now)
+        if was_expected or self._expected.has(key, deed):
+            self._findings.append(Agreement(cluster_queue))
+            return
+        opinion = self._opinion(self._subject(key, deed), now)
+        self._drop_expectations(now)
+        if len(self._suspicions) < _LOOKED_INTO_AT_ONCE and self._is_explained(key, deed, self._state, now):
+            self._findings.append(Agreement(cluster_queue))
+            return
+        self._suspicions.append(_Suspicion(key, former, deed, now, opinion, cluster_queue))
+
+    def _conclude(self, suspicion: _Suspicion, now: Instant) -> None:
+        """Look at a deed again now that is known what came with it."""
+        key, deed = suspicion.key, suspicion.deed
+        self._drop_expectations(now)
+        undone = self._state.fork()
+        undone.observe(happened.WorkloadChanged(suspicion.former), now=now)
+        if self._is_explained(key, deed, undone, now):
+            self._findings.append(Agreement(suspicion.cluster_queue))
+            return
+        kind = Kind.PREEMPTED
+        if isinstance(deed, Reserved):
+            kind = Kind.RESERVED if suspicion.opinion.admission is None else Kind.ASSIGNED
+        self._findings.append(Disagreement(kind, key, suspicion.cluster_queue, deed, suspicion.opinion))
+
+    def _is_explained(self, key: ObjectKey, deed: Deed, state: AdmissionState, now: Instant) -> bool:
+        """Whether the core would do it in one of the worlds that are like this one, without expectations."""
+        subjects = {key, self._subject(key, deed)}
+        absences = self._absences(key, deed, state)
+        for copy in (AdmissionState.fork, AdmissionState.started_anew):
+            for absent, undone in product(absences, self._undoings(subjects)):
+                expected = self._expected_of(copy(state), absent, undone, now)
+                if expected.has(key, deed):
+                    # What came with it was decided in the same world.
+                    self._dropped.append((now, expected))
+                    return True
+        return False
+
+    def _undoings(self, subjects: set[ObjectKey]) -> list[tuple[Event, ...]]:
+        """What may be taken not to have changed yet.
+
+        Nothing, workloads, all else, or everything; or what the manager in charge did: it decided on all of
+        it at once, and one thing after the other is seen.
+        """
+        done = (one for one in self._done.values() if one.workload.key not in subjects)
+        workloads: list[Event] = []
+        others: list[Event] = []
+        for event in self._recent.undoing():
+            if not isinstance(event, happened.WorkloadChanged):
+                others.append(event)
+            elif event.workload.key not in subjects:
+                workloads.append(event)
+        return list(dict.fromkeys([(), tuple(done), tuple(workloads), tuple(others), (*workloads, *others)]))
+
+    def _absences(self, key: ObjectKey, deed: Deed, state: AdmissionState) -> list[frozenset[ObjectKey]]:
+        """Who may be taken not to wait, whom the manager in charge does not count or had not seen."""
+        subject = self._subject(key, deed)
+        subjects = {key, subject}
+        told = self._told - subjects
+        arrived = self._arrivals.keys() - subjects
+        absences = [frozenset[ObjectKey](), frozenset(told), frozenset(told | arrived)]
+        if isinstance(deed, Preempted):
+            # Whose turn it was in other queues shows when they get something. A preemption is for one alone.
+            own = state.cluster_queue_of(subject)
+            elsewhere = {one.workload for one in state.waiting() if one.cluster_queue != own}
+            absences.append(frozenset(told | arrived | elsewhere - subjects))
+        return list(dict.fromkeys(absences))
+
+    def _expected_of(
+        self, state: AdmissionState, absent: Iterable[ObjectKey], undone: Iterable[Event], now: Instant
+    ) -> _Expected:
+        """What a state would do if these did not wait, and that had not changed."""
+        for event in undone:
+            state.observe(event, now=now)
+        for key in sorted(absent):
+            workload = self._workloads.get(key)
+            if workload is not None and workload.admission is None:
+                state.observe(happened.WorkloadChanged(replace(workload, on_hold=True)), now=now)
+        expected = _Expected()
+        expected.add(state, now)
+        return expected
+
+    def _cluster_queue_of(self, workload: Workload, deed: Deed | None = None) -> str:
+        if isinstance(deed, Reserved):
+            return deed.admission.cluster_queue
+        if workload.admission is not None:
+            return workload.admission.cluster_queue
+        return self._state.cluster_queue_of(workload.key) or ""
+
+    # --- telling who is left waiting --------------------------------------------------------------
+
+    def _overdue(self, now: Instant) -> list[ObjectKey]:
+        return [
+            key
+            for key, since in self._since.items()
+            if key not in self._told and now - since >= self._patience
+        ]
+
+    def _tell_who_waits(self, now: Instant) -> None:
+        self._drop_expectations(now)
+        anew = self._expected_of(self._state.started_anew(), (), (), now)
+        self._decide(now)
+        for key in self._overdue(now):
+            workload = self._workloads[key]
+            queue = self._cluster_queue_of(workload)
+            victims = anew.victims_of(key)
+            if key not in anew.reservations and not victims:
+                self._since[key] = now
+                continue
+            self._told.add(key)
+            if self._is_held_up(workload, queue):
+                continue
+            opinion = self._opinion(key, now)
+            kind = Kind.SPARED if opinion.victims else Kind.WAITING
+            waited = StillWaiting(now - self._since[key])
+            self._findings.append(Disagreement(kind, key, queue, waited, opinion))
+
+    def _is_held_up(self, workload: Workload, queue: str) -> bool:
+        """Whether it stands behind one of whom that was told already, in a queue that keeps the order."""
+        if self._state.queueing_strategy(queue) is not QueueingStrategy.STRICT_FIFO:
+            return False
+        return any(
+            self._cluster_queue_of(other) == queue
+            for other in self._told_but(workload.key)
+            if other.admission is None
+        )
+
+    def _told_but(self, key: ObjectKey) -> Iterator[Workload]:
+        return (self._workloads[each] for each in sorted(self._told) if each != key)
+
+    # --- opinions ---------------------------------------------------------------------------------
+
+    def _subject(self, key: ObjectKey, deed: Deed) -> ObjectKey:
+        """Of whom an opinion tells most: of one that is preempted, that for which it is."""
+        if isinstance(deed, Reserved) or not deed.preemptor_uid:
+            return key
+        return next((each.key for each in self._workloads.values() if each.uid == deed.preemptor_uid), key)
+
+    def _opinion(self, key: ObjectKey, now: Instant) -> Opinion:
+        """What the core would do with a workload, with what it would do besides."""
+        state, expected = self._state, self._expected
+        queue = state.cluster_queue_of(key) or ""
+        reserved = expected.reservations.get(key)
+        refusal = state.parked_refusal(key) or state.admissibility(key)
+        behind = state.held_up_by(queue)
+        return Opinion(
+            workload=key,
+            admission=None if reserved is None else reserved.admission,
+            victims=expected.victims_of(key),
+            refusal=refusal,
+            obstacle=None if refusal is not None else self._obstacle(key, now),
+            phase=state.workload_phase(key),
+            instead=tuple(
+                one.key
+                for one in expected.reservations.values()
+                if one.key != key and one.admission.cluster_queue == queue
+            ),
+            behind=None if behind == key else behind,
+        )
+
+    def _obstacle(self, key: ObjectKey, now: Instant) -> Obstacle:
+        workload, queue = self._workloads[key], self._state.cluster_queue_of(key)
+        status = self._state.local_queue_status(ObjectKey(key.namespace, workload.queue_name))
+        if status is None or queue is None:
+            return Obstacle.NO_LOCAL_QUEUE
+        if status.reason is LocalQueueReason.STOPPED:
+            return Obstacle.LOCAL_QUEUE_STOPPED
+        if self._state.queueing_strategy(queue) is None:
+            return Obstacle.NO_CLUSTER_QUEUE
+        if workload.requeue_blocked or (workload.requeue_at is not None and workload.requeue_at > now):
+            return Obstacle.BACKOFF
+        return Obstacle.TURN

@@ -1,0 +1,86 @@
+"""What a shadow tells, in words: the explanations are those that the conditions of workloads have."""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from admitq.core.lifecycle import MEANINGS as PHASES
+from admitq.core.lifecycle import Phase
+from admitq.core.model import SECOND, Admission, ObjectKey
+from admitq.explain import pending_condition
+from admitq.shadow.findings import Disagreement, Obstacle, Opinion, Preempted, Reserved, StillWaiting
+
+OBSTACLES: Final[Mapping[Obstacle, str]] = {
+    Obstacle.NO_LOCAL_QUEUE: "its LocalQueue does not exist",
+    Obstacle.LOCAL_QUEUE_STOPPED: "its LocalQueue is stopped",
+    Obstacle.NO_CLUSTER_QUEUE: "its ClusterQueue does not exist",
+    Obstacle.BACKOFF: "it may not be tried again yet",
+    Obstacle.TURN: "it is not its turn",
+}
+"""What keeps a workload back for which there is no refusal."""
+
+
+def told(disagreement: Disagreement) -> dict[str, str]:
+    """The fields of the line in the log."""
+    return {
+        "kind": disagreement.kind,
+        "workload": str(disagreement.workload),
+        "cluster_queue": disagreement.cluster_queue,
+        "in_charge": _in_charge(disagreement),
+        "admitq": _ours(disagreement),
+        "explanation": explanation(disagreement.opinion),
+    }
+
+
+def assigned(admission: Admission) -> str:
+    """The flavors of a reservation, podset by podset: ``main: 3 pods, cpu of default``."""
+    parts: list[str] = []
+    for part in admission.pod_set_assignments:
+        flavors = ", ".join(f"{resource} of {flavor}" for resource, flavor in part.flavors)
+        pods = "1 pod" if part.count == 1 else f"{part.count} pods"
+        parts.append(f"{part.name}: {pods}, {flavors}" if flavors else f"{part.name}: {pods}")
+    return "; ".join(parts)
+
+
+def explanation(opinion: Opinion) -> str:
+    """Why admitq would do what it would."""
+    others = f"; {_listed(opinion.instead)} would come first" if opinion.instead else ""
+    if opinion.admission is not None:
+        return "it fits"
+    if opinion.phase is not None and opinion.phase is not Phase.PENDING:
+        return PHASES[opinion.phase]
+    behind = f"; {opinion.behind} holds up the queue" if opinion.behind is not None else ""
+    if opinion.refusal is not None:
+        return f"{pending_condition(opinion.refusal).message}{behind}{others}"
+    return f"{OBSTACLES[opinion.obstacle or Obstacle.TURN]}{behind}{others}"
+
+
+def _in_charge(disagreement: Disagreement) -> str:
+    match disagreement.in_charge:
+        case Reserved(admission):
+            return f"reserved quota ({assigned(admission)})"
+        case Preempted(_, said):
+            return f"preempted it ({said})" if said else "preempted it"
+        case StillWaiting(nanoseconds):
+            return f"has left it waiting for {nanoseconds / SECOND:g}s"
+
+
+def _ours(disagreement: Disagreement) -> str:
+    opinion = disagreement.opinion
+    what = _would(opinion)
+    if not isinstance(disagreement.in_charge, Preempted):
+        return what
+    if opinion.workload == disagreement.workload:
+        return "would not preempt it"
+    return f"would not preempt it; of {opinion.workload}, for which it was preempted: {what}"
+
+
+def _would(opinion: Opinion) -> str:
+    if opinion.admission is not None:
+        return f"would reserve quota ({assigned(opinion.admission)})"
+    if opinion.victims:
+        return f"would preempt {_listed(opinion.victims)} for it"
+    return "would let it wait" if opinion.phase in {Phase.PENDING, None} else "would leave it as it is"
+
+
+def _listed(keys: Iterable[ObjectKey]) -> str:
+    return ", ".join(map(str, keys))

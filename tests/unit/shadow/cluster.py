@@ -1,0 +1,203 @@
+"""A cluster to compare in: objects that change, a manager in charge that sees and writes late, and a shadow.
+
+What is changed goes to two inboxes, one for whoever looks. The inbox of a resource keeps its order; those of
+different resources do not wait for each other, as it is with watches. The manager in charge decides by what
+it has seen, and its writes arrive later, guarded by the version it saw.
+"""
+
+import random
+from collections import defaultdict, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from admitq.core import events as happened
+from admitq.core.events import Event
+from admitq.core.instructions import Preempt, ReserveQuota
+from admitq.core.model import SECOND, Instant, ObjectKey, Workload
+from admitq.core.settings import Settings
+from admitq.core.state import AdmissionState
+from admitq.shadow.comparison import Shadow
+from admitq.shadow.findings import Agreement, Disagreement, Preempted
+
+PATIENCE = 10 * SECOND
+LEEWAY = 2 * SECOND
+
+
+Decided = ReserveQuota | Preempt
+
+
+@dataclass(frozen=True)
+class Change:
+    """One event of a watch, with what is told of a preemption."""
+
+    event: Event
+    preemption: Preempted | None = None
+
+
+@dataclass
+class Inbox:
+    """What one of those who look has not seen yet, by resource."""
+
+    waiting: dict[str, deque[Change]] = field(default_factory=lambda: defaultdict(deque))
+
+    def put(self, change: Change) -> None:
+        name = type(change.event).__name__
+        self.waiting[name.removesuffix("Changed").removesuffix("Deleted")].append(change)
+
+    def take(self, draw: random.Random | None) -> Change | None:
+        """The next of some resource; of the resources in order where nothing is drawn."""
+        names = [name for name, changes in self.waiting.items() if changes]
+        if not names:
+            return None
+        return self.waiting[names[0] if draw is None else draw.choice(names)].popleft()
+
+
+class Cluster:
+    """The API, who is in charge, and the shadow."""
+
+    def __init__(self, settings: Settings | None = None, draw: random.Random | None = None) -> None:
+        settings = settings or Settings()
+        self.now: Instant = 1_000 * SECOND
+        self.draw = draw
+        self.workloads: dict[ObjectKey, Workload] = {}
+        self.preemptions: dict[ObjectKey, Preempted] = {}
+        self.manager = AdmissionState(settings, statuses=False)
+        self.seen: dict[ObjectKey, Workload] = {}
+        self.shadow = Shadow(settings, patience=PATIENCE, leeway=LEEWAY)
+        self.for_manager, self.for_shadow = Inbox(), Inbox()
+        self.writes: list[tuple[Decided, Workload]] = []
+        """What was decided and is not written yet, each with the workload that it was decided of."""
+        self.agreements: list[Agreement] = []
+        self.disagreements: list[Disagreement] = []
+        self.meddle: Callable[[Decided], Decided | None] = lambda decided: decided
+        """What becomes of a decision of the manager in charge before it is written."""
+
+    # --- what happens in the API ------------------------------------------------------------------
+
+    def send(self, event: Event) -> None:
+        preemption = None
+        match event:
+            case happened.WorkloadChanged(workload):
+                self.workloads[workload.key] = workload
+                if workload.evicted:
+                    preemption = self.preemptions.get(workload.key)
+                else:
+                    self.preemptions.pop(workload.key, None)
+            case happened.WorkloadDeleted(key, _):
+                self.workloads.pop(key, None)
+            case _:
+                pass
+        for inbox in (self.for_manager, self.for_shadow):
+            inbox.put(Change(event, preemption))
+
+    def put(self, key: ObjectKey, **fields: Any) -> None:
+        self.send(happened.WorkloadChanged(replace(self.workloads[key], **fields)))
+
+    def reserve(self, instruction: ReserveQuota) -> None:
+        """Write a reservation, whoever decided it."""
+        self.put(
+            instruction.key,
+            admission=instruction.admission,
+            admitted=instruction.admit,
+            reserved_at=self.now // SECOND * SECOND,
+            evicted=False,
+        )
+        if instruction.replaces is not None and instruction.replaces in self.workloads:
+            self.put(instruction.replaces, finished=True)
+
+    def preempt(self, key: ObjectKey, preemptor_uid: str = "") -> None:
+        self.preemptions[key] = Preempted(preemptor_uid, "Preempted to accommodate a workload")
+        self.put(key, evicted=True)
+
+    def stop(self, key: ObjectKey) -> None:
+        """The job of an evicted workload has stopped."""
+        self.put(key, admission=None, admitted=False, pods_ready=False, queued_at=self.now)
+
+    # --- who looks --------------------------------------------------------------------------------
+
+    def deliver_to_manager(self, most: int | None = None) -> None:
+        while most is None or most > 0:
+            change = self.for_manager.take(self.draw)
+            if change is None:
+                return
+            if isinstance(change.event, happened.WorkloadChanged):
+                self.seen[change.event.workload.key] = change.event.workload
+            elif isinstance(change.event, happened.WorkloadDeleted):
+                self.seen.pop(change.event.key, None)
+            self.manager.observe(change.event, now=self.now)
+            most = None if most is None else most - 1
+
+    def deliver_to_shadow(self, most: int | None = None) -> None:
+        while most is None or most > 0:
+            change = self.for_shadow.take(self.draw)
+            if change is None:
+                return
+            self.shadow.observe(change.event, now=self.now, preemption=change.preemption)
+            most = None if most is None else most - 1
+
+    def decide(self, limit: int | None = None) -> None:
+        """The manager in charge runs cycles."""
+        for one in self.manager.handle(happened.CyclesRequested(limit), now=self.now):
+            if isinstance(one, (ReserveQuota, Preempt)):
+                self.writes.append((one, self.seen[one.key]))
+
+    def write(self, most: int | None = None) -> None:
+        """Some of what was decided is written, in any order, unless the workload has changed since."""
+        if self.draw is not None:
+            self.draw.shuffle(self.writes)
+        written, self.writes = self.writes[:most], [] if most is None else self.writes[most:]
+        for decided, of in written:
+            stands = self.workloads.get(decided.key) == of
+            meddled = self.meddle(decided) if stands else decided
+            match meddled:
+                case None:
+                    pass
+                case ReserveQuota(key, uid):
+                    if stands:
+                        self.reserve(meddled)
+                    else:
+                        self.manager.observe(happened.ReservationFailed(key, uid), now=self.now)
+                case Preempt(key, uid):
+                    victim = self.workloads.get(key)
+                    if victim is not None and victim.uid == uid and victim.admission and not victim.evicted:
+                        self.preempt(key, meddled.preemptor_uid)
+                    else:
+                        self.manager.observe(happened.PreemptionFailed(key, uid), now=self.now)
+
+    def look(self) -> None:
+        for _ in range(20):
+            self.shadow.look(self.now)
+            due = self.shadow.next_look(self.now)
+            if due is None or due > self.now:
+                break
+        for finding in self.shadow.findings():
+            if isinstance(finding, Agreement):
+                self.agreements.append(finding)
+            else:
+                self.disagreements.append(finding)
+
+    def follow(self) -> None:
+        """Begin to compare, with all that is there known to both."""
+        self.deliver_to_manager()
+        self.deliver_to_shadow()
+        self.shadow.follow(self.now)
+
+    def settle(self) -> None:
+        """Let everything be seen, decided and written, until nothing more happens."""
+        for _ in range(200):
+            self.deliver_to_manager()
+            self.decide()
+            if not (self.writes or any(self.for_shadow.waiting.values())):
+                break
+            self.write()
+            self.deliver_to_shadow()
+        self.look()
+
+    def wait(self, nanoseconds: int) -> None:
+        """Let time pass in which those who look are awake."""
+        until = self.now + nanoseconds
+        while self.now < until:
+            self.settle()
+            self.now = min(until, self.now + SECOND)
+        self.settle()
