@@ -1,15 +1,18 @@
 """Stored objects that cannot be read: kept in mind, counted, and told of on themselves."""
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
 from admitq import translate
 from admitq.admission_writer import CONCERN, AdmissionWriter
+from admitq.core.events import Event, WorkloadChanged
 from admitq.core.model import Instant, ObjectKey
 from admitq.explain import Explanation
 from admitq.logs import logger
 from admitq.metrics import Metrics
+from admitq.observations import Observation
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import Object, Resource
 from admitq_api import conditions
@@ -20,7 +23,19 @@ log = logger(__name__)
 UNREADABLE: Final = (translate.Malformed, KeyError, TypeError, ValueError, AttributeError)
 """What reading an object raises that does not have the shape it should."""
 
+
 WITH_ACTIVE_CONDITION: Final = ("clusterqueues", "localqueues")
+
+
+def what_is_left(observation: Observation, obj: Object, *, is_workload: bool) -> Event:
+    """What one goes on with if an object cannot be read.
+
+    As if it were not there; but what a Workload holds goes on being counted.
+    """
+    if is_workload:
+        with suppress(*UNREADABLE):
+            return WorkloadChanged(translate.holder(obj))
+    return observation.deleted(obj)
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ from admitq.core.state import AdmissionState
 from admitq.explain import EffectivePriority
 from admitq.guarded_writes import GuardedWrites, backoff
 from admitq.logs import logger
-from admitq.malformed import UNREADABLE, Malformed
+from admitq.malformed import UNREADABLE, Malformed, what_is_left
 from admitq.measures import Measures
 from admitq.metrics import Metrics
 from admitq.observations import observations
@@ -172,7 +172,8 @@ class Manager:
             event = observation.changed(obj)
         except UNREADABLE as error:
             if self._malformed.found(resource, obj, error):
-                self._put(self._what_is_left(resource, obj))
+                is_workload = resource == self.workload_resource
+                self._put(what_is_left(observation, obj, is_workload=is_workload))
             return
         self._malformed.mended(resource, key)
         match event:
@@ -192,13 +193,6 @@ class Manager:
     def count_malformed(self, resource: Resource) -> None:
         """Tell how many objects of a resource cannot be read: the stores set one aside, or took it back."""
         self._malformed.count(resource)
-
-    def _what_is_left(self, resource: Resource, obj: Object) -> happened.Event:
-        """Go on as if the object were not there; but what a Workload holds goes on being counted."""
-        if resource == self.workload_resource:
-            with suppress(*UNREADABLE):
-                return happened.WorkloadChanged(translate.holder(obj))
-        return self._observations[resource.plural].deleted(obj)
 
     def _decides_alike(self, decided: Object, current: Object) -> bool:
         changed = self._observations[self.workload_resource.plural].changed

@@ -338,6 +338,14 @@ TABLE: Final[tuple[Series, ...]] = (
     Series("watch_restarts_total", _C, "Watches that had to start again", ("resource", "reason")),
     Series("webhook_reviews_total", _C, "Reviews by verdict", ("path", "result")),
     Series("webhook_review_duration_seconds", _H, "Time to a verdict", ("path",), ATTEMPT_BUCKETS),
+    Series("shadow_decisions_total", _C, "Decisions that a shadow compared with its own", _CQ, carries=OF_CQ),
+    Series(
+        "shadow_disagreements_total",
+        _C,
+        "Those of them in which the manager in charge decided otherwise",
+        ("cluster_queue", "kind"),
+        carries=OF_CQ,
+    ),
     Series("certificate_expiry_timestamp_seconds", _G, "When the serving certificate ends", ("certificate",)),
 )
 

@@ -29,6 +29,26 @@ COMMANDS: Final[Mapping[str, tuple[Component, ...]]] = {
 """What each command runs, unless ``--components`` chooses from it."""
 
 
+def beside_another(command: str, flag: str | None) -> tuple[Component, ...]:
+    """The parts of a command that run in a shadow: those that decide. Reviews are left to who is in charge.
+
+    Args:
+        command: one of ``COMMANDS``.
+        flag: the value of ``--components``; None where it is not given.
+
+    Raises:
+        ValueError: the command decides nothing, or only a part of it is to run.
+    """
+    if not ACTING.intersection(COMMANDS[command]):
+        raise ValueError(
+            f"--shadow: admitq {command} answers reviews, which is left to the manager in charge: "
+            "use admitq manager --shadow"
+        )
+    if flag is not None:
+        raise ValueError("--shadow: compares whole decisions: leave --components out")
+    return tuple(one for one in COMMANDS[command] if one is not Component.WEBHOOK)
+
+
 def chosen(command: str, flag: str | None) -> tuple[Component, ...]:
     """The parts that a command is to run, in the order of ``Component``.
 

@@ -9,6 +9,7 @@ from typing import Final
 from admitq import translate
 from admitq.app.caches import all_synced, caches_ready
 from admitq.app.components import ACTING, Component
+from admitq.app.decisive import decisive
 from admitq.app.dumping import Dumping
 from admitq.app.settings import Settings
 from admitq.app.while_served import WhileServed, key_handler
@@ -31,9 +32,9 @@ from admitq.runtime.client import Call, Client
 from admitq.runtime.controller import Controller, Reconciled
 from admitq.runtime.credentials import Credentials
 from admitq.runtime.events import EventRecorder
-from admitq.runtime.kinds import Kinds, kinds_of
+from admitq.runtime.kinds import kinds_of
 from admitq.runtime.leases import Elector, LeaseTiming, unique_identity
-from admitq.runtime.resources import LIMIT_RANGES, NAMESPACES, RUNTIME_CLASSES, Object, Resource
+from admitq.runtime.resources import Object, Resource
 from admitq.runtime.store import Change, Key, Store
 from admitq.runtime.watcher import Outcome, Watcher
 from admitq_api.configuration import Configuration, LeaderElection
@@ -126,7 +127,7 @@ class ManagerPart:
         self._stores = LiveStores(
             Store(resource, indexes=indexes, on_quarantine=self._on_objects_set_aside)
             for resource, indexes in registry.stores_needed(names).items()
-            if runs_core or resource in _decisive(self._kinds)
+            if runs_core or resource in decisive(self._kinds)
         )
         self._recorder = EventRecorder(
             self._client,
@@ -195,7 +196,7 @@ class ManagerPart:
     # --- wiring -----------------------------------------------------------------------------------
 
     def _wire(self, specs: Sequence[ControllerSpec]) -> None:
-        for resource in _decisive(self._kinds):
+        for resource in decisive(self._kinds):
             self._stores.of(resource).subscribe(self._core_handler(resource))
         for spec in specs:
             controller = self._controllers[spec.name] = self._controller(spec)
@@ -349,22 +350,6 @@ class ManagerPart:
 
     def _on_objects_set_aside(self, resource: Resource) -> None:
         self.manager.count_malformed(resource)
-
-
-def _decisive(kinds: Kinds) -> tuple[Resource, ...]:
-    """What the core reads: all that decides who is admitted, and where."""
-    return (
-        kinds.resource_flavors,
-        kinds.admission_checks,
-        kinds.topologies,
-        kinds.cohorts,
-        kinds.cluster_queues,
-        NAMESPACES,
-        LIMIT_RANGES,
-        RUNTIME_CLASSES,
-        kinds.local_queues,
-        kinds.workloads,
-    )
 
 
 async def _left_to_its_controller(_: Object) -> None:

@@ -11,6 +11,7 @@ from admitq.app.components import ACTING, Component
 from admitq.app.endpoints import serve_health, serve_metrics
 from admitq.app.manager import ManagerPart
 from admitq.app.settings import Settings
+from admitq.app.shadow import METRIC_PREFIX, ShadowPart, ShadowSettings
 from admitq.app.webhook import WebhookPart, webhook_part
 from admitq.health import Check
 from admitq.logs import logger
@@ -33,11 +34,20 @@ LEFT_TO_OTHERS: Final = {
 """What somebody else has to do where a process runs only one of the parts that act."""
 
 
+Part = WebhookPart | ManagerPart | ShadowPart
+
+
 class Stopped(Exception):
     """The process was asked to end."""
 
 
-def run(command: str, components: Collection[Component], settings: Settings, kubeconfig: Path | None) -> int:
+def run(
+    command: str,
+    components: Collection[Component],
+    settings: Settings,
+    kubeconfig: Path | None,
+    shadow: ShadowSettings | None = None,
+) -> int:
     """Run some components until told to stop.
 
     Args:
@@ -45,6 +55,7 @@ def run(command: str, components: Collection[Component], settings: Settings, kub
         components: what runs in it.
         settings: what it was started with.
         kubeconfig: how to reach the cluster; None for the pod's own account, then KUBECONFIG.
+        shadow: how to compare with the manager in charge, instead of being in charge oneself.
 
     Returns:
         The exit code: 0 after SIGTERM or SIGINT, 1 when something ended that must not.
@@ -57,7 +68,7 @@ def run(command: str, components: Collection[Component], settings: Settings, kub
     code = OK
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(_serve(command, components, settings, credentials))
+            runner.run(_serve(command, components, settings, credentials, shadow))
     except* Stopped:
         log.info("stopped")
     except* Exception as failures:
@@ -78,13 +89,17 @@ def _loop_factory() -> "type[asyncio.AbstractEventLoop] | None":
 
 
 async def _serve(
-    command: str, components: Collection[Component], settings: Settings, credentials: Credentials
+    command: str,
+    components: Collection[Component],
+    settings: Settings,
+    credentials: Credentials,
+    shadow: ShadowSettings | None,
 ) -> None:
     configuration = settings.configuration
     acting = ACTING.intersection(components)
-    elects = bool(acting) and configuration.leader_election.leader_elect
+    elects = bool(acting) and shadow is None and configuration.leader_election.leader_elect
     metrics = Metrics(
-        settings.names.metric_prefix,
+        settings.names.metric_prefix if shadow is None else METRIC_PREFIX,
         role="follower" if elects else "standalone",
         custom=settings.custom_labels,
     )
@@ -97,6 +112,7 @@ async def _serve(
         version=VERSION,
         api_group=settings.names.group,
         components=list(components),
+        shadow=shadow is not None,
     )
     for note in settings.notes():
         log.warning("a setting does less than it says", setting=note)
@@ -110,11 +126,13 @@ async def _serve(
         observe=observe,
     ) as client:
         webhooks = webhook_part(settings, client, metrics) if Component.WEBHOOK in components else None
-        manager = (
-            ManagerPart(settings, credentials, metrics, user_agent(command), observe, components=acting)
-            if acting
-            else None
-        )
+        manager: ManagerPart | ShadowPart | None = None
+        if shadow is not None:
+            manager = ShadowPart(settings, credentials, metrics, user_agent(command), observe, shadow)
+        elif acting:
+            manager = ManagerPart(
+                settings, credentials, metrics, user_agent(command), observe, components=acting
+            )
         try:
             async with asyncio.TaskGroup() as tasks:
                 servers = await _listen(settings, client, metrics, [webhooks, manager], tasks)
@@ -130,7 +148,7 @@ async def _listen(
     settings: Settings,
     client: Client,
     metrics: Metrics,
-    parts: "Sequence[WebhookPart | ManagerPart | None]",
+    parts: "Sequence[Part | None]",
     tasks: asyncio.TaskGroup,
 ) -> list[Server]:
     """Answer probes and scrapes from the first moment on."""
@@ -145,13 +163,13 @@ async def _listen(
     return [server for server in servers if server is not None]
 
 
-async def _start(parts: "Sequence[WebhookPart | ManagerPart | None]", tasks: asyncio.TaskGroup) -> None:
+async def _start(parts: "Sequence[Part | None]", tasks: asyncio.TaskGroup) -> None:
     await asyncio.gather(*(part.start(tasks) for part in parts if part is not None))
     log.info("started")
 
 
 async def _until_told(
-    servers: Sequence[Server], webhooks: WebhookPart | None, manager: ManagerPart | None
+    servers: Sequence[Server], webhooks: WebhookPart | None, manager: ManagerPart | ShadowPart | None
 ) -> None:
     told = asyncio.Event()
     loop = asyncio.get_running_loop()

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
-from admitq.cli.processes import CONFIGURATION_ERROR, PROCESSES, LogFormat, Options
+from admitq.cli.processes import CONFIGURATION_ERROR, PATIENCE_SECONDS, PROCESSES, LogFormat, Options
 from admitq.cli.processes import start as run
 from admitq_api.labels import COMPAT_GROUP, DEFAULT_GROUP, GROUPS, names_for
 from admitq_api.version import VERSION
@@ -45,6 +45,22 @@ ComponentsOption = Annotated[
         metavar="LIST",
     ),
 ]
+ShadowOption = Annotated[
+    bool,
+    typer.Option(
+        "--shadow",
+        help="Run beside the manager in charge: write nothing, and tell where admitq would decide otherwise.",
+    ),
+]
+PatienceOption = Annotated[
+    float,
+    typer.Option(
+        "--shadow-patience",
+        help="Seconds that the manager in charge may take for what admitq would have done.",
+        min=0.0,
+        metavar="SECONDS",
+    ),
+]
 LevelOption = Annotated[str, typer.Option("--log-level", help="debug, info, warning or error.")]
 FormatOption = Annotated[LogFormat, typer.Option("--log-format", help="JSON lines, or text for people.")]
 
@@ -56,6 +72,8 @@ def _add_process(component: str, summary: str) -> None:
         kubeconfig: KubeconfigOption = None,
         components: ComponentsOption = None,
         feature_gates: GatesOption = "",
+        shadow: ShadowOption = False,
+        shadow_patience: PatienceOption = PATIENCE_SECONDS,
         log_level: LevelOption = "info",
         log_format: FormatOption = LogFormat.JSON,
     ) -> None:
@@ -64,6 +82,8 @@ def _add_process(component: str, summary: str) -> None:
             kubeconfig=kubeconfig,
             components=components,
             feature_gates=feature_gates,
+            shadow=shadow,
+            shadow_patience=shadow_patience,
             log_level=log_level,
             log_format=log_format,
         )

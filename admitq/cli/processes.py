@@ -15,6 +15,9 @@ from typing import Any, Final
 CONFIGURATION_ERROR: Final = 2
 """Exit code when what the user gave cannot be used; nothing was started."""
 
+PATIENCE_SECONDS: Final = 10.0
+"""How long a shadow waits for the manager in charge, unless it is told otherwise."""
+
 PROCESSES: Final[Mapping[str, str]] = {
     "manager": "Run the controllers and the admission cycles (one leads, others stand by).",
     "webhook": "Run the admission webhooks.",
@@ -38,6 +41,8 @@ class Options:
     kubeconfig: Path | None = None
     components: str | None = None
     feature_gates: str = ""
+    shadow: bool = False
+    shadow_patience: float = PATIENCE_SECONDS
     log_level: str = "info"
     log_format: LogFormat = LogFormat.JSON
 
@@ -47,14 +52,18 @@ FLAGS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     "--kubeconfig": ("kubeconfig", Path),
     "--components": ("components", str),
     "--feature-gates": ("feature_gates", str),
+    "--shadow-patience": ("shadow_patience", float),
     "--log-level": ("log_level", str),
     "--log-format": ("log_format", LogFormat),
 }
 """The option that each flag sets, and what makes its value from text."""
 
+SWITCHES: Final[Mapping[str, str]] = {"--shadow": "shadow"}
+"""The option that each flag without a value switches on."""
+
 
 def plain(arguments: Sequence[str]) -> tuple[str, Options] | None:
-    """Read a command line in its plainest form: a process, and flags with a value each.
+    """Read a command line in its plainest form: a process, and flags with a value each, if they take one.
 
     Returns:
         Which process, and its options; None for every other line, right or wrong.
@@ -64,6 +73,9 @@ def plain(arguments: Sequence[str]) -> tuple[str, Options] | None:
     given: dict[str, Any] = {}
     rest = iter(arguments[1:])
     for argument in rest:
+        if argument in SWITCHES:
+            given[SWITCHES[argument]] = True
+            continue
         flag, assigned, value = argument.partition("=")
         if not assigned:
             value = next(rest, "-")
@@ -85,12 +97,13 @@ def start(component: str, options: Options) -> int:
 
     try:
         logs.configure(level=options.log_level, output=options.log_format.value, component=component)
-        parts = app.chosen(component, options.components)
+        parts = (app.beside_another if options.shadow else app.chosen)(component, options.components)
         settings = app.load_settings(options.config, options.feature_gates)
     except (ConfigurationError, OSError, ValueError) as error:
         print(f"admitq {component}: {error}", file=sys.stderr)
         return CONFIGURATION_ERROR
-    return app.run(component, parts, settings, options.kubeconfig)
+    shadow = app.ShadowSettings(options.shadow_patience) if options.shadow else None
+    return app.run(component, parts, settings, options.kubeconfig, shadow)
 
 
 def _spare_imports() -> None:

@@ -60,7 +60,9 @@ class Installation:
         """What the names of its objects begin with."""
         given = self._given()
         group = str(given.get("apiGroup", DEFAULT_GROUP))
-        return str(given.get("fullnameOverride") or names_for(group).installation or self.release)
+        shadow = given.get("shadow", {}).get("enabled", False)
+        fixed = None if shadow else names_for(group).installation
+        return str(given.get("fullnameOverride") or fixed or self.release)
 
     def install(
         self,
@@ -199,9 +201,10 @@ class Installation:
         return self._folder / f"{component}.token"
 
     def renew_tokens(self, lifetime_s: int = TOKEN_LIFETIME_S) -> None:
-        """Asks for new tokens of both ServiceAccounts and puts them into their files."""
+        """Asks for new tokens of all ServiceAccounts and puts them into their files."""
+        shadow = self._given().get("shadow", {}).get("enabled", False)
         with self.cluster.api() as api:
-            for component in ("manager", "webhook"):
+            for component in ("manager",) if shadow else ("manager", "webhook"):
                 self._renew_token(api, component, lifetime_s)
 
     def _start(self, component: Component, replica: int, arguments: Sequence[str]) -> None:

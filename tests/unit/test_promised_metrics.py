@@ -211,6 +211,8 @@ def test_metrics_beside_the_promised_ones_are_known() -> None:
         "managed_kinds",
         "quarantined_keys",
         "reconciliations_total",
+        "shadow_decisions_total",
+        "shadow_disagreements_total",
         "watch_restarts_total",
         "webhook_review_duration_seconds",
         "webhook_reviews_total",

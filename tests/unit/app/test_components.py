@@ -3,7 +3,7 @@
 import pytest
 from typer.testing import CliRunner
 
-from admitq.app.components import ACTING, COMMANDS, Component, chosen
+from admitq.app.components import ACTING, COMMANDS, Component, beside_another, chosen
 from admitq.cli.commands import application
 from admitq.cli.processes import CONFIGURATION_ERROR, PROCESSES
 
@@ -52,5 +52,23 @@ def test_a_list_chooses_from_the_parts_of_the_command(
 )
 def test_a_list_that_cannot_be_meant_ends_the_command(command: str, flag: str, problem: str) -> None:
     answer = CliRunner().invoke(application, [command, "--components", flag])
+    assert answer.exit_code == CONFIGURATION_ERROR
+    assert problem in answer.stderr
+
+
+@pytest.mark.parametrize("command", ["manager", "all-in-one"])
+def test_a_shadow_leaves_reviews_to_the_manager_in_charge(command: str) -> None:
+    assert beside_another(command, None) == (CORE, CYCLE, TOPOLOGY)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["webhook", "--shadow"], "--shadow: admitq webhook answers reviews, which is left to the manager"),
+        (["manager", "--shadow", "--components=core"], "--shadow: compares whole decisions: leave --comp"),
+    ],
+)
+def test_a_shadow_that_could_not_compare_ends_the_command(arguments: list[str], problem: str) -> None:
+    answer = CliRunner().invoke(application, arguments)
     assert answer.exit_code == CONFIGURATION_ERROR
     assert problem in answer.stderr

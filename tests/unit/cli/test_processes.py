@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from admitq import cli
 from admitq.cli import commands, processes
 from admitq.cli.commands import application
-from admitq.cli.processes import CONFIGURATION_ERROR, FLAGS, PROCESSES, LogFormat, Options, plain
+from admitq.cli.processes import CONFIGURATION_ERROR, FLAGS, PROCESSES, SWITCHES, LogFormat, Options, plain
 from admitq.cli.zap import translated
 
 Started = list[tuple[str, Options]]
@@ -41,6 +41,12 @@ LINES = [
             log_format=LogFormat.CONSOLE,
         ),
     ),
+    (
+        ["manager", "--shadow", "--shadow-patience", "2.5"],
+        "manager",
+        Options(shadow=True, shadow_patience=2.5),
+    ),
+    (["manager", "--config=a", "--shadow"], "manager", Options(config=Path("a"), shadow=True)),
     (["all-in-one", "--components="], "all-in-one", Options(components="")),
 ]
 
@@ -78,7 +84,7 @@ def test_a_plain_line_means_what_it_means_to_who_explains_lines(
 def test_both_know_the_same_flags(component: str) -> None:
     root: Any = get_command(application)
     known = {flag for option in root.commands[component].params for flag in option.opts}
-    assert known - {"-h", "--help"} == set(FLAGS)
+    assert known - {"-h", "--help"} == {*FLAGS, *SWITCHES}
 
 
 @pytest.mark.parametrize(
@@ -91,6 +97,9 @@ def test_both_know_the_same_flags(component: str) -> None:
         (["all-in-one", "file"], "unexpected extra argument", 2),
         (["all-in-two"], "all-in-two", 2),
         (["version"], "admitq ", 0),
+        (["manager", "--shadow=yes"], "does not take a value", 2),
+        (["manager", "--shadow-patience=soon"], "soon", 2),
+        (["manager", "--shadow-patience=-1"], "-1", 2),
         (["manager", "--zap-log-level=loud"], "--zap-log-level: 'loud' is no level: write debug,", 2),
         (["manager", "--zap-log-level"], "--zap-log-level: '' is no level", 2),
         (["manager", "--zap-encoder=xml"], "xml", 2),

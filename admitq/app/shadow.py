@@ -1,0 +1,216 @@
+"""The shadow of a process: watches and the comparison, and no way to write anything."""
+
+import asyncio
+import re
+import time
+from collections.abc import Callable
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass
+from typing import Final
+
+from admitq import translate
+from admitq.app.caches import all_synced, caches_ready
+from admitq.app.decisive import decisive
+from admitq.app.dumping import Dumping
+from admitq.app.settings import Settings
+from admitq.core import events as happened
+from admitq.core.model import SECOND, ObjectKey
+from admitq.core_settings import core_settings
+from admitq.health import Check
+from admitq.logs import logger
+from admitq.malformed import UNREADABLE, what_is_left
+from admitq.metrics import Metrics
+from admitq.observations import observations
+from admitq.runtime.client import Call, Client
+from admitq.runtime.credentials import Credentials
+from admitq.runtime.kinds import kinds_of
+from admitq.runtime.resources import Object, Resource
+from admitq.runtime.store import Change, Store
+from admitq.runtime.watcher import Outcome, Watcher
+from admitq.shadow.comparison import Shadow
+from admitq.shadow.findings import Disagreement, Preempted
+from admitq.shadow.words import told
+from admitq_api import conditions
+from admitq_api.conditions import ConditionType, Reason
+
+log = logger(__name__)
+
+METRIC_PREFIX: Final = "admitq"
+"""What the names of its metrics start with, also under the group of those who may be in charge."""
+
+LEEWAY_SECONDS: Final = 2.0
+"""Within which it does not matter what came first: longer than watches and writes are on their way."""
+
+PAUSE_SECONDS: Final = 0.05
+"""Between two looks at what is due, at least."""
+
+_PREEMPTOR: Final = re.compile(r"\(UID: ([^,)]+)")
+"""Where the message of an eviction names the workload that it was for (semantics, Events)."""
+
+
+class WritesNothingError(RuntimeError):
+    """A shadow was about to write."""
+
+
+def refuse_writes() -> None:
+    """Be the fence of a client's writes.
+
+    Raises:
+        WritesNothingError: always.
+    """
+    raise WritesNothingError("a shadow writes nothing")
+
+
+@dataclass(frozen=True, slots=True)
+class ShadowSettings:
+    """How a process compares.
+
+    ``patience`` are the seconds that the manager in charge has to do what is expected of it.
+    """
+
+    patience: float
+
+
+class ShadowPart:
+    """Everything that a shadow is made of; nothing runs before ``start``.
+
+    Args:
+        settings: what the process was started with.
+        credentials: how to reach the cluster.
+        metrics: the registry of the process.
+        user_agent: how the API server sees us.
+        observe: told of each request.
+        how: how it compares.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        credentials: Credentials,
+        metrics: Metrics,
+        user_agent: str,
+        observe: Callable[[Call], None],
+        how: ShadowSettings,
+    ) -> None:
+        self._settings = settings
+        self._metrics = metrics
+        self._kinds = kinds_of(settings.names)
+        self._open = AsyncExitStack()
+        connection = settings.configuration.client_connection
+        self._client = Client(
+            credentials,
+            user_agent=user_agent,
+            qps=connection.qps,
+            burst=connection.burst,
+            observe=observe,
+            fence=refuse_writes,
+        )
+        self._shadow = Shadow(
+            core_settings(settings.configuration, settings.gates),
+            patience=round(how.patience * SECOND),
+            leeway=round(LEEWAY_SECONDS * SECOND),
+        )
+        self._observations = observations(
+            settings.names, translate.reading(settings.configuration, settings.gates)
+        )
+        self._stores = [Store(resource) for resource in decisive(self._kinds)]
+        for store in self._stores:
+            store.subscribe(self._handler(store.resource))
+        self._dumping = Dumping(
+            self._shadow.state, lambda: {str(store.resource): len(store) for store in self._stores}
+        )
+        self._watchers = [
+            Watcher(self._client, store.resource, store, observe=self._on_watch) for store in self._stores
+        ]
+        self._wake = asyncio.Event()
+        self.checks: dict[str, Check] = {"caches": caches_ready(self._watchers)}
+
+    def _handler(self, resource: Resource) -> Callable[[Change], None]:
+        return lambda change: self._observe(resource, change)
+
+    # --- running ----------------------------------------------------------------------------------
+
+    async def start(self, tasks: asyncio.TaskGroup) -> None:
+        """Fill the stores; then follow the manager in charge.
+
+        Raises:
+            TimeoutError: the stores were not complete in time.
+        """
+        await self._open.enter_async_context(self._client)
+        for watcher in self._watchers:
+            tasks.create_task(watcher.run(), name=f"watch {watcher.resource}")
+        patience = self._settings.configuration.controller.cache_sync_timeout.total_seconds()
+        await all_synced(self._watchers, patience)
+        self._shadow.follow(time.time_ns())
+        log.info("following the manager in charge, writing nothing")
+        tasks.create_task(self._run(), name="shadow")
+
+    async def stop(self) -> None:
+        """Close all connections."""
+        await self._open.aclose()
+
+    def dump(self) -> None:
+        """Write what is cached, and the whole state of the core, to the log; nobody waits for it."""
+        self._dumping.begin()
+
+    async def _run(self) -> None:
+        while True:
+            self._wake.clear()
+            self._shadow.look(time.time_ns())
+            self._tell()
+            now = time.time_ns()
+            due = self._shadow.next_look(now)
+            # What is observed is decided over at once; what is due for a conclusion may wait a little.
+            await asyncio.sleep(PAUSE_SECONDS)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(None if due is None else max(0.0, (due - now) / SECOND)):
+                    await self._wake.wait()
+
+    def _tell(self) -> None:
+        for finding in self._shadow.findings():
+            self._metrics.increment("shadow_decisions_total", cluster_queue=finding.cluster_queue)
+            if isinstance(finding, Disagreement):
+                self._metrics.increment(
+                    "shadow_disagreements_total", cluster_queue=finding.cluster_queue, kind=finding.kind
+                )
+                log.warning("the manager in charge decided otherwise", **told(finding))
+
+    # --- observations in --------------------------------------------------------------------------
+
+    def _observe(self, resource: Resource, change: Change) -> None:
+        """Take in what a watch showed. Never raises."""
+        obj, observation = change.object, self._observations[resource.plural]
+        is_workload = resource == self._kinds.workloads
+        preemption = None
+        if change.new is None:
+            event = observation.deleted(obj)
+        else:
+            try:
+                event = observation.changed(obj)
+                preemption = preemption_of(obj) if is_workload else None
+            except UNREADABLE as error:
+                log.info("object cannot be read", object=str(ObjectKey(*change.key)), error=str(error))
+                event = what_is_left(observation, obj, is_workload=is_workload)
+        try:
+            self._shadow.observe(event, now=time.time_ns(), preemption=preemption)
+        except Exception:
+            # One observation that the core cannot digest must not stop the others.
+            log.exception("event was not taken in", core_event=type(event).__name__)
+        if isinstance(event, happened.ClusterQueueDeleted):
+            self._metrics.forget_cluster_queue(event.name)
+        self._wake.set()
+
+    def _on_watch(self, resource: Resource, outcome: Outcome) -> None:
+        if outcome not in {Outcome.LISTED, Outcome.ENDED}:
+            self._metrics.increment("watch_restarts_total", resource=str(resource), reason=outcome)
+
+
+def preemption_of(workload: Object) -> Preempted | None:
+    """What a Workload tells of its preemption; None if it is not evicted for that."""
+    stated = (workload.get("status") or {}).get("conditions")
+    evicted = conditions.find(stated, ConditionType.EVICTED)
+    if evicted is None or evicted.get("status") != "True" or evicted.get("reason") != Reason.PREEMPTED:
+        return None
+    said = str(evicted.get("message", ""))
+    found = _PREEMPTOR.search(said)
+    return Preempted("" if found is None else found[1], said)

@@ -1,0 +1,75 @@
+"""The shadow of a process: it cannot write, and reads off a Workload for whom it was preempted."""
+
+from typing import Any
+
+import pytest
+
+from admitq.app.settings import load_settings
+from admitq.app.shadow import ShadowPart, ShadowSettings, WritesNothingError, preemption_of
+from admitq.core.instructions import Preempt, PreemptionReason
+from admitq.core.model import ObjectKey
+from admitq.explain import preempted
+from admitq.metrics import Metrics
+from admitq.runtime.client import Client
+from admitq.runtime.credentials import Credentials
+from admitq.runtime.resources import CONFIG_MAPS
+from admitq.shadow.findings import Preempted
+
+OBJECT: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "ConfigMap",
+    "metadata": {"name": "c", "namespace": "n"},
+}
+
+
+@pytest.fixture
+def part() -> ShadowPart:
+    # Nobody listens there: what is refused is not sent.
+    nowhere = Credentials("http://127.0.0.1:9")
+    return ShadowPart(load_settings(None), nowhere, Metrics(), "test", lambda _: None, ShadowSettings(1.0))
+
+
+async def test_its_client_refuses_every_way_to_write(part: ShadowPart) -> None:
+    client: Client = part._client  # pyright: ignore[reportPrivateUsage]
+    ways = (
+        lambda: client.create(CONFIG_MAPS, OBJECT),
+        lambda: client.replace(CONFIG_MAPS, OBJECT),
+        lambda: client.merge_patch(CONFIG_MAPS, "c", {}, "n"),
+        lambda: client.apply(CONFIG_MAPS, OBJECT, field_manager="m"),
+        lambda: client.delete(CONFIG_MAPS, "c", "n"),
+    )
+    async with client:
+        for way in ways:
+            with pytest.raises(WritesNothingError, match="a shadow writes nothing"):
+                await way()
+
+
+async def test_it_is_ready_when_everything_was_read(part: ShadowPart) -> None:
+    told = await part.checks["caches"]()
+    assert told is not None
+    assert "workloads" in told
+
+
+def workload(**condition: str) -> dict[str, Any]:
+    return {"status": {"conditions": [{"type": "Evicted", "status": "True", **condition}]}}
+
+
+def test_the_message_of_an_eviction_names_the_preemptor() -> None:
+    reason = PreemptionReason.IN_CLUSTER_QUEUE
+    key = ObjectKey("n", "w")
+    message = preempted(Preempt(key, "uid-w", reason, key, "uid-p", ("cq",), ("cq",)), "uid-job")
+    assert preemption_of(workload(reason="Preempted", message=message)) == Preempted("uid-p", message)
+    assert preemption_of(workload(reason="Preempted", message="so")) == Preempted("", "so")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {},
+        {"status": {}},
+        workload(reason="PodsReadyTimeout", message=""),
+        workload(reason="Preempted", message="", status="False"),
+    ],
+)
+def test_who_is_evicted_for_something_else_is_not_preempted(other: dict[str, Any]) -> None:
+    assert preemption_of(other) is None
