@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
+from admitq.app.decisive import decisive
 from admitq.controllers.rbac import PODS_LET_GO, Permission, known_owners, merged, of_gates, of_kind, rbac
 from admitq.integrations.base import Integration
 from admitq.integrations.custom import integration
 from admitq.integrations.registry import REGISTRY
+from admitq.runtime.kinds import kinds_of
 from admitq_api.configuration.custom_kinds import CustomKind, CustomPodSet, FinishedSign, Sign
 from admitq_api.labels import COMPAT_GROUP, DEFAULT_GROUP, names_for
 from admitq_api.v1beta1.table import definitions
@@ -124,6 +126,19 @@ MANAGER_NAMESPACE = (
     Rule(("coordination.k8s.io",), ("leases",), ("get", "update"), ("${lease}",)),
 )
 """What the manager may do in its own namespace."""
+
+_FOLLOWED: dict[str, list[str]] = {}
+for _resource in decisive(kinds_of(names_for(DEFAULT_GROUP))):
+    _FOLLOWED.setdefault(_resource.group, []).append(_resource.plural)
+
+SHADOW_CLUSTER = (
+    *(
+        Rule((API_GROUP if group == DEFAULT_GROUP else group,), tuple(plurals), ("list", "watch"))
+        for group, plurals in _FOLLOWED.items()
+    ),
+    *_REVIEWS,
+)
+"""What a shadow may do: follow what decisions depend on. A review stores nothing."""
 
 
 def _creates_jobs(kind: Integration) -> bool:

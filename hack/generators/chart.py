@@ -101,6 +101,7 @@ def rbac() -> str:
                 access.WEBHOOK_NAMESPACE,
             )
             | {"conversion": [rule.to_dict() for rule in access.WEBHOOK_CONVERSION]},
+            "shadow": _scopes(access.SHADOW_CLUSTER, {}, (), {}, ()),
             "roles": _roles(access.AUDIENCES),
             "customRoles": _roles((access.CUSTOM_AUDIENCE,)),
         }

@@ -1,5 +1,6 @@
 {{/* Names: everything of a release is named after it, so that two releases never clash. With an API group whose
-     installations others know by name, it has those names: only one of them fits into a cluster anyway. */}}
+     installations others know by name, it has those names: only one of them fits into a cluster anyway, but for
+     a shadow beside it, which keeps its own. */}}
 
 {{- define "admitq.name" -}}
 {{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" -}}
@@ -11,7 +12,7 @@
 {{- else -}}
 {{- $name := include "admitq.name" . -}}
 {{- $installation := (include "admitq.groupNames" . | fromYaml).installation -}}
-{{- if and $installation (not .Values.nameOverride) -}}
+{{- if and $installation (not .Values.nameOverride) (not .Values.shadow.enabled) -}}
 {{- $installation -}}
 {{- else if contains $name .Release.Name -}}
 {{- .Release.Name | trunc 40 | trimSuffix "-" -}}
@@ -19,6 +20,11 @@
 {{- printf "%s-%s" .Release.Name $name | trunc 40 | trimSuffix "-" -}}
 {{- end -}}
 {{- end -}}
+{{- end -}}
+
+{{/* The components, as a YAML list. A shadow leaves reviews to who is in charge. */}}
+{{- define "admitq.components" -}}
+{{- ternary (list "manager") (list "manager" "webhook") .Values.shadow.enabled | toYaml -}}
 {{- end -}}
 
 {{- define "admitq.configMapName" -}}{{ include "admitq.fullname" . }}-config{{- end -}}

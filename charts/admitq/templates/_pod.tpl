@@ -42,7 +42,7 @@ metadata:
   {{- $name := printf "%s-%s" (include "admitq.fullname" $root) $component }}
   {{- include "admitq.metadata" (dict "root" $root "name" $name "namespaced" true "component" $component "annotations" $pod.deploymentAnnotations) | nindent 2 }}
 spec:
-  replicas: {{ $pod.replicas }}
+  replicas: {{ ternary 1 $pod.replicas $root.Values.shadow.enabled }}
   selector:
     matchLabels:
       {{- include "admitq.selectorLabels" . | nindent 6 }}
@@ -134,6 +134,10 @@ spec:
           args:
             - {{ $component }}
             - --config=/etc/admitq/config.yaml
+            {{- if $root.Values.shadow.enabled }}
+            - --shadow
+            - --shadow-patience={{ $root.Values.shadow.patienceSeconds }}
+            {{- end }}
             {{- with $pod.extraArgs }}
             {{- toYaml . | nindent 12 }}
             {{- end }}
@@ -251,7 +255,7 @@ spec:
 {{- $root := index . 0 -}}
 {{- $component := index . 1 -}}
 {{- $pod := include "admitq.component" . | fromYaml -}}
-{{- if and $pod.podDisruptionBudget.enabled (gt (int $pod.replicas) 1) -}}
+{{- if and $pod.podDisruptionBudget.enabled (gt (int $pod.replicas) 1) (not $root.Values.shadow.enabled) -}}
 apiVersion: policy/v1
 kind: PodDisruptionBudget
 metadata:
