@@ -6,7 +6,6 @@ from pathlib import Path
 
 from admitq.adoption.checks import CHECKS
 from admitq.integrations.registry import REGISTRY
-from admitq.metrics import TABLE
 from admitq_api.crds import KINDS, crds
 from admitq_api.feature_gates import CHECKED_ONLY, EITHER_WAY, Gate, note_of
 from admitq_api.labels import COMPAT_GROUP, names_for
@@ -21,6 +20,7 @@ BETTER = (
     "Any kind of job by a few lines of configuration, without code.",
     "What makes no sense is set aside and told of, and keeps nobody else waiting.",
     "`admitq simulate` plays your manifests and a load on a virtual clock before you change anything.",
+    "`--shadow` watches beside the manager in charge and explains each decision that would have differed.",
     "Every decision is checked against a second model; histories, crashes and faults are played at random.",
 )
 
@@ -47,7 +47,7 @@ def compared() -> list[str]:
         ("API", f"`{names.group}`, {_listed(versions)}: {', '.join(kind.__name__ for kind in KINDS)}"),
         ("kinds of jobs", ", ".join(one.kind for one in REGISTRY)),
         ("names", "labels, annotations, gates, finalizers, field managers, webhooks and their paths"),
-        ("metrics", f"`{names.metric_prefix}_…`, {len(TABLE)} of them"),
+        ("metrics", f"`{names.metric_prefix}_…`, with their labels"),
         ("feature gates", f"{len(Gate) - len(less)} of {len(Gate)}"),
         ("messages", "conditions, reasons, events and refusals, word for word"),
     ]
