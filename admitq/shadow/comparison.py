@@ -385,6 +385,16 @@ class Shadow:
         ]
 
     def _tell_who_waits(self, now: Instant) -> None:
+        """Tell of those who are expected for too long, by a manager that is started just then as well.
+
+        That one tries everybody. Who has been in charge for longer need not: whoever found nobody to preempt
+        is not tried again because others took quota since, although it could preempt those now. Taking is not
+        among the events that retry (semantics, Events that retry inadmissible workloads). So until the next
+        such event it may be right to spare whom a new manager would preempt. The shadow decides after each
+        observation, and may try a workload once those others hold quota; whoever saw several things at once
+        may have tried it in the very cycle in which they took it. The API does not show who was tried when,
+        so this is told as a difference, too.
+        """
         self._drop_expectations(now)
         anew = self._expected_of(self._state.started_anew(), (), (), now)
         self._decide(now)
