@@ -36,7 +36,7 @@ from localcluster.installation import Installation
 from localcluster.nodes import NodePool
 from localcluster.waiting import eventually
 from tests.controlplane.recording import recorded
-from tests.controlplane.stage import Object, Stage
+from tests.controlplane.stage import Object, Stage, condition_of
 
 NAMES = names_for(COMPAT_GROUP)
 THEIRS = NAMES.default_namespace
@@ -164,9 +164,13 @@ async def test_a_cluster_changes_hands_and_comes_back(
 
 
 async def standing(stage: Stage) -> dict[str, Any]:
-    """What must not change with the manager: who is admitted and where, the charged usage, running pods."""
+    """What must not change with the manager: who is admitted and where, the charged usage, pods.
+
+    The garbage collector takes what belonged to a job that is gone when it comes to it.
+    """
     workloads, _ = await stage.client.list(stage.kinds.workloads)
     pods, _ = await stage.client.list(PODS, stage.namespace)
+    jobs = {one["metadata"]["uid"] for one in (await stage.client.list(JOBS, stage.namespace))[0]}
     queue = (await stage.get(stage.kinds.cluster_queues, stage.own("cq")))["status"]
     charged = ("flavorsReservation", "flavorsUsage", "reservingWorkloads", "admittedWorkloads")
     return {
@@ -180,9 +184,13 @@ async def standing(stage: Stage) -> dict[str, Any]:
                 ],
             )
             for one in workloads
-            if value_at(one, ("status", "admission"))
+            if value_at(one, ("status", "admission")) and condition_of(one, "Finished") is None
         },
-        "pods": sorted(one["metadata"]["uid"] for one in pods),
+        "pods": sorted(
+            one["metadata"]["uid"]
+            for one in pods
+            if jobs.intersection(owner["uid"] for owner in one["metadata"].get("ownerReferences", ()))
+        ),
         "usage": {name: queue.get(name) for name in charged},
     }
 
