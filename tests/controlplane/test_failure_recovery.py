@@ -76,7 +76,6 @@ async def make_unreachable(stage: Stage, node: str) -> None:
     await stage.change(NODES, node, {"status": {"conditions": [unknown]}}, "status")
 
 
-@pytest.mark.core
 async def test_pods_that_opted_in_leave_a_node_that_cannot_be_reached(
     stage: Stage, node: str, admitq_running: Installation
 ) -> None:
