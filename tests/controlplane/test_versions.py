@@ -63,11 +63,12 @@ class Stored:
         metadata = {"name": self.name} | ({"namespace": self.namespace} if self.namespace else {})
         return {"apiVersion": version.api_version, "kind": version.kind, "metadata": metadata, **content}
 
-    async def write(self, version: Resource, content: Json) -> None:
+    async def write(self, version: Resource, content: Json) -> Json:
         """Create it, its status too, all in one version."""
-        await self.client.create(version, self.object(version, content))
+        written = await self.client.create(version, self.object(version, content))
         if "status" in content:
-            await self.patch(version, {"status": content["status"]}, "status")
+            return await self.patch(version, {"status": content["status"]}, "status")
+        return written
 
     async def read(self, version: Resource) -> Json:
         return await self.client.get(version, self.name, self.namespace)
@@ -337,16 +338,20 @@ async def objects_that_are_stored_in_the_older_version_are_no_obstacle(
     queue = Stored(client, "LocalQueue", "stored-long-ago")
     name = NAMES.crd_name("localqueues")
     definition = await client.get(CRDS, name)
-    for stored in ("v1beta1", "v1beta2"):
+
+    async def stored_as(version: str) -> None:
         steps = [
-            {"op": "replace", "path": f"/spec/versions/{place}/storage", "value": one["name"] == stored}
+            {"op": "replace", "path": f"/spec/versions/{place}/storage", "value": one["name"] == version}
             for place, one in enumerate(definition["spec"]["versions"])
         ]
         await client.json_patch(CRDS, name, steps)
-        if stored == "v1beta1":
-            await eventually(lambda: _was_stored_so(client, name), what="the definition says what is stored")
-            await queue.write(queue.older, {"spec": {"clusterQueue": "applied"}})
+
+    await stored_as("v1beta1")
     installation.stop(("webhook",))
+    # With nobody to convert it, it is taken once the API server stores it as it is.
+    written = {"spec": {"clusterQueue": "applied"}}
+    await eventually(lambda: queue.write(queue.older, written), what="v1beta1 is stored")
+    await stored_as("v1beta2")
     with pytest.raises(ApiError, match="conversion webhook"):
         await queue.read(queue.newer)
     await what_is_stored_needs_no_webhook(client)
@@ -357,7 +362,8 @@ async def objects_that_are_stored_in_the_older_version_are_no_obstacle(
 
 async def what_is_stored_needs_no_webhook(client: Client) -> None:
     queue = Stored(client, "LocalQueue", "stored")
-    await queue.write(queue.newer, {"spec": {"clusterQueue": "applied"}})
+    written = {"spec": {"clusterQueue": "applied"}}
+    await eventually(lambda: queue.write(queue.newer, written), what="v1beta2 is stored")
     await queue.patch(queue.newer, {"spec": {"stopPolicy": "Hold"}})
     assert (await queue.read(queue.newer))["spec"]["stopPolicy"] == "Hold"
     with pytest.raises(ApiError, match="conversion webhook"):
@@ -373,7 +379,3 @@ async def what_is_stored_needs_no_webhook(client: Client) -> None:
 async def _with_status(queue: Stored) -> Json:
     found = await queue.read(queue.newer)
     return found if found.get("status", {}).get("conditions") else {}
-
-
-async def _was_stored_so(client: Client, name: str) -> bool:
-    return "v1beta1" in (await client.get(CRDS, name))["status"]["storedVersions"]

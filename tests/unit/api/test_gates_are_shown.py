@@ -131,7 +131,7 @@ SHOWN: Final = {
         "unit/controllers/test_plan.py: test_only_our_finalizer_is_removed_and_only_from_this_very_object"
     ),
     Gate.SCHEDULING_EQUIVALENCE_HASHING: Shown(
-        "scenarios/best-effort-fifo.yaml: A thousand equal workloads cost one evaluation",
+        "scenarios/best-effort-fifo.yaml: A hundred equal workloads cost one evaluation",
         "scenarios/best-effort-fifo.yaml: "
         "Without the gate of equivalence each of equal workloads is tried and told of for itself",
     ),
