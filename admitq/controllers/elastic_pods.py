@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from admitq.controllers.context import Context
 from admitq.controllers.indexes import BY_CHAIN, chains, in_namespace
+from admitq.controllers.job.slices import counts_of
 from admitq.controllers.plan import Action, Plan, Ungate, act, gate_removed, plan
 from admitq.controllers.wiring import ControllerSpec, Wanted, Watch, WhenServed
 from admitq.core.model import Instant
@@ -44,12 +45,17 @@ WORKERS: Final = 4
 
 
 def granted(workload: Object) -> Mapping[str, int]:
-    """The pods that an admission lets run, by podset; none while the slice is not admitted, or leaves."""
+    """The pods that an admission lets run, by podset; none while the slice is not admitted, or leaves.
+
+    A podset that was scaled down holds quota for its lower count at once, before its assignment says so.
+    """
     leaves = holds(workload, ConditionType.EVICTED) or holds(workload, ConditionType.FINISHED)
     if leaves or not holds(workload, ConditionType.ADMITTED):
         return {}
+    wanted = counts_of(workload)
     listed = value_at(workload, ("status", "admission", "podSetAssignments"), [])
-    return {one.get("name", "main"): one.get("count", 0) for one in listed}
+    assigned = {one.get("name", "main"): one.get("count", 0) for one in listed}
+    return {name: min(count, wanted.get(name, count)) for name, count in assigned.items()}
 
 
 def admitted_slice(slices: Iterable[Object], names: Names) -> Object | None:

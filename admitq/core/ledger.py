@@ -26,18 +26,18 @@ class Reservation(NamedTuple):
 
 
 def usage_of(workload: Workload, admission: Admission, *, reclaimable_pods: bool = True) -> Usage:
-    """What the workload uses now: what it was assigned, less where fewer pods remain to run.
+    """What the workload uses now: what it was assigned, in proportion to the pods that remain to run.
+
+    Fewer remain where the podset was scaled down since the assignment, and where pods are reclaimable.
 
     Args:
         workload: as it is now.
         admission: what it was assigned.
-        reclaimable_pods: the gate of that name; without it all pods count to the end.
+        reclaimable_pods: the gate of that name; without it reclaimable pods count to the end.
     """
     assignments = admission.pod_set_assignments
-    if not (reclaimable_pods and workload.reclaimable_pods):
-        return _usage(assignments, None)
     counts = {pod_set.name: pod_set.count for pod_set in workload.pod_sets}
-    reclaimable = dict(workload.reclaimable_pods)
+    reclaimable = dict(workload.reclaimable_pods) if reclaimable_pods else {}
     remaining: list[int] = []
     for assignment in assignments:
         count = counts.get(assignment.name, assignment.count)
@@ -46,16 +46,15 @@ def usage_of(workload: Workload, admission: Admission, *, reclaimable_pods: bool
 
 
 @lru_cache(maxsize=4096)
-def _usage(assignments: tuple[PodSetAssignment, ...], remaining: tuple[int, ...] | None) -> Usage:
-    """What is used while so many pods of each assignment remain to run; None stands for all of them.
+def _usage(assignments: tuple[PodSetAssignment, ...], remaining: tuple[int, ...]) -> Usage:
+    """What is used while so many pods of each assignment remain to run.
 
     Results are kept, because each is asked for when it is decided and when it is observed, and many workloads
     are assigned the same. So equal usages are one object, too.
     """
     total: dict[FlavorResource, int] = {}
-    for index, assignment in enumerate(assignments):
+    for assignment, count in zip(assignments, remaining, strict=True):
         flavors = dict(assignment.flavors)
-        count = assignment.count if remaining is None else remaining[index]
         for resource, amount in assignment.resource_usage:
             flavor = flavors.get(resource)
             if flavor is None:

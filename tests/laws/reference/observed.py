@@ -215,16 +215,14 @@ class Observed:
     def _usage(self, workload: Workload, admission: Admission) -> dict[FlavorResource, int]:
         """What was assigned, in proportion to the pods that are still to run.
 
-        Of a workload that shrank as much as is assigned to it still.
+        Pods that a scale-down has removed are not to be run, nor are reclaimable ones.
         """
         counts = {pod_set.name: pod_set.count for pod_set in workload.pod_sets}
         reclaimable = dict(workload.reclaimable_pods) if self.settings.gates.reclaimable_pods else {}
         usage: dict[FlavorResource, int] = {}
         for part in admission.pod_set_assignments:
             amounts = dict(part.resource_usage)
-            left = part.count
-            if reclaimable:
-                left = max(0, counts.get(part.name, part.count) - reclaimable.get(part.name, 0))
+            left = max(0, counts.get(part.name, part.count) - reclaimable.get(part.name, 0))
             for resource, flavor in part.flavors:
                 amount = amounts.get(resource, 0)
                 if left < part.count:

@@ -45,6 +45,23 @@ def test_without_its_gate_reclaimable_pods_count_on() -> None:
     assert usage_of(workload, admission, reclaimable_pods=False) == ((CPU, 8),)
 
 
+@pytest.mark.parametrize("gate", [True, False], ids=["reclaimable pods on", "reclaimable pods off"])
+@pytest.mark.parametrize(
+    ("count", "used"), [(4, 8), (3, 6), (0, 0), (9, 8)], ids=["equal", "lower", "zero", "higher"]
+)
+def test_c14_count_below_the_assignment_scales_the_usage(count: int, used: int, gate: bool) -> None:
+    workload = Workload(ObjectKey("n", "w"), "u", "main", 0, (PodSet("main", count),))
+    admission = Admission("cq", (assigned("main", 8, 4),))
+    assert dict(usage_of(workload, admission, reclaimable_pods=gate)).get(CPU, 0) == used
+
+
+def test_c14_reclaimable_pods_count_towards_the_lower_count() -> None:
+    workload = Workload(
+        ObjectKey("n", "w"), "u", "main", 0, (PodSet("main", 3),), reclaimable_pods=(("main", 1),)
+    )
+    assert usage_of(workload, Admission("cq", (assigned("main", 8, 4),))) == ((CPU, 4),)
+
+
 def test_usage_that_does_not_divide_is_never_counted_too_low() -> None:
     workload = Workload(
         ObjectKey("n", "w"), "u", "main", 0, (PodSet("main", 3),), reclaimable_pods=(("main", 1),)

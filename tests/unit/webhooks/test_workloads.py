@@ -331,8 +331,8 @@ async def test_valid_changes_are_made(old: Any, new: Any) -> None:
 
 
 WRONG_CHANGES = [
-    (held(), a_workload(pod_set(count=3), status=reserved()), "spec.podSets", "field is immutable"),
-    (held(), a_workload(pod_set(count=3), status={}), "spec.podSets", "field is immutable"),
+    (held(), a_workload(pod_set(count=5), status=reserved()), "spec.podSets", "field is immutable"),
+    (held(), a_workload(pod_set(count=5), status={}), "spec.podSets", "field is immutable"),
     (
         a_workload(annotations=ELASTIC, status=reserved()),
         a_workload(pod_set(count=5), annotations=ELASTIC, status=reserved()),
@@ -428,3 +428,53 @@ async def test_messages_speak_of_the_product_they_are_part_of() -> None:
         names=names,
     )
     assert "the key is reserved for internal kueue use" in answer.message
+
+
+# --- scale-down -------------------------------------------------------------------------------------
+
+GATE_OFF = {"ElasticJobsViaWorkloadSlices": False}
+
+
+@pytest.mark.parametrize("annotations", [None, ELASTIC], ids=["plain", "elastic"])
+async def test_c14_lower_count_of_a_reserved_workload_is_accepted_with_the_gate(annotations: Any) -> None:
+    old = a_workload(annotations=annotations, status=reserved())
+    new = a_workload(pod_set(count=3), annotations=annotations, status=reserved())
+    assert (await check(new, old)).allowed
+    answer = await check(new, old, gates=GATE_OFF)
+    assert not answer.allowed
+    assert "spec.podSets: " in answer.message
+
+
+async def test_c14_lower_count_with_another_change_of_the_podset_is_refused() -> None:
+    new = a_workload(pod_set(count=3, spec=using(requests={"cpu": "9"})), status=reserved())
+    assert "field is immutable" in (await check(new, held())).message
+
+
+async def test_c14_scale_down_below_reclaimable_pods_is_accepted_and_they_may_shrink_to_it() -> None:
+    stale = reserved(reclaimablePods=[{"name": "main", "count": 3}])
+    scaled = a_workload(pod_set(count=2), status=stale)
+    assert (await check(scaled, a_workload(status=stale))).allowed
+    refreshed = a_workload(pod_set(count=2), status=reserved(reclaimablePods=[{"name": "main", "count": 2}]))
+    assert (await check(refreshed, scaled)).allowed
+
+
+@pytest.mark.parametrize("annotations", [{}, ELASTIC], ids=["plain", "elastic"])
+async def test_c14_first_cluster_name_of_a_replacement_slice_needs_no_nomination(annotations: Any) -> None:
+    replacing = {**annotations, NAMES.workload_slice_replacement_for: "team/first"}
+    old, new = (
+        a_workload(annotations=replacing),
+        a_workload(annotations=replacing, status={"clusterName": "a"}),
+    )
+    assert (await check(new, old)).allowed
+    answer = await check(new, old, gates=GATE_OFF)
+    assert "must be one of the nominatedClusterNames" in answer.message
+
+
+async def test_c15_reclaimable_pods_of_an_elastic_workload_may_shrink() -> None:
+    def elastic(count: int) -> Any:
+        reclaimable = [{"name": "main", "count": count}] if count else []
+        return a_workload(annotations=ELASTIC, status=reserved(reclaimablePods=reclaimable))
+
+    assert (await check(elastic(1), elastic(3))).allowed
+    assert (await check(elastic(0), elastic(3))).allowed
+    assert not (await check(elastic(1), elastic(3), gates=GATE_OFF)).allowed

@@ -48,13 +48,15 @@ def validate_update(old: Object, new: Object, names: Names, gates: FeatureGates)
     if gates.enabled(Gate.ADMISSION_GATED_BY):
         errors.extend(admission_gates.validate_update(old, new, names))
     elastic = _is_elastic(new, names, gates)
+    may_scale_down = gates.enabled(Gate.ELASTIC_JOBS)
     if _has_quota(old):
-        errors.extend(_pod_sets_unchanged(old, new, elastic=elastic))
-        if _has_quota(new):
-            errors.extend(_reclaimable_not_shrunk(old, new, elastic=elastic))
+        errors.extend(_pod_sets_unchanged(old, new, may_scale_down=may_scale_down))
+        if _has_quota(new) and not elastic:
+            errors.extend(_reclaimable_not_shrunk(old, new, may_scale_down=may_scale_down))
     errors.extend(_admission_unchanged(old, new, gates, elastic=elastic))
     errors.extend(_updates_of_ready_checks_unchanged(old, new))
-    errors.extend(_cluster_was_nominated(old, new, names, elastic=elastic))
+    if not (may_scale_down and _is_replacement(new, names)):
+        errors.extend(_cluster_was_nominated(old, new))
     return errors
 
 
@@ -65,6 +67,10 @@ def _has_quota(workload: Object) -> bool:
 def _is_elastic(workload: Object, names: Names, gates: FeatureGates) -> bool:
     annotation = mapping(workload, "metadata", "annotations").get(names.elastic_job)
     return annotation == "true" and gates.enabled(Gate.ELASTIC_JOBS)
+
+
+def _is_replacement(workload: Object, names: Names) -> bool:
+    return names.workload_slice_replacement_for in mapping(workload, "metadata", "annotations")
 
 
 def _counts(workload: Object) -> dict[str, int]:
@@ -81,7 +87,7 @@ def _validate(
     yield from _pod_sets(workload, names, gates)
     if _has_quota(workload):
         yield from _admission(workload, old)
-    yield from _reclaimable(workload, old, elastic=_is_elastic(workload, names, gates))
+    yield from _reclaimable(workload, old, may_scale_down=gates.enabled(Gate.ELASTIC_JOBS))
     yield from _pod_set_updates(workload)
     if gates.enabled(Gate.PRIORITY_BOOST):
         yield from _priority_boost(workload, names)
@@ -198,10 +204,11 @@ def _is_multiple(resource: str, value: Any, pods: int) -> bool:
         return True
 
 
-def _reclaimable(workload: Object, old: Object | None, *, elastic: bool) -> Iterator[FieldError]:
+def _reclaimable(workload: Object, old: Object | None, *, may_scale_down: bool) -> Iterator[FieldError]:
     path = Path("status.reclaimablePods")
     counts = _counts(workload)
-    stale = objects(old, "status", "reclaimablePods") if old is not None and elastic else []
+    # A scale-down leaves counts behind until the job controller refreshes them.
+    stale = objects(old, "status", "reclaimablePods") if old is not None and may_scale_down else []
     for place, entry in enumerate(objects(workload, "status", "reclaimablePods")):
         if entry in stale:
             continue
@@ -240,11 +247,11 @@ def _priority_boost(workload: Object, names: Names) -> Iterator[FieldError]:
         )
 
 
-def _pod_sets_unchanged(old: Object, new: Object, *, elastic: bool) -> Iterator[FieldError]:
+def _pod_sets_unchanged(old: Object, new: Object, *, may_scale_down: bool) -> Iterator[FieldError]:
     before, after = objects(old, "spec", "podSets"), objects(new, "spec", "podSets")
     if before == after:
         return
-    if elastic and _only_shrunk(before, after):
+    if may_scale_down and _only_shrunk(before, after):
         return
     yield FieldError.invalid(
         "spec.podSets",
@@ -262,14 +269,14 @@ def _only_shrunk(before: list[Object], after: list[Object]) -> bool:
     )
 
 
-def _reclaimable_not_shrunk(old: Object, new: Object, *, elastic: bool) -> Iterator[FieldError]:
+def _reclaimable_not_shrunk(old: Object, new: Object, *, may_scale_down: bool) -> Iterator[FieldError]:
     path = Path("status.reclaimablePods")
     after = {text(entry, "name"): entry for entry in objects(new, "status", "reclaimablePods")}
     places = {name: place for place, name in enumerate(after)}
     counts = _counts(new)
     for entry in objects(old, "status", "reclaimablePods"):
         name, before = text(entry, "name"), whole(entry.get("count"))
-        if elastic and counts.get(name, 0) < before:
+        if may_scale_down and counts.get(name, 0) < before:
             continue
         if name not in after:
             yield FieldError.required(path.key(name), "cannot be removed")
@@ -326,12 +333,9 @@ def _updates_of_ready_checks_unchanged(old: Object, new: Object) -> Iterator[Fie
             )
 
 
-def _cluster_was_nominated(old: Object, new: Object, names: Names, *, elastic: bool) -> Iterator[FieldError]:
+def _cluster_was_nominated(old: Object, new: Object) -> Iterator[FieldError]:
     before, after = text(old, "status", "clusterName"), text(new, "status", "clusterName")
     if not after or before:
-        return
-    replaces = names.workload_slice_replacement_for in mapping(new, "metadata", "annotations")
-    if elastic and replaces:
         return
     nominated = texts(mapping(old, "status"), "nominatedClusterNames")
     if after not in nominated:
