@@ -81,6 +81,16 @@ class Marks:
     workload_annotation: bool = True
 
 
+def injected_labels(names: Names) -> frozenset[str]:
+    """The labels that an admission gives pods, beside those of admission checks."""
+    return frozenset({names.podset, names.local_queue_name, names.cluster_queue_name})
+
+
+def injected_annotations(names: Names) -> frozenset[str]:
+    """The annotations that an admission gives pods, beside those of admission checks."""
+    return frozenset({names.workload, names.workload_slice_name})
+
+
 def infos_of(workload: Object, flavors: Flavors, names: Names, marks: Marks) -> list[PodSetInfo]:
     """What the Workload's admission, and then its admission checks in their order, give each podset.
 

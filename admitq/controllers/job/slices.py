@@ -18,9 +18,11 @@ from admitq.integrations.base import Step
 from admitq.integrations.names import workload_name
 from admitq.integrations.paths import Object, value_at
 from admitq.job_workloads import has_same_pods, longest_execution, pod_sets_of, workload_for
+from admitq.podsets import injected_annotations, injected_labels
 from admitq.transitions import condition, holds, is_over, is_reserved, since
 from admitq.translate import replaced
 from admitq_api.conditions import ConditionType, Reason
+from admitq_api.labels import Names
 from admitq_api.quantity import amount, format_amount
 
 Counts = Mapping[str, int]
@@ -74,7 +76,7 @@ def settle(case: JobCase) -> Plan | None:
         return _over(case, waiting[0], holding[0]) if has_ended and holding and waiting else None
     if not all(_has_shape(case, one) for one in (*holding, *waiting)):
         return None
-    wanted = {one["name"]: one["count"] for one in pod_sets_of(case)}
+    wanted = _job_counts(case)
     if not holding or holds(holding[0], ConditionType.EVICTED):
         is_suspended = case.integration.is_suspended(case.job or {}, case.names)
         return None if is_suspended or not waiting else _resized(case, waiting[0], wanted)
@@ -106,7 +108,7 @@ def match_of(case: JobCase) -> Match:
         return Match(failed[0] if failed else None, [])
     if not is_comparable(case) or deleted:
         return Match(found, [])
-    wanted = {one["name"]: one["count"] for one in pod_sets_of(case)}
+    wanted = _job_counts(case)
     stands = _has_shape(case, found) and (bool(slices.holding) or counts_of(found) == wanted)
     return Match(found, []) if stands else Match(None, [*slices.holding, *slices.waiting])
 
@@ -115,6 +117,11 @@ def is_growing(case: JobCase) -> bool:
     """Whether the job runs with what it has while a larger slice of it waits."""
     slices = slices_of(case)
     return is_elastic(case) and bool(slices.holding and slices.waiting)
+
+
+def has_size_of_job(case: JobCase, workload: Object) -> bool:
+    """Whether the Workload is a slice of an elastic job and asks for exactly the pods of the job."""
+    return is_elastic(case) and is_comparable(case) and counts_of(workload) == _job_counts(case)
 
 
 def lets_run(workloads: Sequence[Object], *, elastic: bool) -> bool:
@@ -132,6 +139,10 @@ def counts_of(workload: Object) -> dict[str, int]:
     """The pods that a slice asks for."""
     listed = value_at(workload, ("spec", "podSets"), [])
     return {one.get("name", "main"): one.get("count", 1) for one in listed}
+
+
+def _job_counts(case: JobCase) -> dict[str, int]:
+    return {one["name"]: one["count"] for one in pod_sets_of(case)}
 
 
 def _has_shape(case: JobCase, workload: Object) -> bool:
@@ -234,7 +245,8 @@ def _grow(case: JobCase, held: Object, wanted: Counts) -> Plan:
         names.workload_slice_name: chain_of(held, names.workload_slice_name),
         names.workload_slice_replacement_for: name_of(held),
     }
-    workload["spec"] = {**workload["spec"], "podSets": _with_counts(held, wanted)}
+    pod_sets = [_without_marks(one, names) for one in _with_counts(held, wanted)]
+    workload["spec"] = {**workload["spec"], "podSets": pod_sets}
     note = f"Created Workload: {name_of(workload)}"
     return plan(Create(case.kinds.workloads, workload, CONCERN), case.tell("CreatedWorkload", note))
 
@@ -261,7 +273,29 @@ def made(case: JobCase) -> dict[str, Any]:
         case.names.elastic_job: "true",
         case.names.workload_slice_name: _chain_in(case) or metadata["name"],
     }
+    pod_sets = [_without_marks(one, case.names) for one in workload["spec"]["podSets"]]
+    workload["spec"] = {**workload["spec"], "podSets": pod_sets}
     return workload
+
+
+def _without_marks(pod_set: Object, names: Names) -> dict[str, Any]:
+    """The podset without the labels and annotations that an admission has injected into its template.
+
+    A job that runs has them in its templates. A Workload that kept them would restore them when it stops the
+    job, and they would contradict those of the next admission. Selectors and tolerations of the flavor stay:
+    the pods that run are on its nodes.
+    """
+    metadata = value_at(pod_set, ("template", "metadata"), {})
+    kept: dict[str, Any] = {}
+    for field, marks in (("labels", injected_labels(names)), ("annotations", injected_annotations(names))):
+        if entries := {
+            key: value for key, value in value_at(metadata, (field,), {}).items() if key not in marks
+        }:
+            kept[field] = entries
+    template = {
+        key: value for key, value in value_at(pod_set, ("template",), {}).items() if key != "metadata"
+    }
+    return {**pod_set, "template": {**({"metadata": kept} if kept else {}), **template}}
 
 
 def _new_name(case: JobCase) -> str:

@@ -28,7 +28,7 @@ from admitq.controllers.plan import (
 )
 from admitq.controllers.workload import told
 from admitq.core.model import ObjectKey
-from admitq.integrations.base import Step, members_of
+from admitq.integrations.base import Step, members_of, never
 from admitq.integrations.ownership import controller_of, is_of_pod_alone, is_served
 from admitq.integrations.paths import Object, value_at
 from admitq.job_workloads import (
@@ -435,17 +435,24 @@ def _gates_lifted(case: JobCase, workload: Object) -> Plan | None:
 
 
 def _reclaim(case: JobCase, workload: Object) -> Plan | None:
-    """Pods that need no successor give their quota back; what was given back under a reservation stays so."""
-    reclaimable = case.integration.reclaimable(case.job or {}) if case.settings.reclaimable_pods else None
-    if reclaimable is None:
+    """Report pods that need no successor: they give their quota back.
+
+    Under a reservation the counts only grow. Those of an elastic job that has the size of its slice are
+    derived from the job alone: a scale-down may have removed pods that were counted.
+    """
+    if not case.settings.reclaimable_pods or case.integration.reclaimable is never:
+        return None
+    reclaimable = case.integration.reclaimable(case.job or {})
+    is_derived = slices.has_size_of_job(case, workload)
+    if reclaimable is None and not is_derived:
         return None
     before = {item["name"]: item["count"] for item in value_at(workload, ("status", "reclaimablePods"), [])}
-    reserved = is_reserved(workload)
+    only_grows = is_reserved(workload) and not is_derived
     counts: dict[str, int] = {}
     for pod_set in value_at(workload, ("spec", "podSets"), []):
         name = pod_set.get("name", "main")
-        count = min(reclaimable.get(name, 0), pod_set.get("count", 1))
-        counts[name] = max(count, before.get(name, 0)) if reserved else count
+        count = min((reclaimable or {}).get(name, 0), pod_set.get("count", 1))
+        counts[name] = max(count, before.get(name, 0)) if only_grows else count
     transition = case.begin(workload)
     listed = [{"name": name, "count": count} for name, count in counts.items() if count or name in before]
     transition.status["reclaimablePods"] = listed or None

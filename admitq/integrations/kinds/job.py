@@ -60,7 +60,11 @@ def pods_ready(job: Object) -> bool:
 
 
 def reclaimable(job: Object) -> Mapping[str, int] | None:
-    """Pods that ended while fewer completions are left than pods may run at a time."""
+    """Pods that ended while fewer completions are left than pods may run at a time.
+
+    A Job without completions starts no pod once one has succeeded. After a scale-down more of its pods may
+    run than the difference of its size and its successes.
+    """
     count = _pod_count(job)
     completions = whole(value_at(job, ("spec", "completions")), count)
     if value_at(job, ("spec", "completionMode")) == "Indexed":
@@ -69,7 +73,10 @@ def reclaimable(job: Object) -> Mapping[str, int] | None:
         terminal = whole(value_at(job, ("status", "succeeded")))
     if count <= 1 or terminal <= 0:
         return None
-    return {MAIN: min(count, max(0, count - (completions - terminal)))}
+    running = completions - terminal
+    if value_at(job, ("spec", "completions")) is None:
+        running = max(running, whole(value_at(job, ("status", "active"))))
+    return {MAIN: min(count, max(0, count - running))}
 
 
 def is_half_stopped(job: Object, names: Names) -> bool:

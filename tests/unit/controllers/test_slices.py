@@ -165,6 +165,46 @@ def test_a_job_that_shrinks_gives_quota_back_at_once() -> None:
     assert (assignment["count"], assignment["resourceUsage"]) == (2, {"cpu": "2"})
 
 
+STARTED = condition("PodsReady", True, "Started")
+
+
+def indexed(pods: int, **status: Any) -> Object:
+    spec = {**RUNNING, "parallelism": pods, "completions": pods, "completionMode": "Indexed"}
+    return job(spec, {"ready": pods, **status}, annotations=ELASTIC)
+
+
+@pytest.mark.parametrize(
+    ("of_job", "before", "after_"),
+    [
+        pytest.param(indexed(3, completedIndexes="1,3-4"), 3, 1, id="scaled-down"),
+        pytest.param(indexed(3, completedIndexes="3-4"), 2, 0, id="none-left"),
+        pytest.param(indexed(1, completedIndexes="1-3"), 3, 0, id="one-pod-left"),
+        pytest.param(indexed(3, completedIndexes="0-1"), 1, 2, id="more-completed"),
+    ],
+)
+def test_c15_reclaimable_pods_of_an_elastic_job_are_derived_from_the_job(
+    of_job: Object, before: int, after_: int
+) -> None:
+    pods = of_job["spec"]["parallelism"]
+    first = slice_("first", pods, admitted, STARTED, reclaimablePods=[{"name": "main", "count": before}])
+    refreshed = written(first, decided(of_job, first))
+    assert refreshed["status"]["reclaimablePods"] == [{"name": "main", "count": after_}]
+
+
+def test_c15_reclaimable_pods_of_a_slice_do_not_shrink_while_the_job_grows() -> None:
+    reclaimable = [{"name": "main", "count": 3}]
+    first = slice_("first", 4, admitted, STARTED, reclaimablePods=reclaimable)
+    second = slice_("second", 8, workload, replaces="first", made=1)
+    plan = decided(indexed(8, completedIndexes="0"), first, second)
+    assert written(first, plan)["status"]["reclaimablePods"] == reclaimable
+
+
+def test_c15_reclaimable_pods_are_left_alone_without_the_gate_reclaimable_pods() -> None:
+    first = slice_("first", 3, admitted, STARTED, reclaimablePods=[{"name": "main", "count": 3}])
+    plan = decided(indexed(3, completedIndexes="1"), first, settings={"reclaimable_pods": False})
+    assert written(first, plan)["status"]["reclaimablePods"] == [{"name": "main", "count": 3}]
+
+
 @pytest.mark.parametrize("of", [workload, admitted])
 def test_of_too_many_slices_the_oldest_ends_first(of: Any) -> None:
     old, new = slice_("a", 5, of, replaces="first"), slice_("b", 5, of, replaces="a")
@@ -296,6 +336,38 @@ def test_what_runs_without_a_slice_gets_one_of_the_chain_of_its_pods() -> None:
     runs = job({**RUNNING, "template": template, "parallelism": 3, "completions": 50}, annotations=ELASTIC)
     obj = created(decided(runs))
     assert obj["metadata"]["annotations"] == {**ELASTIC, NAMES.workload_slice_name: "former"}
+
+
+def marked(template: Object) -> Object:
+    """The template with everything that an admission injects."""
+    annotations = {**template["metadata"].get("annotations", {}), NAMES.workload_slice_name: "former"}
+    return with_value(template, ("metadata", "annotations"), {**annotations, "own": "kept"})
+
+
+def test_b11_new_slice_of_a_running_job_keeps_no_marks_of_the_admission() -> None:
+    runs = job({**RUNNING, "template": marked(RUNNING_TEMPLATE), "completions": 50}, annotations=ELASTIC)
+    [pod_set] = created(decided(runs))["spec"]["podSets"]
+    assert pod_set["template"]["metadata"] == {"labels": {"app": "x"}, "annotations": {"own": "kept"}}
+    assert pod_set["template"]["spec"] == RUNNING_TEMPLATE["spec"]
+
+
+def test_b11_replacement_slice_keeps_no_marks_of_the_slice_that_it_replaces() -> None:
+    pod_sets = [{"name": "main", "count": 3, "template": marked(RUNNING_TEMPLATE)}]
+    held = with_value(slice_("first", 3), ("spec", "podSets"), pod_sets)
+    [pod_set] = created(decided(running(5), held))["spec"]["podSets"]
+    assert pod_set["count"] == 5
+    labels = {"app": "x", "controller-uid": "uid-j"}
+    assert pod_set["template"]["metadata"] == {"labels": labels, "annotations": {"own": "kept"}}
+
+
+def test_b11_stop_leaves_nothing_that_contradicts_the_next_start() -> None:
+    runs = job({**RUNNING, "template": marked(RUNNING_TEMPLATE), "completions": 50}, annotations=ELASTIC)
+    spec = created(decided(runs))["spec"]
+    evicted = with_value(slice_("second", 3, admitted, EVICTED), ("spec",), spec)
+    stopped = written(runs, decided(runs, evicted))
+    metadata = stopped["spec"]["template"]["metadata"]
+    assert NAMES.podset not in metadata["labels"]
+    assert metadata["annotations"] == {"own": "kept"}
 
 
 def test_a_job_of_another_shape_is_stopped() -> None:

@@ -105,6 +105,34 @@ def test_pods_without_a_successor_are_reclaimable(spec: Any, status: Any, reclai
     assert found == (None if reclaimable is None else {"main": reclaimable})
 
 
+@pytest.mark.parametrize(
+    ("spec", "status", "reclaimable"),
+    [
+        pytest.param(
+            {"parallelism": 6, "completions": 6, "completionMode": "Indexed"},
+            {"completedIndexes": "1,6-7", "succeeded": 3},
+            1,
+            id="completed indexes below the new size only",
+        ),
+        pytest.param(
+            {"parallelism": 6, "completions": 6, "completionMode": "Indexed"},
+            {"completedIndexes": "1", "failedIndexes": "6-7", "succeeded": 1},
+            1,
+            id="no failed indexes beyond the new size",
+        ),
+        pytest.param(
+            {"parallelism": 6, "completions": 8}, {"succeeded": 4, "active": 4}, 2, id="with completions"
+        ),
+        pytest.param({"parallelism": 6}, {"succeeded": 3, "active": 5}, 1, id="without completions"),
+        pytest.param({"parallelism": 6}, {"succeeded": 3, "active": 2}, 3, id="with failed pods"),
+    ],
+)
+def test_c15_reclaimable_pods_of_a_scaled_down_job_are_those_that_no_longer_run(
+    spec: Any, status: Any, reclaimable: int
+) -> None:
+    assert JOB.reclaimable(job(spec, status)) == {"main": reclaimable}
+
+
 def test_a_huge_range_of_indexes_costs_nothing() -> None:
     spec = {"parallelism": 2, "completions": 3, "completionMode": "Indexed"}
     assert JOB.reclaimable(job(spec, {"completedIndexes": "0-99999999999999"})) == {"main": 2}
