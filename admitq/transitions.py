@@ -135,15 +135,18 @@ class Transition:
         self.set(ConditionType.PREEMPTED, True, reason, message)
 
     def _reset(self, check: Object) -> Object:
+        """The check as an eviction leaves it: a retry is counted; a check that was Ready has no count."""
         state = check.get("state")
         if state == "Pending":
             return check
-        result = {key: value for key, value in check.items() if key not in {"podSetUpdates", "retryCount"}}
+        result = {key: value for key, value in check.items() if key != "podSetUpdates"}
         result |= {
             "state": "Pending",
             "message": f"{RESET} Previously: {state}",
             "lastTransitionTime": conditions.format_time(self._now),
         }
+        if state == "Ready":
+            result.pop("retryCount", None)
         if state == "Retry":
             result["retryCount"] = (check.get("retryCount") or 0) + 1
         return result

@@ -239,7 +239,7 @@ async def test_an_accepted_request_tells_when(stage: Stage, autoscaler: Autoscal
     ]
 
 
-async def test_a_failed_request_is_tried_again_and_then_given_up(
+async def test_c17_failed_request_is_retried_and_its_retry_count_survives_the_rejection(
     stage: Stage, autoscaler: Autoscaler
 ) -> None:
     """Attempts are counted even of a check of one flavor, which does not apply while none is assigned."""
@@ -270,10 +270,11 @@ async def test_a_failed_request_is_tried_again_and_then_given_up(
     note = f'Deactivated due to AdmissionCheck in Rejected state: "{own}" (still none)'
     await told(stage, "AdmissionCheckRejected", note)
     await autoscaler.until_requests()
-    # Who is activated again begins anew.
+    # The retry count survives the rejection: the Workload continues with the next attempt.
+    assert (await listed(stage))["retryCount"] == 1
     name = (await stage.workload())["metadata"]["name"]
     await stage.change(stage.kinds.workloads, name, {"spec": {"active": True}})
-    await autoscaler.answer(await autoscaler.request(1), "Provisioned")
+    await autoscaler.answer(await autoscaler.request(2), "Provisioned")
     await stage.until_running()
 
 
@@ -395,7 +396,9 @@ async def test_long_names_are_cut(stage: Stage, autoscaler: Autoscaler) -> None:
 # --- what changes meanwhile -----------------------------------------------------------------------
 
 
-async def test_a_check_without_its_config_is_not_active(stage: Stage, autoscaler: Autoscaler) -> None:
+async def test_c17_check_without_its_config_is_inactive_and_deletes_its_request(
+    stage: Stage, autoscaler: Autoscaler
+) -> None:
     await check(stage)
     await queues(stage, "check")
     name, configs = stage.own("check"), stage.kinds.provisioning_request_configs
@@ -409,13 +412,14 @@ async def test_a_check_without_its_config_is_not_active(stage: Stage, autoscaler
     await stage.until_condition("QuotaReserved", "Suspended")
     await config(stage)
     await stage.until(active, ("True", "Active", "The admission check is active"))
-    request = await autoscaler.request()
+    await autoscaler.request()
     await stage.client.delete(configs, name)
     await until_state(stage, "Pending", "the check is not active")
     await stage.until(active, ("False", "BadParametersRef", missing))
+    await autoscaler.until_requests()
     await config(stage)
     await until_state(stage, "Pending", "")
-    await autoscaler.answer(request, "Provisioned")
+    await autoscaler.answer(await autoscaler.request(), "Provisioned")
     await stage.until_running()
 
 

@@ -82,6 +82,16 @@ def test_an_eviction_forgets_where_it_ran_and_closes_what_was_open() -> None:
     assert status["admission"] == {"clusterQueue": "q"}
 
 
+@pytest.mark.parametrize(("state", "retries"), [("Rejected", 2), ("Retry", 3), ("Ready", None)])
+def test_c17_retry_count_survives_the_reset_of_a_rejected_check(state: str, retries: int | None) -> None:
+    check = {"name": "c", "state": state, "retryCount": 2}
+    transition = Transition(workload(admissionChecks=[check]), NOW)
+    transition.evict("Deactivated", "m", "AdmissionCheck")
+    [reset] = transition.status["admissionChecks"]
+    assert reset["message"] == f"Reset to Pending after eviction. Previously: {state}"
+    assert (reset["state"], reset.get("retryCount")) == ("Pending", retries)
+
+
 @pytest.mark.parametrize(
     ("check", "after"),
     [
@@ -92,7 +102,7 @@ def test_an_eviction_forgets_where_it_ran_and_closes_what_was_open() -> None:
             {"state": "Pending", "retryCount": 1, "requeueAfterSeconds": 5},
         ),
         ({"state": "Retry", "retryCount": 1}, {"state": "Pending", "retryCount": 2}),
-        ({"state": "Rejected", "retryCount": 1}, {"state": "Pending"}),
+        ({"state": "Rejected", "podSetUpdates": [{}]}, {"state": "Pending"}),
     ],
 )
 def test_checks_begin_anew_and_count_their_retries(check: Object, after: Object) -> None:

@@ -105,14 +105,6 @@ class Case:
             return None
         return attempt_of(request["metadata"]["name"], self.name, check["name"], retries_of(check) + 1)
 
-    def is_of_inactive_check(self, request: Object) -> bool:
-        """Whether the request is for a check whose config is not there: nobody can say what it should be."""
-        return any(
-            self._attempt(request, check) is not None
-            for check in checks_of(self.workload)
-            if check["name"] in self.configs and self.configs[check["name"]] is None
-        )
-
     def state(self, statements: Iterable[Statement]) -> Plan | None:
         """The plan that states this of checks and tells of new states; None if nothing of it is news."""
         before = checks_of(self.workload)
@@ -162,13 +154,9 @@ def _over(case: Case) -> Plan | None:
 
 
 def _discard(case: Case) -> Plan | None:
-    """Only the latest request of a check that asks for what is wanted is kept."""
+    """Keep only the latest request of each check that asks for what its config says; without one, none."""
     kept = {asked.request["metadata"]["name"] for asked in case.asked.values()}
-    unwanted = [
-        one
-        for one in case.requests
-        if one["metadata"]["name"] not in kept and not case.is_of_inactive_check(one)
-    ]
+    unwanted = [one for one in case.requests if one["metadata"]["name"] not in kept]
     deletions = _deletions(PROVISIONING_REQUESTS, unwanted)
     return plan(*deletions) if deletions else None
 

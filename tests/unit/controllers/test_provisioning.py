@@ -279,9 +279,19 @@ def test_provisioned_nodes_make_the_check_ready_and_pods_run_on_them() -> None:
     assert notes == ["Admission check c updated state from Pending to Ready with message: there"]
 
 
-def test_a_check_without_its_config_says_so_and_its_request_is_kept() -> None:
+@pytest.mark.parametrize("state", ["Pending", "Ready", "Retry", "Rejected"])
+def test_c17_check_without_its_config_deletes_its_requests(state: str) -> None:
+    obj = reserved(admissionChecks=[check(state)])
+    plan = decide(case(obj, request(), request(attempt=2), config=None))
+    assert [one.obj["metadata"]["name"] for one in of(plan, Delete)] == [
+        request_name("job-j-1", "c", attempt) for attempt in (1, 2)
+    ]
+    assert decide(case(obj, request(metadata=GOING), config=None)) == decide(case(obj, config=None))
+
+
+def test_c17_check_without_its_config_is_pending_with_a_message_once_its_requests_are_gone() -> None:
     obj = reserved(admissionChecks=[check()])
-    assert state_after(case(obj, request(), config=None))[0] == check(message="the check is not active")
+    assert state_after(case(obj, config=None))[0] == check(message="the check is not active")
 
 
 @pytest.mark.parametrize("state", ["Retry", "Rejected"])
