@@ -379,6 +379,10 @@ class Integration:
     """Whether the mutating webhook is asked on updates too: what it writes follows from what they change."""
     validate_create: Callable[[Object, Rules], Sequence[FieldError]] = no_errors
     """Rules of the kind beyond those of all jobs; not asked on updates."""
+    is_update_validated: Callable[[Object, Rules], bool] = lambda _old, _rules: True
+    """Whether a change is validated at all, by the rules of all jobs and those of the kind.
+
+    Takes the old object, and what the rules of the new one depend on."""
     validate_update: Callable[[Object, Object, Rules], Sequence[FieldError]] = no_errors
     """Takes the old object, then the new; covers what ``validate_create`` asks of the new one."""
     workload_asked: Callable[[Object, Object, Rules], Sequence[str]] | None = None

@@ -22,11 +22,15 @@ def on_create(check: Check) -> Check:
 
 
 def on_update(check: Check) -> Callable[[Object, Object, Rules], Sequence[FieldError]]:
-    """The rules, for changes of jobs that are managed, or were before (semantics, Per kind)."""
+    """The rules, for changes of jobs whose updates are validated at all."""
 
-    def checked(old: Object, new: Object, rules: Rules) -> Sequence[FieldError]:
-        was_queued = bool(queue_name(old, rules.names))
-        by_its_past = was_queued and rules.gates.enabled(Gate.VALIDATE_RAY_AND_SPARK_JOB_UPDATES)
-        return check(new, rules) if rules.is_managed or by_its_past else []
+    def checked(_old: Object, new: Object, rules: Rules) -> Sequence[FieldError]:
+        return check(new, rules)
 
     return checked
+
+
+def is_update_validated(old: Object, rules: Rules) -> bool:
+    """Whether a change is validated: of a job that is managed, or was queued before (semantics, Per kind)."""
+    was_queued = bool(queue_name(old, rules.names))
+    return rules.is_managed or (was_queued and rules.gates.enabled(Gate.VALIDATE_RAY_AND_SPARK_JOB_UPDATES))

@@ -73,5 +73,6 @@ RAY_CLUSTER = Integration(
     mutate=mutate,
     mutate_child=mutate,
     validate_create=while_managed.on_create(_errors),
+    is_update_validated=while_managed.is_update_validated,
     validate_update=while_managed.on_update(_errors),
 )

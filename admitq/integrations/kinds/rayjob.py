@@ -144,5 +144,6 @@ RAY_JOB = Integration(
     can_be_elastic=True,
     slice_version=ray_cluster.slice_version,
     validate_create=while_managed.on_create(_errors),
+    is_update_validated=while_managed.is_update_validated,
     validate_update=while_managed.on_update(_errors),
 )

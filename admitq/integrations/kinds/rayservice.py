@@ -72,5 +72,6 @@ RAY_SERVICE = Integration(
     slice_version=ray_cluster.slice_version,
     mutate=mutate,
     validate_create=while_managed.on_create(_errors),
+    is_update_validated=while_managed.is_update_validated,
     validate_update=while_managed.on_update(_errors),
 )

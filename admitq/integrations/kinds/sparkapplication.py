@@ -147,5 +147,6 @@ SPARK_APPLICATION: Final = Integration(
     creates=frozenset({("", "Pod")}),
     makes=makes,
     validate_create=while_managed.on_create(_errors),
+    is_update_validated=while_managed.is_update_validated,
     validate_update=while_managed.on_update(_errors),
 )

@@ -168,7 +168,7 @@ SHOWN: Final = {
     ),
     Gate.VALIDATE_RAY_AND_SPARK_JOB_UPDATES: _both(
         "unit/integrations/test_sparkapplication.py: "
-        "test_an_update_is_checked_where_the_application_is_or_was_ours"
+        "test_d23_update_is_validated_if_the_application_is_managed_or_was_with_the_gate"
     ),
     Gate.WORKLOAD_IDENTIFIER_ANNOTATIONS: _both(
         "unit/controllers/test_job_steps.py: "

@@ -470,14 +470,15 @@ def test_clusters_that_cannot_be_queued_are_refused(
 
 
 @ALL
-def test_an_update_is_checked_if_the_object_is_managed_or_was(kind: Integration) -> None:
+def test_d23_update_is_validated_if_the_object_is_managed_or_was_with_the_gate(kind: Integration) -> None:
     queued = ray(kind, cluster(*groups(18)))
     free = with_value(queued, ("metadata", "labels"), {})
     off = FeatureGates({Gate.VALIDATE_RAY_AND_SPARK_JOB_UPDATES: False})
+    assert kind.is_update_validated(free, RULES)
+    assert kind.is_update_validated(queued, Rules(NAMES, is_managed=False))
+    assert not kind.is_update_validated(queued, Rules(NAMES, off, is_managed=False))
+    assert not kind.is_update_validated(free, Rules(NAMES, is_managed=False))
     assert kind.validate_update(free, queued, RULES)
-    assert kind.validate_update(queued, free, Rules(NAMES, is_managed=False))
-    assert not kind.validate_update(queued, free, Rules(NAMES, off, is_managed=False))
-    assert not kind.validate_update(free, free, Rules(NAMES, is_managed=False))
 
 
 @pytest.mark.parametrize(

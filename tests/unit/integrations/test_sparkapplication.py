@@ -364,7 +364,7 @@ def test_what_cannot_be_counted_or_placed_is_refused_where_the_application_is_ou
 
 
 @pytest.mark.parametrize(
-    ("was_queued", "is_managed", "gate", "refused"),
+    ("was_queued", "is_managed", "gate", "validated"),
     [
         (False, False, True, False),
         (False, True, True, True),
@@ -373,15 +373,16 @@ def test_what_cannot_be_counted_or_placed_is_refused_where_the_application_is_ou
         (True, True, False, True),
     ],
 )
-def test_an_update_is_checked_where_the_application_is_or_was_ours(
-    was_queued: Any, is_managed: Any, gate: Any, refused: Any
+def test_d23_update_is_validated_if_the_application_is_managed_or_was_with_the_gate(
+    was_queued: Any, is_managed: Any, gate: Any, validated: Any
 ) -> None:
     old, new = app(), app(mode="client")
     if was_queued:
         old["metadata"]["labels"] = {NAMES.queue_name: "q"}
     gates = FeatureGates({Gate.VALIDATE_RAY_AND_SPARK_JOB_UPDATES: gate})
-    errors = SPARK_APPLICATION.validate_update(old, new, Rules(NAMES, gates, is_managed=is_managed))
-    assert bool(errors) is refused
+    rules = Rules(NAMES, gates, is_managed=is_managed)
+    assert SPARK_APPLICATION.is_update_validated(old, rules) is validated
+    assert SPARK_APPLICATION.validate_update(old, new, rules)
 
 
 @pytest.mark.parametrize(

@@ -737,3 +737,24 @@ async def test_no_sequence_of_changes_moves_a_running_job_or_strips_it(
         ]
         assert gates[1] - {""} <= gates[0]
         job = changed
+
+
+@pytest.mark.parametrize(
+    "framework",
+    ["ray.io/rayjob", "ray.io/raycluster", "ray.io/rayservice", "sparkoperator.k8s.io/sparkapplication"],
+)
+def test_d23_update_of_a_job_that_left_its_queue_is_not_validated_without_the_gate(framework: str) -> None:
+    (kind,) = (one for one in registered() if one.framework == framework)
+
+    def change(gate: bool, before: dict[str, str], after: dict[str, str], **more: Any) -> list[FieldError]:
+        gates = {"ValidateRayAndSparkJobUpdates": gate}
+        ours = policy(integrations=(kind,), gates=gates, **more)
+        old, new = ({"metadata": {"name": "j", "labels": labels}, "spec": {}} for labels in (before, after))
+        return validate_update(old, new, "team", kind, ours, FakeWorld(local_queues={("team", "default")}))
+
+    queued = {QUEUE: "q", PRIORITY: "p", NAMES.max_exec_time: "5"}
+    assert change(False, queued, {}) == []
+    paths = {error.path for error in change(True, queued, {})}
+    assert paths >= {f"metadata.labels[{key}]" for key in queued}
+    assert change(False, queued, {}, manage_jobs_without_queue_name=True)
+    assert change(False, queued, {QUEUE: "other"})

@@ -57,7 +57,10 @@ def validate_update(
     """Check a change of a job, given the Workload it depends on. One that is being deleted is let go."""
     if is_being_deleted(old):
         return []
-    names, own = policy.names, integration.validate_update(old, new, policy.rules(new, workload=workload))
+    rules = policy.rules(new, workload=workload)
+    if not integration.is_update_validated(old, rules):
+        return []
+    names, own = policy.names, integration.validate_update(old, new, rules)
     is_held = _is_held(old, integration, names) or _is_held(new, integration, names)
     if integration.is_skipped(new) or not is_held:
         return [*own]
