@@ -111,6 +111,13 @@ class Unfit(Exception):
     reason = "ErrWorkloadCompose"
 
 
+class WithoutPodSets(Unfit):
+    """The job describes no podsets, and a Workload needs one."""
+
+    def __init__(self, field: str) -> None:
+        super().__init__(f"{field}: Required value: describes no pods; a Workload needs at least one podset")
+
+
 class Priority(NamedTuple):
     """A priority, and the class that it comes from."""
 
@@ -191,9 +198,12 @@ def _spec(case: JobSource) -> dict[str, Any]:
         problem = composition.problem(case.job or {}, case.names, case.settings.label_keys_to_copy)
         if problem is not None:
             raise Unfit(problem)
+    pod_sets = pod_sets_of(case)
+    if not pod_sets:
+        raise WithoutPodSets(case.integration.pod_sets_field)
     priority = priority_of(case)
     spec = {
-        "podSets": pod_sets_of(case),
+        "podSets": pod_sets,
         "queueName": queue_name(case.job or {}, case.names),
         "priority": priority.value,
         "priorityClassRef": priority.reference,
@@ -207,7 +217,7 @@ def workload_for(case: JobSource) -> dict[str, Any]:
 
     Raises:
         PriorityClassMissing: its priority cannot be told.
-        Unfit: the job is a group that is not complete, or not of one mind.
+        Unfit: the job is a group that is not complete, or not of one mind; or it has no podsets.
     """
     job, names = case.job or {}, case.names
     metadata = job["metadata"]
@@ -283,7 +293,7 @@ def spec_update(case: JobSource, workload: Object) -> dict[str, Any]:
 
     Raises:
         PriorityClassMissing: the priority cannot be told.
-        Unfit: the job is a group that is not complete, or not of one mind.
+        Unfit: the job is a group that is not complete, or not of one mind; or it has no podsets.
     """
     present = value_at(workload, ("spec",), {})
     changed = merge_patch({field: present.get(field) for field in _OWNED_BY_JOB}, _spec(case))

@@ -103,13 +103,15 @@ class Plan:
     """Actions in order, and in how many seconds to decide again even if nothing changes until then.
 
     ``starts`` is the Workload whose job the actions start, if they do. ``unless_admitted``: they end what
-    runs, for nothing that is known of admits it.
+    runs, for nothing that is known of admits it. ``refusal`` says why nothing more can be done until the job
+    changes.
     """
 
     actions: tuple[Action, ...] = ()
     again: float | None = None
     starts: Object | None = None
     unless_admitted: bool = False
+    refusal: str = ""
 
 
 NOTHING = Plan()

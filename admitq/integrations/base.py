@@ -296,6 +296,8 @@ class Integration:
 
     pod_sets: Callable[[Object, Names], Sequence[PodSetTemplate]]
     """The podsets, in the order in which the Workload lists them."""
+    pod_sets_field: str = "spec"
+    """The field that describes the pods: what a job lacks that has no podset."""
     finished: Callable[[Object], Finished | None]
     is_active: Callable[[Object], bool]
     """Whether pods of the job may still hold resources."""

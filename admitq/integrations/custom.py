@@ -29,6 +29,7 @@ def integration(given: CustomKind) -> Integration:
         kind=given.kind,
         plural=given.plural,
         pod_sets=kind.pod_sets,
+        pod_sets_field=", ".join(one.template for one in given.pod_sets),
         finished=kind.finished,
         is_active=_any_of(given.active),
         pods_ready=_any_of(given.ready),

@@ -121,6 +121,7 @@ def replica_job(
         kind=name,
         plural=f"{name.lower()}s",
         pod_sets=roles.pod_sets,
+        pod_sets_field=f"spec.{roles.field}",
         finished=finished,
         is_active=is_active,
         pods_ready=pods_ready,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Generic, TypeVar
 
-from admitq.runtime.errors import ApiError, NotLeadingError
+from admitq.runtime.errors import ApiError, NotLeadingError, PermanentlyRefused
 from admitq.runtime.workqueue import WorkQueue
 
 log = logging.getLogger(__name__)
@@ -51,6 +51,7 @@ class Controller(Generic[KeyT]):
 
     - 409: retried soon, for the watch brings the newer object.
     - Transient errors: retried with backoff, not before the server's Retry-After.
+    - :class:`PermanentlyRefused`: not retried. The key is in quarantine at once, until :meth:`add`.
     - Anything else: logged and retried with backoff. After five failures in a row the key is in
       quarantine: it is left alone until :meth:`add` tells that what it is made of has changed. If it was
       the API server that refused it, its reasons may be elsewhere (rights, a quota, a policy), where no watch
@@ -136,6 +137,8 @@ class Controller(Generic[KeyT]):
             log.info("%s %s: %s", self.name, key, error)
             self.queue.retry(key, at_least=1.0, at_most=LONGEST_TRANSIENT_RETRY_S)
             return Result.TRANSIENT
+        except PermanentlyRefused as refusal:
+            return self._quarantine(key, refusal)
         except Exception as error:  # noqa: BLE001 - one key's failure is no other key's business
             return self._failed(key, error)
         self.end_quarantine(key)
@@ -166,6 +169,17 @@ class Controller(Generic[KeyT]):
         )
         self._tell_quarantine(key)
         self._ask_again_later(key, error)
+        return Result.QUARANTINED
+
+    def _quarantine(self, key: KeyT, refusal: PermanentlyRefused) -> Result:
+        """Leave a key alone that no retry can bring forward."""
+        self._forget(key)
+        self._refused.discard(key)
+        if self.queue.is_waiting(key):  # it changed while the old state was refused
+            return Result.ERROR
+        self.quarantined[key] = str(refusal)
+        log.warning("%s %s is refused until it changes: %s", self.name, key, refusal)
+        self._tell_quarantine(key)
         return Result.QUARANTINED
 
     def _ask_again_later(self, key: KeyT, error: Exception) -> None:

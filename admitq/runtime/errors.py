@@ -83,5 +83,9 @@ class ApiError(Exception):
         return self.status in {0, 401, 408, 429} or self.status >= 500
 
 
+class PermanentlyRefused(Exception):
+    """A key cannot be brought forward until what it is made of changes; its message says why."""
+
+
 class NotLeadingError(Exception):
     """A write was refused here, before it was sent: this process may no longer hold its lease."""

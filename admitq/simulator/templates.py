@@ -13,7 +13,7 @@ from admitq.core.model import ObjectKey, Workload
 from admitq.integrations.base import Integration, PodSetTemplate, Reference, Rules
 from admitq.integrations.names import LONGEST
 from admitq.integrations.paths import Object, value_at, with_value
-from admitq.job_workloads import PriorityClasses, PriorityClassMissing, workload_for
+from admitq.job_workloads import PriorityClasses, PriorityClassMissing, WithoutPodSets, workload_for
 from admitq.simulator.documents import FieldPath, field_path
 from admitq_api.labels import Names
 
@@ -183,6 +183,8 @@ class Translation:
             raw = workload_for(source)
         except PriorityClassMissing as error:
             raise blame(("metadata", "labels", self.names.priority_class), f"{error}") from None
+        except WithoutPodSets as error:
+            raise blame(("spec",), f"{error}") from None
         workload = self._translated(raw, integration.pod_sets(job, self.names), blame)
         deadline = value_at(job, ("spec", "activeDeadlineSeconds"))
         return Template(

@@ -1,6 +1,7 @@
 """The shell around the decisions about jobs: gathers what is known, carries out what is decided."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
@@ -36,7 +37,7 @@ from admitq.integrations.ownership import (
 )
 from admitq.integrations.paths import Object, value_at
 from admitq.job_workloads import Unfit
-from admitq.runtime.errors import ApiError
+from admitq.runtime.errors import ApiError, PermanentlyRefused
 from admitq.runtime.resources import NAMESPACES, Resource
 from admitq.runtime.store import Key, Store
 from admitq.transitions import Transition, holds
@@ -66,7 +67,12 @@ class JobController:
         self._busy: set[Key] = set()
 
     async def reconcile(self, key: Key) -> float | None:
-        """Bring one job forward; returns in how many seconds to look again."""
+        """Bring one job forward; returns in how many seconds to look again.
+
+        Raises:
+            ApiError: a write failed.
+            PermanentlyRefused: no Workload can stand for the job until it changes.
+        """
         if key in self._busy:
             # It is being started; what is written then brings the key back. This is for when nothing is.
             return BEHIND_RETRY_SECONDS
@@ -80,7 +86,8 @@ class JobController:
         """
         key = self.key_of(workload)
         if key is not None and key not in self._busy:
-            await self._work_on(key)
+            with suppress(PermanentlyRefused):  # reported; the queue of keys quarantines the job
+                await self._work_on(key)
 
     def key_of(self, workload: Object) -> Key | None:
         """The job of this kind that a Workload stands for; None if it stands for another."""
@@ -301,7 +308,7 @@ class JobController:
 
     async def _act(self, case: JobCase, decided: Plan) -> float | None:
         try:
-            return await act(self._ctx, decided)
+            again = await act(self._ctx, decided)
         except ApiError as error:
             if error.is_already_exists:
                 return await self._take_existing(case, decided)
@@ -310,12 +317,17 @@ class JobController:
             if describes_pods(decided, self._ctx.kinds.workloads):
                 if error.is_of_ending_namespace:
                     return None
-                # What the API refuses once it refuses again; the job's owner is the one who can mend it.
                 self._ctx.recorder.event(dict(case.objects[0]), "Warning", Unfit.reason, error.message)
                 await act(self._ctx, without_outdated(case, decided))
+                if error.is_invalid:
+                    # The API server refuses the same podsets again; the owner of the job has to change it.
+                    raise PermanentlyRefused(error.message) from error
             elif error.is_invalid and decided.starts is not None:
                 return await act(self._ctx, self._failed_to_start(case, decided.starts, error))
             raise
+        if decided.refusal:
+            raise PermanentlyRefused(decided.refusal)
+        return again
 
     async def _take_existing(self, case: JobCase, decided: Plan) -> float | None:
         """Our name is taken: by our own earlier write, which we had not seen, or by a stranger."""

@@ -34,6 +34,7 @@ from admitq.integrations.paths import Object, value_at
 from admitq.job_workloads import (
     PriorityClassMissing,
     Unfit,
+    WithoutPodSets,
     job_uid_label,
     owner_references,
     priority_update,
@@ -259,6 +260,8 @@ def _replace(case: JobCase, others: list[Object]) -> Plan:
 def _update(case: JobCase, workload: Object) -> Plan:
     try:
         patch = spec_update(case, workload)
+    except WithoutPodSets as problem:
+        return _refused(case, problem, *_deletion(case, workload))
     except (PriorityClassMissing, Unfit) as missing:
         return plan(case.tell(missing.reason, str(missing), warning=True))
     note = f"Updated not matching Workload for suspended job: {name_of(workload)}"
@@ -281,9 +284,17 @@ def without_outdated(case: JobCase, refused: Plan) -> Plan:
     return plan(*(action for one in outdated for action in _deletion(case, one)))
 
 
+def _refused(case: JobCase, problem: Unfit, *actions: Action) -> Plan:
+    """Report on the job why no Workload can stand for it until it changes."""
+    reported = plan(case.tell(problem.reason, str(problem), warning=True), *actions)
+    return replace(reported, refusal=str(problem))
+
+
 def _create(case: JobCase) -> Plan:
     try:
         workload = slices.made(case)
+    except WithoutPodSets as problem:
+        return _refused(case, problem)
     except (PriorityClassMissing, Unfit) as missing:
         return plan(case.tell(missing.reason, str(missing), warning=True))
     metadata = (case.job or {})["metadata"]

@@ -21,7 +21,7 @@ from admitq.core.selectors import selects_namespace
 from admitq.integrations.base import Integration, Serving
 from admitq.integrations.paths import value_at
 from admitq.job_workloads import Unfit
-from admitq.runtime.errors import ApiError
+from admitq.runtime.errors import ApiError, PermanentlyRefused
 from admitq.runtime.resources import NAMESPACES, PODS
 from admitq.runtime.store import Change, Key
 
@@ -82,6 +82,8 @@ class ServingController:
                 return None
             if job is not None and error.is_refused and describes_pods(decided, kinds.workloads):
                 ctx.recorder.event(dict(job), "Warning", Unfit.reason, error.message)
+                if error.is_invalid:
+                    raise PermanentlyRefused(error.message) from error
             raise
 
     async def _is_gone(self, key: Key) -> bool:

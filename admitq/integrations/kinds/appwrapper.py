@@ -146,6 +146,7 @@ APP_WRAPPER: Final = Integration(
     kind="AppWrapper",
     plural="appwrappers",
     pod_sets=pod_sets,
+    pod_sets_field=".".join(COMPONENTS),
     with_template=with_template,
     finished=finished,
     is_active=lambda job: holds(job, "QuotaReserved"),

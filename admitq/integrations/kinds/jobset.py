@@ -51,6 +51,7 @@ JOBSET = Integration(
     kind="JobSet",
     plural="jobsets",
     pod_sets=pod_sets,
+    pod_sets_field=".".join(REPLICATED_JOBS),
     finished=finished,
     is_active=is_active,
     pods_ready=pods_ready,

@@ -127,6 +127,7 @@ RAY_JOB = Integration(
     kind="RayJob",
     plural="rayjobs",
     pod_sets=pod_sets,
+    pod_sets_field=".".join(SPEC),
     with_template=with_template,
     references=references,
     follows=(ray_cluster.CLUSTERS,),

@@ -55,6 +55,7 @@ RAY_SERVICE = Integration(
     plural="rayservices",
     suspend_path=(*SPEC, "suspend"),
     pod_sets=pod_sets,
+    pod_sets_field=".".join(SPEC),
     with_template=ray_cluster.with_template,
     references=references,
     follows=(ray_cluster.CLUSTERS,),

@@ -247,6 +247,7 @@ TRAIN_JOB = Integration(
     kind="TrainJob",
     plural="trainjobs",
     pod_sets=pod_sets,
+    pod_sets_field="spec.runtimeRef",
     with_template=with_template,
     references=references,
     follows=(

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from admitq.controllers.job.owners import Owners
 from admitq.integrations.base import OwnerKind
 from admitq.integrations.kinds.job import JOB
 from admitq.integrations.names import workload_name
-from admitq.runtime.errors import ApiError
+from admitq.runtime.errors import ApiError, PermanentlyRefused
 from admitq.runtime.resources import JOBS, NAMESPACES
 from admitq.runtime.store import Key
 from tests.unit.controllers.builders import (
@@ -194,14 +195,42 @@ async def test_a_stranger_under_the_workloads_name_is_told_of(world: World, jobs
     assert world.told.events == [("j", "ErrWorkloadCompose", note)]
 
 
-async def test_a_workload_that_the_api_refuses_is_told_to_who_can_mend_it(
+@pytest.mark.parametrize(
+    ("error", "raised"),
+    [
+        (ApiError(422, "Invalid", "spec.podSets: too many"), PermanentlyRefused),
+        (ApiError(400, "BadRequest", "spec.podSets: too many"), PermanentlyRefused),
+        (ApiError(403, "Forbidden", "spec.podSets: too many"), ApiError),
+    ],
+)
+async def test_d24_refused_workload_is_reported_and_retried_only_if_the_refusal_may_end(
+    world: World, jobs: JobController, error: ApiError, raised: type[Exception]
+) -> None:
+    world.put(JOBS, job())
+    world.client.fails["create"] = error
+    with pytest.raises(raised, match=r"spec\.podSets: too many"):
+        await jobs.reconcile(KEY)
+    assert world.told.events == [("j", "ErrWorkloadCompose", "spec.podSets: too many")]
+
+
+async def test_d24_start_of_a_job_whose_workload_is_refused_only_reports_it(
     world: World, jobs: JobController
 ) -> None:
     world.put(JOBS, job())
-    world.client.fails["create"] = ApiError(422, "Invalid", "spec.podSets: too many")
-    with pytest.raises(ApiError):
+    world.client.fails["create"] = ApiError(422, "Invalid", "too many")
+    await jobs.start(admitted())
+    assert world.told.events == [("j", "ErrWorkloadCompose", "too many")]
+
+
+async def test_d24_job_without_podsets_is_reported_and_no_workload_is_created(world: World) -> None:
+    without = replace(JOB, pod_sets=lambda _job, _names: (), pod_sets_field="spec.roles")
+    jobs = JobController(world.ctx, without, Owners(world.ctx))
+    world.put(JOBS, job())
+    with pytest.raises(PermanentlyRefused, match=r"spec\.roles: Required value"):
         await jobs.reconcile(KEY)
-    assert world.told.events == [("j", "ErrWorkloadCompose", "spec.podSets: too many")]
+    note = "spec.roles: Required value: describes no pods; a Workload needs at least one podset"
+    assert world.told.events == [("j", "ErrWorkloadCompose", note)]
+    assert world.calls == []
 
 
 async def test_a_job_that_was_made_unfit_while_it_waits_has_no_workload_and_is_told_why(
@@ -210,7 +239,7 @@ async def test_a_job_that_was_made_unfit_while_it_waits_has_no_workload_and_is_t
     world.put(JOBS, job({"parallelism": 2}))
     world.put(KINDS.workloads, workload(WAITING))
     world.client.fails["patch"] = ApiError(422, "Invalid", "spec.podSets[0].count: too many")
-    with pytest.raises(ApiError):
+    with pytest.raises(PermanentlyRefused):
         await jobs.reconcile(KEY)
     assert [call.partition("/")[0] for call in world.calls] == [
         "patch workloads",

@@ -640,6 +640,24 @@ def test_reclaimable_pods_have_a_field_manager_of_their_own() -> None:
     assert patch.concern == "reclaimable-pods"
 
 
+# --- jobs without podsets -------------------------------------------------------------------------
+
+WITHOUT_PODS = replace(JOB, pod_sets=lambda _job, _names: (), pod_sets_field="spec.roles")
+NO_PODS = "spec.roles: Required value: describes no pods; a Workload needs at least one podset"
+
+
+def test_d24_job_without_podsets_is_refused_with_a_reason_that_names_the_field() -> None:
+    plan = decided(job(), integration=WITHOUT_PODS)
+    assert (kinds(plan), told(plan), plan.refusal) == ([], [("ErrWorkloadCompose", NO_PODS)], NO_PODS)
+
+
+def test_d24_waiting_workload_of_a_job_that_lost_its_podsets_is_deleted() -> None:
+    plan = decided(job(), workload(), integration=WITHOUT_PODS)
+    assert kinds(plan) == ["delete Workload", "free Workload"]
+    assert ("ErrWorkloadCompose", NO_PODS) in told(plan)
+    assert plan.refusal == NO_PODS
+
+
 # --- stopping -------------------------------------------------------------------------------------
 
 

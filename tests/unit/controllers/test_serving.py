@@ -18,7 +18,7 @@ from admitq.integrations.kinds.statefulset import STATEFUL_SET
 from admitq.integrations.names import workload_name
 from admitq.integrations.paths import with_value
 from admitq.integrations.registry import registered
-from admitq.runtime.errors import ApiError
+from admitq.runtime.errors import ApiError, PermanentlyRefused
 from admitq.runtime.resources import PODS, STATEFUL_SETS
 from admitq.runtime.store import Key
 from tests.unit.controllers.builders import (
@@ -505,22 +505,26 @@ def test_a_rollout_has_workloads_for_the_groups_that_it_adds(
 
 
 @pytest.mark.parametrize(
-    ("error", "events"),
+    ("error", "raised", "events"),
     [
-        (ApiError(422, "Invalid", "no containers"), [("s", "ErrWorkloadCompose", "no containers")]),
-        (ApiError(403, "Forbidden", "denied"), [("s", "ErrWorkloadCompose", "denied")]),
-        (ApiError(500, "InternalError", "later"), []),
+        (
+            ApiError(422, "Invalid", "no containers"),
+            PermanentlyRefused,
+            [("s", "ErrWorkloadCompose", "no containers")],
+        ),
+        (ApiError(403, "Forbidden", "denied"), ApiError, [("s", "ErrWorkloadCompose", "denied")]),
+        (ApiError(500, "InternalError", "later"), ApiError, []),
     ],
 )
-async def test_a_workload_that_the_api_refuses_is_told_to_who_can_mend_it(
-    error: ApiError, events: list[Any]
+async def test_d24_refused_workload_is_reported_and_retried_only_if_the_refusal_may_end(
+    error: ApiError, raised: type[Exception], events: list[Any]
 ) -> None:
     world = World(SERVING)
     world.put(resource_of(STATEFUL_SET), stateful_set(resourceVersion="1"))
     world.client.fails["create"] = error
     assert STATEFUL_SET.serving is not None
     controller = ServingController(world.ctx, STATEFUL_SET, STATEFUL_SET.serving)
-    with pytest.raises(ApiError, match=error.message):
+    with pytest.raises(raised, match=error.message):
         await controller.reconcile(Key("ns", "s"))
     assert world.told.events == events
 

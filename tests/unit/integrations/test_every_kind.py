@@ -193,3 +193,13 @@ def test_what_is_injected_is_taken_out_without_a_trace(kind: Integration, data: 
         restored = podsets.restore(pod_set.template_in(stopped), original)
         stopped = kind.with_template(stopped, pod_set, restored, NAMES)
     assert without_empties(stopped) == without_empties(job)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("spec", [{}, None], ids=["empty spec", "no spec"])
+def test_d24_kind_whose_podsets_may_be_absent_names_the_field_that_describes_them(
+    kind: Integration, spec: Any
+) -> None:
+    if kind.serving is None and not kind.pod_sets({"metadata": {"name": "j"}, "spec": spec}, NAMES):
+        is_whole_spec = kind.framework == "ray.io/raycluster"
+        assert kind.pod_sets_field == "spec" if is_whole_spec else kind.pod_sets_field.startswith("spec.")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from admitq.runtime.controller import QUARANTINE_AFTER, Controller, Reconciled, Result
-from admitq.runtime.errors import ApiError, NotLeadingError
+from admitq.runtime.errors import ApiError, NotLeadingError, PermanentlyRefused
 from localcluster.waiting import eventually
 
 
@@ -110,6 +110,43 @@ async def test_what_the_api_server_refused_is_asked_again_after_a_while():
         await soon(lambda: reconciler.calls["a"] == QUARANTINE_AFTER + 3)
         await soon(lambda: not controller.quarantined)
     assert told == [1, 0]
+
+
+async def test_d24_permanently_refused_key_is_quarantined_at_once_without_a_stack_trace(
+    caplog: pytest.LogCaptureFixture,
+):
+    reconciler = Reconciler(a=[PermanentlyRefused("no podsets")] * 2)
+    controller = Controller("test", reconciler, observe=reconciler.observe, refused_retry=0.001)
+    async with running(controller):
+        controller.add("a")
+        await soon(lambda: "a" in controller.quarantined)
+        assert controller.quarantined == {"a": "no podsets"}
+        controller.add_after("a", 0.001)
+        await soon(lambda: len(reconciler.results) == 2)
+        assert reconciler.calls["a"] == 1
+        controller.add("a")
+        await soon(lambda: reconciler.calls["a"] == 2)
+        controller.add("a")
+        await soon(lambda: reconciler.calls["a"] == 3)
+        await soon(lambda: not controller.quarantined)
+    assert [record.exc_info for record in caplog.records] == [None, None]
+
+
+async def test_d24_change_during_a_permanent_refusal_is_not_lost():
+    calls = 0
+
+    async def reconcile(key: str) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            controller.add(key)
+            raise PermanentlyRefused("no podsets")
+
+    controller = Controller("test", reconcile)
+    async with running(controller):
+        controller.add("a")
+        await soon(lambda: calls == 2)
+    assert not controller.quarantined
 
 
 async def test_a_change_during_the_last_failure_is_not_lost():

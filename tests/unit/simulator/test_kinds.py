@@ -97,6 +97,20 @@ def test_a_job_that_makes_no_pods_means_nothing(tmp_path: Path) -> None:
     assert found.left_out == {"RayJob (ray.io/v1)": 1}
 
 
+WITHOUT_PODS = """\
+---
+apiVersion: kubeflow.org/v2beta1
+kind: MPIJob
+metadata: {name: bare, namespace: team, labels: {admitq.dev/queue-name: main}}
+spec: {mpiReplicaSpecs: {}}
+"""
+
+
+def test_d24_job_without_podsets_is_refused_with_the_field(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"spec\.mpiReplicaSpecs: Required value: describes no pods"):
+        plan(tmp_path, SPEC, WORLD + WITHOUT_PODS)
+
+
 # --- kinds by configuration -------------------------------------------------------------------------
 
 
