@@ -18,9 +18,10 @@ from admitq.runtime.resources import JOBS, PODS
 from admitq.transitions import holds, is_reserved
 from admitq_api.conditions import ConditionType
 from localcluster.installation import Installation
+from localcluster.waiting import eventually
 from tests.controlplane.kind_cases import KindCase, PlayedJob, load, open_queues, path_of, submit
 from tests.controlplane.recording import total
-from tests.controlplane.stage import Stage, controlled_by
+from tests.controlplane.stage import RUN_SECONDS, Object, Stage, controlled_by
 
 REPOSITORY = Path(__file__).parents[2]
 CLUSTERS = resource_of(RAY_CLUSTER)
@@ -132,6 +133,90 @@ async def test_a_job_that_shrinks_frees_quota_at_once_and_keeps_its_workload(sta
     assert workload["metadata"]["uid"] == before
     [assignment] = value_at(workload, ("status", "admission", "podSetAssignments"))
     assert (assignment["count"], assignment["resourceUsage"]) == (2, {"cpu": "2"})
+
+
+def of_no_job(pods: int, queue: str | None = "lq") -> Object:
+    """A Workload of another program, without a job and without the annotation of elastic ones."""
+    container = {"name": "c", "image": "example.com/c:1", "resources": {"requests": {"cpu": 1}}}
+    template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+    pod_sets = [{"name": "main", "count": pods, "template": template}]
+    return {"spec": {"podSets": pod_sets, **({"queueName": queue} if queue else {})}}
+
+
+async def test_c14_scale_down_of_a_reserved_workload_frees_quota_at_once(stage: Stage) -> None:
+    await stage.queues(cpu=8)
+    workloads = stage.kinds.workloads
+
+    async def is_holding(name: str) -> bool:
+        return is_reserved(await stage.get(workloads, name))
+
+    async def total_usage() -> Any:
+        status = (await stage.get(stage.kinds.cluster_queues, stage.own("cq")))["status"]
+        return status["reservingWorkloads"], status["flavorsReservation"][0]["resources"][0]["total"]
+
+    wide = await stage.create(workloads, "wide", of_no_job(8))
+    await stage.until(lambda: is_holding("wide"))
+    await stage.create(workloads, "next", of_no_job(2))
+    [pod_set] = wide["spec"]["podSets"]
+    await stage.change(workloads, "wide", {"spec": {"podSets": [{**pod_set, "count": 7}]}})
+    await stage.until(total_usage, (1, "7"))
+    await stage.change(workloads, "wide", {"spec": {"podSets": [{**pod_set, "count": 6}]}})
+    await stage.until(lambda: is_holding("next"))
+    await stage.until(total_usage, (2, "8"))
+    [assignment] = value_at(await stage.get(workloads, "wide"), ("status", "admission", "podSetAssignments"))
+    assert (assignment["count"], assignment["resourceUsage"]) == (8, {"cpu": "8"})
+
+    slice_ = of_no_job(1, queue=None)
+    replaced = {stage.names.workload_slice_replacement_for: f"{stage.namespace}/wide"}
+    await stage.create(workloads, "slice", {**slice_, "metadata": {"annotations": replaced}})
+    await stage.change(workloads, "slice", {"status": {"clusterName": "worker"}}, "status")
+
+
+async def test_c15_reclaimable_pods_shrink_after_a_scale_down(stage: Stage) -> None:
+    await stage.queues(cpu=4)
+    annotations = {stage.names.elastic_job: "true"}
+    await stage.job("j", pods=4, completionMode="Indexed", metadata={"annotations": annotations})
+    await until_let_go(stage, 4, 0)
+    for pod in await stage.pods():
+        if pod["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"] in {"1", "3"}:
+            over = {"metadata": {"annotations": {RUN_SECONDS: "0"}}}
+            await stage.change(PODS, pod["metadata"]["name"], over)
+
+    async def reclaimable() -> int:
+        listed = value_at(await stage.workload(), ("status", "reclaimablePods"), [])
+        return sum(one["count"] for one in listed)
+
+    await stage.until(reclaimable, 2)
+    await stage.change(JOBS, "j", {"spec": {"parallelism": 3, "completions": 3}})
+    await stage.until(reclaimable, 1)
+    assert await held(stage) == [(3, True)]
+
+
+async def test_b11_slice_of_a_job_that_lost_its_workload_keeps_no_marks(stage: Stage) -> None:
+    await stage.queues(cpu=4)
+    await elastic(stage, 2)
+    await until_let_go(stage, 2, 0)
+    first, workloads = (await stage.workload())["metadata"]["name"], stage.kinds.workloads
+    await stage.change(workloads, first, {"metadata": {"finalizers": []}})
+    await stage.client.delete(workloads, first, namespace=stage.namespace)
+
+    async def second() -> Object:
+        [found] = [one for one in await stage.workloads() if one["metadata"]["name"] != first]
+        assert is_reserved(found)
+        return found
+
+    made = await eventually(second, what="another slice with quota")
+    metadata = value_at(made, ("spec", "podSets"))[0]["template"].get("metadata", {})
+    assert not {**metadata.get("labels", {}), **metadata.get("annotations", {})}.keys() & {
+        stage.names.workload_slice_name,
+        stage.names.workload,
+        stage.names.podset,
+    }
+    queue, drained = stage.own("cq"), {"spec": {"stopPolicy": "HoldAndDrain"}}
+    await stage.change(stage.kinds.cluster_queues, queue, drained)
+    await stage.until_running(running=False)
+    await stage.change(stage.kinds.cluster_queues, queue, {"spec": {"stopPolicy": "None"}})
+    await stage.until_running()
 
 
 async def test_an_evicted_job_comes_back_as_large_as_it_wants_to_be(stage: Stage) -> None:
