@@ -200,10 +200,19 @@ async def act(ctx: Context, what: Plan) -> float | None:
             case Delete():
                 newest.update(await _delete(ctx, action))
             case Tell(regarding, type_, reason, note):
-                ctx.recorder.event(dict(regarding), type_, reason, note)
+                ctx.recorder.event(_in_newest_version(regarding, newest), type_, reason, note)
             case Count(tell):
                 tell(ctx.metrics, written)
     return what.again
+
+
+def _in_newest_version(regarding: Object, newest: Mapping[str, str]) -> dict[str, Any]:
+    """The object with the version that the plan's own last write gave it, which its events are about."""
+    metadata = regarding["metadata"]
+    version = newest.get(metadata.get("uid", ""))
+    if version is None:
+        return dict(regarding)
+    return {**regarding, "metadata": {**metadata, "resourceVersion": version}}
 
 
 async def _patch(ctx: Context, action: Patch) -> Object:

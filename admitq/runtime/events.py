@@ -1,8 +1,11 @@
 """Records Kubernetes events (``events.k8s.io/v1``).
 
 Events are for people who look at an object; nothing may ever wait for one, or fail for want of one. So the
-recorder takes them into a bounded queue and writes them one after another. What repeats becomes a series
-of one event; an object that is talked about too much loses the rest of it; both are counted.
+recorder takes them into a bounded queue and writes them one after another. An event that repeats becomes a
+series of one event. The recorder drops the events of an object that has too many, and counts them.
+
+An event repeats another one if both have the same type, action, reason and related object, and regard the
+same object in the same ``resourceVersion``. The series keeps the note of its first event.
 """
 
 import asyncio
@@ -29,6 +32,15 @@ MAX_NAME: Final = 253
 
 EventType = Literal["Normal", "Warning"]
 Drop = Literal["queue full", "too many for the object", "refused", "malformed", "not leading"]
+
+_REFERENCE_FIELDS: Final = ("apiVersion", "kind", "namespace", "name", "uid", "resourceVersion")
+_ObjectKey = tuple[str, ...]
+"""The fields of a reference to an object, in the order of ``_REFERENCE_FIELDS``."""
+_SeriesKey = tuple[_ObjectKey, _ObjectKey, str, str, str]
+"""What the events of one series have in common: regarding, related, type, reason and action.
+
+Controller and instance are those of the recorder. The note may differ: the series keeps the first one.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +106,10 @@ class EventRecorder:
         self._clock = clock
         self._wall = wall
         self._on_drop = on_drop
-        self._series: OrderedDict[tuple[str, ...], _Series] = OrderedDict()
-        self._grown: dict[tuple[str, ...], _Series] = {}
+        self._series: OrderedDict[_SeriesKey, _Series] = OrderedDict()
+        self._grown: dict[_SeriesKey, _Series] = {}
         self._look_at = float("-inf")
-        self._allowances: OrderedDict[str, _Allowance] = OrderedDict()
+        self._allowances: OrderedDict[_ObjectKey, _Allowance] = OrderedDict()
         self._queue: asyncio.Queue[_Series] = asyncio.Queue(self._limits.queue)
 
     def event(
@@ -112,7 +124,8 @@ class EventRecorder:
         """Take an event about an object. Never raises, never waits.
 
         ``reason`` is the CamelCase word users filter by, ``note`` the sentence they read (cut to 1024 bytes),
-        ``action`` what was done, by default the reason.
+        ``action`` what was done, by default the reason. The event refers to ``regarding`` in the version that
+        is given; events about different versions belong to different series.
         """
         try:
             self._take(regarding, kind, reason, note, action or reason, related)
@@ -147,16 +160,16 @@ class EventRecorder:
         about = _reference(regarding)
         other = None if related is None else _reference(related)
         text = cut(note, MAX_NOTE_BYTES)
-        identity = (*_identity(about), *_identity(other or {}), kind, reason, action, text)
+        series_key = (_key(about), _key(other or {}), kind, reason, action)
         now, seen = self._clock(), self._wall()
-        known = self._series.get(identity)
+        known = self._series.get(series_key)
         if known is not None and now - known.last_at <= self._limits.series_life:
             known.count += 1
             known.last_at, known.last_seen = now, seen
-            self._series.move_to_end(identity)
-            self._grown[identity] = known
+            self._series.move_to_end(series_key)
+            self._grown[series_key] = known
             return
-        if not self._allow("/".join(_identity(about)), now):
+        if not self._allow(_key({**about, "resourceVersion": ""}), now):
             self._drop("too many for the object")
             return
         event: Object = {
@@ -180,12 +193,12 @@ class EventRecorder:
         series = _Series(event, 1, now, seen, queued=False)
         if not self._enqueue(series):
             return
-        self._series[identity] = series
-        self._series.move_to_end(identity)
+        self._series[series_key] = series
+        self._series.move_to_end(series_key)
         while len(self._series) > self._limits.series:
             self._series.popitem(last=False)
 
-    def _allow(self, about: str, now: float) -> bool:
+    def _allow(self, about: _ObjectKey, now: float) -> bool:
         limits = self._limits
         allowance = self._allowances.setdefault(about, _Allowance(float(limits.burst), now))
         self._allowances.move_to_end(about)
@@ -219,9 +232,9 @@ class EventRecorder:
     def _enqueue_grown(self, *, before_their_time: bool = False) -> None:
         now = self._clock()
         self._look_at = now + self._limits.series_interval
-        for identity, series in list(self._grown.items()):
+        for key, series in list(self._grown.items()):
             if before_their_time or series.due <= now:
-                del self._grown[identity]
+                del self._grown[key]
                 if series.count > series.written_count:
                     self._enqueue(series)
 
@@ -297,8 +310,8 @@ def _reference(obj: Object) -> Object:
     return {key: value for key, value in found.items() if value}
 
 
-def _identity(reference: Object) -> tuple[str, ...]:
-    return tuple(str(reference.get(key, "")) for key in ("apiVersion", "kind", "namespace", "name", "uid"))
+def _key(reference: Object) -> _ObjectKey:
+    return tuple(str(reference.get(field, "")) for field in _REFERENCE_FIELDS)
 
 
 def _event_name(regarding: str) -> str:

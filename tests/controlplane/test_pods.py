@@ -423,6 +423,8 @@ async def test_a_group_whose_pods_name_two_queues_is_told_so(stage: Stage) -> No
     await pod(stage, "g-0", group="g", total=2)
     await pod(stage, "g-1", group="g", total=2, queue="other")
     note = "pods of group 'g' name different queues: 'lq', 'other'"
+    # Events about a group regard its oldest pod: in a new version of it, an event begins a new series.
+    await stage.change(PODS, "g-0", {"metadata": {"annotations": {"example.com/changed": "true"}}})
     await stage.until_told("Pod", "g-0", "ErrWorkloadCompose", note)
     await until_phases(stage, g_0="held", g_1="held")
 

@@ -87,18 +87,73 @@ async def test_a_long_note_is_cut_and_not_lost(client: Client, subject: Object):
     assert event["note"].endswith("ß…")
 
 
-async def test_what_repeats_becomes_a_series_of_one_event(client: Client, subject: Object):
+def counts_by_note(events: list[Object]) -> dict[str, int]:
+    return {event["note"]: event.get("series", {}).get("count", 1) for event in events}
+
+
+async def test_d21_repeated_event_increments_count_of_series(client: Client, subject: Object):
     recorder = recorder_of(client)
     recorder.event(subject, "Warning", "Pending", "no quota")
     await recorder.flush()
+    (event,) = await events_of(client, subject)
+    assert "series" not in event
     for _ in range(6):
         recorder.event(subject, "Warning", "Pending", "no quota")
-    recorder.event(subject, "Warning", "Pending", "another note")
+    await recorder.flush()
+    (event,) = await events_of(client, subject)
+    assert event["series"]["count"] == 7
+    assert event["series"]["lastObservedTime"] > event["eventTime"]
+
+
+async def test_d21_events_with_different_notes_join_one_series_with_first_note(
+    client: Client, subject: Object
+):
+    recorder = recorder_of(client)
+    for number in range(8):
+        recorder.event(subject, "Normal", "PreemptedWorkload", f"Preempted workload {number}")
+    await recorder.flush()
+    assert counts_by_note(await events_of(client, subject)) == {"Preempted workload 0": 8}
+    recorder.event(subject, "Normal", "PreemptedWorkload", "Preempted workload 8")
+    await recorder.flush()
+    assert counts_by_note(await events_of(client, subject)) == {"Preempted workload 0": 9}
+
+
+async def test_d21_event_about_newer_resource_version_begins_new_series(client: Client, subject: Object):
+    recorder = recorder_of(client)
+    metadata = subject["metadata"]
+    changed = await client.merge_patch(
+        CONFIG_MAPS, metadata["name"], {"data": {"a": "b"}}, metadata["namespace"]
+    )
+    for obj in (subject, subject, changed, changed, changed):
+        recorder.event(obj, "Warning", "Pending", "no quota")
     await recorder.flush()
     counts = {
-        event["note"]: event.get("series", {}).get("count", 1) for event in await events_of(client, subject)
+        event["regarding"]["resourceVersion"]: event["series"]["count"]
+        for event in await events_of(client, subject)
     }
-    assert counts == {"no quota": 7, "another note": 1}
+    assert counts == {metadata["resourceVersion"]: 2, changed["metadata"]["resourceVersion"]: 3}
+
+
+@pytest.mark.parametrize("differs", ["type", "reason", "action", "related", "regarding", "instance"])
+async def test_d21_event_that_differs_in_one_field_begins_new_series(
+    client: Client, subject: Object, differs: str
+):
+    other: Object = {"metadata": {"name": "other", "namespace": subject["metadata"]["namespace"], "uid": "o"}}
+    recorders = [EventRecorder(client, CONTROLLER, instance) for instance in ("pod-1", "pod-2")]
+    recorders[0].event(subject, "Normal", "Stopped", "first", "Stop", subject)
+    recorders[differs == "instance"].event(
+        other if differs == "regarding" else subject,
+        "Warning" if differs == "type" else "Normal",
+        "Started" if differs == "reason" else "Stopped",
+        "second",
+        "Start" if differs == "action" else "Stop",
+        other if differs == "related" else subject,
+    )
+    for recorder in recorders:
+        await recorder.flush()
+    found, _ = await client.list(EVENTS, subject["metadata"]["namespace"])
+    ours = [event for event in found if event["reportingController"] == CONTROLLER]
+    assert counts_by_note(ours) == {"first": 1, "second": 1}
 
 
 async def test_a_series_is_not_written_at_each_repetition(proxy: Proxy, through: Through, subject: Object):
@@ -198,7 +253,7 @@ async def test_nobody_waits_for_events_and_memory_is_bounded(proxy: Proxy, throu
     running = asyncio.create_task(recorder.run())
     began = time.monotonic()
     for number in range(100):
-        recorder.event(subject, "Normal", "Busy", f"note {number}")
+        recorder.event(subject, "Normal", f"Busy{number}", "note")
     assert time.monotonic() - began < 10.0
     assert recorder.dropped["queue full"] == 90
     running.cancel()
@@ -210,7 +265,7 @@ async def test_an_object_that_is_talked_about_too_much_leaves_room_for_others(
     other = await client.create(CONFIG_MAPS, {"metadata": {"name": "other", "namespace": namespace}})
     recorder = recorder_of(client, burst=5)
     for number in range(50):
-        recorder.event(subject, "Normal", "Loud", f"note {number}")
+        recorder.event(subject, "Normal", f"Loud{number}", "note")
     recorder.event(other, "Normal", "Quiet", "heard")
     await recorder.flush()
     assert len(await events_of(client, subject)) == 5

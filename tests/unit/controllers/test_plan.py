@@ -39,6 +39,13 @@ async def test_nothing_is_told_of_a_write_that_failed(world: World) -> None:
     assert world.told.events == []
 
 
+async def test_d21_event_after_a_write_regards_the_version_of_the_write(world: World) -> None:
+    write = Patch(KINDS.workloads, workload(), (Step({"spec": {"priority": 1}}),), "c")
+    telling = Tell(workload(), "Normal", "R", "n")
+    await act(world.ctx, plan(telling, write, telling))
+    assert world.told.versions == ["7", "101"]
+
+
 @pytest.mark.parametrize("strict", [True, False])
 async def test_only_our_finalizer_is_removed_and_only_from_this_very_object(strict: bool) -> None:
     """By a strict patch nothing else of the object may have changed either."""

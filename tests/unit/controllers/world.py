@@ -162,8 +162,11 @@ class Told:
     gates: list[tuple[str, str, float, bool]] = field(default_factory=list[tuple[str, str, float, bool]])
     releases: list[tuple[str, float]] = field(default_factory=list[tuple[str, float]])
     cohorts: list[tuple[str, str, str]] = field(default_factory=list[tuple[str, str, str]])
+    versions: list[str] = field(default_factory=list[str])
+    """The resourceVersions of the objects that events regard."""
 
     def event(self, regarding: Object, kind: str, reason: str, note: str, *_: Any) -> None:
+        self.versions.append(regarding["metadata"].get("resourceVersion", ""))
         self.events.append((regarding["metadata"]["name"], reason, note))
 
     def gate_removed(self, gate: str, cluster_queue: str, seconds: float, *, is_group: bool) -> None:
