@@ -91,6 +91,7 @@ class Manager:
         tracks_pods_ready: whether Workloads tell if their pods are ready.
         tell_reasons: whether each cause of waiting has a reason of its own.
         runs_cycles: whether the state decides, and not only follows what others decide.
+        reports_malformed: whether objects that cannot be read get an event and a status from this process.
     """
 
     state: AdmissionState
@@ -111,6 +112,7 @@ class Manager:
     tracks_pods_ready: bool = True
     tell_reasons: bool = True
     runs_cycles: bool = True
+    reports_malformed: bool = True
 
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
     _failures: dict[ObjectKey, int] = field(default_factory=dict[ObjectKey, int])
@@ -149,7 +151,12 @@ class Manager:
         )
         self._preempting = asyncio.Semaphore(PREEMPTIONS_AT_ONCE)
         self._malformed = Malformed(
-            self._writer, self.metrics, self.clock, self.leading, self._spawn, self.set_aside
+            self._writer,
+            self.metrics,
+            self.clock,
+            lambda: self.reports_malformed and self.leading(),
+            self._spawn,
+            self.set_aside,
         )
 
     # --- observations in --------------------------------------------------------------------------

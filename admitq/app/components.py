@@ -11,18 +11,20 @@ class Component(StrEnum):
     WEBHOOK = "webhook"
     """Answers admission reviews. Reads only what these look at, and needs no lease."""
     CORE = "core"
-    """The controllers: Workloads of jobs, their starts and stops, and every status."""
+    """The controllers of Workloads, queues, checks and priority classes: evictions and every status."""
+    JOBS = "jobs"
+    """The controllers of jobs: they create the Workloads of jobs, and start and stop jobs."""
     CYCLE = "cycle"
-    """The admission cycles: reserves quota, preempts, and tells why Workloads wait."""
+    """The admission cycles: they reserve quota, preempt, and report why Workloads wait."""
     TOPOLOGY = "topology"
     """Topology-aware placement. Accepted so that command lines last; there is nothing in it so far."""
 
 
-ACTING: Final = frozenset({Component.CORE, Component.CYCLE})
-"""Those of which one process acts at a time, the one that holds the lease."""
+ACTING: Final = frozenset({Component.CORE, Component.JOBS, Component.CYCLE})
+"""The parts of which one process acts at a time, the one that holds the lease."""
 
 COMMANDS: Final[Mapping[str, tuple[Component, ...]]] = {
-    "manager": (Component.CORE, Component.CYCLE, Component.TOPOLOGY),
+    "manager": (Component.CORE, Component.JOBS, Component.CYCLE, Component.TOPOLOGY),
     "webhook": (Component.WEBHOOK,),
     "all-in-one": tuple(Component),
 }

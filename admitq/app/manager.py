@@ -88,8 +88,9 @@ class ManagerPart:
         open_client: makes the client through which everything but the lease goes. Tests that kill a manager
             give one that counts what it awaits of the API server.
         components: those of ``ACTING`` that it is to run. Without the cycles it reserves no quota, and goes
-            on with what somebody else reserves. Without the core it reads only what decisions depend on, and
-            leaves statuses and jobs alone.
+            on with what another program reserves. Without the core it writes no statuses, and without the
+            jobs it neither creates Workloads nor starts jobs. With the cycles alone it reads only what
+            decisions depend on.
     """
 
     def __init__(
@@ -104,7 +105,9 @@ class ManagerPart:
     ) -> None:
         self._settings = settings
         self._metrics = metrics
-        runs_core, runs_cycles = Component.CORE in components, Component.CYCLE in components
+        runs_core, runs_jobs, runs_cycles = (
+            part in components for part in (Component.CORE, Component.JOBS, Component.CYCLE)
+        )
         configuration, names = settings.configuration, settings.names
         self._kinds = kinds_of(names)
         identity = unique_identity()
@@ -127,7 +130,7 @@ class ManagerPart:
         self._stores = LiveStores(
             Store(resource, indexes=indexes, on_quarantine=self._on_objects_set_aside)
             for resource, indexes in registry.stores_needed(names).items()
-            if runs_core or resource in decisive(self._kinds)
+            if runs_core or runs_jobs or resource in decisive(self._kinds)
         )
         self._recorder = EventRecorder(
             self._client,
@@ -163,9 +166,10 @@ class ManagerPart:
             measures=self._measures,
             clock=time.time_ns,
             observed=self._observed,
-            start=table.start if runs_core else _left_to_its_controller,
+            start=table.start if runs_jobs else _left_to_its_controller,
             refresh=self,
             runs_cycles=runs_cycles,
+            reports_malformed=runs_core or runs_cycles,
             leading=self._is_leading,
             reading=translate.reading(configuration, settings.gates),
             set_aside=self._set_aside,
@@ -177,7 +181,10 @@ class ManagerPart:
         self._while_served = WhileServed(
             self._client,
             self._stores,
-            table.when_served if runs_core else (),
+            (
+                *(table.jobs_when_served if runs_jobs else ()),
+                *(table.core_when_served if runs_core else ()),
+            ),
             controller=self._controller,
             leading=self._leading,
             metrics=metrics,
@@ -274,7 +281,7 @@ class ManagerPart:
         self._look(registry.COHORT, Key("", name))
 
     def _look(self, controller: str, key: Key) -> None:
-        # Without the core there are no controllers here: statuses are somebody else's.
+        # Without the core this process has no controllers of statuses.
         if (found := self._controllers.get(controller)) is not None:
             found.add(key)
 
@@ -342,7 +349,7 @@ class ManagerPart:
         self._metrics.set("quarantined_keys", len(controller.quarantined), controller=controller.name)
         queue = self._refused.told(controller.name, key, controller.quarantined.get(key))
         if queue is not None:
-            self._controllers[registry.LOCAL_QUEUE].add(queue)
+            self._look(registry.LOCAL_QUEUE, queue)
 
     def _set_aside(self, resource: Resource) -> int:
         store = self._stores.find(resource)
@@ -353,7 +360,7 @@ class ManagerPart:
 
 
 async def _left_to_its_controller(_: Object) -> None:
-    """Start no job: whoever runs the core sees that its Workload is admitted."""
+    """Start no job: the process that runs the job controllers sees that its Workload is admitted."""
 
 
 def _selects(selector: LabelSelector, obj: Object) -> bool:

@@ -28,10 +28,11 @@ OK: Final = 0
 FAILED: Final = 1
 
 LEFT_TO_OTHERS: Final = {
-    Component.CORE: "statuses, Workloads of jobs, and the start of jobs that are admitted",
+    Component.CORE: "the statuses of Workloads and queues, and evictions",
+    Component.JOBS: "Workloads of jobs, and the start and stop of jobs",
     Component.CYCLE: "the reservation of quota",
 }
-"""What somebody else has to do where a process runs only one of the parts that act."""
+"""What another process or program has to do where a process lacks one of the parts that act."""
 
 
 Part = WebhookPart | ManagerPart | ShadowPart
@@ -117,7 +118,7 @@ async def _serve(
     for note in settings.notes():
         log.warning("a setting does less than it says", setting=note)
     for left_out in sorted(ACTING - acting if acting else ()):
-        log.warning("left to somebody else", left_out=LEFT_TO_OTHERS[left_out])
+        log.warning("left to another process", component=left_out, left_out=LEFT_TO_OTHERS[left_out])
     async with Client(
         credentials,
         user_agent=user_agent(command),
@@ -185,4 +186,4 @@ async def _until_told(
 
 def _no_state() -> None:
     """Answer who asks for the state where nothing is decided, rather than end as the signal would have it."""
-    log.info("nothing is decided here: ask the process that runs core or cycle for its state")
+    log.info("nothing is decided here: ask the process that runs core, jobs or cycle for its state")

@@ -41,7 +41,7 @@ ComponentsOption = Annotated[
     str | None,
     typer.Option(
         "--components",
-        help="Run only these parts of the command, of webhook, core, cycle and topology.",
+        help="Run only these parts of the command, of webhook, core, jobs, cycle and topology.",
         metavar="LIST",
     ),
 ]

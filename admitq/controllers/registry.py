@@ -71,12 +71,22 @@ WORKERS_OF_WORKLOADS: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Controllers:
-    """All controllers of a process: those that always run, and those whose resource may come and go."""
+    """All controllers.
+
+    ``specs`` always run; the others run while their resource is served. ``jobs_when_served`` are those of the
+    job framework, which may run in a process of their own.
+    """
 
     specs: tuple[ControllerSpec, ...]
-    when_served: tuple[WhenServed, ...]
+    core_when_served: tuple[WhenServed, ...]
+    jobs_when_served: tuple[WhenServed, ...]
     jobs: Mapping[OwnerKind, JobController]
     refused: RefusedJobs
+
+    @property
+    def when_served(self) -> tuple[WhenServed, ...]:
+        """All controllers that run while their resource is served."""
+        return (*self.jobs_when_served, *self.core_when_served)
 
     async def start(self, workload: Object) -> None:
         """Start the job of a Workload whose admission was just written.
@@ -428,13 +438,12 @@ def controllers(ctx: Context, core: CoreView) -> Controllers:
             _held(ctx, checks, kinds.cluster_queues, BY_CHECK, _named_by(checks_of)),
             _held(ctx, kinds.topologies, flavors, BY_TOPOLOGY, _named_by(topologies_of)),
         ),
-        when_served=(
+        core_when_served=(provisioning(ctx), *_recovery(ctx)),
+        jobs_when_served=(
             *(_of_jobs(ctx, job) for job in jobs),
-            # Behind pods, whose store they look at.
+            # After pods, whose store these read.
             *(one.when_served() for one in serving),
-            provisioning(ctx),
             *_elastic(ctx),
-            *_recovery(ctx),
         ),
         jobs={
             OwnerKind(job.integration.group, job.integration.version, job.integration.kind): job

@@ -147,6 +147,7 @@ class Installation:
         *,
         replica: int = 0,
         arguments: Sequence[str] = (),
+        config: Mapping[str, Any] | None = None,
     ) -> None:
         """Starts processes and waits until each says that it is ready.
 
@@ -154,13 +155,14 @@ class Installation:
             components: which of them.
             replica: tells several managers apart; only one webhook can be behind the chart's URL.
             arguments: more command line arguments, such as `--log-level=debug`.
+            config: sections of the configuration file that replace those of the installation.
 
         Raises:
             InstallationError: when one ends or does not get ready.
         """
         self._renew_tokens()
         for component in components:
-            self._start(component, replica, arguments)
+            self._start(component, replica, arguments, config or {})
         for component in components:
             self._await_ready(component, replica)
 
@@ -207,15 +209,17 @@ class Installation:
             for component in ("manager",) if shadow else ("manager", "webhook"):
                 self._renew_token(api, component, lifetime_s)
 
-    def _start(self, component: Component, replica: int, arguments: Sequence[str]) -> None:
+    def _start(
+        self, component: Component, replica: int, arguments: Sequence[str], config: Mapping[str, Any]
+    ) -> None:
         instance = self._instance(component, replica)
-        config = self._folder / f"{instance}.yaml"
-        config.write_text(yaml.safe_dump(self._configuration(component, replica)))
+        file = self._folder / f"{instance}.yaml"
+        file.write_text(yaml.safe_dump({**self._configuration(component, replica), **config}))
         self._write_kubeconfig(component)
         command = [
             str(Path(sys.executable).with_name("admitq")),
             component,
-            f"--config={config}",
+            f"--config={file}",
             f"--kubeconfig={self.kubeconfig(component)}",
             *arguments,
         ]

@@ -200,7 +200,9 @@ async def test_the_file_and_a_kubeconfig_are_enough(
         await place.end("together", together)
 
         # Without cycles all is kept up, and quota is somebody else's to reserve.
-        alone = place.start("without-cycles", "--components=webhook,core,topology", **yaml.safe_load(OLDER))
+        alone = place.start(
+            "without-cycles", "--components=webhook,core,jobs,topology", **yaml.safe_load(OLDER)
+        )
         await place.until_ready()
         await without_cycles(stage)
 

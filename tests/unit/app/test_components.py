@@ -7,7 +7,7 @@ from admitq.app.components import ACTING, COMMANDS, Component, beside_another, c
 from admitq.cli.commands import application
 from admitq.cli.processes import CONFIGURATION_ERROR, PROCESSES
 
-WEBHOOK, CORE, CYCLE, TOPOLOGY = Component
+WEBHOOK, CORE, JOBS, CYCLE, TOPOLOGY = Component
 
 
 def test_every_command_that_runs_says_its_parts() -> None:
@@ -18,18 +18,21 @@ def test_every_command_that_runs_says_its_parts() -> None:
 @pytest.mark.parametrize(
     ("command", "flag", "parts"),
     [
-        ("all-in-one", None, (WEBHOOK, CORE, CYCLE, TOPOLOGY)),
-        ("manager", None, (CORE, CYCLE, TOPOLOGY)),
+        ("all-in-one", None, (WEBHOOK, CORE, JOBS, CYCLE, TOPOLOGY)),
+        ("manager", None, (CORE, JOBS, CYCLE, TOPOLOGY)),
         ("webhook", None, (WEBHOOK,)),
-        ("all-in-one", "webhook,core,cycle,topology", (WEBHOOK, CORE, CYCLE, TOPOLOGY)),
+        ("all-in-one", "webhook,core,jobs,cycle,topology", (WEBHOOK, CORE, JOBS, CYCLE, TOPOLOGY)),
         ("all-in-one", " cycle , webhook,cycle", (WEBHOOK, CYCLE)),
         ("all-in-one", "core", (CORE,)),
         ("all-in-one", "topology", (TOPOLOGY,)),
+        ("all-in-one", "jobs", (JOBS,)),
+        ("all-in-one", "core,cycle", (CORE, CYCLE)),
         ("manager", "core,topology", (CORE, TOPOLOGY)),
+        ("manager", "jobs", (JOBS,)),
         ("webhook", "webhook", (WEBHOOK,)),
     ],
 )
-def test_a_list_chooses_from_the_parts_of_the_command(
+def test_e_components_flag_chooses_parts_of_the_command(
     command: str, flag: str | None, parts: tuple[Component, ...]
 ) -> None:
     assert chosen(command, flag) == parts
@@ -38,14 +41,22 @@ def test_a_list_chooses_from_the_parts_of_the_command(
 @pytest.mark.parametrize(
     ("command", "flag", "problem"),
     [
-        ("all-in-one", "scheduler", "--components: 'scheduler' is unknown: choose from webhook, core, cycle"),
+        (
+            "all-in-one",
+            "scheduler",
+            "--components: 'scheduler' is unknown: choose from webhook, core, jobs, cycle",
+        ),
         ("all-in-one", "webhook,,core", "--components: '' is unknown"),
         ("all-in-one", "Webhook", "--components: 'Webhook' is unknown"),
-        ("all-in-one", "", "--components: is empty: name one or more of webhook, core, cycle, topology"),
+        (
+            "all-in-one",
+            "",
+            "--components: is empty: name one or more of webhook, core, jobs, cycle, topology",
+        ),
         (
             "manager",
             "webhook",
-            "--components: 'webhook' is no part of admitq manager: choose from core, cycle",
+            "--components: 'webhook' is no part of admitq manager: choose from core, jobs, cycle",
         ),
         ("webhook", "core", "--components: 'core' is no part of admitq webhook: choose from webhook"),
     ],
@@ -58,7 +69,7 @@ def test_a_list_that_cannot_be_meant_ends_the_command(command: str, flag: str, p
 
 @pytest.mark.parametrize("command", ["manager", "all-in-one"])
 def test_a_shadow_leaves_reviews_to_the_manager_in_charge(command: str) -> None:
-    assert beside_another(command, None) == (CORE, CYCLE, TOPOLOGY)
+    assert beside_another(command, None) == (CORE, JOBS, CYCLE, TOPOLOGY)
 
 
 @pytest.mark.parametrize(
