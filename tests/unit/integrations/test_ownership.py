@@ -6,6 +6,7 @@ import pytest
 
 from admitq.integrations.base import OwnerKind
 from admitq.integrations.kinds.job import JOB
+from admitq.integrations.kinds.mpijob import MPI_JOB
 from admitq.integrations.ownership import (
     NestedTooDeep,
     Owner,
@@ -131,3 +132,17 @@ def test_control_is_by_uid_and_not_by_name() -> None:
     owned = an_object("w", owner="b")
     assert is_controlled_by(owned, an_object("b"))
     assert not is_controlled_by(owned, {"metadata": {"name": "b", "uid": "another"}})
+
+
+def test_b12_job_in_a_job_is_queued_for_its_kind_creates_no_jobs() -> None:
+    parent = an_object("parent", queue="q")
+    assert ancestor_of(an_object("child", owner="parent", queue="q"), parent, kind=JOB) is None
+
+
+@pytest.mark.parametrize(("name", "ancestor"), [("m-launcher", "m"), ("another", None)])
+def test_b12_job_of_an_mpi_job_follows_it_only_under_the_name_of_its_launcher(
+    name: str, ancestor: str | None
+) -> None:
+    parent = {**an_object("m", queue="q"), "apiVersion": MPI_JOB.api_version, "kind": "MPIJob"}
+    child = an_object(name, owner="m", kind="MPIJob", api_version=MPI_JOB.api_version, queue="q")
+    assert ancestor_of(child, parent, kind=MPI_JOB) == ancestor
