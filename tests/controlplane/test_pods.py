@@ -456,12 +456,15 @@ async def test_deleting_the_workload_of_a_group_ends_all_of_its_pods(stage: Stag
     await stage.until_gone(stage.kinds.workloads, "g")
 
 
-async def test_a_workload_of_something_else_is_not_taken_for_a_groups(stage: Stage) -> None:
+async def test_d22_group_named_like_the_workload_of_a_job_is_not_admitted(stage: Stage) -> None:
     await stage.queues()
     await stage.job()
     name = (await eventually(stage.workload, what="the Job's Workload"))["metadata"]["name"]
     await group(stage, name, 2)
-    note = f"Workload {stage.namespace}/{name} exists already and does not belong to a pod group"
+    note = (
+        f'A Workload named "{name}" already exists but is not a pod group workload; '
+        "this pod group cannot be admitted"
+    )
     await stage.until_told("Pod", f"{name}-0", "WorkloadNameConflict", note)
     assert await phases(stage, [f"{name}-0"]) == ["held"]
     assert len((await found(stage, name))["metadata"]["ownerReferences"]) == 1
@@ -490,8 +493,8 @@ async def test_a_group_adopts_the_workload_made_for_it(stage: Stage) -> None:
 @pytest.mark.parametrize(
     ("marks", "message"),
     [
-        ({"group": "g"}, "Required value: pods of a group tell how many they are"),
-        ({"total": 2}, "Required value: a total count is that of a group"),
+        ({"group": "g"}, "pod-group-total-count' annotation and the '"),
+        ({"total": 2}, "pod-group-name' label should be set"),
         ({"group": "g", "total": 0}, "must be a whole number, at least 1"),
         ({"group": "G", "total": 1}, "pod-group-name"),
         ({"labels": {"managed": "yes"}, "queue": None}, 'can only be \\"true\\"'),

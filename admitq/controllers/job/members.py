@@ -162,7 +162,10 @@ def name_taken(case: JobCase) -> Plan | None:
     found = case.lookups.workload(case.group)
     if found is None:
         return None
-    note = f"Workload {name_of(found)} exists already and does not belong to a pod group"
+    note = (
+        f'A Workload named "{case.group}" already exists but is not a pod group workload; '
+        "this pod group cannot be admitted"
+    )
     ended = case.composition.replaced(case.job or {}, {}, case.names)
     return plan(*_free(case, case.composition, ended), case.tell("WorkloadNameConflict", note, warning=True))
 

@@ -92,7 +92,9 @@ def _group_path(pod: Object, names: Names) -> FieldPath:
 
 def _group_errors(pod: Object, names: Names) -> list[FieldError]:
     group, total = pods.group_of(pod, names), value_at(pod, (*_ANNOTATIONS, names.pod_group_total_count))
-    where = _annotation(names.pod_group_total_count)
+    where, name_key = _annotation(names.pod_group_total_count), names.pod_group_name
+    place = "annotation" if pods.annotation(pod, name_key) else "label"
+    both = f"both the '{names.pod_group_total_count}' annotation and the '{name_key}' {place} should be set"
     errors: list[FieldError] = []
     if group and (wrong := dns_subdomain(group)):
         errors.append(FieldError.invalid(_group_path(pod, names), group, wrong))

@@ -320,12 +320,15 @@ async def test_members_become_owners_of_their_groups_workload() -> None:
 
 
 @pytest.mark.parametrize("validated", [True, False])
-async def test_a_workload_that_somebody_controls_is_never_a_groups(validated: bool) -> None:
+async def test_d22_group_named_like_the_workload_of_another_owner_is_not_admitted(validated: bool) -> None:
     world = PodWorld(validate_group_owner=validated)
     world.put(PODS, *pair("held", "failed"))
     world.put(KINDS.workloads, workload(name="g"))
     await world.settle()
-    note = "Workload ns/g exists already and does not belong to a pod group"
+    note = (
+        'A Workload named "g" already exists but is not a pod group workload; '
+        "this pod group cannot be admitted"
+    )
     assert world.told.events[-1] == ("a", "WorkloadNameConflict", note)
     assert world.calls == ["json_patch pods/b"]
 
