@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
 from admitq.integrations.admission_gates import gates_of
-from admitq.integrations.base import Integration, group_name, members_of
+from admitq.integrations.base import Integration, PodIndexes, group_name, members_of
 from admitq.integrations.names import workload_name
 from admitq.integrations.ownership import queue_name
 from admitq.integrations.paths import Object, merge_patch, value_at
@@ -55,6 +55,11 @@ class Conventions(Protocol):
     @property
     def partial_admission(self) -> bool:
         """Whether a job may run with fewer pods, where it says so."""
+        ...
+
+    @property
+    def topology_requests(self) -> bool:
+        """Whether podsets say how their pods are numbered."""
         ...
 
     @property
@@ -173,8 +178,19 @@ def pod_sets_of(case: JobSource) -> list[dict[str, Any]]:
         described: dict[str, Any] = {"name": pod_set.name, "count": pod_set.count, "template": template}
         if pod_set.min_count is not None and case.settings.partial_admission:
             described["minCount"] = pod_set.min_count
+        if pod_set.indexes is not None and case.settings.topology_requests:
+            described["topologyRequest"] = _topology_request(pod_set.indexes)
         listed.append(described)
     return listed
+
+
+def _topology_request(indexes: PodIndexes) -> dict[str, Any]:
+    request = {
+        "podIndexLabel": indexes.pod,
+        "subGroupIndexLabel": indexes.group,
+        "subGroupCount": indexes.groups,
+    }
+    return {field: value for field, value in request.items() if value is not None}
 
 
 def has_same_pods(case: JobSource, wanted: Object, listed: Object, *, tolerations: bool) -> bool:

@@ -78,13 +78,22 @@ def _no_way_back(cluster: Cluster) -> Iterator[str]:
             yield plural
 
 
+_INDEXES: Final = frozenset({"podIndexLabel", "subGroupIndexLabel", "subGroupCount"})
+"""The fields of a topology request that number pods, and ask for no placement."""
+
+
+def _asks_for_topology(pod_set: Object) -> bool:
+    """Whether a podset requests a placement; any job's podset may say how its pods are numbered."""
+    return not _INDEXES.issuperset(value_at(pod_set, ("topologyRequest",), {}))
+
+
 def _topology(cluster: Cluster) -> Iterator[str]:
     yield from (name for name, _ in cluster.each("topologies"))
     for name, flavor in cluster.each("resourceflavors"):
         if value_at(flavor, ("spec", "topologyName")):
             yield name
     for name, workload in _unfinished(cluster):
-        asked = any(one.get("topologyRequest") for one in _pod_sets(workload))
+        asked = any(map(_asks_for_topology, _pod_sets(workload)))
         if asked or any(one.get("topologyAssignment") for one in _assignments(workload)):
             yield name
 

@@ -78,6 +78,8 @@ class Settings:
     """A finalizer is taken only off the version of an object that was looked at."""
     validate_group_owner: bool = True
     """A Workload that has a group's name must have been made for it."""
+    topology_requests: bool = True
+    """Podsets of Workloads say how their pods are numbered."""
     tell_reasons: bool = True
     """Why a workload waits is told by reasons of its own; otherwise by the three old ones."""
 
@@ -128,6 +130,7 @@ def settings_of(
         skips_reassignment_of_pods=gates[Gate.SKIP_REASSIGNMENT_FOR_POD_OWNED_WORKLOADS],
         strict_finalizers=gates[Gate.REMOVE_FINALIZERS_WITH_STRICT_PATCH],
         validate_group_owner=gates[Gate.POD_INTEGRATION_VALIDATE_GROUP_OWNER],
+        topology_requests=gates[Gate.TOPOLOGY_AWARE_SCHEDULING],
         tell_reasons=gates[Gate.UNADMITTED_WORKLOADS_OBSERVABILITY],
     )
 

@@ -79,6 +79,18 @@ class Rules:
     before: Object | None = None
 
 
+class PodIndexes(NamedTuple):
+    """The labels that number the pods of a podset, for placement in that order.
+
+    ``pod`` numbers pods; where a podset has ``groups`` subgroups, within one of them, and ``group`` numbers
+    the subgroups.
+    """
+
+    pod: str
+    group: str | None = None
+    groups: int | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class PodSetTemplate:
     """Pods of one shape in a job: how many, and where in the job their template stands.
@@ -95,6 +107,8 @@ class PodSetTemplate:
     min_count: int | None = None
     template: Object | None = None
     annotations: Path | None = None
+    indexes: PodIndexes | None = None
+    """How the pods are numbered, where their controller numbers them."""
 
     @property
     def annotations_path(self) -> Path:

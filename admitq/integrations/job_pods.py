@@ -1,10 +1,13 @@
 """Pods of a ``batch/v1`` Job, alone or inside another kind: how many run at a time, how many are over."""
 
 import re
-from typing import Any
+from typing import Any, Final
 
 from admitq.integrations.paths import Object
 from admitq.integrations.reading import number_of_pods
+
+COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
+"""The label that numbers the pods of an indexed Job."""
 
 _RANGE = re.compile(r"([0-9]{1,20})(?:-([0-9]{1,20}))?")
 

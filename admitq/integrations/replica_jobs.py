@@ -10,7 +10,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from admitq.integrations.base import KNOWN_DISPATCHER, Finished, Integration, PodSetTemplate, Rules, unchanged
+from admitq.integrations.base import (
+    KNOWN_DISPATCHER,
+    Finished,
+    Integration,
+    PodIndexes,
+    PodSetTemplate,
+    Rules,
+    unchanged,
+)
 from admitq.integrations.paths import Object
 from admitq.integrations.reading import ended, holds, mapping, number_of_pods, text_at, whole
 from admitq_api.field_errors import MapKey
@@ -26,6 +34,7 @@ FINISHING_CONDITIONS: Final = {"Succeeded": True, "Failed": False}
 
 PODS_ONLY: Final = frozenset({("", "Pod")})
 
+_REPLICA_INDEX: Final = "training.kubeflow.org/replica-index"
 _INDEX: Final = re.compile(r"[0-9]{1,9}")
 
 
@@ -50,7 +59,10 @@ class Roles:
             key = self._key(replicas, role)
             if isinstance(replicas.get(key), Mapping):
                 count = number_of_pods(replicas[key].get("replicas"))
-                found.append(PodSetTemplate(role.lower(), count, (*path, MapKey(key), "template")))
+                template = (*path, MapKey(key), "template")
+                found.append(
+                    PodSetTemplate(role.lower(), count, template, indexes=PodIndexes(_REPLICA_INDEX))
+                )
         return found
 
     def _key(self, replicas: Object, role: str) -> str:

@@ -7,11 +7,12 @@ The statuses of the entries count jobs, not pods.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from admitq.integrations.base import PodSetTemplate
-from admitq.integrations.job_pods import pods_at_a_time
+from admitq.integrations.base import PodIndexes, PodSetTemplate
+from admitq.integrations.job_pods import COMPLETION_INDEX, pods_at_a_time
 from admitq.integrations.paths import Object, Path
 from admitq.integrations.reading import mapping, text, whole
 
+_JOB_INDEX: Final = "jobset.sigs.k8s.io/job-index"
 _JOB_SPEC: Path = ("template", "spec")
 _POD_TEMPLATE: Path = (*_JOB_SPEC, "template")
 
@@ -40,6 +41,7 @@ def pod_sets(replicated: Any, path: Path) -> list[PodSetTemplate]:
             text(entry.get("name")).lower(),
             replicas_of(entry) * pods_of_a_job(entry),
             (*path, index, *_POD_TEMPLATE),
+            indexes=PodIndexes(COMPLETION_INDEX, _JOB_INDEX, replicas_of(entry)),
         )
         for index, entry in _entries(replicated)
     ]

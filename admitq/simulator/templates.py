@@ -28,6 +28,7 @@ Blame = Callable[[FieldPath, str], Exception]
 @dataclass(frozen=True, slots=True)
 class _Conventions:
     partial_admission: bool
+    topology_requests: bool = False
     longest_workload_name: int = LONGEST
     label_keys_to_copy: tuple[str, ...] = ()
 

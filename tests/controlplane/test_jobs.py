@@ -324,6 +324,14 @@ async def test_a_job_unsuspended_by_hand_is_stopped_again(stage: Stage) -> None:
     await stage.until(pods, 0)
 
 
+async def test_d22_podset_of_a_job_carries_its_index_label_without_a_topology(stage: Stage) -> None:
+    await stage.queues_closed()
+    await stage.job(queue="closed")
+    await stage.workload_exists()
+    [pod_set] = (await stage.workload())["spec"]["podSets"]
+    assert pod_set["topologyRequest"] == {"podIndexLabel": "batch.kubernetes.io/job-completion-index"}
+
+
 @pytest.mark.parametrize("uid", ["right", "forged"])
 async def test_a_copied_owner_reference_frees_no_job_from_its_queue(stage: Stage, uid: str) -> None:
     await stage.queues(cpu=1)

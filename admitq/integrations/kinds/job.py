@@ -9,8 +9,8 @@ whoever sees the Job next.
 from collections.abc import Mapping
 
 from admitq.integrations import partial_admission
-from admitq.integrations.base import Finished, Integration, PodSetTemplate, Rules, Step
-from admitq.integrations.job_pods import ended_indexes, pods_at_a_time
+from admitq.integrations.base import Finished, Integration, PodIndexes, PodSetTemplate, Rules, Step
+from admitq.integrations.job_pods import COMPLETION_INDEX, ended_indexes, pods_at_a_time
 from admitq.integrations.paths import Object, merge_patch, value_at, with_value
 from admitq.integrations.reading import ended, items, mapping, whole
 from admitq_api.feature_gates import Gate
@@ -38,7 +38,8 @@ def _pod_count(job: Object) -> int:
 
 def pod_sets(job: Object, names: Names) -> list[PodSetTemplate]:
     """One podset of all pods that run at a time."""
-    return [PodSetTemplate(MAIN, _pod_count(job), TEMPLATE, partial_admission.min_count(job, names))]
+    fewest = partial_admission.min_count(job, names)
+    return [PodSetTemplate(MAIN, _pod_count(job), TEMPLATE, fewest, indexes=PodIndexes(COMPLETION_INDEX))]
 
 
 def finished(job: Object) -> Finished | None:

@@ -7,7 +7,15 @@ LeaderWorkerSet).
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from admitq.integrations.base import Integration, PodPlace, PodSetTemplate, Rules, ServedGroup, Serving
+from admitq.integrations.base import (
+    Integration,
+    PodIndexes,
+    PodPlace,
+    PodSetTemplate,
+    Rules,
+    ServedGroup,
+    Serving,
+)
 from admitq.integrations.paths import Object, value_at, with_value, without_value
 from admitq.integrations.pods import LEADER_WORKER_SET as HELD_BY
 from admitq.integrations.pods import annotation, is_deleting, label, mapping_at, text_at
@@ -58,7 +66,7 @@ def _pod_set(lws: Object, name: str, count: int, path: tuple[str, ...]) -> PodSe
     for key in mapping_at(template, "metadata", "labels"):
         if str(key).startswith(_PREFIX) and key != _NAME:
             template = without_value(template, ("metadata", "labels", key))
-    return PodSetTemplate(name, count, path, template=template)
+    return PodSetTemplate(name, count, path, template=template, indexes=PodIndexes(_WORKER_INDEX))
 
 
 def _place_of(pod: Object) -> PodPlace | None:

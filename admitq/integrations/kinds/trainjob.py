@@ -152,6 +152,7 @@ def pod_sets(job: Object, _names: Names) -> list[PodSetTemplate]:
             pod_set.count,
             ("spec", "runtimeRef", pod_set.name, "template"),
             template=mapping(value_at(replicated, pod_set.template_path)),
+            indexes=pod_set.indexes,
         )
         for pod_set in replicated_jobs.pod_sets(replicated, ())
     ]

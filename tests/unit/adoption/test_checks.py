@@ -152,6 +152,10 @@ FOUND: dict[str, list[tuple[Mapping[str, Any], list[str]]]] = {
             ["workloads/w in team"],
         ),
         (
+            holding(workloads=workload(spec={"podSets": [{"topologyRequest": {"podIndexLabel": "index"}}]})),
+            [],
+        ),
+        (
             holding(
                 workloads=workload(
                     status={"admission": {"podSetAssignments": [{"topologyAssignment": {"levels": ["l"]}}]}},

@@ -108,7 +108,12 @@ async def test_a_workload_has_the_podsets_of_the_runtime(world: World, jobs: Job
     world.put(TRAIN_JOBS, train_job())
     await jobs.reconcile(KEY)
     [made] = world.stores.of(KINDS.workloads).list()
-    assert made["spec"]["podSets"] == PODS["podSets"]
+    indexes = {
+        "podIndexLabel": "batch.kubernetes.io/job-completion-index",
+        "subGroupIndexLabel": "jobset.sigs.k8s.io/job-index",
+        "subGroupCount": 1,
+    }
+    assert made["spec"]["podSets"] == [{**PODS["podSets"][0], "topologyRequest": indexes}]
 
 
 async def test_a_start_writes_patches_first_and_nothing_of_the_runtime(

@@ -59,6 +59,7 @@ RUNNING_TEMPLATE: Object = {
 }
 RUNNING = {"suspend": False, "template": RUNNING_TEMPLATE}
 TOLERANT = {"template": {**TEMPLATE, "spec": {**TEMPLATE["spec"], "tolerations": [{"key": "a"}]}}}
+INDEXES = {"podIndexLabel": "batch.kubernetes.io/job-completion-index"}
 NINE_PODS = {"podSets": [{"name": "main", "count": 9, "template": TEMPLATE}]}
 FOR_NINE = {"clusterQueue": "cq", "podSetAssignments": [{"name": "main", "count": 9, "flavors": {}}]}
 EVICTED = condition("Evicted", True, "ClusterQueueStopped", "The ClusterQueue is stopped", since=5)
@@ -200,7 +201,7 @@ def test_a_suspended_job_gets_a_workload() -> None:
     assert obj["metadata"]["ownerReferences"] == [OWNER]
     assert obj["metadata"]["labels"] == {NAMES.job_uid: "uid-j"}
     assert obj["spec"] == {
-        "podSets": [{"name": "main", "count": 3, "template": TEMPLATE}],
+        "podSets": [{"name": "main", "count": 3, "template": TEMPLATE, "topologyRequest": INDEXES}],
         "queueName": "lq",
         "priority": 0,
     }

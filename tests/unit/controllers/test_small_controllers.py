@@ -164,7 +164,7 @@ failureRecovery: {{forceDeleteAfter: 250ms}}
         ("RemoveFinalizersWithStrictPatch", {"strict_finalizers": False}),
         ("ShortWorkloadNames", {"longest_workload_name": 63}),
         ("SkipReassignmentForPodOwnedWorkloads", {"skips_reassignment_of_pods": False}),
-        ("TopologyAwareScheduling", {"marks": Marks(workload_annotation=False)}),
+        ("TopologyAwareScheduling", {"marks": Marks(workload_annotation=False), "topology_requests": False}),
         ("UnadmittedWorkloadsExplicitStatus", {"explicit_pending": True}),
         ("UnadmittedWorkloadsObservability", {"tell_reasons": False}),
         ("WorkloadIdentifierAnnotations", {"names_by_annotation": False}),

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from admitq.integrations.base import Finished, PodSetTemplate, Rules
+from admitq.integrations.base import Finished, Rules
 from admitq.integrations.kinds.job import JOB
 from admitq_api.labels import names_for
 
@@ -28,7 +28,8 @@ def job(spec: Any = None, status: Any = None, annotations: Any = None) -> Any:
     ],
 )
 def test_the_podset_counts_the_pods_that_run_at_a_time(spec: Any, count: Any) -> None:
-    assert JOB.pod_sets(job(spec), NAMES) == [PodSetTemplate("main", count, ("spec", "template"))]
+    [only] = JOB.pod_sets(job(spec), NAMES)
+    assert (only.name, only.count, only.template_path) == ("main", count, ("spec", "template"))
 
 
 @pytest.mark.parametrize(
