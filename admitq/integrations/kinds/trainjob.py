@@ -88,7 +88,8 @@ def _filled_in(job: Object, runtime: Any, entry: Object, template: Any) -> Objec
     containers = [_container(job, runtime, entry, step, one) for one in items(value_at(template, path))]
     if containers:
         template = with_value(template, path, containers)
-    replicas = 1 if step in {_TRAINER, *_INITIALIZERS} else entry.get("replicas")
+    # The trainer omits a number of 0, and the JobSet has its default of 1.
+    replicas = 1 if step in {_TRAINER, *_INITIALIZERS} else max(1, replicated_jobs.replicas_of(entry))
     return {**entry, "replicas": replicas, "template": template}
 
 

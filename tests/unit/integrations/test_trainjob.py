@@ -115,6 +115,12 @@ def test_the_podsets_are_those_of_the_jobset_that_the_trainer_makes(
     assert counts(job(found, trainer=trainer)) == expected
 
 
+@pytest.mark.parametrize("replicas", [0, -1])
+def test_b11_replicated_job_with_no_replicas_counts_the_one_that_the_trainer_creates(replicas: int) -> None:
+    found = runtime(entry(replicas=replicas), entry("other", None, replicas=replicas, parallelism=3))
+    assert counts(job(found)) == {"node": 1, "other": 3}
+
+
 def test_the_job_says_what_the_trainers_container_runs() -> None:
     trainer = {
         "image": "mine:2",
