@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from admitq.integrations.base import Integration, OwnerKind
+from admitq.integrations.names import LONGEST_LABEL
 from admitq.integrations.paths import Object, value_at
 from admitq_api.labels import Names
 
@@ -77,6 +78,25 @@ def queue_name(obj: Object, names: Names) -> str:
     """LocalQueue that the object's label names; empty without one."""
     name: Any = value_at(obj, ("metadata", "labels", names.queue_name), "")
     return name if isinstance(name, str) else ""
+
+
+def prebuilt_places(obj: Object, names: Names, *, by_annotation: bool) -> list[tuple[str, Any]]:
+    """Where the object names the Workload that it adopts, and the name; the first place decides.
+
+    Where labels identify Workloads, an annotation counts only for a name that is too long for a label.
+    """
+    key = names.prebuilt_workload_name
+    labelled, annotated = (
+        (place, value_at(obj, ("metadata", place, key))) for place in ("labels", "annotations")
+    )
+    is_long = isinstance(annotated[1], str) and len(annotated[1]) > LONGEST_LABEL
+    places = [annotated, labelled] if by_annotation else [labelled, *([annotated] if is_long else [])]
+    return [place for place in places if place[1] is not None]
+
+
+def prebuilt_name(obj: Object, names: Names, *, by_annotation: bool) -> str:
+    """Name of the Workload that the object adopts; empty if one is created for it."""
+    return next((name for _, name in prebuilt_places(obj, names, by_annotation=by_annotation) if name), "")
 
 
 def _owner_kind(reference: Object) -> OwnerKind:

@@ -189,7 +189,11 @@ class JobController:
         if group := named_group(key.name):
             found = self._ctx.stores.of(self._ctx.kinds.workloads).get(key.namespace, group)
             mine = members.workload_of(
-                job or {}, found, self._ctx.names, validate=self._ctx.settings.validate_group_owner
+                job or {},
+                found,
+                self._ctx.names,
+                validate=self._ctx.settings.validate_group_owner,
+                by_annotation=self._ctx.settings.names_by_annotation,
             )
             return () if mine is None else (mine,)
         owner = owner_value(self.integration.group, self.integration.kind, key.namespace, key.name)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from admitq.controllers.job.case import JobCase
+from admitq.integrations import ownership
 from admitq.integrations.ownership import controller_of
 from admitq.integrations.paths import Object, value_at
 from admitq.job_workloads import has_same_pods, longest_execution, pod_sets_of
@@ -19,15 +20,12 @@ class Match(NamedTuple):
 
 
 def prebuilt_name(case: JobCase) -> str:
-    """Name of the Workload that the job is to adopt; empty if it gets one made."""
+    """Name of the Workload that the job adopts; empty if one is created for it."""
     if not case.integration.adopts_prebuilt_workload:
         return ""
-    key = case.names.prebuilt_workload_name
-    by_label, by_annotation = case.label(key), case.annotation(key)
-    first, second = (
-        (by_annotation, by_label) if case.settings.names_by_annotation else (by_label, by_annotation)
+    return ownership.prebuilt_name(
+        case.job or {}, case.names, by_annotation=case.settings.names_by_annotation
     )
-    return first or second or ""
 
 
 def prebuilt_workload(case: JobCase) -> Object | None:

@@ -23,15 +23,13 @@ from admitq.controllers.plan import (
 )
 from admitq.integrations import pods
 from admitq.integrations.base import Composition, Counts, Step, group_name
-from admitq.integrations.ownership import controller_of, is_of_group
+from admitq.integrations.ownership import controller_of, is_of_group, prebuilt_places
 from admitq.integrations.paths import Object, merge_patch, value_at
 from admitq.job_workloads import owner_references
 from admitq.podsets import infos_of, inject
 from admitq.transitions import condition, holds, is_over, is_reserved
 from admitq_api.conditions import ConditionType, Reason
 from admitq_api.labels import Names
-
-_PREBUILT: Final = ("labels", "annotations")
 
 
 def _counts(workload: Object) -> dict[str, int]:
@@ -140,7 +138,9 @@ def replaced(case: JobCase, workload: Object) -> Plan | None:
 # --- a group and its Workload ---------------------------------------------------------------------
 
 
-def workload_of(job: Object, found: Object | None, names: Names, *, validate: bool) -> Object | None:
+def workload_of(
+    job: Object, found: Object | None, names: Names, *, validate: bool, by_annotation: bool = True
+) -> Object | None:
     """The Workload that has the group's name, if it is the group's.
 
     It is if it was made for a group, or if the pods say that it was made for them and nobody controls it.
@@ -148,7 +148,7 @@ def workload_of(job: Object, found: Object | None, names: Names, *, validate: bo
     """
     if found is None or is_of_group(found, names):
         return found
-    named = {value_at(job, ("metadata", place, names.prebuilt_workload_name)) for place in _PREBUILT}
+    named = {name for _, name in prebuilt_places(job, names, by_annotation=by_annotation)}
     is_claimed = not validate or group_name(job) in named
     return found if is_claimed and controller_of(found) is None else None
 

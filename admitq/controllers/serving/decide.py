@@ -135,8 +135,9 @@ def _is_owned(workload: Object, job: Object) -> bool:
 
 
 def _workload_name(case: ServingCase, job: Object, group: ServedGroup) -> str:
-    key = case.names.prebuilt_workload_name
-    if prebuilt := _is_remote(case, job) and (annotation(job, key) or label(job, key)):
+    by_annotation = case.settings.names_by_annotation
+    prebuilt = prebuilt_name(job, case.names, by_annotation=by_annotation) if _is_remote(case, job) else ""
+    if prebuilt:
         return prebuilt
     one, longest = case.integration, case.settings.longest_workload_name
     name, without_uid = (

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from admitq.integrations import pod_groups, pods
 from admitq.integrations.base import Composition, Integration, OwnerKind, Rules
+from admitq.integrations.ownership import prebuilt_places
 from admitq.integrations.paths import Object, value_at, with_value
 from admitq.integrations.slim_pods import slim_pod
 from admitq.integrations.spec_shape import role_hash
@@ -74,7 +75,7 @@ def validate_create(pod: Object, rules: Rules) -> list[FieldError]:
         return []
     if value != "true":
         return [FieldError.invalid(_label(names.managed), value, 'can only be "true"')]
-    return [*_group_errors(pod, names), *_prebuilt_errors(pod, names)]
+    return [*_group_errors(pod, names), *_prebuilt_errors(pod, rules)]
 
 
 def _label(key: str) -> FieldPath:
@@ -107,10 +108,11 @@ def _group_errors(pod: Object, names: Names) -> list[FieldError]:
     return errors
 
 
-def _prebuilt_errors(pod: Object, names: Names) -> list[FieldError]:
-    group, key = pods.group_of(pod, names), names.prebuilt_workload_name
-    in_annotation = pods.annotation(pod, key)
-    prebuilt = in_annotation or pods.label(pod, key)
+def _prebuilt_errors(pod: Object, rules: Rules) -> list[FieldError]:
+    group, key = pods.group_of(pod, rules.names), rules.names.prebuilt_workload_name
+    by_annotation = rules.gates.enabled(Gate.WORKLOAD_IDENTIFIER_ANNOTATIONS)
+    places = prebuilt_places(pod, rules.names, by_annotation=by_annotation)
+    place, prebuilt = next((one for one in places if one[1]), ("", ""))
     if not group or not prebuilt or prebuilt == group:
         return []
     where = _annotation(key) if in_annotation else _label(key)

@@ -936,6 +936,21 @@ def test_the_gate_says_whether_the_annotation_or_the_label_names_the_workload(
     assert patch.obj["metadata"]["name"] == name
 
 
+@pytest.mark.parametrize(
+    ("by_annotation", "name", "adopted"),
+    [(True, "mine", True), (False, "mine", False), (False, "w" * 64, True)],
+)
+def test_b11_prebuilt_annotation_is_ignored_where_labels_identify_workloads(
+    by_annotation: bool, name: str, adopted: bool
+) -> None:
+    known = {"workload": {name: workload(name=name, owner=None)}}
+    annotations = {NAMES.prebuilt_workload_name: name}
+    plan = decided(job(annotations=annotations), known=known, settings={"names_by_annotation": by_annotation})
+    patched = [one.obj["metadata"]["name"] for one in plan.actions if isinstance(one, Patch)]
+    created = [one for one in plan.actions if isinstance(one, Create)]
+    assert (patched, bool(created)) == (([name], False) if adopted else ([], True))
+
+
 def test_the_prebuilt_workload_of_another_is_not_touched() -> None:
     theirs = workload(RESERVED, name="mine", owner={**OWNER, "uid": "other"}, admission=ADMISSION)
     assert decided(job(labels=PREBUILT), known={"workload": {"mine": theirs}}) == Plan()

@@ -366,6 +366,19 @@ async def test_a_workload_that_nobody_controls_is_a_groups_if_the_group_says_so(
     assert len(world.get(KINDS.workloads, "g")["metadata"]["ownerReferences"]) == (2 if taken else 0)
 
 
+@pytest.mark.parametrize(("by_annotation", "taken"), [(True, True), (False, False)])
+async def test_b11_prebuilt_annotation_of_a_group_counts_only_where_annotations_identify_workloads(
+    by_annotation: bool, taken: bool
+) -> None:
+    world = PodWorld(names_by_annotation=by_annotation)
+    world.put(PODS, *pair("held", "held", annotations={NAMES.prebuilt_workload_name: "g"}))
+    bare = of_group(workload, owners="")
+    bare["metadata"]["annotations"] = {}
+    world.put(KINDS.workloads, bare)
+    await world.settle()
+    assert len(world.get(KINDS.workloads, "g")["metadata"]["ownerReferences"]) == (2 if taken else 0)
+
+
 async def test_a_pod_is_started_beside_those_that_run_as_far_as_there_is_room() -> None:
     world = PodWorld()
     world.put(PODS, *pair("running", "failed", "held"))

@@ -341,6 +341,8 @@ async def test_the_gate_says_whether_the_annotation_or_the_label_names_the_workl
     assert answer.message.startswith(f"metadata.{refused}[{PREBUILT}]: ")
     long = await validate_job(managed(annotations={PREBUILT: "Long"}), gates=gates)
     assert long.message.startswith(f"metadata.annotations[{PREBUILT}]: ")
+    short = await validate_job(managed(annotations={PREBUILT: "Short"}), gates=gates)
+    assert short.allowed is not on
 
 
 @pytest.mark.parametrize(

@@ -324,6 +324,56 @@ def test_what_a_pod_said_of_its_group_stays(old: Any, new: Any, error: str) -> N
     assert any(error in found for found in errors(new, old)), errors(new, old)
 
 
+ROLE = NAMES.role_hash
+SERVED = {NAMES.pod_suspending_parent: "statefulset"}
+
+
+@pytest.mark.parametrize("after", [{ROLE: "b"}, {}])
+def test_b9_role_hash_of_a_managed_pod_does_not_change_on_update(after: Any) -> None:
+    assert any(
+        f"metadata.annotations[{ROLE}]" in error and "field is immutable" in error
+        for error in errors(managed({}, after), managed({}, {ROLE: "a"}))
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (managed({}, {ROLE: "a"}), managed({}, {ROLE: "a"})),
+        (managed(), managed({}, {ROLE: "a"})),
+        (managed({}, {ROLE: "a", **SERVED}), managed({}, {ROLE: "main", **SERVED})),
+        (a_pod({}, {ROLE: "a"}), a_pod({}, {ROLE: "b"})),
+    ],
+    ids=["same", "added", "serving", "unmanaged"],
+)
+def test_b9_role_hash_is_set_once_or_by_the_controller_of_a_serving_group(old: Any, new: Any) -> None:
+    assert errors(new, old) == []
+
+
+def both(place: str) -> str:
+    return f"both the '{TOTAL}' annotation and the '{GROUP}' {place} should be set"
+
+
+@pytest.mark.parametrize(
+    ("pod", "where", "place"),
+    [
+        (managed({GROUP: "g"}), f"metadata.annotations[{TOTAL}]", "label"),
+        (managed({}, {GROUP: "g"}), f"metadata.annotations[{TOTAL}]", "annotation"),
+        (managed({}, {TOTAL: "2"}), f"metadata.labels[{GROUP}]", "label"),
+    ],
+)
+def test_d22_group_name_and_total_count_are_required_together(pod: Any, where: str, place: str) -> None:
+    assert errors(pod) == [f"{where}: Required value: {both(place)}"]
+
+
+@pytest.mark.parametrize(("name", "refused"), [("other", False), ("w" * 64, True)])
+def test_b11_prebuilt_annotation_is_ignored_where_labels_identify_workloads(name: str, refused: bool) -> None:
+    off = replace(POLICY, gates=policy(gates={"WorkloadIdentifierAnnotations": False}).gates)
+    grouped = managed({GROUP: "g"}, {TOTAL: "2", PREBUILT: name})
+    wrong = [str(error) for error in validate_create(grouped, POD, off)]
+    assert any("prebuilt workload and pod group should be equal" in error for error in wrong) is refused
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [

@@ -7,7 +7,7 @@ from itertools import takewhile
 from typing import Any, Final
 
 from admitq.integrations.base import MOST_POD_SETS, Integration, PodSetTemplate
-from admitq.integrations.ownership import queue_name
+from admitq.integrations.ownership import prebuilt_places, queue_name
 from admitq_api.feature_gates import Gate
 from admitq_api.field_errors import ErrorType, FieldError, Path
 from admitq_api.labels import DEFAULT_QUEUE, Names
@@ -145,12 +145,12 @@ def _queue_name_update(
 
 
 def _prebuilt_name(job: Object, policy: Policy) -> tuple[Path, Any]:
-    """Return where the prebuilt Workload is named, and its name; an annotation holds longer names."""
-    key = policy.names.prebuilt_workload_name
-    places = [(_LABELS.key(key), _label(job, key)), (_ANNOTATIONS.key(key), _annotation(job, key))]
-    if policy.gates.enabled(Gate.WORKLOAD_IDENTIFIER_ANNOTATIONS):
-        places.reverse()
-    return next((place for place in places if place[1] is not None), (_LABELS.key(key), None))
+    """Return where the prebuilt Workload is named, and its name."""
+    paths = {"labels": _LABELS, "annotations": _ANNOTATIONS}
+    by_annotation = policy.gates.enabled(Gate.WORKLOAD_IDENTIFIER_ANNOTATIONS)
+    places = prebuilt_places(job, policy.names, by_annotation=by_annotation)
+    place, name = next(iter(places), ("labels", None))
+    return paths[place].key(policy.names.prebuilt_workload_name), name
 
 
 def _prebuilt(job: Object, integration: Integration, policy: Policy) -> Iterator[FieldError]:
