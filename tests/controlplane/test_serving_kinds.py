@@ -353,3 +353,18 @@ async def test_groups_of_the_leader_worker_set_in_the_guide_wait_each_as_a_whole
         return [one for one in listed if one["metadata"].get("finalizers")]
 
     await stage.until(held, [])
+
+
+async def test_b11_workload_under_the_older_name_of_a_stateful_set_is_adopted(stage: Stage) -> None:
+    await stage.queues()
+    name = workload_name("StatefulSet", "apps", "s", "")
+    pod_sets = [{"name": "main", "count": 2, "template": template(1, labels={"app": "s"})}]
+    metadata = {"annotations": {stage.names.is_group_workload: "true"}}
+    spec = {"queueName": "lq", "podSets": pod_sets}
+    await stage.create(stage.kinds.workloads, name, {"metadata": metadata, "spec": spec})
+    created = await serve(stage, STATEFUL_SETS)
+    await until_pods(stage, Running=2)
+    [workload], _ = await stage.client.list(stage.kinds.workloads, stage.namespace)
+    assert workload["metadata"]["name"] == name
+    owners = workload["metadata"]["ownerReferences"]
+    assert created["metadata"]["uid"] in [one["uid"] for one in owners]

@@ -29,13 +29,14 @@ from admitq.controllers.workload import told
 from admitq.core.model import Instant
 from admitq.integrations.base import Integration, PodPlace, ServedGroup, Serving, Step
 from admitq.integrations.names import LONGEST_LABEL, workload_name
-from admitq.integrations.ownership import queue_name
+from admitq.integrations.ownership import controller_of, prebuilt_name, queue_name
 from admitq.integrations.paths import Object, merge_patch, value_at, with_value, without
 from admitq.integrations.pods import annotation, has_ended, has_gate, label, mapping_at
 from admitq.integrations.serving import is_held_for
 from admitq.job_workloads import (
     PriorityClassMissing,
     has_same_pods,
+    job_uid_label,
     pod_sets_of,
     priority_update,
     spec_update,
@@ -100,11 +101,18 @@ def decide(case: ServingCase) -> Plan:
     job = case.job
     if job is None:
         return plan(*(action for one in case.workloads for action in _release(case, one)))
-    former = [one for one in case.workloads if not _is_owned(one, job)]
-    released = tuple(action for one in former for action in _release(case, one))
     is_managed = case.namespace_matches and _is_ours(case, job)
+    is_going = "deletionTimestamp" in job["metadata"]
+    adopted = {name for name, _ in _groups(case, job)} if is_managed and not is_going else set[str]()
+    former = [
+        one
+        for one in case.workloads
+        if not _is_owned(one, job)
+        and not (one["metadata"]["name"] in adopted and _is_adoptable(case, job, one))
+    ]
+    released = tuple(action for one in former for action in _release(case, one))
     kept = {one["metadata"]["name"] for one in case.workloads if _is_owned(one, job) and _must_end(one)}
-    if "deletionTimestamp" in job["metadata"] or not (is_managed or kept):
+    if is_going or not (is_managed or kept):
         return plan(*released)
     groups = {name: one for name, one in _groups(case, job) if is_managed or name in kept}
     unwanted = (action for one in case.workloads for action in _unwanted(case, job, one, groups))
@@ -147,7 +155,20 @@ def _workload_name(case: ServingCase, job: Object, group: ServedGroup) -> str:
     if not case.serving.is_found_without_uid or case.lookups.workload(name) is not None:
         return name
     found = case.lookups.workload(without_uid)
-    return without_uid if found is not None and _is_owned(found, job) else name
+    if found is None or not (_is_owned(found, job) or _is_adoptable(case, job, found)):
+        return name
+    return without_uid
+
+
+def _is_adoptable(case: ServingCase, job: Object, workload: Object) -> bool:
+    """Whether a Workload that has the name of a group, and that the object does not own, becomes its own.
+
+    It must be unfinished, have no controller, and belong to no former object of the same kind.
+    """
+    owners = value_at(workload, ("metadata", "ownerReferences"), [])
+    is_former = any(one.get("kind") == case.integration.kind for one in owners)
+    is_ending = "deletionTimestamp" in workload["metadata"] or holds(workload, ConditionType.FINISHED)
+    return controller_of(workload) is None and not is_former and not is_ending and not _is_remote(case, job)
 
 
 def _is_remote(case: ServingCase, job: Object) -> bool:
@@ -223,7 +244,12 @@ def _of_group(case: ServingCase, job: Object, group: ServedGroup, name: str) -> 
         if not _has_pods(case, group) and has_finalizer(workload, case.names.finalizer):
             yield RemoveFinalizer(case.kinds.workloads, workload)
         return
-    if not _is_owned(workload, job) or holds(workload, ConditionType.FINISHED):
+    if not _is_owned(workload, job):
+        if _is_adoptable(case, job, workload):
+            adoption = Step({"metadata": _adoption(case, job, group, source, workload)})
+            yield Patch(case.kinds.workloads, workload, (adoption,), CONCERN)
+        return
+    if holds(workload, ConditionType.FINISHED):
         return
     changed = [*_given_back(case, group, workload)] or [*_changed(case, job, source, workload)]
     yield from changed
@@ -234,24 +260,43 @@ def _of_group(case: ServingCase, job: Object, group: ServedGroup, name: str) -> 
 def _made(
     case: ServingCase, job: Object, group: ServedGroup, source: GroupSource, name: str
 ) -> dict[str, Any]:
-    names, one, metadata = case.names, case.integration, job["metadata"]
     workload = workload_for(source)
-    annotations = {
-        **workload["metadata"].get("annotations", {}),
+    annotations = workload["metadata"].get("annotations", {}) | _identity(case, job, group)
+    made = {"name": name, "annotations": annotations, "ownerReferences": [_owner(case, job)]}
+    return {**workload, "metadata": {**workload["metadata"], **made}}
+
+
+def _identity(case: ServingCase, job: Object, group: ServedGroup) -> dict[str, str]:
+    """The annotations by which the Workload of a group is found."""
+    names, one = case.names, case.integration
+    identity = {
         names.is_group_workload: "true",
         names.job_owner_gvk: f"{one.api_version}, Kind={one.kind}",
-        names.job_owner_name: metadata["name"],
+        names.job_owner_name: job["metadata"]["name"],
     }
-    if group.number:
-        annotations[names.component_workload_index] = group.number
-    owner = {
+    return identity | ({names.component_workload_index: group.number} if group.number else {})
+
+
+def _owner(case: ServingCase, job: Object) -> dict[str, str]:
+    one, metadata = case.integration, job["metadata"]
+    return {
         "apiVersion": one.api_version,
         "kind": one.kind,
         "name": metadata["name"],
         "uid": metadata["uid"],
     }
-    made = {"name": name, "annotations": annotations, "ownerReferences": [owner]}
-    return {**workload, "metadata": {**workload["metadata"], **made}}
+
+
+def _adoption(
+    case: ServingCase, job: Object, group: ServedGroup, source: GroupSource, workload: Object
+) -> dict[str, Any]:
+    """The metadata by which the object takes over a Workload for one of its groups."""
+    owners = value_at(workload, ("metadata", "ownerReferences"), [])
+    return {
+        "annotations": _identity(case, job, group),
+        "labels": job_uid_label(source),
+        "ownerReferences": [*owners, _owner(case, job)],
+    }
 
 
 def _given_back(case: ServingCase, group: ServedGroup, workload: Object) -> Iterator[Action]:

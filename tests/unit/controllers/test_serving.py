@@ -286,6 +286,48 @@ def test_a_workload_of_a_former_object_of_the_name_is_not_taken_for_that_of_this
     assert made["metadata"]["name"] == NAME
 
 
+def older(*owners: Object, annotations: Any = None, **metadata: Any) -> Object:
+    """A Workload under the older name, which another release created."""
+    made = without_uid(stateful_set())
+    given = {"annotations": annotations or {}, "ownerReferences": list(owners), **metadata}
+    return {**made, "metadata": {**made["metadata"], **given}}
+
+
+OF_POD = {"apiVersion": "v1", "kind": "Pod", "name": "s-0", "uid": "uid-s-0"}
+OF_SET = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "s", "uid": "uid-s"}
+
+
+@pytest.mark.parametrize("owners", [[], [OF_POD]], ids=["no owner", "pods"])
+@pytest.mark.parametrize("noted", [True, False])
+def test_b11_workload_of_a_stateful_set_under_its_older_name_is_adopted(owners: Any, noted: bool) -> None:
+    job = stateful_set()
+    found = older(*owners, annotations={NAMES.job_owner_name: "s"} if noted else {})
+    assert only_patch(decided(job, found, pods=[pod()]))["metadata"] == {
+        "annotations": {
+            NAMES.is_group_workload: "true",
+            NAMES.job_owner_gvk: "apps/v1, Kind=StatefulSet",
+            NAMES.job_owner_name: "s",
+        },
+        "labels": {NAMES.job_uid: "uid-s"},
+        "ownerReferences": [*owners, OF_SET],
+    }
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        older({**OF_POD, "controller": True}),
+        older({**OF_SET, "uid": "former"}),
+        older(deletionTimestamp="2030-01-01T00:00:00Z"),
+    ],
+    ids=["controlled", "former StatefulSet", "deleted"],
+)
+def test_b11_workload_under_the_older_name_that_belongs_elsewhere_is_not_adopted(found: Object) -> None:
+    plan = decided(stateful_set(), found)
+    [made] = [one.obj for one in plan.actions if isinstance(one, Create)]
+    assert made["metadata"]["name"] == NAME
+
+
 def test_scaled_to_zero_the_reservation_is_given_back_and_waits_again_afterwards() -> None:
     empty, job = stateful_set(0), stateful_set()
     status = only_patch(decided(empty, of_set(reserved(), empty)))["status"]
