@@ -244,15 +244,10 @@ def workload_for(case: JobSource) -> dict[str, Any]:
     }
     if group_name(job):
         annotations[names.is_group_workload] = "true"
-    labels = {
-        key: value
-        for key, value in value_at(metadata, ("labels",), {}).items()
-        if key in case.settings.label_keys_to_copy
-    }
     workload_metadata: dict[str, Any] = {
         "name": group_name(job) or _name(case),
         "namespace": metadata["namespace"],
-        "labels": labels | job_uid_label(case),
+        "labels": _copied_labels(case) | job_uid_label(case),
         "finalizers": [names.finalizer],
         "ownerReferences": owner_references(case),
     }
@@ -263,6 +258,17 @@ def workload_for(case: JobSource) -> dict[str, Any]:
         "kind": WORKLOAD,
         "metadata": workload_metadata,
         "spec": _spec(case),
+    }
+
+
+def _copied_labels(case: JobSource) -> dict[str, str]:
+    """The labels to copy; those of a group come from whichever member has them."""
+    job: Object = case.job or {}
+    return {
+        key: value
+        for one in members_of(job) or (job,)
+        for key, value in value_at(one, ("metadata", "labels"), {}).items()
+        if key in case.settings.label_keys_to_copy
     }
 
 

@@ -166,16 +166,18 @@ def problem(job: Object, names: Names, label_keys: Sequence[str]) -> str | None:
 
 
 def _disputed(members: Sequence[Object], names: Names, label_keys: Sequence[str]) -> str | None:
-    """A label or annotation that becomes the Workload's, and that differs between pods of the group."""
-    copied = {names.admission_gated_by}
-    for one in members:
-        annotations = pods.mapping_at(one, "metadata", "annotations")
-        copied |= {key for key in annotations if key.startswith(names.provisioning_annotation_prefix)}
-    places = [("labels", key) for key in label_keys] + [("annotations", key) for key in sorted(copied)]
-    for place, key in places:
-        if len({pods.text_at(one, "metadata", place, key) for one in members}) > 1:
-            return key
-    return None
+    """A label or annotation that is copied to the Workload, and that differs between pods of the group.
+
+    A pod without the label leaves it to the others; of annotations, which hold a Workload back or describe
+    its requests, all pods must have the same.
+    """
+    labels = [pods.mapping_at(one, "metadata", "labels") for one in members]
+    annotations = [pods.mapping_at(one, "metadata", "annotations") for one in members]
+    prefix = names.provisioning_annotation_prefix
+    copied = {key for found in annotations for key in found if key.startswith(prefix)}
+    values = {key: {found[key] for found in labels if key in found} for key in label_keys}
+    values |= {key: {found.get(key) for found in annotations} for key in {names.admission_gated_by} | copied}
+    return next((key for key, found in sorted(values.items()) if len(found) > 1), None)
 
 
 def is_equivalent(job: Object, listed: Sequence[Object]) -> bool | None:

@@ -258,6 +258,24 @@ async def test_a_group_gets_the_workload_of_its_name_owned_by_all() -> None:
     assert [(one["name"], one["count"]) for one in made["spec"]["podSets"]] == [("r", 2)]
 
 
+@pytest.mark.parametrize("bearer", ["a", "b"])
+async def test_b10_label_to_copy_comes_from_whichever_pod_has_it(bearer: str) -> None:
+    world = PodWorld(label_keys_to_copy=("team", "tier"))
+    labels: Any = {"a": {"tier": "t"}, "b": {}}
+    labels[bearer]["team"] = "x"
+    world.put(PODS, *(pod(name, group="g", labels=labels[name]) for name in "ab"))
+    await world.settle()
+    assert world.get(KINDS.workloads, "g")["metadata"]["labels"] == {"team": "x", "tier": "t"}
+
+
+async def test_b10_two_values_of_a_label_to_copy_are_a_dispute() -> None:
+    world = PodWorld(label_keys_to_copy=("team",))
+    world.put(PODS, *(pod(name, group="g", labels={"team": name}) for name in "ab"))
+    await world.settle()
+    note = "pods of group 'g' have different values of team"
+    assert world.told.events[-1] == ("a", "ErrWorkloadCompose", note)
+
+
 async def test_an_incomplete_group_is_told_so_and_frees_pods_that_failed() -> None:
     world = PodWorld()
     world.put(PODS, *pair("held", "failed"))

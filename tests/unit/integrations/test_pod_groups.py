@@ -106,6 +106,40 @@ def test_a_group_is_a_podset_for_each_role_by_name_of_its_active_pods() -> None:
     assert "schedulingGates" not in pod_sets(job, NAMES)[0].template_in(job)["spec"]
 
 
+def test_b7_role_of_a_pod_without_role_hash_is_that_of_its_shape() -> None:
+    large = {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "9"}}}]}
+    members = [pod("a", role=""), pod("b", "running", role=""), pod("c", role="", spec=large)]
+    job = of(*members)
+    shape = role_hash(members[0]["spec"])
+    assert [pod_set_of(job, one) for one in members] == [shape, shape, role_hash(large)]
+    assert shape != role_hash(large)
+
+
+def test_b7_role_is_the_same_for_what_is_kept_of_a_running_pod() -> None:
+    requests = {"resources": {"requests": {"cpu": "2"}}, "ports": [{"containerPort": 80}]}
+    containers = [{"name": "c", "image": "i", "command": ["x"], **requests}]
+    spec = {"containers": containers, "tolerations": [{"operator": "Exists"}], "dnsPolicy": "Default"}
+    whole = pod("a", "running", role="", spec=spec)
+    kept = {**slim_pod(whole, NAMES)}
+    assert kept["spec"] != whole["spec"]
+    assert pod_set_of(of(kept), kept) == role_hash(whole["spec"])
+
+
+def test_b7_role_of_a_started_pod_without_role_hash_is_its_podset() -> None:
+    started = pod("a", "running", role="", labels={NAMES.podset: "r9"})
+    assert pod_set_of(of(started), started) == "r9"
+
+
+def test_b10_pod_without_the_label_to_copy_is_no_dispute() -> None:
+    one, other = pod("a"), pod("b", labels={"team": "x"})
+    assert problem(of(one, other), NAMES, ["team"]) is None
+
+
+def test_b10_empty_value_of_the_label_to_copy_is_a_value() -> None:
+    one, other = pod("a", labels={"team": ""}), pod("b", labels={"team": "x"})
+    assert problem(of(one, other), NAMES, ["team"]) == "pods of group 'g' have different values of team"
+
+
 def test_a_group_admitted_fast_is_one_podset_of_its_whole_size() -> None:
     job = group("held", total=5, annotations={NAMES.pod_group_fast_admission: "true"})
     assert [(one.name, one.count) for one in pod_sets(job, NAMES)] == [("r1", 5)]
@@ -144,7 +178,10 @@ FAST = {NAMES.pod_group_fast_admission: "true"}
             [pod("a", total="many")],
             f"pods of group 'g' do not tell how many they are: set {NAMES.pod_group_total_count}",
         ),
-        ([pod("a"), pod("b", labels={"team": "x"})], "pods of group 'g' have different values of team"),
+        (
+            [pod("a", labels={"team": "y"}), pod("b", labels={"team": "x"})],
+            "pods of group 'g' have different values of team",
+        ),
         (
             [pod("a"), pod("b", annotations={f"{NAMES.provisioning_annotation_prefix}x": "1"})],
             f"pods of group 'g' have different values of {NAMES.provisioning_annotation_prefix}x",
