@@ -159,7 +159,9 @@ class Composition:
     """
 
     is_member: Callable[[Object, Names], bool]
-    """Whether an object of the kind was held by us when it was created."""
+    """Whether an object of the kind is queued."""
+    is_screened: Callable[[Object, Names], bool]
+    """Whether the webhook has looked up the ancestors of a member when it was created."""
     group_of: Callable[[Object, Names], str]
     """Name of the group that a member is one of, and of its Workload; empty for one that is a job alone."""
     compose: Callable[[Sequence[Object], Names, Moment], Object]

@@ -20,6 +20,7 @@ from admitq.integrations.base import (
 )
 from admitq.integrations.ownership import queue_name
 from admitq.integrations.paths import Object, value_at, with_value
+from admitq.integrations.spec_shape import role_hash
 from admitq_api.labels import Names
 
 MAIN: Final = "main"
@@ -47,7 +48,7 @@ def compose(members: Sequence[Object], names: Names, moment: Moment) -> Object:
         "metadata": _metadata(group, listed),
         "members": listed,
         "group": group,
-        "roles": {_name(one): pods.annotation(one, names.role_hash) if group else MAIN for one in listed},
+        "roles": {_name(one): _role(one, names) if group else MAIN for one in listed},
         "running": [_name(one) for one in running],
         "changes": min(ends, default=None),
         "size": (pods.total_count(first, names) or 0) if group else 1,
@@ -63,6 +64,16 @@ def compose(members: Sequence[Object], names: Names, moment: Moment) -> Object:
     if deleted and finished(job) is None:
         job["metadata"]["deletionTimestamp"] = value_at(first, ("metadata", "deletionTimestamp"))
     return job
+
+
+def _role(pod: Object, names: Names) -> str:
+    """The role of a pod in its group, which is the name of its podset.
+
+    A pod that the webhook did not hold has no role hash. Once started it names its podset; until then the
+    role is that of its shape.
+    """
+    named = pods.annotation(pod, names.role_hash) or pods.label(pod, names.podset)
+    return named or role_hash(pods.mapping_at(pod, "spec"))
 
 
 def _metadata(group: str, listed: Sequence[Object]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ The statuses of the entries count jobs, not pods.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from admitq.integrations.base import PodIndexes, PodSetTemplate
 from admitq.integrations.job_pods import COMPLETION_INDEX, pods_at_a_time

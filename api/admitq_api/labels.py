@@ -206,7 +206,7 @@ class Names:
         "pod-suspending-parent", "annotation", "pods", "The kind of owner that holds the pods back."
     )
     role_hash = Key(
-        "role-hash", "annotation", "pods", "Tells pods of one group that differ in their requests."
+        "role-hash", "annotation", "pods", "The pod set of the pod in its group; kept if the pod brings it."
     )
     retriable_in_group = Key(
         "retriable-in-group", "annotation", "pods", '"false": the group is finished when this pod has failed.'

@@ -13,12 +13,13 @@ import yaml
 from admitq.integrations.kinds.sparkapplication import SPARK_APPLICATION
 from admitq.integrations.names import workload_name
 from admitq.integrations.paths import value_at
+from admitq.integrations.spec_shape import role_hash
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import PODS, Resource
 from localcluster.folders import REPOSITORY
 from localcluster.waiting import eventually
 from tests.controlplane.kind_cases import load, open_queues, submit
-from tests.controlplane.stage import RUN_SECONDS, Object, Stage, condition_of
+from tests.controlplane.stage import RUN_SECONDS, Object, Stage, condition_of, controlled_by
 
 EXIT_CODE = "kwok.admitq.dev/exit-code"
 
@@ -485,6 +486,82 @@ async def test_a_group_adopts_the_workload_made_for_it(stage: Stage) -> None:
         queue = {stage.names.queue_name: "lq"}
         await stage.change(PODS, f"model-{number}", {"metadata": {"labels": queue}})
     await until_phases(stage, model_0="Running", model_1="Running")
+
+
+# --- objects that another program created ---------------------------------------------------------
+
+
+async def imported(stage: Stage, name: str, pod_set: str, spec: Object, **metadata: Any) -> None:
+    """Create a Workload as an importer does: admitted in ``cq``, whatever quota is left."""
+    workloads, template = stage.kinds.workloads, {"spec": spec}
+    pod_sets = [{"name": pod_set, "count": 1, "template": template}]
+    held = {"finalizers": [stage.names.finalizer], **metadata}
+    await stage.create(workloads, name, {"metadata": held, "spec": {"queueName": "lq", "podSets": pod_sets}})
+    assignment = {
+        "name": pod_set,
+        "count": 1,
+        "flavors": {"cpu": stage.own("f")},
+        "resourceUsage": {"cpu": "1"},
+    }
+    conditions = [
+        {
+            "type": type_,
+            "status": "True",
+            "reason": "Imported",
+            "message": f"Imported into ClusterQueue {stage.own('cq')}",
+            "lastTransitionTime": "2030-01-01T00:00:00Z",
+        }
+        for type_ in ("QuotaReserved", "Admitted")
+    ]
+    admission = {"clusterQueue": stage.own("cq"), "podSetAssignments": [assignment]}
+    status = {"status": {"conditions": conditions, "admission": admission}}
+    await stage.change(workloads, name, status, "status")
+
+
+async def test_b7_pods_that_an_importer_takes_over_run_on_and_end(stage: Stage) -> None:
+    names = stage.names
+    # Nothing else admits these Workloads before they are imported.
+    await stage.queues(cpu=2, stopPolicy="Hold")
+    alone = await pod(stage, "alone", queue=None)
+    member = await pod(stage, "g-0", queue=None)
+    await until_phases(stage, alone="Running", g_0="Running")
+    assert [one["metadata"].get("finalizers") for one in (alone, member)] == [None, None]
+    name = workload_name("Pod", "", "alone", alone["metadata"]["uid"])
+    await imported(stage, name, "main", alone["spec"], **controlled_by(alone))
+    of_group = {"annotations": {names.is_group_workload: "true"}}
+    await imported(stage, "g", role_hash(member["spec"]), member["spec"], **of_group)
+    # The webhook lets no running pod get a queue, so that only the label by which pods are managed is added.
+    managed = {names.managed: "true"}
+    await stage.change(PODS, "alone", {"metadata": {"labels": managed}})
+    grouped = {names.pod_group_total_count: "1", names.pod_group_name: "g"}
+    await stage.change(PODS, "g-0", {"metadata": {"labels": managed, "annotations": grouped}})
+    for workload in (name, "g"):
+        # The controller of pods reports that they run, and leaves the admission as it is.
+        await until_workload(stage, workload, "PodsReady", "Started", "True")
+        assert (condition_of(await found(stage, workload), "Admitted") or ())[:2] == ("True", "Imported")
+    assert await phases(stage, ["alone", "g-0"]) == ["Running", "Running"]
+    for one in ("alone", "g-0"):
+        await stage.change(PODS, one, {"metadata": {"annotations": {RUN_SECONDS: "0"}}})
+    await until_workload(stage, name, "Finished", "Succeeded")
+    await until_workload(stage, "g", "Finished", "Succeeded")
+
+
+async def test_b8_and_b9_prebuilt_group_workload_awaits_pods_that_name_its_podset(stage: Stage) -> None:
+    names = stage.names
+    await stage.queues()
+    container = {"name": "c", "image": "example.com/c:1", "resources": {"requests": {"cpu": 1}}}
+    template = {"spec": {"containers": [container], "restartPolicy": "Never"}}
+    spec = {"queueName": "lq", "podSets": [{"name": "workers", "count": 2, "template": template}]}
+    metadata = {"annotations": {names.is_group_workload: "true"}}
+    await stage.create(stage.kinds.workloads, "g", {"metadata": metadata, "spec": spec})
+    await until_workload(stage, "g", "Admitted", "Admitted", "True")
+    brought = {names.role_hash: "workers"}
+    await group(stage, "g", 2, labels={names.prebuilt_workload_name: "g"}, annotations=brought)
+    await until_phases(stage, g_0="Running", g_1="Running")
+    assert (await stage.get(PODS, "g-0"))["metadata"]["annotations"][names.role_hash] == "workers"
+    workload = await found(stage, "g")
+    assert condition_of(workload, "Finished") is None
+    assert len(workload["metadata"]["ownerReferences"]) == 2
 
 
 # --- requests that are refused --------------------------------------------------------------------

@@ -292,7 +292,7 @@ UNKNOWN: Final = "Missing Workload; unable to restore pod templates"
 
 
 async def pods_not_held(stage: Stage) -> None:
-    """Pods that our webhook has not seen are not ours, whatever they say."""
+    """Pods without the managed label are not queued, whatever queue they name."""
     await stage.queues_closed()
     created = await pod(stage, "p", queue="closed")
     await serve(stage, DEPLOYMENTS, replicas=1, labels={stage.names.queue_name: "closed"})

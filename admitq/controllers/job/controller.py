@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from enum import Enum, auto
 from typing import Final
 
 from admitq.controllers.context import Context
@@ -47,6 +48,16 @@ BEHIND_RETRY_SECONDS: Final = 1.0
 """When to look again where what we know is behind what others know."""
 
 ORPHAN_RETRY_SECONDS: Final = 5.0
+
+
+class Presence(Enum):
+    """What the API server has of a job that is not in the store."""
+
+    ABSENT = auto()
+    PRESENT = auto()
+    """The store is behind."""
+    UNMANAGED = auto()
+    """The owner exists and is not queued; another program may label it later. Its Workloads are kept."""
 
 
 class JobController:
@@ -116,18 +127,25 @@ class JobController:
         job = self._job(key, store)
         workloads = self._workloads_of(key, job)
         if job is None:
-            # A Workload that was made for pods to come is settled by the controller that made it.
-            workloads = tuple(one for one in workloads if not is_served(one, self._ctx.names))
+            # The controller that created a Workload before its pods settles it.
+            workloads = tuple(one for one in workloads if not self._precedes_pods(one))
             if not any(is_unsettled(one, self._ctx.names) for one in workloads):
                 return None
-            if not await self._is_gone(key):
-                return BEHIND_RETRY_SECONDS
+            match await self._presence(key, workloads):
+                case Presence.PRESENT:
+                    return BEHIND_RETRY_SECONDS
+                case Presence.UNMANAGED:
+                    return None
+                case Presence.ABSENT:
+                    pass
         ancestor: Ancestor | None = None
         namespace = self._ctx.stores.of(NAMESPACES).get("", key.namespace)
         if job is not None:
             if namespace is None:
                 return BEHIND_RETRY_SECONDS
             try:
+                if not workloads and await self._follows_ancestor(job):
+                    return None
                 ancestor = await self._ancestor_of(job)
             except OwnerMissing:
                 return ORPHAN_RETRY_SECONDS
@@ -199,21 +217,28 @@ class JobController:
         owner = owner_value(self.integration.group, self.integration.kind, key.namespace, key.name)
         return self._ctx.stores.of(self._ctx.kinds.workloads).by_index(BY_OWNER, owner)
 
-    async def _is_gone(self, key: Key) -> bool:
-        """Whether a job that is not in the store does not exist either.
+    def _precedes_pods(self, workload: Object) -> bool:
+        """Whether a Workload was created before its pods, by another controller or by hand."""
+        return is_served(workload, self._ctx.names) or members.awaits_first(workload, self._ctx.names)
+
+    async def _presence(self, key: Key, workloads: Sequence[Object]) -> Presence:
+        """Whether a job that is not in the store exists.
 
         After a start the store of jobs may be older than that of Workloads. Finishing a Workload cannot be
-        undone, so before it is done for want of a job, the API server is asked.
+        undone, so the API server is asked first.
         """
         try:
             if named_group(key.name):
-                return await self._has_no_members(key)
+                return Presence.ABSENT if await self._has_no_members(key) else Presence.PRESENT
             found = await self._ctx.client.get(self.resource, key.name, namespace=key.namespace)
         except ApiError as error:
             if error.is_not_found:
-                return error.tells_of(key.name)
+                return Presence.ABSENT if error.tells_of(key.name) else Presence.PRESENT
             raise
-        return self.integration.composition is not None and not self._is_member(found)
+        if self.integration.composition is None or self._is_member(found):
+            return Presence.PRESENT
+        kept = [one for one in workloads if "deletionTimestamp" not in one["metadata"]]
+        return Presence.UNMANAGED if any(is_controlled_by(one, found) for one in kept) else Presence.ABSENT
 
     async def _has_no_members(self, key: Key) -> bool:
         selector = self.integration.watched_labels
@@ -262,10 +287,29 @@ class JobController:
         return selects_namespace(self._ctx.settings.namespace_selector, labels)
 
     async def _ancestor_of(self, job: Object) -> Ancestor | None:
-        # What its ancestors are was asked when a member was created, and held; it is not asked again.
+        # The webhook has looked up the ancestors of a member when it was created.
         if controller_of(job) is None or self.integration.composition is not None:
             return None
-        found = await managed_ancestor(
+        found = await self._managed_ancestor(job)
+        return None if found is None else Ancestor(found, self._is_admitted(found))
+
+    async def _follows_ancestor(self, job: Object) -> bool:
+        """Whether a member that the webhook has not seen belongs to a job that is queued.
+
+        The pod template of a queued job may carry the managed label. Its pods run with that job.
+        """
+        composition, names = self.integration.composition, self._ctx.names
+        if composition is None:
+            return False
+        for member in members_of(job):
+            if composition.is_screened(member, names) or controller_of(member) is None:
+                continue
+            if await self._managed_ancestor(member) is not None:
+                return True
+        return False
+
+    async def _managed_ancestor(self, job: Object) -> Object | None:
+        return await managed_ancestor(
             job,
             self._owners.find,
             self._ctx.settings.integrations,
@@ -273,7 +317,6 @@ class JobController:
             without_queue_name=self._ctx.settings.without_queue_name,
             external=self._ctx.settings.external_frameworks,
         )
-        return None if found is None else Ancestor(found, self._is_admitted(found))
 
     def _resolved(self, case: JobCase) -> JobCase:
         """The same with what the job's pods follow from besides, as far as that is there."""

@@ -6,9 +6,9 @@ there is nothing to do here (semantics, Pods and pod groups).
 """
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any
 
-from admitq.controllers.job.case import CONCERN, JobCase, name_of
+from admitq.controllers.job.case import CONCERN, JobCase
 from admitq.controllers.plan import (
     NOTHING,
     Action,
@@ -151,6 +151,13 @@ def workload_of(
     named = {name for _, name in prebuilt_places(job, names, by_annotation=by_annotation)}
     is_claimed = not validate or group_name(job) in named
     return found if is_claimed and controller_of(found) is None else None
+
+
+def awaits_first(workload: Object, names: Names) -> bool:
+    """Whether the Workload of a group was created before its first pod: it has never had an owner."""
+    metadata = value_at(workload, ("metadata",), {})
+    is_unowned = not metadata.get("ownerReferences") and "deletionTimestamp" not in metadata
+    return is_unowned and is_of_group(workload, names) and not holds(workload, ConditionType.FINISHED)
 
 
 def name_taken(case: JobCase) -> Plan | None:

@@ -28,12 +28,16 @@ _SPARK_APP: Final = "spark-app-selector"
 
 
 def is_member(pod: Object, names: Names) -> bool:
-    """Whether our webhook held the pod when it was created, which leaves its role behind.
+    """Whether the pod is queued: the managed label alone decides, whoever wrote it.
 
-    A pod of a group that its parent has queued is none until it has been told its group.
+    A pod that its parent queues in a group is a member once it names that group.
     """
-    told = not pods.awaits_group(pod, names)
-    return told and pods.is_managed(pod, names) and pods.annotation(pod, names.role_hash) != ""
+    return pods.is_managed(pod, names) and not pods.awaits_group(pod, names)
+
+
+def is_screened(pod: Object, names: Names) -> bool:
+    """Whether the webhook held the pod, which leaves a role hash, or its parent has it queued."""
+    return pods.annotation(pod, names.role_hash) != "" or pods.is_suspended_by_parent(pod, names)
 
 
 def makes(driver: Object, pod: Object) -> bool:
@@ -47,7 +51,10 @@ def makes(driver: Object, pod: Object) -> bool:
 
 
 def mutate(pod: Object, rules: Rules) -> Object:
-    """The pod held: marked as ours, at its gates, with a finalizer and its role."""
+    """The pod held: marked as managed, at its gates, with a finalizer and its role.
+
+    A role that the pod brings is kept: it names the podset of a prebuilt Workload.
+    """
     names = rules.names
     result = with_value(pod, (*_LABELS, names.managed), "true")
     if not pods.is_suspended_by_parent(pod, names):
@@ -58,7 +65,8 @@ def mutate(pod: Object, rules: Rules) -> Object:
         index_label = pods.annotation(pod, names.pod_group_pod_index_label)
         if index := pods.label(pod, index_label):
             result = with_value(result, (*_LABELS, names.pod_group_pod_index), index)
-    return with_value(result, (*_ANNOTATIONS, names.role_hash), role_hash(pods.mapping_at(pod, "spec")))
+    role = pods.annotation(pod, names.role_hash) or role_hash(pods.mapping_at(pod, "spec"))
+    return with_value(result, (*_ANNOTATIONS, names.role_hash), role)
 
 
 def _with_item(pod: Object, path: tuple[str, ...], item: Any) -> Object:
@@ -100,9 +108,9 @@ def _group_errors(pod: Object, names: Names) -> list[FieldError]:
     if group and (wrong := dns_subdomain(group)):
         errors.append(FieldError.invalid(_group_path(pod, names), group, wrong))
     if group and total is None:
-        errors.append(FieldError.required(where, "pods of a group tell how many they are"))
+        errors.append(FieldError.required(where, both))
     if total is not None and not group:
-        errors.append(FieldError.required(_label(names.pod_group_name), "a total count is that of a group"))
+        errors.append(FieldError.required(_label(name_key), both))
     if total is not None and pods.whole_number(total) is None:
         errors.append(FieldError.invalid(where, total, "must be a whole number, at least 1"))
     return errors
@@ -115,17 +123,18 @@ def _prebuilt_errors(pod: Object, rules: Rules) -> list[FieldError]:
     place, prebuilt = next((one for one in places if one[1]), ("", ""))
     if not group or not prebuilt or prebuilt == group:
         return []
-    where = _annotation(key) if in_annotation else _label(key)
+    where = _annotation(key) if place == "annotations" else _label(key)
     return [FieldError.invalid(where, prebuilt, "prebuilt workload and pod group should be equal")]
 
 
 def validate_update(old: Object, new: Object, rules: Rules) -> list[FieldError]:
-    """Check the new pod; its group stays, and so does that it must not be repeated."""
+    """Check the new pod: its group and role are immutable, and it stays unretriable."""
     names = rules.names
     errors = validate_create(new, rules)
     before, after = pods.group_of(old, names), pods.group_of(new, names)
     if before and before != after:
         errors.append(FieldError.invalid(_group_path(old, names), after, "field is immutable"))
+    errors += _role_errors(old, new, names)
     key = names.retriable_in_group
     if pods.annotation(old, key) == "false" and pods.annotation(new, key) != "false":
         errors.append(
@@ -134,6 +143,16 @@ def validate_update(old: Object, new: Object, rules: Rules) -> list[FieldError]:
             )
         )
     return errors
+
+
+def _role_errors(old: Object, new: Object, names: Names) -> list[FieldError]:
+    """The role of a managed pod is immutable; only the controller of a serving group replaces it."""
+    before, after = (pods.annotation(one, names.role_hash) for one in (old, new))
+    if not before or before == after or pods.is_in_served_group(old, names):
+        return []
+    if not pods.is_managed(old, names):
+        return []
+    return [FieldError.invalid(_annotation(names.role_hash), after, "field is immutable")]
 
 
 POD = Integration(
@@ -149,6 +168,7 @@ POD = Integration(
     suspended=pod_groups.is_suspended,
     composition=Composition(
         is_member=is_member,
+        is_screened=is_screened,
         group_of=pods.group_of,
         compose=pod_groups.compose,
         problem=pod_groups.problem,

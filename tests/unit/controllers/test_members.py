@@ -11,20 +11,24 @@ from admitq.controllers.job.controller import JobController, start_admitted
 from admitq.controllers.job.owners import Owners
 from admitq.controllers.registry import controllers
 from admitq.integrations.base import OwnerKind
+from admitq.integrations.kinds.job import JOB
 from admitq.integrations.kinds.pod import POD
 from admitq.integrations.names import workload_name
+from admitq.integrations.spec_shape import role_hash
 from admitq.runtime.errors import ApiError
-from admitq.runtime.resources import NAMESPACES, PODS, PRIORITY_CLASSES
+from admitq.runtime.resources import JOBS, NAMESPACES, PODS, PRIORITY_CLASSES
 from admitq.runtime.store import Change, Key
 from tests.unit.controllers.builders import (
     KINDS,
     NAMES,
+    OWNER,
     SETTINGS,
     TEMPLATE,
     Object,
     admitted,
     condition,
     condition_of,
+    job,
     reserved,
     time,
     workload,
@@ -102,7 +106,7 @@ class PodWorld(World):
     """A world in which deleted pods wait for their finalizers."""
 
     def __init__(self, **settings: Any) -> None:
-        super().__init__(replace(SETTINGS, integrations=(POD,), **settings))
+        super().__init__(replace(SETTINGS, **{"integrations": (POD,), **settings}))
         self.put(KINDS.resource_flavors, cluster_scoped("f", spec={"nodeLabels": {"pool": "spot"}}))
         self.pods = JobController(self.ctx, POD, Owners(self.ctx))
         self.client.delete = self._delete  # type: ignore[method-assign]
@@ -237,11 +241,114 @@ async def test_an_evicted_pod_that_was_still_held_competes_again(
     assert condition_of(back, "QuotaReserved") == ("False", "PendingEvaluation", "m")
 
 
-async def test_a_pod_that_our_webhook_did_not_hold_is_none_of_ours() -> None:
+# --- pods that an importer takes over ----------------------------------------------------------------
+
+IMPORTED = [
+    condition("QuotaReserved", True, "Imported", "Imported into ClusterQueue cq"),
+    condition("Admitted", True, "Imported", "Imported into ClusterQueue cq"),
+]
+SHAPE = role_hash(TEMPLATE["spec"])
+
+
+def imported(name: str = "p", *, state: str = "running", **parts: Any) -> Object:
+    """A pod that ran before it was queued: without a role hash, a gate or a finalizer."""
+    found = pod(name, state=state, finalizers=[], **parts)
+    del found["metadata"]["annotations"][NAMES.role_hash]
+    return found
+
+
+def imported_workload() -> Object:
+    admission = {"clusterQueue": "cq", "podSetAssignments": [{"name": "main", "count": 1}]}
+    spec = {"podSets": [{"name": "main", "count": 1, "template": TEMPLATE}]}
+    return workload(*IMPORTED, owner=CONTROLLER, admission=admission, spec=spec)
+
+
+CONTROLLER = {**owner("p"), "controller": True}
+
+
+async def test_b7_imported_pod_keeps_its_admission_and_runs_on() -> None:
     world = PodWorld()
-    world.put(PODS, pod(state="running", annotations={NAMES.role_hash: ""}))
+    world.put(PODS, imported())
+    world.put(KINDS.workloads, imported_workload())
     await world.settle(Key("ns", "p"))
     assert world.calls == []
+
+
+async def test_b7_imported_pod_that_succeeds_finishes_its_workload() -> None:
+    world = PodWorld()
+    world.put(PODS, imported(state="succeeded"))
+    world.put(KINDS.workloads, imported_workload())
+    await world.settle(Key("ns", "p"))
+    assert condition_of(world.get(KINDS.workloads, "job-j-1"), "Finished")[1] == "Succeeded"
+
+
+async def test_b7_workload_of_a_pod_that_is_not_labelled_yet_stays_as_it_is() -> None:
+    world = PodWorld()
+    world.client.api["pods", "p"] = imported(labels={NAMES.managed: None})
+    world.put(KINDS.workloads, imported_workload())
+    assert await world.pods.reconcile(Key("ns", "p")) is None
+    assert world.calls == ["get pods/p"]
+
+
+async def test_b7_deleted_workload_of_a_pod_that_is_not_labelled_is_freed() -> None:
+    world = PodWorld()
+    world.client.api["pods", "p"] = imported(labels={NAMES.managed: None})
+    made = imported_workload()
+    made["metadata"]["deletionTimestamp"] = time(9)
+    world.put(KINDS.workloads, made)
+    await world.settle(Key("ns", "p"))
+    assert world.get(KINDS.workloads, "job-j-1")["metadata"]["finalizers"] == []
+
+
+async def test_b7_workload_of_a_former_pod_of_the_name_is_finished() -> None:
+    world = PodWorld()
+    world.client.api["pods", "p"] = imported(labels={NAMES.managed: None}, uid="another")
+    world.put(KINDS.workloads, imported_workload())
+    await world.settle(Key("ns", "p"))
+    assert condition_of(world.get(KINDS.workloads, "job-j-1"), "Finished")[1] == "OwnerNotFound"
+
+
+@pytest.mark.parametrize("owners", ["ab", ""])
+async def test_b7_imported_group_keeps_its_admission_and_runs_on(owners: str) -> None:
+    world = PodWorld()
+    world.put(PODS, *(imported(name, group="g") for name in "ab"))
+    made = of_group(workload, *IMPORTED, owners=owners)
+    made["spec"]["podSets"][0]["name"] = SHAPE
+    made["status"]["admission"] = {
+        "clusterQueue": "cq",
+        "podSetAssignments": [{"name": SHAPE, "count": 2}],
+    }
+    world.put(KINDS.workloads, made)
+    await world.settle()
+    kept = world.get(KINDS.workloads, "g")
+    assert condition_of(kept, "Finished") is None
+    assert condition_of(kept, "Admitted")[:2] == ("True", "Imported")
+    assert kept["metadata"]["ownerReferences"] == [owner("a"), owner("b")]
+    assert not [call for call in world.calls if "pods" in call]
+
+
+async def test_b7_started_pod_without_role_hash_keeps_its_podset() -> None:
+    world = PodWorld()
+    held = [imported(name, group="g", state="held") for name in "ab"]
+    world.put(PODS, *held)
+    made = of_group(admitted)
+    made["spec"]["podSets"][0]["name"] = SHAPE
+    made["status"]["admission"]["podSetAssignments"][0]["name"] = SHAPE
+    world.put(KINDS.workloads, made)
+    await world.settle()
+    started = world.get(PODS, "a")
+    assert started["spec"]["nodeSelector"] == {"pool": "spot"}, "its shape is another one now"
+    assert not [call for call in world.calls if call.startswith("delete")]
+    assert condition_of(world.get(KINDS.workloads, "g"), "Finished") is None
+
+
+@pytest.mark.parametrize(("queue", "spared"), [("lq", True), (None, False)])
+async def test_b7_labelled_pod_of_a_queued_job_runs_with_that_job(queue: str | None, spared: bool) -> None:
+    world = PodWorld(integrations=(POD, JOB))
+    world.put(JOBS, job(labels={NAMES.queue_name: queue} if queue else {}))
+    world.put(PODS, imported(ownerReferences=[OWNER]))
+    await world.settle(Key("ns", "p"))
+    assert (world.calls == []) is spared
 
 
 # --- groups ---------------------------------------------------------------------------------------
@@ -534,12 +641,38 @@ async def test_a_group_whose_pods_the_watch_does_not_show_is_asked_for() -> None
     assert ended["metadata"]["finalizers"] == []
 
 
-async def test_a_pod_without_our_mark_is_as_good_as_gone() -> None:
+# --- Workloads that precede their pods ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [workload, reserved, admitted])
+async def test_b8_group_workload_without_owner_is_not_finished_before_its_first_pod(make: Any) -> None:
     world = PodWorld()
-    world.put(KINDS.workloads, workload(owner={**owner("p"), "controller": True}))
-    world.client.api["pods", "p"] = pod(labels={NAMES.managed: "false"})
-    await world.settle(Key("ns", "p"))
-    assert condition_of(world.get(KINDS.workloads, "job-j-1"), "Finished")[1] == "OwnerNotFound"
+    world.put(KINDS.workloads, of_group(make, owners=""))
+    assert await world.pods.reconcile(GROUP) is None
+    assert world.calls == []
+
+
+async def test_b8_group_workload_gets_its_first_pod_as_owner() -> None:
+    world = PodWorld()
+    world.put(KINDS.workloads, of_group(workload, owners=""))
+    await world.settle()
+    world.put(PODS, *pair("held"))
+    await world.settle()
+    assert world.get(KINDS.workloads, "g")["metadata"]["ownerReferences"] == [owner("a")]
+
+
+@pytest.mark.parametrize(
+    ("owners", "metadata"), [("ab", {}), ("", {"deletionTimestamp": time(9)})], ids=["owners gone", "deleted"]
+)
+async def test_b8_group_workload_is_finished_when_its_owners_are_gone_or_it_is_deleted(
+    owners: str, metadata: Any
+) -> None:
+    world = PodWorld()
+    world.put(KINDS.workloads, of_group(admitted, owners=owners, metadata=metadata))
+    await world.settle()
+    ended = world.get(KINDS.workloads, "g")
+    assert condition_of(ended, "Finished")[1] == "OwnerNotFound"
+    assert ended["metadata"]["finalizers"] == []
 
 
 async def test_a_start_that_the_api_refuses_for_good_ends_the_group() -> None:

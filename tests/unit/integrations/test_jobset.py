@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from admitq.integrations.base import Finished, PodSetTemplate
+from admitq.integrations.base import Finished
 from admitq.integrations.kinds.jobset import JOBSET
 from admitq_api.labels import names_for
 

@@ -15,6 +15,7 @@ from admitq.integrations.pod_groups import (
     is_equivalent,
     is_suspended,
     lacks,
+    pod_set_of,
     pod_sets,
     pods_ready,
     problem,
@@ -25,6 +26,7 @@ from admitq.integrations.pod_groups import (
 )
 from admitq.integrations.pods import condemned, is_condemned
 from admitq.integrations.slim_pods import slim_pod
+from admitq.integrations.spec_shape import role_hash
 from admitq_api.conditions import SECOND, format_time
 from admitq_api.labels import names_for
 

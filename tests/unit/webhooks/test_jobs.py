@@ -339,7 +339,7 @@ async def test_the_gate_says_whether_the_annotation_or_the_label_names_the_workl
     job = managed(labels={PREBUILT: "Label"}, annotations={PREBUILT: "Annotation"})
     answer = await validate_job(job, gates=gates)
     assert answer.message.startswith(f"metadata.{refused}[{PREBUILT}]: ")
-    long = await validate_job(managed(annotations={PREBUILT: "Long"}), gates=gates)
+    long = await validate_job(managed(annotations={PREBUILT: "L" * 64}), gates=gates)
     assert long.message.startswith(f"metadata.annotations[{PREBUILT}]: ")
     short = await validate_job(managed(annotations={PREBUILT: "Short"}), gates=gates)
     assert short.allowed is not on

@@ -86,9 +86,10 @@ async def test_the_index_of_a_pod_is_taken_from_the_label_that_it_names() -> Non
     assert NAMES.pod_group_pod_index not in (await mutated(a_pod({QUEUE: "q"}, notes)))["metadata"]["labels"]
 
 
-async def test_nobody_tells_us_the_role_of_a_pod() -> None:
-    held = await mutated(a_pod({QUEUE: "q"}, {NAMES.role_hash: "forged"}))
-    assert held["metadata"]["annotations"][NAMES.role_hash] == role_hash(SPEC)
+@pytest.mark.parametrize(("brought", "role"), [("mine", "mine"), ("", role_hash(SPEC))])
+async def test_b9_role_hash_that_a_pod_brings_at_its_creation_is_kept(brought: str, role: str) -> None:
+    held = await mutated(a_pod({QUEUE: "q"}, {NAMES.role_hash: brought}))
+    assert held["metadata"]["annotations"][NAMES.role_hash] == role
 
 
 async def test_defaults_are_for_pods_that_name_none() -> None:
