@@ -13,7 +13,6 @@ from admitq.core.refusals import PreemptionGated, Refusal
 from admitq.explain import Explanation
 from admitq.guarded_writes import GuardedWrites, backoff
 from admitq.logs import logger
-from admitq.measures import Measures
 from admitq.reservation import pending_patch, queued_since, reservation_patch
 from admitq.runtime.errors import ApiError
 from admitq.runtime.events import EventRecorder
@@ -39,13 +38,12 @@ OLD_REASONS: Final[Mapping[str, Reason]] = {
 
 @dataclass
 class AdmissionWriter:
-    """Writes reservations and refusals, and tells of them by events and metrics.
+    """Writes reservations and refusals, and tells of them by events.
 
     Args:
         writes: how statuses of Workloads are written.
         names: the names of the API group.
         recorder: where Kubernetes events go.
-        measures: where it is counted what happened to workloads.
         clock: wall time in nanoseconds.
         tracks_pods_ready: whether Workloads tell if their pods are ready.
         tell_reasons: whether each cause of waiting has a reason of its own; otherwise all are Pending.
@@ -54,7 +52,6 @@ class AdmissionWriter:
     writes: GuardedWrites
     names: Names
     recorder: EventRecorder
-    measures: Measures
     clock: Callable[[], Instant]
     tracks_pods_ready: bool = True
     tell_reasons: bool = True
@@ -111,7 +108,6 @@ class AdmissionWriter:
         if considered:
             note = f"{note}; Flavors considered: {considered}"
         self.recorder.event(obj, "Normal", "QuotaReserved", note)
-        self.measures.quota_reserved(obj, queue, waited)
         if instruction.admit:
             self.recorder.event(
                 obj,
@@ -119,7 +115,6 @@ class AdmissionWriter:
                 "Admitted",
                 f"Admitted by ClusterQueue {queue}, wait time since reservation was 0s",
             )
-            self.measures.admitted(obj, queue, waited, 0.0)
 
     # --- refusals ---------------------------------------------------------------------------------
 

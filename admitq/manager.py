@@ -44,6 +44,7 @@ from admitq.runtime.errors import ApiError
 from admitq.runtime.events import EventRecorder
 from admitq.runtime.resources import Object, Resource
 from admitq.runtime.store import Change, Store
+from admitq.transition_metrics import Versions, count_transitions
 from admitq.translate import Reading
 from admitq_api.labels import Names
 
@@ -92,6 +93,8 @@ class Manager:
         tell_reasons: whether each cause of waiting has a reason of its own.
         runs_cycles: whether the state decides, and not only follows what others decide.
         reports_malformed: whether objects that cannot be read get an event and a status from this process.
+        counts_transitions: whether the metrics of this process count the transitions of Workloads. Of
+            processes that act at the same time, one does.
     """
 
     state: AdmissionState
@@ -113,6 +116,7 @@ class Manager:
     tell_reasons: bool = True
     runs_cycles: bool = True
     reports_malformed: bool = True
+    counts_transitions: bool = True
 
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
     _failures: dict[ObjectKey, int] = field(default_factory=dict[ObjectKey, int])
@@ -136,7 +140,6 @@ class Manager:
             writes=writes,
             names=self.names,
             recorder=self.recorder,
-            measures=self.measures,
             clock=self.clock,
             tracks_pods_ready=self.tracks_pods_ready,
             tell_reasons=self.tell_reasons,
@@ -163,6 +166,19 @@ class Manager:
 
     def observe(self, resource: Resource, change: Change) -> None:
         """Take in what a watch, or the answer to a write of ours, showed. Never raises."""
+        self._take_in(resource, change)
+        if resource == self.workload_resource and self.counts_transitions and self.leading():
+            self._count_transitions(change)
+
+    def _count_transitions(self, change: Change) -> None:
+        if change.old is None:
+            return
+        try:
+            count_transitions(Versions(change.old, change.new, self.clock()), self.measures)
+        except UNREADABLE as error:
+            log.warning("transition was not counted", workload=str(change.key), error=str(error))
+
+    def _take_in(self, resource: Resource, change: Change) -> None:
         obj, key = change.object, ObjectKey(*change.key)
         observation = self._observations[resource.plural]
         if change.new is None:

@@ -13,7 +13,7 @@ from admitq.guarded_writes import GuardedWrites
 from admitq.measures import Measures
 from admitq.runtime.events import EventRecorder
 from admitq.runtime.resources import Object
-from admitq.transitions import Transition, condition, evictions_of, holds, holds_quota, is_reserved
+from admitq.transitions import Transition, condition, holds, holds_quota, is_reserved
 from admitq_api.conditions import ConditionType, Reason
 from admitq_api.labels import Names
 
@@ -59,7 +59,7 @@ class PreemptionWriter:
         if written is None or before is None:
             return False
         if (condition(written, ConditionType.PREEMPTED) or {}).get("message") == message:
-            self._tell(instruction, message, before, written, preemptor)
+            self._tell(instruction, message, written, preemptor)
         return True
 
     def _patch(self, obj: Object, instruction: Preempt, message: str) -> dict[str, Any] | None:
@@ -69,11 +69,7 @@ class PreemptionWriter:
         transition.preempt(instruction.reason, message)
         return transition.patch()
 
-    def _tell(
-        self, instruction: Preempt, message: str, before: Object, written: Object, preemptor: Object | None
-    ) -> None:
-        first = evictions_of(before, Reason.PREEMPTED, "") == 0
-        self.measures.evicted(written, Reason.PREEMPTED, "", first=first)
+    def _tell(self, instruction: Preempt, message: str, written: Object, preemptor: Object | None) -> None:
         self.measures.preempted(instruction.preemptor_path[-1], instruction.reason)
         priorities = explain.compared_priorities(
             EffectivePriority(0, 0) if preemptor is None else self.priority_of(preemptor),

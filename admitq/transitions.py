@@ -23,6 +23,8 @@ RESET: Final = "Reset to Pending after eviction."
 _COMES_BACK_AT_ONCE: Final = returning(Returns.AT_ONCE)
 """Evictions after which the workload may be admitted again as soon as its job has stopped."""
 
+_COMES_BACK_AFTER_BACKOFF: Final = returning(Returns.AFTER_BACKOFF)
+
 
 def condition(workload: Object, type: ConditionType) -> conditions.Condition | None:  # noqa: A002 the API's name
     """A condition of the Workload."""
@@ -172,34 +174,53 @@ class Transition:
         """Give the reservation back: the workload waits again, for the reason given."""
         self.set(ConditionType.QUOTA_RESERVED, False, reason, message)
         self.status.pop("admission", None)
-        self._accumulate_execution_time()
-        self.set(ConditionType.ADMITTED, False, Reason.NO_RESERVATION, NO_RESERVATION)
+        self.end_admission()
         self.not_started()
 
-    def _accumulate_execution_time(self) -> None:
-        """Count the time since the admission; who used up all its time begins anew if it comes back."""
-        admitted, evicted = self.find(ConditionType.ADMITTED), self.find(ConditionType.EVICTED) or {}
-        if admitted is None or admitted.get("status") != "True":
-            return
+    def end_admission(self) -> None:
+        """State that there is no admission without quota, and add up how long there was one."""
+        admitted = self.find(ConditionType.ADMITTED)
+        if admitted is not None and admitted.get("status") == "True":
+            self.accumulate(self._now - conditions.parse_time(admitted["lastTransitionTime"]))
+        self.set(ConditionType.ADMITTED, False, Reason.NO_RESERVATION, NO_RESERVATION)
+
+    def accumulate(self, ran: int) -> None:
+        """Add the time of an admission that ended, in nanoseconds, to that of former ones.
+
+        A workload that was deactivated because it used up all its time begins with none if it returns.
+        """
+        evicted = self.find(ConditionType.EVICTED) or {}
         if evicted.get("reason") == deactivated_due_to(Reason.MAXIMUM_EXECUTION_TIME_EXCEEDED):
             self.status.pop("accumulatedPastExecutionTimeSeconds", None)
             return
-        ran = self._now - conditions.parse_time(admitted["lastTransitionTime"])
         past = self.status.get("accumulatedPastExecutionTimeSeconds") or 0
         self.status["accumulatedPastExecutionTimeSeconds"] = past + max(0, ran) // SECOND
 
     def requeue(self, pending_reason: str, *, may_return: bool = True) -> None:
         """End an eviction: the job has stopped, so that its quota is free and it may be queued again.
 
-        Unless it ``may_return``, it is not queued again at once after any eviction.
+        Unless it ``may_return``, it is not queued again at once after any eviction. A workload whose backoff
+        ended while it still held its quota stays requeued: nothing would end another backoff.
         """
         evicted = self.find(ConditionType.EVICTED) or {}
         reason, message = evicted.get("reason", ""), evicted.get("message", "")
-        # Its time is that of this return, from when on the wait is measured; it may have returned before.
-        self.drop(ConditionType.REQUEUED)
-        returns = may_return and reason in _COMES_BACK_AT_ONCE
-        self.set(ConditionType.REQUEUED, returns, reason, message)
+        if not self._is_backoff_over(evicted):
+            # Its time is that of this return, from when on the wait is measured; it may have returned before.
+            self.drop(ConditionType.REQUEUED)
+            returns = may_return and reason in _COMES_BACK_AT_ONCE
+            self.set(ConditionType.REQUEUED, returns, reason, message)
         self.release(pending_reason, message)
+
+    def _is_backoff_over(self, evicted: Mapping[str, Any]) -> bool:
+        """Whether the backoff of the eviction has ended: its end is stated, and no time is waited for."""
+        requeued = self.find(ConditionType.REQUEUED) or {}
+        return (
+            evicted.get("reason") in _COMES_BACK_AFTER_BACKOFF
+            and (requeued.get("status"), requeued.get("reason")) == ("True", Reason.BACKOFF_FINISHED)
+            and not (self.status.get("requeueState") or {}).get("requeueAt")
+            and conditions.parse_time(requeued["lastTransitionTime"])
+            >= conditions.parse_time(evicted["lastTransitionTime"])
+        )
 
     def not_started(self) -> None:
         """State that no pod can be ready, where something else was stated about pods."""
@@ -211,9 +232,8 @@ class Transition:
             self.set(ConditionType.PODS_READY, False, Reason.WAIT_FOR_START, NOT_ALL_PODS_READY)
 
     def await_pods(self) -> None:
-        """State that no pod can be ready, where it is stated that there is no quota and nothing of pods."""
-        reserved = self.find(ConditionType.QUOTA_RESERVED)
-        if reserved is None or reserved.get("status") == "True" or self.find(ConditionType.PODS_READY):
+        """State that no pod is ready yet, where something is stated about quota and nothing about pods."""
+        if self.find(ConditionType.QUOTA_RESERVED) is None or self.find(ConditionType.PODS_READY):
             return
         self.set(ConditionType.PODS_READY, False, Reason.WAIT_FOR_START, NOT_ALL_PODS_READY)
 

@@ -170,6 +170,7 @@ class ManagerPart:
             refresh=self,
             runs_cycles=runs_cycles,
             reports_malformed=runs_core or runs_cycles,
+            counts_transitions=runs_core,
             leading=self._is_leading,
             reading=translate.reading(configuration, settings.gates),
             set_aside=self._set_aside,

@@ -11,7 +11,6 @@ from admitq.controllers.settings import Settings
 from admitq.core.model import Instant, ObjectKey
 from admitq.core.refusals import Refusal
 from admitq.core.statuses import ClusterQueueStatus, CohortStatus, LocalQueueStatus
-from admitq.integrations.paths import Object
 from admitq.runtime.client import Client
 from admitq.runtime.kinds import Kinds, kinds_of
 from admitq.runtime.resources import Object as RawObject
@@ -58,38 +57,12 @@ class Metrics(Protocol):
         """A Workload was created so long after its job (of generation 1), for a LocalQueue."""
         ...
 
-    def admitted(
-        self, workload: Object, cluster_queue: str, since_queued: float, since_reserved: float
-    ) -> None:
-        """The last admission check became ready."""
-        ...
-
-    def pods_became_ready(self, workload: Object, since_queued: float, since_admitted: float) -> None:
-        """All pods of an admitted workload were ready for the first time since its admission."""
-        ...
-
-    def evicted(self, workload: Object, reason: str, cause: str, *, first: bool) -> None:
-        """An eviction began; ``first`` if it is the workload's first for this reason and cause."""
-        ...
-
-    def quota_released(self, workload: Object, reason: str, since_evicted: float) -> None:
-        """The quota of an evicted workload is free: its job has stopped, or ended."""
-        ...
-
-    def slice_replaced(self, workload: Object) -> None:
-        """A slice of an elastic job was replaced by a larger one."""
-        ...
-
     def gate_removed(self, gate: str, cluster_queue: str, seconds: float, *, is_group: bool) -> None:
         """A scheduling gate was taken off a pod that it held for so long after it might have gone."""
         ...
 
     def pod_forcefully_deleted(self) -> None:
         """A pod on a node that cannot be reached was deleted by force."""
-        ...
-
-    def finished(self, workload: Object, ran: float | None) -> None:
-        """A workload finished; ``ran`` since its admission, None if it was not admitted."""
         ...
 
     def cluster_queue_reported(self, name: str, status: ClusterQueueStatus) -> None:

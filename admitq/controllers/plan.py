@@ -16,8 +16,8 @@ from admitq.integrations.base import Step
 from admitq.integrations.paths import Object, value_at
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import Resource
-from admitq.transitions import condition, holds, is_reserved, since
-from admitq_api.conditions import ConditionType, counted_as, format_time, parse_time
+from admitq.transitions import since
+from admitq_api.conditions import ConditionType, format_time, parse_time
 
 EventType = Literal["Normal", "Warning"]
 
@@ -129,23 +129,6 @@ def gate_removed(gate: str, pod: Object, workload: Object | None, now: Instant, 
     seconds = max(0, now - max(there, admitted or there)) / SECOND
     queue: str = value_at(workload, ("status", "admission", "clusterQueue"), "")
     return Count(lambda metrics, _: metrics.gate_removed(gate, queue, seconds, is_group=is_group))
-
-
-def quota_released(workload: Object, now: Instant) -> Count | None:
-    """Count how long an eviction took to free the quota, if the Workload that gives it back now was evicted.
-
-    However it does: it waits again, or ends with its job.
-    """
-    evicted = condition(workload, ConditionType.EVICTED) or {}
-    if (
-        evicted.get("status") != "True"
-        or not is_reserved(workload)
-        or holds(workload, ConditionType.FINISHED)
-    ):
-        return None
-    since_evicted = max(0, now - (since(workload, ConditionType.EVICTED) or now)) / SECOND
-    reason = counted_as(evicted.get("reason", ""))
-    return Count(lambda metrics, _: metrics.quota_released(workload, reason, since_evicted))
 
 
 def status_patch(

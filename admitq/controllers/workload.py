@@ -12,9 +12,9 @@ from typing import Any, Final
 from admitq import explain
 from admitq.controllers.absent_owners import AbsentOwners
 from admitq.controllers.context import Context, CoreView
+from admitq.controllers.executions import Executions
 from admitq.controllers.plan import (
     NOTHING,
-    Count,
     Delete,
     Plan,
     RemoveFinalizer,
@@ -27,21 +27,19 @@ from admitq.controllers.plan import (
 from admitq.controllers.plan import Patch as Write
 from admitq.controllers.settings import Settings
 from admitq.core.model import Instant, ObjectKey
+from admitq.core.refusals import NamespaceMismatch
 from admitq.evictions import Returns, event_of, returning
 from admitq.explain import Explanation, bypassed_condition, pending_condition
 from admitq.integrations.admission_gates import holding_gates
 from admitq.integrations.base import Step
 from admitq.integrations.paths import Object, value_at
-from admitq.reservation import queued_since
 from admitq.runtime.kinds import Kinds
 from admitq.runtime.store import Key
 from admitq.transitions import (
     CHECKS_OUTSTANDING,
-    NO_RESERVATION,
     WORKLOAD_ADMITTED,
     Transition,
     condition,
-    evictions_of,
     holds,
     is_active,
     is_reserved,
@@ -91,8 +89,13 @@ CATCHING_UP: Final = 30 * SECOND
 """Longest time that a process which begins to act gives to jobs to tell of their pods, before a Workload
 loses its admission because they do not."""
 
-_QUEUE_PROBLEMS: Final = ("LocalQueue ", "ClusterQueue ")
-"""How the messages begin that a missing or stopped queue explains, whatever their reason."""
+_REFUTED_BY_QUEUES: Final = (
+    "LocalQueue ",
+    "ClusterQueue ",
+    pending_condition(NamespaceMismatch()).message,
+)
+"""How the messages of Misconfigured begin which do not hold once the queues exist and admit the Workload's
+namespace. Other messages are results of an evaluation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +118,8 @@ class World:
     """Why an equal Workload was refused, so that this one was not tried."""
     owners_gone: bool = False
     """None of the owners that the Workload names is there, and nobody else will find that out."""
+    unrecorded_execution: Instant = 0
+    """How long an admission lasted whose end another program stated without adding up its time."""
     acting_since: Instant = 0
     """When this process began to act: what happened to pods before is told from then on."""
 
@@ -146,12 +151,17 @@ class Case:
         """A change of the Workload's status."""
         return Transition(self.workload, self.now)
 
-    def end(self, transition: Transition, *after: Tell | Count | None) -> Plan | None:
+    def end(self, transition: Transition, *after: Tell | None) -> Plan | None:
         """The plan that writes the change and then tells of it; None if there is nothing to write."""
-        if transition.patch() is not None and self.settings.pods_ready is not None:
-            transition.await_pods()
+        if transition.patch() is not None and not transition.is_true(ConditionType.QUOTA_RESERVED):
+            self.state_pods_awaited(transition)
         write = status_patch(self.world.kinds.workloads, self.workload, transition.patch(), CONCERN)
         return None if write is None else plan(write, *after)
+
+    def state_pods_awaited(self, transition: Transition) -> None:
+        """State that no pod is ready yet, where readiness is tracked and nothing was stated so far."""
+        if self.settings.pods_ready is not None:
+            transition.await_pods()
 
     def is_true(self, type: ConditionType) -> bool:  # noqa: A002 the API's name
         """Whether a condition of the Workload holds."""
@@ -196,7 +206,7 @@ def _orphan(case: Case) -> Plan | None:
     if case.settings.finish_orphaned and not case.is_true(ConditionType.FINISHED):
         transition = case.begin()
         transition.finish(Reason.OWNER_NOT_FOUND, "The workload's owner no longer exists")
-        return case.end(transition, Count(lambda metrics, written: metrics.finished(written, _ran(case))))
+        return case.end(transition)
     if has_finalizer(case.workload, case.world.names.finalizer):
         return plan(RemoveFinalizer(case.world.kinds.workloads, case.workload))
     return NOTHING if deleting else None
@@ -223,11 +233,12 @@ def _retention_over(case: Case) -> Instant | None:
     return None if finished_at is None or retention is None else finished_at + retention
 
 
-def _ran(case: Case) -> float | None:
-    admitted_at = since(case.workload, ConditionType.ADMITTED)
-    if admitted_at is None or not case.is_true(ConditionType.ADMITTED):
-        return None
-    return (case.now - admitted_at) / SECOND
+def _record_execution(case: Case) -> Plan | None:
+    """Add up the time of an admission that another program ended without doing so."""
+    transition = case.begin()
+    if case.world.unrecorded_execution >= SECOND:
+        transition.accumulate(case.world.unrecorded_execution)
+    return case.end(transition)
 
 
 # --- activity and requeuing -----------------------------------------------------------------------
@@ -306,31 +317,45 @@ def _inactive(case: Case) -> Plan | None:
 
 def _evict(case: Case, transition: Transition, reason: Reason, message: str, cause: str = "") -> Plan | None:
     transition.evict(reason, message, cause)
-    first = evictions_of(case.workload, reason, cause) == 0
-    return case.end(
-        transition,
-        Tell(case.workload, "Normal", event_of(reason, cause), message),
-        Count(lambda metrics, written: metrics.evicted(written, reason, cause, first=first)),
-    )
+    return case.end(transition, Tell(case.workload, "Normal", event_of(reason, cause), message))
 
 
 def _backoff_over(case: Case) -> Plan | None:
-    """An active workload that need not wait any longer is put back."""
-    if not case.active or is_reserved(case.workload):
+    """End the backoff of an active Workload at its time, also while it still holds quota.
+
+    A Workload that was reactivated, or whose eviction stated no time, is requeued once its quota is released.
+    """
+    if not case.active:
         return None
-    requeue_at = _requeue_at(case)
     transition = case.begin()
-    if requeue_at is not None and requeue_at <= case.now:
+    requeue_at = _requeue_at(case)
+    is_due = requeue_at is not None and requeue_at <= case.now
+    if is_due:
         kept = {key: value for key, value in transition.status["requeueState"].items() if key != "requeueAt"}
         transition.status["requeueState"] = kept or None
+    if is_reserved(case.workload):
+        if is_due and _evicted_for(case) in _COME_BACK_LATER:
+            _finish_backoff(transition)
+        return case.end(transition)
     reason = _parked_for(case)
     if reason.startswith(Reason.DEACTIVATED):
         transition.set(ConditionType.REQUEUED, True, Reason.REACTIVATED, "The workload was reactivated")
-    elif reason in _COME_BACK_LATER and (requeue_at or 0) <= case.now:
-        transition.set(
-            ConditionType.REQUEUED, True, Reason.BACKOFF_FINISHED, "The workload backoff was finished"
-        )
+    elif reason in _COME_BACK_LATER and (requeue_at is None or is_due):
+        _finish_backoff(transition)
     return case.end(transition)
+
+
+def _finish_backoff(transition: Transition) -> None:
+    transition.drop(
+        ConditionType.REQUEUED
+    )  # The wait is measured from this return on, not from a former one.
+    transition.set(ConditionType.REQUEUED, True, Reason.BACKOFF_FINISHED, "The workload backoff was finished")
+
+
+def _evicted_for(case: Case) -> str:
+    """The reason of the eviction that is going on; empty if there is none."""
+    evicted = condition(case.workload, ConditionType.EVICTED)
+    return evicted.get("reason", "") if evicted is not None and evicted.get("status") == "True" else ""
 
 
 def _parked_for(case: Case) -> str:
@@ -424,15 +449,26 @@ def _why_it_waits(case: Case) -> Explanation | None:
         # Who is never tried because of an equal one would else never learn why.
         if not case.settings.explicit_pending and case.world.bypassed is None:
             return None
-    elif reason not in _REFRESHED and not _explained_by_queue(quota):
+    elif reason not in _REFRESHED and not _is_refuted_by_queues(quota):
         return None
+    elif _is_of_eviction(case, quota):
+        return case.world.bypassed
     return case.world.bypassed or Explanation(Reason.PENDING_EVALUATION, PENDING)
 
 
-def _explained_by_queue(quota: Object) -> bool:
-    """Whether a queue that was missing is what the condition speaks of; queues that exist now refute it."""
-    return quota.get("reason") == Reason.MISCONFIGURED and quota.get("message", "").startswith(
-        _QUEUE_PROBLEMS
+def _is_refuted_by_queues(quota: Object) -> bool:
+    """Whether the condition names a problem of the queues, which are known to have none."""
+    message: str = quota.get("message", "")
+    return quota.get("reason") == Reason.MISCONFIGURED and message.startswith(_REFUTED_BY_QUEUES)
+
+
+def _is_of_eviction(case: Case, quota: Object) -> bool:
+    """Whether the condition carries the message of the last eviction, which a cycle will replace."""
+    evicted = condition(case.workload, ConditionType.EVICTED) or {}
+    return (
+        quota.get("reason") == Reason.PENDING_EVALUATION
+        and evicted.get("status") == "True"
+        and quota.get("message") == evicted.get("message")
     )
 
 
@@ -445,7 +481,7 @@ def _pending(case: Case) -> Plan | None:
     if why is not None and _is_told(case, why.reason):
         transition.set(ConditionType.QUOTA_RESERVED, False, case.told(why.reason), why.message)
     if transition.find(ConditionType.QUOTA_RESERVED) is not None:
-        transition.set(ConditionType.ADMITTED, False, Reason.NO_RESERVATION, NO_RESERVATION)
+        transition.end_admission()
     return case.end(transition)
 
 
@@ -499,10 +535,12 @@ def _sync_checks(case: Case) -> Plan | None:
 
 
 def _admit(case: Case) -> Plan | None:
-    """Reserved quota becomes an admission when every check is ready."""
+    """Admit a Workload with quota when every listed check is ready, whether or not its queues exist.
+
+    Where the ClusterQueue does not exist, the checks that apply are those that the status lists.
+    """
     if (
         not is_reserved(case.workload)
-        or case.world.cluster_queue is None
         or not case.active
         or case.is_true(ConditionType.ADMITTED)
         or case.is_true(ConditionType.EVICTED)
@@ -527,13 +565,8 @@ def _admit(case: Case) -> Plan | None:
     cluster_queue = status["admission"]["clusterQueue"]
     reserved_at = since(case.workload, ConditionType.QUOTA_RESERVED) or case.now
     waited = max(0, case.now - reserved_at) / SECOND
-    queued = max(0, case.now - queued_since(case.workload)) / SECOND
     note = f"Admitted by ClusterQueue {cluster_queue}, wait time since reservation was {waited:.0f}s"
-    return case.end(
-        transition,
-        Tell(case.workload, "Normal", "Admitted", note),
-        Count(lambda metrics, written: metrics.admitted(written, cluster_queue, queued, waited)),
-    )
+    return case.end(transition, Tell(case.workload, "Normal", "Admitted", note))
 
 
 def _check_verdicts(case: Case) -> Plan | None:
@@ -655,13 +688,10 @@ def _replaces(case: Case) -> Plan | None:
         return None
     metadata, workloads = case.workload["metadata"], case.world.kinds.workloads
     message = explain.replaced(metadata["uid"], value_at(metadata, ("labels", case.world.names.job_uid), ""))
-    ran = _ran(Case(original, case.world, case.now))
     transition = Transition(original, case.now)
     transition.finish(Reason.WORKLOAD_SLICE_REPLACED, message)
     return plan(
         status_patch(workloads, original, transition.patch(), CONCERN),
-        Count(lambda metrics, written: metrics.finished(written, ran)),
-        Count(lambda metrics, written: metrics.slice_replaced(written)),
         Tell(original, "Normal", "WorkloadSliceReplaced", message),
     )
 
@@ -686,9 +716,19 @@ def _execution_over(case: Case) -> Plan | None:
     return case.end(transition, Tell(case.workload, "Warning", "MaximumExecutionTimeExceeded", note))
 
 
+def _await_pods(case: Case) -> Plan | None:
+    """State that no pod is ready yet, where another program reserved the quota and did not."""
+    if not is_reserved(case.workload) or case.is_true(ConditionType.EVICTED):
+        return None
+    transition = case.begin()
+    case.state_pods_awaited(transition)
+    return case.end(transition)
+
+
 STEPS: Final[tuple[Callable[[Case], Plan | None], ...]] = (
     _orphan,
     _finished,
+    _record_execution,
     _replaces,
     _delay_of_retry,
     _deactivate,
@@ -703,6 +743,7 @@ STEPS: Final[tuple[Callable[[Case], Plan | None], ...]] = (
     _stopped,
     _pods_ready_timeout,
     _execution_over,
+    _await_pods,
 )
 """In the order in which they are asked."""
 
@@ -738,6 +779,7 @@ class WorkloadController:
         self._ctx = ctx
         self._core = core
         self._absent_owners = AbsentOwners(ctx)
+        self._executions = Executions()
         self._acting_since: Instant | None = None
 
     async def reconcile(self, key: Key) -> float | None:
@@ -746,6 +788,7 @@ class WorkloadController:
             self._acting_since = self._ctx.clock()
         workload = self._ctx.stores.of(self._ctx.kinds.workloads).get(key.namespace, key.name)
         if workload is None:
+            self._executions.forget(key)
             return None
         world = self._world(key, workload)
         held = _is_held_for_owner(workload, self._ctx.names)
@@ -775,6 +818,7 @@ class WorkloadController:
             inadmissible=inadmissible and pending_condition(inadmissible),
             original=self._original(workload) if ctx.settings.elastic_jobs else None,
             bypassed=parked and bypassed_condition(parked),
+            unrecorded_execution=self._executions.unrecorded(key, workload),
             acting_since=self._acting_since or 0,
         )
 

@@ -13,8 +13,6 @@ from admitq.core.instructions import ReportPending
 from admitq.core.model import ObjectKey
 from admitq.core.refusals import NamespaceMismatch, PodsNotReady, PreemptionGated, Refusal
 from admitq.guarded_writes import GuardedWrites
-from admitq.measures import Measures
-from admitq.metrics import Metrics
 from admitq.runtime.errors import ApiError
 from admitq.runtime.events import EventRecorder
 from admitq_api import conditions
@@ -63,7 +61,6 @@ async def writing(
         writes=cast("GuardedWrites", writes),
         names=names_for(),
         recorder=cast("EventRecorder", recorder),
-        measures=Measures(Metrics("leader"), lambda _: None),
         clock=lambda: NOW,
         tell_reasons=tell_reasons,
     )

@@ -234,6 +234,9 @@ def awaited(case: JobCase, workload: Object) -> Plan | None:
         reason, message = Reason.PODS_READY, "No pods need replacement"
     elif evicted.get("status") == "True":
         reason, message = evicted.get("reason", ""), evicted.get("message", "")
+    elif waiting is not None and waiting.get("status") == "True":
+        # Why members went stays true, whatever becomes of the eviction's condition.
+        reason, message = waiting.get("reason", ""), waiting.get("message", "")
     else:
         reason, message = Reason.PODS_FAILED, "Some Failed pods need replacement"
     transition.set(ConditionType.WAITING_FOR_REPLACEMENT_PODS, lacks, reason, message)

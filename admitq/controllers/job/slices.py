@@ -11,15 +11,15 @@ from itertools import chain, count
 from typing import Any, NamedTuple
 
 from admitq import explain
-from admitq.controllers.job.case import CONCERN, JobCase, name_of, seconds
+from admitq.controllers.job.case import CONCERN, JobCase, name_of
 from admitq.controllers.job.matching import Match, is_comparable, prebuilt_name
-from admitq.controllers.plan import Count, Create, Patch, Plan, RemoveFinalizer, Tell, has_finalizer, plan
+from admitq.controllers.plan import Create, Patch, Plan, RemoveFinalizer, Tell, has_finalizer, plan
 from admitq.integrations.base import Step
 from admitq.integrations.names import workload_name
 from admitq.integrations.paths import Object, value_at
 from admitq.job_workloads import has_same_pods, longest_execution, pod_sets_of, workload_for
 from admitq.podsets import injected_annotations, injected_labels
-from admitq.transitions import condition, holds, is_over, is_reserved, since
+from admitq.transitions import condition, holds, is_over, is_reserved
 from admitq.translate import replaced
 from admitq_api.conditions import ConditionType, Reason
 from admitq_api.labels import Names
@@ -183,15 +183,7 @@ def _over(case: JobCase, workload: Object, by: Object) -> Plan | None:
     message = explain.replaced(by["metadata"]["uid"], value_at(case.job, ("metadata", "uid"), ""))
     transition = case.begin(workload)
     transition.finish(Reason.WORKLOAD_SLICE_REPLACED, message)
-    admitted = holds(workload, ConditionType.ADMITTED)
-    ran = seconds(since(workload, ConditionType.ADMITTED), case.now) if admitted else None
-    return case.end(
-        workload,
-        transition,
-        Count(lambda metrics, written: metrics.finished(written, ran)),
-        Count(lambda metrics, written: metrics.slice_replaced(written)) if is_reserved(workload) else None,
-        Tell(workload, "Normal", Reason.WORKLOAD_SLICE_REPLACED, message),
-    )
+    return case.end(workload, transition, Tell(workload, "Normal", Reason.WORKLOAD_SLICE_REPLACED, message))
 
 
 # --- growing and shrinking -----------------------------------------------------------------------

@@ -23,7 +23,6 @@ from admitq.controllers.plan import (
     Tell,
     has_finalizer,
     plan,
-    quota_released,
     status_patch,
 )
 from admitq.controllers.workload import told
@@ -42,7 +41,6 @@ from admitq.job_workloads import (
     without_lifted_gates,
 )
 from admitq.podsets import Conflict, FlavorMissing
-from admitq.reservation import queued_since
 from admitq.transitions import condition, holds, holds_quota, is_active, is_over, is_reserved, since
 from admitq_api.conditions import SECOND, ConditionType, Reason, parse_time
 
@@ -86,9 +84,9 @@ def _release(case: JobCase, workload: Object) -> tuple[Action | None, ...]:
         transition = case.begin(workload)
         transition.finish(Reason.OWNER_NOT_FOUND, "The workload's owner no longer exists")
         write = status_patch(case.kinds.workloads, workload, transition.patch(), CONCERN)
-        return write, quota_released(workload, case.now)
+        return (write,)
     if has_finalizer(workload, case.names.finalizer):
-        return RemoveFinalizer(case.kinds.workloads, workload), quota_released(workload, case.now)
+        return (RemoveFinalizer(case.kinds.workloads, workload),)
     return ()
 
 
@@ -326,14 +324,7 @@ def _out_of_sync(case: JobCase, workload: Object) -> Plan | None:
 def _finish(case: JobCase, workload: Object, reason: Reason, message: str) -> Plan | None:
     transition = case.begin(workload)
     transition.finish(reason, message)
-    admitted = holds(workload, ConditionType.ADMITTED)
-    ran = seconds(since(workload, ConditionType.ADMITTED), case.now) if admitted else None
-    return case.end(
-        workload,
-        transition,
-        Count(lambda metrics, written: metrics.finished(written, ran)),
-        quota_released(workload, case.now),
-    )
+    return case.end(workload, transition)
 
 
 def _workload_finished(case: JobCase, workload: Object) -> Plan | None:
@@ -369,7 +360,6 @@ def _workload_deleted(case: JobCase, workload: Object) -> Plan | None:
     return plan(
         *members.freed(case),
         RemoveFinalizer(case.kinds.workloads, workload),
-        quota_released(workload, case.now),
     )
 
 
@@ -479,21 +469,9 @@ def _pods_ready(case: JobCase, workload: Object) -> Plan | None:
         return None
     job: Object = case.job or {}
     ready = not case.integration.is_suspended(job, case.names) and case.integration.pods_ready(job)
-    before = condition(workload, ConditionType.PODS_READY) or {}
     transition = case.begin(workload)
     transition.pods_ready(admitted=holds(workload, ConditionType.ADMITTED), ready=ready)
-    after = transition.find(ConditionType.PODS_READY) or {}
-    first = after.get("reason") == Reason.STARTED and before.get("status") != "True"
-    queued = seconds(queued_since(workload), case.now)
-    admitted = seconds(since(workload, ConditionType.ADMITTED), case.now)
-    return case.end(
-        workload,
-        transition,
-        Count(lambda metrics, written: metrics.pods_became_ready(written, queued, admitted))
-        if first
-        else None,
-        concern=concern_of(ConditionType.PODS_READY),
-    )
+    return case.end(workload, transition, concern=concern_of(ConditionType.PODS_READY))
 
 
 def _evicted(case: JobCase, workload: Object) -> Plan | None:
@@ -529,7 +507,7 @@ def _requeue(case: JobCase, workload: Object) -> Plan | None:
     ends = is_of_pod_alone(workload) and case.job is not None and "deletionTimestamp" in case.job["metadata"]
     stays_out = ends and case.settings.skips_reassignment_of_pods
     transition.requeue(told(Reason.PENDING_EVALUATION, case.settings), may_return=not stays_out)
-    return case.end(workload, transition, quota_released(workload, case.now))
+    return case.end(workload, transition)
 
 
 def _retention_over(case: JobCase, workload: Object, reason: str) -> Plan | None:

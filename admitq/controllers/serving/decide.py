@@ -21,7 +21,6 @@ from admitq.controllers.plan import (
     gate_removed,
     has_finalizer,
     plan,
-    quota_released,
     status_patch,
 )
 from admitq.controllers.settings import Settings
@@ -181,7 +180,6 @@ def _is_remote(case: ServingCase, job: Object) -> bool:
 
 def _release(case: ServingCase, workload: Object) -> Iterator[Action]:
     """The next thing to do with a Workload whose object is no more."""
-    freed = quota_released(workload, case.now)
     write: Action | None = None
     if case.settings.finish_orphaned and not holds(workload, ConditionType.FINISHED):
         transition = Transition(workload, case.now)
@@ -189,7 +187,8 @@ def _release(case: ServingCase, workload: Object) -> Iterator[Action]:
         write = status_patch(case.kinds.workloads, workload, transition.patch(), CONCERN)
     elif has_finalizer(workload, case.names.finalizer):
         write = RemoveFinalizer(case.kinds.workloads, workload)
-    yield from (one for one in (write, freed) if write is not None and one is not None)
+    if write is not None:
+        yield write
 
 
 def _unwanted(
@@ -306,8 +305,6 @@ def _given_back(case: ServingCase, group: ServedGroup, workload: Object) -> Iter
         transition.requeue(told(Reason.PENDING_EVALUATION, case.settings))
         if write := status_patch(case.kinds.workloads, workload, transition.patch(), CONCERN):
             yield write
-            if count := quota_released(workload, case.now):
-                yield count
 
 
 def _changed(case: ServingCase, job: Object, source: GroupSource, workload: Object) -> Iterator[Action]:

@@ -35,7 +35,6 @@ from tests.unit.controllers.builders import (
     time,
     workload,
 )
-from tests.unit.controllers.world import Told
 
 FLAVOR: Object = {
     "spec": {"nodeLabels": {"pool": "spot"}, "tolerations": [{"key": "spot", "operator": "Exists"}]}
@@ -815,38 +814,16 @@ def test_a_job_that_ended_is_not_compared_any_more() -> None:
 
 
 @pytest.mark.parametrize("is_gone", [False, True])
-@pytest.mark.parametrize(
-    ("make", "conditions", "counted"),
-    [
-        (admitted, ["Preempted"], [("Preempted", 5)]),
-        (reserved, ["DeactivatedDueToAdmissionCheck"], [("Deactivated", 5)]),
-        (workload, ["Preempted"], []),
-        (admitted, [], []),
-    ],
-)
-def test_an_eviction_that_ends_with_its_job_has_taken_as_long_as_that(
-    make: Any, conditions: list[str], counted: Any, *, is_gone: bool
-) -> None:
-    evicted = make(*(condition("Evicted", True, reason, since=5) for reason in conditions))
+@pytest.mark.parametrize("make", [admitted, reserved, workload])
+def test_an_evicted_workload_ends_with_its_job(make: Any, *, is_gone: bool) -> None:
+    evicted = make(condition("Evicted", True, "Preempted", since=5))
     plan = decided(None if is_gone else job(RUNNING, COMPLETE), evicted)
-    told = Told()
-    for action in plan.actions:
-        if isinstance(action, Count):
-            action.what(cast("Any", told), evicted)
     assert condition_of(written(evicted, plan), "Finished") is not None
-    assert told.releases == counted
 
 
-def test_an_eviction_that_ends_with_its_workload_has_taken_as_long_as_that() -> None:
-    evicted = admitted(
-        condition("Evicted", True, "Preempted", since=5), metadata={"deletionTimestamp": time(9)}
-    )
-    plan, told = decided(job(), evicted), Told()
-    assert kinds(plan) == ["free Workload"]
-    for action in plan.actions:
-        if isinstance(action, Count):
-            action.what(cast("Any", told), evicted)
-    assert told.releases == [("Preempted", 5)]
+def test_an_evicted_workload_that_is_deleted_is_freed_when_its_job_has_stopped() -> None:
+    evicted = admitted(condition("Evicted", True, "Preempted"), metadata={"deletionTimestamp": time(9)})
+    assert kinds(decided(job(), evicted)) == ["free Workload"]
 
 
 def test_a_finished_workload_is_freed_and_told_of_once() -> None:

@@ -221,7 +221,6 @@ async def test_an_evicted_pod_that_ran_may_compete_until_it_ends_only_where_pods
     assert (condition_of(ended, "Finished") is not None) is finish_orphaned
     assert ended["metadata"]["finalizers"] == []
     assert world.get(PODS, "p")["metadata"]["finalizers"] == []
-    assert world.told.releases == [(reason, 5)]
 
 
 @pytest.mark.parametrize(("reason", "skips_reassignment", "finish_orphaned"), EVICTED_PODS)
@@ -543,6 +542,19 @@ async def test_it_is_told_whether_pods_must_be_replaced(
     await world.settle()
     found = condition_of(world.get(KINDS.workloads, "g"), "WaitingForReplacementPods")
     assert found[:2] == (status, reason)
+
+
+@pytest.mark.parametrize("make", [workload, reserved])
+async def test_a4_waiting_for_replacement_pods_keeps_reason_and_message_of_its_eviction(make: Any) -> None:
+    """Whatever another program writes over the eviction, its pods were lost to it."""
+    over = condition("Evicted", False, "QuotaReserved", "Previously: m")
+    waits = condition("WaitingForReplacementPods", True, "Preempted", "m")
+    world = PodWorld()
+    world.put(PODS, *pair("held", "failed"))
+    world.put(KINDS.workloads, of_group(make, over, waits))
+    await world.settle()
+    found = condition_of(world.get(KINDS.workloads, "g"), "WaitingForReplacementPods")
+    assert found == ("True", "Preempted", "m")
 
 
 async def test_a_condition_that_pods_alone_have_is_written_as_by_their_controller(

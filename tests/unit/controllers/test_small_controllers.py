@@ -23,6 +23,7 @@ from tests.unit.controllers.builders import (
     admitted,
     at,
     cluster_queue,
+    condition,
     condition_of,
     local_queue,
     time,
@@ -106,7 +107,7 @@ async def test_a_workload_is_judged_by_what_the_stores_and_the_core_know() -> No
 
 async def test_who_begins_to_act_lets_jobs_tell_of_their_pods_before_it_counts_the_time() -> None:
     world = World()
-    world.put(KINDS.workloads, admitted())
+    world.put(KINDS.workloads, admitted(condition("PodsReady", False, "WaitForStart")))
     world.put(KINDS.local_queues, local_queue())
     world.put(KINDS.cluster_queues, cluster_queue())
     controller = WorkloadController(world.ctx, world.core)

@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 from admitq.controllers.plan import Delete, Patch, Plan, RemoveFinalizer, Tell
 from admitq.controllers.workload import World, decide
 from admitq.explain import Explanation
-from admitq_api.conditions import SECOND
+from admitq.transitions import Transition
+from admitq_api.conditions import SECOND, ConditionType
 from tests.unit.controllers.builders import (
     ADMISSION,
+    ADMITTED,
     FINISHED,
     KINDS,
     NAMES,
@@ -42,6 +44,7 @@ WORLD = World(
     cluster_queue_name="cq",
     cluster_queue_active=True,
 )
+AWAITED = condition("PodsReady", False, "WaitForStart", "Not all pods are ready or succeeded")
 NOT_ADMITTED = condition("Admitted", False, "NoReservation", "The workload has no reservation")
 
 
@@ -98,6 +101,7 @@ def test_who_is_passed_over_for_an_equal_one_learns_why_from_the_first_look_on()
             condition(
                 "Admitted", False, "UnsatisfiedAdmissionChecks", "The workload has not all checks ready"
             ),
+            AWAITED,
             admissionChecks=[{"name": "c", "state": "Pending", "lastTransitionTime": time(0)}],
         ),
         workload(FINISHED),
@@ -185,9 +189,51 @@ def test_the_result_of_an_evaluation_stays(reason: str) -> None:
 
 
 def test_a_misconfiguration_found_by_an_evaluation_stays() -> None:
-    message = "workload namespace doesn't match ClusterQueue selector"
+    message = "resources didn't satisfy LimitRange constraints: too much"
     obj = workload(condition("QuotaReserved", False, "Misconfigured", message), NOT_ADMITTED)
     assert decided(obj).actions == ()
+
+
+MISMATCH = Explanation("Misconfigured", "workload namespace doesn't match ClusterQueue selector")
+
+
+def test_a4_namespace_mismatch_is_cleared_as_soon_as_the_namespace_matches() -> None:
+    mismatched = settled(workload(), inadmissible=MISMATCH)
+    assert condition_of(mismatched, "QuotaReserved") == ("False", *MISMATCH)
+    assert settled(mismatched, inadmissible=MISMATCH) == mismatched
+    matched = settled(mismatched)
+    message = "Workload is pending evaluation in the scheduling queue"
+    assert condition_of(matched, "QuotaReserved") == ("False", "PendingEvaluation", message)
+
+
+RETURNED = (
+    condition("Evicted", True, "Preempted", "Preempted to accommodate another workload"),
+    condition("QuotaReserved", False, "PendingEvaluation", "Preempted to accommodate another workload"),
+    NOT_ADMITTED,
+)
+
+
+def test_a4_message_of_an_eviction_stays_until_a_cycle_has_looked() -> None:
+    assert decided(workload(*RETURNED, condition("Requeued", True, "Preempted"))).actions == ()
+
+
+def test_a4_message_of_an_eviction_yields_to_a_problem_of_the_queues_and_to_a_refusal_of_an_equal_one() -> (
+    None
+):
+    stopped = settled(workload(*RETURNED), local_queue=local_queue("Hold"))
+    assert condition_of(stopped, "QuotaReserved") == ("False", "Suspended", "LocalQueue lq is inactive")
+    bypassed = Explanation("WaitingForQuota", "like another")
+    assert condition_of(settled(workload(*RETURNED), bypassed=bypassed), "QuotaReserved") == (
+        "False",
+        *bypassed,
+    )
+
+
+def test_a4_message_of_a_former_eviction_is_replaced() -> None:
+    former = condition("Evicted", False, "QuotaReserved", "Previously: " + RETURNED[0]["message"])
+    obj = settled(workload(former, *RETURNED[1:]))
+    message = "Workload is pending evaluation in the scheduling queue"
+    assert condition_of(obj, "QuotaReserved") == ("False", "PendingEvaluation", message)
 
 
 def test_of_a_cluster_queue_that_the_core_has_not_taken_in_nothing_is_said() -> None:
@@ -369,9 +415,58 @@ def test_a_retry_without_a_time_comes_back_at_once() -> None:
     assert condition_of(written(obj, decided(obj)), "Requeued")[1] == "BackoffFinished"
 
 
-def test_a_backoff_does_not_end_before_the_job_has_stopped() -> None:
-    obj = admitted(condition("Evicted", True, "PodsReadyTimeout"), requeueState={"requeueAt": time(0)})
-    assert decided(obj, now=60).actions == ()
+BACK = ("True", "BackoffFinished", "The workload backoff was finished")
+
+
+@pytest.mark.parametrize("reason", ["PodsReadyTimeout", "AdmissionCheck"])
+@pytest.mark.parametrize("former", [[], [condition("Requeued", True, "BackoffFinished", BACK[2])]])
+def test_a5_backoff_ends_at_its_time_while_quota_is_held(reason: str, former: list[Object]) -> None:
+    state = {"count": 1, "requeueAt": time(60)}
+    obj = admitted(AWAITED, condition("Evicted", True, reason, "m", since=5), *former, requeueState=state)
+    assert decided(obj, now=20) == Plan(again=40.0)
+    back = settled(obj, now=60)
+    assert condition_of(back, "Requeued") == BACK
+    assert back["status"]["conditions"][-1]["lastTransitionTime"] == time(60)
+    assert back["status"]["requeueState"] == {"count": 1}
+    assert back["status"]["admission"] == ADMISSION, "its job has not stopped"
+
+
+@pytest.mark.parametrize("reason", ["PodsReadyTimeout", "AdmissionCheck"])
+def test_a5_backoff_that_is_over_stays_over_when_the_job_stops(reason: str) -> None:
+    evicted = condition("Evicted", True, reason, "m", since=5)
+    obj = settled(admitted(AWAITED, evicted, requeueState={"count": 1, "requeueAt": time(60)}), now=60)
+    transition = Transition(obj, at(90))
+    transition.requeue("PendingEvaluation")
+    stopped = after(obj, {"status": transition.status | {"admission": None}})
+    assert condition_of(stopped, "Requeued") == BACK
+    assert condition_of(stopped, "QuotaReserved") == ("False", "PendingEvaluation", "m")
+    assert settled(stopped, now=90) == stopped
+
+
+@pytest.mark.parametrize(
+    ("requeued", "state"),
+    [
+        ([], {"requeueAt": time(60)}),
+        ([condition("Requeued", True, "BackoffFinished", BACK[2], since=1)], {"count": 1}),
+        ([condition("Requeued", True, "BackoffFinished", BACK[2], since=9)], {"requeueAt": time(60)}),
+    ],
+    ids=["none-ended", "one-of-a-former-eviction", "another-time-is-waited-for"],
+)
+def test_a5_workload_whose_backoff_is_not_over_is_parked_when_the_job_stops(
+    requeued: list[Object], state: Object
+) -> None:
+    evicted = condition("Evicted", True, "PodsReadyTimeout", "m", since=5)
+    transition = Transition(admitted(evicted, *requeued, requeueState=state), at(10))
+    transition.requeue("PendingEvaluation")
+    parked = transition.find(ConditionType.REQUEUED) or {}
+    assert (parked["status"], parked["reason"]) == ("False", "PodsReadyTimeout")
+
+
+def test_a5_time_that_passes_during_another_eviction_is_cleared_alone() -> None:
+    obj = admitted(AWAITED, condition("Evicted", True, "Preempted"), requeueState={"requeueAt": time(0)})
+    back = settled(obj, now=60)
+    assert "requeueState" not in back["status"]
+    assert condition_of(back, "Requeued") is None
 
 
 @pytest.mark.parametrize(
@@ -485,9 +580,92 @@ def test_what_is_being_evicted_is_not_admitted(obj: Object) -> None:
     assert condition_of(settled(obj), "Admitted") is None
 
 
-def test_a_queue_that_is_gone_admits_nothing() -> None:
-    obj = settled(reserved(), cluster_queue=None, cluster_queue_active=False)
-    assert condition_of(obj, "Admitted")[0] == "False"
+GONE: list[Any] = [
+    {"local_queue": None},
+    {"cluster_queue": None, "cluster_queue_active": None},
+    {"cluster_queue_active": None},
+    {
+        "local_queue": None,
+        "cluster_queue": None,
+        "cluster_queue_name": "",
+        "cluster_queue_active": None,
+    },
+]
+"""Queues that are missing, or that the core does not know yet."""
+
+
+@pytest.mark.parametrize("world", GONE)
+@pytest.mark.parametrize("checks", [{}, {"admissionChecks": []}, {"admissionChecks": [check("a", "Ready")]}])
+def test_a1_reserved_workload_without_unready_check_becomes_admitted_without_its_queues(
+    checks: Any, world: Any
+) -> None:
+    if checks.get("admissionChecks") and "cluster_queue" not in world:
+        world = {**world, "cluster_queue": cluster_queue(checks=[{"name": "a"}])}
+    obj = reserved(AWAITED, **checks)
+    assert condition_of(settled(obj, **world), "Admitted") == (
+        "True",
+        "Admitted",
+        "The workload is admitted",
+    )
+
+
+@pytest.mark.parametrize("queue", [None, ""])
+def test_a1_reserved_workload_that_names_no_local_queue_becomes_admitted(queue: str | None) -> None:
+    spec: Any = {} if queue is None else {"queueName": queue}
+    obj = settled(reserved(AWAITED, spec=spec), local_queue=None, cluster_queue=None)
+    assert condition_of(obj, "Admitted")[0] == "True"
+
+
+@pytest.mark.parametrize("world", GONE)
+def test_a1_admitted_workload_keeps_its_admission_without_its_queues(world: Any) -> None:
+    assert decided(admitted(AWAITED), **world).actions == ()
+
+
+@pytest.mark.parametrize(
+    ("world", "message"),
+    [
+        ({"local_queue": None}, "LocalQueue lq is terminating or missing"),
+        ({"cluster_queue": None}, "ClusterQueue cq is terminating or missing"),
+        ({"local_queue": local_queue("Hold")}, "LocalQueue lq is stopped"),
+        ({"cluster_queue": cluster_queue("Hold", [{"name": "a"}])}, "ClusterQueue cq is stopped"),
+    ],
+)
+def test_a1_reserved_workload_with_an_unready_check_loses_its_quota_with_its_queue(
+    world: Any, message: str
+) -> None:
+    world = {"cluster_queue": cluster_queue(checks=[{"name": "a"}]), **world}
+    obj = reserved(AWAITED, admissionChecks=[check("a", "Pending")])
+    for _ in range(2):
+        obj = written(obj, decided(obj, **world))
+    assert condition_of(obj, "QuotaReserved")[2] == message
+    assert condition_of(obj, "Admitted")[1] == "NoReservation"
+    assert "admission" not in obj["status"]
+
+
+@pytest.mark.parametrize("by", [reserved, admitted])
+def test_a3_pods_are_stated_as_not_ready_where_another_program_reserved_quota(by: Any) -> None:
+    expected = ("False", "WaitForStart", "Not all pods are ready or succeeded")
+    assert condition_of(settled(by()), "PodsReady") == expected
+    assert condition_of(settled(by(), settings={"pods_ready": None}), "PodsReady") is None
+    assert condition_of(settled(by(), cluster_queue=None), "PodsReady") == expected
+
+
+def test_a3_execution_is_added_up_where_another_program_released_quota_alone() -> None:
+    obj = admitted(AWAITED, since=10, accumulatedPastExecutionTimeSeconds=5)
+    released = after(
+        obj, {"status": {"conditions": [condition("QuotaReserved", False, "Pending", "m"), ADMITTED]}}
+    )
+    done = settled(released, now=40)
+    assert condition_of(done, "Admitted")[1] == "NoReservation"
+    assert done["status"]["accumulatedPastExecutionTimeSeconds"] == 45
+
+
+def test_a3_execution_is_added_up_where_another_program_ended_the_admission() -> None:
+    waits = workload(condition("QuotaReserved", False, "WaitingForQuota", "m"), NOT_ADMITTED)
+    added = settled(waits, unrecorded_execution=0)
+    assert "accumulatedPastExecutionTimeSeconds" not in added["status"]
+    plan = decided(waits, unrecorded_execution=30 * SECOND)
+    assert written(waits, plan)["status"]["accumulatedPastExecutionTimeSeconds"] == 30
 
 
 def test_an_undecided_topology_holds_the_admission_back() -> None:
@@ -698,7 +876,6 @@ def test_a_draining_queue_evicts() -> None:
 @pytest.mark.parametrize(
     ("ready", "again"),
     [
-        ([], 290.0),
         ([condition("PodsReady", False, "WaitForStart")], 290.0),
         ([condition("PodsReady", False, "WaitForRecovery", since=5)], 95.0),
         ([condition("PodsReady", True, "Started")], None),
@@ -797,8 +974,10 @@ def test_returns_are_limited_where_a_limit_is_set(limit: int | None, count: int 
 
 def test_without_time_and_without_a_wait_it_is_evicted_and_back_at_once() -> None:
     policy = replace(POLICY, timeout=0, backoff_base_seconds=0)
-    evicted = settled(admitted(), settings={"pods_ready": policy})
-    assert evicted["status"]["requeueState"] == {"count": 1, "requeueAt": time(0)}
+    evicted = settled(admitted(AWAITED), settings={"pods_ready": policy})
+    assert condition_of(evicted, "Evicted")[1] == "PodsReadyTimeout"
+    assert condition_of(evicted, "Requeued") == BACK
+    assert evicted["status"]["requeueState"] == {"count": 1}
 
 
 # --- two causes at once ---------------------------------------------------------------------------

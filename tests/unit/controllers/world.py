@@ -160,7 +160,6 @@ class Told:
     events: list[tuple[str, str, str]] = field(default_factory=list[tuple[str, str, str]])
     counted: list[str] = field(default_factory=list[str])
     gates: list[tuple[str, str, float, bool]] = field(default_factory=list[tuple[str, str, float, bool]])
-    releases: list[tuple[str, float]] = field(default_factory=list[tuple[str, float]])
     cohorts: list[tuple[str, str, str]] = field(default_factory=list[tuple[str, str, str]])
     versions: list[str] = field(default_factory=list[str])
     """The resourceVersions of the objects that events regard."""
@@ -171,10 +170,6 @@ class Told:
 
     def gate_removed(self, gate: str, cluster_queue: str, seconds: float, *, is_group: bool) -> None:
         self.gates.append((gate, cluster_queue, seconds, is_group))
-
-    def quota_released(self, _workload: Object, reason: str, since_evicted: float) -> None:
-        self.counted.append("quota_released")
-        self.releases.append((reason, since_evicted))
 
     def cohort_reported(self, name: str, parent: str, root: str, _: CohortStatus) -> None:
         self.cohorts.append((name, parent, root))
