@@ -285,6 +285,7 @@ def cluster_queue(obj: RawObject) -> ClusterQueue:
         usage_based_admission=_mapping(spec.get("admissionScope"), "spec.admissionScope").get("admissionMode")
         == "UsageBasedAdmissionFairSharing",
         terminating="deletionTimestamp" in metadata,
+        created_at=_instant(metadata.get("creationTimestamp")),
     )
 
 
@@ -639,10 +640,18 @@ def replaced(obj: RawObject, names: Names) -> ObjectKey | None:
     return ObjectKey(namespace, name) if name and namespace == metadata["namespace"] else None
 
 
+def _instant(text: str | None) -> Instant:
+    """Read a time; 0 if it is not stated."""
+    return conditions.parse_time(text) if text else 0
+
+
 def _reserved_at(state: list[Any]) -> Instant:
-    quota = conditions.find(state, ConditionType.QUOTA_RESERVED) or {}
-    since = quota.get("lastTransitionTime")
-    return conditions.parse_time(since) if since else 0
+    return _instant((conditions.find(state, ConditionType.QUOTA_RESERVED) or {}).get("lastTransitionTime"))
+
+
+def _evicted_at(state: list[Any]) -> Instant:
+    evicted = conditions.find(state, ConditionType.EVICTED) or {}
+    return _instant(evicted.get("lastTransitionTime")) if evicted.get("status") == "True" else 0
 
 
 def holder(obj: RawObject) -> Workload:
@@ -718,6 +727,7 @@ def workload(obj: RawObject, names: Names, how: Reading = _AS_BY_DEFAULT) -> Wor
         admitted=conditions.is_true(state, ConditionType.ADMITTED),
         pods_ready=conditions.is_true(state, ConditionType.PODS_READY),
         evicted=conditions.is_true(state, ConditionType.EVICTED),
+        evicted_at=_evicted_at(state),
         requeue_at=conditions.parse_time(requeue_at) if requeue_at else None,
         requeue_blocked=requeued.get("status") == "False",
         on_hold=quota.get("status") == "False" and quota.get("reason") == Reason.ON_HOLD,

@@ -52,11 +52,12 @@ def _usage(world: World) -> dict[str, Usage]:
     by_queue: dict[str, Counter[FlavorResource]] = {}
     for entry in world.workloads.values():
         admission = entry.admission
-        if admission is not None and not entry.workload.finished:
+        if admission is not None and not entry.workload.finished and not world.is_void(entry):
             total = by_queue.setdefault(admission.cluster_queue, Counter())
             usage = usage_of(entry.workload, admission, reclaimable_pods=gate)
             original = world.workloads.get(entry.workload.replaces or entry.workload.key)
-            if original is not None and world.replacements.heir(original) is entry:
+            is_heir = original is not None and world.replacements.heir(original) is entry
+            if original is not None and is_heir and not world.is_void(original):
                 before = original.admission
                 assert before is not None  # noqa: S101 narrows the type
                 usage = beyond(usage, usage_of(original.workload, before, reclaimable_pods=gate))
@@ -80,6 +81,7 @@ def _check_ledger(world: World) -> None:
             if each.admission is not None
             and each.admission.cluster_queue == name
             and not each.workload.finished
+            and not world.is_void(each)
         ]
         account = world.ledger.of_cluster_queue(name)
         _expect(f"workloads reserving in {name}", account.reserving, len(phases))
@@ -177,11 +179,15 @@ def _check_indexes(world: World) -> None:
     by_queue: dict[ObjectKey, set[ObjectKey]] = {}
     queues_in: dict[str, set[ObjectKey]] = {}
     by_runtime_class: dict[str, set[ObjectKey]] = {}
+    inactive: dict[str, set[ObjectKey]] = {}
     for key, entry in world.workloads.items():
         if entry.workload.finished:
             continue
         by_queue.setdefault(entry.local_queue, set()).add(key)
         queues_in.setdefault(key.namespace, set()).add(entry.local_queue)
+        admission = entry.workload.admission
+        if admission is not None and entry.workload.evicted and not entry.workload.active:
+            inactive.setdefault(admission.cluster_queue, set()).add(key)
         for pod_set in entry.workload.pod_sets:
             if pod_set.template.runtime_class is not None:
                 by_runtime_class.setdefault(pod_set.template.runtime_class, set()).add(key)
@@ -189,6 +195,7 @@ def _check_indexes(world: World) -> None:
         ("workloads by queue", world.workloads_of, by_queue),
         ("queues by namespace", world.local_queues_in, queues_in),
         ("workloads by RuntimeClass", world.users_of_runtime_class, by_runtime_class),
+        ("inactive workloads by ClusterQueue", world.inactive_in, inactive),
     ):
         _expect(what, {name: set(of) for name, of in index.items()}, expected)
 

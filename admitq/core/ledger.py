@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from admitq.core.amounts import FlavorResource
-from admitq.core.model import Admission, ObjectKey, PodSetAssignment, Workload
+from admitq.core.model import Admission, ClusterQueue, ObjectKey, PodSetAssignment, Workload
 
 Usage = tuple[tuple[FlavorResource, int], ...]
 
@@ -23,6 +23,24 @@ class Reservation(NamedTuple):
     local_queue: ObjectKey
     usage: Usage
     admitted: bool
+
+
+def is_void(workload: Workload, cluster_queue: ClusterQueue) -> bool:
+    """Whether a reservation that a workload still shows is not charged to its ClusterQueue.
+
+    That is so of an inactive workload that was reserved and evicted before the ClusterQueue was created: it
+    was never charged there, and it is to stop. An inactive workload that was reserved or evicted later is
+    charged until its job has stopped, and an active one in any case. The instants are compared, not the order
+    of observation, which is arbitrary after a start. They have whole seconds: an eviction within the second
+    of the creation counts as the earlier.
+    """
+    created_at = cluster_queue.created_at
+    return (
+        not workload.active
+        and workload.evicted
+        and 0 < workload.evicted_at <= created_at
+        and workload.reserved_at <= created_at
+    )
 
 
 def usage_of(workload: Workload, admission: Admission, *, reclaimable_pods: bool = True) -> Usage:

@@ -195,6 +195,8 @@ class ClusterQueue:
     usage_based_admission: bool = False
     """Whether its LocalQueues take turns by what they used: admissionMode UsageBasedAdmissionFairSharing."""
     terminating: bool = False
+    created_at: Instant = 0
+    """0 if not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,8 +378,8 @@ class Workload:
     before that instant; ``requeue_blocked`` is condition Requeued=False. ``admission`` is set while quota
     is reserved, since ``reserved_at``; ``admitted`` and ``pods_ready`` are the conditions of that name.
     ``priority`` is the effective one. ``evicted`` is condition Evicted, which outlasts the eviction itself
-    until the next reservation. ``replaces`` is the workload whose place it is to take (semantics, Elastic
-    jobs).
+    until the next reservation; it is True since ``evicted_at``, 0 if that is not known. ``replaces`` is the
+    workload whose place it is to take (semantics, Elastic jobs).
     """
 
     key: ObjectKey
@@ -395,6 +397,7 @@ class Workload:
     admitted: bool = False
     pods_ready: bool = False
     evicted: bool = False
+    evicted_at: Instant = 0
     requeue_at: Instant | None = None
     requeue_blocked: bool = False
     on_hold: bool = False

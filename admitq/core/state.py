@@ -336,6 +336,7 @@ class AdmissionState:
             world.forest.add_usage(node, world.ledger.of_cluster_queue(spec.name).reserved_usage.items())
             self._settle_workloads_of(spec.name, now)
         entry.spec = spec
+        world.settle_inactive_in(spec.name)
         entry.queue.change_strategy(spec.queueing_strategy)
         entry.queue.go_by_usage(world.local_queue_usage if spec.usage_based_admission else None)
         world.with_empty_lanes.add(spec.name)
@@ -358,6 +359,7 @@ class AdmissionState:
         world.unindex_cluster_queue(entry.spec)
         del world.cluster_queues[event.name]
         world.forest.drop_cluster_queue(event.name)
+        world.settle_inactive_in(event.name)
         self._settle_workloads_of(event.name, now)
         world.touch_local_queues_of(event.name)
 

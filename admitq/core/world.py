@@ -26,7 +26,7 @@ from admitq.core.instructions import (
     ReserveQuota,
     TargetsRecomputed,
 )
-from admitq.core.ledger import Ledger, Reservation, Usage, usage_of
+from admitq.core.ledger import Ledger, Reservation, Usage, is_void, usage_of
 from admitq.core.lifecycle import Phase, phase_of
 from admitq.core.limit_ranges import limits_of
 from admitq.core.model import (
@@ -122,6 +122,8 @@ class WorkloadEntry:
     queued_in: str | None = None
     """The ClusterQueue it waits in."""
     pending: Pending | None = None
+    inactive_in: str | None = None
+    """The ClusterQueue in which it is indexed as one that is inactive and shows a reservation."""
     preempting: Preempt | None = None
     """What was asked for to preempt it, until it is observed evicted, or not to be done."""
     local_queue: ObjectKey = field(init=False)
@@ -298,6 +300,11 @@ class World:
     """By root of their tree, ClusterQueues whose first takes part when heads of the tree are tried."""
     attentive_to_namespace: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
     """ClusterQueues that may have somebody to try once a namespace is selected, or is not any more."""
+
+    inactive_in: dict[str, dict[ObjectKey, WorkloadEntry]] = field(
+        default_factory=dict[str, dict[ObjectKey, WorkloadEntry]]
+    )
+    """Inactive workloads that show a reservation and were evicted, by ClusterQueue."""
 
     untold: dict[Node, None] = field(default_factory=dict[Node, None])
     """Roots of trees in which quota was given back that lets nobody in: what they lack has changed."""
@@ -671,6 +678,7 @@ class World:
         workload, assumed = entry.workload, entry.assumed
         if assumed is not None and (workload.admission is not None or workload.finished):
             entry.assumed = None
+        self._index_inactive(entry)
         reservation = self._reservation_of(entry)
         if reservation is None or (workload.evicted and workload.admission is not None):
             entry.preempting = None
@@ -679,8 +687,37 @@ class World:
         if self.settings.block_admission:
             self._watch_pods(entry)
 
+    def _index_inactive(self, entry: WorkloadEntry, *, is_gone: bool = False) -> None:
+        """Find the workload where its ClusterQueue is created, if it may be charged to it or not then."""
+        workload, key = entry.workload, entry.workload.key
+        is_held_back = not workload.active and workload.evicted and not (workload.finished or is_gone)
+        admission = workload.admission if is_held_back else None
+        name = None if admission is None else admission.cluster_queue
+        if name == entry.inactive_in:
+            return
+        if entry.inactive_in is not None:
+            _discard(self.inactive_in, entry.inactive_in, key)
+        if name is not None:
+            self.inactive_in.setdefault(name, {})[key] = entry
+        entry.inactive_in = name
+
+    def settle_inactive_in(self, cluster_queue: str) -> None:
+        """Charge inactive workloads, or do not, to a ClusterQueue that was created or is gone."""
+        for entry in list(self.inactive_in.get(cluster_queue, {}).values()):
+            self._hold(entry, self._reservation_of(entry))
+            self._holds_otherwise(entry)
+            if self.settings.block_admission:
+                self._watch_pods(entry)
+
+    def is_void(self, entry: WorkloadEntry) -> bool:
+        """Whether the reservation that a workload shows is charged to nothing."""
+        admission = entry.workload.admission
+        queue = None if admission is None else self.cluster_queues.get(admission.cluster_queue)
+        return queue is not None and is_void(entry.workload, queue.spec)
+
     def release(self, entry: WorkloadEntry) -> None:
         """Take what a workload that is gone has held."""
+        self._index_inactive(entry, is_gone=True)
         self._hold(entry, None)
         self._holds_otherwise(entry)
         self._watch_pods(entry)
@@ -780,7 +817,7 @@ class World:
 
     def _reservation_of(self, entry: WorkloadEntry) -> Reservation | None:
         workload, assumed = entry.workload, entry.assumed
-        if workload.finished:
+        if workload.finished or self.is_void(entry):
             return None
         admission, admitted = workload.admission, workload.admitted
         if admission is None:
@@ -805,6 +842,8 @@ class World:
         """What a replacement counts with: what its original, while it holds quota, does not count with."""
         original = self._original(entry.workload)
         if original is None or original.admission is None or self.replacements.heir(original) is not entry:
+            return usage
+        if self.is_void(original):
             return usage
         return beyond(usage, self._usage_of(original.workload, original.admission))
 

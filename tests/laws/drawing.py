@@ -269,8 +269,8 @@ class Draw(random.Random):
             AdmissionCheckRule(name, self.choice(((), ("f1",), ("f2",)))) for name in self.some(CHECKS)
         )
 
-    def cluster_queue(self, name: str) -> ClusterQueue:
-        """A ClusterQueue, mostly in a cohort."""
+    def cluster_queue(self, name: str, now: Instant = 0) -> ClusterQueue:
+        """A ClusterQueue, mostly in a cohort; created now, or at an instant that is not known."""
         return ClusterQueue(
             name,
             cohort=self.often("w", "x")
@@ -286,6 +286,7 @@ class Draw(random.Random):
             fair_weight=self.weight(),
             usage_based_admission=self.chance(0.4),
             terminating=self.chance(0.02),
+            created_at=self.choice((0, now)),
         )
 
     def cohort(self, name: str) -> Cohort:

@@ -210,7 +210,7 @@ def evict(player: Player, draw: Draw) -> None:
                 {"admission_checks": (("check", "Retry"),)},
             )
         )
-        player.put(workload, evicted=True, **changes)
+        player.put(workload, evicted=True, evicted_at=player.now // SECOND * SECOND, **changes)
 
 
 def finish(player: Player, draw: Draw) -> None:
@@ -275,7 +275,7 @@ def change_quota(player: Player, draw: Draw) -> None:
 def change_cluster_queue(player: Player, draw: Draw) -> None:
     """Something else of a ClusterQueue is edited, or it is created anew."""
     name = draw.choice(QUEUES)
-    queue, fresh = player.observed.cluster_queues.get(name), draw.cluster_queue(name)
+    queue, fresh = player.observed.cluster_queues.get(name), draw.cluster_queue(name, player.now)
     if queue is not None and draw.chance(0.8):
         part = draw.choice(
             (
@@ -290,6 +290,7 @@ def change_cluster_queue(player: Player, draw: Draw) -> None:
                 "fair_weight",
                 "usage_based_admission",
                 "terminating",
+                "created_at",
             )
         )
         fresh = replace(queue, **{part: getattr(fresh, part)})
@@ -514,6 +515,6 @@ def begin(player: Player, draw: Draw) -> None:
     for name in draw.some(COHORTS):
         player.send(happened.CohortChanged(draw.cohort(name)))
     for name in draw.some(QUEUES, 0.8):
-        player.send(happened.ClusterQueueChanged(draw.cluster_queue(name)))
+        player.send(happened.ClusterQueueChanged(draw.cluster_queue(name, player.now)))
     for key in LOCAL_QUEUES:
         player.send(happened.LocalQueueChanged(draw.local_queue(key)))

@@ -773,7 +773,9 @@ class Player:
         workload = self.observed.workloads[key]
         if workload.admission is not None:
             self.told_to_stop.pop(key, None)
-            self.put(workload, evicted=True, queued_at=self.queued_again_at(workload))
+            evicted_at = self.now // SECOND * SECOND
+            queued_at = self.queued_again_at(workload)
+            self.put(workload, evicted=True, evicted_at=evicted_at, queued_at=queued_at)
 
     def queued_again_at(self, workload: Workload) -> Instant:
         """The queue-order timestamp of a victim (semantics, Ordering).

@@ -610,6 +610,12 @@ CASES: tuple[Case, ...] = (
         note="of another",
     ),
     Case(
+        "ClusterQueue.created_at",
+        (queue(created_at=NOW - 1), holding(active=False, evicted=True, evicted_at=NOW), waiting()),
+        queue(created_at=NOW),
+        note="created again after another that is inactive was evicted",
+    ),
+    Case(
         "Workload.active",
         (
             queue(queueing_strategy=QueueingStrategy.STRICT_FIFO),
@@ -671,6 +677,7 @@ NO_INPUT: Final = {
     "Workload.key": "identity",
     "Workload.generation": "only ends that a preemptor stays first",
     "Workload.reserved_at": "decides who is preempted first, and not whether anybody is",
+    "Workload.evicted_at": "does not change during an eviction",
     "Workload.evicted": "decides who is preempted first, and not whether anybody is",
     "PodSet.name": "identity",
 }

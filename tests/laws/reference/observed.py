@@ -190,10 +190,18 @@ class Observed:
             return workload.admission
         return self.assumed[key].admission if key in self.assumed else None
 
+    def is_void(self, key: ObjectKey) -> bool:
+        """Whether the reservation that an inactive workload shows is not charged to a later ClusterQueue."""
+        workload = self.workloads[key]
+        if workload.admission is None or workload.active or not (workload.evicted and workload.evicted_at):
+            return False
+        queue = self.cluster_queues.get(workload.admission.cluster_queue)
+        return queue is not None and max(workload.evicted_at, workload.reserved_at) <= queue.created_at
+
     def holder(self, key: ObjectKey) -> Holder | None:
         """A workload as one that holds quota."""
         admission, workload = self.admission(key), self.workloads[key]
-        if admission is None:
+        if admission is None or self.is_void(key):
             return None
         observed = workload.admission is not None
         return Holder(
@@ -311,7 +319,7 @@ class Observed:
     def _counted(self, workload: Workload, admission: Admission) -> dict[FlavorResource, int]:
         """What a workload counts with: of quota that it takes over nothing is counted twice."""
         usage, name = self._usage(workload, admission), workload.replaces
-        if name is None or self.heir(name) != workload.key:
+        if name is None or self.heir(name) != workload.key or self.is_void(name):
             return usage
         return beyond(usage, self.assigned(name))
 
@@ -339,7 +347,7 @@ class Observed:
         admitted += [
             key
             for key, each in self.workloads.items()
-            if each.admission and each.admitted and not each.finished
+            if each.admission and each.admitted and not each.finished and not self.is_void(key)
         ]
         return not all(self.workloads[key].pods_ready for key in admitted)
 
