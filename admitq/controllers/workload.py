@@ -537,10 +537,12 @@ def _sync_checks(case: Case) -> Plan | None:
 def _admit(case: Case) -> Plan | None:
     """Admit a Workload with quota when every listed check is ready, whether or not its queues exist.
 
-    Where the ClusterQueue does not exist, the checks that apply are those that the status lists.
+    Where the ClusterQueue does not exist, the checks that apply are those that the status lists. A condition
+    that no admission goes with reserves nothing; such a Workload is reported as not readable.
     """
     if (
         not is_reserved(case.workload)
+        or not value_at(case.workload, ("status", "admission"))
         or not case.active
         or case.is_true(ConditionType.ADMITTED)
         or case.is_true(ConditionType.EVICTED)

@@ -616,6 +616,10 @@ def test_a1_reserved_workload_that_names_no_local_queue_becomes_admitted(queue: 
     assert condition_of(obj, "Admitted")[0] == "True"
 
 
+def test_a1_condition_without_an_admission_admits_nothing() -> None:
+    assert condition_of(settled(reserved(AWAITED, admission=None)), "Admitted") is None
+
+
 @pytest.mark.parametrize("world", GONE)
 def test_a1_admitted_workload_keeps_its_admission_without_its_queues(world: Any) -> None:
     assert decided(admitted(AWAITED), **world).actions == ()
