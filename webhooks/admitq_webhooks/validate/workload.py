@@ -11,6 +11,7 @@ from admitq_api.field_errors import FieldError, Path
 from admitq_api.labels import Names
 from admitq_api.quantity import QuantityError, amount, parse
 from admitq_webhooks.validate import admission_gates
+from admitq_webhooks.validate.meaning import same_meaning
 from admitq_webhooks.validate.syntax import (
     annotations,
     is_being_deleted,
@@ -27,6 +28,10 @@ Object = Mapping[str, Any]
 
 PODS: Final = "pods"
 """The resource that counts pods themselves; it is derived, never asked for."""
+
+_POD_SET_DEFAULTS: Final[Mapping[str, object]] = {"name": "main", "count": 1}
+_ASSIGNMENT_DEFAULTS: Final[Mapping[str, object]] = {"name": "main"}
+"""What the schema has for fields that are absent."""
 
 _SIGNED_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,10}")
 _INT32: Final = range(-(2**31), 2**31)
@@ -249,7 +254,7 @@ def _priority_boost(workload: Object, names: Names) -> Iterator[FieldError]:
 
 def _pod_sets_unchanged(old: Object, new: Object, *, may_scale_down: bool) -> Iterator[FieldError]:
     before, after = objects(old, "spec", "podSets"), objects(new, "spec", "podSets")
-    if before == after:
+    if same_meaning(before, after, _POD_SET_DEFAULTS):
         return
     if may_scale_down and _only_shrunk(before, after):
         return
@@ -263,7 +268,7 @@ def _pod_sets_unchanged(old: Object, new: Object, *, may_scale_down: bool) -> It
 
 def _only_shrunk(before: list[Object], after: list[Object]) -> bool:
     return len(before) == len(after) and all(
-        {**was, "count": 0} == {**is_now, "count": 0}
+        same_meaning({**was, "count": 0}, {**is_now, "count": 0}, _POD_SET_DEFAULTS)
         and whole(is_now.get("count"), 1) <= whole(was.get("count"), 1)
         for was, is_now in zip(before, after, strict=True)
     )
@@ -292,12 +297,18 @@ def _admission_unchanged(
     before, after = mapping(old, "status", "admission"), mapping(new, "status", "admission")
     if not before or not after:
         return
+    if _has_quota(new) and not _has_quota(old):
+        # A new reservation replaces what another program left there without one.
+        return
     ignored: set[str] = set()
     if gates.enabled(Gate.TOPOLOGY_AWARE_SCHEDULING):
         ignored |= {"topologyAssignment", "delayedTopologyRequest"}
     if elastic:
         ignored |= {"count", "resourceUsage"}
-    if _without(before, ignored) != _without(after, ignored):
+    is_same = same_meaning(
+        _assignments_without(before, ignored), _assignments_without(after, ignored), _ASSIGNMENT_DEFAULTS
+    ) and same_meaning(_without_assignments(before), _without_assignments(after))
+    if not is_same:
         yield FieldError.invalid(
             "status.admission",
             text(after, "clusterQueue"),
@@ -306,12 +317,15 @@ def _admission_unchanged(
         )
 
 
-def _without(admission: Object, ignored: set[str]) -> Object:
-    assignments = [
+def _assignments_without(admission: Object, ignored: set[str]) -> list[Object]:
+    return [
         {key: value for key, value in assignment.items() if key not in ignored}
         for assignment in objects(admission, "podSetAssignments")
     ]
-    return {**admission, "podSetAssignments": assignments}
+
+
+def _without_assignments(admission: Object) -> Object:
+    return {key: value for key, value in admission.items() if key != "podSetAssignments"}
 
 
 def _updates_of_ready_checks_unchanged(old: Object, new: Object) -> Iterator[FieldError]:
@@ -324,7 +338,7 @@ def _updates_of_ready_checks_unchanged(old: Object, new: Object) -> Iterator[Fie
         before = ready.get(text(check, "name"))
         if before is None or text(check, "state") != "Ready":
             continue
-        if objects(before, "podSetUpdates") != objects(check, "podSetUpdates"):
+        if not same_meaning(objects(before, "podSetUpdates"), objects(check, "podSetUpdates")):
             yield FieldError.invalid(
                 Path("status.admissionChecks").at(place, "podSetUpdates"),
                 [text(update, "name") for update in objects(check, "podSetUpdates")],

@@ -1,0 +1,214 @@
+"""Immutable parts of Workloads are compared by meaning, not by how they are written."""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from admitq_api.feature_gates import FeatureGates
+from admitq_webhooks.validate.meaning import same_meaning
+from admitq_webhooks.validate.workload import validate_update
+from tests.unit.webhooks.support import NAMES
+
+Object = dict[str, Any]
+
+MEANINGLESS = (None, {}, [])
+
+
+@pytest.mark.parametrize("empty", MEANINGLESS, ids=["null", "map", "list"])
+def test_a6_absent_means_the_same_as_empty(empty: Any) -> None:
+    assert same_meaning({"name": "main", "flavors": empty}, {"name": "main"})
+    assert same_meaning([{"template": {"metadata": {"labels": empty}}}], [{}])
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        pytest.param({"labels": {"a": ""}}, {}, id="empty text of a label"),
+        pytest.param({"count": 0}, {}, id="zero"),
+        pytest.param({"hostNetwork": False}, {}, id="false"),
+        pytest.param({"tolerations": [{}]}, {}, id="item of a list"),
+        pytest.param({"labelSelector": {}}, {}, id="selector of everything"),
+        pytest.param({"volumes": [{"name": "v", "emptyDir": {}}]}, {"volumes": [{"name": "v"}]}, id="volume"),
+        pytest.param(
+            {"labels": {"a": "1"}}, {"labels": {"a": "1000m"}}, id="label that looks like a quantity"
+        ),
+        pytest.param(
+            {"nodeSelector": {"limits": "1"}}, {"nodeSelector": {"limits": "1000m"}}, id="label key"
+        ),
+        pytest.param([{"name": "a"}, {"name": "b"}], [{"name": "b"}, {"name": "a"}], id="order"),
+    ],
+)
+def test_a6_real_differences_are_kept(one: Any, other: Any) -> None:
+    assert not same_meaning(one, other)
+
+
+@pytest.mark.parametrize(("one", "other"), [("1", "1000m"), ("1", 1), ("1Gi", "1073741824"), ("0.5", "500m")])
+@pytest.mark.parametrize("path", ["requests", "limits", "overhead", "resourceUsage"])
+def test_a6_quantities_are_compared_by_value(path: str, one: Any, other: Any) -> None:
+    assert same_meaning({path: {"cpu": one}}, {path: {"cpu": other}})
+    assert not same_meaning({path: {"cpu": one}}, {path: {"cpu": "7"}})
+
+
+def test_a6_single_quantities_are_compared_by_value() -> None:
+    assert same_meaning({"emptyDir": {"sizeLimit": "1Gi"}}, {"emptyDir": {"sizeLimit": "1024Mi"}})
+    assert same_meaning({"resourceFieldRef": {"divisor": "1"}}, {"resourceFieldRef": {"divisor": "1000m"}})
+
+
+def test_a6_text_that_is_no_quantity_is_compared_as_it_is() -> None:
+    assert same_meaning({"requests": {"cpu": "much"}}, {"requests": {"cpu": "much"}})
+    assert not same_meaning({"requests": {"cpu": "much"}}, {"requests": {"cpu": "more"}})
+
+
+def test_a6_absent_field_means_its_default() -> None:
+    defaults = {"name": "main", "count": 1}
+    assert same_meaning([{"name": "main", "count": 1}], [{}], defaults)
+    assert same_meaning([{"name": None, "count": 1}], [{"name": "main"}], defaults)
+    assert not same_meaning([{"count": 2}], [{}], defaults)
+
+
+# --- the rules of Workloads -------------------------------------------------------------------------
+
+
+def stored() -> Object:
+    """A Workload whose three immutable parts are all set, with empties and quantities in each."""
+    resources = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "1500m"}}
+    pod_spec = {
+        "containers": [{"name": "c", "env": [], "resources": resources}],
+        "nodeSelector": {},
+        "overhead": {"cpu": "100m"},
+        "tolerations": [{"key": "k", "operator": "Exists"}],
+    }
+    pod_set = {
+        "name": "main",
+        "count": 1,
+        "template": {"metadata": {"labels": {"app": "x"}, "annotations": {}}, "spec": pod_spec},
+    }
+    assignment = {"name": "main", "count": 1, "flavors": {}, "resourceUsage": {"cpu": "1", "memory": "1Gi"}}
+    update = {"name": "main", "labels": {"a": "b"}, "annotations": {}, "nodeSelector": {}, "tolerations": []}
+    check = {"name": "check", "state": "Ready", "podSetUpdates": [update]}
+    return {
+        "metadata": {"name": "w", "namespace": "team"},
+        "spec": {"podSets": [pod_set]},
+        "status": {
+            "conditions": [{"type": "QuotaReserved", "status": "True"}],
+            "admission": {"clusterQueue": "q", "podSetAssignments": [assignment]},
+            "admissionChecks": [check],
+        },
+    }
+
+
+Change = Callable[[Object], None]
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """The paths of all values below a value."""
+    items: list[tuple[Any, Any]] = []
+    if isinstance(value, dict):
+        items = list(value.items())
+    elif isinstance(value, list):
+        items = list(enumerate(value))
+    return [place for key, item in items for place in ((*path, key), *places(item, (*path, key)))]
+
+
+def at(value: Any, path: tuple[Any, ...]) -> Any:
+    for key in path:
+        value = value[key]
+    return value
+
+
+IMMUTABLE = {
+    "spec.podSets": ("spec", "podSets"),
+    "status.admission": ("status", "admission"),
+    "status.admissionChecks[0].podSetUpdates": ("status", "admissionChecks", 0, "podSetUpdates"),
+}
+BELOW = {field: places(at(stored(), path), path) for field, path in IMMUTABLE.items()}
+EMPTY = [path for paths in BELOW.values() for path in paths if at(stored(), path) in ({}, [])]
+QUANTITIES = {
+    path: at(stored(), path)
+    for paths in BELOW.values()
+    for path in paths
+    if len(path) > 1 and path[-2] in {"requests", "limits", "overhead", "resourceUsage"}
+}
+OTHER_FORMS = {
+    "1": ("1", "1000m", 1, "1.0"),
+    "1Gi": ("1Gi", "1024Mi", "1073741824", 1073741824),
+    "1500m": ("1500m", "1.5"),
+    "100m": ("100m", "0.1"),
+}
+MAPS = [
+    path
+    for paths in BELOW.values()
+    for path in paths
+    if isinstance(at(stored(), path), dict) and path not in EMPTY
+]
+
+
+def refused(new: Object) -> list[str]:
+    errors = validate_update(stored(), new, NAMES, FeatureGates())
+    return [str(error) for error in errors if "immutable" in str(error)]
+
+
+@given(st.data())
+def test_a6_dropped_empties_and_rewritten_quantities_are_never_refused(data: st.DataObject) -> None:
+    new = stored()
+    for path in data.draw(st.sets(st.sampled_from(EMPTY))):
+        holder = at(new, path[:-1])
+        del holder[path[-1]]
+        if data.draw(st.booleans()):
+            holder[path[-1]] = None
+    for path in data.draw(st.sets(st.sampled_from(sorted(QUANTITIES, key=str)))):
+        at(new, path[:-1])[path[-1]] = data.draw(st.sampled_from(OTHER_FORMS[QUANTITIES[path]]))
+    for path in data.draw(st.sets(st.sampled_from(MAPS))):
+        at(new, path)["added"] = data.draw(st.sampled_from(copy.deepcopy(MEANINGLESS)))
+    assert refused(new) == []
+
+
+LEAVES = [
+    (field, path)
+    for field, paths in BELOW.items()
+    for path in paths
+    if not isinstance(at(stored(), path), dict | list)
+]
+
+
+@given(st.sampled_from(LEAVES), st.sampled_from(["another", "7", 7]))
+def test_a6_changed_value_is_always_refused(leaf: tuple[str, tuple[Any, ...]], value: object) -> None:
+    field, path = leaf
+    new = stored()
+    at(new, path[:-1])[path[-1]] = value
+    assert any(field in error for error in refused(new))
+
+
+@given(st.sampled_from(LEAVES))
+def test_a6_removed_value_is_always_refused_unless_it_is_the_default(
+    leaf: tuple[str, tuple[Any, ...]],
+) -> None:
+    field, path = leaf
+    new = stored()
+    del at(new, path[:-1])[path[-1]]
+    is_default = path in {
+        ("spec", "podSets", 0, "name"),
+        ("spec", "podSets", 0, "count"),
+        ("status", "admission", "podSetAssignments", 0, "name"),
+    }
+    assert any(field in error for error in refused(new)) is not is_default
+
+
+def test_a2_reservation_replaces_a_leftover_admission_of_another_program() -> None:
+    old, new = stored(), stored()
+    old["status"]["conditions"] = [{"type": "QuotaReserved", "status": "False"}]
+    new["status"]["admission"]["clusterQueue"] = "other"
+    assert validate_update(old, new, NAMES, FeatureGates()) == []
+
+
+def test_a2_admission_without_reservation_before_and_after_is_immutable() -> None:
+    old, new = stored(), stored()
+    for one in (old, new):
+        one["status"]["conditions"] = [{"type": "QuotaReserved", "status": "False"}]
+    new["status"]["admission"]["clusterQueue"] = "other"
+    errors = [str(error) for error in validate_update(old, new, NAMES, FeatureGates())]
+    assert any("status.admission" in error for error in errors)

@@ -1,0 +1,66 @@
+"""When two values of an object mean the same, however they are written.
+
+Typed clients drop empty maps and lists when they write an object back, and they may write a quantity in
+another form. Rules about immutable fields compare values by `same_meaning`: such a write is no change.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+from admitq_api.quantity import QuantityError, parse
+
+_QUANTITY_MAPS: Final = frozenset({"requests", "limits", "overhead", "resourceUsage"})
+"""Fields that map resources to quantities."""
+
+_QUANTITIES: Final = frozenset({("emptyDir", "sizeLimit"), ("resourceFieldRef", "divisor")})
+"""Single quantities, with the field that they are in."""
+
+_EMPTY_IS_A_CHOICE: Final = frozenset({"emptyDir", "labelSelector", "namespaceSelector", "selector"})
+"""Fields of pods that mean something when they are there and empty: a selector then selects all."""
+
+
+def same_meaning(one: object, other: object, defaults: Mapping[str, object] | None = None) -> bool:
+    """Tell whether two values mean the same: absent, null and empty are equal, quantities count by value.
+
+    Args:
+        one: a value of an object.
+        other: another one.
+        defaults: what fields of the objects, or of each object of the lists, are where they are absent.
+    """
+    return _canonical(_defaulted(one, defaults or {})) == _canonical(_defaulted(other, defaults or {}))
+
+
+def _defaulted(value: object, defaults: Mapping[str, object]) -> object:
+    if isinstance(value, list):
+        return [_defaulted(item, defaults) for item in cast("list[object]", value)]
+    if isinstance(value, Mapping):
+        present = {key: item for key, item in cast("Mapping[str, Any]", value).items() if item is not None}
+        return {**defaults, **present}
+    return value
+
+
+def _canonical(value: object, field: str = "") -> object:
+    if isinstance(value, list):
+        return [_canonical(item) for item in cast("list[object]", value)]
+    if not isinstance(value, Mapping):
+        return value
+    canonical = {
+        key: _quantity(item) if _is_quantity(field, key, item) else _canonical(item, key)
+        for key, item in cast("Mapping[str, Any]", value).items()
+    }
+    return {key: item for key, item in canonical.items() if not _is_absent(key, item)}
+
+
+def _is_quantity(field: str, key: str, value: object) -> bool:
+    return not isinstance(value, Mapping | list) and (field in _QUANTITY_MAPS or (field, key) in _QUANTITIES)
+
+
+def _quantity(value: Any) -> object:
+    try:
+        return parse(value)
+    except QuantityError:
+        return value
+
+
+def _is_absent(key: str, value: object) -> bool:
+    return value is None or value == [] or (value == {} and key not in _EMPTY_IS_A_CHOICE)
