@@ -448,7 +448,9 @@ class Measures:
     # --- how --------------------------------------------------------------------------------------
 
     def _cluster_queue(self, workload: RawObject) -> str:
-        admission = (workload.get("status") or {}).get("admission") or {}
+        status: RawObject = workload.get("status") or {}
+        is_reserved = conditions.is_true(status.get("conditions"), ConditionType.QUOTA_RESERVED)
+        admission: RawObject = (status.get("admission") or {}) if is_reserved else {}
         return admission.get("clusterQueue") or self.cluster_queue_of(_local_queue(workload)) or ""
 
     def _happened(self, series: str, workload: RawObject, cluster_queue: str) -> None:

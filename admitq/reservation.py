@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from admitq.core.amounts import Amounts
 from admitq.core.model import Admission, Instant
-from admitq.translate import admission_status, quantities
+from admitq.translate import admission_status, pod_set_request
 from admitq_api import conditions
 from admitq_api.conditions import ConditionType, Reason
 
@@ -116,6 +116,8 @@ def pending_patch(
 ) -> Patch | None:
     """State why the workload waits and what it asks for; None if its status says so already.
 
+    An admission that another program left there without a reservation is removed.
+
     ``gated`` tells that a closed preemption gate is what keeps it.
     """
     generation = _generation(obj)
@@ -149,10 +151,12 @@ def pending_patch(
             observed_generation=generation,
         )
     state = _with_pods_awaited(obj, state, now, tracks_pods_ready=tracks_pods_ready)
-    requests = [{"name": name, "resources": quantities(of)} for name, of in resource_requests]
-    if state == list(before.get("conditions") or []) and requests == (before.get("resourceRequests") or []):
+    requests = [pod_set_request(name, of) for name, of in resource_requests]
+    leftover = {"admission": None} if before.get("admission") else {}
+    is_stated = state == list(before.get("conditions") or [])
+    if is_stated and not leftover and requests == (before.get("resourceRequests") or []):
         return None
-    return _guarded(obj, {"conditions": state, "resourceRequests": requests or None})
+    return _guarded(obj, {"conditions": state, "resourceRequests": requests or None, **leftover})
 
 
 def queued_since(obj: RawObject) -> Instant:

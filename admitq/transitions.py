@@ -41,6 +41,14 @@ def is_reserved(workload: Object) -> bool:
     return holds(workload, ConditionType.QUOTA_RESERVED)
 
 
+def reserved_in(workload: Object) -> str:
+    """The ClusterQueue that holds quota for the Workload; empty without a reservation.
+
+    An admission without a reservation is a leftover of another program.
+    """
+    return value_at(workload, ("status", "admission", "clusterQueue"), "") if is_reserved(workload) else ""
+
+
 def holds_quota(workload: Object) -> bool:
     """Whether others lack quota for the sake of the Workload: once it has finished, it is free."""
     return is_reserved(workload) and not holds(workload, ConditionType.FINISHED)
@@ -109,11 +117,17 @@ class Transition:
 
     def patch(self) -> dict[str, Any] | None:
         """The guarded merge patch of all that differs; None if nothing does."""
-        changed = merge_patch(self._before, self.status)
-        if not changed:
+        if not merge_patch(self._before, self.status):
             return None
+        changed = merge_patch(self._before, self._without_leftovers())
         version = value_at(self._workload, ("metadata", "resourceVersion"))
         return {"metadata": {"resourceVersion": version}, "status": changed}
+
+    def _without_leftovers(self) -> dict[str, Any]:
+        """The status without an admission that another program left there although no quota is reserved."""
+        if self.is_true(ConditionType.QUOTA_RESERVED):
+            return self.status
+        return {key: value for key, value in self.status.items() if key != "admission"}
 
     # --- what happens ------------------------------------------------------------------------------
 

@@ -531,16 +531,23 @@ def admission_status(value: Admission) -> dict[str, Any]:
     """Write an admission as ``status.admission`` holds it."""
     return {
         "clusterQueue": value.cluster_queue,
-        "podSetAssignments": [
-            {
-                "name": assignment.name,
-                "flavors": dict(assignment.flavors),
-                "resourceUsage": quantities(assignment.resource_usage),
-                "count": assignment.count,
-            }
-            for assignment in value.pod_set_assignments
-        ],
+        "podSetAssignments": [_assignment_status(assignment) for assignment in value.pod_set_assignments],
     }
+
+
+def _assignment_status(value: PodSetAssignment) -> dict[str, Any]:
+    maps = {"flavors": dict(value.flavors), "resourceUsage": quantities(value.resource_usage)}
+    return {"name": value.name, **_without_empty(maps), "count": value.count}
+
+
+def pod_set_request(name: str, of: Amounts) -> dict[str, Any]:
+    """Write what a podset asks for as an item of ``status.resourceRequests``."""
+    return {"name": name, **_without_empty({"resources": quantities(of)})}
+
+
+def _without_empty(maps: Mapping[str, Mapping[str, str]]) -> dict[str, Mapping[str, str]]:
+    """The maps that have entries: typed clients drop the others when they write an object back."""
+    return {name: value for name, value in maps.items() if value}
 
 
 def quantities(of: Amounts) -> dict[str, str]:
@@ -661,9 +668,11 @@ def holder(obj: RawObject) -> Workload:
         Malformed: it holds nothing, or what it holds is not readable either.
     """
     status = _mapping(obj.get("status"), "status")
+    state = _items(status.get("conditions"), "status.conditions")
+    if not conditions.is_true(state, ConditionType.QUOTA_RESERVED):
+        raise Malformed("status.conditions", "QuotaReserved must be True for the Workload to hold quota")
     if not status.get("admission"):
         raise Malformed("status.admission", "must be set for the Workload to hold quota")
-    state = _items(status.get("conditions"), "status.conditions")
     return Workload(
         key=key_of(obj),
         uid=obj["metadata"]["uid"],
@@ -705,6 +714,7 @@ def workload(obj: RawObject, names: Names, how: Reading = _AS_BY_DEFAULT) -> Wor
         pod_set(item, f"spec.podSets[{index}]", problems)
         for index, item in enumerate(_items(spec.get("podSets"), "spec.podSets"))
     )
+    # The condition alone decides: an admission without it is a leftover, and nothing is held.
     reserved = conditions.is_true(state, ConditionType.QUOTA_RESERVED)
     if reserved and not status.get("admission"):
         raise Malformed("status.admission", "must be set while the QuotaReserved condition is true")
@@ -724,7 +734,7 @@ def workload(obj: RawObject, names: Names, how: Reading = _AS_BY_DEFAULT) -> Wor
         deleting="deletionTimestamp" in metadata,
         admission=admission(status["admission"]) if reserved else None,
         reserved_at=_reserved_at(state) if reserved else 0,
-        admitted=conditions.is_true(state, ConditionType.ADMITTED),
+        admitted=reserved and conditions.is_true(state, ConditionType.ADMITTED),
         pods_ready=conditions.is_true(state, ConditionType.PODS_READY),
         evicted=conditions.is_true(state, ConditionType.EVICTED),
         evicted_at=_evicted_at(state),

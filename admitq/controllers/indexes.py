@@ -10,6 +10,7 @@ from admitq.runtime.kinds import kinds_of
 from admitq.runtime.resources import POD_TEMPLATES, PODS, Resource
 from admitq.runtime.resources import Object as RawObject
 from admitq.runtime.store import Index, Key
+from admitq.transitions import reserved_in
 from admitq_api.labels import Names
 
 BY_OWNER: Final = "owner"
@@ -145,7 +146,7 @@ def _queue(workload: Object) -> Iterator[str]:
 
 
 def _reserved_in(workload: Object) -> Iterator[str]:
-    if cluster_queue := value_at(workload, ("status", "admission", "clusterQueue")):
+    if cluster_queue := reserved_in(workload):
         yield cluster_queue
 
 

@@ -134,6 +134,25 @@ def test_a_refusal_that_the_status_tells_already_is_not_written_again() -> None:
     assert changed["status"]["conditions"][0]["lastTransitionTime"] == "2026-03-01T10:00:00Z"
 
 
+def test_a2_refusal_removes_leftover_admission_even_if_it_is_stated_already() -> None:
+    first = pending_patch(workload(), reason="A", message="b", resource_requests=(), now=NOW)
+    assert first is not None
+    assert "admission" not in first["status"]
+    stored = workload(
+        *first["status"]["conditions"], admission={"clusterQueue": "q", "podSetAssignments": []}
+    )
+    again = pending_patch(stored, reason="A", message="b", resource_requests=(), now=NOW)
+    assert again is not None
+    assert again["status"]["admission"] is None
+    assert again["status"]["conditions"] == first["status"]["conditions"]
+
+
+def test_a2_new_reservation_overwrites_leftover_admission() -> None:
+    stored = workload(condition("QuotaReserved", "False"), admission={"clusterQueue": "old"})
+    patch = reservation_patch(stored, ADMISSION, admit=True, now=NOW)
+    assert patch["status"]["admission"]["clusterQueue"] == "research"
+
+
 def test_the_wait_counts_from_creation_or_from_the_last_requeue() -> None:
     assert NOW - queued_since(workload()) == 60 * SECOND
     assert NOW - queued_since(workload(condition("Requeued", "True"))) == 30 * SECOND

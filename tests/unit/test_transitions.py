@@ -5,7 +5,15 @@ from typing import Any
 import pytest
 
 from admitq.reservation import queued_since
-from admitq.transitions import Transition, evictions_of, holds_quota, is_active, is_over, since
+from admitq.transitions import (
+    Transition,
+    evictions_of,
+    holds_quota,
+    is_active,
+    is_over,
+    reserved_in,
+    since,
+)
 from admitq_api.conditions import SECOND, ConditionType, format_time, parse_time
 
 NOW = parse_time("2026-03-01T10:00:00Z")
@@ -49,6 +57,27 @@ def test_a_patch_holds_what_differs_and_the_version_it_was_made_from() -> None:
         "metadata": {"resourceVersion": "7"},
         "status": {"clusterName": None, "requeueState": {"count": 2}},
     }
+
+
+LEFTOVER = {"clusterQueue": "cq", "podSetAssignments": []}
+
+
+def test_a2_any_write_removes_an_admission_without_reservation() -> None:
+    obj = workload(condition("QuotaReserved", "False"), admission=LEFTOVER)
+    assert reserved_in(obj) == ""
+    assert Transition(obj, NOW).patch() is None
+    transition = Transition(obj, NOW)
+    transition.status["requeueState"] = {"count": 2}
+    patch = transition.patch() or {}
+    assert patch["status"] == {"requeueState": {"count": 2}, "admission": None}
+
+
+def test_a2_write_keeps_the_admission_of_a_reservation() -> None:
+    obj = workload(condition("QuotaReserved", "True"), admission=LEFTOVER)
+    assert reserved_in(obj) == "cq"
+    transition = Transition(obj, NOW)
+    transition.status["requeueState"] = {"count": 2}
+    assert (transition.patch() or {})["status"] == {"requeueState": {"count": 2}}
 
 
 def test_the_time_of_a_condition_moves_with_its_status_only() -> None:

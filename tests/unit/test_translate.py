@@ -9,11 +9,13 @@ import pytest
 from admitq import translate
 from admitq.core.model import (
     SECOND,
+    Admission,
     AdmissionCheckRule,
     ContainerResources,
     LabelSelector,
     NodeSelectorTerm,
     ObjectKey,
+    PodSetAssignment,
     PodTemplate,
     QueueingStrategy,
     ResourceQuota,
@@ -365,5 +367,32 @@ def test_of_a_workload_that_cannot_be_read_what_it_holds_still_counts() -> None:
 
 
 def test_a_workload_that_holds_nothing_has_nothing_to_keep() -> None:
-    with pytest.raises(Malformed, match=r"status\.admission"):
+    with pytest.raises(Malformed, match="QuotaReserved must be True"):
         translate.holder(workload())
+
+
+LEFTOVER = {"clusterQueue": "cq", "podSetAssignments": [{"name": "main", "resourceUsage": {"cpu": "1"}}]}
+
+
+@pytest.mark.parametrize("conditions", [[], [{"type": "QuotaReserved", "status": "False"}]])
+def test_a2_admission_without_true_condition_holds_nothing(conditions: list[Any]) -> None:
+    admitted = {"type": "Admitted", "status": "True", "lastTransitionTime": "2026-03-01T10:00:00Z"}
+    obj = workload(status={"conditions": [*conditions, admitted], "admission": LEFTOVER})
+    read = translate.workload(obj, NAMES)
+    assert (read.admission, read.admitted, read.reserved_at) == (None, False, 0)
+    with pytest.raises(Malformed):
+        translate.holder(obj)
+
+
+def test_a2_true_condition_without_admission_is_malformed_and_holds_nothing() -> None:
+    reserved = {"type": "QuotaReserved", "status": "True", "lastTransitionTime": "2026-03-01T10:00:00Z"}
+    obj = workload(status={"conditions": [reserved]})
+    for read in (lambda: translate.workload(obj, NAMES), lambda: translate.holder(obj)):
+        with pytest.raises(Malformed, match=r"^status\.admission: "):
+            read()
+
+
+def test_a6_admission_without_flavors_and_usage_is_written_without_empty_maps() -> None:
+    written = translate.admission_status(Admission("cq", (PodSetAssignment("main", (), (), 2),)))
+    assert written["podSetAssignments"] == [{"name": "main", "count": 2}]
+    assert translate.pod_set_request("main", ()) == {"name": "main"}
