@@ -17,13 +17,12 @@ from admitq.reservation import pending_patch, queued_since, reservation_patch
 from admitq.runtime.errors import ApiError
 from admitq.runtime.events import EventRecorder
 from admitq.runtime.resources import Object
+from admitq.transitions import is_reserved
 from admitq_api.conditions import Reason
 from admitq_api.labels import Names
 
 log = logger(__name__)
 
-CONCERN: Final = "admission"
-"""What the field manager of these writes is named after."""
 RESERVATIONS_AT_ONCE: Final = 64
 REPORT_WRITERS: Final = 4
 REPORT_INTERVAL_SECONDS: Final = 1.0
@@ -94,7 +93,8 @@ class AdmissionWriter:
                     now=self.clock(),
                     tracks_pods_ready=self.tracks_pods_ready,
                 ),
-                stands=lambda obj: bool((obj.get("status") or {}).get("admission")),
+                stands=is_reserved,
+                is_admission=True,
             )
         if written is not None:
             self._tell_reserved(instruction, written)
@@ -203,7 +203,7 @@ class AdmissionWriter:
             ApiError: the write was refused or got no answer.
         """
         obj = self.writes.current(key, uid)
-        if obj is None or (obj.get("status") or {}).get("admission"):
+        if obj is None or is_reserved(obj):
             return
         patch = pending_patch(
             obj,
@@ -215,7 +215,7 @@ class AdmissionWriter:
             tracks_pods_ready=self.tracks_pods_ready,
         )
         if patch is not None:
-            written = await self.writes.once(key, patch)
+            written = await self.writes.admission_once(obj, patch)
             # Where reasons are not told in detail, events have but one.
             reason = why.reason if self.tell_reasons else Reason.PENDING
             self.recorder.event(written, "Warning", reason, why.message)

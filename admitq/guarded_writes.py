@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from admitq import admission_status
 from admitq.core.model import ObjectKey
 from admitq.logs import logger
 from admitq.runtime.client import Client
@@ -40,6 +41,8 @@ class GuardedWrites:
         observed: takes the answer to one of our own writes into the stores.
         decides_alike: whether two versions of a Workload are the same to the core.
         field_manager: in whose name is written.
+        merge_patches: whether the admission is written by merge patches, too (gate
+            WorkloadRequestUseMergePatch).
     """
 
     client: Client
@@ -48,6 +51,7 @@ class GuardedWrites:
     observed: Callable[[Resource, Object], None]
     decides_alike: Callable[[Object, Object], bool]
     field_manager: str
+    merge_patches: bool = False
 
     _writing: dict[ObjectKey, asyncio.Lock] = field(default_factory=dict[ObjectKey, asyncio.Lock])
 
@@ -84,12 +88,35 @@ class GuardedWrites:
         self.observed(self.resource, written)
         return written
 
+    async def admission_once(self, obj: Object, patch: Patch) -> Object:
+        """Write a patch of the admission status, by server-side apply unless merge patches are asked for.
+
+        Args:
+            obj: the Workload that the patch was made from.
+            patch: the change of its status.
+
+        Raises:
+            ApiError: the write was refused or got no answer.
+        """
+        written = await admission_status.write(
+            self.client,
+            self.resource,
+            obj,
+            patch,
+            field_manager=self.field_manager,
+            merge_patches=self.merge_patches,
+        )
+        self.observed(self.resource, written)
+        return written
+
     async def until_certain(
         self,
         key: ObjectKey,
         uid: str,
         patch_of: Callable[[Object], Patch | None],
         stands: Callable[[Object], bool],
+        *,
+        is_admission: bool = False,
     ) -> Object | None:
         """Write what was decided about a Workload until it is certain whether it stands.
 
@@ -103,6 +130,7 @@ class GuardedWrites:
             uid: its identity, for another may come to have its name.
             patch_of: what to write upon a version of it; None if that makes no sense any more.
             stands: whether a version says already what was to be written.
+            is_admission: whether the patch is one of the admission status.
 
         Returns:
             The Workload as it now is, or None if it is certain that the decision does not stand.
@@ -111,7 +139,7 @@ class GuardedWrites:
         attempt = 0
         while obj is not None and (patch := patch_of(obj)) is not None:
             try:
-                return await self.once(key, patch)
+                return await (self.admission_once(obj, patch) if is_admission else self.once(key, patch))
             except ApiError as error:
                 if error.is_transient:
                     attempt += 1

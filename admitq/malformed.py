@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from admitq import translate
-from admitq.admission_writer import CONCERN, AdmissionWriter
+from admitq.admission_status import CONCERN
+from admitq.admission_writer import AdmissionWriter
 from admitq.core.events import Event, WorkloadChanged
 from admitq.core.model import Instant, ObjectKey
 from admitq.explain import Explanation

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from admitq import translate
-from admitq.admission_writer import CONCERN, AdmissionWriter
+from admitq.admission_status import CONCERN
+from admitq.admission_writer import AdmissionWriter
 from admitq.core import events as happened
 from admitq.core.instructions import (
     Instruction,
@@ -95,6 +96,7 @@ class Manager:
         reports_malformed: whether objects that cannot be read get an event and a status from this process.
         counts_transitions: whether the metrics of this process count the transitions of Workloads. Of
             processes that act at the same time, one does.
+        merge_patches: whether the admission is written by merge patches instead of server-side apply.
     """
 
     state: AdmissionState
@@ -117,6 +119,7 @@ class Manager:
     runs_cycles: bool = True
     reports_malformed: bool = True
     counts_transitions: bool = True
+    merge_patches: bool = False
 
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
     _failures: dict[ObjectKey, int] = field(default_factory=dict[ObjectKey, int])
@@ -135,6 +138,7 @@ class Manager:
             observed=self.observed,
             decides_alike=self._decides_alike,
             field_manager=self.names.field_manager(CONCERN),
+            merge_patches=self.merge_patches,
         )
         self._writer = AdmissionWriter(
             writes=writes,
@@ -194,8 +198,10 @@ class Manager:
         try:
             event = observation.changed(obj)
         except UNREADABLE as error:
-            if self._malformed.found(resource, obj, error):
-                is_workload = resource == self.workload_resource
+            is_workload = resource == self.workload_resource
+            is_news = self._malformed.found(resource, obj, error)
+            # A Workload may reserve or release quota while it cannot be read for the same reason as before.
+            if is_news or is_workload:
                 self._put(what_is_left(observation, obj, is_workload=is_workload))
             return
         self._malformed.mended(resource, key)

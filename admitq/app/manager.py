@@ -176,6 +176,7 @@ class ManagerPart:
             set_aside=self._set_aside,
             tracks_pods_ready=pods_ready(configuration, settings.gates) is not None,
             tell_reasons=settings.gates[Gate.UNADMITTED_WORKLOADS_OBSERVABILITY],
+            merge_patches=settings.gates[Gate.WORKLOAD_REQUEST_USE_MERGE_PATCH],
         )
         self._refused = table.refused
         self._leading = asyncio.Event()

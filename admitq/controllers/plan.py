@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
+from admitq import admission_status
 from admitq.controllers.context import Context, Metrics
 from admitq.core.model import SECOND, Instant
 from admitq.integrations.base import Step
@@ -35,7 +36,10 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """Merge patches of one object, each upon the answer of the last, the first upon ``obj`` as it is."""
+    """Merge patches of one object, each upon the answer of the last, the first upon ``obj`` as it is.
+
+    A patch of a Workload's status under the concern of the admission is written by server-side apply.
+    """
 
     resource: Resource
     obj: Object
@@ -200,21 +204,34 @@ def _in_newest_version(regarding: Object, newest: Mapping[str, str]) -> dict[str
 
 async def _patch(ctx: Context, action: Patch) -> Object:
     answer: Object = action.obj
-    metadata = action.obj["metadata"]
-    version = metadata["resourceVersion"]
+    version = action.obj["metadata"]["resourceVersion"]
     for step in action.steps:
         body = {**step.patch, "metadata": {**(step.patch.get("metadata") or {}), "resourceVersion": version}}
-        answer = await ctx.client.merge_patch(
-            action.resource,
-            metadata["name"],
-            body,
-            namespace=metadata.get("namespace"),
-            subresource=step.subresource,
-            field_manager=ctx.names.field_manager(action.concern),
-        )
-        ctx.observed(action.resource, answer)
-        version = answer["metadata"]["resourceVersion"]
+        written = await _written(ctx, action, answer, Step(body, step.subresource))
+        ctx.observed(action.resource, written)
+        answer, version = written, written["metadata"]["resourceVersion"]
     return answer
+
+
+async def _written(ctx: Context, action: Patch, upon: Object, step: Step) -> dict[str, Any]:
+    manager = ctx.names.field_manager(action.concern)
+    if action.concern == admission_status.CONCERN:
+        return await admission_status.write(
+            ctx.client,
+            action.resource,
+            upon,
+            step.patch,
+            field_manager=manager,
+            merge_patches=ctx.settings.merge_patches,
+        )
+    return await ctx.client.merge_patch(
+        action.resource,
+        upon["metadata"]["name"],
+        step.patch,
+        namespace=upon["metadata"].get("namespace"),
+        subresource=step.subresource,
+        field_manager=manager,
+    )
 
 
 def has_finalizer(obj: Object, finalizer: str) -> bool:

@@ -68,6 +68,8 @@ class Settings:
     explicit_pending: bool = False
     """Workloads state that they wait from the first moment on."""
     finish_orphaned: bool = True
+    merge_patches: bool = False
+    """The admission is written by merge patches instead of server-side apply."""
     names_by_annotation: bool = True
     """Which Workload and which group something is of is told by annotations rather than by labels."""
     partial_admission: bool = True
@@ -124,6 +126,7 @@ def settings_of(
         explicit_pending=gates[Gate.UNADMITTED_WORKLOADS_EXPLICIT_STATUS],
         fast_quota_release=gates[Gate.FAST_QUOTA_RELEASE_IN_POD_INTEGRATION],
         finish_orphaned=gates[Gate.FINISH_ORPHANED_WORKLOADS],
+        merge_patches=gates[Gate.WORKLOAD_REQUEST_USE_MERGE_PATCH],
         names_by_annotation=gates[Gate.WORKLOAD_IDENTIFIER_ANNOTATIONS],
         partial_admission=gates[Gate.PARTIAL_ADMISSION],
         reclaimable_pods=gates[Gate.RECLAIMABLE_PODS],

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from admitq import explain
+from admitq.admission_status import CONCERN as ADMISSION
 from admitq.controllers.absent_owners import AbsentOwners
 from admitq.controllers.context import Context, CoreView
 from admitq.controllers.executions import Executions
@@ -43,6 +44,7 @@ from admitq.transitions import (
     holds,
     is_active,
     is_reserved,
+    reserved_in,
     since,
 )
 from admitq.translate import replaced
@@ -151,11 +153,11 @@ class Case:
         """A change of the Workload's status."""
         return Transition(self.workload, self.now)
 
-    def end(self, transition: Transition, *after: Tell | None) -> Plan | None:
+    def end(self, transition: Transition, *after: Tell | None, concern: str = CONCERN) -> Plan | None:
         """The plan that writes the change and then tells of it; None if there is nothing to write."""
         if transition.patch() is not None and not transition.is_true(ConditionType.QUOTA_RESERVED):
             self.state_pods_awaited(transition)
-        write = status_patch(self.world.kinds.workloads, self.workload, transition.patch(), CONCERN)
+        write = status_patch(self.world.kinds.workloads, self.workload, transition.patch(), concern)
         return None if write is None else plan(write, *after)
 
     def state_pods_awaited(self, transition: Transition) -> None:
@@ -541,8 +543,7 @@ def _admit(case: Case) -> Plan | None:
     that no admission goes with reserves nothing; such a Workload is reported as not readable.
     """
     if (
-        not is_reserved(case.workload)
-        or not value_at(case.workload, ("status", "admission"))
+        not reserved_in(case.workload)
         or not case.active
         or case.is_true(ConditionType.ADMITTED)
         or case.is_true(ConditionType.EVICTED)
@@ -552,7 +553,7 @@ def _admit(case: Case) -> Plan | None:
     status = transition.status
     if any(check.get("state") != "Ready" for check in status.get("admissionChecks") or ()):
         transition.set(ConditionType.ADMITTED, False, Reason.UNSATISFIED_ADMISSION_CHECKS, CHECKS_OUTSTANDING)
-        return case.end(transition)
+        return case.end(transition, concern=ADMISSION)
     assignments = value_at(status, ("admission", "podSetAssignments"), [])
     if any(assignment.get("delayedTopologyRequest") == "Pending" for assignment in assignments):
         transition.set(
@@ -561,14 +562,26 @@ def _admit(case: Case) -> Plan | None:
             Reason.PENDING_DELAYED_TOPOLOGY_REQUESTS,
             "There are pending delayed topology requests",
         )
-        return case.end(transition)
+        return case.end(transition, concern=ADMISSION)
     transition.set(ConditionType.ADMITTED, True, Reason.ADMITTED, WORKLOAD_ADMITTED)
     status.pop("resourceRequests", None)
     cluster_queue = status["admission"]["clusterQueue"]
     reserved_at = since(case.workload, ConditionType.QUOTA_RESERVED) or case.now
     waited = max(0, case.now - reserved_at) / SECOND
     note = f"Admitted by ClusterQueue {cluster_queue}, wait time since reservation was {waited:.0f}s"
-    return case.end(transition, Tell(case.workload, "Normal", "Admitted", note))
+    return case.end(transition, Tell(case.workload, "Normal", "Admitted", note), concern=ADMISSION)
+
+
+def _drop_resource_requests(case: Case) -> Plan | None:
+    """What was asked for is not shown any more once admitted; another program may have written it there.
+
+    The apply that admits removes it only where the same field manager applied it.
+    """
+    if not (is_reserved(case.workload) and case.is_true(ConditionType.ADMITTED)):
+        return None
+    transition = case.begin()
+    transition.status.pop("resourceRequests", None)
+    return case.end(transition)
 
 
 def _check_verdicts(case: Case) -> Plan | None:
@@ -741,6 +754,7 @@ STEPS: Final[tuple[Callable[[Case], Plan | None], ...]] = (
     _sync_checks,
     _pending,
     _admit,
+    _drop_resource_requests,
     _check_verdicts,
     _stopped,
     _pods_ready_timeout,
@@ -803,8 +817,7 @@ class WorkloadController:
         ctx, kinds = self._ctx, self._ctx.kinds
         queue_name: Any = value_at(workload, ("spec", "queueName"), "")
         local_queue = ctx.stores.of(kinds.local_queues).get(key.namespace, queue_name)
-        reserved_in = value_at(workload, ("status", "admission", "clusterQueue"))
-        name = reserved_in or value_at(local_queue, ("spec", "clusterQueue"), "")
+        name = reserved_in(workload) or value_at(local_queue, ("spec", "clusterQueue"), "")
         status = self._core.cluster_queue_status(name)
         object_key = ObjectKey(key.namespace, key.name)
         parked = self._core.parked_refusal(object_key) if self._core.is_bypassed(object_key) else None

@@ -193,6 +193,7 @@ IN_EFFECT = frozenset(
         Gate.VALIDATE_RAY_AND_SPARK_JOB_UPDATES,
         Gate.WORKLOAD_IDENTIFIER_ANNOTATIONS,
         Gate.WORKLOAD_PRIORITY_CLASS_DEFAULTING,
+        Gate.WORKLOAD_REQUEST_USE_MERGE_PATCH,
         Gate.WORKLOAD_VALIDATE_RESOURCES_NON_NEGATIVE,
         Gate.WORKLOAD_VALIDATION_FOR_POD_SET_METADATA,
     }
@@ -213,9 +214,6 @@ CHECKED_ONLY = frozenset(
 
 EITHER_WAY = frozenset(
     {
-        # All writes are merge patches, each upon the version that was looked at. What a field's owner is
-        # told to be in managedFields is all that the other way would change.
-        Gate.WORKLOAD_REQUEST_USE_MERGE_PATCH,
         # How amounts are held in memory shows in no answer.
         Gate.VECTORIZED_RESOURCE_REQUESTS,
     }

@@ -259,8 +259,9 @@ come; `not yet` is taken and has no effect until its feature comes. A gate of th
 of in the log at start, and so is one that stands between two ways of doing the same, of which admitq has one.
 `always on` cannot be switched.
 
-`WorkloadRequestUseMergePatch` is one of the latter: all writes are merge patches, each upon the version
-that was looked at. `managedFields` shows the same field managers, as updates. With
+With `WorkloadRequestUseMergePatch`, which is off, the admission of a Workload is written by merge patches
+instead of server-side apply. Another program that applies under the same field manager then cannot remove
+`status.admission`. All other writes are merge patches in both positions. With
 `SkipReassignmentForPodOwnedWorkloads`, which is on, the Workload of a single pod that ran and was preempted
 is not queued again while the pod ends. Switched off, it is, and may get quota until the pod is gone. A pod
 that had quota and was not started yet competes again at once, whatever the gate says: nobody would make

@@ -7,7 +7,7 @@ import pytest
 
 from admitq.runtime.client import Client
 from admitq.runtime.kinds import Kinds, kinds_of
-from admitq.runtime.resources import JOBS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
+from admitq.runtime.resources import EVENTS, JOBS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from admitq_api import conditions
 from admitq_api.labels import names_for
 from localcluster.cluster import LocalCluster
@@ -98,6 +98,13 @@ async def test_malformed_objects_tell_what_is_wrong_and_stop_nobody(
         found = await condition(kinds.workloads, name, "QuotaReserved", NAMESPACE)
         return found["reason"] == "Misconfigured" and text in found["message"]
 
+    async def reported_as_malformed(name: str) -> bool:
+        events, _ = await client.list(EVENTS, NAMESPACE)
+        notes = [
+            one["note"] for one in events if (one["regarding"]["name"], one["reason"]) == (name, "Malformed")
+        ]
+        return any("status.admission: must be set" in note for note in notes)
+
     async def reserved_properly() -> bool:
         obj = await client.get(kinds.workloads, "broken", NAMESPACE)
         return conditions.is_true(state_of(obj), "QuotaReserved") and bool(obj["status"]["admission"])
@@ -113,8 +120,17 @@ async def test_malformed_objects_tell_what_is_wrong_and_stop_nobody(
     await eventually(odd_queue_told)
     await eventually(lambda: told("huge", "spec.podSets[0].template.spec.containers[0]"))
     await eventually(lambda: told("negative", "must not be negative"))
-    await eventually(reserved_properly, what="a reservation without admission is made anew")
+    await eventually(lambda: reported_as_malformed("broken"))
     await eventually(job_done)
+    untouched = await client.get(kinds.workloads, "broken", NAMESPACE)
+    assert untouched["status"] == {"conditions": reserved}, "a2: neither queued nor released"
+    assert (await client.get(kinds.cluster_queues, "all"))["status"]["reservingWorkloads"] == 0
+
+    released = [{**reserved[0], "status": "False"}]
+    await client.merge_patch(
+        kinds.workloads, "broken", {"status": {"conditions": released}}, NAMESPACE, "status"
+    )
+    await eventually(reserved_properly, what="a Workload without the condition to be queued again")
 
     await client.merge_patch(kinds.cluster_queues, "odd", {"spec": cluster_queue(kinds, "1Gi")["spec"]})
 

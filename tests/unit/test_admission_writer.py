@@ -12,6 +12,7 @@ from admitq.admission_writer import AdmissionWriter
 from admitq.core.instructions import ReportPending
 from admitq.core.model import ObjectKey
 from admitq.core.refusals import NamespaceMismatch, PodsNotReady, PreemptionGated, Refusal
+from admitq.explain import Explanation
 from admitq.guarded_writes import GuardedWrites
 from admitq.runtime.errors import ApiError
 from admitq.runtime.events import EventRecorder
@@ -27,17 +28,19 @@ KEY = ObjectKey("team", "w")
 class Writes:
     """A Workload that is written once."""
 
-    def __init__(self) -> None:
+    def __init__(self, **status: Any) -> None:
+        self.status = status
         self.written: asyncio.Future[Object] = asyncio.get_running_loop().create_future()
 
     def current(self, _key: ObjectKey, uid: str) -> Object:
-        return {"metadata": {"name": "w", "namespace": "team", "uid": uid, "resourceVersion": "1"}}
+        metadata = {"name": "w", "namespace": "team", "uid": uid, "resourceVersion": "1"}
+        return {"metadata": metadata, "status": self.status}
 
     @asynccontextmanager
     async def sole_writer(self, _key: ObjectKey) -> AsyncGenerator[None]:
         yield
 
-    async def once(self, _key: ObjectKey, patch: Object) -> Object:
+    async def admission_once(self, _obj: Object, patch: Object) -> Object:
         self.written.set_result(patch["status"])
         return patch
 
@@ -95,20 +98,48 @@ async def test_a_refusal_is_told_by_the_reasons_that_are_switched_on(
     assert recorder.told == [("Warning", event, quota.get("message"))]
 
 
+ADMISSION = {"clusterQueue": "cq", "podSetAssignments": []}
+
+
+async def test_a2_refusal_of_workload_with_leftover_admission_is_written() -> None:
+    released = {
+        "type": "QuotaReserved",
+        "status": "False",
+        "reason": "x",
+        "message": "",
+        "lastTransitionTime": "",
+    }
+    writes, recorder = Writes(conditions=[released], admission=ADMISSION), Recorder()
+    async with writing(writes, recorder) as writer:
+        writer.schedule_report(ReportPending(KEY, "uid", PodsNotReady(), ()))
+        status = await asyncio.wait_for(writes.written, 10)
+    assert status["admission"] is None
+
+
+@pytest.mark.parametrize("parts", [{"admission": ADMISSION}, {}])
+async def test_a2_refusal_of_reserved_workload_is_not_written(parts: Object) -> None:
+    reserved = {"type": "QuotaReserved", "status": "True"}
+    writes, recorder = Writes(conditions=[reserved], **parts), Recorder()
+    async with writing(writes, recorder) as writer:
+        await writer.report(KEY, "uid", Explanation("Misconfigured", "m"), ())
+    assert not writes.written.done()
+    assert not recorder.told
+
+
 async def test_while_nobody_answers_it_is_tried_more_and_more_seldom(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     writes, recorder, waits = Writes(), Recorder(), list[int]()
     failures = [ApiError(503, "ServiceUnavailable", "down")] * 3
     monkeypatch.setattr(admission_writer, "backoff", lambda attempt: waits.append(attempt) or 0)
-    answered = writes.once
+    answered = writes.admission_once
 
-    async def once(_key: ObjectKey, patch: Object) -> Object:
+    async def once(_obj: Object, patch: Object) -> Object:
         if failures:
             raise failures.pop()
-        return await answered(_key, patch)
+        return await answered(_obj, patch)
 
-    writes.once = once
+    writes.admission_once = once
     async with writing(writes, recorder) as writer:
         writer.schedule_report(ReportPending(KEY, "uid", PodsNotReady(), ()))
         await asyncio.wait_for(writes.written, 10)

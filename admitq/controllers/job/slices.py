@@ -11,6 +11,7 @@ from itertools import chain, count
 from typing import Any, NamedTuple
 
 from admitq import explain
+from admitq.admission_status import CONCERN as ADMISSION
 from admitq.controllers.job.case import CONCERN, JobCase, name_of
 from admitq.controllers.job.matching import Match, is_comparable, prebuilt_name
 from admitq.controllers.plan import Create, Patch, Plan, RemoveFinalizer, Tell, has_finalizer, plan
@@ -207,6 +208,8 @@ def _given_back(case: JobCase, workload: Object) -> Plan | None:
     """What a slice that shrank was assigned for the pods that it has no more is free at once."""
     counts = counts_of(workload)
     admission = value_at(workload, ("status", "admission"), {})
+    if not admission:
+        return None
     transition = case.begin(workload)
     transition.status["admission"] = {
         **admission,
@@ -215,7 +218,7 @@ def _given_back(case: JobCase, workload: Object) -> Plan | None:
             for one in admission.get("podSetAssignments") or ()
         ],
     }
-    return case.end(workload, transition)
+    return case.end(workload, transition, concern=ADMISSION)
 
 
 def _shrunk(assignment: Object, count: int) -> Object:
@@ -226,7 +229,7 @@ def _shrunk(assignment: Object, count: int) -> Object:
         resource: format_amount(resource, amount(resource, used) * count // before)
         for resource, used in (assignment.get("resourceUsage") or {}).items()
     }
-    return {**assignment, "count": count, "resourceUsage": usage}
+    return {**assignment, "count": count, **({"resourceUsage": usage} if usage else {})}
 
 
 def _grow(case: JobCase, held: Object, wanted: Counts) -> Plan:

@@ -105,13 +105,13 @@ def test_a_switched_gate_that_does_less_than_it_says_is_told_of() -> None:
             "TLSOptions": True,
             "VisibilityOnDemand": True,
             "MultiKueue": False,
-            "WorkloadRequestUseMergePatch": True,
+            "VectorizedResourceRequests": False,
         }
     )
     assert gates.notes() == (
         "MultiKueue: only decides what objects may say: the feature itself is still to come",
+        "VectorizedResourceRequests: has no effect: there is only one way in which this is done",
         "VisibilityOnDemand: has no effect: its feature is still to come",
-        "WorkloadRequestUseMergePatch: has no effect: there is only one way in which this is done",
     )
     assert not FeatureGates().notes()
 

@@ -177,6 +177,9 @@ SHOWN: Final = {
     Gate.WORKLOAD_PRIORITY_CLASS_DEFAULTING: _both(
         "unit/webhooks/test_jobs.py: test_the_default_priority_class_is_for_jobs_that_name_none_queued_or_not"
     ),
+    Gate.WORKLOAD_REQUEST_USE_MERGE_PATCH: _both(
+        "unit/controllers/test_admission_of_others.py: test_a2_gate_decides_how_the_admission_is_written"
+    ),
     Gate.WORKLOAD_VALIDATE_RESOURCES_NON_NEGATIVE: _both(_SWITCHED_OFF),
     Gate.WORKLOAD_VALIDATION_FOR_POD_SET_METADATA: _both(_SWITCHED_OFF),
 }

@@ -13,7 +13,7 @@ from admitq.controllers.indexes import resource_followed, resource_of
 from admitq.controllers.job.controller import JobController
 from admitq.controllers.job.owners import Owners
 from admitq.controllers.job.slices import lets_run
-from admitq.controllers.plan import Create, Plan
+from admitq.controllers.plan import Create, Patch, Plan
 from admitq.integrations.base import Integration, Rules
 from admitq.integrations.kinds.job import JOB
 from admitq.integrations.kinds.rayjob import RAY_JOB
@@ -203,6 +203,21 @@ def test_c15_reclaimable_pods_are_left_alone_without_the_gate_reclaimable_pods()
     first = slice_("first", 3, admitted, STARTED, reclaimablePods=[{"name": "main", "count": 3}])
     plan = decided(indexed(3, completedIndexes="1"), first, settings={"reclaimable_pods": False})
     assert written(first, plan)["status"]["reclaimablePods"] == [{"name": "main", "count": 3}]
+
+
+def test_a2_admission_of_a_slice_that_shrinks_is_written_by_the_manager_of_the_admission() -> None:
+    first = slice_("first", 3)
+    shrunk = written(first, decided(running(2), first))
+    [write] = decided(running(2), shrunk).actions
+    assert isinstance(write, Patch)
+    assert write.concern == "admission"
+
+
+def test_a2_slice_with_reservation_but_without_admission_gives_nothing_back() -> None:
+    first = slice_("first", 3)
+    shrunk = written(first, decided(running(2), first))
+    del shrunk["status"]["admission"]
+    assert decided(running(2), shrunk).actions == ()
 
 
 @pytest.mark.parametrize("of", [workload, admitted])

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from admitq.admission_status import CONDITIONS, FIELDS
 from admitq.controllers.context import Context
 from admitq.controllers.indexes import indexes_of_jobs, resource_followed, resource_of
 from admitq.controllers.registry import stores_needed
@@ -121,6 +122,22 @@ class StubClient:
         if patch["metadata"].get("resourceVersion") != found["metadata"]["resourceVersion"]:
             raise CONFLICT
         return self._written(after(found, patch))
+
+    async def apply(
+        self, resource: Resource, obj: Object, *, field_manager: str, subresource: str | None
+    ) -> Object:
+        """Apply a status as the API server does for a manager that owns all of the admission status."""
+        metadata = obj["metadata"]
+        self._call("apply", f"{resource.plural}/{metadata['name']}/{subresource}", obj)
+        found = self.stores.of(resource).get(metadata["namespace"], metadata["name"])
+        assert found is not None
+        if metadata["resourceVersion"] != found["metadata"]["resourceVersion"]:
+            raise CONFLICT
+        before: Object = found.get("status") or {}
+        kept = [one for one in before.get("conditions") or () if one["type"] not in CONDITIONS]
+        others = {name: value for name, value in before.items() if name not in FIELDS}
+        applied = [*obj["status"]["conditions"], *kept]
+        return self._written({**found, "status": {**others, **obj["status"], "conditions": applied}})
 
     async def json_patch(
         self, resource: Resource, name: str, operations: Any, *, namespace: str | None, field_manager: str

@@ -1,0 +1,117 @@
+"""Reservations and leftovers of other programs, as the controllers of admitq treat them."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from admitq.controllers.indexes import BY_CLUSTER_QUEUE
+from admitq.controllers.plan import Patch, Plan, act, plan
+from admitq.controllers.workload import WorkloadController, decide
+from admitq.controllers.workload import World as Surroundings
+from admitq.integrations.base import Step
+from admitq.runtime.store import Key
+from tests.unit.controllers.builders import (
+    ADMISSION,
+    KINDS,
+    NAMES,
+    SETTINGS,
+    Object,
+    admitted,
+    at,
+    cluster_queue,
+    condition,
+    local_queue,
+    reserved,
+    workload,
+)
+from tests.unit.controllers.world import World
+
+SURROUNDINGS = Surroundings(
+    names=NAMES,
+    kinds=KINDS,
+    settings=SETTINGS,
+    local_queue=local_queue(),
+    cluster_queue=cluster_queue(),
+    cluster_queue_name="cq",
+    cluster_queue_active=True,
+)
+RELEASED = condition("QuotaReserved", False, "WaitingForQuota", "2 more needed")
+NOT_ADMITTED = condition("Admitted", False, "NoReservation", "The workload has no reservation")
+REQUESTS = [{"name": "main", "resources": {"cpu": "3"}}]
+
+
+def decided(obj: Object) -> Plan:
+    return decide(obj, SURROUNDINGS, at(10))
+
+
+def patches(what: Plan) -> list[tuple[str, Any]]:
+    """The field manager's concern and the changed status of each write."""
+    return [
+        (action.concern, step.patch["status"])
+        for action in what.actions
+        if isinstance(action, Patch)
+        for step in action.steps
+    ]
+
+
+@pytest.mark.parametrize("state", ["Ready", "Pending"])
+def test_a2_admitted_condition_is_written_by_the_manager_of_the_admission(state: str) -> None:
+    check = {"name": "check", "state": state, "lastTransitionTime": "", "message": ""}
+    of_every_flavor = [{"name": "check"}]
+    surroundings = replace(SURROUNDINGS, cluster_queue=cluster_queue(checks=of_every_flavor))
+    [(concern, status)] = patches(decide(reserved(admissionChecks=[check]), surroundings, at(10)))
+    assert concern == "admission"
+    assert "Admitted" in {one["type"] for one in status["conditions"]}
+
+
+def test_a2_reservation_without_admission_is_not_admitted() -> None:
+    assert decided(reserved(admission=None)).actions == ()
+
+
+def test_a2_requests_that_another_program_left_are_removed_once_admitted() -> None:
+    assert patches(decided(admitted(resourceRequests=REQUESTS))) == [
+        ("workload-controller", {"resourceRequests": None})
+    ]
+    assert decided(admitted()).actions == ()
+
+
+def test_a2_leftover_admission_is_removed_with_the_next_write() -> None:
+    obj = workload(RELEASED, admission=ADMISSION)
+    [(_, status)] = patches(decided(obj))
+    assert status["admission"] is None
+    assert decided(workload(RELEASED, NOT_ADMITTED, admission=ADMISSION)).actions == ()
+
+
+async def test_a2_leftover_admission_does_not_name_the_cluster_queue() -> None:
+    world = World()
+    stored = {"uid": "u", "resourceVersion": "1"}
+    world.put(KINDS.local_queues, local_queue(**stored))
+    world.put(KINDS.cluster_queues, cluster_queue(**stored))
+    leftover = {**ADMISSION, "clusterQueue": "gone"}
+    obj = workload(RELEASED, NOT_ADMITTED, admission=leftover)
+    world.put(KINDS.workloads, obj)
+    await WorkloadController(world.ctx, world.core).reconcile(Key("ns", "job-j-1"))
+    assert world.calls == []
+
+
+def test_a2_workload_with_leftover_admission_is_not_indexed_by_its_cluster_queue() -> None:
+    world = World()
+    store = world.stores.of(KINDS.workloads)
+    world.put(KINDS.workloads, workload(RELEASED, admission=ADMISSION))
+    assert list(store.keys_by_index(BY_CLUSTER_QUEUE, "cq")) == []
+    world.put(KINDS.workloads, reserved(metadata={"resourceVersion": "8"}))
+    assert len(list(store.keys_by_index(BY_CLUSTER_QUEUE, "cq"))) == 1
+
+
+@pytest.mark.parametrize(("merge_patches", "call"), [(False, "apply"), (True, "patch")])
+async def test_a2_gate_decides_how_the_admission_is_written(merge_patches: bool, call: str) -> None:
+    world = World(replace(SETTINGS, merge_patches=merge_patches))
+    obj = reserved()
+    world.put(KINDS.workloads, obj)
+    change = {"status": {"conditions": [*obj["status"]["conditions"], NOT_ADMITTED]}}
+    await act(world.ctx, plan(Patch(KINDS.workloads, obj, (Step(change, "status"),), "admission")))
+    assert world.calls == [f"{call} workloads/job-j-1/status"]
+    written = world.get(KINDS.workloads, "job-j-1")["status"]
+    assert written["admission"] == ADMISSION
+    assert NOT_ADMITTED in written["conditions"]
