@@ -484,7 +484,9 @@ def _pending(case: Case) -> Plan | None:
         transition.set(ConditionType.QUOTA_RESERVED, False, case.told(why.reason), why.message)
     if transition.find(ConditionType.QUOTA_RESERVED) is not None:
         transition.end_admission()
-    return case.end(transition)
+    # Applied like the reservation that follows: of a condition that one manager created by an update and
+    # another applied, an apply that leaves it out would remove a part only, and be refused.
+    return case.end(transition, concern=ADMISSION)
 
 
 def _is_told(case: Case, reason: str) -> bool:

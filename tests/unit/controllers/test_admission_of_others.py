@@ -78,8 +78,8 @@ def test_a2_requests_that_another_program_left_are_removed_once_admitted() -> No
 
 def test_a2_leftover_admission_is_removed_with_the_next_write() -> None:
     obj = workload(RELEASED, admission=ADMISSION)
-    [(_, status)] = patches(decided(obj))
-    assert status["admission"] is None
+    [(concern, status)] = patches(decided(obj))
+    assert (concern, status["admission"]) == ("admission", None)
     assert decided(workload(RELEASED, NOT_ADMITTED, admission=ADMISSION)).actions == ()
 
 
