@@ -7,7 +7,7 @@ that kind (semantics, Metrics and Configuration file).
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 from admitq_api.configuration import sections
 
@@ -21,9 +21,32 @@ class Source(StrEnum):
     WORKLOAD = "Workload"
 
 
+SERIES_PREFIX: Final = "custom_"
+"""What the name of every custom label starts with in a series."""
+
+
+class Location(NamedTuple):
+    """Where in the metadata of an object a value is: "labels" or "annotations", and the key there."""
+
+    place: str
+    key: str
+
+
+def location_of(configured: sections.CustomLabel) -> Location:
+    """Where an entry of metrics.customLabels takes its value from."""
+    if configured.source_annotation_key:
+        return Location("annotations", configured.source_annotation_key)
+    return Location("labels", configured.source_label_key or configured.name)
+
+
+def copied_to_workloads(labels: Iterable[sections.CustomLabel]) -> tuple[Location, ...]:
+    """What the Workload of a job gets from the job, so that metrics can take it from the Workload."""
+    return tuple(location_of(one) for one in labels if one.source_kind == Source.WORKLOAD)
+
+
 @dataclass(frozen=True, slots=True)
 class CustomLabel:
-    """One label: what it is called, and where its value is."""
+    """One label: its configured name, and where its value is."""
 
     name: str
     source: Source
@@ -38,14 +61,20 @@ class CustomLabel:
     @classmethod
     def configured(cls, configured: sections.CustomLabel, untracked: str) -> Self:
         """The label that an entry of metrics.customLabels asks for."""
+        found = location_of(configured)
         return cls(
             configured.name,
             Source(configured.source_kind),
-            configured.source_annotation_key or configured.source_label_key or configured.name,
-            "annotations" if configured.source_annotation_key else "labels",
+            found.key,
+            found.place,
             frozenset(configured.tracked_values),
             untracked,
         )
+
+    @property
+    def series_label(self) -> str:
+        """The name of the label in the series; the prefix keeps it apart from the labels of the metric."""
+        return f"{SERIES_PREFIX}{self.name}"
 
     def value_in(self, obj: Mapping[str, Any]) -> str:
         """The value that an object gives it; empty if the object lacks the key."""
@@ -68,11 +97,11 @@ class CustomLabels:
 
     def names(self, sources: Iterable[Source]) -> tuple[str, ...]:
         """The labels that a series which tells of these kinds carries."""
-        return tuple(label.name for source in sorted(sources) for label in self._of.get(source, ()))
+        return tuple(label.series_label for source in sorted(sources) for label in self._of.get(source, ()))
 
     def values(self, source: Source, obj: Mapping[str, Any] | None) -> Mapping[str, str]:
         """The values that an object of a kind gives; without an object all are empty."""
         labels = self._of.get(source)
         if labels is None:
             return NONE
-        return {label.name: "" if obj is None else label.value_in(obj) for label in labels}
+        return {label.series_label: "" if obj is None else label.value_in(obj) for label in labels}

@@ -92,7 +92,6 @@ class Manager:
         set_aside: how many objects of a resource the stores could not read.
         tracks_pods_ready: whether Workloads tell if their pods are ready.
         tell_reasons: whether each cause of waiting has a reason of its own.
-        runs_cycles: whether the state decides, and not only follows what others decide.
         reports_malformed: whether objects that cannot be read get an event and a status from this process.
         counts_transitions: whether the metrics of this process count the transitions of Workloads. Of
             processes that act at the same time, one does.
@@ -116,7 +115,6 @@ class Manager:
     set_aside: Callable[[Resource], int] = lambda _: 0
     tracks_pods_ready: bool = True
     tell_reasons: bool = True
-    runs_cycles: bool = True
     reports_malformed: bool = True
     counts_transitions: bool = True
     merge_patches: bool = False
@@ -191,9 +189,8 @@ class Manager:
                 self.measures.workload_gone(key)
                 self._writer.forget(key)
             gone = observation.deleted(obj)
-            if isinstance(gone, happened.CohortDeleted):
-                self.measures.cohorts_changed()
             self._put(gone)
+            self._forget(gone)
             return
         try:
             event = observation.changed(obj)
@@ -218,6 +215,19 @@ class Manager:
             case _:
                 pass
         self._put(event)
+
+    def _forget(self, gone: happened.Event) -> None:
+        """Drop the series of a queue or cohort whose object was deleted, as the core has taken in."""
+        match gone:
+            case happened.ClusterQueueDeleted(name):
+                self.measures.forget_cluster_queue(name)
+            case happened.LocalQueueDeleted(key):
+                self.measures.forget_local_queue(*key)
+            case happened.CohortDeleted(name):
+                self.measures.cohorts_changed()
+                self.measures.cohort_object_deleted(name, self.state.cohort_status(name))
+            case _:
+                pass
 
     def count_malformed(self, resource: Resource) -> None:
         """Tell how many objects of a resource cannot be read: the stores set one aside, or took it back."""
@@ -270,9 +280,10 @@ class Manager:
                 await self._wake.wait()
 
     def _cycle(self, now: Instant) -> None:
-        started = time.perf_counter()
+        started, before = time.perf_counter(), self.state.cycles_run
         instructions = self.state.handle(happened.CyclesRequested(limit=1), now=now)
-        if not self.runs_cycles:
+        if self.state.cycles_run == before:
+            # Only time has passed: no workload was tried.
             self._carry_out(instructions)
             return
         admits = any(isinstance(item, ReserveQuota) for item in instructions)

@@ -1,13 +1,13 @@
 """What happened, told to the metrics: the one place that knows which series an occurrence moves."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from admitq.core.amounts import UNLIMITED
+from admitq.core.fair_sharing import Share
 from admitq.core.model import ClusterQueue, ObjectKey, Workload
-from admitq.core.requests import demands
 from admitq.core.statuses import (
     ClusterQueueStatus,
     CohortStatus,
@@ -35,9 +35,9 @@ def in_units(resource: str, amount: int) -> float:
     return amount / MILLI if resource == "cpu" else float(amount)
 
 
-def _share(weighted: int) -> float:
-    """A weighted share as metrics carry it: one without bounds is not a number."""
-    return float("nan") if weighted >= UNLIMITED else float(weighted)
+def _share(share: Share) -> float:
+    """A weighted share as metrics carry it: exact; not a number while a weight of 0 borrows."""
+    return float("nan") if share.infinite else float(share.amount)
 
 
 def _labelled(custom: Values, **labels: str) -> Values:
@@ -61,6 +61,8 @@ class Measures:
         with_resources: whether quota and usage of ClusterQueues are exposed by flavor and resource.
         of_cohorts: whether cohorts have series.
         waiting: everyone who waits, asked for each time that metrics are read.
+        pending_shapes: how many distinct shapes of workloads wait in a ClusterQueue, to be tried and parked.
+        pending_requests: what the workloads that wait in a ClusterQueue request, by resource.
     """
 
     metrics: Metrics
@@ -70,6 +72,8 @@ class Measures:
     with_resources: bool = False
     of_cohorts: bool = True
     waiting: Callable[[], Iterable[Waiting]] = lambda: ()
+    pending_shapes: Callable[[str], tuple[int, int]] = lambda _: (0, 0)
+    pending_requests: Callable[[str], Mapping[str, int]] = lambda _: {}
     _census: "_Census" = field(init=False)
     _skipped: set[str] = field(default_factory=set[str])
     """ClusterQueues of which some were skipped in the last cycle."""
@@ -77,14 +81,21 @@ class Measures:
     """The cohorts above each ClusterQueue that was looked at, the nearest first."""
     _admitted: Counter[str] = field(default_factory=Counter[str])
     """How many workloads each of these ClusterQueues has admitted."""
-    _subtrees: dict[str, Counter[Values]] = field(default_factory=dict[str, Counter[Values]])
-    """The same, summed up by cohort, and there by the custom labels of the ClusterQueues."""
+    _cluster_queues: set[str] = field(default_factory=set[str])
+    """ClusterQueues that exist."""
+    _cohorts: set[str] = field(default_factory=set[str])
+    """Cohorts that have series."""
+    _without_object: dict[str, CohortStatus] = field(default_factory=dict[str, CohortStatus])
+    """Cohorts that lost their object and are still named, with their numbers at that moment."""
     _listed: dict[ObjectKey, int] = field(default_factory=dict[ObjectKey, int])
     """How many wait in each LocalQueue that was looked at."""
 
     def __post_init__(self) -> None:
         self._census = _Census(self)
         self.metrics.at_reading(self._count_waiting)
+        self.metrics.at_reading(self._count_pending)
+        self.metrics.at_reading(self._count_subtrees)
+        self.metrics.at_reading(self._count_census)
         if self.metrics.takes_from(Source.WORKLOAD):
             self.metrics.at_reading(self._count_by_workload)
 
@@ -217,14 +228,10 @@ class Measures:
 
     def cluster_queue_observed(self, queue: ClusterQueue, obj: RawObject) -> None:
         """A ClusterQueue's quota, and its labels, are now as given."""
-        if not self.metrics.is_described(Source.CLUSTER_QUEUE, obj, queue.name):
-            cohorts = self._places.pop(queue.name, ())
-            self._count_admitted(queue.name, cohorts, -self._admitted[queue.name])
-            self.metrics.describe(Source.CLUSTER_QUEUE, obj, queue.name)
-            self._count_admitted(queue.name, cohorts, self._admitted[queue.name])
-            self._places[queue.name] = cohorts
-            self._tell_place(queue.name)
-            self._census.tell_again(cluster_queue=queue.name)
+        self._cluster_queues.add(queue.name)
+        if queue.name in self._places:
+            self._place(queue.name)
+        self.metrics.describe(Source.CLUSTER_QUEUE, obj, queue.name)
         if not self.with_resources:
             return
         labels = {"cohort": queue.cohort or "", "cluster_queue": queue.name}
@@ -244,15 +251,25 @@ class Measures:
                         )
 
     def local_queue_observed(self, key: ObjectKey, obj: RawObject) -> None:
-        """A LocalQueue's labels are now as given."""
-        if self.metrics.is_described(Source.LOCAL_QUEUE, obj, *key):
+        """A LocalQueue's labels are now as given: it has series only while it is selected."""
+        if not self.of_local_queues(key):
+            self.forget_local_queue(*key)
             return
         self.metrics.describe(Source.LOCAL_QUEUE, obj, *key)
-        self._census.tell_again(name=key.name, namespace=key.namespace)
 
     def cohort_observed(self, name: str, obj: RawObject) -> None:
         """A cohort's labels are now as given."""
+        self._without_object.pop(name, None)
         self.metrics.describe(Source.COHORT, obj, name)
+
+    def cohort_object_deleted(self, name: str, status: CohortStatus | None) -> None:
+        """A cohort's object was deleted, and its series go.
+
+        While it is still named, ``status`` has its numbers; when they change, its series are back.
+        """
+        self.forget_cohort(name)
+        if status is not None:
+            self._without_object[name] = status
 
     def cohorts_changed(self) -> None:
         """A cohort came, went, or has another parent: ClusterQueues may have another place."""
@@ -261,36 +278,16 @@ class Measures:
 
     def _place(self, name: str) -> None:
         cohorts = tuple(self.cohorts_of(name))
-        former = self._places.get(name)
-        if former == cohorts:
+        if self._places.get(name) == cohorts:
             return
         self._places[name] = cohorts
-        if former is not None:
-            self._count_admitted(name, former, -self._admitted[name])
-            self._count_admitted(name, cohorts, self._admitted[name])
-        self._tell_place(name)
-
-    def _tell_place(self, name: str) -> None:
-        cohorts = self._places[name]
         self.metrics.forget(("cluster_queue_info",), cluster_queue=name)
         parent, root = (cohorts[0], cohorts[-1]) if cohorts else ("", "")
         self.metrics.set("cluster_queue_info", 1, cluster_queue=name, parent_cohort=parent, root_cohort=root)
 
-    def _count_admitted(self, cluster_queue: str, cohorts: Iterable[str], by: int) -> None:
-        series = "cohort_subtree_admitted_active_workloads"
-        custom = self.metrics.described(series, Source.CLUSTER_QUEUE, cluster_queue)
-        values = tuple(custom.items())
-        for cohort in cohorts if self.of_cohorts else ():
-            subtree = self._subtrees.setdefault(cohort, Counter())
-            subtree[values] += by
-            self.metrics.set(series, subtree[values], cohort=cohort, **custom)
-            if values and not subtree[values]:
-                self.metrics.forget((series,), cohort=cohort, **custom)
-
     def cluster_queue_reported(self, name: str, status: ClusterQueueStatus) -> None:
         """The core's numbers of a ClusterQueue were looked at."""
         self._place(name)
-        self._count_admitted(name, self._places[name], status.admitted - self._admitted[name])
         self._admitted[name] = status.admitted
         gauges = self.metrics
         active = status.pending - status.inadmissible
@@ -304,23 +301,18 @@ class Measures:
             current = "terminating"
         for state in ("pending", "active", "terminating"):
             gauges.set("cluster_queue_status", float(state == current), cluster_queue=name, status=state)
-        if status.weighted_share is not None:
+        if status.share is not None:
             gauges.forget(("cluster_queue_weighted_share",), cluster_queue=name)
             cohort = next(iter(self._places[name]), "")
             gauges.set(
                 "cluster_queue_weighted_share",
-                _share(status.weighted_share),
+                _share(status.share),
                 cluster_queue=name,
                 cohort=cohort,
             )
         if self.with_resources:
             self._totals("cluster_queue_resource_reservation", status.flavors_reservation, name)
             self._totals("cluster_queue_resource_usage", status.flavors_usage, name)
-
-    def pending_shapes_reported(self, name: str, active: int, inadmissible: int) -> None:
-        """So many distinct shapes of workloads wait in a ClusterQueue: to be tried, and parked."""
-        for status, count in (("active", active), ("inadmissible", inadmissible)):
-            self.metrics.set("pending_scheduling_hashes", count, cluster_queue=name, status=status)
 
     def local_queue_reported(self, key: ObjectKey, status: LocalQueueStatus) -> None:
         """The core's numbers of a LocalQueue were looked at."""
@@ -338,7 +330,7 @@ class Measures:
             ("local_queue_resource_usage", status.flavors_usage),
         ):
             gauges.forget((series,), **labels)
-            for flavor in totals:
+            for flavor in totals or ():
                 for resource, total, _ in flavor.resources:
                     gauges.set(
                         series, in_units(resource, total), flavor=flavor.flavor, resource=resource, **labels
@@ -355,12 +347,14 @@ class Measures:
 
     def cohort_reported(self, name: str, parent: str, root: str, status: CohortStatus) -> None:
         """The core's numbers of a cohort were looked at."""
-        if not self.of_cohorts:
+        if not self.of_cohorts or self._without_object.get(name) == status:
             return
+        self._without_object.pop(name, None)
+        self._cohorts.add(name)
         self.metrics.forget(("cohort_info",), cohort=name)
         self.metrics.set("cohort_info", 1, cohort=name, parent_cohort=parent, root_cohort=root)
-        if status.weighted_share is not None:
-            self.metrics.set("cohort_weighted_share", _share(status.weighted_share), cohort=name)
+        if status.share is not None:
+            self.metrics.set("cohort_weighted_share", _share(status.share), cohort=name)
         for series, amounts in (
             ("cohort_subtree_quota", status.subtree_quota),
             ("cohort_subtree_resource_reservations", status.subtree_reservations),
@@ -373,17 +367,21 @@ class Measures:
 
     def forget_cluster_queue(self, name: str) -> None:
         """A ClusterQueue is gone."""
-        self._count_admitted(name, self._places.pop(name, ()), -self._admitted.pop(name, 0))
+        self._places.pop(name, None)
+        self._admitted.pop(name, None)
+        self._cluster_queues.discard(name)
+        self._skipped.discard(name)
         self.metrics.forget_cluster_queue(name)
 
     def forget_local_queue(self, namespace: str, name: str) -> None:
-        """A LocalQueue is gone."""
+        """A LocalQueue is gone, or has no series any more."""
         self._listed.pop(ObjectKey(namespace, name), None)
         self.metrics.forget_local_queue(namespace, name)
 
     def forget_cohort(self, name: str) -> None:
-        """A cohort is gone."""
-        self._subtrees.pop(name, None)
+        """A cohort is gone: it has no object, and nothing names it."""
+        self._cohorts.discard(name)
+        self._without_object.pop(name, None)
         self.metrics.forget_cohort(name)
 
     # --- what is counted when it is read ----------------------------------------------------------
@@ -396,6 +394,44 @@ class Measures:
             aside = parked.get(key, 0)
             for status, count in (("active", pending - aside), ("inadmissible", aside)):
                 self.metrics.set("local_queue_pending_workloads", max(0, count), status=status, **labels)
+
+    def _count_pending(self) -> None:
+        """Count of each ClusterQueue what its workloads that wait request, and their distinct shapes."""
+        shapes, requests = "pending_scheduling_hashes", "cluster_queue_resource_pending"
+        self.metrics.clear(requests)
+        for name in self._places:
+            for status, count in zip(("active", "inadmissible"), self.pending_shapes(name), strict=True):
+                self.metrics.set(shapes, count, cluster_queue=name, status=status)
+            for resource, amount in self.pending_requests(name).items():
+                self.metrics.set(requests, in_units(resource, amount), cluster_queue=name, resource=resource)
+
+    def _count_subtrees(self) -> None:
+        """Sum up the admitted workloads of ClusterQueues by cohort, and by custom labels of ClusterQueues."""
+        if not self.of_cohorts:
+            return
+        series = "cohort_subtree_admitted_active_workloads"
+        counts: Counter[Values] = Counter()
+        for name, cohorts in self._places.items():
+            custom = tuple(self.metrics.described(series, Source.CLUSTER_QUEUE, name).items())
+            for cohort in cohorts:
+                if cohort not in self._without_object:
+                    counts[_labelled(custom, cohort=cohort)] += self._admitted[name]
+        self._spread(series, counts, [{"cohort": cohort} for cohort in self._cohorts])
+
+    def _count_census(self) -> None:
+        """Count the workloads that are finished or not admitted, of queues that exist."""
+        counts = self._census.counts(self.cluster_queue_of)
+        for series, by_labels in counts.items():
+            self.metrics.clear(series)
+            for labels, count in by_labels.items():
+                if self._has_series(named := dict(labels)):
+                    self.metrics.set(series, count, **named)
+
+    def _has_series(self, labels: Mapping[str, str]) -> bool:
+        """Whether the queue that labels name exists, and is selected."""
+        if "name" in labels:
+            return self.of_local_queues(ObjectKey(labels["namespace"], labels["name"]))
+        return labels["cluster_queue"] in self._cluster_queues
 
     def _count_by_workload(self) -> None:
         """Tell of those who wait, and of those admitted, by the custom labels of Workloads."""
@@ -413,23 +449,17 @@ class Measures:
             ),
             [{**place, "status": status} for place in places for status in ("active", "inadmissible")],
         )
-        admitted = self._census.admitted()
-        self._spread(
-            "admitted_active_workloads",
-            Counter(
-                _labelled(one.custom, cluster_queue=one.cluster_queue)
-                for one in admitted
-                if one.cluster_queue in self._places
-            ),
-            places,
-        )
+        by_cluster_queue, by_local_queue = Counter[Values](), Counter[Values]()
+        for one, count in self._census.admitted():
+            if one.held_in in self._places:
+                by_cluster_queue[_labelled(one.custom, cluster_queue=one.held_in)] += count
+            if one.queue in self._listed:
+                of_queue = {"name": one.queue.name, "namespace": one.queue.namespace}
+                by_local_queue[_labelled(one.custom, **of_queue)] += count
+        self._spread("admitted_active_workloads", by_cluster_queue, places)
         self._spread(
             "local_queue_admitted_active_workloads",
-            Counter(
-                _labelled(one.custom, name=one.queue.name, namespace=one.queue.namespace)
-                for one in admitted
-                if one.queue in self._listed
-            ),
+            by_local_queue,
             [{"name": key.name, "namespace": key.namespace} for key in self._listed],
         )
 
@@ -491,51 +521,46 @@ class _Place:
     """What one workload counts as."""
 
     queue: ObjectKey
-    cluster_queue: str
+    held_in: str
+    """The ClusterQueue whose quota it holds, or held when it finished; empty if none."""
     finished: bool
     unadmitted: tuple[str, str] | None
-    requests: tuple[tuple[str, int], ...]
     is_admitted: bool
     custom: Values
-    """What it says of itself for the metrics."""
+    """Its custom labels."""
+
+
+_FINISHED, _UNADMITTED = "finished_workloads", "unadmitted_workloads"
 
 
 class _Census:
-    """How many workloads are finished or not admitted, kept up to date by what changes."""
+    """How many workloads are finished, admitted or neither, kept up to date by what changes."""
 
     def __init__(self, measures: Measures) -> None:
         self._measures = measures
         self._places: dict[ObjectKey, _Place] = {}
-        self._counts: Counter[tuple[str, tuple[tuple[str, str], ...]]] = Counter()
+        self._counts: Counter[_Place] = Counter()
 
     def take(self, value: Workload, obj: RawObject) -> None:
         """Count a workload as it is now."""
-        queue = ObjectKey(value.key.namespace, value.queue_name)
-        holds_in = None if value.admission is None else value.admission.cluster_queue
-        cluster_queue = holds_in or self._measures.cluster_queue_of(queue) or ""
-        waits = not value.finished and not value.admitted and value.active
-        place = _Place(
-            queue=queue,
-            cluster_queue=cluster_queue,
+        self.leave(value.key)
+        place = self._places[value.key] = _Place(
+            queue=ObjectKey(value.key.namespace, value.queue_name),
+            held_in="" if value.admission is None else value.admission.cluster_queue,
             finished=value.finished,
             unadmitted=_why_unadmitted(obj) if not value.finished and not value.admitted else None,
-            requests=_requests(value) if waits and value.admission is None else (),
             is_admitted=value.admitted and not value.finished and value.admission is not None,
             custom=self._custom_of(obj),
         )
-        former = self._places.get(value.key)
-        if former == place:
-            return
-        if former is not None:
-            self._move(former, -1)
-        self._places[value.key] = place
-        self._move(place, 1)
+        self._counts[place] += 1
 
     def leave(self, key: ObjectKey) -> None:
         """Count a workload no more."""
         place = self._places.pop(key, None)
         if place is not None:
-            self._move(place, -1)
+            self._counts[place] -= 1
+            if not self._counts[place]:
+                del self._counts[place]
 
     def custom(self, key: ObjectKey) -> Values:
         """The custom labels of a Workload."""
@@ -545,57 +570,27 @@ class _Census:
     def _custom_of(self, obj: RawObject | None) -> Values:
         return tuple(self._measures.metrics.values("pending_workloads", Source.WORKLOAD, obj).items())
 
-    def admitted(self) -> list[_Place]:
-        """Those that are admitted and have not finished."""
-        return [place for place in self._places.values() if place.is_admitted]
+    def admitted(self) -> Iterator[tuple[_Place, int]]:
+        """How many are admitted and have not finished, by what they count as."""
+        return ((place, count) for place, count in self._counts.items() if place.is_admitted)
 
-    def tell_again(self, **named: str) -> None:
-        """Tell again what is counted under these labels."""
-        for (series, labels), count in self._counts.items():
-            if named.items() <= dict(labels).items():
-                self._tell(series, dict(labels), count)
-
-    def _move(self, place: _Place, by: int) -> None:
-        of_queue = {"name": place.queue.name, "namespace": place.queue.namespace}
-        local = self._measures.of_local_queues(place.queue)
-        if place.finished:
-            self._add("finished_workloads", by, cluster_queue=place.cluster_queue)
-            if local:
-                self._add("local_queue_finished_workloads", by, **of_queue)
-        if place.unadmitted is not None:
-            reason, cause = place.unadmitted
-            labels = {"cluster_queue": place.cluster_queue, "reason": reason, "underlying_cause": cause}
-            self._add("unadmitted_workloads", by, **labels)
-            if local:
-                self._add("local_queue_unadmitted_workloads", by, **of_queue, **labels)
-        for resource, amount in place.requests:
-            self._add(
-                "cluster_queue_resource_pending",
-                by * amount,
-                cluster_queue=place.cluster_queue,
-                resource=resource,
-            )
-
-    def _add(self, series: str, by: int, **labels: str) -> None:
-        key = (series, tuple(sorted(labels.items())))
-        self._counts[key] += by
-        count = self._counts[key]
-        if count == 0:
-            del self._counts[key]
-            self._measures.metrics.forget((series,), **labels)
-            return
-        self._tell(series, labels, count)
-
-    def _tell(self, series: str, labels: Mapping[str, str], count: int) -> None:
-        amount = in_units(labels["resource"], count) if "resource" in labels else count
-        self._measures.metrics.set(series, amount, **labels)
-
-
-def _requests(value: Workload) -> tuple[tuple[str, int], ...]:
-    total: Counter[str] = Counter()
-    for demand in demands(value.pod_sets):
-        total.update(dict(demand.totals))
-    return tuple(sorted(total.items()))
+    def counts(self, cluster_queue_of: Callable[[ObjectKey], str | None]) -> dict[str, Counter[Values]]:
+        """How many are finished, and how many are not admitted, by series and labels."""
+        of_cluster_queues = {_FINISHED: Counter[Values](), _UNADMITTED: Counter[Values]()}
+        of_local_queues = {_FINISHED: Counter[Values](), _UNADMITTED: Counter[Values]()}
+        for place, count in self._counts.items():
+            cluster_queue = place.held_in or cluster_queue_of(place.queue) or ""
+            of_queue = (("name", place.queue.name), ("namespace", place.queue.namespace))
+            named = (("cluster_queue", cluster_queue),)
+            if place.finished:
+                of_cluster_queues[_FINISHED][named] += count
+                of_local_queues[_FINISHED][of_queue] += count
+            if place.unadmitted is not None:
+                reason, cause = place.unadmitted
+                labels = (*named, ("reason", reason), ("underlying_cause", cause))
+                of_cluster_queues[_UNADMITTED][labels] += count
+                of_local_queues[_UNADMITTED][(*of_queue, *labels)] += count
+        return of_cluster_queues | {f"local_queue_{name}": of for name, of in of_local_queues.items()}
 
 
 def _state(workload: RawObject) -> list[conditions.Condition]:

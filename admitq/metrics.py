@@ -13,7 +13,7 @@ from typing import Any, Final
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 from prometheus_client.exposition import generate_latest
 
-from admitq.custom_labels import NONE, CustomLabel, CustomLabels, Source
+from admitq.custom_labels import NONE, SERIES_PREFIX, CustomLabel, CustomLabels, Source
 from admitq_api.version import VERSION
 
 Role = str
@@ -37,7 +37,8 @@ def _wait_buckets(count: int) -> tuple[float, ...]:
 WAIT_BUCKETS: Final = _wait_buckets(14)
 LONG_WAIT_BUCKETS: Final = _wait_buckets(16)
 CREATION_BUCKETS: Final = tuple(0.01 * 2**i for i in range(11))
-ATTEMPT_BUCKETS: Final = Histogram.DEFAULT_BUCKETS
+ATTEMPT_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+"""The default buckets of the Prometheus client for Go, which dashboards of the API group expect."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,7 @@ TABLE: Final[tuple[Series, ...]] = (
     Series(
         "pending_scheduling_hashes",
         _G,
-        "Distinct shapes of workloads that wait",
+        "Distinct combinations of requests and priority among pending workloads",
         ("cluster_queue", "status"),
         carries=OF_CQ,
     ),
@@ -173,7 +174,7 @@ TABLE: Final[tuple[Series, ...]] = (
     Series(
         "cluster_queue_resource_pending",
         _G,
-        "Requested by those who wait",
+        "Requests of pending workloads, without those of reclaimable pods",
         ("cluster_queue", "resource"),
         carries=OF_CQ,
     ),
@@ -187,7 +188,7 @@ TABLE: Final[tuple[Series, ...]] = (
     Series(
         "cluster_queue_weighted_share",
         _G,
-        "Share of what may be borrowed that is borrowed, NaN with a weight of 0",
+        "Exact weighted share, NaN while a weight of 0 borrows",
         ("cluster_queue", "cohort"),
         carries=OF_CQ,
     ),
@@ -206,7 +207,7 @@ TABLE: Final[tuple[Series, ...]] = (
     Series(
         "cohort_weighted_share",
         _G,
-        "Share of what may be borrowed that is borrowed, NaN with a weight of 0",
+        "Exact weighted share, NaN while a weight of 0 borrows",
         ("cohort",),
         carries=OF_COHORT,
     ),
@@ -234,7 +235,7 @@ TABLE: Final[tuple[Series, ...]] = (
     Series(
         "cohort_subtree_admitted_active_workloads",
         _G,
-        "Admitted in the cohort's subtree",
+        "Admitted workloads of the ClusterQueues in the cohort's subtree",
         ("cohort",),
         carries=OF_CQ,
     ),
@@ -363,20 +364,12 @@ _KEYS: Final[Mapping[Source, tuple[tuple[str, ...], ...]]] = {
 def clashes(custom: Sequence[CustomLabel]) -> list[str]:
     """What is wrong with the names of custom labels: a series would have two labels of one name."""
     labels = CustomLabels(custom)
-    reserved = {
-        name: series.name for series in TABLE for name in (*series.labels, ROLE, "le") if series.carries
-    }
-    problems = [
-        f"{label.name!r} is a label that metrics have already: use another name"
-        for label in custom
-        if label.name in reserved
-    ]
+    problems: list[str] = []
     for carries in (OF_CQ_WL, OF_LQ_WL):
         twice = [name for name, count in Count(labels.names(carries)).items() if count > 1]
         kinds = " and ".join(carries)
-        problems += [
-            f"{name!r} is taken from {kinds}, which one metric tells of: rename one" for name in twice
-        ]
+        remedy = f"is taken from {kinds}, which one metric carries: rename one"
+        problems += [f"{name.removeprefix(SERIES_PREFIX)!r} {remedy}" for name in twice]
     return problems
 
 
@@ -451,22 +444,29 @@ class Metrics:
         self._series[name].clear()
 
     def become(self, role: Role) -> None:
-        """Take another role: what the former role reported is dropped."""
+        """Take another role: gauges move to it with their values, all else stays with the former."""
         if role == self.role:
             return
-        for series in self._series.values():
-            series.remove_by_labels({ROLE: self.role})
+        self._move_gauges(self._series, {ROLE: self.role}, {ROLE: role})
         self.role = role
 
     def at_reading(self, count: Callable[[], None]) -> None:
-        """Have something counted each time that metrics are read, because nobody keeps count of it."""
+        """Have something counted each time that metrics are read, because it is not counted as it changes."""
         self._at_reading.append(count)
 
-    def exposition(self) -> bytes:
-        """All series in the Prometheus text format."""
+    def count(self) -> None:
+        """Count all that is counted when metrics are read: only in the thread of the event loop."""
         for count in self._at_reading:
             count()
+
+    def render(self) -> bytes:
+        """All series, as last counted, in the Prometheus text format. For any thread."""
         return generate_latest(self._counters) + generate_latest(self._others)
+
+    def exposition(self) -> bytes:
+        """All series as they are now, in the Prometheus text format."""
+        self.count()
+        return self.render()
 
     # --- custom labels ----------------------------------------------------------------------------
 
@@ -492,13 +492,34 @@ class Metrics:
         return former == self._custom.values(source, obj)
 
     def describe(self, source: Source, obj: Mapping[str, Any], *key: str) -> None:
-        """Take the custom labels of an object from it. Series with other values of them disappear."""
+        """Take the custom labels of an object from it.
+
+        Gauges move to the new values. What was counted under the former values stays there.
+        """
         if self.is_described(source, obj, *key):
             return
-        self._drop(source, key, carrying=True)
-        former = self._described.pop((source, key), NONE)
-        self._described[source, key] = self._custom.values(source, obj)
-        self._drop_nameless(source, former)
+        values = self._described[source, key] = self._custom.values(source, obj)
+        for parts in _KEYS[source]:
+            carrying = (name for name in _SERIES_OF[source, parts] if source in self._carries[name])
+            self._move_gauges(carrying, dict(zip(parts, key, strict=True)), values)
+
+    def _move_gauges(
+        self, names: Iterable[str], labels: Mapping[str, str], values: Mapping[str, str]
+    ) -> None:
+        """Give gauges that carry some labels other values of labels."""
+        for name in names:
+            gauge = self._series[name]
+            if not isinstance(gauge, Gauge):
+                continue
+            moved = [
+                (sample.labels, sample.value)
+                for family in gauge.collect()
+                for sample in family.samples
+                if labels.items() <= sample.labels.items()
+            ]
+            gauge.remove_by_labels(dict(labels))
+            for former, value in moved:
+                gauge.labels(**{**former, **values}).set(value)
 
     def _customs(self, name: str, labels: Mapping[str, str]) -> Mapping[str, str]:
         """The custom labels of a series that the caller did not give."""
@@ -537,12 +558,10 @@ class Metrics:
         self._drop(source, key)
         self._drop_nameless(source, self._described.pop((source, key), NONE))
 
-    def _drop(self, source: Source, key: tuple[str, ...], *, carrying: bool = False) -> None:
-        """Drop the series that name an object, or only those of them that carry its custom labels."""
+    def _drop(self, source: Source, key: tuple[str, ...]) -> None:
+        """Drop the series that name an object."""
         for parts in _KEYS[source]:
-            names = _SERIES_OF[source, parts]
-            chosen = (name for name in names if not carrying or source in self._carries[name])
-            self.forget(chosen, **dict(zip(parts, key, strict=True)))
+            self.forget(_SERIES_OF[source, parts], **dict(zip(parts, key, strict=True)))
 
     def _drop_nameless(self, source: Source, values: Mapping[str, str]) -> None:
         """Drop the series that carry such values without the name of an object, once no object gives them.
@@ -554,11 +573,19 @@ class Metrics:
             self.forget((name for name in _NAMELESS[source] if source in self._carries[name]), **values)
 
 
+_OTHERS_BESIDE: Final = {
+    Source.COHORT: "cluster_queue",
+    Source.CLUSTER_QUEUE: "local_queue",
+}
+"""By kind, the prefix of series of its children, which name it beside the child."""
+
+
 def _tells_of(series: Series, source: Source, parts: tuple[str, ...]) -> bool:
     """Whether a series is about the object that these labels name, not one that merely names it beside."""
     if not all(part in series.labels for part in parts):
         return False
-    return source is not Source.COHORT or "cluster_queue" not in series.name
+    other = _OTHERS_BESIDE.get(source)
+    return other is None or not series.name.startswith(other)
 
 
 _SERIES_OF: Final = {

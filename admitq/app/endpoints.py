@@ -62,9 +62,15 @@ async def serve_metrics(
 
 
 def _exposition(metrics: Metrics) -> Handler:
+    one_at_a_time = asyncio.Lock()
+
     async def handle(_: Request) -> Response:
-        # A large exposition takes a while to write, and admission must go on meanwhile.
-        return Response(200, await asyncio.to_thread(metrics.exposition), EXPOSITION)
+        # Queues change in this thread, so that they are counted here. A large exposition takes a while to
+        # write, and admission must go on meanwhile. Another reader waits: counting replaces series.
+        async with one_at_a_time:
+            metrics.count()
+            text = await asyncio.to_thread(metrics.render)
+        return Response(200, text, EXPOSITION)
 
     return handle
 

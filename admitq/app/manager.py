@@ -168,7 +168,6 @@ class ManagerPart:
             observed=self._observed,
             start=table.start if runs_jobs else _left_to_its_controller,
             refresh=self,
-            runs_cycles=runs_cycles,
             reports_malformed=runs_core or runs_cycles,
             counts_transitions=runs_core,
             leading=self._is_leading,
@@ -244,10 +243,10 @@ class ManagerPart:
         enabled = self._settings.tells_of_local_queues
 
         def of_local_queues(key: ObjectKey) -> bool:
-            if not enabled or selector is None:
-                return enabled
-            queue = self._stores.of(self._kinds.local_queues).get(key.namespace, key.name)
-            return queue is not None and _selects(selector, queue)
+            queue = (
+                self._stores.of(self._kinds.local_queues).get(key.namespace, key.name) if enabled else None
+            )
+            return queue is not None and (selector is None or _selects(selector, queue))
 
         def cluster_queue_of(key: ObjectKey) -> str | None:
             queue = self._stores.of(self._kinds.local_queues).get(key.namespace, key.name)
@@ -266,6 +265,8 @@ class ManagerPart:
             with_resources=configuration.metrics.enable_cluster_queue_resources,
             of_cohorts=self._settings.tells_of_cohorts,
             waiting=self._state.waiting,
+            pending_shapes=self._state.pending_shapes,
+            pending_requests=self._state.pending_requests,
         )
 
     # --- what the core says has changed -----------------------------------------------------------

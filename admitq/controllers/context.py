@@ -69,24 +69,12 @@ class Metrics(Protocol):
         """The core's numbers of a ClusterQueue were looked at."""
         ...
 
-    def pending_shapes_reported(self, name: str, active: int, inadmissible: int) -> None:
-        """So many distinct shapes of workloads wait in a ClusterQueue: to be tried, and parked."""
-        ...
-
     def local_queue_reported(self, key: ObjectKey, status: LocalQueueStatus) -> None:
         """The core's numbers of a LocalQueue were looked at."""
         ...
 
     def cohort_reported(self, name: str, parent: str, root: str, status: CohortStatus) -> None:
         """The core's numbers of a cohort were looked at."""
-        ...
-
-    def forget_cluster_queue(self, name: str) -> None:
-        """A ClusterQueue is gone."""
-        ...
-
-    def forget_local_queue(self, namespace: str, name: str) -> None:
-        """A LocalQueue is gone."""
         ...
 
     def forget_cohort(self, name: str) -> None:
@@ -115,10 +103,6 @@ class CoreView(Protocol):
 
     def parked_refusal(self, key: ObjectKey) -> Refusal | None:
         """Why a waiting workload was last refused, itself or in the person of an equal one."""
-        ...
-
-    def pending_shapes(self, cluster_queue: str) -> tuple[int, int]:
-        """How many distinct shapes of workloads wait: to be tried, and parked."""
         ...
 
     def is_bypassed(self, key: ObjectKey) -> bool:

@@ -11,6 +11,7 @@ from admitq.controllers.context import Clock, Context, CoreView
 from admitq.controllers.finalizers import hold_while_in_use
 from admitq.controllers.plan import act, plan, status_patch
 from admitq.controllers.refused_jobs import RefusedJob, RefusedJobs
+from admitq.core.fair_sharing import Share
 from admitq.core.model import SECOND, ConsumedResources, Instant, ObjectKey
 from admitq.core.statuses import ClusterQueueStatus, CohortStatus, FlavorTotals, LocalQueueStatus
 from admitq.explain import ActiveCondition, cluster_queue_active, local_queue_active
@@ -84,6 +85,10 @@ def _totals(flavors: Iterable[FlavorTotals], *, borrowed: bool) -> list[dict[str
     ]
 
 
+def _local_totals(flavors: Iterable[FlavorTotals] | None) -> list[dict[str, Any]] | None:
+    return None if flavors is None else _totals(flavors, borrowed=False)
+
+
 def cluster_queue_patch(obj: Object, status: ClusterQueueStatus, now: Instant) -> Mapping[str, Any] | None:
     """The patch that makes a ClusterQueue's status tell the core's; None if it does."""
     return _patch(
@@ -95,7 +100,7 @@ def cluster_queue_patch(obj: Object, status: ClusterQueueStatus, now: Instant) -
             "pendingWorkloads": status.pending,
             "reservingWorkloads": status.reserving,
             "admittedWorkloads": status.admitted,
-            "fairSharing": _share(status.weighted_share),
+            "fairSharing": _share(status.share),
         },
     )
 
@@ -112,8 +117,8 @@ def local_queue_patch(
         obj,
         {
             "conditions": conditions if refused is None else _with_refused(conditions, refused, now),
-            "flavorsReservation": _totals(status.flavors_reservation, borrowed=False),
-            "flavorsUsage": _totals(status.flavors_usage, borrowed=False),
+            "flavorsReservation": _local_totals(status.flavors_reservation),
+            "flavorsUsage": _local_totals(status.flavors_usage),
             "pendingWorkloads": status.pending,
             "reservingWorkloads": status.reserving,
             "admittedWorkloads": status.admitted,
@@ -142,11 +147,11 @@ def _with_refused(
 
 def cohort_patch(obj: Object, status: CohortStatus) -> Mapping[str, Any] | None:
     """The patch that makes a cohort's status tell the core's; None if it does."""
-    return _patch(obj, {"fairSharing": _share(status.weighted_share)})
+    return _patch(obj, {"fairSharing": _share(status.share)})
 
 
-def _share(weighted: int | None) -> Mapping[str, Any] | None:
-    return None if weighted is None else {"weightedShare": weighted}
+def _share(share: Share | None) -> Mapping[str, Any] | None:
+    return None if share is None else {"weightedShare": share.weighted_share}
 
 
 def _past_use(consumed: ConsumedResources | None) -> Mapping[str, Any] | None:
@@ -207,7 +212,6 @@ class ClusterQueueController:
         obj = self._ctx.stores.of(self._resource).get("", key.name)
         if obj is None:
             self._writer.forget(key)
-            self._ctx.metrics.forget_cluster_queue(key.name)
             return None
         held = hold_while_in_use(
             self._resource,
@@ -221,7 +225,6 @@ class ClusterQueueController:
         if status is None:
             return None
         self._ctx.metrics.cluster_queue_reported(key.name, status)
-        self._ctx.metrics.pending_shapes_reported(key.name, *self._core.pending_shapes(key.name))
         return await self._writer.write(key, obj, cluster_queue_patch(obj, status, self._ctx.clock()))
 
 
@@ -242,7 +245,6 @@ class LocalQueueController:
         if obj is None:
             self._writer.forget(key)
             self._mended_at.pop(key, None)
-            self._ctx.metrics.forget_local_queue(key.namespace, key.name)
             return None
         queue = ObjectKey(key.namespace, key.name)
         status = self._core.local_queue_status(queue)

@@ -9,10 +9,11 @@ may come in any order; so they are settled when the instant is over, with what i
 """
 
 import heapq
+from collections.abc import Iterator
 
 from admitq.core.admission_fair_sharing import DumpedBooks
 from admitq.core.ledger import Usage
-from admitq.core.model import Instant, LocalQueue, ObjectKey, Workload
+from admitq.core.model import ConsumedResources, Instant, LocalQueue, ObjectKey, Workload
 from admitq.core.statuses import ToldUse
 from admitq.core.world import LocalQueueEntry, SampleTimer, SeenAdmitted, WorkloadEntry, World
 
@@ -41,7 +42,7 @@ def _counting(world: World, key: ObjectKey) -> LocalQueueEntry | None:
 
 
 def _note_usage(world: World, key: ObjectKey) -> None:
-    """Sort those who wait anew, after what their LocalQueue used changed."""
+    """Sort the workloads of a LocalQueue again where its past use decides, after that changed."""
     world.touched_local_queues.add(key)
     entry = _counting(world, key)
     queue = None if entry is None else world.cluster_queues.get(entry.spec.cluster_queue)
@@ -129,11 +130,24 @@ def _in_use(world: World, key: ObjectKey) -> dict[str, int]:
 
 
 def past_use(world: World, key: ObjectKey) -> ToldUse:
-    """What is told of a LocalQueue."""
-    if world.books is None or _counting(world, key) is None:
+    """What is reported of a LocalQueue, whether its ClusterQueue goes by it or not.
+
+    A resource that its ClusterQueue covers is reported even if nothing of it was used.
+    """
+    consumed = None if world.books is None else world.books.consumed(key)
+    if world.books is None or consumed is None:
         return ToldUse(None, None)
     usage = world.books.usage(key)
-    return ToldUse(world.books.consumed(key), None if usage.infinite else usage.amount)
+    amounts = dict.fromkeys(_covered_resources(world, key), 0) | dict(consumed.consumed)
+    reported = ConsumedResources(tuple(sorted(amounts.items())), consumed.at)
+    return ToldUse(reported, None if usage.infinite else usage.amount)
+
+
+def _covered_resources(world: World, key: ObjectKey) -> Iterator[str]:
+    entry = world.local_queues.get(key)
+    queue = None if entry is None else world.cluster_queues.get(entry.spec.cluster_queue)
+    for group in () if queue is None else queue.spec.resource_groups:
+        yield from group.covered_resources
 
 
 # --- time -----------------------------------------------------------------------------------------------
@@ -141,7 +155,7 @@ def past_use(world: World, key: ObjectKey) -> ToldUse:
 
 def schedule_sample(world: World, key: ObjectKey) -> None:
     """Let time pass for a LocalQueue when it is due."""
-    if world.books is not None and _counting(world, key) is not None:
+    if world.books is not None and key in world.local_queues:
         heapq.heappush(world.samples, SampleTimer(world.books.next_sample(key), key))
 
 
@@ -149,7 +163,7 @@ def next_sample(world: World) -> Instant | None:
     """When time is next to be let pass for some LocalQueue."""
     while world.books is not None and world.samples:
         at, key = world.samples[0]
-        if _counting(world, key) is not None and world.books.next_sample(key) == at:
+        if key in world.local_queues and world.books.next_sample(key) == at:
             return at
         heapq.heappop(world.samples)
     return None

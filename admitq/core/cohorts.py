@@ -117,7 +117,7 @@ class Forest:
         self.cluster_queues: dict[str, Node] = {}
         self.cohorts: dict[str, Node] = {}
         self.changed_cohorts: set[str] = set()
-        """Cohorts whose numbers may differ since somebody last cleared this."""
+        """Cohorts whose numbers may differ, or that are gone, since this was last cleared."""
         self._aside: dict[str, Node] = {}
         self._changes = 0
 
@@ -272,6 +272,7 @@ class Forest:
     def _forget_if_unnamed(self, node: Node) -> None:
         if not node.has_object and not node.claims:
             self.cohorts.pop(node.name, None)
+            self.changed_cohorts.add(node.name)
 
     def _declare_parent(self, node: Node, parent: str | None) -> None:
         if node.declared_parent == parent:

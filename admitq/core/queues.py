@@ -16,12 +16,15 @@ Rules of this file
 """
 
 import heapq
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import chain
 from typing import Final, NamedTuple
 
 from admitq.core.admission_fair_sharing import NEVER_USED, PastUse
+from admitq.core.amounts import add, multiply
 from admitq.core.assignments import TriedFlavor
 from admitq.core.model import Instant, ObjectKey, QueueingStrategy, Workload
 from admitq.core.ordering import QueueOrder, queue_order
@@ -57,6 +60,17 @@ class Shape(NamedTuple):
     local_queue: ObjectKey | None = None
     original: Original | None = None
     alone: ObjectKey | None = None
+
+
+class PendingShape(NamedTuple):
+    """What metrics count distinct workloads by: requests and priority, wherever they wait."""
+
+    demands: tuple[PodSetDemand, ...]
+    priority: int
+
+
+def _pending_shape(shape: Shape) -> PendingShape:
+    return PendingShape(shape.demands, shape.priority)
 
 
 def local_queue_of(workload: Workload) -> ObjectKey:
@@ -213,10 +227,28 @@ class PendingQueue:
         return self.parked_in_lanes + self._set_aside
 
     @property
-    def shapes(self) -> tuple[int, int]:
-        """How many distinct shapes stand in lanes: those to be tried, and those parked."""
-        waiting = [lane.refusal is None for lane in self.lanes.values() if lane.size]
-        return sum(waiting), len(waiting) - sum(waiting)
+    def shapes(self) -> tuple[AbstractSet[PendingShape], AbstractSet[PendingShape]]:
+        """The distinct shapes of workloads to be tried, and of those parked or aside. Slow."""
+        waiting = [lane for lane in self.lanes.values() if lane.size]
+        ready = {_pending_shape(lane.shape) for lane in waiting if lane.refusal is None}
+        parked = {_pending_shape(lane.shape) for lane in waiting if lane.refusal is not None}
+        aside = (self.shape_of(pending.workload) for pending in self._all_aside())
+        return ready, parked.union(map(_pending_shape, aside))
+
+    @property
+    def requests(self) -> Mapping[str, int]:
+        """What all workloads in lanes and aside request together, by resource. Slow."""
+        total: dict[str, int] = {}
+        in_lanes = ((lane.shape, lane.size) for lane in self.lanes.values())
+        aside = ((self.shape_of(pending.workload), 1) for pending in self._all_aside())
+        for shape, count in chain(in_lanes, aside):
+            for resource, amount in chain.from_iterable(demand.totals for demand in shape.demands):
+                if amount and count:
+                    total[resource] = add(total.get(resource, 0), multiply(amount, count))
+        return total
+
+    def _all_aside(self) -> Iterator[Pending]:
+        return chain.from_iterable(of.values() for of in self._aside.values())
 
     @property
     def is_asleep(self) -> bool:

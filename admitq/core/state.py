@@ -14,7 +14,7 @@ from admitq.core import events as happened
 from admitq.core.cohorts import Node, declared_quotas
 from admitq.core.cycle import heads, inadmissibility, is_second_pass_due, run_cycle, tell_again
 from admitq.core.events import Event
-from admitq.core.fair_sharing import share
+from admitq.core.fair_sharing import Share, share
 from admitq.core.instructions import Instruction, RefreshCohort
 from admitq.core.invariants import InvariantViolated
 from admitq.core.ledger import Usage
@@ -159,7 +159,7 @@ class AdmissionState:
         return None if entry is None else self._local_queue_status(entry)
 
     def waiting(self) -> Iterator[Waiting]:
-        """Everyone who waits: all that LocalQueues count as pending."""
+        """All workloads that wait: all that LocalQueues count as pending."""
         world = self._world
         for entry in world.workloads.values():
             if entry.listed_in is None:
@@ -211,9 +211,25 @@ class AdmissionState:
         return None if queue is None else queue.refusal_of(key)
 
     def pending_shapes(self, cluster_queue: str) -> tuple[int, int]:
-        """How many distinct shapes of workloads wait in a ClusterQueue: to be tried, and parked."""
+        """How many distinct shapes of workloads wait in a ClusterQueue: to be tried, and inadmissible.
+
+        While the queue is not active, all are inadmissible.
+        """
         entry = self._world.cluster_queues.get(cluster_queue)
-        return (0, 0) if entry is None else entry.queue.shapes
+        if entry is None:
+            return 0, 0
+        active, inadmissible = entry.queue.shapes
+        return (len(active), len(inadmissible)) if entry.is_active else (0, len(active | inadmissible))
+
+    def pending_requests(self, cluster_queue: str) -> Mapping[str, int]:
+        """What the workloads that wait in a ClusterQueue request, by resource."""
+        entry = self._world.cluster_queues.get(cluster_queue)
+        return {} if entry is None else entry.queue.requests
+
+    @property
+    def cycles_run(self) -> int:
+        """How many cycles have run since the state was made."""
+        return self._world.cycle
 
     def is_bypassed(self, key: ObjectKey) -> bool:
         """Whether a pending workload is parked because an equal one was refused, untried itself."""
@@ -697,9 +713,9 @@ class AdmissionState:
         world.touched_local_queues.clear()
 
     def _refresh_cohorts(self, result: list[Instruction]) -> None:
-        forest = self._world.forest
-        result += [RefreshCohort(name) for name in sorted(forest.changed_cohorts) if name in forest.cohorts]
-        forest.changed_cohorts.clear()
+        changed = self._world.forest.changed_cohorts
+        result += [RefreshCohort(name) for name in sorted(changed)]
+        changed.clear()
 
     def _cluster_queue_status(self, entry: ClusterQueueEntry) -> ClusterQueueStatus:
         return cluster_queue_status(
@@ -709,14 +725,14 @@ class AdmissionState:
             self._world.ledger.of_cluster_queue(entry.spec.name),
             len(entry.queue.members),
             entry.queue.inadmissible,
-            weighted_share=self._weighted_share(entry.node),
+            share=self._share(entry.node),
         )
 
     def _cohort_status(self, node: Node) -> CohortStatus:
-        return cohort_status(node, weighted_share=self._weighted_share(node))
+        return cohort_status(node, share=self._share(node))
 
-    def _weighted_share(self, node: Node) -> int | None:
-        return None if self._world.settings.fair_sharing is None else share(node).weighted_share
+    def _share(self, node: Node) -> Share | None:
+        return None if self._world.settings.fair_sharing is None else share(node)
 
     def _local_queue_status(self, entry: LocalQueueEntry) -> LocalQueueStatus:
         world = self._world

@@ -14,6 +14,7 @@ from admitq.core import quota
 from admitq.core.activity import ActiveReason, InactiveCause
 from admitq.core.amounts import FlavorResource
 from admitq.core.cohorts import Node
+from admitq.core.fair_sharing import Share
 from admitq.core.ledger import Account
 from admitq.core.model import ClusterQueue, ConsumedResources, LocalQueue, ObjectKey, StopPolicy
 
@@ -49,7 +50,7 @@ class ClusterQueueStatus(NamedTuple):
     admitted: int
     flavors_reservation: tuple[FlavorTotals, ...]
     flavors_usage: tuple[FlavorTotals, ...]
-    weighted_share: int | None = None
+    share: Share | None = None
     """Its dominant resource share; None without fair sharing."""
 
 
@@ -63,15 +64,18 @@ class LocalQueueReason(StrEnum):
 
 
 class LocalQueueStatus(NamedTuple):
-    """A LocalQueue as its status tells it; ``borrowed`` of its totals means nothing and is 0."""
+    """A LocalQueue as its status reports it; ``borrowed`` of its totals means nothing and is 0.
+
+    Without its ClusterQueue none holds quota, and there are no totals; ``pending`` counts all that name it.
+    """
 
     active: bool
     reason: LocalQueueReason
     pending: int
     reserving: int
     admitted: int
-    flavors_reservation: tuple[FlavorTotals, ...]
-    flavors_usage: tuple[FlavorTotals, ...]
+    flavors_reservation: tuple[FlavorTotals, ...] | None
+    flavors_usage: tuple[FlavorTotals, ...] | None
     consumed: ConsumedResources | None = None
     """What it used in the past; None without admission fair sharing."""
     fair_usage: Fraction | None = None
@@ -93,7 +97,7 @@ class CohortStatus(NamedTuple):
 
     subtree_quota: tuple[tuple[FlavorResource, int], ...]
     subtree_reservations: tuple[tuple[FlavorResource, int], ...]
-    weighted_share: int | None = None
+    share: Share | None = None
     """Its dominant resource share; None without fair sharing."""
 
 
@@ -144,7 +148,7 @@ def cluster_queue_status(
     pending: int,
     inadmissible: int,
     *,
-    weighted_share: int | None = None,
+    share: Share | None = None,
 ) -> ClusterQueueStatus:
     """Put together a ClusterQueue's status."""
     return ClusterQueueStatus(
@@ -157,7 +161,7 @@ def cluster_queue_status(
         admitted=account.admitted,
         flavors_reservation=_totals(spec, account.reserved_usage, node),
         flavors_usage=_totals(spec, account.admitted_usage, node),
-        weighted_share=weighted_share,
+        share=share,
     )
 
 
@@ -180,26 +184,25 @@ def local_queue_status(
     past_use: ToldUse,
 ) -> LocalQueueStatus:
     """Put together a LocalQueue's status."""
+    exists = cluster_queue is not None
     return LocalQueueStatus(
         active=reason is LocalQueueReason.READY,
         reason=reason,
         pending=pending,
-        reserving=account.reserving,
-        admitted=account.admitted,
-        flavors_reservation=(
-            () if cluster_queue is None else _totals(cluster_queue, account.reserved_usage, None)
-        ),
-        flavors_usage=() if cluster_queue is None else _totals(cluster_queue, account.admitted_usage, None),
+        reserving=account.reserving if exists else 0,
+        admitted=account.admitted if exists else 0,
+        flavors_reservation=_totals(cluster_queue, account.reserved_usage, None) if exists else None,
+        flavors_usage=_totals(cluster_queue, account.admitted_usage, None) if exists else None,
         consumed=past_use.consumed,
         fair_usage=past_use.fair_usage,
     )
 
 
-def cohort_status(node: Node, *, weighted_share: int | None = None) -> CohortStatus:
+def cohort_status(node: Node, *, share: Share | None = None) -> CohortStatus:
     """Reckon a cohort's numbers."""
     cells = sorted(node.cells.items())
     return CohortStatus(
         tuple((pair, quota.bounded(cell.subtree)) for pair, cell in cells),
         tuple((pair, quota.bounded(cell.reserved)) for pair, cell in cells),
-        weighted_share,
+        share,
     )

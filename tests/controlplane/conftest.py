@@ -75,7 +75,19 @@ FAIR: Final = {
         "PrioritizePreemptorWorkloads": True,
         "PriorityBoost": True,
     },
-    "metrics": {"customLabels": [{"name": "tier"}, {"name": "squad", "sourceKind": "LocalQueue"}]},
+    "metrics": {
+        "customLabels": [
+            {"name": "tier"},
+            {"name": "squad", "sourceKind": "LocalQueue"},
+            {"name": "size", "sourceKind": "Workload", "trackedValues": ["large"]},
+        ],
+        "localQueueMetrics": {
+            "enable": True,
+            "localQueueSelector": {
+                "matchExpressions": [{"key": "series", "operator": "NotIn", "values": ["off"]}]
+            },
+        },
+    },
 }
 
 

@@ -78,32 +78,6 @@ async def test_a_job_is_admitted_run_finished_and_freed(stage: Stage, admitq_run
             assert labels.keys() - {"le"} == {*row.labels.split(), "replica_role"}, series
 
 
-async def test_metrics_carry_labels_of_their_queues(fair_stage: Stage, admitq_fair: Installation) -> None:
-    stage = fair_stage
-    await stage.queues()
-    queues = (stage.kinds.cluster_queues, stage.own("cq")), (stage.kinds.local_queues, "lq")
-
-    async def told() -> set[tuple[str, str]]:
-        return {
-            (label, labels[label])
-            for _, labels in await series_of(admitq_fair)
-            for label in ("tier", "squad")
-            if label in labels
-            and (
-                labels.get("cluster_queue") == stage.own("cq")
-                if label == "tier"
-                else labels.get("namespace") == stage.namespace
-            )
-        }
-
-    for tier, squad in (("gold", "ml"), ("silver", "vision")):
-        for resource, name in queues:
-            await stage.change(resource, name, {"metadata": {"labels": {"tier": tier, "squad": squad}}})
-        await stage.job(f"j-{tier}")
-        await stage.until_condition("Admitted", "Admitted", f"j-{tier}")
-        await stage.until(told, {("tier", tier), ("squad", squad)})
-
-
 async def test_a_failed_job_ends_as_failed(stage: Stage) -> None:
     await stage.queues()
     await stage.job(activeDeadlineSeconds=1)

@@ -186,7 +186,7 @@ def _of_cluster_queue(status: ClusterQueueStatus) -> Raw:
         "reservation": totals(status.flavors_reservation, borrowed=False),
         "usage": totals(status.flavors_usage, borrowed=False),
         "borrowed": totals(status.flavors_reservation, borrowed=True),
-        "share": status.weighted_share,
+        "share": None if status.share is None else status.share.weighted_share,
     }
 
 
@@ -198,15 +198,15 @@ def _of_local_queue(status: LocalQueueStatus) -> Raw:
         "admitted": status.admitted,
         "active": status.active,
         "condition": f"{condition.reason}: {condition.message}",
-        "reservation": totals(status.flavors_reservation, borrowed=False),
-        "usage": totals(status.flavors_usage, borrowed=False),
+        "reservation": totals(status.flavors_reservation or (), borrowed=False),
+        "usage": totals(status.flavors_usage or (), borrowed=False),
         "consumed": None if status.consumed is None else printed(status.consumed.consumed),
     }
 
 
 def _of_cohort(status: CohortStatus) -> Raw:
     return {
-        "share": status.weighted_share,
+        "share": None if status.share is None else status.share.weighted_share,
         "quota": {f"{f}/{r}": format_amount(r, value) for (f, r), value in status.subtree_quota},
         "reservations": {
             f"{f}/{r}": format_amount(r, value) for (f, r), value in status.subtree_reservations

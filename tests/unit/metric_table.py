@@ -26,7 +26,7 @@ _EVICTION: Final = "reason underlying_cause priority_class"
 
 PROMISED: Final = {
     "admission_attempts_total": Row("counter", "result"),
-    "admission_attempt_duration_seconds": Row("histogram", "result", buckets=14),
+    "admission_attempt_duration_seconds": Row("histogram", "result", buckets=11),
     "admission_cycle_preemption_skips": Row("gauge", "cluster_queue", "cq"),
     "preemption_target_recomputations_total": Row("counter", "cluster_queue result", "cq"),
     "build_info": Row("gauge", "git_version git_commit build_date go_version compiler platform"),

@@ -8,12 +8,14 @@ import pytest
 
 from admitq import translate
 from admitq.core.activity import ActiveReason
-from admitq.core.amounts import UNLIMITED
+from admitq.core.amounts import FlavorResource
+from admitq.core.fair_sharing import NO_SHARE, Share
 from admitq.core.model import ConsumedResources, ObjectKey
 from admitq.core.statuses import ClusterQueueStatus, CohortStatus, LocalQueueReason, LocalQueueStatus
 from admitq.measures import Measures
 from admitq.metrics import Metrics
 from admitq_api.labels import DEFAULT_GROUP, names_for
+from tests.unit.metric_table import PROMISED
 
 NAMES = names_for(DEFAULT_GROUP)
 IDLE = ClusterQueueStatus(True, ActiveReason.READY, (), 3, 1, 2, 1, (), ())
@@ -69,6 +71,11 @@ def workload(name: str = "w", *, queue: str = "main", cpu: str = "2", **conditio
     }
 
 
+def observe_cluster_queue(told: Told, name: str) -> None:
+    obj = {"metadata": {"name": name}, "spec": {}}
+    told.measures.cluster_queue_observed(translate.cluster_queue(obj), obj)
+
+
 def observe(told: Told, obj: Any) -> None:
     told.measures.workload_observed(translate.workload(obj, NAMES), obj)
 
@@ -111,13 +118,13 @@ def test_admitted_workloads_are_summed_up_the_tree_and_follow_its_changes() -> N
     assert (of("teams"), of("company")) == (4, 4)
     told.cohorts = ["teams", "holding"]
     told.measures.cohorts_changed()
-    assert (of("teams"), of("company"), of("holding")) == (4, 0, 4)
+    assert (of("teams"), of("company"), of("holding")) == (4, None, 4)
     told.measures.forget_cluster_queue("two")
     assert (of("teams"), of("holding")) == (1, 1)
 
 
 def test_numbers_of_a_cluster_queue() -> None:
-    told = Told()
+    told = Told(pending_shapes=lambda _: (1, 2))
     told.measures.cluster_queue_reported("cq", IDLE)
     assert told.value("pending_workloads", status="active") == 2
     assert told.value("pending_workloads", status="inadmissible") == 1
@@ -125,7 +132,6 @@ def test_numbers_of_a_cluster_queue() -> None:
     assert told.value("admitted_active_workloads") == 1
     assert told.value("cluster_queue_status", status="active") == 1
     assert told.value("cluster_queue_status", status="pending") == 0
-    told.measures.pending_shapes_reported("cq", 1, 2)
     assert told.value("pending_scheduling_hashes", status="inadmissible") == 2
     told.measures.forget_cluster_queue("cq")
     assert told.value("cluster_queue_info") is None
@@ -135,17 +141,17 @@ def test_numbers_of_a_cluster_queue() -> None:
 @pytest.mark.parametrize("ended", ["finished", "deleted"])
 def test_those_who_wait_are_counted_until_they_do_not(ended: str) -> None:
     told = Told()
+    observe_cluster_queue(told, "cq-of-main")
     waiting = workload(QuotaReserved=("False", "WaitingForQuota"))
     observe(told, waiting)
     observe(told, waiting)
     labels = {"cluster_queue": "cq-of-main", "reason": "NoReservation", "underlying_cause": "WaitingForQuota"}
     assert told.value("unadmitted_workloads", **labels) == 1
-    assert told.value("cluster_queue_resource_pending", resource="cpu") == 6
     if ended == "finished":
         observe(told, workload(Finished=("True", "Succeeded")))
         assert told.value("finished_workloads", cluster_queue="cq-of-main") == 1
     told.measures.workload_gone(ObjectKey("team", "w"))
-    for series in ("unadmitted_workloads", "cluster_queue_resource_pending", "finished_workloads"):
+    for series in ("unadmitted_workloads", "finished_workloads"):
         assert told.value(series) is None, series
 
 
@@ -166,17 +172,175 @@ def test_a_preemption_counts_for_whom_it_happens() -> None:
     )
 
 
-def test_weighted_shares_are_numbers_while_there_is_a_bound() -> None:
+def test_weighted_shares_are_reported_with_fair_sharing_only() -> None:
     told = Told()
     told.measures.cluster_queue_reported("cq", IDLE)
     assert told.value("cluster_queue_weighted_share") is None
-    told.measures.cluster_queue_reported("cq", IDLE._replace(weighted_share=42))
-    assert told.value("cluster_queue_weighted_share", cluster_queue="cq", cohort="teams") == 42
-    told.cohorts = []
-    told.measures.cluster_queue_reported("cq", IDLE._replace(weighted_share=UNLIMITED))
-    assert math.isnan(told.value("cluster_queue_weighted_share", cluster_queue="cq", cohort="") or 0)
-    told.measures.cohort_reported("teams", "company", "company", CohortStatus((), (), 7))
-    assert told.value("cohort_weighted_share", cohort="teams") == 7
+    told.measures.cluster_queue_reported("cq", IDLE._replace(share=NO_SHARE))
+    assert told.value("cluster_queue_weighted_share", cluster_queue="cq", cohort="teams") == 0
+
+
+@pytest.mark.parametrize(
+    ("share", "expected"),
+    [
+        (Share(infinite=False, amount=Fraction(2000, 3)), 2000 / 3),
+        (Share(infinite=False, amount=Fraction(10**30)), 1e30),
+        (Share(infinite=True, amount=Fraction(500)), math.nan),
+    ],
+)
+def test_d20_weighted_share_metric_is_exact_and_nan_without_weight(share: Share, expected: float) -> None:
+    told = Told()
+    told.measures.cluster_queue_reported("cq", IDLE._replace(share=share))
+    told.measures.cohort_reported("teams", "company", "company", CohortStatus((), (), share))
+    for series in ("cluster_queue_weighted_share", "cohort_weighted_share"):
+        value = told.value(series, cohort="teams")
+        assert value is not None
+        assert value == expected or (math.isnan(value) and math.isnan(expected))
+
+
+CPU = FlavorResource("f", "cpu")
+SOME = CohortStatus(((CPU, 4000),), ((CPU, 1000),), NO_SHARE)
+
+
+def cohort_series(told: Told, cohort: str) -> set[str]:
+    """The metrics that have a series about the cohort."""
+    lines = told.metrics.exposition().decode().splitlines()
+    return {
+        line.partition("{")[0].removeprefix("admitq_")
+        for line in lines
+        if f',cohort="{cohort}"' in line.replace("{", ",") and "cluster_queue" not in line
+    }
+
+
+ALL_OF_A_COHORT = {name for name in PROMISED if name.startswith("cohort_")}
+
+
+def in_cohort(told: Told, cohort: str, status: CohortStatus = SOME) -> None:
+    """Report a ClusterQueue with an admitted workload in a cohort."""
+    told.cohorts = [cohort]
+    told.measures.cluster_queue_reported("cq", IDLE)
+    told.measures.cohort_reported(cohort, "", cohort, status)
+    told.measures.admitted(workload(), "cq", 4.0, 1.0)
+
+
+def test_d19_all_series_of_a_cohort_go_with_its_object_while_queues_name_it() -> None:
+    told = Told()
+    in_cohort(told, "teams")
+    assert cohort_series(told, "teams") == ALL_OF_A_COHORT
+    without_quota = SOME._replace(subtree_quota=())
+    told.measures.cohort_object_deleted("teams", without_quota)
+    told.measures.cohorts_changed()
+    told.measures.cohort_reported("teams", "", "teams", without_quota)
+    told.measures.cluster_queue_reported("cq", IDLE)
+    assert cohort_series(told, "teams") == set()
+
+
+@pytest.mark.parametrize("cause", ["its object is back", "its numbers changed"])
+def test_d19_series_of_a_cohort_come_back_when(cause: str) -> None:
+    told = Told()
+    in_cohort(told, "teams")
+    told.measures.cohort_object_deleted("teams", SOME)
+    if cause == "its object is back":
+        told.measures.cohort_observed("teams", {"metadata": {"name": "teams"}})
+        told.measures.cohort_reported("teams", "", "teams", SOME)
+    else:
+        told.measures.cohort_reported(
+            "teams", "", "teams", SOME._replace(subtree_reservations=((CPU, 2000),))
+        )
+    assert cohort_series(told, "teams") >= ALL_OF_A_COHORT - {"cohort_subtree_admitted_workloads_total"}
+    assert told.value("cohort_subtree_admitted_active_workloads", cohort="teams") == 1
+
+
+def test_d19_all_series_of_an_implicit_cohort_go_with_its_last_member() -> None:
+    told = Told()
+    in_cohort(told, "teams")
+    told.cohorts = ["other"]
+    told.measures.forget_cohort("teams")
+    told.measures.cluster_queue_reported("cq", IDLE)
+    assert cohort_series(told, "teams") == set()
+    assert told.value("cohort_subtree_admitted_active_workloads", cohort="other") == 1
+
+
+def test_d19_cohort_without_members_has_no_admitted_workloads() -> None:
+    told = Told()
+    told.measures.cohort_reported("teams", "", "teams", SOME)
+    assert told.value("cohort_subtree_admitted_active_workloads", cohort="teams") == 0
+
+
+def test_d19_series_of_a_local_queue_go_while_its_labels_do_not_match() -> None:
+    selected = True
+    told = Told(of_local_queues=lambda _: selected)
+    key = ObjectKey("team", "main")
+
+    def series() -> set[str]:
+        lines = told.metrics.exposition().decode().splitlines()
+        return {line.partition("{")[0] for line in lines if 'namespace="team"' in line}
+
+    def report() -> None:
+        told.measures.local_queue_observed(key, {"metadata": {"name": "main", "namespace": "team"}})
+        told.measures.local_queue_reported(
+            key, LocalQueueStatus(True, LocalQueueReason.READY, 1, 1, 1, (), ())
+        )
+
+    report()
+    observe(told, workload(QuotaReserved=("False", "WaitingForQuota")))
+    told.measures.admitted(workload(), "cq", 4.0, 1.0)
+    everything = series()
+    assert "admitq_local_queue_unadmitted_workloads" in everything
+    selected = False
+    report()
+    assert series() == set()
+    selected = True
+    report()
+    lasting = {
+        name for name in everything if name.rpartition("_")[2] not in {"total", "bucket", "sum", "count"}
+    }
+    assert series() == lasting
+
+
+def test_d19_pending_requests_and_shapes_are_those_of_the_core() -> None:
+    told = Told(pending_shapes=lambda _: (2, 3), pending_requests=lambda _: {"cpu": 1500, "memory": 2**30})
+    told.measures.cluster_queue_reported("cq", IDLE)
+    assert told.value("cluster_queue_resource_pending", cluster_queue="cq", resource="cpu") == 1.5
+    assert told.value("cluster_queue_resource_pending", cluster_queue="cq", resource="memory") == 2**30
+    assert told.value("pending_scheduling_hashes", cluster_queue="cq", status="active") == 2
+    assert told.value("pending_scheduling_hashes", cluster_queue="cq", status="inadmissible") == 3
+    told.measures.forget_cluster_queue("cq")
+    assert told.value("cluster_queue_resource_pending", resource="cpu") is None
+
+
+@pytest.mark.parametrize("series", ["unadmitted_workloads", "finished_workloads"])
+def test_d19_gauges_of_a_deleted_cluster_queue_stay_away_when_its_workloads_change(series: str) -> None:
+    told = Told()
+    condition: dict[str, Any] = {"Finished": ("True", "Succeeded")} if series == "finished_workloads" else {}
+    observe_cluster_queue(told, "cq-of-main")
+    observe(told, workload("first", **condition))
+    assert told.value(series, cluster_queue="cq-of-main") == 1
+    told.measures.forget_cluster_queue("cq-of-main")
+    observe(told, workload("second", **condition))
+    assert told.value(series) is None
+    assert told.value(f"local_queue_{series}", name="main") == 2
+    observe_cluster_queue(told, "cq-of-main")
+    assert told.value(series, cluster_queue="cq-of-main") == 2
+
+
+def test_d19_workloads_before_their_local_queue_count_for_its_cluster_queue() -> None:
+    told = Told()
+    leads_to = dict[str, str]()
+    told.measures.cluster_queue_of = lambda key: leads_to.get(key.name)
+    observe(told, workload(Finished=("True", "Succeeded")))
+    observe_cluster_queue(told, "cq")
+    assert told.value("finished_workloads") is None
+    leads_to["main"] = "cq"
+    assert told.value("finished_workloads", cluster_queue="cq") == 1
+
+
+def test_d19_skips_of_a_deleted_cluster_queue_do_not_come_back() -> None:
+    told = Told()
+    told.measures.preemptions_skipped({"cq": 2})
+    told.measures.forget_cluster_queue("cq")
+    told.measures.preemptions_skipped({})
+    assert told.value("admission_cycle_preemption_skips", cluster_queue="cq") is None
 
 
 def test_what_local_queues_take_turns_by() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from admitq.metrics import TABLE, WAIT_BUCKETS, Metrics, Type
+from admitq.metrics import ATTEMPT_BUCKETS, TABLE, WAIT_BUCKETS, Metrics, Type
 
 
 def lines(metrics: Metrics) -> list[str]:
@@ -61,6 +61,22 @@ def test_a_promoted_replica_drops_what_it_reported_as_follower() -> None:
     assert not any('"follower"' in line for line in lines(metrics))
     metrics.set("pending_workloads", 4, cluster_queue="a", status="active")
     assert any('replica_role="leader"' in line and line.endswith(" 4.0") for line in lines(metrics))
+
+
+def test_d19_gauges_of_a_follower_are_those_of_the_leader_after_promotion() -> None:
+    metrics = Metrics(role="follower")
+    metrics.set("finished_workloads", 3, cluster_queue="a")
+    metrics.increment("api_requests_total", verb="GET", resource="pods", code="200")
+    metrics.become("leader")
+    found = {line for line in lines(metrics) if "_bucket" not in line}
+    assert 'admitq_finished_workloads{cluster_queue="a",replica_role="leader"} 3.0' in found
+    assert any("build_info" in line and 'role="leader"' in line for line in found)
+    assert any("api_requests_total" in line and 'role="follower"' in line for line in found)
+    assert not any("api_requests_total" not in line and 'role="follower"' in line for line in found)
+
+
+def test_d19_attempts_have_the_buckets_of_the_reference_client_library() -> None:
+    assert ATTEMPT_BUCKETS == (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 
 
 def test_a_clock_that_went_backwards_counts_as_no_time() -> None:

@@ -12,6 +12,7 @@ import admitq
 from admitq import translate
 from admitq.core.activity import ActiveReason
 from admitq.core.amounts import FlavorResource
+from admitq.core.fair_sharing import NO_SHARE
 from admitq.core.model import ConsumedResources, ObjectKey
 from admitq.core.statuses import (
     ClusterQueueStatus,
@@ -53,10 +54,10 @@ EVERY_KIND = (
     CustomLabel("center", Source.CLUSTER_QUEUE, "cost", "annotations", frozenset(), OTHER),
 )
 LABELS_OF = {
-    "cq": ("tier", "center"),
-    "co": ("org",),
-    "lq": ("squad",),
-    "wl": ("model",),
+    "cq": ("custom_tier", "custom_center"),
+    "co": ("custom_org",),
+    "lq": ("custom_squad",),
+    "wl": ("custom_model",),
 }
 
 
@@ -65,7 +66,7 @@ def described(name: str, *, annotations: Mapping[str, str] | None = None, **labe
 
 
 TOTALS = (FlavorTotals("spot", (ResourceTotal("cpu", 2000, 0),)),)
-CQ = ClusterQueueStatus(True, ActiveReason.READY, (), 3, 1, 2, 1, TOTALS, TOTALS, 42)
+CQ = ClusterQueueStatus(True, ActiveReason.READY, (), 3, 1, 2, 1, TOTALS, TOTALS, NO_SHARE)
 LQ = LocalQueueStatus(
     True,
     LocalQueueReason.READY,
@@ -131,6 +132,8 @@ class Played:
             cohorts_of=lambda _: ["teams", "company"],
             with_resources=True,
             waiting=lambda: self.waiting,
+            pending_shapes=lambda _: (1, 1),
+            pending_requests=lambda _: {"cpu": 12000},
         )
         self.play()
 
@@ -167,9 +170,8 @@ class Played:
         """Have the controllers look at everything."""
         tell = self.measures
         tell.cluster_queue_reported("cq", CQ)
-        tell.pending_shapes_reported("cq", 1, 1)
         tell.local_queue_reported(MAIN, LQ)
-        tell.cohort_reported("teams", "company", "company", CohortStatus((CPU,), (CPU,), 7))
+        tell.cohort_reported("teams", "company", "company", CohortStatus((CPU,), (CPU,), NO_SHARE))
 
     def series(self, name: str) -> list[dict[str, str]]:
         """The labels of all series of a metric, with ``=`` for the value."""
@@ -224,12 +226,25 @@ def test_everything_that_moves_a_metric_is_told_by_somebody() -> None:
     others = [path.read_text() for path in folder.rglob("*.py") if path.name != "measures.py"]
     told = {name for text in others for name in re.findall(r"(?:measures|metrics)\.(\w+)\(", text)}
     public = {name for name, one in vars(Measures).items() if callable(one) and not name.startswith("_")}
-    callbacks = {"cluster_queue_of", "cohorts_of", "of_local_queues", "waiting"}
+    callbacks = {
+        "cluster_queue_of",
+        "cohorts_of",
+        "of_local_queues",
+        "pending_requests",
+        "pending_shapes",
+        "waiting",
+    }
     assert public - callbacks <= told
 
 
 def test_custom_labels_come_by_kind_and_then_as_configured() -> None:
-    assert CustomLabels(EVERY_KIND).names(reversed(Source)) == ("tier", "center", "org", "squad", "model")
+    assert CustomLabels(EVERY_KIND).names(reversed(Source)) == (
+        "custom_tier",
+        "custom_center",
+        "custom_org",
+        "custom_squad",
+        "custom_model",
+    )
 
 
 @pytest.mark.parametrize(
@@ -253,31 +268,31 @@ def test_a_value_is_that_of_the_object_if_it_is_tracked(
 def test_the_values_of_all_kinds_are_on_the_series() -> None:
     played = Played(*EVERY_KIND)
     (one,) = played.series("admitted_workloads_total")
-    assert (one["tier"], one["center"]) == ("gold", "c7")
+    assert (one["custom_tier"], one["custom_center"]) == ("gold", "c7")
     (one,) = played.series("cohort_weighted_share")
-    assert one["org"] == "science"
+    assert one["custom_org"] == "science"
     (one,) = played.series("local_queue_admitted_workloads_total")
-    assert (one["squad"], one["model"]) == ("ml", "small")
+    assert (one["custom_squad"], one["custom_model"]) == ("ml", "small")
     (one,) = played.series("cohort_subtree_admitted_active_workloads")[:1]
-    assert (one["tier"], one["center"]) == ("gold", "c7")
+    assert (one["custom_tier"], one["custom_center"]) == ("gold", "c7")
     (one, *_) = played.series("workload_creation_latency_seconds")
-    assert one["squad"] == "ml"
+    assert one["custom_squad"] == "ml"
 
 
 def test_workloads_are_counted_by_what_they_say_of_themselves() -> None:
     played = Played(*EVERY_KIND)
 
     def pending() -> dict[tuple[str, str], str]:
-        return {(one["status"], one["model"]): one["="] for one in played.series("pending_workloads")}
+        return {(one["status"], one["custom_model"]): one["="] for one in played.series("pending_workloads")}
 
     assert pending() == {("active", "big"): "1.0", ("inadmissible", OTHER): "1.0"}
     played.waiting.pop(0)
     assert pending() == {("active", ""): "0.0", ("inadmissible", OTHER): "1.0"}
     for series in ("admitted_active_workloads", "local_queue_admitted_active_workloads"):
-        assert [(one["model"], one["="]) for one in played.series(series)] == [("small", "1.0")]
+        assert [(one["custom_model"], one["="]) for one in played.series(series)] == [("small", "1.0")]
     played.measures.workload_gone(ObjectKey("team", "runs"))
     for series in ("admitted_active_workloads", "local_queue_admitted_active_workloads"):
-        assert [(one["model"], one["="]) for one in played.series(series)] == [("", "0.0")]
+        assert [(one["custom_model"], one["="]) for one in played.series(series)] == [("", "0.0")]
 
 
 def test_those_who_wait_in_a_local_queue_are_told_apart() -> None:
@@ -288,23 +303,49 @@ def test_those_who_wait_in_a_local_queue_are_told_apart() -> None:
     }
 
 
+@pytest.mark.parametrize("name", sorted(name for name, row in PROMISED.items() if row.carries))
+def test_d18_custom_labels_have_a_prefix_in_every_series(played: Played, name: str) -> None:
+    configured = {label.name for label in EVERY_KIND}
+    own = set(PROMISED[name].labels.split()) | {"replica_role", "le", "="}
+    custom = {label for one in played.series(name) for label in one} - own
+    assert {label.removeprefix("custom_") for label in custom} <= configured
+    assert all(label.startswith("custom_") for label in custom)
+
+
 @pytest.mark.parametrize("kind", ["cq", "co", "lq"])
-def test_series_with_former_values_disappear_and_gauges_come_back_with_the_new(kind: str) -> None:
+def test_d18_changed_value_moves_gauges_and_leaves_counters(kind: str) -> None:
     played = Played(*EVERY_KIND)
-    now = {"tier": "gold", "squad": "ml", "org": "science"}
+    former = {"tier": "gold", "squad": "ml", "org": "science"}
     label = LABELS_OF[kind][0]
-    played.label(**(now | {label: "changed"}))
-    before_any_look = ("unadmitted_workloads", "finished_workloads", "cluster_queue_info")
-    if kind == "cq":
-        assert all(len(played.series(name)) >= 1 for name in before_any_look)
-    played.report()
-    carrying = [name for name, row in PROMISED.items() if kind in row.carries.split()]
-    values = {name: {one[label] for one in played.series(name)} for name in carrying}
-    assert all(found <= {"changed"} for found in values.values()), values
-    once = {"admission_cycle_preemption_skips"}
-    for name, found in values.items():
-        lasting = PROMISED[name].type == "gauge" and name not in once
-        assert bool(found) is lasting, name
+    name = label.removeprefix("custom_")
+    carrying = [one for one, row in PROMISED.items() if kind in row.carries.split()]
+
+    def values() -> dict[str, set[tuple[str, str]]]:
+        return {
+            one: {(series[label], series["="]) for series in played.series(one) if "le" not in series}
+            for one in carrying
+        }
+
+    before = values()
+    played.label(**(former | {name: "changed"}))
+    for one, found in values().items():
+        new = "changed" if PROMISED[one].type == "gauge" else former[name]
+        assert found == {(new, value) for _, value in before[one]}, one
+
+
+def test_d18_after_a_changed_value_counters_count_under_the_new_one() -> None:
+    played = Played(*EVERY_KIND)
+    played.label("silver", squad="ml", org="science")
+    played.measures.admitted(RUNS, "cq", 2.0, 1.0)
+    counted = {one["custom_tier"]: one["="] for one in played.series("admitted_workloads_total")}
+    assert counted == {"gold": "1.0", "silver": "1.0"}
+
+
+def test_d18_all_values_of_a_deleted_object_disappear() -> None:
+    played = Played(*EVERY_KIND)
+    played.label("silver", squad="ml", org="science")
+    played.measures.forget_cluster_queue("cq")
+    assert played.series("admitted_workloads_total") == []
 
 
 def test_the_series_of_what_is_gone_disappear_with_their_values() -> None:
@@ -324,25 +365,25 @@ def test_what_does_not_name_its_local_queue_stays_while_another_one_says_the_sam
     other = ObjectKey("team", "other")
 
     def squads() -> set[str]:
-        return {one["squad"] for one in played.series("workload_creation_latency_seconds")}
+        return {one["custom_squad"] for one in played.series("workload_creation_latency_seconds")}
 
     played.measures.local_queue_observed(other, described("other", squad="ml"))
     played.measures.workload_created("Job.batch", 0.2, ObjectKey("team", "without a label"))
     assert squads() == {"ml", ""}
-    played.label("gold", squad="changed", org="science")
+    played.measures.forget_local_queue(*MAIN)
     assert squads() == {"ml", ""}
-    played.measures.local_queue_observed(other, described("other"))
+    played.measures.forget_local_queue(*other)
     assert squads() == {""}
 
 
 @pytest.mark.parametrize(
     ("labels", "problem"),
     [
-        ([from_label("reason", Source.CLUSTER_QUEUE)], "'reason' is a label that metrics have already"),
-        ([from_label("replica_role", Source.COHORT)], "'replica_role' is a label that metrics have already"),
+        ([from_label("reason", Source.CLUSTER_QUEUE)], ""),
+        ([from_label("replica_role", Source.COHORT)], ""),
         (
             [from_label("team", Source.CLUSTER_QUEUE), from_label("team", Source.WORKLOAD, "a")],
-            "'team' is taken from ClusterQueue and Workload, which one metric tells of: rename one",
+            "'team' is taken from ClusterQueue and Workload, which one metric carries: rename one",
         ),
         ([from_label("team", Source.CLUSTER_QUEUE), from_label("team", Source.LOCAL_QUEUE)], ""),
     ],

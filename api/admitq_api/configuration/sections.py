@@ -122,7 +122,7 @@ class CustomLabel(Section):
     """A metric label whose value is taken from a label or annotation of an object."""
 
     name: Annotated[str, Field(pattern=r"^[a-zA-Z][a-zA-Z0-9_]*$")]
-    """What the metric label is called."""
+    """The name of the metric label, which starts with `custom_` in the metrics."""
 
     source_kind: Literal["ClusterQueue", "Cohort", "LocalQueue", "Workload"] = "ClusterQueue"
     """Which object carries the value."""

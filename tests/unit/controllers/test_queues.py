@@ -1,5 +1,6 @@
 """The statuses of queues: what the core says, written when it differs and not too often."""
 
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from admitq.controllers.queues import (
 )
 from admitq.controllers.refused_jobs import RefusedJob, RefusedJobs
 from admitq.core.activity import ActiveReason, InactiveCause
+from admitq.core.fair_sharing import NO_SHARE, Share
 from admitq.core.model import SECOND, ConsumedResources, ObjectKey
 from admitq.core.statuses import (
     ClusterQueueStatus,
@@ -45,6 +47,7 @@ STOPPED = READY._replace(
     active=False, reason=ActiveReason.STOPPED, causes=(InactiveCause(ActiveReason.STOPPED),)
 )
 LOCAL = LocalQueueStatus(True, LocalQueueReason.READY, 3, 2, 1, USED, ())
+SEVEN = Share(infinite=False, amount=Fraction(20, 3))
 CQ = Key("", "cq")
 
 
@@ -89,13 +92,18 @@ def test_a_status_that_says_so_already_is_not_written() -> None:
 
 
 def test_shares_are_told_with_fair_sharing_and_taken_away_without() -> None:
-    told = after(queue(), cluster_queue_patch(queue(), READY._replace(weighted_share=125), START))
+    told = after(
+        queue(),
+        cluster_queue_patch(
+            queue(), READY._replace(share=Share(infinite=False, amount=Fraction(249, 2))), START
+        ),
+    )
     assert told["status"]["fairSharing"] == {"weightedShare": 125}
     assert cluster_queue_patch(told, READY, START) == {"status": {"fairSharing": None}}
     cohort = cluster_scoped("c")
-    told = after(cohort, cohort_patch(cohort, CohortStatus((), (), 7)))
+    told = after(cohort, cohort_patch(cohort, CohortStatus((), (), SEVEN)))
     assert told["status"] == {"fairSharing": {"weightedShare": 7}}
-    assert cohort_patch(told, CohortStatus((), (), 7)) is None
+    assert cohort_patch(told, CohortStatus((), (), SEVEN)) is None
     assert cohort_patch(cohort, CohortStatus((), ())) is None
 
 
@@ -110,6 +118,25 @@ def test_a_local_queue_tells_what_it_used_in_the_past() -> None:
             "lastUpdate": time(0),
         },
     }
+
+
+def test_d20_local_queue_without_cluster_queue_loses_its_lists() -> None:
+    obj = cluster_scoped("lq")
+    told = after(obj, local_queue_patch(obj, LOCAL, START))
+    assert told["status"]["flavorsReservation"]
+    lost = LocalQueueStatus(False, LocalQueueReason.CLUSTER_QUEUE_DOES_NOT_EXIST, 0, 0, 0, None, None)
+    told = after(told, local_queue_patch(told, lost, START))
+    assert not {"flavorsReservation", "flavorsUsage"} & told["status"].keys()
+    counts = ("pendingWorkloads", "reservingWorkloads", "admittedWorkloads")
+    assert [told["status"][name] for name in counts] == [0, 0, 0]
+
+
+def test_d20_past_use_of_nothing_is_written_with_zero_entries() -> None:
+    past = ConsumedResources((("cpu", 0), ("memory", 0)), START)
+    patch = local_queue_patch(cluster_scoped("lq"), LOCAL._replace(consumed=past), START)
+    assert patch is not None
+    reported = patch["status"]["fairSharing"]["admissionFairSharingStatus"]
+    assert reported["consumedResources"] == {"cpu": "0", "memory": "0"}
 
 
 def test_what_others_say_in_the_status_stays() -> None:
@@ -174,7 +201,7 @@ async def test_of_what_the_core_does_not_know_nothing_is_said(known: bool) -> No
         world.put(KINDS.cluster_queues, queue())
     await ClusterQueueController(world.ctx, world.core).reconcile(CQ)
     assert world.calls == []
-    assert world.told.counted == ([] if known else ["forget_cluster_queue"])
+    assert world.told.counted == []
 
 
 async def test_a_local_queue_tells_its_numbers_without_what_is_borrowed() -> None:
@@ -190,8 +217,7 @@ async def test_a_local_queue_tells_its_numbers_without_what_is_borrowed() -> Non
     world.now += 2 * SECOND
     await controller.reconcile(Key("ns", "lq"))
     assert len(world.calls) == 1
-    await controller.reconcile(Key("ns", "gone"))
-    assert world.told.counted[-1] == "forget_local_queue"
+    assert await controller.reconcile(Key("ns", "gone")) is None
 
 
 def refused_jobs(world: World) -> RefusedJobs:
@@ -281,7 +307,7 @@ async def test_a_cohort_is_told_with_its_place_in_the_tree_even_if_that_is_a_cyc
 async def test_a_cohort_that_is_an_object_tells_its_share() -> None:
     world = World()
     world.put(KINDS.cohorts, cluster_scoped("leaf"))
-    world.core.cohorts |= {"leaf": CohortStatus((), (), 3), "implicit": CohortStatus((), (), 4)}
+    world.core.cohorts |= {"leaf": CohortStatus((), (), NO_SHARE), "implicit": CohortStatus((), (), NO_SHARE)}
     controller = CohortController(world.ctx, world.core)
     for name in world.core.cohorts:
         await controller.reconcile(Key("", name))

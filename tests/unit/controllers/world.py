@@ -219,9 +219,6 @@ class Core:
     def parked_refusal(self, key: ObjectKey) -> None:
         return None
 
-    def pending_shapes(self, cluster_queue: str) -> tuple[int, int]:
-        return 0, 0
-
     def is_bypassed(self, key: ObjectKey) -> bool:
         return False
 

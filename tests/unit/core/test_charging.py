@@ -50,9 +50,36 @@ def test_without_the_mode_nobody_is_charged() -> None:
     for name, of in (("a1", "a"), ("a2", "a"), ("b1", "b")):
         play.submit(name, of, 1)
     assert play.decide() == ["a1", "a2", "b1"]
-    assert (status(play, "a").consumed, usage(play, "a")) == (None, None)
     play.cycles()
+    assert (usage(play, "a"), usage(play, "b")) == (0, 0)
     assert play.is_quiet
+
+
+def test_d20_local_queue_of_any_scope_has_its_past_use_with_zero_entries() -> None:
+    play = shared(by_usage=False)
+    assert status(play, "a").consumed == ConsumedResources((("cpu", 0),), play.now)
+    play.submit("a1", "a", 4)
+    play.decide()
+    begun = play.now
+    play.now += 5 * MINUTE
+    assert RefreshLocalQueue(key("a")) in play.cycles()
+    assert begun < play.now
+    assert status(play, "a").consumed == ConsumedResources((("cpu", 2),), play.now)
+    assert status(play, "b").consumed == ConsumedResources((("cpu", 0),), play.now)
+
+
+def test_d20_local_queue_without_cluster_queue_has_its_past_use() -> None:
+    play = shared()
+    play.send(happened.LocalQueueChanged(LocalQueue(key("astray"), "nowhere")))
+    assert status(play, "astray").consumed == ConsumedResources((), play.now)
+    play.put(queue("nowhere", 2))
+    assert status(play, "astray").consumed == ConsumedResources((("cpu", 0),), play.now)
+
+
+def test_d20_without_the_configuration_no_local_queue_has_past_use() -> None:
+    play = Play()
+    play.put(queue("q", 4, usage_based_admission=True))
+    assert status(play, "q").consumed is None
 
 
 def test_without_the_gate_there_are_no_books() -> None:
@@ -70,7 +97,7 @@ def test_who_is_admitted_is_settled_when_the_instant_is_over() -> None:
     play.submit("a1", "a", 4)
     play.decide()
     assert not play.is_quiet
-    assert status(play, "a").consumed == ConsumedResources((), play.now)
+    assert status(play, "a").consumed == ConsumedResources((("cpu", 0),), play.now)
     assert RefreshLocalQueue(key("a")) in play.cycles()
     assert status(play, "a").consumed == ConsumedResources((("cpu", 2),), play.now)
     assert play.is_quiet

@@ -78,12 +78,42 @@ def test_a_head_in_flight_is_not_next_again() -> None:
     assert queue.first() is first
 
 
+def shapes(queue: PendingQueue) -> tuple[int, ...]:
+    """How many distinct shapes are to be tried, and how many are inadmissible."""
+    return tuple(map(len, queue.shapes))
+
+
+@pytest.mark.parametrize("reason", list(Aside))
+def test_d19_shapes_of_workloads_aside_are_inadmissible(reason: Aside) -> None:
+    queue = queue_of(workload("a", 1, LARGE), workload("b", 2))
+    for name in ("aside", "equal"):
+        queue.set_aside(new_pending(workload(name, 3, HUGE)), reason)
+    assert shapes(queue) == (2, 1)
+    queue.set_aside(new_pending(workload("also", 4)), reason)
+    assert shapes(queue) == (2, 2)
+
+
+def test_d19_requests_are_those_of_all_that_wait_without_reclaimable_pods() -> None:
+    queue = queue_of(workload("a", 1, LARGE), workload("b", 2, LARGE))
+    each = queue.requests["cpu"] // 2
+    pods = workload("c", 3, LARGE).pod_sets
+    queue.set_aside(new_pending(workload("c", 3, LARGE)), Aside.NAMESPACE)
+    assert queue.requests == {"cpu": 3 * each}
+    assert park_first(queue) == "a"
+    assert queue.requests == {"cpu": 3 * each}
+    reclaimable = ((pods[0].name, pods[0].count),)
+    queue.update(
+        queue.members[ObjectKey("n", "b")], replace(workload("b", 2, LARGE), reclaimable_pods=reclaimable)
+    )
+    assert queue.requests == {"cpu": 2 * each}
+
+
 def test_one_that_does_not_fit_parks_its_equals() -> None:
     queue = queue_of(workload("a", 1, LARGE), workload("b", 2, LARGE), workload("c", 3))
-    assert queue.shapes == (2, 0)
+    assert shapes(queue) == (2, 0)
     assert park_first(queue) == "a"
     assert (queue.inadmissible, queue.is_asleep) == (2, True)
-    assert queue.shapes == (1, 1)
+    assert shapes(queue) == (1, 1)
     assert drained(queue) == ["c"]
     queue.wake()
     assert (queue.inadmissible, queue.is_asleep) == (0, False)
@@ -306,7 +336,7 @@ def test_who_hopes_is_woken_alone_and_who_stands_goes_on_standing() -> None:
     queue.block(waiting, standing=True)
     queue.wake_hopeful()
     queue.check()
-    assert (queue.is_standing, queue.first(), queue.shapes) == (True, None, (2, 1))
+    assert (queue.is_standing, queue.first(), shapes(queue)) == (True, None, (2, 1))
     queue.wake()
     assert drained(queue) == ["waiting", "hopeful", "refused"]
 

@@ -15,6 +15,7 @@ from admitq.core.instructions import (
     PreemptionReason,
     Recomputation,
     RefreshClusterQueue,
+    RefreshCohort,
     RefreshLocalQueue,
     ReserveQuota,
     TargetsRecomputed,
@@ -43,6 +44,7 @@ from admitq.core.overlay import Overlay
 from admitq.core.quota import Cell
 from admitq.core.refusals import NamespaceMismatch
 from admitq.core.requests import asking
+from admitq.core.settings import AdmissionFairSharing, FairSharing, Settings
 from admitq.core.state import AdmissionState
 from admitq.core.world import World
 from tests.unit.core.play import Play, key, queue, reserved
@@ -176,6 +178,92 @@ def test_shapes_are_counted_while_somebody_has_them(state: AdmissionState) -> No
     state.handle(happened.WorkloadDeleted(SECOND, "uid-second"), now=2)
     assert state.pending_shapes("q") == (1, 0)
     assert state.pending_shapes("unknown") == (0, 0)
+
+
+def test_d19_shapes_and_requests_of_an_inactive_cluster_queue_are_inadmissible() -> None:
+    play = Play()
+    play.put(queue("q", 2))
+    for name, cpu in (("parked", 3), ("equal", 3), ("fits", 1)):
+        play.submit(name, "q", cpu=cpu)
+    play.decide()
+    play.submit("ready", "q", cpu=2)
+    assert play.state.pending_shapes("q") == (1, 1)
+    assert play.state.pending_requests("q") == {"cpu": 8}
+    play.send(happened.ClusterQueueChanged(queue("q", 2, stop_policy=StopPolicy.HOLD)))
+    assert play.state.pending_shapes("q") == (0, 2)
+    assert play.state.pending_requests("q") == {"cpu": 8}
+    assert play.state.pending_requests("unknown") == {}
+
+
+def test_d19_workload_of_another_namespace_counts_as_inadmissible_shape() -> None:
+    play = Play()
+    play.put(queue("q", 2, namespace_selector=None))
+    play.submit("alien", "q", cpu=1)
+    play.decide()
+    assert play.state.pending_shapes("q") == (0, 1)
+
+
+@pytest.mark.parametrize("last", ["leaves", "is deleted"])
+def test_d19_implicit_cohort_without_members_is_refreshed(last: str) -> None:
+    play = Play()
+    play.put(queue("q", 2, cohort="org"))
+    assert play.state.cohort_status("org") is not None
+    if last == "leaves":
+        instructions = play.send(happened.ClusterQueueChanged(queue("q", 2)))
+    else:
+        instructions = play.send(happened.ClusterQueueDeleted("q"))
+    assert play.state.cohort_status("org") is None
+    assert RefreshCohort("org") in instructions
+
+
+def test_d19_implicit_cohort_of_a_broken_circle_is_refreshed_when_it_vanishes() -> None:
+    play = Play()
+    for name, parent in (("a", "b"), ("b", "a")):
+        play.send(happened.CohortChanged(Cohort(name, parent, ())))
+    play.send(happened.CohortDeleted("a"))
+    instructions = play.send(happened.CohortDeleted("b"))
+    assert (play.state.cohort_status("a"), play.state.cohort_status("b")) == (None, None)
+    assert {RefreshCohort("a"), RefreshCohort("b")} <= {*instructions}
+
+
+def test_d20_shares_are_exact_and_the_status_rounds_up() -> None:
+    play = Play(Settings(fair_sharing=FairSharing()))
+    play.put(queue("q", 0, cohort="org"), queue("pool", 3, cohort="org"))
+    play.submit("w", "q", cpu=2)
+    play.decide()
+    status = play.state.cluster_queue_status("q")
+    assert status is not None
+    assert status.share is not None
+    assert (status.share.amount, status.share.weighted_share) == (Fraction(2000, 3), 667)
+
+
+def test_d20_local_queue_without_cluster_queue_has_waiting_workloads_alone() -> None:
+    play = Play()
+    play.put(queue("q", 2))
+    for name in ("runs", "waits"):
+        play.submit(name, "q", cpu=2)
+    play.decide()
+    status = play.state.local_queue_status(key("q"))
+    assert status is not None
+    assert (status.pending, status.reserving, status.admitted) == (1, 1, 1)
+    play.send(happened.ClusterQueueDeleted("q"))
+    status = play.state.local_queue_status(key("q"))
+    assert status is not None
+    assert (status.pending, status.reserving, status.admitted) == (1, 0, 0)
+    assert (status.flavors_reservation, status.flavors_usage) == (None, None)
+
+
+def test_d19_time_that_passes_is_no_cycle() -> None:
+    sharing = AdmissionFairSharing(half_life=60 * 10**9, sampling_interval=60 * 10**9)
+    play = Play(Settings(admission_fair_sharing=sharing))
+    play.put(queue("q", 2))
+    before = play.state.cycles_run
+    play.now += 60 * 10**9
+    play.cycles()
+    assert play.state.cycles_run == before
+    play.submit("w", "q")
+    play.cycles()
+    assert play.state.cycles_run == before + 1
 
 
 def test_admissibility_tells_of_those_who_were_never_tried(state: AdmissionState) -> None:

@@ -1,0 +1,126 @@
+"""What a running manager shows of queues and cohorts, in metrics and statuses, while their objects change."""
+
+from typing import Any
+
+from admitq.integrations.paths import value_at
+from localcluster.installation import Installation
+from tests.controlplane.recording import series_of, total
+from tests.controlplane.stage import Stage
+from tests.unit.metric_table import PROMISED
+
+
+async def test_d18_custom_labels_move_gauges_keep_counters_and_d19_selectors_remove_series(
+    fair_stage: Stage, admitq_fair: Installation
+) -> None:
+    stage = fair_stage
+    await stage.queues()
+    queue, counter = stage.own("cq"), "admitted_workloads_total"
+
+    async def values(label: str, series: str, **having: str) -> set[str]:
+        return {
+            labels[label]
+            for name, labels in await series_of(admitq_fair)
+            if name == series and having.items() <= labels.items()
+        }
+
+    async def of_cluster_queue() -> list[set[str]]:
+        series = ("reserving_active_workloads", counter)
+        return [await values("custom_tier", one, cluster_queue=queue) for one in series]
+
+    async def of_local_queue() -> list[set[str]]:
+        series = ("local_queue_reserving_active_workloads", f"local_queue_{counter}")
+        return [await values("custom_squad", one, namespace=stage.namespace) for one in series]
+
+    async def label(**labels: str) -> None:
+        patch = {"metadata": {"labels": labels}}
+        await stage.change(stage.kinds.cluster_queues, queue, patch)
+        await stage.change(stage.kinds.local_queues, "lq", patch)
+
+    await label(tier="gold", squad="ml")
+    await stage.job("first", labels={"size": "large"})
+    await stage.until(of_cluster_queue, [{"gold"}, {"gold"}])
+    await stage.until(of_local_queue, [{"ml"}, {"ml"}])
+    (of_first,) = await stage.workloads("first")
+    assert of_first["metadata"]["labels"]["size"] == "large", "b10: the job's label is on its Workload"
+    assert await values("custom_size", "admitted_active_workloads", cluster_queue=queue) == {"large"}
+
+    await label(tier="silver", squad="vision")
+    await stage.until(of_cluster_queue, [{"silver"}, {"gold"}])
+    await stage.until(of_local_queue, [{"vision"}, {"ml"}])
+    await stage.job("second")
+    await stage.until(of_cluster_queue, [{"silver"}, {"gold", "silver"}])
+    await stage.until(of_local_queue, [{"vision"}, {"ml", "vision"}])
+
+    async def namespaced() -> set[str]:
+        found = await series_of(admitq_fair)
+        return {name for name, labels in found if labels.get("namespace") == stage.namespace}
+
+    await label(series="off")
+    await stage.until(namespaced, set[str]())
+    await stage.change(stage.kinds.local_queues, "lq", {"metadata": {"labels": {"series": None}}})
+    await stage.until(of_local_queue, [{"vision"}, set()])
+
+
+async def test_d19_series_of_a_cohort_go_with_its_object_and_with_its_last_member(
+    fair_stage: Stage, admitq_fair: Installation
+) -> None:
+    stage = fair_stage
+    object_, implicit = stage.own("object"), stage.own("implicit")
+    everything = {name for name in PROMISED if name.startswith("cohort_")}
+
+    async def of(cohort: str) -> set[str]:
+        found = await series_of(admitq_fair)
+        return {name for name, labels in found if name in everything and labels.get("cohort") == cohort}
+
+    await stage.create(stage.kinds.cohorts, object_, {"spec": {}})
+    await stage.queues(cohortName=object_)
+    await stage.job("first")
+    await stage.until(lambda: of(object_), everything)
+    await stage.client.delete(stage.kinds.cohorts, object_)
+    await stage.until(lambda: of(object_), set[str]())
+    queue = await stage.get(stage.kinds.cluster_queues, stage.own("cq"))
+    assert queue["spec"]["cohortName"] == object_
+
+    async def move(cohort: str | None) -> None:
+        patch = {"spec": {"cohortName": cohort}}
+        await stage.change(stage.kinds.cluster_queues, stage.own("cq"), patch)
+
+    await move(implicit)
+    await stage.job("second")
+    await stage.until(lambda: of(implicit), everything)
+    assert await of(object_) == set(), "nothing names it any more"
+    await move(None)
+    await stage.until(lambda: of(implicit), set[str]())
+
+
+async def test_d20_shares_are_exact_in_metrics_and_local_queues_report_past_use_of_nothing(
+    fair_stage: Stage, admitq_fair: Installation
+) -> None:
+    stage = fair_stage
+    cohort = stage.own("org")
+    await stage.queues(cpu=0, cohortName=cohort)
+    await stage.cluster_queue("pool", cpu=3, cohortName=cohort)
+    await stage.local_queue("idle", cluster_queue="pool")
+    await stage.job(cpu=2)
+
+    async def share() -> int | None:
+        queue = await stage.get(stage.kinds.cluster_queues, stage.own("cq"))
+        return value_at(queue, ("status", "fairSharing", "weightedShare"))
+
+    async def status(name: str, *fields: str) -> list[Any]:
+        queue = await stage.get(stage.kinds.local_queues, name)
+        return [value_at(queue, ("status", field)) for field in fields]
+
+    async def consumed() -> list[Any]:
+        past = (await status("idle", "fairSharing"))[0] or {}
+        return [value_at(past, ("admissionFairSharingStatus", "consumedResources"))]
+
+    await stage.until(share, 667)
+    series = "cluster_queue_weighted_share"
+    assert abs(await total(admitq_fair, series, cluster_queue=stage.own("cq")) - 2000 / 3) < 1e-9
+    await stage.until(consumed, [{"cpu": "0"}])
+    lists = ("flavorsReservation", "flavorsUsage")
+    counts = ("pendingWorkloads", "reservingWorkloads", "admittedWorkloads")
+    assert all(isinstance(one, list) for one in await status("idle", *lists))
+    await stage.client.delete(stage.kinds.cluster_queues, stage.own("pool"))
+    await stage.until(lambda: status("idle", *lists, *counts), [None, None, 0, 0, 0])
