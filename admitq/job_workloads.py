@@ -6,6 +6,7 @@ The manager makes Workloads with it on a cluster, the simulator in memory.
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
+from admitq.custom_labels import Location
 from admitq.integrations.admission_gates import gates_of
 from admitq.integrations.base import Integration, PodIndexes, group_name, members_of
 from admitq.integrations.names import workload_name
@@ -70,6 +71,11 @@ class Conventions(Protocol):
     @property
     def label_keys_to_copy(self) -> tuple[str, ...]:
         """Labels of the job that its Workload gets too."""
+        ...
+
+    @property
+    def metric_values_to_copy(self) -> tuple[Location, ...]:
+        """Labels and annotations of the job, or of its pods, that metrics take from its Workload."""
         ...
 
 
@@ -244,10 +250,14 @@ def workload_for(case: JobSource) -> dict[str, Any]:
     }
     if group_name(job):
         annotations[names.is_group_workload] = "true"
+    labels = _copied_labels(case)
+    for place, values in (("labels", labels), ("annotations", annotations)):
+        for key, value in _metric_values(case, place).items():
+            values.setdefault(key, value)
     workload_metadata: dict[str, Any] = {
         "name": group_name(job) or _name(case),
         "namespace": metadata["namespace"],
-        "labels": _copied_labels(case) | job_uid_label(case),
+        "labels": labels | job_uid_label(case),
         "finalizers": [names.finalizer],
         "ownerReferences": owner_references(case),
     }
@@ -270,6 +280,20 @@ def _copied_labels(case: JobSource) -> dict[str, str]:
         for key, value in value_at(one, ("metadata", "labels"), {}).items()
         if key in case.settings.label_keys_to_copy
     }
+
+
+def _metric_values(case: JobSource, place: str) -> dict[str, str]:
+    """What metrics take from the Workload, as the job says it, or all pods of a group that say anything."""
+    job = case.job or {}
+    found: dict[str, str] = {}
+    for location in case.settings.metric_values_to_copy:
+        if location.place != place:
+            continue
+        members = members_of(job) or (job,)
+        given = {value_at(one, ("metadata", place, location.key)) for one in members} - {None}
+        if len(given) == 1:
+            found[location.key] = given.pop()
+    return found
 
 
 def _name(case: JobSource) -> str:

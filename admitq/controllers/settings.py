@@ -6,6 +6,7 @@ from datetime import timedelta
 
 from admitq.core.model import LabelSelector
 from admitq.core_settings import pods_ready
+from admitq.custom_labels import Location, copied_to_workloads
 from admitq.integrations.base import Integration, OwnerKind
 from admitq.integrations.names import LONGEST, LONGEST_LABEL
 from admitq.podsets import Marks
@@ -44,6 +45,8 @@ class Settings:
     without_queue_name: bool = False
     """Jobs without a queue name are managed too: they wait until they get one."""
     label_keys_to_copy: tuple[str, ...] = ()
+    metric_values_to_copy: tuple[Location, ...] = ()
+    """Labels and annotations of jobs that metrics take from their Workloads."""
     longest_workload_name: int = LONGEST
     marks: Marks = field(default_factory=Marks)
     pods_ready: PodsReadyPolicy | None = None
@@ -106,6 +109,9 @@ def settings_of(
         ),
         without_queue_name=configuration.manage_jobs_without_queue_name,
         label_keys_to_copy=configuration.integrations.label_keys_to_copy,
+        metric_values_to_copy=copied_to_workloads(configuration.metrics.custom_labels)
+        if gates[Gate.CUSTOM_METRIC_LABELS]
+        else (),
         longest_workload_name=LONGEST_LABEL if gates[Gate.SHORT_WORKLOAD_NAMES] else LONGEST,
         marks=Marks(
             queue_labels=gates[Gate.ASSIGN_QUEUE_LABELS_FOR_PODS],

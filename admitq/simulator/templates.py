@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from admitq import translate
 from admitq.core.model import ObjectKey, Workload
+from admitq.custom_labels import Location
 from admitq.integrations.base import Integration, PodSetTemplate, Reference, Rules
 from admitq.integrations.names import LONGEST
 from admitq.integrations.paths import Object, value_at, with_value
@@ -31,6 +32,7 @@ class _Conventions:
     topology_requests: bool = False
     longest_workload_name: int = LONGEST
     label_keys_to_copy: tuple[str, ...] = ()
+    metric_values_to_copy: tuple[Location, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

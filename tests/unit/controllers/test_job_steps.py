@@ -10,6 +10,7 @@ from admitq.controllers.job.case import Ancestor, JobCase, Lookups
 from admitq.controllers.job.matching import match_of
 from admitq.controllers.job.steps import decide
 from admitq.controllers.plan import Count, Create, Delete, Patch, Plan, RemoveFinalizer, Tell
+from admitq.custom_labels import Location
 from admitq.integrations.kinds.job import JOB
 from admitq.measures import Measures
 from admitq.metrics import Metrics
@@ -236,6 +237,21 @@ def test_a_workload_takes_over_what_its_job_says_of_limits_gates_and_checks() ->
     assert obj["metadata"]["labels"] == {"team": "a", NAMES.job_uid: "uid-j"}
     assert obj["spec"]["maximumExecutionTimeSeconds"] == 60
     assert obj["spec"]["podSets"][0]["minCount"] == 2
+
+
+METRIC_VALUES = (Location("labels", "size"), Location("annotations", "a.example/cost"))
+
+
+def test_b10_workload_gets_what_metrics_take_from_it_of_its_job() -> None:
+    labels = {NAMES.queue_name: "lq", "size": "large", "a.example/cost": "left out"}
+    annotations = {"a.example/cost": "c7", "size": "left out"}
+    settings = {"metric_values_to_copy": METRIC_VALUES}
+    metadata = made(decided(job(labels=labels, annotations=annotations), settings=settings))["metadata"]
+    assert metadata["labels"] == {"size": "large", NAMES.job_uid: "uid-j"}
+    assert metadata["annotations"] == {"a.example/cost": "c7"}
+    metadata = made(decided(job(), settings=settings))["metadata"]
+    assert metadata["labels"] == {NAMES.job_uid: "uid-j"}
+    assert "annotations" not in metadata
 
 
 def test_without_partial_admission_no_fewer_pods_are_offered() -> None:

@@ -10,6 +10,7 @@ from admitq.controllers.indexes import group_key
 from admitq.controllers.job.controller import JobController, start_admitted
 from admitq.controllers.job.owners import Owners
 from admitq.controllers.registry import controllers
+from admitq.custom_labels import Location
 from admitq.integrations.base import OwnerKind
 from admitq.integrations.kinds.job import JOB
 from admitq.integrations.kinds.pod import POD
@@ -380,6 +381,44 @@ async def test_b10_two_values_of_a_label_to_copy_are_a_dispute() -> None:
     await world.settle()
     note = "pods of group 'g' have different values of team"
     assert world.told.events[-1] == ("a", "ErrWorkloadCompose", note)
+
+
+METRIC_VALUES = (Location("labels", "size"), Location("annotations", "a.example/cost"))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        ("large", "large", {"size": "large"}),
+        ("large", None, {"size": "large"}),
+        (None, "large", {"size": "large"}),
+        ("large", "small", {}),
+        (None, None, {}),
+    ],
+)
+async def test_b10_workload_of_a_group_gets_the_metric_label_unless_its_pods_disagree(
+    first: str | None, second: str | None, expected: dict[str, str]
+) -> None:
+    world = PodWorld(metric_values_to_copy=METRIC_VALUES)
+    members = [
+        {**one, "metadata": {**one["metadata"], "labels": {**one["metadata"]["labels"], **labelled(value)}}}
+        for one, value in zip(pair("held", "held"), (first, second), strict=True)
+    ]
+    world.put(PODS, *members)
+    await world.settle()
+    assert world.get(KINDS.workloads, "g")["metadata"]["labels"] == expected
+
+
+def labelled(size: str | None) -> dict[str, str]:
+    return {} if size is None else {"size": size}
+
+
+async def test_b10_workload_of_a_pod_alone_gets_the_metric_annotation() -> None:
+    world = PodWorld(metric_values_to_copy=METRIC_VALUES)
+    world.put(PODS, pod(annotations={"a.example/cost": "c7"}))
+    await world.settle(Key("ns", "p"))
+    (made,) = world.stores.of(KINDS.workloads).list()
+    assert made["metadata"]["annotations"] == {"a.example/cost": "c7"}
 
 
 async def test_an_incomplete_group_is_told_so_and_frees_pods_that_failed() -> None:

@@ -147,6 +147,24 @@ failureRecovery: {{forceDeleteAfter: 250ms}}
     assert settings_of(configuration, gates, [JOB]).force_delete_after == SECOND // 4
 
 
+@pytest.mark.parametrize("is_on", [True, False])
+def test_b10_metric_values_are_copied_from_jobs_behind_the_gate(is_on: bool) -> None:
+    configuration = load_configuration(
+        f"""
+apiVersion: {NAMES.config_api_version}
+kind: Configuration
+metrics:
+  customLabels:
+    - {{name: tier}}
+    - {{name: size, sourceKind: Workload, trackedValues: [large]}}
+    - {{name: cost, sourceKind: Workload, sourceAnnotationKey: a.example/cost, trackedValues: [c7]}}
+"""
+    )
+    gates = FeatureGates.parse(f"CustomMetricLabels={str(is_on).lower()}")
+    copied = settings_of(configuration, gates, [JOB]).metric_values_to_copy
+    assert copied == ((("labels", "size"), ("annotations", "a.example/cost")) if is_on else ())
+
+
 @pytest.mark.parametrize(
     ("gate", "changed"),
     [
