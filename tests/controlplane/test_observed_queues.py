@@ -124,3 +124,10 @@ async def test_d20_shares_are_exact_in_metrics_and_local_queues_report_past_use_
     assert all(isinstance(one, list) for one in await status("idle", *lists))
     await stage.client.delete(stage.kinds.cluster_queues, stage.own("pool"))
     await stage.until(lambda: status("idle", *lists, *counts), [None, None, 0, 0, 0])
+
+    async def named() -> set[str]:
+        pool = {"cluster_queue": stage.own("pool")}.items()
+        found = {name for name, labels in await series_of(admitq_fair) if pool <= labels.items()}
+        return {name for name in found if not name.startswith("local_queue_")}
+
+    await stage.until(named, set[str]())

@@ -79,6 +79,13 @@ def test_d19_attempts_have_the_buckets_of_the_reference_client_library() -> None
     assert ATTEMPT_BUCKETS == (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 
 
+def test_d19_rendering_for_another_thread_counts_nothing() -> None:
+    metrics, counted = Metrics(), list[str]()
+    metrics.at_reading(lambda: counted.append("counted"))
+    assert metrics.render() == metrics.exposition()
+    assert counted == ["counted"]
+
+
 def test_a_clock_that_went_backwards_counts_as_no_time() -> None:
     metrics = Metrics()
     metrics.observe("admission_wait_time_seconds", -5, cluster_queue="a", priority_class="")
