@@ -66,7 +66,6 @@ class DumpedQueue:
     progress: int
     claimant: Claimant | None
     blocked: ObjectKey | None
-    standing: bool
     parked: tuple[tuple[Shape, Refusal, Instant, bool], ...]
     sleep: DumpedSleep
     requeue_at: Instant | None
@@ -161,7 +160,6 @@ def _take_queue(world: World, name: str) -> DumpedQueue:
         root.progress,
         entry.queue.claimant,
         None if blocked is None else blocked.key,
-        entry.queue.is_standing,
         tuple(
             sorted(
                 (
@@ -235,7 +233,7 @@ def restore_volatile(world: World, dump: Dump) -> None:
             entry.queue.restore_parked(shape, refusal, refused_at, hopeful=hopeful)
         if each.blocked is not None:
             _check("queues.blocked", (each.blocked,), entry.queue.members)
-            world.restore_blocked(entry, each.blocked, standing=each.standing)
+            world.restore_blocked(entry, each.blocked)
         world.forest.restore_counts(entry.node, each.generation, each.progress)
         _check("queues.sleep.needs", (pair for pair, _ in each.sleep.needs), entry.node.cells)
         world.restore_sleep(entry, each.sleep)

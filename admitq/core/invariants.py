@@ -220,13 +220,13 @@ def _check_holders(world: World) -> None:
 
 
 def _check_standing(world: World) -> None:
-    listed = {(name, id(root)) for root, names in world.standing.items() for name in names}
-    expected = {
-        (name, id(entry.node.root)) for name, entry in world.cluster_queues.items() if entry.queue.is_standing
-    }
-    _expect("queues whose first stands", listed, expected)
+    entries = world.cluster_queues.values()
+    roots = {id(entry.node.root): entry.node.root for entry in entries}
+    listed = {(name, root) for root, node in roots.items() for name in node.sleepers.standing}
+    blocked = {(entry.spec.name, id(entry.node.root)) for entry in entries if entry.queue.blocked is not None}
+    _expect("queues whose first stands", listed, blocked)
     for name, entry in world.cluster_queues.items():
-        if entry.queue.is_standing and not entry.is_active:
+        if entry.queue.blocked is not None and not entry.is_active:
             raise InvariantViolated(f"the first of {name} stands although the queue is not active")
 
 

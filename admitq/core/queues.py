@@ -4,11 +4,12 @@ Rules of this file
 - A workload is *in a lane*, *aside*, or *in flight* (popped by the cycle that is running), never in two.
 - A lane holds the workloads of one shape: everything that decides whether they fit is equal, so that what
   is found out about one holds for all. Lanes are sorted inside and compete by their first.
-- BestEffortFIFO parks the whole lane when its first does not fit. StrictFIFO stops at its first (*blocked*),
-  whoever stands behind it. Both end when something in the cohort tree changes (``wake``).
-- Whoever waits for others to leave is the *claimant*: of a BestEffortFIFO queue it stays the first (*sticky*)
-  and blocks it like one of StrictFIFO. It *stands*: it is blocked, and yet takes part whenever heads of its
-  cohort tree are tried, so that nobody takes the capacity that it waits for.
+- BestEffortFIFO parks the whole lane when its first does not fit. StrictFIFO is *blocked* by its first: no
+  workload behind it is tried. Both end when something in the cohort tree changes (``wake``).
+- A workload that waits for its victims to leave is the *claimant*: of a BestEffortFIFO queue it stays the
+  first (*sticky*) and blocks it like one of StrictFIFO.
+- A workload that blocks its queue does not ask for a cycle, but takes part in every cycle of its cohort tree,
+  so that no other workload takes the capacity that is reserved for it.
 - In a queue that goes by what LocalQueues used, the LocalQueue is part of the shape: a lane then has one
   usage, and its first competes with that before all else.
 - What concerns one workload alone puts it aside, each reason with its own way back (``Aside``).
@@ -201,8 +202,6 @@ class PendingQueue:
             equals_share_a_lane: whether who equals one that did not fit is passed over with it.
         """
         self.strategy = strategy
-        self.is_standing = False
-        """Whether the first, although it is blocked, takes part when heads of the cohort tree are tried."""
         self._rules_of = rules_of
         self._original_of = original_of
         self._equals_share_a_lane = equals_share_a_lane
@@ -261,7 +260,7 @@ class PendingQueue:
 
     @property
     def blocked(self) -> Place | None:
-        """The first, while it is known not to be admitted and nobody behind it is tried."""
+        """The first, while it does not fit and no workload behind it is tried."""
         return self._blocked
 
     @property
@@ -388,15 +387,10 @@ class PendingQueue:
 
     # --- parking and waking -----------------------------------------------------------------------
 
-    def block(self, pending: Pending, *, standing: bool) -> None:
-        """Put one in flight back, and try nobody of this queue while it is the first.
-
-        Args:
-            pending: the first.
-            standing: whether it is to take part when heads of its cohort tree are tried.
-        """
+    def block(self, pending: Pending) -> None:
+        """Put one in flight back, and try no workload of this queue for itself while it is the first."""
         self.enter(pending)
-        self._blocked, self.is_standing = pending.place, standing
+        self._blocked = pending.place
 
     def claim(self, pending: Pending) -> None:
         """Note that one in flight waits for others to leave, and no more who did before."""
@@ -407,10 +401,7 @@ class PendingQueue:
         self._sort_again(pending)
 
     def park(self, pending: Pending, refusal: Refusal, *, hopeful: bool = False) -> None:
-        """Put one in flight back, and stop trying: its equals for BestEffortFIFO, everyone for StrictFIFO."""
-        if self.strategy is QueueingStrategy.STRICT_FIFO:
-            self.block(pending, standing=False)
-            return
+        """Put one in flight back, and stop trying it and its equals."""
         lane = self.enter(pending)
         self._park(lane, refusal, pending.workload.queued_at, hopeful=hopeful)
 
@@ -436,8 +427,6 @@ class PendingQueue:
 
     def wake_hopeful(self) -> None:
         """What those who hope were beaten over may be kept no more: they are to be tried again."""
-        if not self.is_standing:
-            self.unblock()
         for lane in [lane for lane in self._parked if lane.is_hopeful]:
             self._unpark(lane)
 
@@ -478,7 +467,6 @@ class PendingQueue:
     def unblock(self) -> None:
         """What made the first stop the queue may not hold any more: try it again."""
         self._blocked = None
-        self.is_standing = False
 
     def namespaces_aside(self) -> list[str]:
         """Namespaces that have workloads aside because they are not selected."""
@@ -498,9 +486,9 @@ class PendingQueue:
         """Park a lane as a dump had it."""
         self._park(self._lane(shape), refusal, refused_at, hopeful=hopeful)
 
-    def restore_blocked(self, key: ObjectKey, *, standing: bool) -> None:
+    def restore_blocked(self, key: ObjectKey) -> None:
         """Block the queue as a dump had it."""
-        self._blocked, self.is_standing = self.members[key].place, standing
+        self._blocked = self.members[key].place
 
     def restore_claimant(self, claimant: Claimant) -> None:
         """Know who waits for others to leave, as a dump had it."""
@@ -547,8 +535,8 @@ class PendingQueue:
             raise AssertionError(f"{parked} parked in lanes, counted {self.parked_in_lanes}")
         if self._claimant is not None and self._claimant.key not in self.members:
             raise AssertionError(f"{self._claimant.key} is gone and still waited for")
-        if self.is_standing and self._blocked is None:
-            raise AssertionError("somebody stands who is not blocked")
+        if self._blocked is not None and self._blocked.key not in self.members:
+            raise AssertionError(f"{self._blocked.key} is gone and still blocks the queue")
 
     def shape_of(self, workload: Workload) -> Shape:
         """The shape that a workload has in this queue now."""

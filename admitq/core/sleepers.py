@@ -59,6 +59,8 @@ class Sleepers:
     hopeful: dict[str, None] = field(default_factory=dict[str, None])
     """ClusterQueues in which somebody waits who was beaten over a flavor. Once that is kept for nobody any
     more it may be let in, although nothing is given back."""
+    standing: dict[str, None] = field(default_factory=dict[str, None])
+    """ClusterQueues that are blocked by their first workload, which takes part in every cycle of the tree."""
     needs: dict[Need, None] = field(default_factory=dict[Need, None])
     _heaps: dict[Cell, list[tuple[int, int, Need]]] = field(
         default_factory=dict[Cell, list[tuple[int, int, Need]]]
@@ -83,7 +85,7 @@ class Sleepers:
                 self._keep(need)
 
     def clear(self) -> list[str]:
-        """Forget everybody; the names of those who waited, sorted."""
+        """Remove all entries except ``standing``; return the ClusterQueues that had one, sorted."""
         names = sorted(self.names)
         self.names.clear()
         self.restless.clear()
@@ -99,6 +101,9 @@ class Sleepers:
                 del self.names[name]
                 self.hopeful.pop(name, None)
                 other.add(name, name)
+                if name in self.standing:
+                    del self.standing[name]
+                    other.standing[name] = None
 
     def concerned_by(self, cell: Cell) -> bool:
         """Whether somebody may be let in by what was given back at this cell."""

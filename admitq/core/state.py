@@ -133,7 +133,7 @@ class AdmissionState:
         and as a safeguard of a running system, where it must not find anything to admit.
         """
         for entry in self._world.cluster_queues.values():
-            self._world.wake(entry)
+            self._world.wake_at_once(entry)
             for namespace in entry.queue.namespaces_aside():
                 entry.queue.wake_namespace(namespace)
 

@@ -63,8 +63,6 @@ class ClusterQueueEntry:
     queue: PendingQueue
     offer: Offer
     causes: tuple[InactiveCause, ...] = ()
-    stands_under: Node | None = None
-    """The root under which it is listed as one whose first stands."""
     is_taken_along: bool = False
     """Whether its first was taken into the cycle that runs because it stood."""
     shown: ClusterQueueMark | None = None
@@ -296,8 +294,6 @@ class World:
     users_of_runtime_class: dict[str, dict[ObjectKey, WorkloadEntry]] = field(
         default_factory=dict[str, dict[ObjectKey, WorkloadEntry]]
     )
-    standing: dict[Node, dict[str, None]] = field(default_factory=dict[Node, dict[str, None]])
-    """By root of their tree, ClusterQueues whose first takes part when heads of the tree are tried."""
     attentive_to_namespace: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
     """ClusterQueues that may have somebody to try once a namespace is selected, or is not any more."""
 
@@ -363,7 +359,7 @@ class World:
             self.requeues.pop(name, None)
             entry = self.cluster_queues[name]
             self._unlist_standing(entry)
-            self.wake(entry)
+            self.wake_at_once(entry)
 
     def _wake_later(self, node: Node) -> None:
         root = node.root
@@ -408,7 +404,11 @@ class World:
             self.forest.changed_cohorts.update(each.name for each in root.cohorts_below())
 
     def wake(self, entry: ClusterQueueEntry) -> None:
-        """Something that decides over one ClusterQueue's workloads changed."""
+        """Retry the workloads of one ClusterQueue, because something that decides over them changed."""
+        self.wake_at_once(entry)
+
+    def wake_at_once(self, entry: ClusterQueueEntry) -> None:
+        """Retry the workloads of one ClusterQueue in the next cycle."""
         entry.queue.wake()
         self.touch(entry)
         self.settle_standing(entry)
@@ -416,8 +416,7 @@ class World:
     def sleep_if_parked(self, entry: ClusterQueueEntry, cause: Hashable = None) -> None:
         """Have the tree wake this ClusterQueue at its next change, whatever that is.
 
-        A StrictFIFO queue that is stopped by a workload also goes on once that workload's namespace is no
-        longer selected.
+        A queue that is blocked by a workload also goes on once the namespace of that is no longer selected.
         """
         if entry.queue.is_asleep:
             self.forest.fall_asleep(entry.node, entry.spec.name if cause is None else cause)
@@ -463,47 +462,46 @@ class World:
     # --- standing ---------------------------------------------------------------------------------
 
     def stand(self, entry: ClusterQueueEntry, pending: Pending) -> None:
-        """Put one in flight back as the first of its queue, which takes part when others of its tree do."""
-        entry.queue.block(pending, standing=True)
+        """Put one in flight back as the first of its queue, which takes part in every cycle of its tree."""
+        entry.queue.block(pending)
         self._list_standing(entry)
-        self.sleep_if_parked(entry)
+        self.sleep_if_parked(entry, pending.lane)
 
-    def restore_blocked(self, entry: ClusterQueueEntry, key: ObjectKey, *, standing: bool) -> None:
+    def restore_blocked(self, entry: ClusterQueueEntry, key: ObjectKey) -> None:
         """Block a queue as a dump had it."""
-        entry.queue.restore_blocked(key, standing=standing)
-        if standing:
-            self._list_standing(entry)
+        entry.queue.restore_blocked(key)
+        self._list_standing(entry)
 
     def _list_standing(self, entry: ClusterQueueEntry) -> None:
-        entry.stands_under = entry.node.root
-        self.standing.setdefault(entry.stands_under, {})[entry.spec.name] = None
+        entry.node.root.sleepers.standing[entry.spec.name] = None
 
     def settle_standing(self, entry: ClusterQueueEntry) -> None:
-        """If the first of a queue stands no more, others may have what was kept for it."""
-        if entry.stands_under is not None and not entry.queue.is_standing:
+        """Wake the tree if the first of a queue stands no more: its reserved capacity may be free now."""
+        if self.is_standing(entry) and entry.queue.blocked is None:
             self._unlist_standing(entry)
             self.wake_tree(entry.node)
 
+    @staticmethod
+    def is_standing(entry: ClusterQueueEntry) -> bool:
+        """Whether the queue is listed as one that is blocked by its first."""
+        return entry.spec.name in entry.node.root.sleepers.standing
+
     def overtake(self, entry: ClusterQueueEntry) -> None:
-        """Somebody came before the one who stands, and takes part in the cycle instead."""
+        """Unblock a queue, because its first takes part in a cycle, or another workload came before it."""
         entry.queue.unblock()
         self._unlist_standing(entry)
 
     def take_along(self, root: Node) -> list[ClusterQueueEntry]:
-        """The queues of a tree whose first stands; they stand no more, but take part in a cycle."""
-        entries = [self.cluster_queues[name] for name in sorted(self.standing.get(root, ()))]
+        """Unblock the blocked queues of a tree whose cycle is about to run, and return them."""
+        entries = [self.cluster_queues[name] for name in sorted(root.sleepers.standing)]
         for entry in entries:
             self.overtake(entry)
             entry.is_taken_along = True
         return entries
 
-    def _unlist_standing(self, entry: ClusterQueueEntry) -> None:
-        root, entry.stands_under = entry.stands_under, None
-        if root is not None:
-            listed = self.standing[root]
-            del listed[entry.spec.name]
-            if not listed:
-                del self.standing[root]
+    @staticmethod
+    def _unlist_standing(entry: ClusterQueueEntry) -> None:
+        entry.node.root.sleepers.standing.pop(entry.spec.name, None)
 
     # --- what decides over requests ---------------------------------------------------------------
 

@@ -10,6 +10,7 @@ S3     a workload is in one place
 S5     what is finished or inactive is not admitted; who holds quota already gets none
 S6     no float leaves the core
 D1     the same decisions from a restored state, from another order of events, and from cycles run singly
+C13    the first of a StrictFIFO queue takes part in every cycle of its tree, and in one after quota was taken
 L1     nobody who waits would be admitted, or could preempt, if he was tried again
 L2     so a queue that is blocked holds up no other
 L3     without changes from outside, preemptions come to an end, and nobody leaves twice for one who waits
@@ -340,6 +341,7 @@ class Player:
             instructions = self.tell(happened.CyclesRequested(1))
         heads, self.used = cycles[0] if cycles else ([], used_by_local_queues(self.core))
         law(not (heads and self.halted), "tries somebody while admission waits for pods", heads)
+        self.check_strict_heads(heads)
         self.cycles += 1
         for head in heads:
             self.check_head(head)
@@ -381,6 +383,46 @@ class Player:
         uid, tried = self.tried.get(key, ("", {}))
         recorded = tried if uid == observed.workloads[key].uid else {}
         law(head.start in ({}, recorded), "a scan goes on where none stopped", head, recorded)
+
+    def strict_firsts(self) -> dict[str, ObjectKey]:
+        """By StrictFIFO ClusterQueue that may admit, its first workload."""
+        observed = self.observed
+        return {
+            name: keys[0]
+            for name in sorted(observed.cluster_queues)
+            if observed.is_strict(name)
+            and observed.is_active(name)
+            and self.root_of(name) is not None
+            and (keys := self.to_be_tried(name))
+        }
+
+    def root_of(self, name: str) -> Node | None:
+        """The root of the tree of a ClusterQueue; None if it is unknown or has no tree."""
+        tree = self.observed.tree()
+        if name not in self.observed.cluster_queues or tree.path(queue_node(name)) is None:
+            return None
+        return tree.root(queue_node(name))
+
+    def check_strict_heads(self, heads: list[Head]) -> None:
+        """The first of each StrictFIFO queue takes part in a cycle of its tree."""
+        running = {self.root_of(head.queue) for head in heads}
+        taken = {head.queue for head in heads}
+        for name, key in self.strict_firsts().items():
+            takes_part = name in taken or self.root_of(name) not in running
+            law(takes_part, "C13: the first is not in a cycle of its tree", name, key)
+
+    def check_strict_heads_saw_all(self) -> None:
+        """The first of each StrictFIFO queue was tried after quota of its tree was last taken."""
+        observed = self.observed
+        taken = Counter[Node | None]()
+        for key, workload in observed.workloads.items():
+            holder = observed.holder(key)
+            if holder is not None:
+                root = self.root_of(holder.queue)
+                taken[root] = max(taken[root], self.took_in.get(workload.uid, 0))
+        for name, key in self.strict_firsts().items():
+            tried, last = self.tried_in.get((name, self.shape(key)), 0), taken[self.root_of(name)]
+            law(tried > last or not last, "C13: not tried since quota was taken", name, key)
 
     @staticmethod
     def check_second_passes(expected: list[tuple[Turn, str]], instructions: list[Instruction]) -> None:
@@ -506,6 +548,8 @@ class Player:
         law(due is None or due > self.now, "a settled world has something to do", due)
         second = None if self.halted else self.second_passes.next_at()
         law(second is None or (due is not None and due <= second), "nobody wakes for a second pass", second)
+        if not self.halted and not self.observed.settings.requeue_batch_period:
+            self.check_strict_heads_saw_all()
         quiet = self.tell(happened.CyclesRequested())
         law(not quiet, "R1: a settled world is not quiet", quiet)
         if draw.random() < 0.3:
@@ -663,7 +707,11 @@ class Player:
         ]
         if not standing:
             return firsts
-        return [each for each in firsts if isinstance(self.core.parked_refusal(each.key), _STANDING)]
+        return [each for each in firsts if self.is_standing(each.queue, each.key)]
+
+    def is_standing(self, name: str, key: ObjectKey) -> bool:
+        """Whether the first of a ClusterQueue takes part in every cycle of its tree."""
+        return self.observed.is_strict(name) or isinstance(self.core.parked_refusal(key), _STANDING)
 
     # --- books ------------------------------------------------------------------------------------
 

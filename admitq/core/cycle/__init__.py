@@ -15,11 +15,13 @@ Rules of this file
   what was kept for it, as who goes on with other flavors has not. Who found nothing at last, though it was
   beaten over one flavor, is *hopeful*: it is parked, and woken by the next who gets somewhere.
 - Whose turn would end as it did before *stands* (``queues``): those who wait for others to leave, and whom
-  they beat. Who waits for others is tried again first, from the first flavor on, if quota was taken since its
+  they beat, and the first of a StrictFIFO queue, whatever it was refused for. Who waits for others, or is the
+  first of a StrictFIFO queue, is tried again first, from the first flavor on, if quota was taken since its
   scan began, or if it was beaten since then and anybody got somewhere. Who stands does not ask for a cycle,
-  but takes part in every one of its tree. Who finds nobody to preempt does not stand, not even first in a
-  StrictFIFO queue: what is kept for it is kept for one cycle, so that a queue that is held up does not hold
-  up those who could borrow meanwhile.
+  but takes part in every one of its tree.
+- A head that finds no workload to preempt reserves capacity for the cycle only. So the first of a StrictFIFO
+  queue keeps its capacity from borrowers all the time, and that of a BestEffortFIFO queue only in the cycles
+  in which it is tried. A head that no flavor could ever suffice for reserves nothing.
 - What is supposed in a cycle (``overlay``) is undone at its end.
 """
 
@@ -51,14 +53,17 @@ def heads(world: World) -> list[tuple[ClusterQueueEntry, Pending]]:
         if queue is None or pending is None:
             world.candidates.discard(name)
             continue
-        if queue.stands_under is not None:
+        if world.is_standing(queue):
             world.overtake(queue)
+            # The workload that came before the first may reserve less, or nothing.
+            world.wake_hopeful(queue.node.root)
         result[name] = (queue, pending)
-    if world.standing:
-        for root in {queue.node.root: None for queue, _ in result.values()}:
+    roots = {queue.node.root: None for queue, _ in result.values()}
+    if any(root.sleepers.standing for root in roots):
+        for root in roots:
             for queue in world.take_along(root):
                 pending = queue.queue.pop()
-                assert pending is not None, "who stands is the first"  # noqa: S101 narrows the type
+                assert pending is not None, "a blocked queue has a first"  # noqa: S101 narrows the type
                 result[queue.spec.name] = (queue, pending)
         result = dict(sorted(result.items()))
     world.touched_cluster_queues.update(result)

@@ -86,11 +86,14 @@ def requeue(cycle: Cycle, entry: Entry, refusal: Refusal) -> None:
 
 
 def _park(cycle: Cycle, entry: Entry, refusal: Refusal) -> None:
-    """Stop trying an entry, and so give up what was kept for it."""
+    """Stop trying an entry, and so give up what was kept for it; the first of a StrictFIFO queue stands."""
+    cycle.parked.append(entry)
+    if entry.queue.queue.strategy is QueueingStrategy.STRICT_FIFO:
+        cycle.waiting.append(entry)
+        return
     entry.queue.queue.park(entry.pending, refusal, hopeful=entry.was_beaten)
     if entry.was_beaten:
         entry.root.sleepers.hopeful[entry.queue.spec.name] = None
-    cycle.parked.append(entry)
     cycle.world.sleep_if_parked(entry.queue, entry.pending.lane)
     _gave_up_what_was_kept(cycle, entry)
 
@@ -150,8 +153,8 @@ def _try_again_or_stand(world: World, entry: Entry, *, again: bool) -> None:
 
 
 def put_back(world: World, entry: Entry) -> None:
-    """Leave an entry whose turn did not come as it was."""
-    if entry.stood:
+    """Leave an entry whose turn did not come as it was, unless the quota of its tree was taken or freed."""
+    if entry.stood and entry.generation == entry.root.generation:
         world.stand(entry.queue, entry.pending)
     else:
         entry.queue.queue.enter(entry.pending)

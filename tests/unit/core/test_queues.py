@@ -160,7 +160,7 @@ def test_who_was_queued_before_the_refused_is_tried_itself() -> None:
 
 def test_strict_order_stops_at_its_first() -> None:
     queue = queue_of(workload("a", 1, LARGE), workload("b", 2), strict=True)
-    assert park_first(queue) == "a"
+    queue.block(in_flight(queue))
     assert (queue.first(), queue.inadmissible, queue.is_asleep) == (None, 0, True)
     queue.enter(new_pending(workload("urgent", 9, SMALL, priority=1)))
     assert drained(queue) == ["urgent"]
@@ -170,7 +170,7 @@ def test_strict_order_stops_at_its_first() -> None:
 
 def test_removing_who_blocks_unblocks() -> None:
     queue = queue_of(workload("a", 1), workload("b", 2), strict=True)
-    park_first(queue)
+    queue.block(in_flight(queue))
     queue.remove(ObjectKey("n", "a"))
     assert queue.blocked is None
     assert drained(queue) == ["b"]
@@ -288,13 +288,13 @@ def test_who_waits_for_others_stays_the_first() -> None:
     queue = queue_of(workload("a", 1, LARGE), workload("b", 2))
     pending = in_flight(queue)
     queue.claim(pending)
-    queue.block(pending, standing=True)
+    queue.block(pending)
     queue.check()
     queue.enter(new_pending(workload("urgent", 3, priority=9)))
     assert queue.first() is None
-    assert (queue.is_standing, queue.is_asleep) == (True, True)
+    assert (queue.blocked, queue.is_asleep) == (pending.place, True)
     queue.wake()
-    assert not queue.is_standing
+    assert queue.blocked is None
     assert drained(queue) == ["a", "urgent", "b"]
     assert queue.claimant is None
 
@@ -333,10 +333,10 @@ def test_who_hopes_is_woken_alone_and_who_stands_goes_on_standing() -> None:
     queue.park(in_flight(queue), NO_FIT)
     waiting = in_flight(queue)
     queue.claim(waiting)
-    queue.block(waiting, standing=True)
+    queue.block(waiting)
     queue.wake_hopeful()
     queue.check()
-    assert (queue.is_standing, queue.first(), shapes(queue)) == (True, None, (2, 1))
+    assert (queue.blocked, queue.first(), shapes(queue)) == (waiting.place, None, (2, 1))
     queue.wake()
     assert drained(queue) == ["waiting", "hopeful", "refused"]
 
@@ -353,7 +353,7 @@ def test_a_strict_queue_keeps_nobody_first() -> None:
     queue = queue_of(workload("a", 9), workload("b", 10), strict=True)
     pending = in_flight(queue)
     queue.claim(pending)
-    queue.block(pending, standing=True)
+    queue.block(pending)
     queue.enter(new_pending(workload("early", 1)))
     assert queue.first() is queue.members[ObjectKey("n", "early")]
     queue.change_strategy(QueueingStrategy.BEST_EFFORT_FIFO)
@@ -437,7 +437,7 @@ def test_who_waits_for_others_stays_first_whatever_its_queue_used() -> None:
     queue.go_by_usage(usage)
     pending = in_flight(queue)
     queue.claim(pending)
-    queue.block(pending, standing=True)
+    queue.block(pending)
     usage.amounts["a"] = 9
     queue.usage_changed(ObjectKey("n", "a"))
     queue.check()
@@ -514,8 +514,8 @@ def _keep_claim(queue: PendingQueue) -> None:
     del queue.members[pending.workload.key]
 
 
-def _stand_unblocked(queue: PendingQueue) -> None:
-    queue.is_standing = True
+def _keep_blocked(queue: PendingQueue) -> None:
+    queue._blocked = new_pending(workload("gone", 1)).place  # pyright: ignore[reportPrivateUsage]
 
 
 def _miscount(queue: PendingQueue) -> None:
@@ -527,7 +527,7 @@ def _forget_front(queue: PendingQueue) -> None:
 
 
 @pytest.mark.parametrize(
-    "damage", [_misplace, _change_shape, _keep_claim, _stand_unblocked, _miscount, _forget_front]
+    "damage", [_misplace, _change_shape, _keep_claim, _keep_blocked, _miscount, _forget_front]
 )
 def test_damage_is_seen(damage: Callable[[PendingQueue], None]) -> None:
     queue = queue_of(workload("a", 1))

@@ -410,7 +410,7 @@ def _tell_one_who_holds_nothing(world: World) -> None:
 
 
 def _stand_unlisted(world: World) -> None:
-    world.cluster_queues["q"].queue.is_standing = True
+    world.cluster_queues["q"].node.root.sleepers.standing["q"] = None
 
 
 def _stand_in_a_stopped_queue(world: World) -> None:
@@ -465,7 +465,7 @@ def _leave_undone(world: World) -> None:
         (_lose_holder, "holders of quota: is 0, should be 1"),
         (_misorder_holders, "leavers of q"),
         (_tell_one_who_holds_nothing, "n/third is told to leave and holds nothing"),
-        (_stand_unlisted, "somebody stands who is not blocked"),
+        (_stand_unlisted, "queues whose first stands"),
         (_stand_in_a_stopped_queue, "the first of q stands although the queue is not active"),
         (_wait_for_nobody, "admission is halted for nobody"),
         (_wait_for_unknown, "workloads that admission waits for"),
