@@ -94,8 +94,8 @@ class Settings:
     The controller names are those that mark an AdmissionCheck as MultiKueue's or as ProvisioningRequest's,
     which restricts how a ClusterQueue may combine them; empty names mark none. ``fair_sharing`` unset is
     classical preemption and order. ``block_admission`` keeps everything waiting while an admitted workload's
-    pods are not ready (waitForPodsReady.blockAdmission). For ``requeue_batch_period``
-    nanoseconds it is collected what wakes those who wait in a cohort tree; then they are tried again.
+    pods are not ready (waitForPodsReady.blockAdmission). ``requeue_batch_period`` is for how many nanoseconds
+    changes are collected before the waiting workloads of a cohort tree are retried together.
     """
 
     multikueue_controller: str = ""

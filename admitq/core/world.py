@@ -404,8 +404,16 @@ class World:
             self.forest.changed_cohorts.update(each.name for each in root.cohorts_below())
 
     def wake(self, entry: ClusterQueueEntry) -> None:
-        """Retry the workloads of one ClusterQueue, because something that decides over them changed."""
-        self.wake_at_once(entry)
+        """Retry the workloads of one ClusterQueue, because something that decides over them changed.
+
+        They are retried at once or, where wakes are collected, with the batch of their tree.
+        """
+        if self.settings.requeue_batch_period and entry.queue.is_asleep:
+            entry.node.root.sleepers.add(entry.spec.name, entry.spec.name)
+            self.requeues.setdefault(entry.spec.name, None)
+            self.touch(entry)
+        else:
+            self.wake_at_once(entry)
 
     def wake_at_once(self, entry: ClusterQueueEntry) -> None:
         """Retry the workloads of one ClusterQueue in the next cycle."""

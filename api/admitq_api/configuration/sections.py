@@ -235,8 +235,8 @@ class Controller(Section):
     """How long to wait for the first list of every kind before the start counts as failed."""
 
     requeue_batch_period: NonNegativeDuration = timedelta(0)
-    """How long it is collected what wakes those who wait in a cohort, which are tried together then; 0: not
-    at all."""
+    """How long to collect changes before the waiting workloads of a cohort tree, or of a ClusterQueue without
+    a cohort, are retried together; 0: retry at once."""
 
     @field_validator("group_kind_concurrency")
     @classmethod

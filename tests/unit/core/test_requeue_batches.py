@@ -6,13 +6,14 @@ from typing import Any
 import pytest
 
 from admitq.core import events as happened
-from admitq.core.model import SECOND, QueueingStrategy
+from admitq.core.model import SECOND, Cohort, QueueingStrategy, ResourceFlavor, Taint
 from admitq.core.settings import AdmissionFairSharing, Settings
 from admitq.core.state import AdmissionState
 from tests.unit.core.play import LOWER, RECLAIM, Play, key, preempted, queue, reserved
 
 PERIOD = 10 * SECOND
 COLLECTING = Settings(requeue_batch_period=PERIOD)
+TAINT = Taint("spot", "", "NoSchedule")
 
 
 def _waiting(settings: Settings = COLLECTING, **fields: Any) -> Play:
@@ -167,3 +168,86 @@ def test_where_somebody_else_decides_time_passes_and_no_cycle_runs() -> None:
         assert reserved(play.cycles()) == []
     assert len(seen) == 4, "each time is over when it was seen"
     assert state.workload_phase(key("waits")) is not None
+
+
+def _alone() -> Play:
+    """A ClusterQueue without cohort that is full, with a workload waiting."""
+    play = Play(COLLECTING)
+    play.put(queue("alone", 1))
+    play.submit("running", "alone")
+    play.run("running")
+    play.submit("waits", "alone", 1)
+    play.run()
+    return play
+
+
+def test_c16_period_holds_for_released_quota_without_cohort() -> None:
+    play = _alone()
+    play.finish("running")
+    play.run()
+    assert play.state.next_wakeup(play.now) == play.now + PERIOD
+    play.now += PERIOD
+    play.run("waits")
+
+
+@pytest.mark.parametrize("cohort", [None, "all"])
+@pytest.mark.parametrize("strategy", QueueingStrategy)
+def test_c16_period_holds_for_an_edited_cluster_queue(strategy: QueueingStrategy, cohort: str | None) -> None:
+    play = Play(COLLECTING)
+    play.put(queue("edited", 1, cohort, queueing_strategy=strategy))
+    play.submit("waits", "edited", 2)
+    play.run()
+    play.put(queue("edited", 2, cohort, queueing_strategy=strategy))
+    play.run()
+    assert play.state.next_wakeup(play.now) == play.now + PERIOD
+    play.now += PERIOD
+    play.run("waits")
+    assert play.is_quiet
+
+
+def test_c16_period_holds_for_a_flavor_that_changed_without_cohort() -> None:
+    play = Play(COLLECTING)
+    play.send(happened.ResourceFlavorChanged(ResourceFlavor("default", node_taints=(TAINT,))))
+    play.put(queue("alone", 1))
+    play.submit("waits", "alone")
+    play.run()
+    play.put_flavors("default")
+    play.run()
+    assert play.state.next_wakeup(play.now) == play.now + PERIOD
+    play.now += PERIOD
+    play.run("waits")
+
+
+def test_c16_new_workload_of_an_edited_cluster_queue_does_not_wait() -> None:
+    play = Play(COLLECTING)
+    play.put(queue("alone", 1))
+    play.submit("waits", "alone", 3)
+    play.run()
+    play.put(queue("alone", 2))
+    play.submit("new", "alone", 2)
+    play.run("new")
+
+
+def test_c13_blocked_queue_that_is_deleted_within_the_period_is_forgotten() -> None:
+    play = _waiting(queueing_strategy=QueueingStrategy.STRICT_FIFO)
+    play.finish("a")
+    play.send(happened.ClusterQueueDeleted("q"))
+    play.submit("new", "p", priority=9)
+    play.decide()
+    play.now += PERIOD
+    play.decide()
+    assert play.is_quiet
+
+
+def test_c13_head_follows_its_cohort_to_another_tree_within_the_period() -> None:
+    play = Play(COLLECTING)
+    strict = queue("strict", 4, "inner", queueing_strategy=QueueingStrategy.STRICT_FIFO)
+    play.put(strict, queue("borrower", 0, "outer"))
+    play.submit("running", "strict", 2)
+    play.run("running")
+    play.submit("head", "strict", 3)
+    play.run()
+    play.send(happened.CohortChanged(Cohort("inner", "outer")))
+    play.submit("borrows", "borrower", 1)
+    play.run()
+    assert play.state.held_up_by("strict") == key("head")
