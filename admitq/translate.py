@@ -11,7 +11,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from admitq.core.amounts import UNLIMITED, Amounts, amounts
+from admitq.core.amounts import Amounts, amounts
 from admitq.core.model import (
     ONE,
     Admission,
@@ -55,7 +55,7 @@ from admitq_api import conditions
 from admitq_api.conditions import ConditionType, Reason
 from admitq_api.feature_gates import FeatureGates, Gate
 from admitq_api.labels import Names
-from admitq_api.quantity import QuantityError, amount, format_amount, parse
+from admitq_api.quantity import QuantityError, amount, format_quantity, parse
 
 if TYPE_CHECKING:
     # Its models take long to import, for those who read objects without a configuration file.
@@ -406,7 +406,6 @@ def _exact(raw: Any, field: str, problems: list[ResourceProblem]) -> ExactAmount
     result: dict[str, Fraction] = {}
     for resource, quantity in _mapping(raw, field).items():
         try:
-            amount(resource, quantity)
             value = parse(quantity)
         except QuantityError as error:
             problems.append(ResourceProblem("malformed", f"{field}[{resource}]", str(error)))
@@ -551,14 +550,8 @@ def _without_empty(maps: Mapping[str, Mapping[str, str]]) -> dict[str, Mapping[s
 
 
 def quantities(of: Amounts) -> dict[str, str]:
-    """Write amounts as quantities by resource name; beyond counting, the most that can be counted."""
-    return {resource: _quantity(resource, value) for resource, value in of}
-
-
-def _quantity(resource: str, value: int) -> str:
-    if value < UNLIMITED:
-        return format_amount(resource, value)
-    return f"{UNLIMITED}m" if resource == "cpu" else str(UNLIMITED)
+    """Write amounts as quantities by resource name; an unlimited amount is written as the largest one."""
+    return {resource: format_quantity(resource, value) for resource, value in of}
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from admitq.runtime.resources import Resource
 from admitq.runtime.store import Key, Store
 from admitq.translate import quantities
 from admitq_api.conditions import ConditionType, Reason, find, format_time, with_condition
-from admitq_api.quantity import format_amount
+from admitq_api.quantity import format_quantity
 
 WRITE_INTERVAL: Final = SECOND
 """Nanoseconds between two writes of one object's status."""
@@ -75,8 +75,8 @@ def _totals(flavors: Iterable[FlavorTotals], *, borrowed: bool) -> list[dict[str
             "resources": [
                 {
                     "name": of.resource,
-                    "total": format_amount(of.resource, of.total),
-                    **({"borrowed": format_amount(of.resource, of.borrowed)} if borrowed else {}),
+                    "total": format_quantity(of.resource, of.total),
+                    **({"borrowed": format_quantity(of.resource, of.borrowed)} if borrowed else {}),
                 }
                 for of in flavor.resources
             ],

@@ -361,7 +361,7 @@ class Admission:
 class ResourceProblem(NamedTuple):
     """A request that can never be counted.
 
-    ``rule`` is ``"malformed"`` (unreadable, negative or too large, found where the pod template was read);
+    ``rule`` is ``"malformed"`` (unreadable or negative, found where the pod template was read);
     ``field`` names the place and ``detail`` says what is wrong with it.
     """
 

@@ -2,6 +2,7 @@
 
 `parse` follows the grammar of the API exactly. `amount` turns a quantity into the integers that
 quota is counted in: milli-CPU for cpu, whole units (bytes, devices, pods) for everything else.
+Amounts saturate: a quantity that is larger than the largest amount counts as the largest amount.
 """
 
 import re
@@ -16,7 +17,7 @@ UNLIMITED_TEXT = "<unlimited>"
 
 
 class QuantityError(ValueError):
-    """A value is not a quantity, or not one that can be counted exactly."""
+    """A value is not a quantity."""
 
 
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
@@ -28,16 +29,21 @@ _GRAMMAR = re.compile(
     r"(?:(?P<binary>[KMGTPE]i)|(?P<exponent>[eE][+-]?[0-9]+)|(?P<decimal>[numkMGTPE]?))"
 )
 _NANO = 10**9
-# No quantity that anything is measured in comes near these; without them a few bytes of text
-# would ask for a number with millions of digits.
-_LONGEST_TEXT = 256
-_LARGEST_EXPONENT = 512
+# Without these limits a few bytes of text would ask for a number with millions of digits. Quantities with a
+# larger exponent are far beyond the largest amount, and so are treated the same.
+_LONGEST_TEXT = 2048
+_LONGEST_CACHED_TEXT = 256
+_LARGEST_EXPONENT = 1024
 
 _BINARY_RESOURCES = ("memory", "ephemeral-storage")
 
 
 def parse(value: str | float) -> Fraction:
-    """The exact value of a quantity; what is finer than a nano-unit is rounded away from zero.
+    """The value of a quantity as Kubernetes reads it.
+
+    The value is exact, with two exceptions that Kubernetes makes: what is finer than a nano-unit is rounded
+    away from zero, and a quantity with a binary suffix is at most the largest amount. Exponents are limited
+    to ``_LARGEST_EXPONENT``.
 
     Args:
         value: the text of a quantity, or the number that JSON carries for one.
@@ -49,10 +55,10 @@ def parse(value: str | float) -> Fraction:
         raise QuantityError(
             f"{value!r} is not a quantity: write a number with an optional suffix, like 500m or 1Gi"
         )
-    return _parse(value if isinstance(value, str) else repr(value))
+    text = value if isinstance(value, str) else repr(value)
+    return _parse_cached(text) if len(text) <= _LONGEST_CACHED_TEXT else _parse(text)
 
 
-@lru_cache(maxsize=8192)
 def _parse(text: str) -> Fraction:
     match = _GRAMMAR.fullmatch(text) if 0 < len(text) <= _LONGEST_TEXT else None
     if match is None:
@@ -66,42 +72,42 @@ def _parse(text: str) -> Fraction:
         return Fraction(0)
     number = Fraction(digits, 10 ** len(part))
     if match["binary"]:
-        number *= 2 ** _BINARY[match["binary"]]
+        number = min(number * 2 ** _BINARY[match["binary"]], INT64_MAX)
     else:
         exponent = int(match["exponent"][1:]) if match["exponent"] else _DECIMAL[match["decimal"]]
-        if exponent > _LARGEST_EXPONENT:
-            raise QuantityError(f"{text!r} is not a quantity that can be counted: its exponent is too large")
-        number *= Fraction(10) ** max(exponent, -_LARGEST_EXPONENT)
+        number *= Fraction(10) ** max(-_LARGEST_EXPONENT, min(exponent, _LARGEST_EXPONENT))
     rounded = Fraction(-(-number * _NANO // 1), _NANO)
     return -rounded if match["sign"] == "-" else rounded
+
+
+_parse_cached = lru_cache(maxsize=8192)(_parse)
 
 
 def amount(resource: str, value: str | float) -> int:
     """The amount of a resource as an integer: milli-CPU for cpu, whole units for all others.
 
-    What is finer than the unit is rounded away from zero, as Kubernetes does.
+    What is finer than the unit is rounded away from zero, as Kubernetes does. What is larger than the largest
+    amount becomes the largest amount.
 
     Raises:
-        QuantityError: the value is no quantity, or is larger than can be counted.
+        QuantityError: the value is no quantity.
     """
     exact = parse(value) * (1000 if resource == "cpu" else 1)
     rounded = -(-exact // 1) if exact >= 0 else exact // 1
-    if abs(rounded) > INT64_MAX:
-        unit = "milli-CPU" if resource == "cpu" else "units"
-        raise QuantityError(
-            f"{value!r} is too large for {resource}: at most {INT64_MAX} {unit} can be counted"
-        )
-    return int(rounded)
+    return max(-INT64_MAX, min(INT64_MAX, int(rounded)))
 
 
 def format_amount(resource: str, amount: int) -> str:
-    """An amount as the quantity that Kubernetes would print for it.
+    """An amount as messages print it: the largest amount is printed as unlimited."""
+    return UNLIMITED_TEXT if amount >= INT64_MAX else format_quantity(resource, amount)
+
+
+def format_quantity(resource: str, amount: int) -> str:
+    """An amount as the quantity that Kubernetes would print for it, which fields of objects can hold.
 
     Memory, ephemeral storage and huge pages are printed with binary suffixes ("1Gi"), everything
-    else with decimal ones ("1", "500m", "10k"); the largest amount is printed as unlimited.
+    else with decimal ones ("1", "500m", "10k").
     """
-    if amount >= INT64_MAX:
-        return UNLIMITED_TEXT
     if resource == "cpu":
         return _decimal(amount, thousandths=True)
     # Small numbers of bytes read the same in both notations, and are printed in the decimal one.

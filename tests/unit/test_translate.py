@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from admitq import translate
+from admitq.core.amounts import UNLIMITED
 from admitq.core.model import (
     SECOND,
     Admission,
@@ -108,7 +109,7 @@ def test_an_absent_limit_is_none_and_an_absent_selector_selects_nothing() -> Non
             "resourceGroups[0].flavors[0].resources[0].nominalQuota",
         ),
         ({"resourceGroups": group(nominalQuota="1 Gi")}, "resources[0].nominalQuota"),
-        ({"resourceGroups": group(nominalQuota="1", borrowingLimit="1e30")}, "borrowingLimit"),
+        ({"resourceGroups": group(nominalQuota="1", borrowingLimit="1 Gi")}, "borrowingLimit"),
         ({"queueingStrategy": "LIFO"}, "spec.queueingStrategy"),
         ({"stopPolicy": "Maybe"}, "spec.stopPolicy"),
         (
@@ -160,10 +161,7 @@ def test_requests_are_reckoned_as_kubernetes_does(pod: dict[str, Any], requests:
     ("pod", "rule", "field"),
     [
         (container(cpu="-1"), "malformed", "containers[0].resources.requests[cpu]"),
-        (container(memory="1e30"), "malformed", "containers[0].resources.requests[memory]"),
         (container(cpu="lots"), "malformed", "containers[0].resources.requests[cpu]"),
-        (container(memory="8Ei"), "malformed", "containers[0].resources.requests[memory]"),
-        (container(cpu="9223372036854775807"), "malformed", "containers[0].resources.requests[cpu]"),
         (container(limits={"cpu": "-1"}), "malformed", "containers[0].resources.limits[cpu]"),
         ({**container(), "overhead": {"cpu": "-1"}}, "malformed", "template.spec.overhead[cpu]"),
         (
@@ -180,6 +178,38 @@ def test_impossible_requests_are_problems_and_never_credit(
     assert [problem.rule for problem in read.resource_problems] == [rule]
     assert field in read.resource_problems[0].field
     assert dict(resolve(read.pod_sets).demands[0].totals) in ({}, {"cpu": 0})
+
+
+@pytest.mark.parametrize(
+    ("resource", "text"),
+    [
+        ("memory", "1e30"),
+        ("memory", "8Ei"),
+        ("cpu", "1E"),
+        ("cpu", "9223372036854775807"),
+        ("cpu", "1e99999"),
+    ],
+)
+def test_c16_request_beyond_int64_is_the_largest_amount(resource: str, text: str) -> None:
+    pod = {"containers": [{"name": "c", "resources": {"requests": {resource: text}}}]}
+    read = translate.workload(workload(pod=pod), NAMES)
+    assert read.resource_problems == ()
+    assert dict(resolve(read.pod_sets).demands[0].totals)[resource] == UNLIMITED
+
+
+@pytest.mark.parametrize("text", ["1E", "1e30", "8Ei"])
+def test_c16_quota_beyond_int64_is_unlimited(text: str) -> None:
+    spec = group(nominalQuota=text, borrowingLimit=text, lendingLimit=text)
+    read = translate.cluster_queue(cluster_queue(resourceGroups=spec))
+    assert read.resource_groups[0].flavors[0].resources == (("cpu", ResourceQuota(*[UNLIMITED] * 3)),)
+
+
+def test_c16_resource_usage_beyond_int64_is_the_largest_amount() -> None:
+    part = {"name": "main", "flavors": {"cpu": "spot"}, "resourceUsage": {"cpu": "1E"}, "count": 2}
+    read = translate.admission({"clusterQueue": "cq", "podSetAssignments": [part]})
+    assert read.pod_set_assignments[0].resource_usage == (("cpu", UNLIMITED),)
+    written = translate.admission_status(read)["podSetAssignments"][0]["resourceUsage"]
+    assert written == {"cpu": "9223372036854775807m"}
 
 
 def test_all_of_a_pod_template_that_decides_is_read() -> None:

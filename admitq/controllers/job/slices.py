@@ -24,7 +24,7 @@ from admitq.transitions import condition, holds, is_over, is_reserved
 from admitq.translate import replaced
 from admitq_api.conditions import ConditionType, Reason
 from admitq_api.labels import Names
-from admitq_api.quantity import amount, format_amount
+from admitq_api.quantity import amount, format_quantity
 
 Counts = Mapping[str, int]
 """Pods by podset."""
@@ -226,7 +226,7 @@ def _shrunk(assignment: Object, count: int) -> Object:
     if count >= before:
         return assignment
     usage = {
-        resource: format_amount(resource, amount(resource, used) * count // before)
+        resource: format_quantity(resource, amount(resource, used) * count // before)
         for resource, used in (assignment.get("resourceUsage") or {}).items()
     }
     return {**assignment, "count": count, **({"resourceUsage": usage} if usage else {})}

@@ -16,6 +16,7 @@ from admitq.controllers.queues import (
 )
 from admitq.controllers.refused_jobs import RefusedJob, RefusedJobs
 from admitq.core.activity import ActiveReason, InactiveCause
+from admitq.core.amounts import UNLIMITED
 from admitq.core.fair_sharing import NO_SHARE, Share
 from admitq.core.model import SECOND, ConsumedResources, ObjectKey
 from admitq.core.statuses import (
@@ -84,6 +85,15 @@ def test_a_status_tells_counts_totals_and_what_is_borrowed() -> None:
             "admittedWorkloads": 1,
         }
     }
+
+
+def test_c16_status_total_beyond_int64_is_a_quantity() -> None:
+    most = (FlavorTotals("f", (ResourceTotal("cpu", UNLIMITED, UNLIMITED),)),)
+    patch = cluster_queue_patch(queue(), READY._replace(flavors_reservation=most), START)
+    assert patch is not None
+    assert patch["status"]["flavorsReservation"][0]["resources"] == [
+        {"name": "cpu", "total": "9223372036854775807m", "borrowed": "9223372036854775807m"}
+    ]
 
 
 def test_a_status_that_says_so_already_is_not_written() -> None:

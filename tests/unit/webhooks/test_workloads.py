@@ -478,3 +478,16 @@ async def test_c15_reclaimable_pods_of_an_elastic_workload_may_shrink() -> None:
     assert (await check(elastic(1), elastic(3))).allowed
     assert (await check(elastic(0), elastic(3))).allowed
     assert not (await check(elastic(1), elastic(3), gates=GATE_OFF)).allowed
+
+
+# --- quantities beyond int64 ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("used", ["1E", "1e30", "8Ei"])
+async def test_c16_resource_usage_beyond_int64_is_accepted(used: str) -> None:
+    assert (await check(a_workload(status=reserved(assigned(3, {"cpu": used}))))).allowed
+
+
+@pytest.mark.parametrize("requested", ["1E", "1e1000000"])
+async def test_c16_requests_beyond_int64_are_accepted(requested: str) -> None:
+    assert (await check(a_workload(pod_set(spec=using(requests={"cpu": requested}))))).allowed

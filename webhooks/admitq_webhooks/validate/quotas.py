@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import Any, Final
 
 from admitq_api.field_errors import FieldError, Path
-from admitq_api.quantity import QuantityError, amount, parse
+from admitq_api.quantity import QuantityError, parse
 from admitq_api.syntax import dns_subdomain, qualified_name
 from admitq_webhooks.validate.syntax import mapping, named, objects, text, texts
 
@@ -94,11 +94,11 @@ def _flavor(
                 "must match the name in coveredResources",
                 f"{covered[place]} is expected at this place",
             )
-        yield from _quota(quota, name, at, rules)
+        yield from _quota(quota, at, rules)
 
 
-def _quota(quota: Mapping[str, Any], resource: str, path: Path, rules: QuotaRules) -> Iterator[FieldError]:
-    amounts: dict[str, int] = {}
+def _quota(quota: Mapping[str, Any], path: Path, rules: QuotaRules) -> Iterator[FieldError]:
+    amounts: dict[str, Fraction] = {}
     for name in _QUANTITIES:
         value = quota.get(name)
         if value is None:
@@ -106,7 +106,7 @@ def _quota(quota: Mapping[str, Any], resource: str, path: Path, rules: QuotaRule
                 yield FieldError.required(path.at(name), "a quota needs an amount; 0 is one")
             continue
         try:
-            amounts[name] = amount(resource, value)
+            amounts[name] = parse(value)
         except QuantityError as error:
             yield FieldError.invalid(path.at(name), value, str(error))
             continue

@@ -2,14 +2,13 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from fractions import Fraction
 from typing import Any, Final
 
 from admitq_api.conditions import ConditionType, is_true
 from admitq_api.feature_gates import FeatureGates, Gate
 from admitq_api.field_errors import FieldError, Path
 from admitq_api.labels import Names
-from admitq_api.quantity import QuantityError, amount, parse
+from admitq_api.quantity import INT64_MAX, QuantityError, amount, parse
 from admitq_webhooks.validate import admission_gates
 from admitq_webhooks.validate.meaning import same_meaning
 from admitq_webhooks.validate.syntax import (
@@ -153,7 +152,7 @@ def _is_negative(value: Any) -> bool:
     try:
         return parse(value) < 0
     except QuantityError:
-        # What is no quantity is refused by the schema; what is too large has no sign to worry about.
+        # The schema rejects what is no quantity.
         return False
 
 
@@ -204,7 +203,8 @@ def _is_multiple(resource: str, value: Any, pods: int) -> bool:
     if pods <= 0:
         return True
     try:
-        return Fraction(amount(resource, value), pods).denominator == 1
+        counted = amount(resource, value)
+        return counted == INT64_MAX or counted % pods == 0
     except QuantityError:
         return True
 
