@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Final
 
 import pytest
@@ -33,6 +33,15 @@ async def other_stage(admitq_client: Client, api_group: str) -> AsyncGenerator[S
     """A second namespace, for stories about what must not meet."""
     async with _fresh_stage(admitq_client, api_group) as made:
         yield made
+
+
+FreshStage = Callable[[], AbstractAsyncContextManager[Stage]]
+
+
+@pytest.fixture
+def fresh_stage(admitq_client: Client, api_group: str) -> FreshStage:
+    """A function that opens further namespaces, for stories that run side by side."""
+    return lambda: _fresh_stage(admitq_client, api_group)
 
 
 Begin = Callable[[Judge], ExampleCheck]

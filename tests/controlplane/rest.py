@@ -1,0 +1,263 @@
+"""What a namespace and its queues come to: the facts that two plays are compared by, and laws of rest.
+
+Facts leave out what differs between two plays for no reason: times, versions, messages and made-up names.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from admitq.evictions import Returns, returning
+from admitq.integrations.ownership import controller_of
+from admitq.integrations.paths import Object, value_at
+from admitq.runtime.resources import JOBS
+from admitq.transitions import holds, holds_quota, is_active, is_reserved
+from admitq_api.conditions import ConditionType, Reason
+from admitq_api.labels import Names
+from admitq_api.quantity import amount
+from tests.controlplane.stage import Stage, condition_of, owner_of
+
+_COUNTERS: Final = ("pendingWorkloads", "reservingWorkloads", "admittedWorkloads")
+_HELD_BACK: Final = frozenset(
+    {Reason.ON_HOLD, Reason.ADMISSION_GATED, Reason.MISCONFIGURED, Reason.SUSPENDED}
+)
+"""Reasons why a Workload waits that do not end with free quota."""
+_STAYS_OUT: Final = returning(Returns.AT_ONCE)
+"""Evictions that end at once: where one does not, something else than admitq is to end it."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """All objects of a story at one moment."""
+
+    workloads: Sequence[Object]
+    jobs: Sequence[Object]
+    local_queues: Sequence[Object]
+    cluster_queue: Object
+
+    @classmethod
+    async def of(cls, stage: Stage, cluster_queue: str = "cq") -> "Snapshot":
+        """Read the objects of a stage, and one of its ClusterQueues."""
+        kinds = stage.kinds
+        workloads, _ = await stage.client.list(kinds.workloads, stage.namespace)
+        jobs, _ = await stage.client.list(JOBS, stage.namespace)
+        local_queues, _ = await stage.client.list(kinds.local_queues, stage.namespace)
+        queue = await stage.get(kinds.cluster_queues, stage.own(cluster_queue))
+        return cls(workloads, jobs, local_queues, queue)
+
+    @property
+    def versions(self) -> Mapping[str, str]:
+        """The resourceVersion of every object, by uid: they stand still when nothing is written."""
+        objects = (*self.workloads, *self.jobs, *self.local_queues, self.cluster_queue)
+        return {one["metadata"]["uid"]: one["metadata"]["resourceVersion"] for one in objects}
+
+
+# --- facts ----------------------------------------------------------------------------------------
+
+
+def facts(seen: Snapshot, subject: str, names: Names) -> dict[str, Any]:
+    """What is compared of a story about one Workload: the Workload, its job, and the queues.
+
+    Args:
+        seen: the objects.
+        subject: the name of the job, or of the Workload where it has no job.
+        names: the names of the API group.
+
+    Raises:
+        LookupError: the subject has no Workload, or several.
+    """
+    found = [one for one in seen.workloads if subject in (one["metadata"]["name"], owner_of(dict(one)))]
+    if len(found) != 1:
+        raise LookupError(f"{len(found)} Workloads of {subject}")
+    return {
+        **_of_workload(found[0], names),
+        "job": next((_runs(one) for one in seen.jobs if one["metadata"]["name"] == subject), "none"),
+        "ClusterQueue": _of_queue(seen.cluster_queue),
+        "LocalQueues": {one["metadata"]["name"]: _of_queue(one) for one in seen.local_queues},
+    }
+
+
+def _of_workload(workload: Object, names: Names) -> dict[str, Any]:
+    status: Object = workload.get("status") or {}
+    conditions = {one["type"]: f"{one['status']} {one['reason']}" for one in status.get("conditions", [])}
+    state: Object = status.get("requeueState") or {}
+    return {
+        **conditions,
+        "admission": _of_admission(status.get("admission")),
+        "checks": [(one["state"], one.get("retryCount", 0)) for one in status.get("admissionChecks", [])],
+        "requeueState": (state.get("count", 0), "requeueAt" in state),
+        "reclaimable": [(one["name"], one["count"]) for one in status.get("reclaimablePods", [])],
+        "evictions": value_at(status, ("schedulingStats", "evictions"), []),
+        "active": is_active(workload),
+        "priority": value_at(workload, ("spec", "priority"), 0),
+        "queue": value_at(workload, ("spec", "queueName"), ""),
+        "finalizer": names.finalizer in value_at(workload, ("metadata", "finalizers"), []),
+    }
+
+
+def _of_admission(admission: Object | None) -> Any:
+    """An admission by meaning; a name ends with that of the story's namespace, which is left out."""
+    if admission is None:
+        return None
+    return [
+        (
+            one["name"],
+            one.get("count"),
+            sorted(one.get("flavors", {})),
+            sorted((key, amount(key, value)) for key, value in one.get("resourceUsage", {}).items()),
+        )
+        for one in admission["podSetAssignments"]
+    ]
+
+
+def _of_queue(queue: Object) -> dict[str, Any]:
+    status: Object = queue.get("status") or {}
+    return {
+        **{name: status.get(name, 0) for name in _COUNTERS},
+        "reserved": _cpu(status, "flavorsReservation"),
+        "used": _cpu(status, "flavorsUsage"),
+    }
+
+
+def _cpu(status: Object, field: str) -> int:
+    return sum(
+        amount("cpu", resource.get("total", "0"))
+        for flavor in status.get(field, [])
+        for resource in flavor["resources"]
+        if resource["name"] == "cpu"
+    )
+
+
+def _runs(job: Object) -> str:
+    return "suspended" if value_at(job, ("spec", "suspend"), False) else "running"
+
+
+# --- laws -----------------------------------------------------------------------------------------
+
+
+def broken(seen: Snapshot, now: str) -> list[str]:
+    """Every law that does not hold, of a story that has come to rest.
+
+    Args:
+        seen: the objects.
+        now: the time as the API writes it.
+    """
+    return [*_of_each(seen, now), *_of_jobs(seen), *_of_quota(seen)]
+
+
+def held_cpu(workload: Object) -> int:
+    """How much CPU a Workload that holds quota holds by what its status says, in thousandths."""
+    ended = {one["name"]: one["count"] for one in value_at(workload, ("status", "reclaimablePods"), [])}
+    return sum(
+        amount("cpu", value_at(one, ("resourceUsage", "cpu"), "0"))
+        * max(0, one["count"] - ended.get(one["name"], 0))
+        // max(1, one["count"])
+        for one in value_at(workload, ("status", "admission", "podSetAssignments"), [])
+    )
+
+
+def _of_each(seen: Snapshot, now: str) -> Iterator[str]:
+    free = _nominal(seen.cluster_queue) - sum(map(held_cpu, _reserving(seen)))
+    for workload in seen.workloads:
+        name = workload["metadata"]["name"]
+        if holds(workload, ConditionType.FINISHED):
+            continue
+        reserved, admitted = is_reserved(workload), holds(workload, ConditionType.ADMITTED)
+        if admitted and not reserved:
+            yield f"{name} is admitted without quota"
+        if not reserved and value_at(workload, ("status", "admission")) is not None:
+            yield f"{name} has an admission without quota"
+        if reserved and holds(workload, ConditionType.EVICTED) and controller_of(workload) is not None:
+            yield f"{name} is evicted, and its quota is not released"
+        if not is_active(workload):
+            if reserved and controller_of(workload) is not None:
+                yield f"{name} is inactive and holds quota"
+            continue
+        lacks_check = value_at(workload, ("status", "admissionChecks"), [])
+        if reserved and not (admitted or lacks_check or holds(workload, ConditionType.EVICTED)):
+            yield f"{name} holds quota, lacks no check, and is not admitted"
+        if not reserved:
+            yield from (f"{name} {problem}" for problem in _waits_in_vain(workload, free, now))
+
+
+def _waits_in_vain(workload: Object, free: int, now: str) -> Iterator[str]:
+    """Why a Workload that waits is lost: nothing that it waits for is there."""
+    quota = condition_of(dict(workload), "QuotaReserved")
+    if quota is None:
+        yield "waits and does not say why"
+        return
+    if quota[1] in _HELD_BACK or holds(workload, ConditionType.WAITING_FOR_REPLACEMENT_PODS):
+        return
+    if (due := value_at(workload, ("status", "requeueState", "requeueAt"))) is not None:
+        if due < now:
+            yield f"waits until {due}, which is over"
+        return
+    requeued = condition_of(dict(workload), "Requeued")
+    if requeued is not None and requeued[0] == "False":
+        if requeued[1] not in _STAYS_OUT:
+            yield f"may not be requeued because of {requeued[1]}, which nothing ends"
+    elif _requested(workload) <= free:
+        yield f"waits because of {quota[1]} and fits into {free}m CPU that are free"
+
+
+def _requested(workload: Object) -> int:
+    return sum(
+        pod_set.get("count", 1) * amount("cpu", value_at(container, ("resources", "requests", "cpu"), "0"))
+        for pod_set in workload["spec"]["podSets"]
+        for container in pod_set["template"]["spec"]["containers"]
+    )
+
+
+def _nominal(cluster_queue: Object) -> int:
+    return sum(
+        amount("cpu", resource["nominalQuota"])
+        for group in value_at(cluster_queue, ("spec", "resourceGroups"), [])
+        for flavor in group["flavors"]
+        for resource in flavor["resources"]
+        if resource["name"] == "cpu"
+    )
+
+
+def _of_jobs(seen: Snapshot) -> Iterator[str]:
+    for job in seen.jobs:
+        name, uid = job["metadata"]["name"], job["metadata"]["uid"]
+        mine = [one for one in seen.workloads if (controller_of(one) or {}).get("uid") == uid]
+        living = [one for one in mine if not holds(one, ConditionType.FINISHED)]
+        if len(mine) != 1:
+            yield f"Job {name} has {len(mine)} Workloads"
+        admitted = any(holds(one, ConditionType.ADMITTED) for one in living)
+        if _runs(job) != ("running" if admitted else "suspended"):
+            yield f"Job {name} is {_runs(job)}, and {'' if admitted else 'not '}admitted"
+        if not admitted and value_at(job, ("status", "active"), 0):
+            yield f"Job {name} has pods and is not admitted"
+
+
+def _reserving(seen: Snapshot) -> list[Object]:
+    """The Workloads that hold quota of the ClusterQueue by what their statuses say."""
+    name = seen.cluster_queue["metadata"]["name"]
+    return [
+        one
+        for one in seen.workloads
+        if holds_quota(one) and value_at(one, ("status", "admission", "clusterQueue")) == name
+    ]
+
+
+def _of_quota(seen: Snapshot) -> Iterator[str]:
+    reserving = _reserving(seen)
+    admitted = [one for one in reserving if holds(one, ConditionType.ADMITTED)]
+    told = _of_queue(seen.cluster_queue)
+    true = {
+        "reserved": sum(map(held_cpu, reserving)),
+        "used": sum(map(held_cpu, admitted)),
+        "reservingWorkloads": len(reserving),
+        "admittedWorkloads": len(admitted),
+    }
+    for what, value in true.items():
+        if told[what] != value:
+            yield f"the ClusterQueue says {what} {told[what]}, and the Workloads say {value}"
+    in_queues = Counter[str](one["spec"].get("queueName", "") for one in reserving)
+    for queue in seen.local_queues:
+        name = queue["metadata"]["name"]
+        if (said := _of_queue(queue)["reservingWorkloads"]) != in_queues[name]:
+            yield f"LocalQueue {name} says reservingWorkloads {said}, and the Workloads say {in_queues[name]}"

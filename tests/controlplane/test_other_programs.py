@@ -1,0 +1,193 @@
+"""What another program writes on Workloads leads to the same end as if admitq had written it itself.
+
+semantics, Workload lifecycle: admission state is what the object says, whatever wrote it.
+"""
+
+import asyncio
+import os
+import random
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Final
+
+import pytest
+
+from admitq.runtime.errors import ApiError
+from admitq_api.conditions import format_time
+from localcluster.installation import Installation
+from localcluster.waiting import eventually
+from tests.controlplane import table_of_writes
+from tests.controlplane.manners import Manner, write
+from tests.controlplane.recording import total
+from tests.controlplane.rest import Snapshot, broken, facts
+from tests.controlplane.stage import Stage
+from tests.controlplane.table_of_writes import DRAWN, TABLE, Row, subject_of
+from tests.kills.likeness import differences
+
+FreshStage = Callable[[], AbstractAsyncContextManager[Stage]]
+
+PLAYS_AT_ONCE: Final = 16
+STILL_SECONDS: Final = 1.2
+"""How long nothing may be written at rest: longer than any pause after which admitq looks at something."""
+SETTLING_SECONDS: Final = 0.3
+"""How long nothing is written where a drawn write waits for the consequences of the last one."""
+
+SEEDS: Final = [int(seed) for seed in os.environ.get("ADMITQ_SEEDS", "1 2 3 4 5 6 7 8").split()]
+"""Of the drawn sequences. ADMITQ_SEEDS="7 1000" plays others, or repeats those that failed."""
+WRITES_OF_A_SEED: Final = 10
+SUBJECTS: Final = ("j", "k", "w", "w0")
+"""The jobs and, without job, the Workloads that drawn writes are about."""
+
+
+async def at_rest(
+    stage: Stage, reached: Callable[[Snapshot], bool], *, what: str, still: float = STILL_SECONDS
+) -> Snapshot:
+    """Wait until a story has come to its end and nothing has been written for a while.
+
+    Raises:
+        AssertionError: it has not in time; the message says what was missing last.
+    """
+    loop = asyncio.get_running_loop()
+    versions: Mapping[str, str] = {}
+    since = loop.time()
+
+    async def rests() -> Snapshot:
+        nonlocal versions, since
+        seen = await Snapshot.of(stage)
+        if seen.versions != versions:
+            versions, since = seen.versions, loop.time()
+        assert reached(seen)
+        assert loop.time() - since > still, "it is still written to"
+        return seen
+
+    return await eventually(rests, timeout=25, interval=0.2, what=what)
+
+
+def lawful(seen: Snapshot) -> bool:
+    """Whether all laws of rest hold.
+
+    Raises:
+        AssertionError: some do not.
+    """
+    problems = broken(seen, format_time(time.time_ns()))
+    assert not problems, problems
+    return True
+
+
+async def until_counted(installation: Installation, seen: Snapshot) -> None:
+    """Wait until metrics say of a ClusterQueue what its status says."""
+    metadata, status = seen.cluster_queue["metadata"], seen.cluster_queue["status"]
+
+    async def counted() -> bool:
+        for gauge, field in (
+            ("reserving_active_workloads", "reservingWorkloads"),
+            ("admitted_active_workloads", "admittedWorkloads"),
+            ("pending_workloads", "pendingWorkloads"),
+        ):
+            found = await total(installation, gauge, cluster_queue=metadata["name"])
+            assert found == status.get(field, 0), f"{gauge} {found} and {field} {status.get(field, 0)}"
+        return True
+
+    await eventually(counted, what=f"metrics of {metadata['name']}", timeout=10)
+
+
+# --- one write ------------------------------------------------------------------------------------
+
+
+async def play(fresh_stage: FreshStage, row: Row, manner: Manner | None) -> dict[str, Any]:
+    """Play a row in a namespace of its own; returns the facts of its end.
+
+    Without a manner admitq makes the write itself.
+    """
+    async with fresh_stage() as stage:
+        await row.scene(stage)
+        if manner is not None:
+            name = (await subject_of(stage, row.subject))["metadata"]["name"]
+            await write(stage.client, stage.names, (stage.namespace, name), row.change, manner)
+        elif row.cause is not None:
+            await row.cause(stage)
+        await row.then(stage)
+
+        def reached(seen: Snapshot) -> bool:
+            found = facts(seen, row.subject, stage.names)
+            assert not (wrong := differences({key: found.get(key) for key in row.end}, row.end)), wrong
+            return lawful(seen)
+
+        end = await at_rest(stage, reached, what="the end of the row")
+        return facts(end, row.subject, stage.names)
+
+
+@pytest.mark.parametrize("topic", TABLE)
+async def test_e_writes_of_another_program_come_to_same_end(fresh_stage: FreshStage, topic: str) -> None:
+    at_once = asyncio.Semaphore(PLAYS_AT_ONCE)
+
+    async def limited(row: Row, manner: Manner | None) -> dict[str, Any]:
+        async with at_once:
+            return await play(fresh_stage, row, manner)
+
+    casts = [(row, by) for row in TABLE[topic] for by in ((None,) if row.cause else ()) + tuple(Manner)]
+    plays = await asyncio.gather(*(limited(row, by) for row, by in casts), return_exceptions=True)
+    wrong: list[str] = []
+    references: dict[str, dict[str, Any]] = {}
+    for (row, manner), end in zip(casts, plays, strict=True):
+        if isinstance(end, BaseException):
+            wrong.append(f"{row} by {manner or 'admitq itself'}: {end}")
+        else:
+            reference = references.setdefault(row.name, end)
+            wrong += [f"{row} by {manner}: {text}" for text in differences(end, reference)]
+    assert not wrong, "\n".join(wrong)
+
+
+# --- sequences of writes --------------------------------------------------------------------------
+
+
+async def play_seed(fresh_stage: FreshStage, installation: Installation, seed: int) -> None:
+    """Play a sequence of drawn writes on a few Workloads that share a ClusterQueue.
+
+    Raises:
+        AssertionError: at rest a law does not hold; the message has the writes.
+    """
+    draw = random.Random(seed)  # noqa: S311 a sequence, not a secret
+    made: list[str] = []
+    async with fresh_stage() as stage:
+        await stage.queues(cpu=3)
+        for subject in SUBJECTS:
+            if subject.startswith(table_of_writes.ALONE):
+                await table_of_writes.workload(stage, subject)
+            else:
+                await stage.job(subject)
+                await stage.workload_exists(subject)
+        try:
+            for _ in range(WRITES_OF_A_SEED):
+                made.append(await draw_write(stage, draw))
+                if draw.random() < 0.5:
+                    await at_rest(stage, lambda _: True, what="a pause", still=SETTLING_SECONDS)
+            end = await at_rest(stage, lawful, what="rest")
+            await until_counted(installation, end)
+        except AssertionError as error:
+            raise AssertionError("\n  ".join([f"seed {seed}: {error}", *made])) from error
+
+
+async def draw_write(stage: Stage, draw: random.Random) -> str:
+    """Make one drawn write; what admitq's webhooks refuse is no write. Returns what was done."""
+    subject, what, manner = draw.choice(SUBJECTS), draw.choice(sorted(DRAWN)), draw.choice(list(Manner))
+    text = f"{what} of {subject} by {manner}"
+    name = (await subject_of(stage, subject))["metadata"]["name"]
+    try:
+        await write(stage.client, stage.names, (stage.namespace, name), DRAWN[what], manner)
+    except ApiError as error:
+        if not error.is_refused:
+            raise
+        return f"{text}: refused: {error.message}"
+    return text
+
+
+@pytest.mark.drawn
+async def test_e_drawn_writes_of_another_program_end_within_laws(
+    fresh_stage: FreshStage, admitq_running: Installation
+) -> None:
+    plays = (play_seed(fresh_stage, admitq_running, seed) for seed in SEEDS)
+    ends = await asyncio.gather(*plays, return_exceptions=True)
+    wrong = [repr(one) if not isinstance(one, AssertionError) else str(one) for one in ends if one]
+    assert not wrong, "\n".join(wrong)
