@@ -81,6 +81,9 @@ def facts(seen: Snapshot, subject: str, names: Names) -> dict[str, Any]:
 def _of_workload(workload: Object, names: Names) -> dict[str, Any]:
     status: Object = workload.get("status") or {}
     conditions = {one["type"]: f"{one['status']} {one['reason']}" for one in status.get("conditions", [])}
+    if not is_reserved(workload) and conditions.get("PodsReady") == "False WaitForStart":
+        # Without quota it says no more than that there is no such condition yet.
+        del conditions["PodsReady"]
     state: Object = status.get("requeueState") or {}
     return {
         **conditions,
@@ -256,7 +259,7 @@ def _of_quota(seen: Snapshot) -> Iterator[str]:
     for what, value in true.items():
         if told[what] != value:
             yield f"the ClusterQueue says {what} {told[what]}, and the Workloads say {value}"
-    in_queues = Counter[str](one["spec"].get("queueName", "") for one in reserving)
+    in_queues = Counter[str](one["spec"].get("queueName", "") for one in seen.workloads if holds_quota(one))
     for queue in seen.local_queues:
         name = queue["metadata"]["name"]
         if (said := _of_queue(queue)["reservingWorkloads"]) != in_queues[name]:

@@ -394,7 +394,7 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
         ),
         _alone(
             "admit-without-job",
-            ("reservation.reservation_patch", "transitions.await_pods"),
+            ("reservation.reservation_patch", "transitions.await_pods", "workload._await_pods"),
             alone_waits,
             reserve(admit=True),
             {**_ADMITTED, "PodsReady": "False WaitForStart"},
@@ -503,7 +503,7 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
         ),
         Row(
             "release",
-            ("transitions.release", "workload._stopped"),
+            ("transitions.release", "transitions.end_admission", "workload._stopped"),
             job_runs,
             status(lambda one: one.release(Reason.PENDING, "released")),
             _RUNS,
@@ -693,7 +693,7 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
         ),
         Row(
             "bookkeeping",
-            ("transitions.evict", "transitions.release"),
+            ("transitions.accumulate", "workload._record_execution"),
             job_runs,
             status(_bookkeeping),
             {**_RUNS, "evictions": [{"reason": "Preempted", "underlyingCause": "", "count": 2}]},
