@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from admitq.integrations.paths import Object, value_at, with_value
-from admitq.runtime.resources import JOBS
 from admitq.transitions import Transition
 from admitq_api.conditions import SECOND, ConditionType, Reason, format_time
 from tests.controlplane.manners import Change
@@ -314,12 +313,13 @@ async def two_pods_admitted(stage: Stage) -> None:
 
 
 async def preempt(stage: Stage) -> None:
-    """Have a job of higher priority come, run and end."""
+    """Have a job of higher priority come, run and be deactivated."""
     high = stage.own("high")
     await stage.create(stage.kinds.workload_priority_classes, high, {"value": 10})
     await stage.job("preemptor", labels={stage.names.priority_class: high})
     await stage.until_running("preemptor")
-    await stage.client.delete(JOBS, "preemptor", stage.namespace, propagation="Background")
+    name = (await stage.workload("preemptor"))["metadata"]["name"]
+    await stage.change(stage.kinds.workloads, name, {"spec": {"active": False}})
 
 
 async def nothing(_: Stage) -> None:
