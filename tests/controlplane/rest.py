@@ -92,6 +92,7 @@ def _of_workload(workload: Object, names: Names) -> dict[str, Any]:
         "requeueState": (state.get("count", 0), "requeueAt" in state),
         "reclaimable": [(one["name"], one["count"]) for one in status.get("reclaimablePods", [])],
         "evictions": value_at(status, ("schedulingStats", "evictions"), []),
+        "shows requests": bool(status.get("resourceRequests")),
         "active": is_active(workload),
         "priority": value_at(workload, ("spec", "priority"), 0),
         "queue": value_at(workload, ("spec", "queueName"), ""),

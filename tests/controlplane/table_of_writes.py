@@ -394,7 +394,12 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
         ),
         _alone(
             "admit-without-job",
-            ("reservation.reservation_patch", "transitions.await_pods", "workload._await_pods"),
+            (
+                "reservation.reservation_patch",
+                "transitions.await_pods",
+                "workload._await_pods",
+                "workload._drop_resource_requests",
+            ),
             alone_waits,
             reserve(admit=True),
             {**_ADMITTED, "PodsReady": "False WaitForStart"},
