@@ -130,6 +130,16 @@ def _evicted_and_released(transition: Transition) -> None:
     transition.requeue(Reason.PENDING_EVALUATION)
 
 
+def _requeue(*, may_return: bool) -> Callable[[Transition], None]:
+    """End an eviction, if there is one."""
+
+    def requeued(transition: Transition) -> None:
+        if transition.is_true(ConditionType.EVICTED):
+            transition.requeue(Reason.PENDING_EVALUATION, may_return=may_return)
+
+    return requeued
+
+
 def _replacing(value: bool) -> Callable[[Transition], None]:
     type_, reason = ConditionType.WAITING_FOR_REPLACEMENT_PODS, "PodsFailed" if value else "PodsReady"
     return lambda transition: transition.set(type_, value, reason, "m")
@@ -496,14 +506,14 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
             "release-after-eviction",
             ("transitions.requeue", "transitions.release", "job._evicted"),
             alone_evicted,
-            status(lambda one: one.requeue(Reason.PENDING_EVALUATION)),
+            status(_requeue(may_return=True)),
             {**_ADMITTED, "Evicted": _FORMERLY_EVICTED, "Requeued": "True NodeFailures"},
         ),
         _alone(
             "release-without-return",
             ("transitions.requeue", "transitions.release"),
             alone_evicted,
-            status(lambda one: one.requeue(Reason.PENDING_EVALUATION, may_return=False)),
+            status(_requeue(may_return=False)),
             {**_WAITS, "Evicted": "True NodeFailures", "Requeued": "False NodeFailures"},
         ),
         Row(
