@@ -94,7 +94,6 @@ class AdmissionWriter:
                     tracks_pods_ready=self.tracks_pods_ready,
                 ),
                 stands=is_reserved,
-                is_admission=True,
             )
         if written is not None:
             self._tell_reserved(instruction, written)
@@ -215,7 +214,7 @@ class AdmissionWriter:
             tracks_pods_ready=self.tracks_pods_ready,
         )
         if patch is not None:
-            written = await self.writes.admission_once(obj, patch)
+            written = await self.writes.once(obj, patch)
             # Where reasons are not told in detail, events have but one.
             reason = why.reason if self.tell_reasons else Reason.PENDING
             self.recorder.event(written, "Warning", reason, why.message)

@@ -71,25 +71,8 @@ class GuardedWrites:
             if not lock.locked():
                 self._writing.pop(key, None)
 
-    async def once(self, key: ObjectKey, patch: Patch) -> Object:
-        """Write a patch of the status.
-
-        Raises:
-            ApiError: the write was refused or got no answer.
-        """
-        written = await self.client.merge_patch(
-            self.resource,
-            key.name,
-            patch,
-            namespace=key.namespace,
-            subresource="status",
-            field_manager=self.field_manager,
-        )
-        self.observed(self.resource, written)
-        return written
-
-    async def admission_once(self, obj: Object, patch: Patch) -> Object:
-        """Write a patch of the admission status, by server-side apply unless merge patches are asked for.
+    async def once(self, obj: Object, patch: Patch) -> Object:
+        """Write a patch of the admission status.
 
         Args:
             obj: the Workload that the patch was made from.
@@ -115,8 +98,6 @@ class GuardedWrites:
         uid: str,
         patch_of: Callable[[Object], Patch | None],
         stands: Callable[[Object], bool],
-        *,
-        is_admission: bool = False,
     ) -> Object | None:
         """Write what was decided about a Workload until it is certain whether it stands.
 
@@ -130,7 +111,6 @@ class GuardedWrites:
             uid: its identity, for another may come to have its name.
             patch_of: what to write upon a version of it; None if that makes no sense any more.
             stands: whether a version says already what was to be written.
-            is_admission: whether the patch is one of the admission status.
 
         Returns:
             The Workload as it now is, or None if it is certain that the decision does not stand.
@@ -139,7 +119,7 @@ class GuardedWrites:
         attempt = 0
         while obj is not None and (patch := patch_of(obj)) is not None:
             try:
-                return await (self.admission_once(obj, patch) if is_admission else self.once(key, patch))
+                return await self.once(obj, patch)
             except ApiError as error:
                 if error.is_transient:
                     attempt += 1

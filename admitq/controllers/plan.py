@@ -142,6 +142,15 @@ def status_patch(
     return None if patch is None else Patch(resource, obj, (Step(dict(patch), "status"),), concern)
 
 
+def workload_status_patch(
+    resource: Resource, workload: Object, patch: Mapping[str, Any] | None, concern: str
+) -> Patch | None:
+    """The patch of a Workload's status, under the concern of the admission if it changes nothing else."""
+    if patch is not None and admission_status.belongs(workload, patch):
+        concern = admission_status.CONCERN
+    return status_patch(resource, workload, patch, concern)
+
+
 def describes_pods(what: Plan, workloads: Resource) -> bool:
     """Whether a plan writes what pods a Workload stands for: a new Workload, or other podsets of one."""
     return any(

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from admitq import explain
-from admitq.admission_status import CONCERN as ADMISSION
 from admitq.controllers.absent_owners import AbsentOwners
 from admitq.controllers.context import Context, CoreView
 from admitq.controllers.executions import Executions
@@ -24,6 +23,7 @@ from admitq.controllers.plan import (
     has_finalizer,
     plan,
     status_patch,
+    workload_status_patch,
 )
 from admitq.controllers.plan import Patch as Write
 from admitq.controllers.settings import Settings
@@ -153,11 +153,11 @@ class Case:
         """A change of the Workload's status."""
         return Transition(self.workload, self.now)
 
-    def end(self, transition: Transition, *after: Tell | None, concern: str = CONCERN) -> Plan | None:
+    def end(self, transition: Transition, *after: Tell | None) -> Plan | None:
         """The plan that writes the change and then tells of it; None if there is nothing to write."""
         if transition.patch() is not None and not transition.is_true(ConditionType.QUOTA_RESERVED):
             self.state_pods_awaited(transition)
-        write = status_patch(self.world.kinds.workloads, self.workload, transition.patch(), concern)
+        write = workload_status_patch(self.world.kinds.workloads, self.workload, transition.patch(), CONCERN)
         return None if write is None else plan(write, *after)
 
     def state_pods_awaited(self, transition: Transition) -> None:
@@ -484,9 +484,7 @@ def _pending(case: Case) -> Plan | None:
         transition.set(ConditionType.QUOTA_RESERVED, False, case.told(why.reason), why.message)
     if transition.find(ConditionType.QUOTA_RESERVED) is not None:
         transition.end_admission()
-    # Applied like the reservation that follows: of a condition that one manager created by an update and
-    # another applied, an apply that leaves it out would remove a part only, and be refused.
-    return case.end(transition, concern=ADMISSION)
+    return case.end(transition)
 
 
 def _is_told(case: Case, reason: str) -> bool:
@@ -555,7 +553,7 @@ def _admit(case: Case) -> Plan | None:
     status = transition.status
     if any(check.get("state") != "Ready" for check in status.get("admissionChecks") or ()):
         transition.set(ConditionType.ADMITTED, False, Reason.UNSATISFIED_ADMISSION_CHECKS, CHECKS_OUTSTANDING)
-        return case.end(transition, concern=ADMISSION)
+        return case.end(transition)
     assignments = value_at(status, ("admission", "podSetAssignments"), [])
     if any(assignment.get("delayedTopologyRequest") == "Pending" for assignment in assignments):
         transition.set(
@@ -564,21 +562,18 @@ def _admit(case: Case) -> Plan | None:
             Reason.PENDING_DELAYED_TOPOLOGY_REQUESTS,
             "There are pending delayed topology requests",
         )
-        return case.end(transition, concern=ADMISSION)
+        return case.end(transition)
     transition.set(ConditionType.ADMITTED, True, Reason.ADMITTED, WORKLOAD_ADMITTED)
     status.pop("resourceRequests", None)
     cluster_queue = status["admission"]["clusterQueue"]
     reserved_at = since(case.workload, ConditionType.QUOTA_RESERVED) or case.now
     waited = max(0, case.now - reserved_at) / SECOND
     note = f"Admitted by ClusterQueue {cluster_queue}, wait time since reservation was {waited:.0f}s"
-    return case.end(transition, Tell(case.workload, "Normal", "Admitted", note), concern=ADMISSION)
+    return case.end(transition, Tell(case.workload, "Normal", "Admitted", note))
 
 
 def _drop_resource_requests(case: Case) -> Plan | None:
-    """What was asked for is not shown any more once admitted; another program may have written it there.
-
-    The apply that admits removes it only where the same field manager applied it.
-    """
+    """Stop showing what was asked for once another program has admitted the Workload."""
     if not (is_reserved(case.workload) and case.is_true(ConditionType.ADMITTED)):
         return None
     transition = case.begin()

@@ -66,6 +66,21 @@ def only(fields: Object, keys: Iterable[str]) -> dict[str, Any]:
     return {key: fields[key] for key in keys if key in fields}
 
 
+def merged(document: Any, patch: Any) -> Any:
+    """A document with a JSON merge patch (RFC 7396) applied."""
+    if not isinstance(patch, Mapping):
+        return patch
+    result: dict[str, Any] = (
+        dict(cast("Mapping[str, Any]", document)) if isinstance(document, Mapping) else {}
+    )
+    for key, value in cast("Mapping[str, Any]", patch).items():
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = merged(result.get(key), value)
+    return result
+
+
 def merge_patch(before: Any, after: Any) -> dict[str, Any]:
     """JSON merge patch (RFC 7396) that turns one mapping into the other; empty when they are equal.
 

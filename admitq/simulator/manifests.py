@@ -16,7 +16,7 @@ from pydantic import BaseModel, ValidationError
 
 from admitq.core.events import Event
 from admitq.integrations.base import FollowedKind, Integration, Reference
-from admitq.integrations.paths import Object, value_at, with_value
+from admitq.integrations.paths import Object, merged, value_at, with_value
 from admitq.integrations.registry import followed, registered
 from admitq.observations import Observation, observations
 from admitq.simulator.documents import Document, FieldPath, InputError, Problem, field_path, without_nulls
@@ -288,21 +288,6 @@ def _as_stored(name: ObjectId, value: Object) -> Object:
         # Whoever runs the check would have marked it so; without that its ClusterQueues admit nothing.
         return with_value(stored, ("status",), {"conditions": [{"type": "Active", "status": "True"}]})
     return {key: inner for key, inner in stored.items() if key != "status"}
-
-
-def merged(document: Any, patch: Any) -> Any:
-    """A document with a JSON merge patch (RFC 7396) applied."""
-    if not isinstance(patch, Mapping):
-        return patch
-    result: dict[str, Any] = (
-        dict(cast("Mapping[str, Any]", document)) if isinstance(document, Mapping) else {}
-    )
-    for key, value in cast("Mapping[str, Any]", patch).items():
-        if value is None:
-            result.pop(key, None)
-        else:
-            result[key] = merged(result.get(key), value)
-    return result
 
 
 # --- schema ---------------------------------------------------------------------------------------

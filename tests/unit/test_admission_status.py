@@ -4,8 +4,9 @@ from typing import Any, cast
 
 import pytest
 
-from admitq.admission_status import CONDITIONS, configuration, removes_admission, write
+from admitq.admission_status import CONDITIONS, belongs, configuration, write
 from admitq.runtime.client import Client
+from admitq.runtime.errors import ApiError
 from admitq.runtime.kinds import kinds_of
 from admitq_api.labels import names_for
 
@@ -77,47 +78,104 @@ def test_a2_configuration_leaves_out_what_the_patch_removes() -> None:
     assert "resourceRequests" not in status
 
 
-class Sent:
-    """Keeps how a write was sent."""
-
-    def __init__(self) -> None:
-        self.calls: list[tuple[str, Any]] = []
-
-    async def merge_patch(self, _resource: Any, name: str, body: Object, **options: Any) -> Object:
-        self.calls.append(("merge", options))
-        return {"name": name, **body}
-
-    async def apply(self, _resource: Any, body: Object, **options: Any) -> Object:
-        self.calls.append(("apply", options))
-        return body
+def test_a2_configuration_merges_fields_that_the_patch_changes_in_part() -> None:
+    before = {"requeueState": {"count": 2, "requeueAt": "2026-03-01T10:00:00Z"}}
+    status = configuration(WORKLOADS, workload(**before), patch(requeueState={"requeueAt": None}))["status"]
+    assert status["requeueState"] == {"count": 2}
 
 
-RESERVES, RELEASES = patch(conditions=[], admission=ADMISSION), patch(conditions=[], admission=None)
+EVICTED, FINISHED = condition("Evicted", "True"), condition("Finished", "True")
 
 
 @pytest.mark.parametrize(
-    ("change", "merge_patches", "sent"),
+    ("change", "expected"),
     [
-        pytest.param(RESERVES, False, "apply", id="reservation"),
-        pytest.param(patch(conditions=[]), False, "apply", id="admission of a reservation"),
-        pytest.param(RELEASES, False, "merge", id="an admission of any owner is removed"),
-        pytest.param(RESERVES, True, "merge", id="gate WorkloadRequestUseMergePatch"),
+        pytest.param({"conditions": [FINISHED, EVICTED]}, True, id="a condition of the admission"),
+        pytest.param({"conditions": [FINISHED], "requeueState": None}, True, id="a field of the admission"),
+        pytest.param({"conditions": [EVICTED]}, False, id="another condition is removed"),
+        pytest.param({"conditions": [{**FINISHED, "reason": "Other"}]}, False, id="another condition"),
+        pytest.param({"reclaimablePods": []}, False, id="another field"),
     ],
 )
-async def test_a2_write_is_applied_unless_it_removes_the_admission_or_the_gate_is_on(
-    change: Object, merge_patches: bool, sent: str
+def test_a2_change_belongs_to_the_admission_if_it_changes_nothing_else(
+    change: Object, expected: bool
 ) -> None:
-    client = Sent()
-    await write(
-        cast("Client", client),
+    stored = workload(conditions=[FINISHED], requeueState={"count": 1})
+    assert belongs(stored, patch(**change)) is expected
+
+
+class Server:
+    """Answers an apply with a status or a refusal, and keeps how each write was sent."""
+
+    def __init__(self, *, applied: Object | None = None, refusal: ApiError | None = None) -> None:
+        self.calls: list[tuple[str, str]] = []
+        self._applied, self._refusal = applied, refusal
+
+    async def merge_patch(self, _resource: Any, _name: str, body: Object, **options: Any) -> Object:
+        return self._answer("merge", body, options)
+
+    async def apply(self, _resource: Any, body: Object, **options: Any) -> Object:
+        answer = self._answer("apply", body, options)
+        if self._refusal is not None:
+            raise self._refusal
+        return answer if self._applied is None else {**answer, "status": self._applied}
+
+    def _answer(self, way: str, body: Object, options: Object) -> Object:
+        assert options["field_manager"] == "admitq-admission"
+        assert options["subresource"] == "status"
+        self.calls.append((way, body["metadata"]["resourceVersion"]))
+        return {"metadata": {"resourceVersion": "8"}, "status": body["status"]}
+
+
+STATED = {"conditions": [condition("QuotaReserved", "True")], "admission": ADMISSION}
+RELEASE = patch(conditions=[condition("QuotaReserved")], admission=None)
+PART_IS_LEFT = ApiError(422, "Invalid", "status.conditions[0].lastTransitionTime: Required value")
+
+
+@pytest.mark.parametrize(
+    ("server", "merge_patches", "sent"),
+    [
+        pytest.param(Server(), False, [("apply", "7")], id="applied"),
+        pytest.param(Server(), True, [("merge", "7")], id="gate WorkloadRequestUseMergePatch"),
+        pytest.param(
+            Server(applied=STATED),
+            False,
+            [("apply", "7"), ("merge", "8")],
+            id="another manager owns what has to go",
+        ),
+        pytest.param(
+            Server(refusal=PART_IS_LEFT),
+            False,
+            [("apply", "7"), ("merge", "7")],
+            id="another manager owns a part of what has to go",
+        ),
+    ],
+)
+async def test_a2_write_is_applied_and_merged_where_other_managers_own_what_it_removes(
+    server: Server, merge_patches: bool, sent: list[tuple[str, str]]
+) -> None:
+    written = await write(
+        cast("Client", server),
         WORKLOADS,
-        workload(admission=ADMISSION),
-        change,
+        workload(**STATED),
+        RELEASE,
         field_manager="admitq-admission",
         merge_patches=merge_patches,
     )
-    [(way, options)] = client.calls
-    assert way == sent
-    assert options["field_manager"] == "admitq-admission"
-    assert options["subresource"] == "status"
-    assert removes_admission(change) is (change is RELEASES)
+    assert server.calls == sent
+    assert written["status"]["conditions"] == [condition("QuotaReserved")]
+    assert written["status"].get("admission") is None
+
+
+async def test_a2_apply_that_is_refused_for_another_reason_is_not_merged() -> None:
+    server = Server(refusal=ApiError(409, "Conflict", "the object has been modified"))
+    with pytest.raises(ApiError):
+        await write(
+            cast("Client", server),
+            WORKLOADS,
+            workload(**STATED),
+            RELEASE,
+            field_manager="admitq-admission",
+            merge_patches=False,
+        )
+    assert server.calls == [("apply", "7")]

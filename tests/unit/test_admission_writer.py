@@ -40,7 +40,7 @@ class Writes:
     async def sole_writer(self, _key: ObjectKey) -> AsyncGenerator[None]:
         yield
 
-    async def admission_once(self, _obj: Object, patch: Object) -> Object:
+    async def once(self, _obj: Object, patch: Object) -> Object:
         self.written.set_result(patch["status"])
         return patch
 
@@ -132,14 +132,14 @@ async def test_while_nobody_answers_it_is_tried_more_and_more_seldom(
     writes, recorder, waits = Writes(), Recorder(), list[int]()
     failures = [ApiError(503, "ServiceUnavailable", "down")] * 3
     monkeypatch.setattr(admission_writer, "backoff", lambda attempt: waits.append(attempt) or 0)
-    answered = writes.admission_once
+    answered = writes.once
 
     async def once(_obj: Object, patch: Object) -> Object:
         if failures:
             raise failures.pop()
         return await answered(_obj, patch)
 
-    writes.admission_once = once
+    writes.once = once
     async with writing(writes, recorder) as writer:
         writer.schedule_report(ReportPending(KEY, "uid", PodsNotReady(), ()))
         await asyncio.wait_for(writes.written, 10)

@@ -74,7 +74,6 @@ class Server:
             "u",
             lambda obj: reservation_patch(obj, ADMISSION, admit=True, now=0),
             stands=is_reserved,
-            is_admission=True,
         )
 
 

@@ -119,18 +119,17 @@ class World:
             ),
         )
 
-    async def merge_patch(self, *args: Any, **_: Any) -> Object:
+    async def apply(self, _resource: Any, configuration: Object, **_: Any) -> Object:
         self.writes += 1
         answer = self.answers.pop(0) if self.answers else None
         if isinstance(answer, ApiError):
             raise answer
         assert self.api is not None
-        _, _, patch = args
-        if patch["metadata"]["resourceVersion"] != self.api["metadata"]["resourceVersion"]:
+        if configuration["metadata"]["resourceVersion"] != self.api["metadata"]["resourceVersion"]:
             raise CONFLICT
         version = str(int(self.api["metadata"]["resourceVersion"]) + 1)
         metadata = {**self.api["metadata"], "resourceVersion": version}
-        self.api = {**self.api, "metadata": metadata, "status": {**self.api["status"], **patch["status"]}}
+        self.api = {**self.api, "metadata": metadata, "status": configuration["status"]}
         if answer == LANDED:
             raise NO_ANSWER
         return self.api

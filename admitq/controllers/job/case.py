@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from admitq.controllers.plan import Count, Plan, Tell, plan, status_patch
+from admitq.controllers.plan import Count, Plan, Tell, plan, status_patch, workload_status_patch
 from admitq.controllers.settings import Settings
 from admitq.core.model import Instant
 from admitq.integrations.base import Composition, Integration, Reference, group_name, members_of
@@ -121,10 +121,22 @@ class JobCase:
         return Transition(workload, self.now)
 
     def end(
-        self, workload: Object, transition: Transition, *after: Tell | Count | None, concern: str = CONCERN
+        self,
+        workload: Object,
+        transition: Transition,
+        *after: Tell | Count | None,
+        concern: str | None = None,
     ) -> Plan | None:
-        """The plan that writes the change and then tells of it; None if there is nothing to write."""
-        write = status_patch(self.kinds.workloads, workload, transition.patch(), concern)
+        """The plan that writes the change and then reports it; None if there is nothing to write.
+
+        Without a ``concern``, a change of the admission status is written under that of the admission.
+        """
+        patch, workloads = transition.patch(), self.kinds.workloads
+        write = (
+            workload_status_patch(workloads, workload, patch, CONCERN)
+            if concern is None
+            else status_patch(workloads, workload, patch, concern)
+        )
         return None if write is None else plan(write, *after)
 
     def tell(self, reason: str, note: str, *, warning: bool = False) -> Tell:

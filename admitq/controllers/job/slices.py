@@ -11,7 +11,6 @@ from itertools import chain, count
 from typing import Any, NamedTuple
 
 from admitq import explain
-from admitq.admission_status import CONCERN as ADMISSION
 from admitq.controllers.job.case import CONCERN, JobCase, name_of
 from admitq.controllers.job.matching import Match, is_comparable, prebuilt_name
 from admitq.controllers.plan import Create, Patch, Plan, RemoveFinalizer, Tell, has_finalizer, plan
@@ -218,7 +217,7 @@ def _given_back(case: JobCase, workload: Object) -> Plan | None:
             for one in admission.get("podSetAssignments") or ()
         ],
     }
-    return case.end(workload, transition, concern=ADMISSION)
+    return case.end(workload, transition)
 
 
 def _shrunk(assignment: Object, count: int) -> Object:

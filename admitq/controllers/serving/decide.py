@@ -22,6 +22,7 @@ from admitq.controllers.plan import (
     has_finalizer,
     plan,
     status_patch,
+    workload_status_patch,
 )
 from admitq.controllers.settings import Settings
 from admitq.controllers.workload import told
@@ -303,7 +304,7 @@ def _given_back(case: ServingCase, group: ServedGroup, workload: Object) -> Iter
     if holds(workload, ConditionType.EVICTED) and is_reserved(workload) and not _has_pods(case, group):
         transition = Transition(workload, case.now)
         transition.requeue(told(Reason.PENDING_EVALUATION, case.settings))
-        if write := status_patch(case.kinds.workloads, workload, transition.patch(), CONCERN):
+        if write := workload_status_patch(case.kinds.workloads, workload, transition.patch(), CONCERN):
             yield write
 
 
@@ -336,7 +337,7 @@ def _changed(case: ServingCase, job: Object, source: GroupSource, workload: Obje
 def _back_in_queue(case: ServingCase, workload: Object, reason: str, message: str) -> Iterator[Action]:
     transition = Transition(workload, case.now)
     transition.release(reason, message)
-    if write := status_patch(case.kinds.workloads, workload, transition.patch(), CONCERN):
+    if write := workload_status_patch(case.kinds.workloads, workload, transition.patch(), CONCERN):
         yield write
 
 
