@@ -134,6 +134,11 @@ class World:
             raise NO_ANSWER
         return self.api
 
+    async def merge_patch(self, *_: Any, **__: Any) -> Object:
+        """Refused like the apply before it."""
+        self.writes += 1
+        raise REFUSED
+
     async def get(self, *_: Any, **__: Any) -> Object:
         if self.api is None:
             raise ApiError(404, "NotFound", "gone")
@@ -223,7 +228,7 @@ async def test_nothing_is_written_to_who_is_not_to_be_preempted(stored: Object |
 async def test_a_refusal_is_final() -> None:
     world = World(victim(), [REFUSED])
     assert not await world.writer.preempt(PREEMPTION)
-    assert world.writes == 1
+    assert world.writes == 2, "the apply, and the merge patch that replaces it"
 
 
 async def test_who_is_being_evicted_already_counts_and_is_not_told_of_again() -> None:
