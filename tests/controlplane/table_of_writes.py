@@ -696,7 +696,11 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
             ("members.replaced",),
             alone_waits,
             status(_replacing(True)),
-            {**_WAITS, "WaitingForReplacementPods": "True PodsFailed"},
+            {
+                **_WAITS,
+                "WaitingForReplacementPods": "True PodsFailed",
+                "ClusterQueue": _queue(admitted=0, cpu=0),
+            },
             then=grow,
         ),
         _alone(
