@@ -1,6 +1,7 @@
-"""What the semantics warns of, tells or reckons out is shown by tests, and the table says by which."""
+"""The index of the specified behaviour, semantics.yaml: the tests that it names exist and run."""
 
 import importlib
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -12,7 +13,12 @@ from tests.controlplane.play import cases
 from tests.scenarios.test_scenarios import FOLDER as SCENARIOS
 
 FOLDER: Final = Path(__file__).parent
-TABLE: Final[dict[str, dict[Any, dict[str, Any]]]] = yaml.safe_load((FOLDER / "semantics.yaml").read_text())
+_INDEX: Final[dict[str, Any]] = yaml.safe_load((FOLDER / "semantics.yaml").read_text())
+RULES: Final[dict[str, str]] = _INDEX["rules"]
+TABLE: Final[dict[str, dict[Any, dict[str, Any]]]] = {
+    name: rows for name, rows in _INDEX.items() if name != "rules"
+}
+TEST_OF_RULE: Final = re.compile(r"^\s*(?:async )?def test_([a-e]\d+|e)_", re.MULTILINE)
 STORIES: Final = ("waking", "nominate", "flavors", "preemption", "fair", "settings")
 NEVER_RUN: Final = {"skip", "skipif", "xfail"}
 
@@ -65,3 +71,22 @@ def test_what_no_test_shows_comes_with_its_feature() -> None:
 def test_every_test_of_the_table_runs(file: str) -> None:
     named = {one.name for one in shown() if one.file == file}
     assert sorted(named - collected(file)) == []
+
+
+def rules_with_tests() -> set[str]:
+    """The identifiers of rules with which names of test functions begin."""
+    return {found for path in FOLDER.rglob("test_*.py") for found in TEST_OF_RULE.findall(path.read_text())}
+
+
+def test_every_rule_has_a_test_that_begins_with_its_identifier() -> None:
+    assert sorted(RULES.keys() - rules_with_tests()) == []
+
+
+def test_every_identifier_of_a_rule_in_a_test_name_is_in_the_table() -> None:
+    assert sorted(rules_with_tests() - RULES.keys()) == []
+
+
+def test_rules_are_one_for_each_identifier_in_order() -> None:
+    sections = {"a": range(1, 7), "b": range(7, 13), "c": range(13, 18), "d": range(18, 25)}
+    assert list(RULES) == [f"{letter}{number}" for letter in sections for number in sections[letter]] + ["e"]
+    assert all(text.endswith(".") for text in RULES.values())
