@@ -18,6 +18,7 @@ resources: {deviceClassMappings: [{name: gpu, deviceClassNames: [a]}]}
 pprofBindAddress: ':8083'
 """
 
+CLASH = "metrics: {customLabels: [{name: team}, {name: team, sourceKind: Workload, trackedValues: [a]}]}"
 NOT_OUR_OWN = """
 namespace: queues
 managedJobsNamespaceSelector:
@@ -73,9 +74,9 @@ def test_the_head_of_the_file_is_enough_to_turn_every_name(
         ),
         ("metrics: {bindAddres: ':8443'}", "", "metrics.bindAddres"),
         (
-            "metrics: {customLabels: [{name: reason}]}",
+            CLASH,
             "CustomMetricLabels=true",
-            "metrics.customLabels: 'reason' is a label that metrics have already",
+            "metrics.customLabels: 'team' is taken from ClusterQueue and Workload",
         ),
     ],
 )
