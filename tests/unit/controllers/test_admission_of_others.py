@@ -11,6 +11,7 @@ from admitq.controllers.workload import WorkloadController, decide
 from admitq.controllers.workload import World as Surroundings
 from admitq.integrations.base import Step
 from admitq.runtime.store import Key
+from admitq.transitions import NOT_ALL_PODS_READY
 from tests.unit.controllers.builders import (
     ADMISSION,
     KINDS,
@@ -37,6 +38,7 @@ SURROUNDINGS = Surroundings(
     cluster_queue_active=True,
 )
 RELEASED = condition("QuotaReserved", False, "WaitingForQuota", "2 more needed")
+PODS_AWAITED = condition("PodsReady", False, "WaitForStart", NOT_ALL_PODS_READY)
 NOT_ADMITTED = condition("Admitted", False, "NoReservation", "The workload has no reservation")
 REQUESTS = [{"name": "main", "resources": {"cpu": "3"}}]
 
@@ -66,14 +68,14 @@ def test_a2_admitted_condition_is_written_by_the_manager_of_the_admission(state:
 
 
 def test_a2_reservation_without_admission_is_not_admitted() -> None:
-    assert decided(reserved(admission=None)).actions == ()
+    assert decided(reserved(PODS_AWAITED, admission=None)).actions == ()
 
 
 def test_a2_requests_that_another_program_left_are_removed_once_admitted() -> None:
-    assert patches(decided(admitted(resourceRequests=REQUESTS))) == [
+    assert patches(decided(admitted(PODS_AWAITED, resourceRequests=REQUESTS))) == [
         ("workload-controller", {"resourceRequests": None})
     ]
-    assert decided(admitted()).actions == ()
+    assert decided(admitted(PODS_AWAITED)).actions == ()
 
 
 def test_a2_leftover_admission_is_removed_with_the_next_write() -> None:
