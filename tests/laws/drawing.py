@@ -286,7 +286,7 @@ class Draw(random.Random):
             fair_weight=self.weight(),
             usage_based_admission=self.chance(0.4),
             terminating=self.chance(0.02),
-            created_at=self.choice((0, now)),
+            created_at=self.choice((0, now)) if now else 0,
         )
 
     def cohort(self, name: str) -> Cohort:
