@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from admitq.integrations.paths import Object, value_at, with_value
+from admitq.runtime.resources import JOBS
 from admitq.transitions import Transition
 from admitq_api.conditions import SECOND, ConditionType, Reason, format_time
 from tests.controlplane.manners import Change
@@ -21,6 +22,8 @@ JOB: Final = "j"
 """The job of a scene, where it has one."""
 ALONE: Final = "w"
 """The Workload of a scene without job."""
+PRIORITY_CLASS: Final = "high"
+"""The WorkloadPriorityClass of a scene, where it has one."""
 
 
 # --- changes --------------------------------------------------------------------------------------
@@ -41,6 +44,16 @@ def status(what: Callable[[Transition], object]) -> Change:
 def spec(**fields: Any) -> Change:
     """A change of fields of the spec."""
     return lambda workload, _: {**workload, "spec": {**workload["spec"], **fields}}
+
+
+def refer_to_priority_class(workload: Object, _: int) -> Object:
+    """Name the story's WorkloadPriorityClass, and leave the priority as it is."""
+    reference = {
+        "group": workload["apiVersion"].partition("/")[0],
+        "kind": "WorkloadPriorityClass",
+        "name": f"{PRIORITY_CLASS}-{workload['metadata']['namespace']}",
+    }
+    return with_value(workload, ("spec", "priorityClassRef"), reference)
 
 
 def ungate(workload: Object, _: int) -> Object:
@@ -180,6 +193,11 @@ async def workload(
     await stage.create(stage.kinds.workloads, name, body)
 
 
+async def priority_class(stage: Stage) -> None:
+    """Create a WorkloadPriorityClass."""
+    await stage.create(stage.kinds.workload_priority_classes, stage.own(PRIORITY_CLASS), {"value": 10})
+
+
 async def until_waiting(stage: Stage, subject: str) -> None:
     """Wait until a Workload says that it does not get quota."""
     await until(stage, subject, "QuotaReserved", "False")
@@ -208,6 +226,12 @@ async def job_waits(stage: Stage) -> None:
     await stage.queues(cpu=0)
     await stage.job(JOB)
     await until_waiting(stage, JOB)
+
+
+async def job_waits_without_priority_class(stage: Stage) -> None:
+    """A job waits for quota and names no WorkloadPriorityClass, though there is one."""
+    await priority_class(stage)
+    await job_waits(stage)
 
 
 async def job_runs(stage: Stage) -> None:
@@ -324,12 +348,17 @@ async def two_pods_admitted(stage: Stage) -> None:
 
 async def preempt(stage: Stage) -> None:
     """Have a job of higher priority come, run and be deactivated."""
-    high = stage.own("high")
-    await stage.create(stage.kinds.workload_priority_classes, high, {"value": 10})
-    await stage.job("preemptor", labels={stage.names.priority_class: high})
+    await priority_class(stage)
+    await stage.job("preemptor", labels={stage.names.priority_class: stage.own(PRIORITY_CLASS)})
     await stage.until_running("preemptor")
     name = (await stage.workload("preemptor"))["metadata"]["name"]
     await stage.change(stage.kinds.workloads, name, {"spec": {"active": False}})
+
+
+async def label_with_priority_class(stage: Stage) -> None:
+    """Name the WorkloadPriorityClass in a label of the job."""
+    labels = {stage.names.priority_class: stage.own(PRIORITY_CLASS)}
+    await stage.change(JOBS, JOB, {"metadata": {"labels": labels}})
 
 
 async def nothing(_: Stage) -> None:
@@ -659,6 +688,14 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
             spec(priority=10),
             {**_ADMITTED, "priority": 10, "ClusterQueue": _queue(admitted=1, pending=1, cpu=1000)},
             then=lambda stage: grow(stage, 1),
+        ),
+        Row(
+            "refer-to-priority-class",
+            ("priority_class.decide", "job._priority_changed"),
+            job_waits_without_priority_class,
+            refer_to_priority_class,
+            {**_STOPPED, "priority": 10},
+            cause=label_with_priority_class,
         ),
         _alone(
             "move-to-another-queue",
