@@ -5,13 +5,16 @@ semantics, Workload lifecycle: admission state is what the object says, whatever
 
 import asyncio
 import os
-import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from typing import Any, Final
 
 import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from hypothesis.vendor.pretty import RepresentationPrinter
 
 from admitq.runtime.errors import ApiError
 from admitq_api.conditions import format_time
@@ -33,9 +36,10 @@ STILL_SECONDS: Final = 1.2
 SETTLING_SECONDS: Final = 0.3
 """How long nothing is written where a drawn write waits for the consequences of the last one."""
 
-SEEDS: Final = [int(seed) for seed in os.environ.get("ADMITQ_SEEDS", "1 2 3 4 5 6 7 8").split()]
-"""Of the drawn sequences. ADMITQ_SEEDS="7 1000" plays others, or repeats those that failed."""
-WRITES_OF_A_SEED: Final = 10
+EXAMPLES: Final = int(os.environ.get("ADMITQ_EXAMPLES", "1"))
+"""How many times the drawn plays run. HYPOTHESIS_PROFILE=explore draws other plays in each run."""
+PLAYS_OF_AN_EXAMPLE: Final = 8
+"""Plays mostly wait, so those of an example run at the same time."""
 SUBJECTS: Final = ("j", "k", "w", "w0")
 """The jobs and, without job, the Workloads that drawn writes are about."""
 
@@ -142,15 +146,54 @@ async def test_e_writes_of_another_program_come_to_same_end(fresh_stage: FreshSt
 # --- sequences of writes --------------------------------------------------------------------------
 
 
-async def play_seed(fresh_stage: FreshStage, installation: Installation, seed: int) -> None:
-    """Play a sequence of drawn writes on a few Workloads that share a ClusterQueue.
+@dataclass(frozen=True)
+class DrawnWrite:
+    """One write of a sequence."""
+
+    change: str
+    """The name of a row, whose change is written."""
+    subject: str
+    manner: Manner
+    settles: bool
+    """Whether the next write waits until admitq has written the consequences of this one."""
+
+    def __str__(self) -> str:
+        return f"{self.change} of {self.subject} by {self.manner}{', settles' if self.settles else ''}"
+
+    def _repr_pretty_(self, printer: RepresentationPrinter, _cycle: bool) -> None:
+        """Keep to one line in what Hypothesis prints of a failing example."""
+        printer.text(str(self))
+
+
+@st.composite
+def drawn_writes(draw: st.DrawFn) -> DrawnWrite:
+    """Any row's change, of any subject, in any manner."""
+    return DrawnWrite(
+        change=draw(st.sampled_from(sorted(DRAWN))),
+        subject=draw(st.sampled_from(SUBJECTS)),
+        manner=draw(st.sampled_from(Manner)),
+        settles=draw(st.booleans()),
+    )
+
+
+PLAYS: Final = st.lists(drawn_writes(), min_size=8, max_size=12)
+SETS_OF_PLAYS: Final = st.lists(PLAYS, min_size=PLAYS_OF_AN_EXAMPLE, max_size=PLAYS_OF_AN_EXAMPLE).filter(
+    lambda plays: len(set(map(tuple, plays))) == len(plays)
+)
+"""Different plays: the first example of Hypothesis, the simplest play many times over, does not count."""
+
+
+async def play_drawn(
+    fresh_stage: FreshStage, installation: Installation, writes: Sequence[DrawnWrite]
+) -> None:
+    """Play a sequence of writes on a few Workloads that share a ClusterQueue.
 
     Raises:
         AssertionError: at rest a law does not hold; the message has the writes.
     """
-    draw = random.Random(seed)  # noqa: S311 a sequence, not a secret
     made: list[str] = []
     async with fresh_stage() as stage:
+        await table_of_writes.priority_class(stage)
         await stage.queues(cpu=3)
         for subject in SUBJECTS:
             if subject.startswith(table_of_writes.ALONE):
@@ -159,35 +202,41 @@ async def play_seed(fresh_stage: FreshStage, installation: Installation, seed: i
                 await stage.job(subject)
                 await stage.workload_exists(subject)
         try:
-            for _ in range(WRITES_OF_A_SEED):
-                made.append(await draw_write(stage, draw))
-                if draw.random() < 0.5:
+            for one in writes:
+                made.append(await write_drawn(stage, one))
+                if one.settles:
                     await at_rest(stage, lambda _: True, what="a pause", still=SETTLING_SECONDS)
             end = await at_rest(stage, lawful, what="rest")
             await until_counted(installation, end)
         except AssertionError as error:
-            raise AssertionError("\n  ".join([f"seed {seed}: {error}", *made])) from error
+            raise AssertionError("\n  ".join([str(error), *made])) from error
 
 
-async def draw_write(stage: Stage, draw: random.Random) -> str:
+async def write_drawn(stage: Stage, drawn: DrawnWrite) -> str:
     """Make one drawn write; what admitq's webhooks refuse is no write. Returns what was done."""
-    subject, what, manner = draw.choice(SUBJECTS), draw.choice(sorted(DRAWN)), draw.choice(list(Manner))
-    text = f"{what} of {subject} by {manner}"
-    name = (await subject_of(stage, subject))["metadata"]["name"]
+    name = (await subject_of(stage, drawn.subject))["metadata"]["name"]
     try:
-        await write(stage.client, stage.names, (stage.namespace, name), DRAWN[what], manner)
+        await write(stage.client, stage.names, (stage.namespace, name), DRAWN[drawn.change], drawn.manner)
     except ApiError as error:
         if not error.is_refused:
             raise
-        return f"{text}: refused: {error.message}"
-    return text
+        return f"{drawn}: refused: {error.message}"
+    return str(drawn)
 
 
-@pytest.mark.drawn
+# Without Phase.shrink: each attempt to shorten a failing example takes as long as the example.
+@settings(
+    max_examples=EXAMPLES,
+    phases=(Phase.explicit, Phase.reuse, Phase.generate),
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(plays=SETS_OF_PLAYS)
+@pytest.mark.timeout(300 * EXAMPLES)
 async def test_e_drawn_writes_of_another_program_end_within_laws(
-    fresh_stage: FreshStage, admitq_running: Installation
+    fresh_stage: FreshStage, admitq_running: Installation, plays: Sequence[Sequence[DrawnWrite]]
 ) -> None:
-    plays = (play_seed(fresh_stage, admitq_running, seed) for seed in SEEDS)
-    ends = await asyncio.gather(*plays, return_exceptions=True)
+    ends = await asyncio.gather(
+        *(play_drawn(fresh_stage, admitq_running, one) for one in plays), return_exceptions=True
+    )
     wrong = [repr(one) if not isinstance(one, AssertionError) else str(one) for one in ends if one]
     assert not wrong, "\n".join(wrong)
