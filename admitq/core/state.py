@@ -159,7 +159,7 @@ class AdmissionState:
         return None if entry is None else self._local_queue_status(entry)
 
     def waiting(self) -> Iterator[Waiting]:
-        """All workloads that wait: all that LocalQueues count as pending."""
+        """All workloads that wait, also where the LocalQueue has no ClusterQueue and counts nothing."""
         world = self._world
         for entry in world.workloads.values():
             if entry.listed_in is None:

@@ -66,7 +66,7 @@ class LocalQueueReason(StrEnum):
 class LocalQueueStatus(NamedTuple):
     """A LocalQueue as its status reports it; ``borrowed`` of its totals means nothing and is 0.
 
-    Without its ClusterQueue none holds quota, and there are no totals; ``pending`` counts all that name it.
+    Without its ClusterQueue it counts no workloads, and there are no totals.
     """
 
     active: bool
@@ -188,7 +188,7 @@ def local_queue_status(
     return LocalQueueStatus(
         active=reason is LocalQueueReason.READY,
         reason=reason,
-        pending=pending,
+        pending=pending if exists else 0,
         reserving=account.reserving if exists else 0,
         admitted=account.admitted if exists else 0,
         flavors_reservation=_totals(cluster_queue, account.reserved_usage, None) if exists else None,

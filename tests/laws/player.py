@@ -748,6 +748,13 @@ class Player:
                     used = tree.usage(node, pair)
                     beyond = max(0, used - tree.nominal(node, pair)) if queue.cohort is not None else 0
                     law((total.total, total.borrowed) == (used, beyond), "S2: usage", name, total, used)
+        for key, local_queue in observed.local_queues.items():
+            if local_queue.cluster_queue not in observed.cluster_queues:
+                status = self.core.local_queue_status(key)
+                assert status is not None, key
+                counters = (status.pending, status.reserving, status.admitted)
+                lists = (status.flavors_reservation, status.flavors_usage)
+                law((*counters, *lists) == (0, 0, 0, None, None), "a queue without ClusterQueue counts", key)
         for name in sorted({node.name for node in tree.parents if node.cohort}):
             status = self.core.cohort_status(name)
             assert status is not None, name

@@ -237,7 +237,7 @@ def test_d20_shares_are_exact_and_the_status_rounds_up() -> None:
     assert (status.share.amount, status.share.weighted_share) == (Fraction(2000, 3), 667)
 
 
-def test_d20_local_queue_without_cluster_queue_has_waiting_workloads_alone() -> None:
+def test_d20_local_queue_without_cluster_queue_counts_nothing() -> None:
     play = Play()
     play.put(queue("q", 2))
     for name in ("runs", "waits"):
@@ -249,8 +249,12 @@ def test_d20_local_queue_without_cluster_queue_has_waiting_workloads_alone() -> 
     play.send(happened.ClusterQueueDeleted("q"))
     status = play.state.local_queue_status(key("q"))
     assert status is not None
-    assert (status.pending, status.reserving, status.admitted) == (1, 0, 0)
+    assert (status.pending, status.reserving, status.admitted) == (0, 0, 0)
     assert (status.flavors_reservation, status.flavors_usage) == (None, None)
+    play.put(queue("q", 2))
+    status = play.state.local_queue_status(key("q"))
+    assert status is not None
+    assert (status.pending, status.reserving, status.admitted) == (1, 1, 1)
 
 
 def test_d19_time_that_passes_is_no_cycle() -> None:
