@@ -11,6 +11,7 @@ from fractions import Fraction
 from typing import Any
 
 from admitq.integrations.paths import Object, only, value_at, with_value, without
+from admitq.pod_counts import assigned_counts
 from admitq_api.labels import Names
 from admitq_api.quantity import QuantityError, parse
 from admitq_api.syntax import dns_label
@@ -112,7 +113,7 @@ def infos_of(workload: Object, flavors: Flavors, names: Names, marks: Marks) -> 
 def _assigned(
     workload: Object, assignment: Object, flavors: Flavors, names: Names, marks: Marks
 ) -> PodSetInfo:
-    info = _of_flavors(assignment, flavors)
+    info = _of_flavors(workload, assignment, flavors)
     info = replace(info, labels=_queue_labels(workload, info.name, names, marks))
     annotations = {names.workload: workload["metadata"]["name"]} if marks.workload_annotation else {}
     chain = value_at(workload, ("metadata", "annotations", names.workload_slice_name))
@@ -129,11 +130,12 @@ def of_flavors(workload: Object, flavors: Flavors) -> list[PodSetInfo]:
         FlavorMissing: an assigned flavor is not known.
     """
     assignments = value_at(workload, ("status", "admission", "podSetAssignments"), [])
-    return [_of_flavors(assignment, flavors) for assignment in assignments]
+    return [_of_flavors(workload, assignment, flavors) for assignment in assignments]
 
 
-def _of_flavors(assignment: Object, flavors: Flavors) -> PodSetInfo:
-    info = PodSetInfo(assignment.get("name", "main"), assignment.get("count", 0))
+def _of_flavors(workload: Object, assignment: Object, flavors: Flavors) -> PodSetInfo:
+    name = assignment.get("name", "main")
+    info = PodSetInfo(name, assigned_counts(workload)[name])
     for flavor_name in dict.fromkeys((assignment.get("flavors") or {}).values()):
         flavor = flavors(flavor_name)
         if flavor is None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from admitq.core.amounts import Amounts, amounts
@@ -494,8 +495,12 @@ def _shared(pod_sets: tuple[PodSet, ...]) -> tuple[PodSet, ...]:
     return pod_sets
 
 
-def admission(raw: Mapping[str, Any]) -> Admission:
+def admission(raw: Mapping[str, Any], pods: Mapping[str, int] = MappingProxyType({})) -> Admission:
     """Read ``status.admission``.
+
+    Args:
+        raw: the admission.
+        pods: how many pods each podset has; an assignment that states no count is for all of them.
 
     Raises:
         Malformed: a usage is not a readable quantity.
@@ -504,7 +509,7 @@ def admission(raw: Mapping[str, Any]) -> Admission:
         cluster_queue=raw["clusterQueue"],
         pod_set_assignments=tuple(
             PodSetAssignment(
-                name=item.get("name", "main"),
+                name=(name := item.get("name", "main")),
                 flavors=labels_of(item.get("flavors")),
                 resource_usage=amounts(
                     {
@@ -512,7 +517,7 @@ def admission(raw: Mapping[str, Any]) -> Admission:
                         for resource, value in _mapping(item.get("resourceUsage"), path).items()
                     }
                 ),
-                count=item.get("count", 0),
+                count=pods.get(name, 0) if item.get("count") is None else item["count"],
                 is_place_open=item.get("delayedTopologyRequest") == "Pending"
                 and not item.get("topologyAssignment"),
             )
@@ -693,6 +698,10 @@ def _admission_gates(obj: RawObject, state: list[Any], names: Names, how: Readin
 _AS_BY_DEFAULT = Reading()
 
 
+def _counts(pod_sets: tuple[PodSet, ...]) -> dict[str, int]:
+    return {one.name: one.count for one in pod_sets}
+
+
 def workload(obj: RawObject, names: Names, how: Reading = _AS_BY_DEFAULT) -> Workload:
     """Read a Workload in whatever phase it is.
 
@@ -725,7 +734,7 @@ def workload(obj: RawObject, names: Names, how: Reading = _AS_BY_DEFAULT) -> Wor
         active=spec.get("active", True),
         finished=conditions.is_true(state, ConditionType.FINISHED),
         deleting="deletionTimestamp" in metadata,
-        admission=admission(status["admission"]) if reserved else None,
+        admission=admission(status["admission"], _counts(pod_sets)) if reserved else None,
         reserved_at=_reserved_at(state) if reserved else 0,
         admitted=reserved and conditions.is_true(state, ConditionType.ADMITTED),
         pods_ready=conditions.is_true(state, ConditionType.PODS_READY),

@@ -11,12 +11,12 @@ from typing import Any, Final
 
 from admitq.controllers.context import Context
 from admitq.controllers.indexes import BY_CHAIN, chains, in_namespace
-from admitq.controllers.job.slices import counts_of
 from admitq.controllers.plan import Action, Plan, Ungate, act, gate_removed, plan
 from admitq.controllers.wiring import ControllerSpec, Wanted, Watch, WhenServed
 from admitq.core.model import Instant
 from admitq.integrations import pods
 from admitq.integrations.paths import Object, only, value_at
+from admitq.pod_counts import assigned_counts, pod_counts
 from admitq.runtime.resources import PODS
 from admitq.runtime.store import Change, Key
 from admitq.transitions import holds
@@ -52,10 +52,8 @@ def granted(workload: Object) -> Mapping[str, int]:
     leaves = holds(workload, ConditionType.EVICTED) or holds(workload, ConditionType.FINISHED)
     if leaves or not holds(workload, ConditionType.ADMITTED):
         return {}
-    wanted = counts_of(workload)
-    listed = value_at(workload, ("status", "admission", "podSetAssignments"), [])
-    assigned = {one.get("name", "main"): one.get("count", 0) for one in listed}
-    return {name: min(count, wanted.get(name, count)) for name, count in assigned.items()}
+    wanted = pod_counts(workload)
+    return {name: min(count, wanted.get(name, count)) for name, count in assigned_counts(workload).items()}
 
 
 def admitted_slice(slices: Iterable[Object], names: Names) -> Object | None:

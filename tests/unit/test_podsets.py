@@ -51,6 +51,14 @@ def test_the_nodes_and_tolerations_of_all_assigned_flavors_are_given_once() -> N
     assert info.count == 3
 
 
+@pytest.mark.parametrize("count", [{}, {"count": None}])
+def test_e_assignment_without_count_is_for_all_pods_of_its_podset(count: dict[str, Any]) -> None:
+    obj = workload({"cpu": "plain"})
+    obj["spec"]["podSets"] = [{"name": "main", "count": 4}]
+    obj["status"]["admission"]["podSetAssignments"] = [{"name": "main", "flavors": {"cpu": "plain"}, **count}]
+    assert only_info(obj).count == 4
+
+
 def test_pods_are_marked_with_podset_queues_and_workload() -> None:
     info = only_info(workload({"cpu": "plain"}))
     assert info.labels == {

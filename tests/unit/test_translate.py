@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from admitq import translate
-from admitq.core.amounts import UNLIMITED
+from admitq.core.amounts import UNLIMITED, FlavorResource
+from admitq.core.ledger import usage_of
 from admitq.core.model import (
     SECOND,
     Admission,
@@ -394,6 +395,22 @@ def test_of_a_workload_that_cannot_be_read_what_it_holds_still_counts() -> None:
     assert held.admission is not None
     assert held.admission.pod_set_assignments[0].resource_usage == (("cpu", 2000),)
     assert held.admitted
+
+
+def test_e_assignment_without_count_is_read_with_the_count_of_its_podset() -> None:
+    assigned = {"name": "main", "flavors": {"cpu": "spot"}, "resourceUsage": {"cpu": "4"}}
+    obj = workload(
+        status={
+            "conditions": [condition("QuotaReserved")],
+            "admission": {"clusterQueue": "cq", "podSetAssignments": [assigned]},
+            "reclaimablePods": [{"name": "main", "count": 3}],
+        }
+    )
+    obj["spec"]["podSets"][0]["count"] = 4
+    read = translate.workload(obj, NAMES)
+    assert read.admission is not None
+    assert read.admission.pod_set_assignments[0].count == 4
+    assert usage_of(read, read.admission) == ((FlavorResource("spot", "cpu"), 1000),)
 
 
 def test_a_workload_that_holds_nothing_has_nothing_to_keep() -> None:

@@ -26,22 +26,16 @@ from admitq.integrations.base import Composition, Counts, Step, group_name
 from admitq.integrations.ownership import controller_of, is_of_group, prebuilt_places
 from admitq.integrations.paths import Object, merge_patch, value_at
 from admitq.job_workloads import owner_references
+from admitq.pod_counts import assigned_counts, pod_counts
 from admitq.podsets import infos_of, inject
 from admitq.transitions import condition, holds, is_over, is_reserved
 from admitq_api.conditions import ConditionType, Reason
 from admitq_api.labels import Names
 
 
-def _counts(workload: Object) -> dict[str, int]:
-    """Pods of the Workload by podset."""
-    pod_sets = value_at(workload, ("spec", "podSets"), [])
-    return {one.get("name", "main"): one.get("count", 1) for one in pod_sets}
-
-
 def _assigned(workload: Object) -> dict[str, int]:
     """Pods by podset that the Workload was admitted with."""
-    assignments = value_at(workload, ("status", "admission", "podSetAssignments"), [])
-    return _counts(workload) | {one.get("name", "main"): one.get("count", 0) for one in assignments}
+    return pod_counts(workload) | assigned_counts(workload)
 
 
 # --- started and ended ----------------------------------------------------------------------------
@@ -131,7 +125,7 @@ def replaced(case: JobCase, workload: Object) -> Plan | None:
     """Let members go in whose place others stand."""
     if case.composition is None or not case.group:
         return None
-    ended = case.composition.replaced(case.job or {}, _counts(workload), case.names)
+    ended = case.composition.replaced(case.job or {}, pod_counts(workload), case.names)
     return plan(*_free(case, case.composition, ended)) if ended else None
 
 
@@ -186,7 +180,7 @@ def excess(case: JobCase) -> Plan | None:
         if is_over(workload):
             return None
         if is_reserved(workload):
-            counts = _counts(workload)
+            counts = pod_counts(workload)
     actions: list[Action] = []
     for member in case.composition.excess(case.job or {}, counts, case.names):
         actions += (
@@ -224,7 +218,7 @@ def awaited(case: JobCase, workload: Object) -> Plan | None:
     """
     if case.composition is None or not case.group or holds(workload, ConditionType.FINISHED):
         return None
-    lacks = case.composition.lacks(case.job or {}, _counts(workload))
+    lacks = case.composition.lacks(case.job or {}, pod_counts(workload))
     waiting = condition(workload, ConditionType.WAITING_FOR_REPLACEMENT_PODS)
     if not lacks and waiting is None:
         return None

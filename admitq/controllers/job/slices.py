@@ -18,6 +18,7 @@ from admitq.integrations.base import Step
 from admitq.integrations.names import workload_name
 from admitq.integrations.paths import Object, value_at
 from admitq.job_workloads import has_same_pods, longest_execution, pod_sets_of, workload_for
+from admitq.pod_counts import pod_counts
 from admitq.podsets import injected_annotations, injected_labels
 from admitq.transitions import condition, holds, is_over, is_reserved
 from admitq.translate import replaced
@@ -85,7 +86,7 @@ def settle(case: JobCase) -> Plan | None:
 
 def _beside(case: JobCase, held: Object, waiting: Sequence[Object], wanted: Counts) -> Plan | None:
     """What follows for the slices of a job with quota, which is as large as it is."""
-    granted = counts_of(held)
+    granted = pod_counts(held)
     if all(count <= granted[name] for name, count in wanted.items()):
         if waiting:
             return _over(case, waiting[0], held)
@@ -109,7 +110,7 @@ def match_of(case: JobCase) -> Match:
     if not is_comparable(case) or deleted:
         return Match(found, [])
     wanted = _job_counts(case)
-    stands = _has_shape(case, found) and (bool(slices.holding) or counts_of(found) == wanted)
+    stands = _has_shape(case, found) and (bool(slices.holding) or pod_counts(found) == wanted)
     return Match(found, []) if stands else Match(None, [*slices.holding, *slices.waiting])
 
 
@@ -121,7 +122,7 @@ def is_growing(case: JobCase) -> bool:
 
 def has_size_of_job(case: JobCase, workload: Object) -> bool:
     """Whether the Workload is a slice of an elastic job and asks for exactly the pods of the job."""
-    return is_elastic(case) and is_comparable(case) and counts_of(workload) == _job_counts(case)
+    return is_elastic(case) and is_comparable(case) and pod_counts(workload) == _job_counts(case)
 
 
 def lets_run(workloads: Sequence[Object], *, elastic: bool) -> bool:
@@ -133,12 +134,6 @@ def lets_run(workloads: Sequence[Object], *, elastic: bool) -> bool:
         return bool(workloads) and not any(holds(one, ConditionType.EVICTED) for one in workloads)
     latest = max(workloads, key=lambda one: one["metadata"].get("creationTimestamp", ""), default=None)
     return latest is not None and holds(latest, ConditionType.ADMITTED)
-
-
-def counts_of(workload: Object) -> dict[str, int]:
-    """The pods that a slice asks for."""
-    listed = value_at(workload, ("spec", "podSets"), [])
-    return {one.get("name", "main"): one.get("count", 1) for one in listed}
 
 
 def _job_counts(case: JobCase) -> dict[str, int]:
@@ -196,7 +191,7 @@ def _with_counts(workload: Object, counts: Counts) -> list[dict[str, Any]]:
 
 def _resized(case: JobCase, workload: Object, wanted: Counts) -> Plan | None:
     """A slice that waits follows the job, and one with quota shrinks with it."""
-    if counts_of(workload) == wanted:
+    if pod_counts(workload) == wanted:
         return None
     patch = Step({"spec": {"podSets": _with_counts(workload, wanted)}})
     note = f"Updated workload slice: {name_of(workload)}"
@@ -205,7 +200,7 @@ def _resized(case: JobCase, workload: Object, wanted: Counts) -> Plan | None:
 
 def _given_back(case: JobCase, workload: Object) -> Plan | None:
     """What a slice that shrank was assigned for the pods that it has no more is free at once."""
-    counts = counts_of(workload)
+    counts = pod_counts(workload)
     admission = value_at(workload, ("status", "admission"), {})
     if not admission:
         return None

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from admitq.integrations.paths import Object, value_at
+from admitq.pod_counts import assigned_counts
 from admitq.podsets import Flavors, exact, inject, of_flavors
 from admitq.runtime.kinds import kinds_of
 from admitq.runtime.resources import POD_TEMPLATES, Resource
@@ -77,11 +78,6 @@ class AskedPodSet:
     count: int
 
 
-def _assigned_counts(workload: Object) -> dict[str, int]:
-    assignments = value_at(workload, ("status", "admission", "podSetAssignments"), [])
-    return {one.get("name", "main"): one.get("count") or 0 for one in assignments}
-
-
 def _names_resource(pod_set: Object, managed: Iterable[str]) -> bool:
     wanted = set(managed)
     return any(
@@ -95,7 +91,7 @@ def _names_resource(pod_set: Object, managed: Iterable[str]) -> bool:
 def needing_nodes(workload: Object, config: Object) -> list[Object]:
     """The Workload's podsets that nodes are asked for: with pods, and of a managed resource if any is."""
     managed = value_at(config, ("spec", "managedResources"), [])
-    counts = _assigned_counts(workload)
+    counts = assigned_counts(workload)
     return [
         pod_set
         for pod_set in value_at(workload, ("spec", "podSets"), [])

@@ -19,7 +19,7 @@ from admitq.controllers.elastic_pods import (
 )
 from admitq.controllers.plan import Count, ungating
 from admitq.controllers.wiring import WhenServed
-from admitq.integrations.paths import with_value
+from admitq.integrations.paths import with_value, without_value
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import PODS
 from admitq.runtime.store import Change, Key, Store
@@ -91,6 +91,11 @@ def test_as_many_pods_are_let_go_as_have_quota(
 )
 def test_only_what_is_admitted_lets_pods_go(of: Object, expected: Mapping[str, int]) -> None:
     assert granted(of) == expected
+
+
+def test_e_assignment_without_count_lets_all_pods_of_its_podset_go() -> None:
+    path = ("status", "admission", "podSetAssignments", 0, "count")
+    assert granted(without_value(slice_("first", 3), path)) == {"main": 3}
 
 
 def test_c14_scaled_down_podset_lets_no_more_pods_go_than_its_lower_count() -> None:

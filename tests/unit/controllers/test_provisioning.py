@@ -18,6 +18,7 @@ from admitq.controllers.provisioning.requests import (
     template_name,
 )
 from admitq.controllers.provisioning.verdicts import retry_after_seconds
+from admitq.integrations.paths import without_value
 from admitq.runtime.resources import POD_TEMPLATES
 from tests.unit.controllers.builders import (
     FINISHED,
@@ -62,6 +63,13 @@ def request(*conditions: Object, attempt: int = 1, **fields: Any) -> Object:
     }
     metadata |= fields.pop("metadata", {})
     return {"metadata": metadata, "spec": spec, "status": {"conditions": list(conditions), **fields}}
+
+
+def test_e_nodes_are_asked_for_all_pods_of_an_assignment_without_count() -> None:
+    path = ("status", "admission", "podSetAssignments", 0, "count")
+    counted = reserved()
+    [asked] = asked_pod_sets(without_value(counted, path), config(), FLAVORS.get)
+    assert asked.count == counted["spec"]["podSets"][0]["count"]
 
 
 def template(name: str = template_name(NAME, "main"), owner: Any = MINE, **metadata: Any) -> Object:

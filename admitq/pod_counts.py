@@ -1,0 +1,22 @@
+"""How many pods each podset of a Workload has, as its spec says and as its admission says."""
+
+from admitq.integrations.paths import Object, value_at
+
+
+def pod_counts(workload: Object) -> dict[str, int]:
+    """Pods by podset, as the spec says."""
+    listed = value_at(workload, ("spec", "podSets"), [])
+    return {one.get("name", "main"): one.get("count", 1) for one in listed}
+
+
+def assigned_counts(workload: Object) -> dict[str, int]:
+    """Pods by podset, as the admission says.
+
+    An assignment may leave the count out, which another program may do: it is for all pods of its podset.
+    """
+    wanted = pod_counts(workload)
+    assignments = value_at(workload, ("status", "admission", "podSetAssignments"), [])
+    return {
+        (name := one.get("name", "main")): wanted.get(name, 0) if one.get("count") is None else one["count"]
+        for one in assignments
+    }
