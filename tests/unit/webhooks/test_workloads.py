@@ -260,6 +260,29 @@ async def test_a_reservation_without_admission_that_was_there_before_is_tolerate
     assert (await check({**broken, "metadata": {"labels": {"a": "b"}}}, broken)).allowed
 
 
+FINISHED = {"type": "Finished", "status": "True", "reason": "Succeeded"}
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        a_workload(status=reserved(assigned(usage={"memory": "5"}))),
+        a_workload(pod_set(spec=using(requests={"cpu": "-5"})), status=reserved()),
+        a_workload(status=reserved(reclaimablePods=[{"name": "main", "count": 9}])),
+    ],
+    ids=["usage", "podset", "reclaimable"],
+)
+async def test_e_workload_that_was_stored_invalid_can_be_finished(stored: Any) -> None:
+    finished = {**stored["status"], "conditions": [*RESERVED["conditions"], FINISHED]}
+    assert not (await check(stored)).allowed
+    assert (await check({**stored, "status": finished}, stored)).allowed
+
+
+async def test_e_change_of_an_invalid_field_must_be_valid() -> None:
+    stored = a_workload(status=reserved(assigned(usage={"memory": "5"})))
+    assert not (await check(a_workload(status=reserved(assigned(usage={"memory": "7"}))), stored)).allowed
+
+
 async def test_partial_admission_that_is_switched_off_drops_minimum_counts() -> None:
     workload = a_workload(pod_set(minCount=2), pod_set("other"))
     assert (await ask_kind("mutate", "Workload", workload)).patch is None
