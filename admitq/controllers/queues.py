@@ -4,7 +4,7 @@ Numbers and conditions are the core's. They change with every admission, so that
 written at most once a second; what is not different is not written.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from admitq.controllers.context import Clock, Context, CoreView
@@ -68,7 +68,11 @@ def _conditions(obj: Object, active: ActiveCondition, now: Instant) -> list[dict
     )
 
 
-def _totals(flavors: Iterable[FlavorTotals], *, borrowed: bool) -> list[dict[str, Any]]:
+MOST_FLAVORS: Final = 64
+"""How many flavors a list of a status may have; a ClusterQueue may have more in its resource groups."""
+
+
+def _totals(flavors: Sequence[FlavorTotals], *, borrowed: bool) -> list[dict[str, Any]]:
     return [
         {
             "name": flavor.flavor,
@@ -81,11 +85,11 @@ def _totals(flavors: Iterable[FlavorTotals], *, borrowed: bool) -> list[dict[str
                 for of in flavor.resources
             ],
         }
-        for flavor in flavors
+        for flavor in flavors[:MOST_FLAVORS]
     ]
 
 
-def _local_totals(flavors: Iterable[FlavorTotals] | None) -> list[dict[str, Any]] | None:
+def _local_totals(flavors: Sequence[FlavorTotals] | None) -> list[dict[str, Any]] | None:
     return None if flavors is None else _totals(flavors, borrowed=False)
 
 

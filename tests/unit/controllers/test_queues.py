@@ -117,6 +117,19 @@ def test_shares_are_told_with_fair_sharing_and_taken_away_without() -> None:
     assert cohort_patch(cohort, CohortStatus((), ())) is None
 
 
+def test_e_lists_of_more_flavors_than_a_status_may_have_are_cut() -> None:
+    many = tuple(FlavorTotals(f"f-{place}", (ResourceTotal("cpu", 1, 0),)) for place in range(65))
+    for patch in (
+        cluster_queue_patch(queue(), READY._replace(flavors_reservation=many, flavors_usage=many), START),
+        local_queue_patch(
+            cluster_scoped("lq"), LOCAL._replace(flavors_reservation=many, flavors_usage=many), START
+        ),
+    ):
+        assert patch is not None
+        for name in ("flavorsReservation", "flavorsUsage"):
+            assert [one["name"] for one in patch["status"][name]] == [f"f-{place}" for place in range(64)]
+
+
 def test_a_local_queue_tells_what_it_used_in_the_past() -> None:
     past = ConsumedResources((("cpu", 1500), ("memory", 2**30)), START)
     patch = local_queue_patch(cluster_scoped("lq"), LOCAL._replace(consumed=past), START)
