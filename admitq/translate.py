@@ -677,6 +677,7 @@ def holder(obj: RawObject) -> Workload:
         queue_name=str(_mapping(obj.get("spec"), "spec").get("queueName", "")),
         queued_at=0,
         pod_sets=(),
+        active=_mapping(obj.get("spec"), "spec").get("active") is not False,
         finished=conditions.is_true(state, ConditionType.FINISHED),
         admission=admission(status["admission"]),
         reserved_at=_reserved_at(state),

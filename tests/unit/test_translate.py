@@ -413,6 +413,17 @@ def test_e_assignment_without_count_is_read_with_the_count_of_its_podset() -> No
     assert usage_of(read, read.admission) == ((FlavorResource("spot", "cpu"), 1000),)
 
 
+@pytest.mark.parametrize(("active", "read"), [(False, False), (True, True), (None, True)])
+def test_e_inactive_workload_that_cannot_be_read_is_inactive(active: bool | None, read: bool) -> None:
+    assigned = {"name": "main", "flavors": {"cpu": "spot"}, "resourceUsage": {"cpu": "2"}, "count": 2}
+    status = {
+        "conditions": [condition("QuotaReserved")],
+        "admission": {"clusterQueue": "cq", "podSetAssignments": [assigned]},
+    }
+    obj = workload(status=status, podSets="nonsense", active=active)
+    assert translate.holder(obj).active is read
+
+
 def test_a_workload_that_holds_nothing_has_nothing_to_keep() -> None:
     with pytest.raises(Malformed, match="QuotaReserved must be True"):
         translate.holder(workload())
