@@ -367,7 +367,7 @@ def _parked_for(case: Case) -> str:
 
 
 def _stop_policy(queue: Object) -> str:
-    return value_at(queue, ("spec", "stopPolicy"), "None")
+    return value_at(queue, ("spec", "stopPolicy"), "None") or "None"
 
 
 def _is_usable(queue: Object | None) -> bool:
@@ -482,7 +482,8 @@ def _pending(case: Case) -> Plan | None:
     why = _why_it_waits(case)
     if why is not None and _is_told(case, why.reason):
         transition.set(ConditionType.QUOTA_RESERVED, False, case.told(why.reason), why.message)
-    if transition.find(ConditionType.QUOTA_RESERVED) is not None:
+    # Another program may have stated an admission without any reservation.
+    if transition.find(ConditionType.QUOTA_RESERVED) is not None or case.is_true(ConditionType.ADMITTED):
         transition.end_admission()
     return case.end(transition)
 

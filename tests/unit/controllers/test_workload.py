@@ -861,6 +861,20 @@ def test_an_eviction_goes_on_whatever_becomes_of_the_queue(world: Any) -> None:
     assert decided(leaving, **world).actions == ()
 
 
+@pytest.mark.parametrize("stop", ["", "None"])
+def test_e_queues_with_an_empty_stop_policy_are_not_stopped(stop: str) -> None:
+    world = {"local_queue": local_queue(stop), "cluster_queue": cluster_queue(stop, [{"name": "a"}])}
+    pending = {"name": "a", "state": "Pending", "lastTransitionTime": time(0), "message": ""}
+    obj = settled(reserved(AWAITED, admissionChecks=[pending]), **world)
+    assert condition_of(obj, "QuotaReserved")[0] == "True"
+
+
+def test_e_admitted_condition_without_any_reservation_is_ended() -> None:
+    obj = settled(workload(ADMITTED))
+    assert condition_of(obj, "Admitted") == ("False", "NoReservation", "The workload has no reservation")
+    assert condition_of(obj, "QuotaReserved") is None
+
+
 def test_a_draining_queue_evicts() -> None:
     obj = admitted()
     plan = decided(obj, cluster_queue=cluster_queue("HoldAndDrain"))
