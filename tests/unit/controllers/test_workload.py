@@ -863,7 +863,7 @@ def test_an_eviction_goes_on_whatever_becomes_of_the_queue(world: Any) -> None:
 
 @pytest.mark.parametrize("stop", ["", "None"])
 def test_e_queues_with_an_empty_stop_policy_are_not_stopped(stop: str) -> None:
-    world = {"local_queue": local_queue(stop), "cluster_queue": cluster_queue(stop, [{"name": "a"}])}
+    world: Any = {"local_queue": local_queue(stop), "cluster_queue": cluster_queue(stop, [{"name": "a"}])}
     pending = {"name": "a", "state": "Pending", "lastTransitionTime": time(0), "message": ""}
     obj = settled(reserved(AWAITED, admissionChecks=[pending]), **world)
     assert condition_of(obj, "QuotaReserved")[0] == "True"
