@@ -11,6 +11,7 @@ from itertools import chain, count
 from typing import Any, NamedTuple
 
 from admitq import explain
+from admitq.controllers.job import reclaim
 from admitq.controllers.job.case import CONCERN, JobCase, name_of
 from admitq.controllers.job.matching import Match, is_comparable, prebuilt_name
 from admitq.controllers.plan import Create, Patch, Plan, RemoveFinalizer, Tell, has_finalizer, plan
@@ -90,7 +91,8 @@ def _beside(case: JobCase, held: Object, waiting: Sequence[Object], wanted: Coun
     if all(count <= granted[name] for name, count in wanted.items()):
         if waiting:
             return _over(case, waiting[0], held)
-        return _resized(case, held, wanted) or _given_back(case, held)
+        lowered = reclaim.lower(case, held, wanted) if granted != wanted else None
+        return lowered or _resized(case, held, wanted) or _given_back(case, held)
     if waiting:
         return _resized(case, waiting[0], wanted)
     return None if case.namespace_ends else _grow(case, held, wanted)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from admitq.controllers.job import members, running, slices
+from admitq.controllers.job import members, reclaim, running, slices
 from admitq.controllers.job.case import CONCERN, JobCase, concern_of, name_of, seconds
 from admitq.controllers.job.matching import Match, is_comparable, is_equivalent, match_of, prebuilt_name
 from admitq.controllers.plan import (
@@ -27,7 +27,7 @@ from admitq.controllers.plan import (
 )
 from admitq.controllers.workload import told
 from admitq.core.model import ObjectKey
-from admitq.integrations.base import Step, members_of, never
+from admitq.integrations.base import Step, members_of
 from admitq.integrations.ownership import controller_of, is_of_pod_alone, is_served
 from admitq.integrations.paths import Object, value_at
 from admitq.job_workloads import (
@@ -45,7 +45,6 @@ from admitq.transitions import condition, holds, holds_quota, is_active, is_over
 from admitq_api.conditions import SECOND, ConditionType, Reason, parse_time
 
 MISSING_FLAVOR_RETRY_SECONDS: Final = 1.0
-RECLAIMABLE_CONCERN: Final = "reclaimable-pods"
 
 
 def decide(case: JobCase) -> Plan:
@@ -441,23 +440,20 @@ def _reclaim(case: JobCase, workload: Object) -> Plan | None:
     Under a reservation the counts only grow. Those of an elastic job that has the size of its slice are
     derived from the job alone: a scale-down may have removed pods that were counted.
     """
-    if not case.settings.reclaimable_pods or case.integration.reclaimable is never:
+    if not reclaim.is_reported(case):
         return None
     reclaimable = case.integration.reclaimable(case.job or {})
     is_derived = slices.has_size_of_job(case, workload)
     if reclaimable is None and not is_derived:
         return None
-    before = {item["name"]: item["count"] for item in value_at(workload, ("status", "reclaimablePods"), [])}
+    before = reclaim.reported_counts(workload)
     only_grows = is_reserved(workload) and not is_derived
     counts: dict[str, int] = {}
     for pod_set in value_at(workload, ("spec", "podSets"), []):
         name = pod_set.get("name", "main")
         count = min((reclaimable or {}).get(name, 0), pod_set.get("count", 1))
         counts[name] = max(count, before.get(name, 0)) if only_grows else count
-    transition = case.begin(workload)
-    listed = [{"name": name, "count": count} for name, count in counts.items() if count or name in before]
-    transition.status["reclaimablePods"] = listed or None
-    return case.end(workload, transition, concern=RECLAIMABLE_CONCERN)
+    return reclaim.report(case, workload, counts)
 
 
 def _pods_ready(case: JobCase, workload: Object) -> Plan | None:

@@ -191,6 +191,25 @@ def test_c15_reclaimable_pods_of_an_elastic_job_are_derived_from_the_job(
     assert refreshed["status"]["reclaimablePods"] == [{"name": "main", "count": after_}]
 
 
+def test_c15_reclaimable_pods_shrink_before_the_slice_does() -> None:
+    of_job = indexed(3, completedIndexes="1,3-4")
+    first = slice_("first", 5, admitted, STARTED, reclaimablePods=[{"name": "main", "count": 3}])
+    lowered = written(first, decided(of_job, first))
+    assert lowered["status"]["reclaimablePods"] == [{"name": "main", "count": 1}]
+    assert lowered["spec"] == first["spec"]
+    shrunk = written(lowered, decided(of_job, lowered))
+    assert value_at(shrunk, ("spec", "podSets"))[0]["count"] == 3
+    assert shrunk["status"] == lowered["status"]
+
+
+def test_c15_reclaimable_pods_do_not_grow_before_the_slice_has_shrunk() -> None:
+    of_job = indexed(3, completedIndexes="0-1")
+    first = slice_("first", 5, admitted, STARTED, reclaimablePods=[{"name": "main", "count": 1}])
+    shrunk = written(first, decided(of_job, first))
+    assert value_at(shrunk, ("spec", "podSets"))[0]["count"] == 3
+    assert shrunk["status"]["reclaimablePods"] == [{"name": "main", "count": 1}]
+
+
 def test_c15_reclaimable_pods_of_a_slice_do_not_shrink_while_the_job_grows() -> None:
     reclaimable = [{"name": "main", "count": 3}]
     first = slice_("first", 4, admitted, STARTED, reclaimablePods=reclaimable)

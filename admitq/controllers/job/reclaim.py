@@ -1,0 +1,44 @@
+"""Pods of a job that need no successor: their quota is given back through ``status.reclaimablePods``."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from admitq.controllers.job.case import JobCase
+from admitq.controllers.plan import Plan
+from admitq.integrations.base import never
+from admitq.integrations.paths import Object, value_at
+
+CONCERN: Final = "reclaimable-pods"
+
+
+def is_reported(case: JobCase) -> bool:
+    """Whether reclaimable pods of the job are reported at all."""
+    return case.settings.reclaimable_pods and case.integration.reclaimable is not never
+
+
+def reported_counts(workload: Object) -> dict[str, int]:
+    """The reclaimable pods that the Workload shows, by podset."""
+    return {item["name"]: item["count"] for item in value_at(workload, ("status", "reclaimablePods"), [])}
+
+
+def report(case: JobCase, workload: Object, counts: Mapping[str, int]) -> Plan | None:
+    """Write the reclaimable pods of the podsets; None if the Workload shows them already."""
+    before = reported_counts(workload)
+    transition = case.begin(workload)
+    listed = [{"name": name, "count": count} for name, count in counts.items() if count or name in before]
+    transition.status["reclaimablePods"] = listed or None
+    return case.end(workload, transition, concern=CONCERN)
+
+
+def lower(case: JobCase, workload: Object, sizes: Mapping[str, int]) -> Plan | None:
+    """Lower the reclaimable pods to those of podsets of these sizes; None if none has to shrink.
+
+    A scale-down writes this before the lower counts of the podsets. In the reverse order the Workload would
+    use too little quota between the two writes, and another workload could be admitted in its place.
+    """
+    before = reported_counts(workload)
+    if not (before and is_reported(case)):
+        return None
+    of_job = case.integration.reclaimable(case.job or {}) or {}
+    counts = {name: min(count, of_job.get(name, 0), sizes.get(name, 0)) for name, count in before.items()}
+    return None if counts == before else report(case, workload, counts)
