@@ -73,7 +73,7 @@ def test_a2_reservation_without_admission_is_not_admitted() -> None:
 
 def test_a2_requests_that_another_program_left_are_removed_once_admitted() -> None:
     assert patches(decided(admitted(PODS_AWAITED, resourceRequests=REQUESTS))) == [
-        ("workload-controller", {"resourceRequests": None})
+        ("admission", {"resourceRequests": None})
     ]
     assert decided(admitted(PODS_AWAITED)).actions == ()
 
