@@ -4,15 +4,15 @@ The field manager of the admission writes this part by server-side apply. A late
 manager, whichever program sends it, then removes what it leaves out, ``status.admission`` above all. For the
 same reason each configuration contains everything of this part that is to stay.
 
-All writes of this part are applies. If a merge patch creates a condition and an apply changes it, two
-managers own parts of it. The API server refuses an apply without that condition, for what remained would not
-be valid.
+Writes of this part are applies as far as possible. If a merge patch creates a condition and an apply changes
+it, two managers own parts of it. The API server refuses an apply without that condition, for what remained
+would not be valid.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
-from admitq.integrations.paths import merged
+from admitq.integrations.paths import merge_patch, merged
 from admitq.runtime.client import Client
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import Object, Resource
@@ -52,6 +52,7 @@ CONDITIONS: Final = frozenset(
 """Conditions that belong to the admission: those that its manager may have applied."""
 
 _PARTS: Final = frozenset({"conditions", *FIELDS})
+_MAY_FOLLOW: Final = frozenset({"admission", "resourceRequests", "admissionChecks"})
 
 
 def belongs(workload: RawObject, patch: Mapping[str, Any]) -> bool:
@@ -95,28 +96,51 @@ def configuration(resource: Resource, workload: RawObject, patch: Mapping[str, A
     }
 
 
-def _is_left(workload: RawObject, applied: RawObject, written: RawObject) -> bool:
-    """Whether something that a configuration leaves out is still there: another manager owns it."""
-    removed = _paths(_part(workload.get("status") or {})) - _paths(applied["status"])
-    return bool(removed & _paths(written.get("status") or {}))
+def _removed(before: RawObject, after: RawObject) -> set[tuple[str, ...]]:
+    """The paths that the admission status has before, and no longer has after."""
+    return _paths(_part(before)) - _paths(_part(after))
+
+
+def _removes_at_once(before: RawObject, after: RawObject) -> bool:
+    """Whether conditions or fields go that have to go in the very write that states the rest.
+
+    A merge patch removes them whichever manager owns them. An admission without the condition QuotaReserved
+    holds nothing, and neither do requests or parts of checks: what is left of those can follow.
+    """
+    return any(
+        len(path) == 2 if path[0] == "conditions" else path[0] not in _MAY_FOLLOW
+        for path in _removed(before, after)
+    )
+
+
+def _correction(before: RawObject, after: RawObject, written: RawObject) -> dict[str, Any] | None:
+    """What to merge if an apply left something that has to go, or removed a condition of another kind.
+
+    The former belongs to another manager, the latter to another program that uses the same one.
+    """
+    is_left = bool(_removed(before, after) & _paths(written))
+    kept = _by_type(after.get("conditions")).keys() - CONDITIONS
+    if not is_left and kept <= _by_type(written.get("conditions")).keys():
+        return None
+    return merge_patch(written, after)
 
 
 def _paths(value: Any, at: tuple[str, ...] = ()) -> set[tuple[str, ...]]:
-    """The paths of all fields, with items of lists under their type, name or value."""
+    """The paths of all fields, with items of lists under their type, name, index or value."""
     if isinstance(value, Mapping):
         entries = ((str(key), entry) for key, entry in cast("RawObject", value).items())
     elif isinstance(value, list):
-        entries = ((_key_of(item), item) for item in cast("list[Any]", value))
+        entries = ((_key_of(item, index), item) for index, item in enumerate(cast("list[Any]", value)))
     else:
         return {at}
     return {at}.union(*(_paths(entry, (*at, key)) for key, entry in entries))
 
 
-def _key_of(item: Any) -> str:
+def _key_of(item: Any, index: int) -> str:
     if not isinstance(item, Mapping):
         return str(item)
     fields = cast("RawObject", item)
-    return next((str(fields[key]) for key in ("type", "name") if key in fields), repr(sorted(fields.items())))
+    return next((str(fields[key]) for key in ("type", "name") if key in fields), str(index))
 
 
 async def write(
@@ -130,8 +154,9 @@ async def write(
 ) -> Object:
     """Write a change of the admission status.
 
-    It is applied. An apply removes only what its own manager applied before, so a merge patch follows where
-    something is left that has to go, and replaces an apply that would remove a part of an item only.
+    It is applied. An apply removes what its own manager applied before and nothing else, so a merge patch
+    follows where the answer is not as it should be. A merge patch replaces an apply that is refused because a
+    part of an item would remain, and one that would have to remove more than the admission.
 
     Args:
         client: for the write.
@@ -145,22 +170,31 @@ async def write(
         ApiError: the write was refused or got no answer.
     """
     metadata = workload["metadata"]
-    if not merge_patches:
-        applied = configuration(resource, workload, patch)
+    before = workload.get("status") or {}
+    after = merged(before, patch["status"])
+    body = dict(patch)
+    if not (merge_patches or _removes_at_once(before, after)):
         try:
-            written = await client.apply(resource, applied, field_manager=field_manager, subresource="status")
+            written = await client.apply(
+                resource,
+                configuration(resource, workload, patch),
+                field_manager=field_manager,
+                subresource="status",
+            )
         except ApiError as error:
             # Of an item that several managers own a part might remain that is not valid alone.
             if not error.is_invalid:
                 raise
         else:
-            if not _is_left(workload, applied, written):
+            correction = _correction(before, after, written.get("status") or {})
+            if correction is None:
                 return written
-            patch = {**patch, "metadata": {"resourceVersion": written["metadata"]["resourceVersion"]}}
+            version = written["metadata"]["resourceVersion"]
+            body = {"metadata": {"resourceVersion": version}, "status": correction}
     return await client.merge_patch(
         resource,
         metadata["name"],
-        dict(patch),
+        body,
         namespace=metadata["namespace"],
         subresource="status",
         field_manager=field_manager,

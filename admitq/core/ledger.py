@@ -31,15 +31,15 @@ def is_void(workload: Workload, cluster_queue: ClusterQueue) -> bool:
     That is so of an inactive workload that was reserved and evicted before the ClusterQueue was created: it
     was never charged there, and it is to stop. An inactive workload that was reserved or evicted later is
     charged until its job has stopped, and an active one in any case. The instants are compared, not the order
-    of observation, which is arbitrary after a start. They have whole seconds: an eviction within the second
-    of the creation counts as the earlier.
+    of observation, which is arbitrary after a start. They have whole seconds: within the second of the
+    creation the workload counts as charged, for its job may run.
     """
     created_at = cluster_queue.created_at
     return (
         not workload.active
         and workload.evicted
-        and 0 < workload.evicted_at <= created_at
-        and workload.reserved_at <= created_at
+        and 0 < workload.evicted_at < created_at
+        and workload.reserved_at < created_at
     )
 
 

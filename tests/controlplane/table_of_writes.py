@@ -463,7 +463,7 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
             ("reservation.pending_patch", "workload._pending"),
             job_waits,
             status(lambda one: one.set(ConditionType.QUOTA_RESERVED, False, Reason.PENDING_EVALUATION, "m")),
-            _STOPPED,
+            {**_STOPPED, "LocalQueues": {"lq": _queue(admitted=0, cpu=0, pending=1)}},
         ),
     ),
     "evictions": (
@@ -694,7 +694,7 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
             ("priority_class.decide", "job._priority_changed"),
             job_waits_without_priority_class,
             refer_to_priority_class,
-            {**_STOPPED, "priority": 10},
+            {**_STOPPED, "priority": 10, "ClusterQueue": _queue(admitted=0, cpu=0, pending=1)},
             cause=label_with_priority_class,
         ),
         _alone(

@@ -31,7 +31,7 @@ from tests.kills.likeness import differences
 FreshStage = Callable[[], AbstractAsyncContextManager[Stage]]
 
 PLAYS_AT_ONCE: Final = 16
-STILL_SECONDS: Final = 1.2
+STILL_SECONDS: Final = 2.0
 """How long nothing may be written at rest: longer than any pause after which admitq looks at something."""
 SETTLING_SECONDS: Final = 0.3
 """How long nothing is written where a drawn write waits for the consequences of the last one."""

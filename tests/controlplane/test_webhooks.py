@@ -424,7 +424,7 @@ async def test_the_status_of_a_workload_is_checked_too(asked: Asked) -> None:
     with pytest.raises(ApiError, match="field is immutable"):
         await patch(reserved("6"))
     with pytest.raises(ApiError, match=r"spec\.podSets.*field is immutable"):
-        await patch({"spec": {"podSets": [{**spec["podSets"][0], "count": 2}]}}, None)
+        await patch({"spec": {"podSets": [{**spec["podSets"][0], "count": 4}]}}, None)
     await patch({"status": {"admission": None, "conditions": []}})
 
 

@@ -72,8 +72,8 @@ async def test_malformed_objects_tell_what_is_wrong_and_stop_nobody(
     client, installation = unguarded
     names = names_for(api_group)
     kinds = kinds_of(names)
-    await client.create(kinds.cluster_queues, cluster_queue(kinds, "1e30"))
-    await client.create(kinds.workloads, workload(kinds, "huge", "1e30"))
+    await client.create(kinds.cluster_queues, cluster_queue(kinds, "1" + "0" * 2048))
+    await client.create(kinds.workloads, workload(kinds, "huge", "1" + "0" * 2048))
     await client.create(kinds.workloads, workload(kinds, "negative", "-3"))
     broken = await client.create(kinds.workloads, workload(kinds, "broken", "1"))
     reserved = conditions.with_condition(

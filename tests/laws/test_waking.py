@@ -611,8 +611,8 @@ CASES: tuple[Case, ...] = (
     ),
     Case(
         "ClusterQueue.created_at",
-        (queue(created_at=NOW - 1), holding(active=False, evicted=True, evicted_at=NOW), waiting()),
-        queue(created_at=NOW),
+        (queue(created_at=NOW), holding(active=False, evicted=True, evicted_at=NOW), waiting()),
+        queue(created_at=NOW + 1),
         note="created again after another that is inactive was evicted",
     ),
     Case(

@@ -127,7 +127,7 @@ class Server:
         return {"metadata": {"resourceVersion": "8"}, "status": body["status"]}
 
 
-STATED = {"conditions": [condition("QuotaReserved", "True")], "admission": ADMISSION}
+STATED: Object = {"conditions": [condition("QuotaReserved", "True")], "admission": ADMISSION}
 RELEASE = patch(conditions=[condition("QuotaReserved")], admission=None)
 PART_IS_LEFT = ApiError(422, "Invalid", "status.conditions[0].lastTransitionTime: Required value")
 
@@ -165,6 +165,57 @@ async def test_a2_write_is_applied_and_merged_where_other_managers_own_what_it_r
     assert server.calls == sent
     assert written["status"]["conditions"] == [condition("QuotaReserved")]
     assert written["status"].get("admission") is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param({"conditions": [EVICTED], "requeueState": None}, id="a field"),
+        pytest.param({"conditions": [EVICTED], "requeueState": {"requeueAt": None}}, id="a part of a field"),
+        pytest.param({"conditions": []}, id="a condition"),
+    ],
+)
+async def test_a2_conditions_and_fields_are_removed_in_one_write(change: Object) -> None:
+    server = Server()
+    stored = workload(conditions=[EVICTED], requeueState={"count": 1, "requeueAt": "x"})
+    await write(
+        cast("Client", server),
+        WORKLOADS,
+        stored,
+        patch(**change),
+        field_manager="admitq-admission",
+        merge_patches=False,
+    )
+    assert server.calls == [("merge", "7")]
+
+
+async def test_a2_count_of_evictions_that_grows_is_applied() -> None:
+    server = Server()
+    once, twice = ({"evictions": [{"reason": "Preempted", "count": count}]} for count in (1, 2))
+    await write(
+        cast("Client", server),
+        WORKLOADS,
+        workload(schedulingStats=once),
+        patch(schedulingStats=twice),
+        field_manager="admitq-admission",
+        merge_patches=False,
+    )
+    assert server.calls == [("apply", "7")]
+
+
+async def test_a2_condition_of_another_program_under_the_same_manager_is_restored() -> None:
+    theirs = condition("example.com/Theirs", "True")
+    server = Server(applied=STATED)
+    written = await write(
+        cast("Client", server),
+        WORKLOADS,
+        workload(conditions=[theirs]),
+        patch(conditions=[theirs, *STATED["conditions"]], admission=ADMISSION),
+        field_manager="admitq-admission",
+        merge_patches=False,
+    )
+    assert server.calls == [("apply", "7"), ("merge", "8")]
+    assert written["status"] == {"conditions": [theirs, *STATED["conditions"]]}
 
 
 async def test_a2_apply_that_is_refused_for_another_reason_is_not_merged() -> None:

@@ -196,7 +196,7 @@ class Observed:
         if workload.admission is None or workload.active or not (workload.evicted and workload.evicted_at):
             return False
         queue = self.cluster_queues.get(workload.admission.cluster_queue)
-        return queue is not None and max(workload.evicted_at, workload.reserved_at) <= queue.created_at
+        return queue is not None and max(workload.evicted_at, workload.reserved_at) < queue.created_at
 
     def holder(self, key: ObjectKey) -> Holder | None:
         """A workload as one that holds quota."""

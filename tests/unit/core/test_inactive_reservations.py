@@ -39,7 +39,7 @@ def waits(play: Play) -> bool:
     return not play.decide()
 
 
-@pytest.mark.parametrize("created_at", [EVICTED, LATE])
+@pytest.mark.parametrize("created_at", [EVICTED + SECOND, LATE])
 @pytest.mark.parametrize("queue_first", [False, True])
 def test_a1_inactive_workload_is_not_charged_to_a_cluster_queue_that_came_after_its_eviction(
     created_at: Instant, queue_first: bool
@@ -62,8 +62,18 @@ def test_a1_inactive_workload_is_not_charged_to_a_cluster_queue_that_came_after_
         {"active": False, "evicted": True},
         {**INACTIVE, "reserved_at": LATE + SECOND},
         {**INACTIVE, "evicted_at": LATE + SECOND},
+        {**INACTIVE, "evicted_at": LATE},
+        {**INACTIVE, "reserved_at": LATE},
     ],
-    ids=["active", "not-evicted-yet", "evicted-at-an-unknown-time", "reserved-since", "evicted-since"],
+    ids=[
+        "active",
+        "not-evicted-yet",
+        "evicted-at-an-unknown-time",
+        "reserved-since",
+        "evicted-since",
+        "evicted-in-the-same-second",
+        "reserved-in-the-same-second",
+    ],
 )
 @pytest.mark.parametrize("queue_first", [False, True])
 def test_a1_workload_that_may_run_is_charged_to_a_cluster_queue_that_came_after_its_reservation(
