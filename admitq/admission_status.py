@@ -10,6 +10,7 @@ would not be valid.
 """
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, Final, cast
 
 from admitq.integrations.paths import merge_patch, merged
@@ -101,24 +102,23 @@ def _removed(before: RawObject, after: RawObject) -> set[tuple[str, ...]]:
     return _paths(_part(before)) - _paths(_part(after))
 
 
-def _removes_at_once(before: RawObject, after: RawObject) -> bool:
+def _removes_at_once(removed: AbstractSet[tuple[str, ...]]) -> bool:
     """Whether conditions or fields go that have to go in the very write that states the rest.
 
     A merge patch removes them whichever manager owns them. An admission without the condition QuotaReserved
     holds nothing, and neither do requests or parts of checks: what is left of those can follow.
     """
-    return any(
-        len(path) == 2 if path[0] == "conditions" else path[0] not in _MAY_FOLLOW
-        for path in _removed(before, after)
-    )
+    return any(len(path) == 2 if path[0] == "conditions" else path[0] not in _MAY_FOLLOW for path in removed)
 
 
-def _correction(before: RawObject, after: RawObject, written: RawObject) -> dict[str, Any] | None:
+def _correction(
+    removed: AbstractSet[tuple[str, ...]], after: RawObject, written: RawObject
+) -> dict[str, Any] | None:
     """What to merge if an apply left something that has to go, or removed a condition of another kind.
 
     The former belongs to another manager, the latter to another program that uses the same one.
     """
-    is_left = bool(_removed(before, after) & _paths(written))
+    is_left = bool(removed) and not removed.isdisjoint(_paths(written))
     kept = _by_type(after.get("conditions")).keys() - CONDITIONS
     if not is_left and kept <= _by_type(written.get("conditions")).keys():
         return None
@@ -172,8 +172,9 @@ async def write(
     metadata = workload["metadata"]
     before = workload.get("status") or {}
     after = merged(before, patch["status"])
+    removed = _removed(before, after)
     body = dict(patch)
-    if not (merge_patches or _removes_at_once(before, after)):
+    if not (merge_patches or _removes_at_once(removed)):
         try:
             written = await client.apply(
                 resource,
@@ -186,7 +187,7 @@ async def write(
             if not error.is_invalid:
                 raise
         else:
-            correction = _correction(before, after, written.get("status") or {})
+            correction = _correction(removed, after, written.get("status") or {})
             if correction is None:
                 return written
             version = written["metadata"]["resourceVersion"]

@@ -348,9 +348,8 @@ def _backoff_over(case: Case) -> Plan | None:
 
 
 def _finish_backoff(transition: Transition) -> None:
-    transition.drop(
-        ConditionType.REQUEUED
-    )  # The wait is measured from this return on, not from a former one.
+    # The wait is measured from this return on, not from a former one.
+    transition.drop(ConditionType.REQUEUED)
     transition.set(ConditionType.REQUEUED, True, Reason.BACKOFF_FINISHED, "The workload backoff was finished")
 
 

@@ -127,6 +127,19 @@ class Server:
         return {"metadata": {"resourceVersion": "8"}, "status": body["status"]}
 
 
+async def written_to(
+    server: Server, stored: Object, change: Object, *, merge_patches: bool = False
+) -> Object:
+    return await write(
+        cast("Client", server),
+        WORKLOADS,
+        stored,
+        change,
+        field_manager="admitq-admission",
+        merge_patches=merge_patches,
+    )
+
+
 STATED: Object = {"conditions": [condition("QuotaReserved", "True")], "admission": ADMISSION}
 RELEASE = patch(conditions=[condition("QuotaReserved")], admission=None)
 PART_IS_LEFT = ApiError(422, "Invalid", "status.conditions[0].lastTransitionTime: Required value")
@@ -154,14 +167,7 @@ PART_IS_LEFT = ApiError(422, "Invalid", "status.conditions[0].lastTransitionTime
 async def test_a2_write_is_applied_and_merged_where_other_managers_own_what_it_removes(
     server: Server, merge_patches: bool, sent: list[tuple[str, str]]
 ) -> None:
-    written = await write(
-        cast("Client", server),
-        WORKLOADS,
-        workload(**STATED),
-        RELEASE,
-        field_manager="admitq-admission",
-        merge_patches=merge_patches,
-    )
+    written = await written_to(server, workload(**STATED), RELEASE, merge_patches=merge_patches)
     assert server.calls == sent
     assert written["status"]["conditions"] == [condition("QuotaReserved")]
     assert written["status"].get("admission") is None
@@ -178,41 +184,24 @@ async def test_a2_write_is_applied_and_merged_where_other_managers_own_what_it_r
 async def test_a2_conditions_and_fields_are_removed_in_one_write(change: Object) -> None:
     server = Server()
     stored = workload(conditions=[EVICTED], requeueState={"count": 1, "requeueAt": "x"})
-    await write(
-        cast("Client", server),
-        WORKLOADS,
-        stored,
-        patch(**change),
-        field_manager="admitq-admission",
-        merge_patches=False,
-    )
+    await written_to(server, stored, patch(**change))
     assert server.calls == [("merge", "7")]
 
 
 async def test_a2_count_of_evictions_that_grows_is_applied() -> None:
     server = Server()
     once, twice = ({"evictions": [{"reason": "Preempted", "count": count}]} for count in (1, 2))
-    await write(
-        cast("Client", server),
-        WORKLOADS,
-        workload(schedulingStats=once),
-        patch(schedulingStats=twice),
-        field_manager="admitq-admission",
-        merge_patches=False,
-    )
+    await written_to(server, workload(schedulingStats=once), patch(schedulingStats=twice))
     assert server.calls == [("apply", "7")]
 
 
 async def test_a2_condition_of_another_program_under_the_same_manager_is_restored() -> None:
     theirs = condition("example.com/Theirs", "True")
     server = Server(applied=STATED)
-    written = await write(
-        cast("Client", server),
-        WORKLOADS,
+    written = await written_to(
+        server,
         workload(conditions=[theirs]),
         patch(conditions=[theirs, *STATED["conditions"]], admission=ADMISSION),
-        field_manager="admitq-admission",
-        merge_patches=False,
     )
     assert server.calls == [("apply", "7"), ("merge", "8")]
     assert written["status"] == {"conditions": [theirs, *STATED["conditions"]]}
@@ -221,12 +210,5 @@ async def test_a2_condition_of_another_program_under_the_same_manager_is_restore
 async def test_a2_apply_that_is_refused_for_another_reason_is_not_merged() -> None:
     server = Server(refusal=ApiError(409, "Conflict", "the object has been modified"))
     with pytest.raises(ApiError):
-        await write(
-            cast("Client", server),
-            WORKLOADS,
-            workload(**STATED),
-            RELEASE,
-            field_manager="admitq-admission",
-            merge_patches=False,
-        )
+        await written_to(server, workload(**STATED), RELEASE)
     assert server.calls == [("apply", "7")]
