@@ -3,6 +3,7 @@
 from typing import Any
 
 from admitq.controllers.settings import PodsReadyPolicy, Settings
+from admitq.controllers.workload import World
 from admitq.core.model import LabelSelector
 from admitq.integrations.kinds.job import JOB
 from admitq.runtime.kinds import kinds_of
@@ -161,3 +162,15 @@ def condition_of(obj: Object, type_: str) -> Any:
         if found["type"] == type_:
             return found["status"], found["reason"], found["message"]
     return None
+
+
+QUEUED = World(
+    names=NAMES,
+    kinds=KINDS,
+    settings=SETTINGS,
+    local_queue=local_queue(),
+    cluster_queue=cluster_queue(),
+    cluster_queue_name="cq",
+    cluster_queue_active=True,
+)
+"""What surrounds a Workload whose queues exist and admit."""

@@ -8,14 +8,13 @@ import pytest
 from admitq.controllers.indexes import BY_CLUSTER_QUEUE
 from admitq.controllers.plan import Patch, Plan, act, plan
 from admitq.controllers.workload import WorkloadController, decide
-from admitq.controllers.workload import World as Surroundings
 from admitq.integrations.base import Step
 from admitq.runtime.store import Key
 from admitq.transitions import NOT_ALL_PODS_READY
 from tests.unit.controllers.builders import (
     ADMISSION,
     KINDS,
-    NAMES,
+    QUEUED,
     SETTINGS,
     Object,
     admitted,
@@ -28,15 +27,6 @@ from tests.unit.controllers.builders import (
 )
 from tests.unit.controllers.world import World
 
-SURROUNDINGS = Surroundings(
-    names=NAMES,
-    kinds=KINDS,
-    settings=SETTINGS,
-    local_queue=local_queue(),
-    cluster_queue=cluster_queue(),
-    cluster_queue_name="cq",
-    cluster_queue_active=True,
-)
 RELEASED = condition("QuotaReserved", False, "WaitingForQuota", "2 more needed")
 PODS_AWAITED = condition("PodsReady", False, "WaitForStart", NOT_ALL_PODS_READY)
 NOT_ADMITTED = condition("Admitted", False, "NoReservation", "The workload has no reservation")
@@ -44,7 +34,7 @@ REQUESTS = [{"name": "main", "resources": {"cpu": "3"}}]
 
 
 def decided(obj: Object) -> Plan:
-    return decide(obj, SURROUNDINGS, at(10))
+    return decide(obj, QUEUED, at(10))
 
 
 def patches(what: Plan) -> list[tuple[str, Any]]:
@@ -61,7 +51,7 @@ def patches(what: Plan) -> list[tuple[str, Any]]:
 def test_a2_admitted_condition_is_written_by_the_manager_of_the_admission(state: str) -> None:
     check = {"name": "check", "state": state, "lastTransitionTime": "", "message": ""}
     of_every_flavor = [{"name": "check"}]
-    surroundings = replace(SURROUNDINGS, cluster_queue=cluster_queue(checks=of_every_flavor))
+    surroundings = replace(QUEUED, cluster_queue=cluster_queue(checks=of_every_flavor))
     [(concern, status)] = patches(decide(reserved(admissionChecks=[check]), surroundings, at(10)))
     assert concern == "admission"
     assert "Admitted" in {one["type"] for one in status["conditions"]}

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from admitq.controllers.plan import Delete, Patch, Plan, RemoveFinalizer, Tell
-from admitq.controllers.workload import World, decide
+from admitq.controllers.workload import decide
 from admitq.explain import Explanation
 from admitq.transitions import Transition
 from admitq_api.conditions import SECOND, ConditionType
@@ -20,6 +20,7 @@ from tests.unit.controllers.builders import (
     KINDS,
     NAMES,
     POLICY,
+    QUEUED,
     SETTINGS,
     Object,
     admitted,
@@ -35,22 +36,13 @@ from tests.unit.controllers.builders import (
 )
 from tests.unit.controllers.whatever import SURROUNDINGS, some_workload
 
-WORLD = World(
-    names=NAMES,
-    kinds=KINDS,
-    settings=SETTINGS,
-    local_queue=local_queue(),
-    cluster_queue=cluster_queue(),
-    cluster_queue_name="cq",
-    cluster_queue_active=True,
-)
 AWAITED = condition("PodsReady", False, "WaitForStart", "Not all pods are ready or succeeded")
 NOT_ADMITTED = condition("Admitted", False, "NoReservation", "The workload has no reservation")
 
 
 def decided(obj: Object, now: float = 0, **world: Any) -> Plan:
     settings = world.pop("settings", {})
-    return decide(obj, replace(WORLD, settings=replace(SETTINGS, **settings), **world), at(now))
+    return decide(obj, replace(QUEUED, settings=replace(SETTINGS, **settings), **world), at(now))
 
 
 def written(obj: Object, plan: Plan) -> Object:
