@@ -53,7 +53,7 @@ CONDITIONS: Final = frozenset(
 """Conditions that belong to the admission: those that its manager may have applied."""
 
 _PARTS: Final = frozenset({"conditions", *FIELDS})
-_MAY_FOLLOW: Final = frozenset({"admission", "resourceRequests", "admissionChecks"})
+_MAY_FOLLOW: Final = frozenset({"resourceRequests", "admissionChecks"})
 
 
 def belongs(workload: RawObject, patch: Mapping[str, Any]) -> bool:
@@ -102,13 +102,16 @@ def _removed(before: RawObject, after: RawObject) -> set[tuple[str, ...]]:
     return _paths(_part(before)) - _paths(_part(after))
 
 
-def _removes_at_once(removed: AbstractSet[tuple[str, ...]]) -> bool:
+def _removes_at_once(removed: AbstractSet[tuple[str, ...]], after: RawObject) -> bool:
     """Whether conditions or fields go that have to go in the very write that states the rest.
 
     A merge patch removes them whichever manager owns them. An admission without the condition QuotaReserved
-    holds nothing, and neither do requests or parts of checks: what is left of those can follow.
+    holds nothing, and neither do requests or parts of checks: what is left of those can follow. Parts of a
+    former admission go in the write that states another one. With them it would hold more than was decided,
+    and once quota is reserved the webhook refuses to change it.
     """
-    return any(len(path) == 2 if path[0] == "conditions" else path[0] not in _MAY_FOLLOW for path in removed)
+    may_follow = _MAY_FOLLOW if after.get("admission") else _MAY_FOLLOW | {"admission"}
+    return any(len(path) == 2 if path[0] == "conditions" else path[0] not in may_follow for path in removed)
 
 
 def _correction(
@@ -174,7 +177,7 @@ async def write(
     after = merged(before, patch["status"])
     removed = _removed(before, after)
     body = dict(patch)
-    if not (merge_patches or _removes_at_once(removed)):
+    if not (merge_patches or _removes_at_once(removed, after)):
         try:
             written = await client.apply(
                 resource,

@@ -2,17 +2,20 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
-from admitq import explain
+from admitq import explain, translate
 from admitq.core.amounts import Amounts
 from admitq.core.instructions import ReportPending, ReportSecondPass, ReserveQuota
-from admitq.core.model import SECOND, Instant, ObjectKey
+from admitq.core.model import SECOND, Admission, Instant, ObjectKey
 from admitq.core.refusals import PreemptionGated, Refusal
 from admitq.explain import Explanation
 from admitq.guarded_writes import GuardedWrites, backoff
 from admitq.logs import logger
+from admitq.pod_counts import pod_counts
 from admitq.reservation import pending_patch, queued_since, reservation_patch
 from admitq.runtime.errors import ApiError
 from admitq.runtime.events import EventRecorder
@@ -44,6 +47,8 @@ class AdmissionWriter:
         names: the names of the API group.
         recorder: where Kubernetes events go.
         clock: wall time in nanoseconds.
+        waits: whether the core counts a workload as pending now. A refusal is written a while after the
+            cycle, and another program may have put the workload on hold or ended it meanwhile.
         tracks_pods_ready: whether Workloads tell if their pods are ready.
         tell_reasons: whether each cause of waiting has a reason of its own; otherwise all are Pending.
     """
@@ -52,6 +57,7 @@ class AdmissionWriter:
     names: Names
     recorder: EventRecorder
     clock: Callable[[], Instant]
+    waits: Callable[[ObjectKey], bool]
     tracks_pods_ready: bool = True
     tell_reasons: bool = True
 
@@ -93,7 +99,7 @@ class AdmissionWriter:
                     now=self.clock(),
                     tracks_pods_ready=self.tracks_pods_ready,
                 ),
-                stands=is_reserved,
+                stands=partial(_is_reserved_as, admission=instruction.admission),
             )
         if written is not None:
             self._tell_reserved(instruction, written)
@@ -138,7 +144,7 @@ class AdmissionWriter:
         while True:
             key = await self._reports_due.get()
             instruction = self._reports.pop(key, None)
-            if instruction is None:
+            if instruction is None or not self.waits(key):
                 continue
             self._reported_at[key] = asyncio.get_running_loop().time()
             why = self._explained(instruction.refusal)
@@ -218,3 +224,11 @@ class AdmissionWriter:
             # Where reasons are not told in detail, events have but one.
             reason = why.reason if self.tell_reasons else Reason.PENDING
             self.recorder.event(written, "Warning", reason, why.message)
+
+
+def _is_reserved_as(obj: Object, admission: Admission) -> bool:
+    """Whether the Workload has exactly this reservation, not one that another program wrote."""
+    stated = (obj.get("status") or {}).get("admission")
+    with suppress(translate.Malformed):
+        return is_reserved(obj) and bool(stated) and translate.admission(stated, pod_counts(obj)) == admission
+    return False

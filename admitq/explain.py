@@ -32,6 +32,7 @@ from admitq.core.refusals import (
     Refusal,
     ResourceNotCovered,
     TakenInThisCycle,
+    TooManyChecks,
     TopologyMissing,
     TopologyUnsupported,
     UntoleratedTaint,
@@ -153,6 +154,16 @@ def _no_flavor_fits(refusal: NoFlavorFits) -> str:
     return "; ".join(texts)
 
 
+def _too_many_checks(refusal: Any) -> Explanation:
+    which = f"flavors {', '.join(refusal.flavors)}" if refusal.flavors else "every flavor"
+    return Explanation(
+        Reason.MISCONFIGURED,
+        f"{refusal.count} AdmissionChecks of ClusterQueue {refusal.cluster_queue} apply to {which}, "
+        f"and a Workload can have at most {refusal.maximum}: remove some from "
+        "spec.admissionChecksStrategy.admissionChecks, or limit them to other flavors by onFlavors",
+    )
+
+
 _OVERLAP: Final = "Workload has overlapping preemption targets with another workload"
 
 _PENDING_TEXTS: Final[Mapping[type[Refusal], Callable[[Any], Explanation]]] = {
@@ -168,6 +179,7 @@ _PENDING_TEXTS: Final[Mapping[type[Refusal], Callable[[Any], Explanation]]] = {
     AdmissionChecksFailed: lambda _: Explanation(
         Reason.PENDING_EVALUATION, "The workload has failed admission checks"
     ),
+    TooManyChecks: _too_many_checks,
     InvalidResources: _invalid_resources,
     NoFlavorFits: lambda of: Explanation(of.reason, _no_flavor_fits(of)),
     TakenInThisCycle: lambda _: Explanation(

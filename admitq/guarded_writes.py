@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
 from admitq import admission_status
 from admitq.core.model import ObjectKey
@@ -53,7 +54,10 @@ class GuardedWrites:
     field_manager: str
     merge_patches: bool = False
 
-    _writing: dict[ObjectKey, asyncio.Lock] = field(default_factory=dict[ObjectKey, asyncio.Lock])
+    _writing: WeakValueDictionary[ObjectKey, asyncio.Lock] = field(
+        default_factory=WeakValueDictionary[ObjectKey, asyncio.Lock]
+    )
+    """The locks of Workloads, each kept by the tasks that hold it or wait for it."""
 
     def current(self, key: ObjectKey, uid: str) -> Object | None:
         """The Workload as it was last seen; None if it is gone, though another may have its name."""
@@ -63,13 +67,11 @@ class GuardedWrites:
     @asynccontextmanager
     async def sole_writer(self, key: ObjectKey) -> AsyncGenerator[None]:
         """Keep two writes of ours about one workload from meeting, for the later would be refused."""
-        lock = self._writing.setdefault(key, asyncio.Lock())
-        try:
-            async with lock:
-                yield
-        finally:
-            if not lock.locked():
-                self._writing.pop(key, None)
+        lock = self._writing.get(key)
+        if lock is None:
+            self._writing[key] = lock = asyncio.Lock()
+        async with lock:
+            yield
 
     async def once(self, obj: Object, patch: Patch) -> Object:
         """Write a patch of the admission status.

@@ -30,6 +30,7 @@ from admitq.core.instructions import (
     ReserveQuota,
     TargetsRecomputed,
 )
+from admitq.core.lifecycle import Phase
 from admitq.core.model import SECOND, Instant, ObjectKey
 from admitq.core.state import AdmissionState
 from admitq.explain import EffectivePriority
@@ -143,6 +144,7 @@ class Manager:
             names=self.names,
             recorder=self.recorder,
             clock=self.clock,
+            waits=lambda key: self.state.workload_phase(key) is Phase.PENDING,
             tracks_pods_ready=self.tracks_pods_ready,
             tell_reasons=self.tell_reasons,
         )

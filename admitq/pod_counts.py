@@ -20,3 +20,13 @@ def assigned_counts(workload: Object) -> dict[str, int]:
         (name := one.get("name", "main")): wanted.get(name, 0) if one.get("count") is None else one["count"]
         for one in assignments
     }
+
+
+def covered_counts(workload: Object) -> dict[str, int]:
+    """Pods by podset that the admission has quota for: at most those that the spec says.
+
+    A podset that is scaled down holds quota for its lower count before its assignment says so. Another
+    program may have assigned fewer pods than the podset has.
+    """
+    wanted = pod_counts(workload)
+    return {name: min(count, wanted.get(name, count)) for name, count in assigned_counts(workload).items()}

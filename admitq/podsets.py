@@ -13,6 +13,7 @@ from typing import Any
 from admitq.integrations.paths import Object, only, value_at, with_value, without
 from admitq.pod_counts import assigned_counts
 from admitq_api.labels import Names
+from admitq_api.meaning import same_meaning
 from admitq_api.quantity import QuantityError, parse
 from admitq_api.syntax import dns_label
 
@@ -301,8 +302,9 @@ def _last(last: Mapping[tuple[Any, ...], Any], item: Object, keys: tuple[str, ..
 def same_pods(left: Object, right: Object, *, tolerations: bool = True) -> bool:
     """Whether two templates ask for the same: containers, init containers and, if wanted, tolerations.
 
-    Quantities are compared by value and tolerations as a set, so that another notation of the same is
-    the same. Node selectors, affinity, labels and annotations are not compared.
+    Containers are compared by meaning and tolerations as a set, so that another notation of the same is the
+    same: an operator that writes its job back by a typed client drops what is empty. Node selectors,
+    affinity, labels and annotations are not compared.
     """
     one, other = left.get("spec") or {}, right.get("spec") or {}
     if any(
@@ -316,21 +318,7 @@ def same_pods(left: Object, right: Object, *, tolerations: bool = True) -> bool:
 
 
 def _same_containers(left: Sequence[Object], right: Sequence[Object]) -> bool:
-    return left == right or [_canonical(one) for one in left] == [_canonical(one) for one in right]
-
-
-def _canonical(container: Object) -> Object:
-    resources = container.get("resources") or {}
-    return {
-        **container,
-        "resources": {
-            name: {resource: exact(quantity) for resource, quantity in value.items()}
-            if name in {"limits", "requests"} and isinstance(value, Mapping)
-            else value
-            for name, value in resources.items()
-            if value
-        },
-    }
+    return left == right or same_meaning(left, right)
 
 
 def exact(quantity: Any) -> Fraction | Any:

@@ -5,7 +5,7 @@ then differs. The patch carries the resourceVersion that it was made from, so th
 wrote in between; lists in it are whole, so nothing of others is lost.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from admitq.evictions import Returns, returning
@@ -47,6 +47,20 @@ def reserved_in(workload: Object) -> str:
     An admission without a reservation is a leftover of another program.
     """
     return value_at(workload, ("status", "admission", "clusterQueue"), "") if is_reserved(workload) else ""
+
+
+def is_admitted(workload: Object) -> bool:
+    """Whether the job of the Workload may run: the Workload is admitted, and quota is reserved for it.
+
+    Another program may state Admitted without a reservation. Such a Workload holds no quota.
+    """
+    return bool(reserved_in(workload)) and holds(workload, ConditionType.ADMITTED)
+
+
+def is_on_hold(workload: Object) -> bool:
+    """Whether the Workload is on hold: its job requests no quota for now."""
+    quota = condition(workload, ConditionType.QUOTA_RESERVED) or {}
+    return (quota.get("status"), quota.get("reason")) == ("False", Reason.ON_HOLD)
 
 
 def holds_quota(workload: Object) -> bool:
@@ -135,20 +149,27 @@ class Transition:
         """Tell the job to stop. Admission and quota stay until it has; checks begin anew."""
         told = deactivated_due_to(cause) if reason == Reason.DEACTIVATED else reason
         self.set(ConditionType.EVICTED, True, told, message)
-        for field in ("clusterName", "nominatedClusterNames", "unhealthyNodes"):
-            self.status.pop(field, None)
-        if self.status.get("admissionChecks"):
-            self.status["admissionChecks"] = [self._reset(check) for check in self.status["admissionChecks"]]
-        if self.is_true(ConditionType.BLOCKED_ON_PREEMPTION_GATES):
-            self.set(ConditionType.BLOCKED_ON_PREEMPTION_GATES, False, told, message)
-        if self.status.get("preemptionGates"):
-            self.status["preemptionGates"] = [self._closed(gate) for gate in self.status["preemptionGates"]]
+        self._reset_for_eviction(told, message)
         self._count_eviction(reason, cause)
 
     def preempt(self, reason: str, message: str) -> None:
         """Evict for another workload's sake; ``reason`` tells by what right."""
         self.evict(Reason.PREEMPTED, message)
         self.set(ConditionType.PREEMPTED, True, reason, message)
+
+    def _reset_for_eviction(self, reason: str, message: str) -> None:
+        """Reset what was decided for the evicted admission: clusters, nodes, checks and gates."""
+        for field in ("clusterName", "nominatedClusterNames", "unhealthyNodes"):
+            self.status.pop(field, None)
+        if self.is_true(ConditionType.BLOCKED_ON_PREEMPTION_GATES):
+            self.set(ConditionType.BLOCKED_ON_PREEMPTION_GATES, False, reason, message)
+        self._reset_checks_and_gates(lambda _: True)
+
+    def _reset_checks_and_gates(self, is_outdated: Callable[[Object], bool]) -> None:
+        """Reset those checks and gates that are outdated."""
+        for field, reset in (("admissionChecks", self._reset), ("preemptionGates", self._closed)):
+            if self.status.get(field):
+                self.status[field] = [reset(one) if is_outdated(one) else one for one in self.status[field]]
 
     def _reset(self, check: Object) -> Object:
         """The check as an eviction leaves it: a retry is counted; a check that was Ready has no count."""
@@ -199,12 +220,8 @@ class Transition:
         self.set(ConditionType.ADMITTED, False, Reason.NO_RESERVATION, NO_RESERVATION)
 
     def accumulate(self, ran: int) -> None:
-        """Add the time of an admission that ended, in nanoseconds, to that of former ones.
-
-        A workload that was deactivated because it used up all its time begins with none if it returns.
-        """
-        evicted = self.find(ConditionType.EVICTED) or {}
-        if evicted.get("reason") == deactivated_due_to(Reason.MAXIMUM_EXECUTION_TIME_EXCEEDED):
+        """Add the time of an admission that ended, in nanoseconds, to that of former ones."""
+        if loses_past_execution({"status": self.status}):
             self.status.pop("accumulatedPastExecutionTimeSeconds", None)
             return
         past = self.status.get("accumulatedPastExecutionTimeSeconds") or 0
@@ -214,7 +231,8 @@ class Transition:
         """End an eviction: the job has stopped, so that its quota is free and it may be queued again.
 
         Unless it ``may_return``, it is not queued again at once after any eviction. A workload whose backoff
-        ended while it still held its quota stays requeued: nothing would end another backoff.
+        ended while it still held its quota stays requeued: nothing would end another backoff. Another program
+        may have written the eviction alone, so checks and gates that have not changed since are reset here.
         """
         evicted = self.find(ConditionType.EVICTED) or {}
         reason, message = evicted.get("reason", ""), evicted.get("message", "")
@@ -223,6 +241,9 @@ class Transition:
             self.drop(ConditionType.REQUEUED)
             returns = may_return and reason in _COMES_BACK_AT_ONCE
             self.set(ConditionType.REQUEUED, returns, reason, message)
+        if evicted:
+            began = conditions.parse_time(evicted["lastTransitionTime"])
+            self._reset_checks_and_gates(lambda one: conditions.parse_time(one["lastTransitionTime"]) < began)
         self.release(pending_reason, message)
 
     def _is_backoff_over(self, evicted: Mapping[str, Any]) -> bool:
@@ -284,6 +305,15 @@ class Transition:
     def finish(self, reason: str, message: str) -> None:
         """End the workload for good."""
         self.set(ConditionType.FINISHED, True, reason, message)
+
+
+def loses_past_execution(workload: Object) -> bool:
+    """Whether the time of former admissions is forgotten.
+
+    A workload that was deactivated because it used up all its time begins with none if it returns.
+    """
+    evicted = condition(workload, ConditionType.EVICTED) or {}
+    return evicted.get("reason") == deactivated_due_to(Reason.MAXIMUM_EXECUTION_TIME_EXCEEDED)
 
 
 def evictions_of(workload: Object, reason: str, cause: str) -> int:

@@ -242,6 +242,21 @@ def _consumed(local_queue: RawObject) -> ConsumedResources | None:
 # --- kinds ----------------------------------------------------------------------------------------
 
 
+def admission_check_rules(cluster_queue: RawObject) -> tuple[AdmissionCheckRule, ...]:
+    """Read which admission checks a ClusterQueue names, and for which flavors.
+
+    Raises:
+        Malformed: a list is not readable.
+    """
+    path = "spec.admissionChecksStrategy"
+    spec = _mapping(cluster_queue.get("spec"), "spec")
+    checks = _mapping(spec.get("admissionChecksStrategy"), path).get("admissionChecks")
+    return tuple(
+        AdmissionCheckRule(rule["name"], tuple(_items(rule.get("onFlavors"), "onFlavors")))
+        for rule in _items(checks, f"{path}.admissionChecks")
+    )
+
+
 def cluster_queue(obj: RawObject) -> ClusterQueue:
     """Read a ClusterQueue.
 
@@ -252,7 +267,6 @@ def cluster_queue(obj: RawObject) -> ClusterQueue:
     fungibility = _mapping(spec.get("flavorFungibility"), "spec.flavorFungibility")
     preemption = _mapping(spec.get("preemption"), "spec.preemption")
     borrow = _mapping(preemption.get("borrowWithinCohort"), "spec.preemption.borrowWithinCohort")
-    checks = _mapping(spec.get("admissionChecksStrategy"), "spec.admissionChecksStrategy")
     strategy = spec.get("queueingStrategy") or QueueingStrategy.BEST_EFFORT_FIFO
     try:
         queueing = QueueingStrategy(strategy)
@@ -266,10 +280,7 @@ def cluster_queue(obj: RawObject) -> ClusterQueue:
         queueing_strategy=queueing,
         namespace_selector=label_selector(spec.get("namespaceSelector"), "spec.namespaceSelector"),
         stop_policy=_stop_policy(spec.get("stopPolicy")),
-        admission_checks=tuple(
-            AdmissionCheckRule(rule["name"], tuple(_items(rule.get("onFlavors"), "onFlavors")))
-            for rule in _items(checks.get("admissionChecks"), "spec.admissionChecksStrategy.admissionChecks")
-        ),
+        admission_checks=admission_check_rules(obj),
         flavor_fungibility=FlavorFungibility(
             when_can_borrow=fungibility.get("whenCanBorrow") or "MayStopSearch",
             when_can_preempt=fungibility.get("whenCanPreempt") or "TryNextFlavor",

@@ -16,10 +16,10 @@ from admitq.controllers.wiring import ControllerSpec, Wanted, Watch, WhenServed
 from admitq.core.model import Instant
 from admitq.integrations import pods
 from admitq.integrations.paths import Object, only, value_at
-from admitq.pod_counts import assigned_counts, pod_counts
+from admitq.pod_counts import covered_counts
 from admitq.runtime.resources import PODS
 from admitq.runtime.store import Change, Key
-from admitq.transitions import holds
+from admitq.transitions import holds, is_admitted, is_over
 from admitq.translate import replaced
 from admitq_api.conditions import ConditionType
 from admitq_api.labels import Names
@@ -47,13 +47,13 @@ WORKERS: Final = 4
 def granted(workload: Object) -> Mapping[str, int]:
     """The pods that an admission lets run, by podset; none while the slice is not admitted, or leaves.
 
-    A podset that was scaled down holds quota for its lower count at once, before its assignment says so.
+    Without a reservation no pod may run, even if another program stated Admitted: a gate that was removed
+    from a pod cannot be added again.
     """
-    leaves = holds(workload, ConditionType.EVICTED) or holds(workload, ConditionType.FINISHED)
-    if leaves or not holds(workload, ConditionType.ADMITTED):
+    leaves = holds(workload, ConditionType.EVICTED) or is_over(workload)
+    if leaves or not is_admitted(workload):
         return {}
-    wanted = pod_counts(workload)
-    return {name: min(count, wanted.get(name, count)) for name, count in assigned_counts(workload).items()}
+    return covered_counts(workload)
 
 
 def admitted_slice(slices: Iterable[Object], names: Names) -> Object | None:

@@ -1,20 +1,16 @@
-"""Remembers admissions, to add up the time of those that another program ended without adding it up."""
+"""Adds up the time of admissions that another program ended without adding it up.
 
-from dataclasses import dataclass
+The end of an admission is what differs between two versions of a Workload. It is observed as soon as the
+store has the later one: a Workload may have been admitted again before its controller looks at it.
+"""
+
+from collections.abc import Callable
 
 from admitq.core.model import Instant
 from admitq.integrations.paths import Object, value_at
-from admitq.runtime.store import Key
-from admitq.transitions import holds, since
+from admitq.runtime.store import Change, Key
+from admitq.transitions import holds, loses_past_execution, since
 from admitq_api.conditions import ConditionType
-
-
-@dataclass(frozen=True, slots=True)
-class _Admission:
-    uid: str
-    began: Instant
-    past_seconds: int
-    """The time of former admissions as the status stated it while this one lasted."""
 
 
 def _past_seconds(workload: Object) -> int:
@@ -22,27 +18,43 @@ def _past_seconds(workload: Object) -> int:
 
 
 class Executions:
-    """The admissions that were seen, by Workload."""
+    """How long Workloads ran in admissions that ended and were not added up.
 
-    def __init__(self) -> None:
-        self._seen: dict[Key, _Admission] = {}
+    Args:
+        clock: wall time in nanoseconds, for an end that the Workload does not date.
+    """
 
-    def unrecorded(self, key: Key, workload: Object) -> Instant:
-        """How long an admission lasted that has ended and was not added up; nanoseconds."""
-        seen, uid = self._seen.get(key), workload["metadata"]["uid"]
-        if holds(workload, ConditionType.FINISHED):
-            self.forget(key)
-            return 0
-        if holds(workload, ConditionType.ADMITTED):
-            if (began := since(workload, ConditionType.ADMITTED)) is not None:
-                self._seen[key] = _Admission(uid, began, _past_seconds(workload))
-            return 0
-        ended = since(workload, ConditionType.ADMITTED)
-        if seen is None or ended is None or (seen.uid, seen.past_seconds) != (uid, _past_seconds(workload)):
-            self.forget(key)
-            return 0
-        return max(0, ended - seen.began)
+    def __init__(self, clock: Callable[[], Instant]) -> None:
+        self._clock = clock
+        self._unrecorded: dict[Key, Instant] = {}
 
-    def forget(self, key: Key) -> None:
-        """Forget a Workload."""
-        self._seen.pop(key, None)
+    def unrecorded(self, key: Key) -> Instant:
+        """How long a Workload ran in admissions that were not added up; nanoseconds."""
+        return self._unrecorded.get(key, 0)
+
+    def observe(self, change: Change) -> None:
+        """Take in what happened to a Workload. The first version that is seen of one is history."""
+        former, latter = change.old, change.new
+        if former is None or latter is None or _is_recorded(former, latter):
+            self._unrecorded.pop(change.key, None)
+        elif (ran := self._ended(former, latter)) > 0:
+            self._unrecorded[change.key] = self.unrecorded(change.key) + ran
+
+    def _ended(self, former: Object, latter: Object) -> Instant:
+        """How long the admission lasted that ended between two versions; 0 if none did."""
+        began = since(former, ConditionType.ADMITTED)
+        if not holds(former, ConditionType.ADMITTED) or began is None:
+            return 0
+        changed = since(latter, ConditionType.ADMITTED)
+        if holds(latter, ConditionType.ADMITTED) and changed == began:
+            return 0
+        return (self._clock() if changed is None else changed) - began
+
+
+def _is_recorded(former: Object, latter: Object) -> bool:
+    """Whether the time of former admissions was changed, or does not count any more."""
+    return (
+        _past_seconds(former) != _past_seconds(latter)
+        or any(holds(one, ConditionType.FINISHED) for one in (former, latter))
+        or loses_past_execution(latter)
+    )

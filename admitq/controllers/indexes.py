@@ -15,6 +15,7 @@ from admitq_api.labels import Names
 
 BY_OWNER: Final = "owner"
 BY_PARENT: Final = "parent"
+BY_NAMESPACE: Final = "namespace"
 BY_QUEUE: Final = "queue"
 BY_CLUSTER_QUEUE: Final = "cluster-queue"
 BY_PRIORITY_CLASS: Final = "priority-class"
@@ -252,7 +253,10 @@ def indexes(names: Names) -> Mapping[Resource, Mapping[str, Index]]:
         },
         kinds.admission_checks: {BY_CONFIG: _parameters},
         POD_TEMPLATES: {BY_OWNER: owners},
-        kinds.local_queues: {BY_CLUSTER_QUEUE: _spec_cluster_queue},
+        kinds.local_queues: {
+            BY_CLUSTER_QUEUE: _spec_cluster_queue,
+            BY_NAMESPACE: lambda queue: (_namespace(queue),),
+        },
         kinds.cluster_queues: {BY_FLAVOR: flavors_of, BY_CHECK: checks_of},
         kinds.resource_flavors: {BY_TOPOLOGY: topologies_of},
     }

@@ -71,6 +71,12 @@ def _conditions(obj: Object, active: ActiveCondition, now: Instant) -> list[dict
 MOST_FLAVORS: Final = 64
 """How many flavors a list of a status may have; a ClusterQueue may have more in its resource groups."""
 
+MOST_RESOURCES: Final = 64
+"""How many resources a flavor of such a list may have; more only where several groups have the flavor."""
+
+HELD_RETRY_SECONDS: Final = 10.0
+"""When to look again at a deleted ClusterQueue that cannot be read: no refresh reports its last release."""
+
 
 def _totals(flavors: Sequence[FlavorTotals], *, borrowed: bool) -> list[dict[str, Any]]:
     return [
@@ -82,7 +88,7 @@ def _totals(flavors: Sequence[FlavorTotals], *, borrowed: bool) -> list[dict[str
                     "total": format_quantity(of.resource, of.total),
                     **({"borrowed": format_quantity(of.resource, of.borrowed)} if borrowed else {}),
                 }
-                for of in flavor.resources
+                for of in flavor.resources[:MOST_RESOURCES]
             ],
         }
         for flavor in flavors[:MOST_FLAVORS]
@@ -217,17 +223,14 @@ class ClusterQueueController:
         if obj is None:
             self._writer.forget(key)
             return None
-        held = hold_while_in_use(
-            self._resource,
-            obj,
-            self._ctx.names.finalizer,
-            in_use=self._core.cluster_queue_has_reservations(key.name),
-        )
+        in_use = self._core.cluster_queue_has_reservations(key.name)
+        held = hold_while_in_use(self._resource, obj, self._ctx.names.finalizer, in_use=in_use)
         if held is not None:
             return await act(self._ctx, held)
         status = self._core.cluster_queue_status(key.name)
         if status is None:
-            return None
+            waits = in_use and "deletionTimestamp" in obj["metadata"]
+            return HELD_RETRY_SECONDS if waits else None
         self._ctx.metrics.cluster_queue_reported(key.name, status)
         return await self._writer.write(key, obj, cluster_queue_patch(obj, status, self._ctx.clock()))
 

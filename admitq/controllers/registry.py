@@ -19,6 +19,7 @@ from admitq.controllers.indexes import (
     BY_CLUSTER_QUEUE,
     BY_FLAVOR,
     BY_GROUP,
+    BY_NAMESPACE,
     BY_OWNER,
     BY_PREBUILT_WORKLOAD,
     BY_PRIORITY_CLASS,
@@ -53,7 +54,7 @@ from admitq.integrations.paths import Object, value_at
 from admitq.runtime.kinds import kinds_of
 from admitq.runtime.resources import LIMIT_RANGES, NAMESPACES, PRIORITY_CLASSES, RUNTIME_CLASSES, Resource
 from admitq.runtime.store import Change, Index, Key
-from admitq.transitions import holds
+from admitq.transitions import holds, is_admitted
 from admitq_api.conditions import ConditionType, find
 from admitq_api.labels import Names
 
@@ -149,8 +150,8 @@ _DELETION: Final = ("metadata", "deletionTimestamp")
 _LABELS: Final = ("metadata", "labels")
 
 
-def _activity(cluster_queue: Object | None) -> str | None:
-    active = find(value_at(cluster_queue, ("status", "conditions"), []), ConditionType.ACTIVE)
+def _activity(queue: Object | None) -> str | None:
+    active = find(value_at(queue, ("status", "conditions"), []), ConditionType.ACTIVE)
     return None if active is None else active.get("status")
 
 
@@ -158,8 +159,8 @@ def _lets_run(workload: Object | None) -> Sequence[object] | None:
     """What decides whether anything inside the Workload's job may run; None where there is none."""
     if workload is None:
         return None
-    decisive = (ConditionType.FINISHED, ConditionType.ADMITTED, ConditionType.EVICTED)
-    return [controller_of(workload), *(holds(workload, one) for one in decisive)]
+    ends = (ConditionType.FINISHED, ConditionType.EVICTED)
+    return [controller_of(workload), is_admitted(workload), *(holds(workload, one) for one in ends)]
 
 
 class _WorkloadKeys:
@@ -170,8 +171,9 @@ class _WorkloadKeys:
         self._kinds = ctx.kinds
 
     def in_local_queue(self, change: Change) -> Iterable[Key]:
-        """Those that wait in a LocalQueue which came, went or was stopped."""
-        return self._queued_in(change.key) if _differs(change, _SPEC, _DELETION) else ()
+        """Those that wait in a LocalQueue which came, went, was stopped or cannot be read."""
+        differs = _differs(change, _SPEC, _DELETION) or _activity(change.old) != _activity(change.new)
+        return self._queued_in(change.key) if differs else ()
 
     def in_cluster_queue(self, change: Change) -> Iterator[Key]:
         """Those of a ClusterQueue whose checks, stop or activity changed; its numbers concern nobody."""
@@ -183,19 +185,21 @@ class _WorkloadKeys:
             yield from self._queued_in(queue)
 
     def in_namespace(self, change: Change) -> Iterable[Key]:
-        """Those of a namespace whose labels changed: it may be selected now, or no longer."""
-        is_known = change.old is not None and change.new is not None
-        return self._queued_in_namespace(change.key.name) if is_known and _differs(change, _LABELS) else ()
+        """Those of a namespace that came or has other labels: it may be selected now, or no longer.
+
+        The watch of Workloads may be ahead of that of namespaces.
+        """
+        if change.new is None or not _differs(change, _LABELS):
+            return ()
+        return self._queued_in_namespace(change.key.name)
 
     def limited(self, change: Change) -> Iterable[Key]:
         """Those of a namespace that has other limits now."""
         return self._queued_in_namespace(change.key.namespace) if _differs(change, _SPEC) else ()
 
     def _queued_in_namespace(self, namespace: str) -> Iterator[Key]:
-        workloads = self._ctx.stores.of(self._kinds.workloads)
-        for queue in list(workloads.index_values(BY_QUEUE)):
-            if queue.startswith(in_namespace(namespace, "")):
-                yield from workloads.keys_by_index(BY_QUEUE, queue)
+        for queue in self._ctx.stores.of(self._kinds.local_queues).keys_by_index(BY_NAMESPACE, namespace):
+            yield from self._queued_in(queue)
 
     def _queued_in(self, queue: Key) -> tuple[Key, ...]:
         workloads = self._ctx.stores.of(self._kinds.workloads)

@@ -5,7 +5,7 @@ write ends the chain; its write leads to the next decision. When none has, the e
 look again. Quota is reserved by the manager, and the job is started and stopped by the job's controller.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ from admitq import explain
 from admitq.controllers.absent_owners import AbsentOwners
 from admitq.controllers.context import Context, CoreView
 from admitq.controllers.executions import Executions
+from admitq.controllers.indexes import flavors_of
 from admitq.controllers.plan import (
     NOTHING,
     Delete,
@@ -27,6 +28,7 @@ from admitq.controllers.plan import (
 )
 from admitq.controllers.plan import Patch as Write
 from admitq.controllers.settings import Settings
+from admitq.core.applicable_checks import MOST_CHECKS, applicable_checks, too_many_checks
 from admitq.core.model import Instant, ObjectKey
 from admitq.core.refusals import NamespaceMismatch
 from admitq.evictions import Returns, event_of, returning
@@ -43,11 +45,12 @@ from admitq.transitions import (
     condition,
     holds,
     is_active,
+    is_on_hold,
     is_reserved,
     reserved_in,
     since,
 )
-from admitq.translate import replaced
+from admitq.translate import admission_check_rules, replaced
 from admitq_api.conditions import (
     GATED_BY,
     SECOND,
@@ -55,6 +58,7 @@ from admitq_api.conditions import (
     Reason,
     format_time,
     gates_told,
+    is_false,
     parse_time,
 )
 from admitq_api.labels import Names
@@ -91,6 +95,8 @@ CATCHING_UP: Final = 30 * SECOND
 """Longest time that a process which begins to act gives to jobs to tell of their pods, before a Workload
 loses its admission because they do not."""
 
+_GOING: Final = "is terminating or missing"
+
 _REFUTED_BY_QUEUES: Final = (
     "LocalQueue ",
     "ClusterQueue ",
@@ -108,6 +114,7 @@ class World:
     kinds: Kinds
     settings: Settings
     local_queue: Object | None = None
+    is_local_queue_readable: bool = True
     cluster_queue: Object | None = None
     cluster_queue_name: str = ""
     cluster_queue_active: bool | None = False
@@ -121,7 +128,7 @@ class World:
     owners_gone: bool = False
     """None of the owners that the Workload names is there, and nobody else will find that out."""
     unrecorded_execution: Instant = 0
-    """How long an admission lasted whose end another program stated without adding up its time."""
+    """How long admissions lasted that another program ended without adding up their time; nanoseconds."""
     acting_since: Instant = 0
     """When this process began to act: what happened to pods before is told from then on."""
 
@@ -423,19 +430,29 @@ def _admission_gates(case: Case) -> Plan | None:
     return None
 
 
+def _problem_of_local_queue(case: Case) -> Explanation | None:
+    """Why the Workload's LocalQueue queues nothing; None if it does."""
+    queue, name = case.world.local_queue, case.queue_name
+    if queue is None:
+        return Explanation(Reason.MISCONFIGURED, f"LocalQueue {name} doesn't exist")
+    if not _is_usable(queue):
+        return Explanation(Reason.MISCONFIGURED, f"LocalQueue {name} {_GOING}")
+    if _stop_policy(queue) != "None" or not case.world.is_local_queue_readable:
+        return Explanation(Reason.SUSPENDED, f"LocalQueue {name} is inactive")
+    return None
+
+
 def _why_it_waits(case: Case) -> Explanation | None:
     """Reason and message of QuotaReserved=False; None to leave what stands there."""
-    queue, cluster_queue = case.queue_name, case.world.cluster_queue_name
+    cluster_queue = case.world.cluster_queue_name
     quota = condition(case.workload, ConditionType.QUOTA_RESERVED)
     reason = None if quota is None else quota.get("reason")
     if not case.active:
         return Explanation(Reason.DEACTIVATED, DEACTIVATED)
-    if reason == Reason.ON_HOLD:
+    if is_on_hold(case.workload):
         return None
-    if case.world.local_queue is None:
-        return Explanation(Reason.MISCONFIGURED, f"LocalQueue {queue} doesn't exist")
-    if _stop_policy(case.world.local_queue) != "None":
-        return Explanation(Reason.SUSPENDED, f"LocalQueue {queue} is inactive")
+    if (problem := _problem_of_local_queue(case)) is not None:
+        return problem
     if case.world.cluster_queue is None:
         return Explanation(Reason.MISCONFIGURED, f"ClusterQueue {cluster_queue} doesn't exist")
     if case.world.cluster_queue_active is None:
@@ -495,38 +512,38 @@ def _is_told(case: Case, reason: str) -> bool:
 # --- admission checks -----------------------------------------------------------------------------
 
 
-def _all_rules(case: Case) -> list[Object]:
-    """The checks that the ClusterQueue names."""
-    return value_at(case.world.cluster_queue, ("spec", "admissionChecksStrategy", "admissionChecks"), [])
-
-
-def _rules(case: Case) -> Iterator[Object]:
-    """Those that apply: before the flavors are known those for every flavor, then those for ours."""
-    cluster_queue = case.world.cluster_queue
-    groups = value_at(cluster_queue, ("spec", "resourceGroups"), [])
-    every = {flavor["name"] for group in groups for flavor in group.get("flavors") or ()}
-    assigned: set[str] = set()
-    for assignment in value_at(case.workload, ("status", "admission", "podSetAssignments"), []):
-        assigned |= set((assignment.get("flavors") or {}).values())
-    reserved = is_reserved(case.workload)
-    for rule in _all_rules(case):
-        flavors = set(rule.get("onFlavors") or ())
-        if not flavors or (flavors & assigned if reserved else flavors >= every):
-            yield rule
+def _assigned_flavors(case: Case) -> frozenset[str] | None:
+    """The flavors that the Workload was assigned; None while it has no quota."""
+    if not is_reserved(case.workload):
+        return None
+    assignments = value_at(case.workload, ("status", "admission", "podSetAssignments"), [])
+    return frozenset(flavor for each in assignments for flavor in (each.get("flavors") or {}).values())
 
 
 def _sync_checks(case: Case) -> Plan | None:
     """List exactly the checks that apply; new ones are pending.
 
-    One that is being retried stays listed while the flavors are not known again: it counts its retries.
+    One that is being retried stays listed while the flavors are not known again: it counts its retries. Where
+    more apply than can be listed, the list stays as it is, and quota that no job uses yet is released.
     """
-    if case.world.cluster_queue is None or not case.active:
+    cluster_queue = case.world.cluster_queue
+    if cluster_queue is None or not case.active:
         return None
     transition = case.begin()
+    rules, offered = admission_check_rules(cluster_queue), frozenset(flavors_of(cluster_queue))
+    assigned = _assigned_flavors(case)
+    too_many = too_many_checks(case.world.cluster_queue_name, rules, offered, assigned)
+    if too_many is not None:
+        is_used = case.is_true(ConditionType.ADMITTED) or case.is_true(ConditionType.EVICTED)
+        if assigned is not None and not is_used:
+            why = pending_condition(too_many)
+            transition.release(case.told(why.reason), why.message)
+        return case.end(transition)
     listed = {check["name"]: check for check in transition.status.get("admissionChecks") or ()}
-    names = {rule["name"] for rule in _rules(case)}
-    if not is_reserved(case.workload):
-        names |= {rule["name"] for rule in _all_rules(case) if listed.get(rule["name"], {}).get("retryCount")}
+    names = applicable_checks(rules, offered, assigned)
+    if assigned is None:
+        retried = {rule.name for rule in rules if listed.get(rule.name, {}).get("retryCount")}
+        names |= frozenset(sorted(retried - names)[: MOST_CHECKS - len(names)])
     wanted = [
         listed.get(name)
         or {"name": name, "state": "Pending", "lastTransitionTime": format_time(case.now), "message": ""}
@@ -623,7 +640,7 @@ def _stopped(case: Case) -> Plan | None:
             if queue is not None and _stop_policy(queue) == "HoldAndDrain":
                 return _evict(case, transition, reason, f"The {kind} is stopped")
         elif queue is None or not _is_usable(queue):
-            transition.release(case.told(Reason.MISCONFIGURED), f"{kind} {name} is terminating or missing")
+            transition.release(case.told(Reason.MISCONFIGURED), f"{kind} {name} {_GOING}")
             return case.end(transition)
         elif _stop_policy(queue) != "None":
             transition.release(case.told(Reason.SUSPENDED), f"{kind} {name} is stopped")
@@ -694,7 +711,10 @@ def _execution_deadline(case: Case) -> Instant | None:
 
 
 def _replaces(case: Case) -> Plan | None:
-    """A slice that got its quota ends the one that it replaces, whose pods and quota are its own now."""
+    """Finish the slice that a slice with quota replaces. Its pods and its quota pass to the new slice.
+
+    The write is of the other one, and leads to no decision about this one: its own steps follow at once.
+    """
     original = case.world.original
     if original is None or not is_reserved(case.workload) or holds(original, ConditionType.FINISHED):
         return None
@@ -705,6 +725,7 @@ def _replaces(case: Case) -> Plan | None:
     return plan(
         status_patch(workloads, original, transition.patch(), CONCERN),
         Tell(original, "Normal", "WorkloadSliceReplaced", message),
+        again=0.0,
     )
 
 
@@ -779,6 +800,11 @@ DEADLINES: Final[tuple[Callable[[Case], Instant | None], ...]] = (
 # --- the shell ------------------------------------------------------------------------------------
 
 
+def _is_quarantined(queue: Object | None, status: object | None) -> bool:
+    """Whether a queue is quarantined: the core does not know it, and its condition Active is False."""
+    return status is None and is_false(value_at(queue, ("status", "conditions")), ConditionType.ACTIVE)
+
+
 def _is_held_for_owner(workload: Object, names: Names) -> bool:
     metadata = workload["metadata"]
     is_deleted = "deletionTimestamp" in metadata and has_finalizer(workload, names.finalizer)
@@ -792,7 +818,8 @@ class WorkloadController:
         self._ctx = ctx
         self._core = core
         self._absent_owners = AbsentOwners(ctx)
-        self._executions = Executions()
+        self._executions = Executions(ctx.clock)
+        ctx.stores.of(ctx.kinds.workloads).subscribe(self._executions.observe)
         self._acting_since: Instant | None = None
 
     async def reconcile(self, key: Key) -> float | None:
@@ -801,7 +828,6 @@ class WorkloadController:
             self._acting_since = self._ctx.clock()
         workload = self._ctx.stores.of(self._ctx.kinds.workloads).get(key.namespace, key.name)
         if workload is None:
-            self._executions.forget(key)
             return None
         world = self._world(key, workload)
         held = _is_held_for_owner(workload, self._ctx.names)
@@ -815,7 +841,10 @@ class WorkloadController:
         queue_name: Any = value_at(workload, ("spec", "queueName"), "")
         local_queue = ctx.stores.of(kinds.local_queues).get(key.namespace, queue_name)
         name = reserved_in(workload) or value_at(local_queue, ("spec", "clusterQueue"), "")
+        cluster_queue = ctx.stores.of(kinds.cluster_queues).get("", name)
         status = self._core.cluster_queue_status(name)
+        is_active = None if status is None else status.active
+        local_status = self._core.local_queue_status(ObjectKey(key.namespace, queue_name))
         object_key = ObjectKey(key.namespace, key.name)
         parked = self._core.parked_refusal(object_key) if self._core.is_bypassed(object_key) else None
         inadmissible = self._core.admissibility(object_key)
@@ -824,13 +853,14 @@ class WorkloadController:
             kinds=kinds,
             settings=ctx.settings,
             local_queue=local_queue,
-            cluster_queue=ctx.stores.of(kinds.cluster_queues).get("", name),
+            is_local_queue_readable=not _is_quarantined(local_queue, local_status),
+            cluster_queue=cluster_queue,
             cluster_queue_name=name,
-            cluster_queue_active=None if status is None else status.active,
+            cluster_queue_active=False if _is_quarantined(cluster_queue, status) else is_active,
             inadmissible=inadmissible and pending_condition(inadmissible),
             original=self._original(workload) if ctx.settings.elastic_jobs else None,
             bypassed=parked and bypassed_condition(parked),
-            unrecorded_execution=self._executions.unrecorded(key, workload),
+            unrecorded_execution=self._executions.unrecorded(key),
             acting_since=self._acting_since or 0,
         )
 

@@ -231,11 +231,7 @@ def _check_standing(world: World) -> None:
 
 
 def _check_pods(world: World) -> None:
-    unready = {
-        key
-        for key, entry in world.workloads.items()
-        if entry.held is not None and entry.held.admitted and not entry.workload.pods_ready
-    }
+    unready = {key for key, entry in world.workloads.items() if world.awaits_pods(entry)}
     expected = unready if world.settings.block_admission else set[ObjectKey]()
     _expect("workloads that admission waits for", world.unready, expected)
     if world.is_halted and not world.unready:

@@ -44,7 +44,8 @@ class Aside(StrEnum):
     BACKOFF = "Backoff"
     """It may not be tried before an instant, or before its Requeued condition is true."""
     TREE = "Tree"
-    """The cohort tree is cyclic: it must change."""
+    """The cohort tree is cyclic, or the flavors that it would get have too many checks: the tree, or what its
+    ClusterQueue says, must change."""
 
 
 class Shape(NamedTuple):

@@ -35,6 +35,19 @@ class AdmissionChecksFailed:
     """A check of the workload is in state Retry or Rejected."""
 
 
+@dataclass(frozen=True, slots=True)
+class TooManyChecks:
+    """More admission checks of the ClusterQueue apply than the status of a workload can list.
+
+    ``flavors`` are those that the workload would be assigned; empty if so many checks apply to every flavor.
+    """
+
+    cluster_queue: str
+    count: int
+    maximum: int
+    flavors: tuple[str, ...] = ()
+
+
 class Bound(StrEnum):
     """What bounds a request: the limit beside it, or the LimitRanges of its namespace."""
 
@@ -225,6 +238,7 @@ Refusal = (
     | ClusterQueueNotFound
     | NamespaceMismatch
     | AdmissionChecksFailed
+    | TooManyChecks
     | InvalidResources
     | NoFlavorFits
     | TakenInThisCycle

@@ -353,6 +353,7 @@ class AdmissionState:
             self._settle_workloads_of(spec.name, now)
         entry.spec = spec
         world.settle_inactive_in(spec.name)
+        world.settle_pods_in(spec.name)
         entry.queue.change_strategy(spec.queueing_strategy)
         entry.queue.go_by_usage(world.local_queue_usage if spec.usage_based_admission else None)
         world.with_empty_lanes.add(spec.name)
@@ -376,6 +377,7 @@ class AdmissionState:
         del world.cluster_queues[event.name]
         world.forest.drop_cluster_queue(event.name)
         world.settle_inactive_in(event.name)
+        world.settle_pods_in(event.name)
         self._settle_workloads_of(event.name, now)
         world.touch_local_queues_of(event.name)
 

@@ -126,18 +126,18 @@ def _nominal(node: Node, pair: FlavorResource) -> int | None:
 def _totals(
     spec: ClusterQueue, usage: Mapping[FlavorResource, int], node: Node | None
 ) -> tuple[FlavorTotals, ...]:
-    result: list[FlavorTotals] = []
+    # Lists of a status name each flavor once, also where a stored ClusterQueue has it in several groups.
+    result: dict[str, dict[str, ResourceTotal]] = {}
     for group in spec.resource_groups:
         for flavor in group.flavors:
-            resources: list[ResourceTotal] = []
+            resources = result.setdefault(flavor.name, {})
             for resource in group.covered_resources:
                 pair = FlavorResource(flavor.name, resource)
                 total = usage.get(pair, 0)
                 nominal = None if node is None else _nominal(node, pair)
                 borrowed = 0 if nominal is None else max(0, total - nominal)
-                resources.append(ResourceTotal(resource, quota.bounded(total), quota.bounded(borrowed)))
-            result.append(FlavorTotals(flavor.name, tuple(resources)))
-    return tuple(result)
+                resources[resource] = ResourceTotal(resource, quota.bounded(total), quota.bounded(borrowed))
+    return tuple(FlavorTotals(name, tuple(resources.values())) for name, resources in result.items())
 
 
 def cluster_queue_status(

@@ -777,9 +777,23 @@ class World:
             tuple((demand.pod_set.name, demand.totals) for demand in demands),
         )
 
+    def settle_pods_in(self, cluster_queue: str) -> None:
+        """Wait for pods of workloads admitted in a ClusterQueue that was created, or is gone, or do not."""
+        if not self.settings.block_admission:
+            return
+        for of in (self.holders.staying, self.holders.leaving):
+            for _, entry in list(of(cluster_queue)):
+                self._watch_pods(entry)
+
+    def awaits_pods(self, entry: WorkloadEntry) -> bool:
+        """Whether the workload is admitted in a ClusterQueue that exists, and its pods are not ready."""
+        held = entry.held
+        is_charged = held is not None and held.admitted and held.cluster_queue in self.cluster_queues
+        return is_charged and not entry.workload.pods_ready
+
     def _watch_pods(self, entry: WorkloadEntry) -> None:
         """Know whether admission has to wait for the workload's pods."""
-        if entry.held is not None and entry.held.admitted and not entry.workload.pods_ready:
+        if self.awaits_pods(entry):
             self.unready.add(entry.workload.key)
             return
         self.unready.discard(entry.workload.key)

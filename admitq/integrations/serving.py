@@ -14,6 +14,7 @@ from admitq.integrations.spec_shape import spec_shape
 from admitq_api.field_errors import FieldError
 from admitq_api.field_errors import Path as FieldPath
 from admitq_api.labels import Names
+from admitq_api.meaning import same_meaning
 
 IMMUTABLE: Final = "field is immutable"
 _LARGEST: Final = 2**31 - 1
@@ -76,6 +77,7 @@ def shape_changed(old: Object, new: Object, template: Path) -> Iterator[FieldErr
     path = (*map(str, template), "spec")
     before, after = (spec_shape(mapping_at(one, *path)) for one in (old, new))
     for field in sorted({*before, *after}):
-        if before.get(field) != after.get(field):
+        # By meaning, as another program may write the object back: a custom resource keeps any notation.
+        if not same_meaning({field: before.get(field)}, {field: after.get(field)}):
             where = FieldPath(".".join((*path, field)))
             yield FieldError.invalid(where, after.get(field), IMMUTABLE, "create the object anew")

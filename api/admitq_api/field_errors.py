@@ -131,6 +131,17 @@ def aggregate(errors: Iterable[FieldError]) -> str:
     return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
 
 
+def new_errors(found: Iterable[FieldError], known: Iterable[FieldError]) -> list[FieldError]:
+    """The errors of a changed object that the stored one does not have in the same way.
+
+    An object may have been stored while the webhook was not in place, or under other feature gates. Changes
+    that leave the error as it is stay possible: our own finalizer, labels, a status.
+    """
+    errors = [*found]
+    stale = [*known] if errors else []
+    return [error for error in errors if error not in stale]
+
+
 class MapKey(str):
     """A step into a map with free keys, such as labels, where a path is given as a row of steps."""
 

@@ -71,6 +71,18 @@ def immutable(field: str) -> Rule:
     return Rule("self == oldSelf", f"{field} {IMMUTABLE}")
 
 
+def kept_with_spec(field: str, message: str = "") -> Rule:
+    """A field of the spec that keeps its first value also when an update leaves out the whole spec.
+
+    A rule within the spec is not evaluated where there is none any more. It belongs on the kind.
+    """
+    return Rule(
+        f"!has(oldSelf.spec) || !has(oldSelf.spec.{field}) || has(self.spec)",
+        message or f"{field} {IMMUTABLE}",
+        f".spec.{field}",
+    )
+
+
 class Part(BaseModel):
     """An object within the API: immutable, camelCase on the wire; fields of newer versions are ignored."""
 

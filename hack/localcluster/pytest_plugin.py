@@ -5,6 +5,7 @@ the process that runs the run stops it at its end. Should that process be killed
 it left. `ADMITQ_TEST_CLUSTER=NAME` makes a run use the cluster of that name, and leaves it running.
 """
 
+import asyncio
 import json
 import os
 import secrets
@@ -12,17 +13,21 @@ import shutil
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-from admitq.integrations.registry import framework_names
+from admitq.controllers.indexes import resource_of
+from admitq.integrations.registry import framework_names, registered
 from admitq.runtime.client import Client
 from admitq.runtime.credentials import load_credentials
-from admitq.runtime.resources import NAMESPACES, SERVICE_ACCOUNTS
-from admitq_api.labels import DEFAULT_GROUP
+from admitq.runtime.errors import ApiError
+from admitq.runtime.kinds import kinds_of
+from admitq.runtime.resources import NAMESPACES, SERVICE_ACCOUNTS, Resource
+from admitq_api.labels import DEFAULT_GROUP, GROUPS, names_for
 from localcluster import access, binaries, crds, custom_kinds, processes
 from localcluster.cluster import LocalCluster, all_clusters, reclaim_orphans
 from localcluster.folders import state_folder
@@ -39,9 +44,20 @@ _KEPT_LOGS = 5
 _OWNER = "ADMITQ_TEST_OWNER"
 _WITH_ADMITQ = "-admitq"
 _CONFIGURED = "-with-"
-# Files whose tests share an installation, in which two of them would see each other's queues.
-_ONE_AT_A_TIME = {"tests/controlplane/test_two_managers.py", "tests/kills/test_every_await.py"}
-_NEEDS_CONTROL_PLANE = {"cluster", "private_cluster", "admitq_running", "installation_with"}
+# Files that run on one worker. Their tests share an installation, which is stopped after the last of them, or
+# in which two tests at once would see each other's queues.
+_ONE_AT_A_TIME = {
+    "tests/controlplane/test_policies.py",
+    "tests/controlplane/test_two_managers.py",
+    "tests/kills/test_every_await.py",
+}
+_NEEDS_CONTROL_PLANE = {
+    "cluster",
+    "private_cluster",
+    "admitq_running",
+    "installation_with",
+    "installation_of_file",
+}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -93,15 +109,11 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     owner = _owner()
     ours = [one for one in all_clusters() if processes.read(one.folder / "owner.json") == owner]
     # What an installation of a configuration calls counts where it is asked what the rules are used for.
+    failed = exitstatus not in {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED}
     for cluster in sorted(ours, key=lambda one: one.name.endswith(_WITH_ADMITQ)):
-        if _CONFIGURED in cluster.name:
-            Installation(cluster).stop()
-            _keep_calls(cluster)
         if cluster.name.endswith(_WITH_ADMITQ):
             _check_access(session, cluster, exitstatus)
-        if exitstatus not in {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED}:
-            _keep_logs(cluster)
-        cluster.stop()
+        _stop(cluster, failed=failed)
     _calls_of_the_run().unlink(missing_ok=True)
 
 
@@ -163,6 +175,34 @@ def installation_with(api_group: str) -> Callable[[str, Mapping[str, Any]], Inst
         return _installation(f"test-{_owner().pid}{_CONFIGURED}{name}", (), api_group, config)
 
     return started
+
+
+@pytest.fixture(scope="module")
+def installation_of_file(
+    request: pytest.FixtureRequest, installation_with: Callable[[str, Mapping[str, Any]], Installation]
+) -> Generator[Callable[[str, Mapping[str, Any]], Installation]]:
+    """As `installation_with`, for a file that runs on one worker. It is stopped after its last test."""
+    started: dict[str, LocalCluster] = {}
+
+    def start(name: str, config: Mapping[str, Any]) -> Installation:
+        installation = installation_with(name, config)
+        started[name] = installation.cluster
+        return installation
+
+    before = request.session.testsfailed
+    yield start
+    for cluster in started.values():
+        _stop(cluster, failed=request.session.testsfailed > before)
+
+
+def _stop(cluster: LocalCluster, *, failed: bool) -> None:
+    """Stop a cluster of the run; its logs are kept if a test failed."""
+    if _CONFIGURED in cluster.name:
+        Installation(cluster).stop()
+        _keep_calls(cluster)
+    if failed:
+        _keep_logs(cluster)
+    cluster.stop()
 
 
 def _every_kind() -> dict[str, Any]:
@@ -253,7 +293,12 @@ def installed(cluster: LocalCluster, api_group: str) -> str:
 
 
 class fresh_namespace:  # noqa: N801 - reads as the statement it is
-    """Makes a namespace for the length of a block, and waits until pods can be created in it."""
+    """Makes a namespace for the length of a block, and waits until pods can be created in it.
+
+    It is emptied in the end and stays until its cluster is stopped. To delete it, the namespace controller
+    would ask for objects of every kind that exists, often more than once: that was a third of all requests
+    of a run.
+    """
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -270,7 +315,23 @@ class fresh_namespace:  # noqa: N801 - reads as the statement it is
         return self._name
 
     async def __aexit__(self, *_: object) -> None:
-        await self._client.delete(NAMESPACES, self._name)
+        await asyncio.gather(*(self._empty(resource) for resource in _contents()))
+
+    async def _empty(self, resource: Resource) -> None:
+        try:
+            path, query = resource.path(self._name), {"propagationPolicy": "Background"}
+            await self._client.request_json("DELETE", path, query=query)
+        except ApiError as error:
+            if not error.is_not_found:
+                raise
+
+
+@cache
+def _contents() -> tuple[Resource, ...]:
+    """What admitq would go on to look at; all else is owned by some of it, or costs nothing."""
+    jobs = [resource_of(one) for one in registered()]
+    kinds = [kinds_of(names_for(group)) for group in GROUPS]
+    return (*jobs, *(resource for one in kinds for resource in (one.local_queues, one.workloads)))
 
 
 def install_crds(cluster: LocalCluster, group: str) -> None:

@@ -44,6 +44,20 @@ def fresh_stage(admitq_client: Client, api_group: str) -> FreshStage:
     return lambda: _fresh_stage(admitq_client, api_group)
 
 
+StagesBeside = Callable[[Installation], Awaitable[FreshStage]]
+
+
+@pytest.fixture
+def stages_beside(connect: Callable[[LocalCluster], Awaitable[Client]], api_group: str) -> StagesBeside:
+    """A function that makes such a function for an installation of its own."""
+
+    async def opened(installation: Installation) -> FreshStage:
+        client = await connect(installation.cluster)
+        return lambda: _fresh_stage(client, api_group)
+
+    return opened
+
+
 Begin = Callable[[Judge], ExampleCheck]
 
 
@@ -149,8 +163,10 @@ async def stage_alone(
 async def _fresh_stage(client: Client, api_group: str) -> AsyncGenerator[Stage]:
     async with fresh_namespace(client) as namespace:
         made = Stage(client, names_for(api_group), namespace)
-        yield made
-        await _clear(made)
+        try:
+            yield made
+        finally:
+            await _clear(made)
 
 
 async def _clear(stage: Stage) -> None:

@@ -83,10 +83,12 @@ async def recorded(stage: Stage, resource: Resource | None = None) -> AsyncGener
     watcher = Watcher(stage.client, watched, Store(watched), namespace=stage.namespace, handlers=[keep])
     task = asyncio.create_task(watcher.run())
     await watcher.synced.wait()
-    yield record
-    task.cancel()
-    with suppress(asyncio.CancelledError):
-        await task
+    try:
+        yield record
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
 
 
 async def series_of(installation: Installation) -> list[tuple[str, dict[str, str]]]:

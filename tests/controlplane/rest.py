@@ -3,7 +3,6 @@
 Facts leave out what differs between two plays for no reason: times, versions, messages and made-up names.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -12,7 +11,7 @@ from admitq.evictions import Returns, returning
 from admitq.integrations.ownership import controller_of
 from admitq.integrations.paths import Object, value_at
 from admitq.runtime.resources import JOBS
-from admitq.transitions import holds, holds_quota, is_active, is_reserved
+from admitq.transitions import holds, holds_quota, is_active, is_over, is_reserved
 from admitq_api.conditions import ConditionType, Reason
 from admitq_api.labels import Names
 from admitq_api.quantity import amount
@@ -59,23 +58,49 @@ class Snapshot:
 def facts(seen: Snapshot, subject: str, names: Names) -> dict[str, Any]:
     """What is compared of a story about one Workload: the Workload, its job, and the queues.
 
+    Of the slices of an elastic job it is the one with quota. Slices that are over are left out: how many
+    there were in between depends on the pace of the machine.
+
     Args:
         seen: the objects.
         subject: the name of the job, or of the Workload where it has no job.
         names: the names of the API group.
 
     Raises:
-        LookupError: the subject has no Workload, or several.
+        LookupError: the subject has several Workloads, and is not elastic.
     """
     found = [one for one in seen.workloads if subject in (one["metadata"]["name"], owner_of(dict(one)))]
-    if len(found) != 1:
+    workload, *others = _slices(found) or found or (None,)
+    if others and not _slices(found):
         raise LookupError(f"{len(found)} Workloads of {subject}")
     return {
-        **_of_workload(found[0], names),
+        **({"Workload": "gone"} if workload is None else _of_workload(workload, names)),
+        "further slices": [_pods(one) for one in others],
         "job": next((_runs(one) for one in seen.jobs if one["metadata"]["name"] == subject), "none"),
         "ClusterQueue": _of_queue(seen.cluster_queue),
         "LocalQueues": {one["metadata"]["name"]: _of_queue(one) for one in seen.local_queues},
     }
+
+
+def _slices(workloads: Sequence[Object]) -> list[Object]:
+    """The slices of an elastic job that are not over, the one with quota first."""
+    living = [one for one in workloads if _is_slice(one) and not holds(one, ConditionType.FINISHED)]
+    return sorted(living, key=is_reserved, reverse=True)
+
+
+def _is_slice(workload: Object) -> bool:
+    return bool(_annotation(workload, "workload-slice-name"))
+
+
+def _annotation(workload: Object, name: str) -> str:
+    """An annotation of admitq, whatever its API group; empty if there is none."""
+    annotations: Mapping[str, str] = value_at(workload, ("metadata", "annotations"), {})
+    return next((value for key, value in annotations.items() if key.endswith(f"/{name}")), "")
+
+
+def _pods(workload: Object) -> list[int]:
+    """The pods of each podset."""
+    return [one.get("count", 1) for one in workload["spec"]["podSets"]]
 
 
 def _of_workload(workload: Object, names: Names) -> dict[str, Any]:
@@ -97,6 +122,12 @@ def _of_workload(workload: Object, names: Names) -> dict[str, Any]:
         "priority": value_at(workload, ("spec", "priority"), 0),
         "queue": value_at(workload, ("spec", "queueName"), ""),
         "finalizer": names.finalizer in value_at(workload, ("metadata", "finalizers"), []),
+        "pods": _pods(workload),
+        "owners": [
+            (one["kind"], one["name"], one.get("controller", False))
+            for one in value_at(workload, ("metadata", "ownerReferences"), [])
+        ],
+        "states its job": value_at(workload, ("metadata", "labels", names.job_uid)) is not None,
     }
 
 
@@ -151,11 +182,12 @@ def broken(seen: Snapshot, now: str) -> list[str]:
 
 
 def held_cpu(workload: Object) -> int:
-    """How much CPU a Workload that holds quota holds by what its status says, in thousandths."""
+    """The CPU that a Workload with quota holds by its status, in thousandths."""
     ended = {one["name"]: one["count"] for one in value_at(workload, ("status", "reclaimablePods"), [])}
+    pods = {one["name"]: one.get("count", 1) for one in workload["spec"]["podSets"]}
     return sum(
         amount("cpu", value_at(one, ("resourceUsage", "cpu"), "0"))
-        * max(0, one["count"] - ended.get(one["name"], 0))
+        * min(one["count"], max(0, pods[one["name"]] - ended.get(one["name"], 0)))
         // max(1, one["count"])
         for one in value_at(workload, ("status", "admission", "podSetAssignments"), [])
     )
@@ -182,7 +214,14 @@ def _of_each(seen: Snapshot, now: str) -> Iterator[str]:
         if reserved and not (admitted or lacks_check or holds(workload, ConditionType.EVICTED)):
             yield f"{name} holds quota, lacks no check, and is not admitted"
         if not reserved:
-            yield from (f"{name} {problem}" for problem in _waits_in_vain(workload, free, now))
+            within_reach = free + _held_by_original(workload, seen)
+            yield from (f"{name} {problem}" for problem in _waits_in_vain(workload, within_reach, now))
+
+
+def _held_by_original(workload: Object, seen: Snapshot) -> int:
+    """What the slice holds that the Workload is to replace."""
+    replaced = _annotation(workload, "workload-slice-replacement-for").partition("/")[2]
+    return sum(held_cpu(one) for one in _reserving(seen) if one["metadata"]["name"] == replaced)
 
 
 def _waits_in_vain(workload: Object, free: int, now: str) -> Iterator[str]:
@@ -228,13 +267,26 @@ def _of_jobs(seen: Snapshot) -> Iterator[str]:
         name, uid = job["metadata"]["name"], job["metadata"]["uid"]
         mine = [one for one in seen.workloads if (controller_of(one) or {}).get("uid") == uid]
         living = [one for one in mine if not holds(one, ConditionType.FINISHED)]
-        if len(mine) != 1:
-            yield f"Job {name} has {len(mine)} Workloads"
+        yield from _of_number(name, mine, living)
         admitted = any(holds(one, ConditionType.ADMITTED) for one in living)
         if _runs(job) != ("running" if admitted else "suspended"):
             yield f"Job {name} is {_runs(job)}, and {'' if admitted else 'not '}admitted"
         if not admitted and value_at(job, ("status", "active"), 0):
             yield f"Job {name} has pods and is not admitted"
+
+
+def _of_number(job: str, mine: Sequence[Object], living: Sequence[Object]) -> Iterator[str]:
+    """A job has one Workload; an elastic one has one with quota and one that is to replace it, at most."""
+    if not any(map(_is_slice, mine)):
+        if len(mine) != 1:
+            yield f"Job {job} has {len(mine)} Workloads"
+        return
+    held = sum(map(is_reserved, living))
+    if held > 1 or len(living) - held > 1:
+        yield f"Job {job} has {held} slices with quota, and {len(living) - held} without"
+    for one in mine if living else ():
+        if one not in living and one["metadata"].get("finalizers"):
+            yield f"slice {one['metadata']['name']} of job {job} is over, and kept"
 
 
 def _reserving(seen: Snapshot) -> list[Object]:
@@ -248,20 +300,45 @@ def _reserving(seen: Snapshot) -> list[Object]:
 
 
 def _of_quota(seen: Snapshot) -> Iterator[str]:
-    reserving = _reserving(seen)
-    admitted = [one for one in reserving if holds(one, ConditionType.ADMITTED)]
-    told = _of_queue(seen.cluster_queue)
-    true = {
-        "reserved": sum(map(held_cpu, reserving)),
-        "used": sum(map(held_cpu, admitted)),
-        "reservingWorkloads": len(reserving),
-        "admittedWorkloads": len(admitted),
-    }
-    for what, value in true.items():
-        if told[what] != value:
-            yield f"the ClusterQueue says {what} {told[what]}, and the Workloads say {value}"
-    in_queues = Counter[str](one["spec"].get("queueName", "") for one in seen.workloads if holds_quota(one))
+    own = seen.cluster_queue["metadata"]["name"]
+    of_queue: dict[str, list[Object]] = {one["metadata"]["name"]: [] for one in seen.local_queues}
+    for workload in seen.workloads:
+        of_queue.get(workload["spec"].get("queueName", ""), []).append(workload)
     for queue in seen.local_queues:
         name = queue["metadata"]["name"]
-        if (said := _of_queue(queue)["reservingWorkloads"]) != in_queues[name]:
-            yield f"LocalQueue {name} says reservingWorkloads {said}, and the Workloads say {in_queues[name]}"
+        counted = _counted(of_queue[name], list(filter(holds_quota, of_queue[name])))
+        yield from _miscounted(f"LocalQueue {name}", queue, counted)
+    leading = [one["metadata"]["name"] for one in seen.local_queues if one["spec"]["clusterQueue"] == own]
+    queued = [one for name in leading for one in of_queue[name]]
+    yield from _miscounted("the ClusterQueue", seen.cluster_queue, _counted(queued, _reserving(seen)))
+
+
+def _counted(queued: Sequence[Object], reserving: Sequence[Object]) -> dict[str, int]:
+    """The counters that a queue has to state, from its Workloads and those with quota."""
+    admitted = [one for one in reserving if holds(one, ConditionType.ADMITTED)]
+    return {
+        "pendingWorkloads": sum(map(_is_pending, queued)),
+        "reservingWorkloads": len(reserving),
+        "admittedWorkloads": len(admitted),
+        "reserved": sum(map(held_cpu, reserving)),
+        "used": sum(map(held_cpu, admitted)),
+    }
+
+
+def _miscounted(queue: str, obj: Object, counted: Mapping[str, int]) -> Iterator[str]:
+    said = _of_queue(obj)
+    for what, value in counted.items():
+        if said[what] != value:
+            yield f"{queue} says {what} {said[what]}, and the Workloads say {value}"
+
+
+def _is_pending(workload: Object) -> bool:
+    """Whether a Workload waits for quota, and for nothing else before it may."""
+    reason = (condition_of(dict(workload), "QuotaReserved") or ("", "", ""))[1]
+    return (
+        is_active(workload)
+        and not is_reserved(workload)
+        and not is_over(workload)
+        and reason not in {Reason.ON_HOLD, Reason.ADMISSION_GATED}
+        and not holds(workload, ConditionType.WAITING_FOR_REPLACEMENT_PODS)
+    )

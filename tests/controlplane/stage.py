@@ -248,7 +248,7 @@ class Stage:
         *,
         what: str = "",
         timeout: float = 60.0,  # noqa: ASYNC109 a deadline for many looks
-        interval: float = 0.1,
+        interval: float | None = None,
     ) -> Any:
         """Wait until what is seen is what is wanted."""
 
@@ -337,6 +337,16 @@ class Stage:
             return False
 
         await self.until(found, what=f"{resource.kind} {name} to be gone")
+
+
+async def until_next_second() -> None:
+    """Wait until a second has begun that is later than any time that was written so far."""
+    written = int(time.time())
+
+    async def is_later() -> bool:
+        return int(time.time()) > written
+
+    await eventually(is_later, what="the next second")
 
 
 async def at_once(**stories: Coroutine[Any, Any, None]) -> None:

@@ -1,7 +1,8 @@
 """Every write of Workloads that admitq makes, as another program would make it.
 
 Each row has a scene, the change that the other program makes in it, and what makes admitq write the same in
-the same scene. `test_other_programs.py` plays each row in every manner, and compares what it comes to.
+the same scene. `test_other_programs.py` plays each row in every manner, and compares what it comes to. Rows
+about slices of elastic jobs, prebuilt Workloads and retention are in `further_writes.py`.
 """
 
 import time
@@ -13,8 +14,8 @@ from admitq.integrations.paths import Object, value_at, with_value
 from admitq.runtime.resources import JOBS
 from admitq.transitions import Transition
 from admitq_api.conditions import SECOND, ConditionType, Reason, format_time
-from tests.controlplane.manners import Change
-from tests.controlplane.stage import Stage, condition_of
+from tests.controlplane.manners import Change, Manner
+from tests.controlplane.stage import Stage, condition_of, until_next_second
 
 Step = Callable[[Stage], Awaitable[object]]
 
@@ -102,6 +103,21 @@ def _assignment(pod_set: Object, flavor: str) -> Object:
         "flavors": dict.fromkeys(requests, flavor),
         "resourceUsage": {resource: str(count * int(amount)) for resource, amount in requests.items()},
     }
+
+
+def reserve_and_leave_evicted(workload: Object, now: int) -> Object:
+    """Reserve quota, and leave an eviction that came before as it is."""
+    evicted = status(_evict_only)(workload, now)
+    reserved = reserve(admit=True)(workload, now)
+    kept = evicted["status"]["conditions"]
+    conditions = [*(one for one in kept if one["type"] == ConditionType.EVICTED)]
+    conditions += [one for one in reserved["status"]["conditions"] if one["type"] != ConditionType.EVICTED]
+    return {**reserved, "status": {**reserved["status"], "conditions": conditions}}
+
+
+def _evict_only(transition: Transition) -> None:
+    """State an eviction and nothing of what follows from it."""
+    transition.set(ConditionType.EVICTED, True, Reason.NODE_FAILURES, "its node is gone")
 
 
 def _release_only(transition: Transition) -> None:
@@ -262,6 +278,15 @@ async def job_held(stage: Stage) -> None:
     await until(stage, JOB, "QuotaReserved", "True")
 
 
+async def job_checked_and_running(stage: Stage) -> None:
+    """A job runs, and the check that it waited for is ready."""
+    await job_held(stage)
+    name = (await stage.workload(JOB))["metadata"]["name"]
+    await stage.transit(name, _check("Ready"))
+    await until(stage, JOB, "PodsReady", "True")
+    await until_next_second()
+
+
 async def _checked_queues(stage: Stage, cpu: int) -> None:
     await stage.active_check("check")
     rule = {"admissionChecks": [{"name": stage.own("check")}]}
@@ -384,6 +409,10 @@ class Row:
     then: Step = field(default=nothing)
     """What happens after the write."""
     subject: str = JOB
+    written: Callable[[Stage], Awaitable[Mapping[str, Any]]] | None = None
+    """Finds the Workload that is written; None for the only one of the subject."""
+    manners: tuple[Manner, ...] = tuple(Manner)
+    """The manners in which the write makes sense."""
 
     def __str__(self) -> str:
         return self.name
@@ -459,6 +488,25 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
             _ADMITTED,
         ),
         Row(
+            "admit-without-reservation",
+            ("transitions.end_admission", "workload._pending"),
+            job_waits,
+            status(lambda one: one.set(ConditionType.ADMITTED, True, Reason.ADMITTED, "m")),
+            {
+                **_STOPPED,
+                "ClusterQueue": _queue(admitted=0, cpu=0, pending=1),
+                "LocalQueues": {"lq": _queue(admitted=0, cpu=0, pending=1)},
+            },
+        ),
+        Row(
+            "reserve-and-leave-evicted",
+            ("transitions.requeue", "job._evicted"),
+            job_waits,
+            reserve_and_leave_evicted,
+            {**_RUNS, "Evicted": _FORMERLY_EVICTED, "Requeued": "True NodeFailures"},
+            then=grow,
+        ),
+        Row(
             "say-why-it-waits",
             ("reservation.pending_patch", "workload._pending"),
             job_waits,
@@ -483,6 +531,13 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
             {**_RUNS, "Evicted": _FORMERLY_EVICTED, "Requeued": "True NodeFailures"},
         ),
         Row(
+            "evict-and-say-no-more",
+            ("transitions.requeue", "job._evicted"),
+            job_runs,
+            status(_evict_only),
+            {**_RUNS, "Evicted": _FORMERLY_EVICTED, "Requeued": "True NodeFailures"},
+        ),
+        Row(
             "evict-for-pods-not-ready",
             ("transitions.evict", "workload._pods_ready_timeout", "workload._backoff_over"),
             job_runs,
@@ -493,6 +548,13 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
                 "Requeued": "True BackoffFinished",
                 "requeueState": (1, False),
             },
+        ),
+        Row(
+            "evict-as-deactivated-though-active",
+            ("transitions.evict", "workload._backoff_over"),
+            job_runs,
+            status(lambda one: one.evict(Reason.DEACTIVATED, "m", "Mine")),
+            {**_RUNS, "Evicted": _FORMERLY_EVICTED, "Requeued": "True Reactivated"},
         ),
         Row(
             "evict-and-release-at-once",
@@ -598,6 +660,19 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
             job_held,
             status(_check("Ready")),
             {**_RUNS, "checks": [("Ready", 0)]},
+        ),
+        Row(
+            "evict-and-leave-check-ready",
+            ("transitions.requeue",),
+            job_checked_and_running,
+            status(_evict_only),
+            {
+                **_RESERVED,
+                "Evicted": _FORMERLY_EVICTED,
+                "checks": [("Pending", 0)],
+                "job": "suspended",
+                "LocalQueues": {"lq": {**_queue(admitted=1, cpu=1000), "admittedWorkloads": 0, "used": 0}},
+            },
         ),
         Row(
             "check-retry",
@@ -767,12 +842,6 @@ DRAWN: Final[Mapping[str, Change]] = {
 """What sequences of writes are drawn from: all that makes sense of any Workload."""
 
 NOT_PLAYED: Final[Mapping[str, str]] = {
-    "workload._finished": "deletes what is finished after a time that the shared installation does not set",
-    "workload._replaces": "finishes a slice of an elastic job, which the shared installation does not have",
-    "slices._over": "finishes a slice of an elastic job, which the shared installation does not have",
-    "slices._given_back": "shrinks a slice of an elastic job, which the shared installation does not have",
-    "slices._resized": "resizes a slice of an elastic job, which the shared installation does not have",
-    "job._adopt_prebuilt": "writes metadata alone: the job becomes the owner",
     "job._create": "creates the Workload",
     "members.name_taken": "writes members of groups, not Workloads",
     "members.excess": "writes members of groups, not Workloads",

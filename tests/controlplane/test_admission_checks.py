@@ -379,6 +379,44 @@ async def test_what_runs_runs_on_when_a_check_is_added(stage: Stage, begin: Begi
     assert (await stage.get(JOBS, "j"))["spec"]["suspend"] is False
 
 
+async def test_workload_is_refused_while_its_queue_names_more_checks_than_it_can_list(
+    stage: Stage, begin: Begin
+) -> None:
+    names = [f"c{number}" for number in range(9)]
+    await queues(stage, *names)
+    await stage.cluster_queue("other")
+    await stage.local_queue("other", cluster_queue="other")
+    begin(ready)
+    await stage.job()
+    await stage.until_condition("QuotaReserved", "Misconfigured")
+    status, _, message = await said(stage, "QuotaReserved")
+    which = f"9 AdmissionChecks of ClusterQueue {stage.own('cq')} apply to every flavor"
+    assert (status, message.partition(",")[0]) == ("False", which)
+    await stage.job("unconcerned", queue="other")
+    await stage.until_running("unconcerned")
+    assert await states(stage) == {}
+    await ask_for(stage, *names[:8])
+    await stage.until_running()
+    assert await states(stage) == dict.fromkeys(names[:8], "Ready")
+
+
+async def test_reserved_workload_is_released_when_its_queue_names_more_checks_than_it_can_list(
+    stage: Stage, begin: Begin
+) -> None:
+    names = [f"c{number}" for number in range(9)]
+    await queues(stage, *names[:8])
+    await checks(stage, *names[8:])
+    begin(idle)
+    await stage.job()
+    await stage.until(lambda: states(stage), dict.fromkeys(names[:8], "Pending"))
+    await stage.until_condition("QuotaReserved", "QuotaReserved")
+    await ask_for(stage, *names)
+    await stage.until_condition("QuotaReserved", "Misconfigured")
+    await ask_for(stage, *names[1:])
+    await stage.until(lambda: states(stage), dict.fromkeys(names[1:], "Pending"))
+    await stage.until_condition("QuotaReserved", "QuotaReserved")
+
+
 async def test_a_check_that_nobody_looks_after_makes_its_cluster_queue_inactive(
     stage: Stage, begin: Begin
 ) -> None:

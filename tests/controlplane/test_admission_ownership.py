@@ -133,8 +133,12 @@ async def _leftover_admission_holds_nothing_and_is_removed(stage: Stage) -> None
         return "admission" in written["status"]
 
     await eventually(released, what="the condition to be written alone")
-    waiting = await until_waiting(stage)
-    assert waiting["status"]["resourceRequests"] == [{"name": "main", "resources": {"cpu": "1"}}]
+    await until_waiting(stage)
+
+    async def requests() -> Any:
+        return (await stage.workload())["status"].get("resourceRequests")
+
+    await stage.until(requests, [{"name": "main", "resources": {"cpu": "1"}}])
     await set_quota(stage, 1)
     admitted = await until_running(stage)
     assert "resourceRequests" not in admitted["status"]

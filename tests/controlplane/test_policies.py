@@ -5,7 +5,7 @@ whether pods are ready is up to the stories.
 """
 
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable
 
 import pytest
 
@@ -17,12 +17,13 @@ from admitq.runtime.resources import JOBS
 from admitq_api.conditions import format_time
 from admitq_api.labels import names_for
 from admitq_webhooks.live import watched_world
-from localcluster.cluster import LocalCluster
 from localcluster.installation import Installation
-from localcluster.pytest_plugin import fresh_namespace
 from localcluster.waiting import eventually
+from tests.controlplane.conftest import StagesBeside
+from tests.controlplane.further_writes import RETENTION
 from tests.controlplane.recording import Record, Said, recorded, total
 from tests.controlplane.stage import Stage, at_once
+from tests.controlplane.test_other_programs import play_all
 from tests.controlplane.writes import (
     ADMITTED,
     NOT_READY,
@@ -53,16 +54,24 @@ TOO_OFTEN = "exceeding the maximum number of re-queuing retries"
 
 
 @pytest.fixture
+def admitq_strict(installation_of_file: Callable[..., Installation]) -> Installation:
+    """An admitq that waits for pods, and retains nothing for long."""
+    return installation_of_file("strict", CONFIG)
+
+
+@pytest.fixture
 async def strict(
-    installation_with: Callable[..., Installation],
-    connect: Callable[[LocalCluster], Awaitable[Client]],
-    api_group: str,
+    admitq_strict: Installation, stages_beside: StagesBeside
 ) -> AsyncGenerator[tuple[Stage, Installation]]:
-    """A stage beside an admitq that waits for pods, and keeps nothing for long."""
-    installation = installation_with("strict", CONFIG)
-    client = await connect(installation.cluster)
-    async with fresh_namespace(client) as namespace:
-        yield Stage(client, names_for(api_group), namespace), installation
+    """A stage beside that admitq."""
+    async with (await stages_beside(admitq_strict))() as stage:
+        yield stage, admitq_strict
+
+
+async def test_e_writes_of_another_program_come_to_same_end_where_ended_jobs_are_deleted(
+    admitq_strict: Installation, stages_beside: StagesBeside
+) -> None:
+    await play_all(await stages_beside(admitq_strict), RETENTION)
 
 
 async def test_jobs_end_as_the_configuration_says(strict: tuple[Stage, Installation]) -> None:

@@ -32,16 +32,23 @@ async def test_a_shadow_agrees_with_its_like_and_tells_of_what_it_would_not_do(
 ) -> None:
     names, queue = stage.names, stage.own("cq")
 
-    async def told(series: str) -> float:
+    async def told(series: str, cluster_queue: str = queue) -> float:
         # Named after admitq, whoever's group it is.
-        return await total(shadow, series, cluster_queue=queue)
+        return await total(shadow, series, cluster_queue=cluster_queue)
 
-    async def has_compared(least: int) -> None:
+    async def has_compared(least: int, cluster_queue: str = queue) -> None:
         async def done() -> bool:
-            assert await told(DECISIONS) >= least
+            assert await told(DECISIONS, cluster_queue) >= least
             return True
 
         await eventually(done, what="the shadow to have compared")
+
+    # A shadow that has just begun may open its watches one after the other for a while.
+    await stage.flavor("first")
+    await stage.cluster_queue("first", flavors=("first",))
+    await stage.local_queue("first", cluster_queue="first")
+    await stage.job("first", queue="first")
+    await has_compared(1, stage.own("first"))
 
     # What it agrees with: admission, waiting, fewer pods, borrowing, preemption and what it makes room for.
     await stage.queues(cpu=3, cohortName=stage.own("all"), preemption={"withinClusterQueue": "LowerPriority"})

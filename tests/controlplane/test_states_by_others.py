@@ -8,9 +8,8 @@ from admitq.runtime.resources import JOBS
 from admitq.transitions import NOT_ALL_PODS_READY, Transition, since
 from admitq_api.conditions import SECOND, ConditionType, Reason, format_time
 from localcluster.installation import Installation
-from localcluster.waiting import eventually
 from tests.controlplane.recording import Record, recorded, total
-from tests.controlplane.stage import Object, Stage, at_once, condition_of
+from tests.controlplane.stage import Object, Stage, at_once, condition_of, until_next_second
 
 LOST = "lost to another program"
 
@@ -97,7 +96,7 @@ async def _is_admitted_without_queues_and_not_charged_to_a_later_one(
     await stage.change(stage.kinds.workloads, "later", {"spec": {"active": False}})
     deactivated = ("True", "Deactivated", "The workload is deactivated")
     await _until_condition(stage, "later", "Evicted", deactivated)
-    await _until_next_second()
+    await until_next_second()
     await _queue(stage, "later")
     await stage.job("next", queue="later")
     await stage.until_running("next")
@@ -105,16 +104,6 @@ async def _is_admitted_without_queues_and_not_charged_to_a_later_one(
     await stage.client.delete(stage.kinds.cluster_queues, stage.own("later"))
     await stage.until_gone(stage.kinds.cluster_queues, stage.own("later"))
     assert (await stage.get(stage.kinds.workloads, "later"))["status"]["admission"]
-
-
-async def _until_next_second() -> None:
-    """Wait until a second has begun that is later than any time that was written so far."""
-    written = int(time.time())
-
-    async def is_later() -> bool:
-        return int(time.time()) > written
-
-    await eventually(is_later, what="the next second")
 
 
 async def _ends_its_backoff_while_it_holds_quota(stage: Stage, admitq: Installation) -> None:

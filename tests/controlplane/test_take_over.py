@@ -133,6 +133,7 @@ async def test_a_cluster_changes_hands_and_comes_back(
         await stage.client.delete(JOBS, "ends", stage.namespace)
         await stage.until_running("waits")
         await stage.until(lambda: admitted_by_queue(stage), 3)
+        await stage.some_pods("waits")
 
         # And back.
         as_it_was = await standing(stage)

@@ -62,8 +62,8 @@ Story = Callable[[Stage], Awaitable[None]]
 
 
 @pytest.fixture
-def installation(installation_with: Callable[[str, Mapping[str, Any]], Installation]) -> Installation:
-    made = installation_with("two-leaders", BOTH_LEAD)
+def installation(installation_of_file: Callable[[str, Mapping[str, Any]], Installation]) -> Installation:
+    made = installation_of_file("two-leaders", BOTH_LEAD)
     crds.apply(made.cluster, map(of_any_shape, crds.definitions((*crds.NAMES, *crds.OWN_NAMES))))
     return made
 

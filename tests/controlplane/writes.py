@@ -204,8 +204,10 @@ async def written(stage: Stage) -> AsyncGenerator[Writes]:
     followed = (JOBS, kinds.workloads, kinds.cluster_queues, kinds.local_queues)
     chronicle = Chronicle(stage.client, followed, stage.namespace)
     await chronicle.open()
-    yield Writes(stage, chronicle)
-    await chronicle.close()
+    try:
+        yield Writes(stage, chronicle)
+    finally:
+        await chronicle.close()
 
 
 def _changes(names: Names, before: Object, after: Object) -> Iterator[str]:

@@ -51,6 +51,15 @@ def cluster_queue(kinds: Kinds, quantity: str) -> Object:
     }
 
 
+def local_queue(kinds: Kinds) -> Object:
+    return {
+        "apiVersion": kinds.local_queues.api_version,
+        "kind": "LocalQueue",
+        "metadata": {"name": "odd", "namespace": NAMESPACE},
+        "spec": {"clusterQueue": "odd"},
+    }
+
+
 def workload(kinds: Kinds, name: str, cpu: str) -> Object:
     container = {"name": "c", "image": "work", "resources": {"requests": {"cpu": cpu}}}
     pod_set = {
@@ -73,6 +82,9 @@ async def test_malformed_objects_tell_what_is_wrong_and_stop_nobody(
     names = names_for(api_group)
     kinds = kinds_of(names)
     await client.create(kinds.cluster_queues, cluster_queue(kinds, "1" + "0" * 2048))
+    await client.create(kinds.local_queues, local_queue(kinds))
+    in_odd = workload(kinds, "in-odd", "1")
+    await client.create(kinds.workloads, {**in_odd, "spec": {**in_odd["spec"], "queueName": "odd"}})
     await client.create(kinds.workloads, workload(kinds, "huge", "1" + "0" * 2048))
     await client.create(kinds.workloads, workload(kinds, "negative", "-3"))
     broken = await client.create(kinds.workloads, workload(kinds, "broken", "1"))
@@ -117,7 +129,15 @@ async def test_malformed_objects_tell_what_is_wrong_and_stop_nobody(
     async def job_done() -> bool:
         return conditions.is_true(state_of(await client.get(JOBS, "job-001", NAMESPACE)), "Complete")
 
+    async def nothing_is_charged() -> bool:
+        return (await client.get(kinds.cluster_queues, "all"))["status"]["reservingWorkloads"] == 0
+
+    async def workload_of_odd_queue_told() -> bool:
+        found = await condition(kinds.workloads, "in-odd", "QuotaReserved", NAMESPACE)
+        return (found["reason"], found["message"]) == ("Suspended", "ClusterQueue odd is inactive")
+
     await eventually(odd_queue_told)
+    await eventually(workload_of_odd_queue_told)
     await eventually(lambda: told("huge", "spec.podSets[0].template.spec.containers[0]"))
     await eventually(lambda: told("negative", "must not be negative"))
     await eventually(lambda: reported_as_malformed("broken"))
@@ -127,7 +147,7 @@ async def test_malformed_objects_tell_what_is_wrong_and_stop_nobody(
         "a2: neither queued nor released"
     )
     assert "admission" not in untouched["status"]
-    assert (await client.get(kinds.cluster_queues, "all"))["status"]["reservingWorkloads"] == 0
+    await eventually(nothing_is_charged)
 
     released = [{**reserved[0], "status": "False"}]
     await client.merge_patch(

@@ -34,8 +34,8 @@ def bury() -> Generator[None]:
 
 
 @pytest.fixture(scope="module")
-def installation(installation_with: Callable[..., Installation]) -> Installation:
-    made = installation_with("kills", place.CONFIG)
+def installation(installation_of_file: Callable[..., Installation]) -> Installation:
+    made = installation_of_file("kills", place.CONFIG)
     place.take_over(made)
     return made
 

@@ -188,6 +188,16 @@ async def test_a2_conditions_and_fields_are_removed_in_one_write(change: Object)
     assert server.calls == [("merge", "7")]
 
 
+async def test_a2_parts_of_a_former_admission_are_removed_in_the_write_that_states_another() -> None:
+    server = Server()
+    wider = {"cpu": "f", "memory": "f"}
+    leftover = {"clusterQueue": "cq", "podSetAssignments": [{"name": "main", "count": 1, "flavors": wider}]}
+    stored = workload(conditions=[condition("QuotaReserved")], admission=leftover)
+    written = await written_to(server, stored, patch(**STATED))
+    assert server.calls == [("merge", "7")]
+    assert written["status"]["admission"] == ADMISSION
+
+
 async def test_a2_count_of_evictions_that_grows_is_applied() -> None:
     server = Server()
     once, twice = ({"evictions": [{"reason": "Preempted", "count": count}]} for count in (1, 2))

@@ -1,7 +1,7 @@
 """Why a workload waits: what its status and an event tell of it."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any, cast
 
@@ -9,7 +9,7 @@ import pytest
 
 from admitq import admission_writer
 from admitq.admission_writer import AdmissionWriter
-from admitq.core.instructions import ReportPending
+from admitq.core.instructions import ReportPending, ReserveQuota
 from admitq.core.model import ObjectKey
 from admitq.core.refusals import NamespaceMismatch, PodsNotReady, PreemptionGated, Refusal
 from admitq.explain import Explanation
@@ -18,6 +18,8 @@ from admitq.runtime.errors import ApiError
 from admitq.runtime.events import EventRecorder
 from admitq_api import conditions
 from admitq_api.labels import names_for
+from tests.unit.test_guarded_writes import ADMISSION as ADMISSION_OF_CORE
+from tests.unit.test_guarded_writes import Server, workload
 
 Object = dict[str, Any]
 
@@ -57,7 +59,11 @@ class Recorder:
 
 @asynccontextmanager
 async def writing(
-    writes: Writes, recorder: Recorder, *, tell_reasons: bool = True
+    writes: Writes,
+    recorder: Recorder,
+    *,
+    tell_reasons: bool = True,
+    waits: Callable[[ObjectKey], bool] = lambda _: True,
 ) -> AsyncGenerator[AdmissionWriter]:
     """A writer that runs."""
     writer = AdmissionWriter(
@@ -65,6 +71,7 @@ async def writing(
         names=names_for(),
         recorder=cast("EventRecorder", recorder),
         clock=lambda: NOW,
+        waits=waits,
         tell_reasons=tell_reasons,
     )
     running = asyncio.create_task(writer.run())
@@ -144,3 +151,33 @@ async def test_while_nobody_answers_it_is_tried_more_and_more_seldom(
         writer.schedule_report(ReportPending(KEY, "uid", PodsNotReady(), ()))
         await asyncio.wait_for(writes.written, 10)
     assert waits == [1, 2, 3]
+
+
+async def test_reservation_of_another_program_is_not_reported_as_this_one() -> None:
+    theirs = {"clusterQueue": "other", "podSetAssignments": [{"name": "main", "count": 1}]}
+    reserved = {"type": "QuotaReserved", "status": "True", "reason": "QuotaReserved", "message": ""}
+    newer = workload(conditions=[reserved], admission=theirs)
+    newer["metadata"]["resourceVersion"] = "5"
+    server, recorder = Server(workload(), newer=newer), Recorder()
+    server.writes.decides_alike = lambda *_: False
+    async with writing(cast("Writes", server.writes), recorder) as writer:
+        assert await writer.reserve(ReserveQuota(KEY, "u", ADMISSION_OF_CORE, admit=True)) is None
+    assert server.stored["status"]["admission"] == theirs
+    assert not recorder.told
+
+
+async def test_reservation_of_which_the_answer_was_lost_is_reported() -> None:
+    server, recorder = Server(workload(), lost=1), Recorder()
+    async with writing(cast("Writes", server.writes), recorder) as writer:
+        assert await writer.reserve(ReserveQuota(KEY, "u", ADMISSION_OF_CORE, admit=True)) == server.stored
+    assert [reason for _, reason, _ in recorder.told] == ["QuotaReserved", "Admitted"]
+
+
+async def test_refusal_of_workload_that_waits_no_longer_is_not_written() -> None:
+    writes, recorder = Writes(), Recorder()
+    other = ObjectKey("team", "other")
+    async with writing(writes, recorder, waits=lambda key: key == other) as writer:
+        writer.schedule_report(ReportPending(KEY, "uid", PodsNotReady(), ()))
+        writer.schedule_report(ReportPending(other, "uid", NamespaceMismatch(), ()))
+        await asyncio.wait_for(writes.written, 10)
+    assert [reason for _, reason, _ in recorder.told] == ["Misconfigured"]

@@ -29,6 +29,7 @@ from admitq.core.refusals import (
     Refusal,
     ResourceNotCovered,
     TakenInThisCycle,
+    TooManyChecks,
     TopologyMissing,
     TopologyUnsupported,
     UntoleratedTaint,
@@ -52,6 +53,24 @@ SHORT_TEXT = (
             "workload namespace doesn't match ClusterQueue selector",
         ),
         (AdmissionChecksFailed(), "PendingEvaluation", "The workload has failed admission checks"),
+        (
+            TooManyChecks("q", 9, 8),
+            "Misconfigured",
+            (
+                "9 AdmissionChecks of ClusterQueue q apply to every flavor, and a Workload can have "
+                "at most 8: remove some from spec.admissionChecksStrategy.admissionChecks, "
+                "or limit them to other flavors by onFlavors"
+            ),
+        ),
+        (
+            TooManyChecks("q", 9, 8, ("a", "b")),
+            "Misconfigured",
+            (
+                "9 AdmissionChecks of ClusterQueue q apply to flavors a, b, and a Workload can have "
+                "at most 8: remove some from spec.admissionChecksStrategy.admissionChecks, "
+                "or limit them to other flavors by onFlavors"
+            ),
+        ),
         (
             WaitingForVictims(2, SHORT),
             "WaitingForPreemptedWorkloads",

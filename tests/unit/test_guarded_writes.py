@@ -1,5 +1,6 @@
 """Applies of the admission whose answer is lost, or that meet another program's write."""
 
+import asyncio
 from typing import Any, cast
 
 import pytest
@@ -98,3 +99,23 @@ async def test_a2_leftover_admission_in_a_newer_version_is_no_reservation() -> N
     assert written is not None
     assert server.applied == 1
     assert written["status"]["admission"]["clusterQueue"] == "cq"
+
+
+async def test_workload_has_one_writer_at_a_time_though_another_arrives_as_one_ends() -> None:
+    writes = Server(workload()).writes
+    writing = 0
+
+    async def write() -> None:
+        nonlocal writing
+        async with writes.sole_writer(KEY):
+            writing += 1
+            assert writing == 1
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            writing -= 1
+
+    async def write_and_write_again() -> None:
+        await write()
+        await write()
+
+    await asyncio.gather(write_and_write_again(), write(), write_and_write_again())

@@ -255,6 +255,10 @@ def requesting(cpu: Any) -> dict[str, Any]:
         (requesting("odd"), requesting("odd"), True),
         (with_container(), with_container(resources={}), True),
         (with_container(resources={"requests": {}}), with_container(), True),
+        (with_container(args=[], env=[], securityContext={}), with_container(), True),
+        (with_container(env=[{"name": "A", "value": ""}]), with_container(env=[{"name": "A"}]), True),
+        (with_container(env=[{"name": "A", "value": "b"}]), with_container(env=[{"name": "A"}]), False),
+        (with_container(args=["a"]), with_container(args=["b"]), False),
         ({"spec": {"initContainers": [{"name": "i"}]}}, {"spec": {}}, False),
         ({"spec": {"nodeSelector": {"a": "b"}}}, {"spec": {"affinity": {}}}, True),
         (

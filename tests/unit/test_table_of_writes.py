@@ -16,9 +16,10 @@ from admitq.integrations.paths import Object
 from admitq.transitions import Transition
 from admitq_api.conditions import format_time, parse_time
 from admitq_api.labels import names_for
+from tests.controlplane.further_writes import FURTHER, RETENTION
 from tests.controlplane.manners import CHECK_CONTROLLER, Applied, applied, not_applicable, typed
 from tests.controlplane.rest import Snapshot, broken
-from tests.controlplane.table_of_writes import NOT_PLAYED, TABLE, reserve, status
+from tests.controlplane.table_of_writes import NOT_PLAYED, TABLE, Row, reserve, status
 
 NAMES = names_for()
 TIME = "2026-03-01T10:00:00Z"
@@ -44,8 +45,12 @@ PARTS: Final = {"set", "drop", "find", "is_true", "patch"}
 # --- completeness ---------------------------------------------------------------------------------
 
 
+def rows() -> list[Row]:
+    return [row for of in (*TABLE.values(), *FURTHER.values(), RETENTION) for row in of]
+
+
 def listed() -> set[str]:
-    return {writer for rows in TABLE.values() for row in rows for writer in row.writers} | set(NOT_PLAYED)
+    return {writer for row in rows() for writer in row.writers} | set(NOT_PLAYED)
 
 
 def steps_of(module: str, functions: Iterable[Any]) -> set[str]:
@@ -79,7 +84,7 @@ def test_e_writers_of_table_exist() -> None:
 
 
 def test_e_rows_have_names_of_their_own() -> None:
-    names = [row.name for rows in TABLE.values() for row in rows]
+    names = [row.name for row in rows()]
     assert len(names) == len(set(names))
 
 
@@ -195,10 +200,14 @@ OWNED = {"ownerReferences": [{"kind": "Job", "name": "j", "uid": "uid-j", "contr
 WAITS = condition("QuotaReserved", "False", "WaitingForQuota")
 
 
-def problems(*workloads: Object, jobs: Sequence[Object] = (), cpu: str = "0", counted: int = 0) -> list[str]:
-    held = {"reservingWorkloads": counted, "admittedWorkloads": counted}
-    lq = {"metadata": {"name": "lq", "uid": "uid-lq", "resourceVersion": "1"}, "status": held}
-    return broken(Snapshot(workloads, jobs, [lq], queue(cpu, **held)), format_time(NOW))
+def problems(
+    *workloads: Object, jobs: Sequence[Object] = (), cpu: str = "0", counted: int = 0, pending: int = 0
+) -> list[str]:
+    counters = {"reservingWorkloads": counted, "admittedWorkloads": counted, "pendingWorkloads": pending}
+    cq = queue(cpu, **counters)
+    metadata = {"name": "lq", "uid": "uid-lq", "resourceVersion": "1"}
+    lq = {"metadata": metadata, "spec": {"clusterQueue": "cq-ns"}, "status": cq["status"]}
+    return broken(Snapshot(workloads, jobs, [lq], cq), format_time(NOW))
 
 
 def test_e_laws_hold_of_what_is_well() -> None:
@@ -206,7 +215,10 @@ def test_e_laws_hold_of_what_is_well() -> None:
     waiting = workload_of(WAITS, name="v")
     over = workload_of(*HELD, condition("Finished"), name="o", admission=admission())
     inactive = workload_of(WAITS, name="i", active=False)
-    assert not problems(running, waiting, over, inactive, jobs=[job(suspend=False)], cpu="2", counted=1)
+    found = problems(
+        running, waiting, over, inactive, jobs=[job(suspend=False)], cpu="2", counted=1, pending=1
+    )
+    assert not found
 
 
 @pytest.mark.parametrize(
@@ -235,6 +247,53 @@ def test_e_laws_notice_quota_that_is_not_counted() -> None:
     assert "the ClusterQueue says reserved 0, and the Workloads say 1000" in found
     assert "the ClusterQueue says reservingWorkloads 0, and the Workloads say 1" in found
     assert "LocalQueue lq says reservingWorkloads 0, and the Workloads say 1" in found
+    assert "LocalQueue lq says used 0, and the Workloads say 1000" in found
+    assert "LocalQueue lq says pendingWorkloads 0, and the Workloads say 1" in problems(workload_of(WAITS))
+
+
+def slice_of(*conditions: Object, name: str, **fields: Any) -> dict[str, Any]:
+    annotations = {NAMES.workload_slice_name: "first"}
+    if replaced := fields.pop("replaces", None):
+        annotations[NAMES.workload_slice_replacement_for] = f"ns/{replaced}"
+    metadata = {**OWNED, "annotations": annotations, **fields.pop("metadata", {})}
+    return workload_of(*conditions, name=name, metadata=metadata, **fields)
+
+
+def test_e_laws_hold_of_slices_that_are_well() -> None:
+    first = slice_of(*HELD, name="first", admission=admission("2"))
+    second = slice_of(WAITS, name="second", replaces="first")
+    second["spec"]["podSets"][0]["count"] = 3
+    over = slice_of(condition("Finished", "True", "WorkloadSliceReplaced"), name="zeroth")
+    jobs = [job(suspend=False)]
+    assert not problems(first, second, over, jobs=jobs, cpu="2", counted=1, pending=1)
+
+
+@pytest.mark.parametrize(
+    ("slices", "law"),
+    [
+        (
+            [slice_of(*HELD, name=name, admission=admission()) for name in ("a", "b")],
+            "Job j has 2 slices with quota, and 0 without",
+        ),
+        ([slice_of(WAITS, name=name) for name in "ab"], "Job j has 0 slices with quota, and 2 without"),
+        (
+            [
+                slice_of(*HELD, name="a", admission=admission()),
+                slice_of(condition("Finished"), name="b", metadata={"finalizers": ["f"]}),
+            ],
+            "slice b of job j is over, and kept",
+        ),
+        (
+            [
+                slice_of(*HELD, name="a", admission=admission()),
+                slice_of(WAITS, name="b", replaces="a"),
+            ],
+            "b waits because of WaitingForQuota and fits into 2000m CPU that are free",
+        ),
+    ],
+)
+def test_e_laws_notice_slices_that_are_too_many_or_wait_in_vain(slices: Sequence[Object], law: str) -> None:
+    assert law in problems(*slices, jobs=[job(suspend=False)], cpu="1", counted=1)
 
 
 @pytest.mark.parametrize(

@@ -146,6 +146,37 @@ def test_checks_begin_anew_and_count_their_retries(check: Object, after: Object)
         assert moved == format_time(NOW)
 
 
+EARLIER = "2026-03-01T09:58:00Z"
+
+
+def requeued(changed_at: str) -> Object:
+    """The status after a requeue, with a check and a gate that were changed then. Evicted is of BEFORE."""
+    check = {"name": "c", "state": "Ready", "podSetUpdates": [{"name": "main"}]}
+    obj = workload(
+        condition("Evicted", "True", "Preempted"),
+        admission={"clusterQueue": "q"},
+        admissionChecks=[{**check, "lastTransitionTime": changed_at}],
+        preemptionGates=[{"name": "g", "position": "Open", "lastTransitionTime": changed_at}],
+    )
+    transition = Transition(obj, NOW)
+    transition.requeue("PendingEvaluation")
+    return transition.status
+
+
+def test_e_checks_begin_anew_after_an_eviction_that_another_program_stated_alone() -> None:
+    status = requeued(EARLIER)
+    message = "Reset to Pending after eviction. Previously: Ready"
+    reset = {"name": "c", "state": "Pending", "message": message, "lastTransitionTime": format_time(NOW)}
+    assert status["admissionChecks"] == [reset]
+    assert status["preemptionGates"][0]["position"] == "Closed"
+
+
+def test_checks_and_gates_that_were_decided_on_during_an_eviction_stay() -> None:
+    status = requeued(BEFORE)
+    assert status["admissionChecks"][0]["state"] == "Ready"
+    assert status["preemptionGates"][0]["position"] == "Open"
+
+
 def test_evictions_are_counted_by_reason_and_cause() -> None:
     obj = workload()
     for reason, cause in (("Preempted", ""), ("Deactivated", "AdmissionCheck"), ("Preempted", "")):

@@ -11,7 +11,7 @@ from admitq.integrations.base import Integration
 from admitq.integrations.paths import value_at, with_value
 from admitq.serving.http import JSON, Handler, Request, Response, text
 from admitq_api.feature_gates import Gate
-from admitq_api.field_errors import FieldError
+from admitq_api.field_errors import FieldError, new_errors
 from admitq_api.labels import Names
 from admitq_webhooks.ancestors import Unclear
 from admitq_webhooks.mutate import jobs as mutate_jobs
@@ -179,10 +179,10 @@ def routes(
         return _verdict(cluster_queue.validate_update(request.old, request.obj, gates))
 
     async def validate_cohort(request: AdmissionRequest) -> Verdict:
-        return _verdict(_unless_deleted(request, cohort.validate))
+        return _verdict(_new_unless_deleted(request, cohort.validate))
 
     async def validate_flavor(request: AdmissionRequest) -> Verdict:
-        return _verdict(_unless_deleted(request, resource_flavor.validate))
+        return _verdict(_new_unless_deleted(request, resource_flavor.validate))
 
     async def validate_workload(request: AdmissionRequest) -> Verdict:
         if request.operation == "CREATE":
@@ -272,10 +272,15 @@ async def _let_pass(_: AdmissionRequest) -> Verdict:
     return Allowed()
 
 
-def _unless_deleted(
+def _new_unless_deleted(
     request: AdmissionRequest, validate: Callable[[Mapping[str, Any]], list[FieldError]]
 ) -> list[FieldError]:
-    return [] if is_being_deleted(request.old) else validate(request.obj)
+    """What is wrong with a new object, or with a changed one and not with the stored one already."""
+    if request.operation == "CREATE":
+        return validate(request.obj)
+    if is_being_deleted(request.old):
+        return []
+    return new_errors(validate(request.obj), validate(request.old))
 
 
 def _verdict(errors: list[FieldError]) -> Verdict:

@@ -127,8 +127,7 @@ class JobController:
         job = self._job(key, store)
         workloads = self._workloads_of(key, job)
         if job is None:
-            # The controller that created a Workload before its pods settles it.
-            workloads = tuple(one for one in workloads if not self._precedes_pods(one))
+            workloads = tuple(one for one in workloads if not self._is_kept_for_pods(one))
             if not any(is_unsettled(one, self._ctx.names) for one in workloads):
                 return None
             match await self._presence(key, workloads):
@@ -217,9 +216,15 @@ class JobController:
         owner = owner_value(self.integration.group, self.integration.kind, key.namespace, key.name)
         return self._ctx.stores.of(self._ctx.kinds.workloads).by_index(BY_OWNER, owner)
 
-    def _precedes_pods(self, workload: Object) -> bool:
-        """Whether a Workload was created before its pods, by another controller or by hand."""
-        return is_served(workload, self._ctx.names) or members.awaits_first(workload, self._ctx.names)
+    def _is_kept_for_pods(self, workload: Object) -> bool:
+        """Whether a Workload was created before its pods, and nothing is left to do until they exist.
+
+        The controller that serves the pods settles its Workloads itself.
+        """
+        names = self._ctx.names
+        return is_served(workload, names) or (
+            members.awaits_first(workload, names) and not members.is_evicted_before_first(workload, names)
+        )
 
     async def _presence(self, key: Key, workloads: Sequence[Object]) -> Presence:
         """Whether a job that is not in the store exists.

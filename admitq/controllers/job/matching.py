@@ -8,8 +8,7 @@ from admitq.integrations import ownership
 from admitq.integrations.ownership import controller_of
 from admitq.integrations.paths import Object, value_at
 from admitq.job_workloads import has_same_pods, longest_execution, pod_sets_of
-from admitq.transitions import holds, is_reserved
-from admitq_api.conditions import ConditionType
+from admitq.transitions import is_admitted, is_reserved
 
 
 class Match(NamedTuple):
@@ -82,7 +81,7 @@ def is_equivalent(case: JobCase, workload: Object) -> bool:
         return _equal(case, wanted, listed, running=False)
     suspended, admitted = (
         case.integration.is_suspended(job, case.names),
-        holds(workload, ConditionType.ADMITTED),
+        is_admitted(workload),
     )
     running = [_as_assigned(workload, pod_set) for pod_set in listed]
     if (admitted or not suspended) and _equal(case, wanted, running, running=True):

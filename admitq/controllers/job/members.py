@@ -154,6 +154,12 @@ def awaits_first(workload: Object, names: Names) -> bool:
     return is_unowned and is_of_group(workload, names) and not holds(workload, ConditionType.FINISHED)
 
 
+def is_evicted_before_first(workload: Object, names: Names) -> bool:
+    """Whether the Workload of a group was evicted before its first pod was created, and still holds quota."""
+    is_evicted = holds(workload, ConditionType.EVICTED) and is_reserved(workload)
+    return is_evicted and awaits_first(workload, names)
+
+
 def name_taken(case: JobCase) -> Plan | None:
     """A group whose name is that of a Workload of something else gets none, and does not run."""
     if case.composition is None or not case.group or case.workloads:

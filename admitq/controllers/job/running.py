@@ -1,8 +1,9 @@
 """A job started and stopped: what its object, or each of its members, becomes."""
 
+from collections.abc import Iterable
 from typing import Final
 
-from admitq.controllers.job import members
+from admitq.controllers.job import members, slices
 from admitq.controllers.job.case import CONCERN, JobCase
 from admitq.controllers.plan import NOTHING, Patch, Plan, plan
 from admitq.integrations.paths import Object, merge_patch, value_at
@@ -23,6 +24,9 @@ def evicted_due_to(reason: str) -> str:
 def started(case: JobCase, workload: Object) -> Object:
     """The job with all that the admission gives its podsets, running.
 
+    The pod counts of an elastic job stay as they are, even if its admission is for fewer pods. A slice for
+    the other pods may be waiting for quota.
+
     Raises:
         Conflict: the admission contradicts the job; no retry will mend it.
         FlavorMissing: an assigned flavor is not known.
@@ -38,7 +42,7 @@ def started(case: JobCase, workload: Object) -> Object:
             continue
         template = inject(pod_set.template_in(result), info)
         result = case.integration.with_template(result, pod_set, template, case.names)
-        if info.count != pod_set.count:
+        if info.count != pod_set.count and not slices.is_elastic(case):
             counts[pod_set.name] = info.count
     if counts and case.integration.with_counts is not None:
         result = case.integration.with_counts(result, counts, case.names)
@@ -65,10 +69,17 @@ def stopped(case: JobCase, workload: Object | None) -> Object:
 def is_marked(case: JobCase) -> bool:
     """Whether the job's templates carry marks of an admission."""
     job: Object = case.job or {}
-    return any(
-        value_at(pod_set.template_in(job), ("metadata", "labels", case.names.podset)) is not None
-        for pod_set in case.integration.pod_sets(job, case.names)
-    )
+    return _are_marked(case, (one.template_in(job) for one in case.integration.pod_sets(job, case.names)))
+
+
+def is_marked_workload(case: JobCase, workload: Object) -> bool:
+    """Whether the Workload was created from a job with such marks in its templates."""
+    listed = value_at(workload, ("spec", "podSets"), [])
+    return _are_marked(case, (value_at(one, ("template",), {}) for one in listed))
+
+
+def _are_marked(case: JobCase, templates: Iterable[Object]) -> bool:
+    return any(value_at(one, ("metadata", "labels", case.names.podset)) is not None for one in templates)
 
 
 def stop(case: JobCase, workload: Object | None, message: str, reason: str) -> Plan | None:

@@ -19,9 +19,9 @@ from admitq.integrations.base import Step
 from admitq.integrations.names import workload_name
 from admitq.integrations.paths import Object, value_at
 from admitq.job_workloads import has_same_pods, longest_execution, pod_sets_of, workload_for
-from admitq.pod_counts import pod_counts
+from admitq.pod_counts import covered_counts, pod_counts
 from admitq.podsets import injected_annotations, injected_labels
-from admitq.transitions import condition, holds, is_over, is_reserved
+from admitq.transitions import condition, holds, is_admitted, is_over, is_reserved
 from admitq.translate import replaced
 from admitq_api.conditions import ConditionType, Reason
 from admitq_api.labels import Names
@@ -70,14 +70,20 @@ def settle(case: JobCase) -> Plan | None:
     if not is_elastic(case):
         return None
     holding, waiting = slices_of(case)
-    if ended := _freed(case) or _superfluous(case, holding) or _superfluous(case, waiting):
+    if (
+        ended := _freed(case, is_continued=bool(holding or waiting))
+        or _superfluous(case, holding)
+        or _superfluous(case, waiting)
+    ):
         return ended
     if not is_comparable(case):
         # A job that has ended grows no more; one that cannot be told just now may.
         has_ended = case.integration.finished(case.job or {}) is not None
         return _over(case, waiting[0], holding[0]) if has_ended and holding and waiting else None
-    if not all(_has_shape(case, one) for one in (*holding, *waiting)):
-        return None
+    misfit = next((one for one in (*holding, *waiting) if not _has_shape(case, one)), None)
+    if misfit is not None:
+        # Another program may change a slice that waits; one with quota the API server keeps as it was.
+        return _over(case, misfit, holding[0]) if holding and misfit in waiting else None
     wanted = _job_counts(case)
     if not holding or holds(holding[0], ConditionType.EVICTED):
         is_suspended = case.integration.is_suspended(case.job or {}, case.names)
@@ -87,14 +93,14 @@ def settle(case: JobCase) -> Plan | None:
 
 def _beside(case: JobCase, held: Object, waiting: Sequence[Object], wanted: Counts) -> Plan | None:
     """What follows for the slices of a job with quota, which is as large as it is."""
-    granted = pod_counts(held)
+    granted = pod_counts(held) | covered_counts(held)
     if all(count <= granted[name] for name, count in wanted.items()):
         if waiting:
             return _over(case, waiting[0], held)
-        lowered = reclaim.lower(case, held, wanted) if granted != wanted else None
+        lowered = reclaim.lower(case, held, wanted) if pod_counts(held) != wanted else None
         return lowered or _resized(case, held, wanted) or _given_back(case, held)
     if waiting:
-        return _resized(case, waiting[0], wanted)
+        return _followed(case, waiting[0], held, wanted)
     return None if case.namespace_ends else _grow(case, held, wanted)
 
 
@@ -108,7 +114,8 @@ def match_of(case: JobCase) -> Match:
     found = next(iter((*deleted, *slices.holding, *slices.waiting)), None)
     if found is None:
         failed = [one for one in case.owned if not _was_replaced(one)]
-        return Match(failed[0] if failed else None, [])
+        held = (one for one in failed if has_finalizer(one, case.names.finalizer))
+        return Match(next(held, failed[-1] if failed else None), [])
     if not is_comparable(case) or deleted:
         return Match(found, [])
     wanted = _job_counts(case)
@@ -135,7 +142,7 @@ def lets_run(workloads: Sequence[Object], *, elastic: bool) -> bool:
     if elastic:
         return bool(workloads) and not any(holds(one, ConditionType.EVICTED) for one in workloads)
     latest = max(workloads, key=lambda one: one["metadata"].get("creationTimestamp", ""), default=None)
-    return latest is not None and holds(latest, ConditionType.ADMITTED)
+    return latest is not None and is_admitted(latest)
 
 
 def _job_counts(case: JobCase) -> dict[str, int]:
@@ -165,9 +172,17 @@ def _was_replaced(workload: Object) -> bool:
     return finished.get("reason") == Reason.WORKLOAD_SLICE_REPLACED
 
 
-def _freed(case: JobCase) -> Plan | None:
-    """Slices that were replaced are held by nothing any more."""
-    over = [one for one in case.owned if _was_replaced(one) and has_finalizer(one, case.names.finalizer)]
+def _freed(case: JobCase, *, is_continued: bool) -> Plan | None:
+    """Slices that were replaced are held by nothing any more.
+
+    The same holds for slices that another program finished for another reason, if the job has further slices.
+    """
+    over = [
+        one
+        for one in case.owned
+        if has_finalizer(one, case.names.finalizer)
+        and (_was_replaced(one) or (is_continued and holds(one, ConditionType.FINISHED)))
+    ]
     return plan(*(RemoveFinalizer(case.kinds.workloads, one) for one in over)) if over else None
 
 
@@ -195,9 +210,35 @@ def _resized(case: JobCase, workload: Object, wanted: Counts) -> Plan | None:
     """A slice that waits follows the job, and one with quota shrinks with it."""
     if pod_counts(workload) == wanted:
         return None
-    patch = Step({"spec": {"podSets": _with_counts(workload, wanted)}})
+    return _updated(case, workload, {"spec": {"podSets": _with_counts(workload, wanted)}})
+
+
+def _followed(case: JobCase, workload: Object, held: Object, wanted: Counts) -> Plan | None:
+    """A slice that waits to replace another follows the job, whatever another program wrote on it."""
+    annotations = value_at(workload, ("metadata", "annotations"), {})
+    marks = {key: value for key, value in _marks(case, held).items() if annotations.get(key) != value}
+    spec: dict[str, Any] = {}
+    if pod_counts(workload) != wanted:
+        spec["podSets"] = _with_counts(workload, wanted)
+    if value_at(workload, ("spec", "queueName"), "") != case.queue_name:
+        spec["queueName"] = case.queue_name or None
+    patch = {**({"metadata": {"annotations": marks}} if marks else {}), **({"spec": spec} if spec else {})}
+    return _updated(case, workload, patch) if patch else None
+
+
+def _updated(case: JobCase, workload: Object, patch: dict[str, Any]) -> Plan:
     note = f"Updated workload slice: {name_of(workload)}"
-    return plan(Patch(case.kinds.workloads, workload, (patch,), CONCERN), case.tell("UpdatedWorkload", note))
+    write = Patch(case.kinds.workloads, workload, (Step(patch),), CONCERN)
+    return plan(write, case.tell("UpdatedWorkload", note))
+
+
+def _marks(case: JobCase, held: Object) -> dict[str, str]:
+    """The annotations of a slice that is to replace the one with quota."""
+    return {
+        case.names.elastic_job: "true",
+        case.names.workload_slice_name: chain_of(held, case.names.workload_slice_name),
+        case.names.workload_slice_replacement_for: name_of(held),
+    }
 
 
 def _given_back(case: JobCase, workload: Object) -> Plan | None:
@@ -231,12 +272,8 @@ def _shrunk(assignment: Object, count: int) -> Object:
 def _grow(case: JobCase, held: Object, wanted: Counts) -> Plan:
     """A slice for all pods of the job, which is to replace the one with quota, and is of its shape."""
     workload = made(case)
-    names, metadata = case.names, workload["metadata"]
-    metadata["annotations"] |= {
-        names.workload_slice_name: chain_of(held, names.workload_slice_name),
-        names.workload_slice_replacement_for: name_of(held),
-    }
-    pod_sets = [_without_marks(one, names) for one in _with_counts(held, wanted)]
+    workload["metadata"]["annotations"] |= _marks(case, held)
+    pod_sets = [_without_marks(one, case.names) for one in _with_counts(held, wanted)]
     workload["spec"] = {**workload["spec"], "podSets": pod_sets}
     note = f"Created Workload: {name_of(workload)}"
     return plan(Create(case.kinds.workloads, workload, CONCERN), case.tell("CreatedWorkload", note))

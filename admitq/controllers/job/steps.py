@@ -6,7 +6,7 @@ order is that of the reference: who is not ours, what has ended, what must stop,
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from admitq.controllers.job import members, reclaim, running, slices
 from admitq.controllers.job.case import CONCERN, JobCase, concern_of, name_of, seconds
@@ -26,10 +26,10 @@ from admitq.controllers.plan import (
     status_patch,
 )
 from admitq.controllers.workload import told
-from admitq.core.model import ObjectKey
+from admitq.core.model import Instant, ObjectKey
 from admitq.integrations.base import Step, members_of
 from admitq.integrations.ownership import controller_of, is_of_pod_alone, is_served
-from admitq.integrations.paths import Object, value_at
+from admitq.integrations.paths import Object, only, value_at
 from admitq.job_workloads import (
     PriorityClassMissing,
     Unfit,
@@ -41,7 +41,17 @@ from admitq.job_workloads import (
     without_lifted_gates,
 )
 from admitq.podsets import Conflict, FlavorMissing
-from admitq.transitions import condition, holds, holds_quota, is_active, is_over, is_reserved, since
+from admitq.transitions import (
+    condition,
+    holds,
+    holds_quota,
+    is_active,
+    is_admitted,
+    is_on_hold,
+    is_over,
+    is_reserved,
+    since,
+)
 from admitq_api.conditions import SECOND, ConditionType, Reason, parse_time
 
 MISSING_FLAVOR_RETRY_SECONDS: Final = 1.0
@@ -77,7 +87,8 @@ def decide(case: JobCase) -> Plan:
 
 def _release(case: JobCase, workload: Object) -> tuple[Action | None, ...]:
     """The next thing to do with a Workload whose job is no more."""
-    if _is_evicted_with_its_pod(case, workload) and (returned := _requeue(case, workload)):
+    is_requeued = _is_evicted_with_its_pod(case, workload) or _is_evicted_without_pods(case, workload)
+    if is_requeued and (returned := _requeue(case, workload)):
         return returned.actions
     if case.settings.finish_orphaned and not holds(workload, ConditionType.FINISHED):
         transition = case.begin(workload)
@@ -93,6 +104,11 @@ def _is_evicted_with_its_pod(case: JobCase, workload: Object) -> bool:
     """Whether an eviction has deleted the single pod for which the Workload holds quota."""
     is_evicted = holds(workload, ConditionType.EVICTED) and is_reserved(workload) and not is_over(workload)
     return is_evicted and case.job is not None and is_of_pod_alone(workload)
+
+
+def _is_evicted_without_pods(case: JobCase, workload: Object) -> bool:
+    """Whether the Workload of a group was evicted that has no pods yet: no job has to stop first."""
+    return case.job is None and members.is_evicted_before_first(workload, case.names)
 
 
 def _gone(case: JobCase) -> Plan | None:
@@ -159,15 +175,30 @@ def _without_waiting(case: JobCase) -> Plan:
 
 
 def _adopt_prebuilt(case: JobCase) -> Plan | None:
-    """A prebuilt Workload that nobody controls becomes the job's."""
+    """A prebuilt Workload that has no controller becomes the job's, and states the job's UID.
+
+    Another program may have written a part of that: an owner reference that makes the job no controller, or
+    one that does, without the label.
+    """
     if case.group:
         return None
     name = prebuilt_name(case)
     workload = case.lookups.workload(name) if name else None
-    if workload is None or controller_of(workload) is not None or is_over(workload):
+    if workload is None or is_over(workload):
         return None
-    references = [*value_at(workload, ("metadata", "ownerReferences"), []), *owner_references(case)]
-    metadata = {"ownerReferences": references, "labels": job_uid_label(case)}
+    controller, uid = controller_of(workload), value_at(case.job, ("metadata", "uid"))
+    if controller is not None and controller.get("uid") != uid:
+        return None
+    metadata: dict[str, Any] = {}
+    if controller is None:
+        references = value_at(workload, ("metadata", "ownerReferences"), [])
+        others = [one for one in references if one.get("uid") != uid]
+        metadata["ownerReferences"] = [*others, *owner_references(case)]
+    label = job_uid_label(case)
+    if label != only(value_at(workload, ("metadata", "labels"), {}), label):
+        metadata["labels"] = label
+    if not metadata:
+        return None
     return plan(Patch(case.kinds.workloads, workload, (Step({"metadata": metadata}),), CONCERN))
 
 
@@ -210,7 +241,7 @@ def _without_workload(case: JobCase, match: Match) -> Plan:
             return _incomplete(case) or _create(case)
         return _stop_unmatched(case, match.others) or NOTHING
     if match.others:
-        return _replace(case, match.others)
+        return _unmarked(case, match.others) or _replace(case, match.others)
     if case.namespace_ends or case.integration.is_active(job):
         return NOTHING
     return _incomplete(case) or _create(case)
@@ -232,6 +263,17 @@ def _stop_unmatched(case: JobCase, others: list[Object]) -> Plan | None:
         return _unless_admitted(running.stop(case, others[0], message, running.NO_MATCHING_WORKLOAD))
     message = "Missing Workload; unable to restore pod templates"
     return _unless_admitted(running.stop(case, None, message, running.NO_MATCHING_WORKLOAD))
+
+
+def _unmarked(case: JobCase, others: list[Object]) -> Plan | None:
+    """Restore a suspended job that still has what an admission gave it, before its Workload follows it.
+
+    Otherwise the Workload would request the nodes of a former flavor, as if the job's author had chosen them.
+    """
+    first, *rest = others
+    if rest or running.is_marked_workload(case, first):
+        return None
+    return running.stop(case, first, "", running.NO_MATCHING_WORKLOAD)
 
 
 def _unless_admitted(stopping: Plan | None) -> Plan | None:
@@ -369,10 +411,8 @@ def _on_hold(case: JobCase, workload: Object) -> Plan | None:
     """
     if is_served(workload, case.names) or not is_active(workload):
         return None
-    quota = condition(workload, ConditionType.QUOTA_RESERVED) or {}
-    held = quota.get("reason") == Reason.ON_HOLD
     on_hold = case.integration.is_on_hold(case.job or {})
-    if on_hold == held:
+    if on_hold == is_on_hold(workload):
         return None
     transition = case.begin(workload)
     if on_hold:
@@ -414,9 +454,13 @@ def _class_followed(case: JobCase, workload: Object) -> Plan | Tell | None:
 
 
 def _priority_changed(case: JobCase, workload: Object) -> Plan | None:
-    """A class that is not there changes nothing: least of all may it keep a job from being stopped."""
-    followed = _class_followed(case, workload)
-    return followed if isinstance(followed, Plan) else None
+    """Have the Workload follow the job's class, and so those slices of an elastic job that wait beside it.
+
+    A class that is not there changes nothing: least of all may it keep a job from being stopped.
+    """
+    others = (one for one in case.owned if one is not workload and not is_over(one))
+    following = (_class_followed(case, one) for one in (workload, *others))
+    return next((one for one in following if isinstance(one, Plan)), None)
 
 
 def _class_missing(case: JobCase, workload: Object) -> Tell | None:
@@ -466,7 +510,7 @@ def _pods_ready(case: JobCase, workload: Object) -> Plan | None:
     job: Object = case.job or {}
     ready = not case.integration.is_suspended(job, case.names) and case.integration.pods_ready(job)
     transition = case.begin(workload)
-    transition.pods_ready(admitted=holds(workload, ConditionType.ADMITTED), ready=ready)
+    transition.pods_ready(admitted=is_admitted(workload), ready=ready)
     return case.end(workload, transition, concern=concern_of(ConditionType.PODS_READY))
 
 
@@ -518,9 +562,8 @@ def _retention_over(case: JobCase, workload: Object, reason: str) -> Plan | None
     evicted_at = since(workload, ConditionType.EVICTED)
     if retention is None or evicted_at is None or not reason.startswith("DeactivatedDueTo"):
         return None
-    requeued = condition(workload, ConditionType.REQUEUED) or {}
-    if is_active(workload) or requeued.get("reason") == Reason.REACTIVATED:
-        # Who was reactivated since, and is not active, was deactivated by hand.
+    if is_active(workload) or _was_returned_since(workload, evicted_at):
+        # What was reactivated since, and is not active, was deactivated by hand.
         return None
     if evicted_at + retention > case.now:
         return Plan(again=(evicted_at + retention - case.now) / SECOND)
@@ -531,10 +574,18 @@ def _retention_over(case: JobCase, workload: Object, reason: str) -> Plan | None
     return plan(*actions, case.tell("Deleted", note)) if actions else NOTHING
 
 
+def _was_returned_since(workload: Object, evicted_at: Instant) -> bool:
+    """Whether the Workload was requeued after an eviction, by admitq or by another program."""
+    requeued = condition(workload, ConditionType.REQUEUED) or {}
+    returned_at = since(workload, ConditionType.REQUEUED) if requeued.get("status") == "True" else None
+    is_later = returned_at is not None and returned_at > evicted_at
+    return is_later or requeued.get("reason") == Reason.REACTIVATED
+
+
 def _suspended(case: JobCase, workload: Object) -> Plan | None:
     """A suspended job is started once it is admitted; until then its Workload follows its queue."""
     job: Object = case.job or {}
-    if holds(workload, ConditionType.ADMITTED) and members.awaits_start(case):
+    if is_admitted(workload) and members.awaits_start(case):
         if not is_active(workload):
             return NOTHING
         # Each member has room of its own beside those that run; anything else starts as a whole.
@@ -585,7 +636,7 @@ def _running(case: JobCase, workload: Object) -> Plan | None:
     Pods of an elastic job are held by their gate as long as it is not. Whoever started it did not give its
     pods what the admission does, so that it is started anew once it is.
     """
-    admitted = holds(workload, ConditionType.ADMITTED)
+    admitted = is_admitted(workload)
     if slices.is_elastic(case):
         if not admitted or running.is_marked(case):
             return None

@@ -4,9 +4,9 @@ The source of every rule is semantics, ProvisioningRequest check.
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from admitq.integrations.paths import Object, value_at
 from admitq.pod_counts import assigned_counts
@@ -14,6 +14,7 @@ from admitq.podsets import Flavors, exact, inject, of_flavors
 from admitq.runtime.kinds import kinds_of
 from admitq.runtime.resources import POD_TEMPLATES, Resource
 from admitq_api.labels import Names
+from admitq_api.syntax import label_value, qualified_name
 
 GROUP: Final = "autoscaling.x-k8s.io"
 PROVISIONING_REQUESTS: Final = Resource(
@@ -245,6 +246,35 @@ def provisioning_request(
     }
 
 
+class _Selector(NamedTuple):
+    """A node selector, and the provisioning class detail that its value is taken from."""
+
+    key: str
+    detail: str
+    value: str
+
+
+def _selectors(request: Object, config: Object) -> Iterator[_Selector]:
+    """The node selectors that the config takes from the answer; a selector without its detail is left out."""
+    details = value_at(request, ("status", "provisioningClassDetails"), {})
+    for rule in value_at(config, ("spec", "podSetUpdates", "nodeSelector"), []):
+        key, detail = rule["key"], rule["valueFromProvisioningClassDetail"]
+        if detail in details:
+            yield _Selector(key, detail, details[detail])
+
+
+def unusable_detail(request: Object, config: Object) -> str | None:
+    """Why pods cannot select nodes by a detail of the answer; None if they can by all."""
+    for one in _selectors(request, config):
+        wrong = qualified_name(one.key) or label_value(one.value)
+        if wrong is not None:
+            return (
+                f"provisioningClassDetails[{one.detail}] cannot be the node selector {one.key}: {wrong}; "
+                "correct spec.podSetUpdates.nodeSelector of the ProvisioningRequestConfig"
+            )
+    return None
+
+
 def pod_set_updates(workload: Object, request: Object, config: Object) -> tuple[Mapping[str, Any], ...]:
     """What pods get so that they run on what was provisioned: one update for each podset of the request."""
     name = request["metadata"]["name"]
@@ -252,12 +282,7 @@ def pod_set_updates(workload: Object, request: Object, config: Object) -> tuple[
         f"{GROUP}/consume-provisioning-request": name,
         f"{GROUP}/provisioning-class-name": value_at(request, ("spec", "provisioningClassName"), ""),
     }
-    details = value_at(request, ("status", "provisioningClassDetails"), {})
-    selectors = {
-        rule["key"]: details[rule["valueFromProvisioningClassDetail"]]
-        for rule in value_at(config, ("spec", "podSetUpdates", "nodeSelector"), [])
-        if rule["valueFromProvisioningClassDetail"] in details
-    }
+    selectors = {one.key: one.value for one in _selectors(request, config)}
     named = {
         template_name(name, pod_set.get("name", "main")): pod_set.get("name", "main")
         for pod_set in value_at(workload, ("spec", "podSets"), [])

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from admitq.check_states import State, Statement
-from admitq.controllers.provisioning.requests import pod_set_updates
+from admitq.controllers.provisioning.requests import pod_set_updates, unusable_detail
 from admitq.integrations.paths import Object, value_at
 from admitq.transitions import RESET, holds
 from admitq_api import conditions
@@ -146,8 +146,11 @@ def _expired(asked: Asked) -> Statement | None:
 
 
 def _provisioned(asked: Asked) -> Statement | None:
+    """Ready, unless the webhook would reject what pods get: that waits until the config is corrected."""
     if not asked.holds(PROVISIONED) or asked.state == State.READY:
         return None
+    if (problem := unusable_detail(asked.request, asked.config)) is not None:
+        return asked.says(State.PENDING, problem)
     updates = pod_set_updates(asked.workload, asked.request, asked.config)
     return replace(asked.says(State.READY, asked.message_of(PROVISIONED)), pod_set_updates=updates)
 

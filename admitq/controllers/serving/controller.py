@@ -124,9 +124,10 @@ class ServingController:
     def _of_workload(self, change: Change) -> Iterator[Key]:
         names = self._ctx.names
         one = self.integration
-        annotations = value_at(change.object, ("metadata", "annotations"), {})
-        if annotations.get(names.job_owner_gvk) == f"{one.api_version}, Kind={one.kind}":
-            yield Key(change.key.namespace, str(annotations.get(names.job_owner_name, "")))
+        for obj in (change.old, change.new):
+            annotations = value_at(obj, ("metadata", "annotations"), {})
+            if annotations.get(names.job_owner_gvk) == f"{one.api_version}, Kind={one.kind}":
+                yield Key(change.key.namespace, str(annotations.get(names.job_owner_name, "")))
 
     def _of_workloads(self) -> Iterator[Key]:
         owners = self._ctx.stores.of(self._ctx.kinds.workloads).index_values(BY_PARENT)

@@ -35,6 +35,7 @@ from admitq.integrations.pods import annotation, has_ended, has_gate, label, map
 from admitq.integrations.serving import is_held_for
 from admitq.job_workloads import (
     PriorityClassMissing,
+    Unfit,
     has_same_pods,
     job_uid_label,
     pod_sets_of,
@@ -45,11 +46,14 @@ from admitq.job_workloads import (
 )
 from admitq.runtime.kinds import Kinds
 from admitq.runtime.resources import PODS
-from admitq.transitions import Transition, condition, holds, holds_quota, is_active, is_reserved
+from admitq.transitions import Transition, holds, holds_quota, is_active, is_on_hold, is_reserved
 from admitq_api.conditions import ConditionType, Reason
 from admitq_api.labels import Names
 
 CONCERN: Final = "serving-controller"
+
+TAKEN_RETRY_SECONDS: Final = 5.0
+"""When to retry where the Workload of a group's name belongs to something else, which may go."""
 
 _GATES: Final = ("spec", "schedulingGates")
 
@@ -116,7 +120,8 @@ def decide(case: ServingCase) -> Plan:
         return plan(*released)
     groups = {name: one for name, one in _groups(case, job) if is_managed or name in kept}
     unwanted = (action for one in case.workloads for action in _unwanted(case, job, one, groups))
-    return plan(*released, *unwanted, *_of_groups(case, job, groups))
+    again = TAKEN_RETRY_SECONDS if any(_is_taken(case, job, name) for name in groups) else None
+    return plan(*released, *unwanted, *_of_groups(case, job, groups), again=again)
 
 
 def _groups(case: ServingCase, job: Object) -> Iterator[tuple[str, ServedGroup]]:
@@ -246,10 +251,15 @@ def _of_group(case: ServingCase, job: Object, group: ServedGroup, name: str) -> 
         return
     if not _is_owned(workload, job):
         if _is_adoptable(case, job, workload):
-            adoption = Step({"metadata": _adoption(case, job, group, source, workload)})
-            yield Patch(case.kinds.workloads, workload, (adoption,), CONCERN)
+            yield _adopted(case, job, group, source, workload)
+        elif _is_taken(case, job, name):
+            note = f"Workload {name} exists already and belongs to something else"
+            yield Tell(job, "Warning", Unfit.reason, note)
         return
     if holds(workload, ConditionType.FINISHED):
+        return
+    if _lacks_identity(case, job, group, workload):
+        yield _adopted(case, job, group, source, workload)
         return
     changed = [*_given_back(case, group, workload)] or [*_changed(case, job, source, workload)]
     yield from changed
@@ -287,16 +297,31 @@ def _owner(case: ServingCase, job: Object) -> dict[str, str]:
     }
 
 
-def _adoption(
+def _adopted(
     case: ServingCase, job: Object, group: ServedGroup, source: GroupSource, workload: Object
-) -> dict[str, Any]:
-    """The metadata by which the object takes over a Workload for one of its groups."""
+) -> Patch:
+    """The write by which the object takes over a Workload for one of its groups, or marks it as its own."""
     owners = value_at(workload, ("metadata", "ownerReferences"), [])
-    return {
+    metadata = {
         "annotations": _identity(case, job, group),
         "labels": job_uid_label(source),
-        "ownerReferences": [*owners, _owner(case, job)],
+        "ownerReferences": owners if _is_owned(workload, job) else [*owners, _owner(case, job)],
     }
+    return Patch(case.kinds.workloads, workload, (Step({"metadata": metadata}),), CONCERN)
+
+
+def _lacks_identity(case: ServingCase, job: Object, group: ServedGroup, workload: Object) -> bool:
+    """Whether a Workload of the object lacks its annotations: another program created it, or removed them."""
+    return any(annotation(workload, key) != value for key, value in _identity(case, job, group).items())
+
+
+def _is_taken(case: ServingCase, job: Object, name: str) -> bool:
+    """Whether the Workload of this name is something else's and stays so."""
+    workload = case.lookups.workload(name)
+    if workload is None or _is_remote(case, job) or "deletionTimestamp" in workload["metadata"]:
+        return False
+    is_released = workload in case.workloads and next(_release(case, workload), None) is not None
+    return not (is_released or _is_owned(workload, job) or _is_adoptable(case, job, workload))
 
 
 def _given_back(case: ServingCase, group: ServedGroup, workload: Object) -> Iterator[Action]:
@@ -311,9 +336,8 @@ def _given_back(case: ServingCase, group: ServedGroup, workload: Object) -> Iter
 def _changed(case: ServingCase, job: Object, source: GroupSource, workload: Object) -> Iterator[Action]:
     """The next change of a Workload that does not stand for the object as it is now."""
     on_hold = case.integration.is_on_hold(job)
-    reason = (condition(workload, ConditionType.QUOTA_RESERVED) or {}).get("reason")
-    active = is_active(workload)
-    if active and on_hold and reason != Reason.ON_HOLD:
+    was_on_hold, active = is_on_hold(workload), is_active(workload)
+    if active and on_hold and not was_on_hold:
         yield from _back_in_queue(case, workload, Reason.ON_HOLD, case.serving.on_hold)
         return
     if not is_reserved(workload):
@@ -328,7 +352,7 @@ def _changed(case: ServingCase, job: Object, source: GroupSource, workload: Obje
             note = f"Updated workload priority class: {name_of(workload)}"
             yield Tell(job, "Normal", "UpdatedWorkload", note)
         return
-    if active and not on_hold and reason == Reason.ON_HOLD:
+    if active and was_on_hold and not on_hold:
         pending = told(Reason.PENDING_EVALUATION, case.settings)
         message = "Workload no longer on hold; waiting for quota reservation"
         yield from _back_in_queue(case, workload, pending, message)

@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from admitq.core.activity import flavor_names
+from admitq.core.applicable_checks import too_many_checks
 from admitq.core.model import Workload
 from admitq.core.refusals import (
     AdmissionChecksFailed,
@@ -28,5 +30,9 @@ def inadmissibility(world: World, queue: ClusterQueueEntry, workload: Workload) 
         return ClusterQueueNotFound(queue.spec.name)
     if not selects_namespace(queue.spec.namespace_selector, world.namespaces.get(workload.key.namespace)):
         return NamespaceMismatch()
+    spec = queue.spec
+    too_many = too_many_checks(spec.name, spec.admission_checks, flavor_names(spec))
+    if too_many is not None:
+        return too_many
     problems = workload.resource_problems or world.resolved(workload).problems
     return InvalidResources(problems) if problems else None

@@ -8,7 +8,9 @@ from functools import partial
 from typing import Final
 
 from admitq.core import quota
+from admitq.core.activity import flavor_names
 from admitq.core.amounts import FlavorResource
+from admitq.core.applicable_checks import assigned_flavors, too_many_checks
 from admitq.core.assignments import Assignment, Mode, Prospect, TriedFlavor
 from admitq.core.cycle.entry import Entry
 from admitq.core.cycle.inadmissibility import inadmissibility
@@ -18,6 +20,7 @@ from admitq.core.overlay import replacing, without, without_original
 from admitq.core.partial_admission import assign_partially, may_shrink
 from admitq.core.preemption import Preemptor, Victim, find_victims, never_preempts
 from admitq.core.queues import Pending, ScanProgress
+from admitq.core.refusals import TooManyChecks
 from admitq.core.requests import PodSetDemand
 from admitq.core.world import ClusterQueueEntry, WorkloadEntry, World
 
@@ -129,6 +132,15 @@ def _holds_in(entry: WorkloadEntry, cluster_queue: str) -> bool:
     return entry.held is not None and entry.held.cluster_queue == cluster_queue
 
 
+def refused_for_checks(queue: ClusterQueueEntry, assignment: Assignment) -> TooManyChecks | None:
+    """The refusal of an assignment if more checks apply to its flavors than a workload can have."""
+    spec = queue.spec
+    if assignment.mode is Mode.NO_FIT or not spec.admission_checks:
+        return None
+    assigned = assigned_flavors(assignment.pod_sets)
+    return too_many_checks(spec.name, spec.admission_checks, flavor_names(spec), assigned)
+
+
 def nominate(world: World, queue: ClusterQueueEntry, pending: Pending) -> Entry:
     """Refuse a head or assign it flavors, as quota stands."""
     root = queue.node.root
@@ -156,9 +168,11 @@ def nominate(world: World, queue: ClusterQueueEntry, pending: Pending) -> Entry:
     assignment = search.assign(demands, tried=tried)
     if not search.suffices(assignment):
         assignment = search.with_fewer_pods(demands, tried) or assignment
-    entry.assignment, entry.victims = assignment, search.victims
-    if assignment.mode is Mode.NO_FIT:
-        entry.refusal = assignment.refusal
+    entry.refusal = refused_for_checks(queue, assignment)
+    if entry.refusal is None:
+        entry.assignment, entry.victims = assignment, search.victims
+        if assignment.mode is Mode.NO_FIT:
+            entry.refusal = assignment.refusal
     begun, attempts = generation, 1
     if progress is not None:
         begun, attempts = progress.begun, progress.attempts + 1

@@ -5,7 +5,9 @@ from functools import partial
 from typing import Final
 
 from admitq.core import quota
+from admitq.core.activity import flavor_names
 from admitq.core.amounts import FlavorResource
+from admitq.core.applicable_checks import applicable_checks, assigned_flavors
 from admitq.core.assignments import Assignment, Mode
 from admitq.core.charging import charge
 from admitq.core.cohorts import Node
@@ -229,13 +231,10 @@ def needs_no_check(spec: ClusterQueue, workload: Workload, admission: Admission)
     """Whether every admission check that applies with the assigned flavors is listed and ready."""
     if not spec.admission_checks:
         return True
-    assigned = {flavor for part in admission.pod_set_assignments for _, flavor in part.flavors}
+    assigned = assigned_flavors(admission.pod_set_assignments)
     states = dict(workload.admission_checks)
-    return all(
-        states.get(rule.name) == READY
-        for rule in spec.admission_checks
-        if not rule.on_flavors or not assigned.isdisjoint(rule.on_flavors)
-    )
+    applicable = applicable_checks(spec.admission_checks, flavor_names(spec), assigned)
+    return all(states.get(name) == READY for name in applicable)
 
 
 def reserve(cycle: Cycle, entry: Entry) -> None:

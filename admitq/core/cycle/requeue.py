@@ -21,6 +21,7 @@ from admitq.core.refusals import (
     PreemptionGated,
     Refusal,
     TakenInThisCycle,
+    TooManyChecks,
     WaitingForVictims,
 )
 from admitq.core.world import World
@@ -85,10 +86,24 @@ def requeue(cycle: Cycle, entry: Entry, refusal: Refusal) -> None:
         _park(cycle, entry, refusal)
 
 
+def _is_for_its_flavors_alone(refusal: Refusal) -> bool:
+    """Whether others of the queue may be admitted although quota does for the one that is refused."""
+    return isinstance(refusal, TooManyChecks) and bool(refusal.flavors)
+
+
 def _park(cycle: Cycle, entry: Entry, refusal: Refusal) -> None:
-    """Stop trying an entry, and so give up what was kept for it; the first of a StrictFIFO queue stands."""
+    """Stop trying an entry, and so give up what was kept for it; the first of a StrictFIFO queue stands.
+
+    An entry is not kept first if only its own flavors have too many checks: it does not block the queue.
+    """
+    strict = entry.queue.queue.strategy is QueueingStrategy.STRICT_FIFO
+    if strict and _is_for_its_flavors_alone(refusal):
+        cycle.world.set_aside(entry.queue, entry.pending, Aside.TREE)
+        cycle.world.sleep_if_parked(entry.queue)
+        _gave_up_what_was_kept(cycle, entry)
+        return
     cycle.parked.append(entry)
-    if entry.queue.queue.strategy is QueueingStrategy.STRICT_FIFO:
+    if strict:
         cycle.waiting.append(entry)
         return
     entry.queue.queue.park(entry.pending, refusal, hopeful=entry.was_beaten)

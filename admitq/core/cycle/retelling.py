@@ -3,12 +3,13 @@
 from functools import partial
 from operator import attrgetter
 
-from admitq.core.assignments import Mode
+from admitq.core.assignments import Assignment, Mode
 from admitq.core.cycle.inadmissibility import inadmissibility
+from admitq.core.cycle.nominate import refused_for_checks
 from admitq.core.flavors import assign
 from admitq.core.overlay import replacing
 from admitq.core.queues import Pending
-from admitq.core.refusals import NobodyToPreempt
+from admitq.core.refusals import NobodyToPreempt, NoFlavorFits, TooManyChecks
 from admitq.core.world import ClusterQueueEntry, World
 
 
@@ -27,14 +28,21 @@ def tell_again(world: World) -> None:
 
 def _refuse_again(world: World, queue: ClusterQueueEntry, pending: Pending) -> None:
     lane = pending.lane
-    if lane is None or inadmissibility(world, queue, pending.workload) is not None:
+    refused = inadmissibility(world, queue, pending.workload)
+    if isinstance(refused, TooManyChecks):
+        return  # No quota helps.
+    if lane is None or refused is not None:
         # It is to be kept elsewhere than in a lane.
         world.wake_tree(queue.node)
         return
     look = partial(assign, lane.shape.demands, queue.offer)
     original = world.original_of(queue.spec.name, pending.workload)
     assignment = look() if original is None else replacing(world, original, look)
-    no_candidates = assignment.mode is Mode.NO_PREEMPTION_CANDIDATES
-    refusal = NobodyToPreempt(assignment.shortfall) if no_candidates else assignment.shortfall
+    refusal = refused_for_checks(queue, assignment) or _shortfall(assignment)
     queue.queue.refuse_again(pending, refusal)
     world.report(pending, refusal)
+
+
+def _shortfall(assignment: Assignment) -> NoFlavorFits | NobodyToPreempt:
+    shortfall = assignment.shortfall
+    return NobodyToPreempt(shortfall) if assignment.mode is Mode.NO_PREEMPTION_CANDIDATES else shortfall

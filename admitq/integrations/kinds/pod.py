@@ -14,7 +14,7 @@ from admitq.integrations.paths import Object, value_at, with_value
 from admitq.integrations.slim_pods import slim_pod
 from admitq.integrations.spec_shape import role_hash
 from admitq_api.feature_gates import Gate
-from admitq_api.field_errors import FieldError
+from admitq_api.field_errors import FieldError, new_errors
 from admitq_api.field_errors import Path as FieldPath
 from admitq_api.labels import Names
 from admitq_api.syntax import dns_subdomain
@@ -128,9 +128,12 @@ def _prebuilt_errors(pod: Object, rules: Rules) -> list[FieldError]:
 
 
 def validate_update(old: Object, new: Object, rules: Rules) -> list[FieldError]:
-    """Check the new pod: its group and role are immutable, and it stays unretriable."""
+    """Check what the change adds: group and role are immutable, and an unretriable pod stays so.
+
+    A managed pod that was stored while the webhook was not in place can still be released from its gates.
+    """
     names = rules.names
-    errors = validate_create(new, rules)
+    errors = new_errors(validate_create(new, rules), validate_create(old, rules))
     before, after = pods.group_of(old, names), pods.group_of(new, names)
     if before and before != after:
         errors.append(FieldError.invalid(_group_path(old, names), after, "field is immutable"))

@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from admitq_api.kinds.common import Conditions
-from admitq_api.schema import Kind, Part, immutable
+from admitq_api.schema import Kind, Part, immutable, kept_with_spec
 from admitq_api.syntax import LABEL_PATTERN, SUBDOMAIN_PATTERN
 
 
@@ -44,6 +44,7 @@ class AdmissionCheck(Kind):
 
     plural: ClassVar[str] = "admissionchecks"
     short_names: ClassVar[tuple[str, ...]] = ("ac",)
+    rules = (kept_with_spec("controllerName"),)
 
     spec: AdmissionCheckSpec | None = None
     """Who does the check, and how."""

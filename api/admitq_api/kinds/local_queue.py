@@ -14,7 +14,7 @@ from admitq_api.kinds.common import (
     Subdomain,
     Time,
 )
-from admitq_api.schema import Column, Kind, Part, Rule, immutable, map_list
+from admitq_api.schema import Column, Kind, Part, Rule, immutable, kept_with_spec, map_list
 
 
 class LocalQueueSpec(Part):
@@ -114,6 +114,7 @@ class LocalQueue(Kind):
         Column("Pending Workloads", ".status.pendingWorkloads", "integer"),
         Column("Admitted Workloads", ".status.admittedWorkloads", "integer"),
     )
+    rules = (kept_with_spec("clusterQueue"),)
 
     spec: LocalQueueSpec | None = None
     """Where the queue leads."""

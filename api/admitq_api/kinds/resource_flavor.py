@@ -1,11 +1,13 @@
 """ResourceFlavor: a kind of nodes that quota is counted for by itself."""
 
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Final
 
 from pydantic import Field
 
 from admitq_api.kinds.common import Subdomain, Taint, Toleration
-from admitq_api.schema import ATOMIC_LIST, ATOMIC_MAP, Kind, Part, Rule
+from admitq_api.schema import ATOMIC_LIST, ATOMIC_MAP, Kind, Part, Rule, kept_with_spec
+
+_KEEPS_TOPOLOGY: Final = "topologyName is immutable once it is set"
 
 
 class ResourceFlavorSpec(Part):
@@ -20,7 +22,7 @@ class ResourceFlavorSpec(Part):
         Rule(
             "!has(oldSelf.topologyName) || "
             "(has(self.topologyName) && self.topologyName == oldSelf.topologyName)",
-            "topologyName is immutable once it is set",
+            _KEEPS_TOPOLOGY,
             ".topologyName",
         ),
     )
@@ -45,6 +47,7 @@ class ResourceFlavor(Kind):
 
     plural: ClassVar[str] = "resourceflavors"
     short_names: ClassVar[tuple[str, ...]] = ("flavor", "flavors", "rf")
+    rules = (kept_with_spec("topologyName", _KEEPS_TOPOLOGY),)
 
     spec: ResourceFlavorSpec | None = None
     """Which nodes, and what their pods need."""

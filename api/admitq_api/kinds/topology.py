@@ -1,13 +1,15 @@
 """Topology: how nodes are grouped, from the widest domain to the narrowest."""
 
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Final
 
 from pydantic import Field
 
 from admitq_api.kinds.common import LabelKey
-from admitq_api.schema import ATOMIC_LIST, Kind, Part, Rule
+from admitq_api.schema import ATOMIC_LIST, Kind, Part, Rule, kept_with_spec
 
 HOSTNAME = "kubernetes.io/hostname"
+
+_KEEPS_LEVELS: Final = f"levels are immutable unless {HOSTNAME} is the last one, before and after"
 
 
 class TopologyLevel(Part):
@@ -32,7 +34,7 @@ class TopologySpec(Part):
         Rule(
             f"self == oldSelf || (self[size(self) - 1].nodeLabel == '{HOSTNAME}' "
             f"&& oldSelf[size(oldSelf) - 1].nodeLabel == '{HOSTNAME}')",
-            f"levels are immutable unless {HOSTNAME} is the last one, before and after",
+            _KEEPS_LEVELS,
         ),
     ]
     """The levels, from the widest domain to the narrowest."""
@@ -43,6 +45,7 @@ class Topology(Kind):
 
     plural: ClassVar[str] = "topologies"
     short_names: ClassVar[tuple[str, ...]] = ("topo",)
+    rules = (kept_with_spec("levels", _KEEPS_LEVELS),)
 
     spec: TopologySpec | None = None
     """The levels."""

@@ -342,12 +342,24 @@ class Observed:
         return tree
 
     def waits_for_pods(self) -> bool:
-        """Whether pods of a workload that is admitted, or about to be, are not ready."""
-        admitted = [key for key, assumed in self.assumed.items() if assumed.admit]
+        """Whether pods of a workload that is admitted, or about to be, are not ready.
+
+        Workloads that are admitted in a ClusterQueue which does not exist do not count.
+        """
+        queues = self.cluster_queues
+        admitted = [
+            key
+            for key, assumed in self.assumed.items()
+            if assumed.admit and assumed.admission.cluster_queue in queues
+        ]
         admitted += [
             key
             for key, each in self.workloads.items()
-            if each.admission and each.admitted and not each.finished and not self.is_void(key)
+            if each.admission
+            and each.admission.cluster_queue in queues
+            and each.admitted
+            and not each.finished
+            and not self.is_void(key)
         ]
         return not all(self.workloads[key].pods_ready for key in admitted)
 

@@ -173,4 +173,4 @@ QUEUED = World(
     cluster_queue_name="cq",
     cluster_queue_active=True,
 )
-"""What surrounds a Workload whose queues exist and admit."""
+"""The world of a Workload with queues that exist and admit."""

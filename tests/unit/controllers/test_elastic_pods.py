@@ -24,6 +24,7 @@ from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import PODS
 from admitq.runtime.store import Change, Key, Store
 from tests.unit.controllers.builders import (
+    ADMITTED,
     FINISHED,
     KINDS,
     NAMES,
@@ -39,6 +40,7 @@ from tests.unit.controllers.test_slices import EVICTED, slice_
 from tests.unit.controllers.world import World
 
 CHAIN = Key("ns", "first")
+LEFTOVER = {"clusterQueue": "cq", "podSetAssignments": [{"name": "main", "count": 3}]}
 
 
 def pod(name: str, *, gated: bool = True, podset: str = "main", **parts: Any) -> Object:
@@ -87,6 +89,9 @@ def test_as_many_pods_are_let_go_as_have_quota(
         (slice_("first", 3, reserved), {}),
         (slice_("first", 3, admitted, EVICTED), {}),
         (slice_("first", 3, admitted, FINISHED), {}),
+        # Another program removed the reservation, and left the rest.
+        (slice_("first", 3, workload, ADMITTED, admission=LEFTOVER), {}),
+        (with_value(slice_("first", 3), ("metadata", "deletionTimestamp"), time(1)), {}),
     ],
 )
 def test_only_what_is_admitted_lets_pods_go(of: Object, expected: Mapping[str, int]) -> None:

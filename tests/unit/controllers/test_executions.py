@@ -1,23 +1,32 @@
 """Admissions that end without their time being added up are found."""
 
+from itertools import count
+
 from admitq.controllers.executions import Executions
-from admitq.runtime.store import Key
-from admitq_api.conditions import SECOND
-from tests.unit.controllers.builders import FINISHED, Object, admitted, condition, workload
+from admitq.runtime.store import Key, Store
+from admitq_api.conditions import SECOND, deactivated_due_to
+from tests.unit.controllers.builders import FINISHED, KINDS, Object, admitted, at, condition, workload
 
 KEY = Key("ns", "job-j-1")
+USED_UP = condition("Evicted", True, deactivated_due_to("MaximumExecutionTimeExceeded"))
 
 
-def ended(since: float = 40, **parts: object) -> Object:
+def ended(*conditions: Object, since: float = 40, **parts: object) -> Object:
     waits = condition("QuotaReserved", False, "Pending")
-    return workload(waits, condition("Admitted", False, "NoReservation", since=since), **parts)
+    return workload(waits, condition("Admitted", False, "NoReservation", since=since), *conditions, **parts)
 
 
-def unrecorded(*versions: Object) -> int:
-    """What is unrecorded after these versions were seen, in seconds."""
-    executions = Executions()
-    found = [executions.unrecorded(KEY, version) for version in versions]
-    return found[-1] // SECOND
+def unrecorded(*versions: Object | None, now: float = 100) -> int:
+    """What is unrecorded after these versions were stored, in seconds; None is a deletion."""
+    executions = Executions(lambda: at(now))
+    store = Store(KINDS.workloads)
+    store.subscribe(executions.observe)
+    for number, version in zip(count(1), versions, strict=False):
+        if version is None:
+            store.remove(versions[number - 2] or {})
+        else:
+            store.upsert({**version, "metadata": {**version["metadata"], "resourceVersion": str(number)}})
+    return executions.unrecorded(KEY) // SECOND
 
 
 def test_a3_admission_that_ended_without_being_added_up_is_unrecorded() -> None:
@@ -25,6 +34,16 @@ def test_a3_admission_that_ended_without_being_added_up_is_unrecorded() -> None:
     assert unrecorded(admitted(since=10, accumulatedPastExecutionTimeSeconds=7), ended()) == 0
     past = {"accumulatedPastExecutionTimeSeconds": 7}
     assert unrecorded(admitted(since=10, **past), ended(**past)) == 30
+
+
+def test_a3_admission_that_ended_stays_unrecorded_though_another_follows_at_once() -> None:
+    assert unrecorded(admitted(since=10), ended(), admitted(since=41)) == 30
+    assert unrecorded(admitted(since=10), admitted(since=40)) == 30
+    assert unrecorded(admitted(since=10), ended(), admitted(since=41), ended(since=50)) == 39
+
+
+def test_a3_admission_whose_condition_was_removed_ended_when_that_was_seen() -> None:
+    assert unrecorded(admitted(since=10), workload()) == 90
 
 
 def test_a3_admission_that_was_added_up_is_recorded() -> None:
@@ -36,12 +55,10 @@ def test_a3_admission_that_was_added_up_is_recorded() -> None:
 def test_a3_admission_that_was_never_seen_counts_nothing() -> None:
     assert unrecorded(ended()) == 0
     assert unrecorded(admitted(since=10), ended(metadata={"uid": "another"})) == 0
+    assert unrecorded(admitted(since=10), None, ended(metadata={"uid": "another"})) == 0
+
+
+def test_a3_time_of_a_workload_that_finished_or_used_it_up_does_not_count() -> None:
     assert unrecorded(admitted(since=10), admitted(FINISHED, since=10), ended()) == 0
-    assert unrecorded(admitted(since=10), workload()) == 0
-
-
-def test_a3_workload_that_is_gone_is_forgotten() -> None:
-    executions = Executions()
-    executions.unrecorded(KEY, admitted(since=10))
-    executions.forget(KEY)
-    assert executions.unrecorded(KEY, ended()) == 0
+    assert unrecorded(admitted(since=10), ended(), ended(FINISHED)) == 0
+    assert unrecorded(admitted(since=10), ended(USED_UP)) == 0

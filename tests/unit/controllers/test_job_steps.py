@@ -8,6 +8,7 @@ import pytest
 
 from admitq.controllers.job.case import Ancestor, JobCase, Lookups
 from admitq.controllers.job.matching import match_of
+from admitq.controllers.job.slices import lets_run
 from admitq.controllers.job.steps import decide
 from admitq.controllers.plan import Count, Create, Delete, Patch, Plan, RemoveFinalizer, Tell
 from admitq.custom_labels import Location
@@ -18,6 +19,7 @@ from admitq.podsets import Marks
 from admitq_api.conditions import SECOND
 from tests.unit.controllers.builders import (
     ADMISSION,
+    ADMITTED,
     FINISHED,
     KINDS,
     NAMES,
@@ -493,7 +495,8 @@ def test_gates_that_the_workload_has_of_its_own_or_no_more_are_left_alone(
     of_job: str | None, of_workload: str | None, labels: Any
 ) -> None:
     key = NAMES.admission_gated_by
-    obj = workload(metadata={"annotations": {key: of_workload} if of_workload else {}})
+    annotations = {key: of_workload} if of_workload else {}
+    obj = workload(metadata={"annotations": annotations, "labels": {NAMES.job_uid: "uid-j"}})
     gated = job(annotations={key: of_job} if of_job else {}, labels={NAMES.queue_name: "lq", **labels})
     assert kinds(decided(gated, obj, known={"workload": {"job-j-1": obj}})) == []
 
@@ -573,6 +576,34 @@ def test_what_may_not_run_is_not_started(obj: Object, status: Object) -> None:
     assert kinds(decided(job(status=status), obj)) == []
 
 
+ADMITTED_ALONE = {
+    "without a condition of quota": workload(ADMITTED),
+    "without a reservation": workload(
+        condition("QuotaReserved", False, "Pending"), ADMITTED, admission=ADMISSION
+    ),
+    "without an admission": workload(RESERVED, ADMITTED),
+}
+"""Workloads that another program states to be admitted, though no quota is reserved for them."""
+
+
+@pytest.mark.parametrize("obj", ADMITTED_ALONE.values(), ids=ADMITTED_ALONE.keys())
+def test_e_job_is_not_started_when_admitted_is_stated_without_quota(obj: Object) -> None:
+    assert "patch Job" not in kinds(decided(job(), obj))
+
+
+@pytest.mark.parametrize("obj", ADMITTED_ALONE.values(), ids=ADMITTED_ALONE.keys())
+def test_e_running_job_is_stopped_when_admitted_is_stated_without_quota(obj: Object) -> None:
+    plan = decided(job({"suspend": False}, {"ready": 3}), obj)
+    assert (kinds(plan), plan.unless_admitted) == (["patch Job"], True)
+    assert told(plan) == [("Stopped", "Not admitted by cluster queue")]
+
+
+@pytest.mark.parametrize("obj", ADMITTED_ALONE.values(), ids=ADMITTED_ALONE.keys())
+def test_e_child_of_a_job_does_not_run_when_admitted_is_stated_without_quota(obj: Object) -> None:
+    assert not lets_run([obj], elastic=False)
+    assert lets_run([admitted()], elastic=False)
+
+
 def test_messages_of_pending_checks_are_told() -> None:
     checks = [
         {"name": "a", "state": "Pending", "message": "waits for nodes"},
@@ -596,8 +627,9 @@ def test_where_all_jobs_are_managed_a_waiting_workload_follows_its_job_out_of_it
     obj = workload()
     assert "queueName" not in written(obj, decided(job(labels={}), obj, settings=settings))["spec"]
     labels = {NAMES.prebuilt_workload_name: "job-j-1"}
-    known = {"workload": {"job-j-1": obj}}
-    assert decided(job(labels=labels), obj, settings=settings, known=known) == Plan()
+    adopted = workload(metadata={"labels": {NAMES.job_uid: "uid-j"}})
+    known = {"workload": {"job-j-1": adopted}}
+    assert decided(job(labels=labels), adopted, settings=settings, known=known) == Plan()
 
 
 # --- while it runs --------------------------------------------------------------------------------
@@ -724,6 +756,17 @@ def test_quota_is_released_when_nothing_runs_any_more() -> None:
     assert released["status"]["accumulatedPastExecutionTimeSeconds"] == 10
 
 
+def test_e_eviction_goes_on_when_another_program_reserves_and_leaves_evicted_true() -> None:
+    later = {"lastTransitionTime": time(8)}
+    obj = workload({**RESERVED, **later}, {**ADMITTED, **later}, EVICTED, admission=ADMISSION)
+    plan = decided(job(), obj)
+    assert kinds(plan) == ["patch Workload"]
+    released = written(obj, plan)
+    assert condition_of(released, "QuotaReserved")[:2] == ("False", "PendingEvaluation")
+    assert condition_of(released, "Evicted")[0] == "True"
+    assert "admission" not in released["status"]
+
+
 def test_without_detailed_reasons_who_was_evicted_is_pending() -> None:
     obj = admitted(EVICTED)
     released = written(obj, decided(job(), obj, settings={"tell_reasons": False}))
@@ -750,6 +793,21 @@ def test_a_suspended_job_that_still_carries_an_admission_is_restored() -> None:
     suspended = job({"suspend": True, "template": {**RUNNING_TEMPLATE, "spec": without}})
     obj = workload(condition("QuotaReserved", False, "WaitingForQuota"))
     assert written(suspended, decided(suspended, obj))["spec"]["template"]["spec"] == TEMPLATE["spec"]
+
+
+@pytest.mark.parametrize(
+    "obj",
+    [workload(condition("QuotaReserved", False, "Pending")), admitted(spec=NINE_PODS, admission=FOR_NINE)],
+    ids=["released", "admitted for other pods"],
+)
+def test_e_suspended_job_with_marks_of_an_admission_is_restored_before_its_workload_follows_it(
+    obj: Object,
+) -> None:
+    suspended = job({"suspend": True, "template": RUNNING_TEMPLATE})
+    plan = decided(suspended, obj)
+    assert (kinds(plan), told(plan)) == (["patch Job"], [])
+    restored = written(suspended, plan)["spec"]
+    assert (restored["suspend"], restored["template"]["spec"]) == (True, TEMPLATE["spec"])
 
 
 def test_a_job_made_from_the_copy_of_a_running_one_is_left_as_it_is() -> None:
@@ -796,6 +854,15 @@ def test_a_job_on_hold_keeps_its_workload_and_no_quota() -> None:
         "PendingEvaluation",
         "Workload no longer on hold; waiting for quota reservation",
     )
+
+
+@pytest.mark.parametrize("on_hold", [True, False])
+def test_e_reservation_whose_reason_another_program_left_is_a_reservation(on_hold: bool) -> None:
+    obj = admitted(condition("PodsReady", True, "Started"))
+    obj["status"]["conditions"][0] = condition("QuotaReserved", True, "OnHold", "Job is on hold")
+    holding = replace(JOB, is_on_hold=lambda _: on_hold)
+    final = written(obj, decided(job(RUNNING, {"ready": 3}), obj, integration=holding))
+    assert condition_of(final, "QuotaReserved") == (str(not on_hold), "OnHold", "Job is on hold")
 
 
 def test_that_a_workload_is_deactivated_goes_before_that_its_job_is_on_hold() -> None:
@@ -895,6 +962,11 @@ def test_a_job_deactivated_for_a_cause_is_deleted_after_its_retention() -> None:
         caused, condition("QuotaReserved", False, "Deactivated"), reactivated, spec={"active": False}
     )
     assert kinds(decided(job(), anew, now=10**6, settings=settings)) == [], "the second time it was by hand"
+    returned = condition("Requeued", True, "BackoffFinished", since=11)
+    by_another = workload(
+        caused, condition("QuotaReserved", False, "Deactivated"), returned, spec={"active": False}
+    )
+    assert kinds(decided(job(), by_another, now=10**6, settings=settings)) == [], "it was requeued since"
     # Pods of what serves would be made again.
     served = workload(
         caused,
@@ -915,6 +987,25 @@ def test_a_prebuilt_workload_is_adopted() -> None:
     adopted = written(mine, decided(job(labels=PREBUILT), known={"workload": {"mine": mine}}))
     assert adopted["metadata"]["ownerReferences"] == [OWNER]
     assert adopted["metadata"]["labels"] == {NAMES.job_uid: "uid-j"}
+
+
+def test_prebuilt_workload_that_the_job_owns_without_control_is_adopted_with_one_reference() -> None:
+    stranger = {**OWNER, "uid": "other", "controller": False}
+    plain = {key: value for key, value in OWNER.items() if key != "controller"}
+    mine = workload(name="mine", metadata={"ownerReferences": [stranger, plain]})
+    adopted = written(mine, decided(job(labels=PREBUILT), known={"workload": {"mine": mine}}))
+    assert adopted["metadata"]["ownerReferences"] == [stranger, OWNER]
+
+
+@pytest.mark.parametrize("labels", [{}, {NAMES.job_uid: "former"}])
+def test_prebuilt_workload_that_another_program_gave_to_the_job_gets_the_uid_of_the_job(
+    labels: dict[str, str],
+) -> None:
+    mine = workload(name="mine", metadata={"labels": {"a": "b", **labels}})
+    plan = decided(job(labels=PREBUILT), mine, known={"workload": {"mine": mine}})
+    adopted = written(mine, plan)
+    assert adopted["metadata"]["labels"] == {"a": "b", NAMES.job_uid: "uid-j"}
+    assert adopted["metadata"]["ownerReferences"] == mine["metadata"]["ownerReferences"]
 
 
 @pytest.mark.parametrize(("by_annotation", "name"), [(True, "annotated"), (False, "mine")])
@@ -956,7 +1047,11 @@ def test_a_running_job_without_its_prebuilt_workload_is_stopped_and_waits() -> N
 
 
 def test_a_prebuilt_workload_that_asks_for_something_else_ends() -> None:
-    mine = workload(name="mine", spec={"podSets": [{"name": "main", "count": 9, "template": TEMPLATE}]})
+    mine = workload(
+        name="mine",
+        metadata={"labels": {NAMES.job_uid: "uid-j"}},
+        spec={"podSets": [{"name": "main", "count": 9, "template": TEMPLATE}]},
+    )
     plan = decided(job(labels=PREBUILT), mine, known={"workload": {"mine": mine}})
     assert condition_of(written(mine, plan), "Finished") == (
         "True",

@@ -703,6 +703,17 @@ async def test_b8_group_workload_without_owner_is_not_finished_before_its_first_
     assert world.calls == []
 
 
+async def test_e_group_workload_that_is_evicted_before_its_first_pod_is_requeued() -> None:
+    world = PodWorld()
+    world.put(KINDS.workloads, of_group(admitted, EVICTED, owners=""))
+    await world.settle()
+    released = world.get(KINDS.workloads, "g")
+    assert condition_of(released, "QuotaReserved")[:2] == ("False", "PendingEvaluation")
+    assert condition_of(released, "Requeued")[:2] == ("True", "Preempted")
+    assert condition_of(released, "Finished") is None
+    assert "admission" not in released["status"]
+
+
 async def test_b8_group_workload_gets_its_first_pod_as_owner() -> None:
     world = PodWorld()
     world.put(KINDS.workloads, of_group(workload, owners=""))

@@ -287,6 +287,32 @@ def test_provisioned_nodes_make_the_check_ready_and_pods_run_on_them() -> None:
     assert notes == ["Admission check c updated state from Pending to Ready with message: there"]
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "wrong"),
+    [
+        ("zone", "projects/p/zones/z", "a valid label must"),
+        ("zone", "z" * 64, "must be no more than 63 characters"),
+        (f"{'k' * 64}", "z", "name part must be no more than 63 characters"),
+    ],
+)
+def test_check_waits_while_a_detail_of_the_answer_cannot_be_a_node_selector(
+    key: str, value: str, wrong: str
+) -> None:
+    rule = {"key": key, "valueFromProvisioningClassDetail": "Zone"}
+    wanted = config(podSetUpdates={"nodeSelector": [rule]})
+    answered = request(says("Provisioned", message="there"), provisioningClassDetails={"Zone": value})
+    obj = reserved(admissionChecks=[check()])
+    state, notes = state_after(case(obj, answered, config=wanted))
+    assert (state["state"], notes) == ("Pending", [])
+    assert state["message"].startswith(f"provisioningClassDetails[Zone] cannot be the node selector {key}: ")
+    assert wrong in state["message"]
+    assert "podSetUpdates" not in state
+    told = reserved(admissionChecks=[state])
+    assert decide(case(told, answered, config=wanted)).actions == ()
+    corrected, _ = state_after(case(told, answered, config=config()))
+    assert corrected["state"] == "Ready"
+
+
 @pytest.mark.parametrize("state", ["Pending", "Ready", "Retry", "Rejected"])
 def test_c17_check_without_its_config_deletes_its_requests(state: str) -> None:
     obj = reserved(admissionChecks=[check(state)])

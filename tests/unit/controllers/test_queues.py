@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from admitq.controllers.queues import (
+    HELD_RETRY_SECONDS,
     ClusterQueueController,
     CohortController,
     LocalQueueController,
@@ -130,6 +131,14 @@ def test_e_lists_of_more_flavors_than_a_status_may_have_are_cut() -> None:
             assert [one["name"] for one in patch["status"][name]] == [f"f-{place}" for place in range(64)]
 
 
+def test_resources_of_a_flavor_beyond_what_a_status_may_have_are_cut() -> None:
+    many = FlavorTotals("f", tuple(ResourceTotal(f"r{place}", 1, 0) for place in range(65)))
+    patch = cluster_queue_patch(queue(), READY._replace(flavors_reservation=(many,)), START)
+    assert patch is not None
+    [flavor] = patch["status"]["flavorsReservation"]
+    assert [one["name"] for one in flavor["resources"]] == [f"r{place}" for place in range(64)]
+
+
 def test_a_local_queue_tells_what_it_used_in_the_past() -> None:
     past = ConsumedResources((("cpu", 1500), ("memory", 2**30)), START)
     patch = local_queue_patch(cluster_scoped("lq"), LOCAL._replace(consumed=past), START)
@@ -207,6 +216,17 @@ async def test_a_cluster_queue_that_goes_is_held_while_quota_of_it_is_reserved()
     world.core.reserving.clear()
     await controller.reconcile(CQ)
     assert world.calls[1:] == ["json_patch clusterqueues/cq"]
+
+
+async def test_deleted_cluster_queue_that_cannot_be_read_is_looked_at_until_nothing_is_reserved() -> None:
+    world = World()
+    world.put(KINDS.cluster_queues, queue(deletionTimestamp=time(0)))
+    world.core.reserving.add("cq")
+    controller = ClusterQueueController(world.ctx, world.core)
+    assert await controller.reconcile(CQ) == HELD_RETRY_SECONDS
+    world.core.reserving.clear()
+    await controller.reconcile(CQ)
+    assert world.calls == ["json_patch clusterqueues/cq"]
 
 
 async def test_a_cluster_queue_from_before_gets_its_finalizer() -> None:

@@ -17,11 +17,13 @@ from admitq.runtime.resources import JOBS, LIMIT_RANGES, NAMESPACES, PRIORITY_CL
 from admitq.runtime.store import Change, Key
 from tests.unit.controllers.builders import (
     ADMISSION,
+    ADMITTED,
     KINDS,
     NAMES,
     RESERVED,
     SETTINGS,
     Object,
+    admitted,
     cluster_queue,
     condition,
     job,
@@ -112,7 +114,8 @@ def put_inside(world: World) -> None:
     [
         (None, workload()),
         (workload(), None),
-        (workload(), workload(condition("Admitted", True, "Admitted"))),
+        (workload(), admitted()),
+        (admitted(), workload(condition("QuotaReserved", False, "Pending"), ADMITTED)),
         (workload(), workload(condition("Finished", True, "Succeeded"))),
         (workload(), workload(condition("Evicted", True, "Preempted"))),
     ],
@@ -129,6 +132,8 @@ def test_a_local_queue_concerns_those_who_wait_in_it_when_it_changes(world: Worl
     stopped, going = local_queue("Hold"), local_queue(deletionTimestamp="t")
     for new in (stopped, going, None):
         assert looked_at(world, KINDS.local_queues, local_queue(), new)["workload"] == {"ns/waits"}
+    unreadable = {**local_queue(), "status": {"conditions": [condition("Active", False, "Unknown")]}}
+    assert looked_at(world, KINDS.local_queues, local_queue(), unreadable)["workload"] == {"ns/waits"}
     told = {**local_queue(), "status": {"pendingWorkloads": 5}}
     assert looked_at(world, KINDS.local_queues, local_queue(), told) == {"localqueue": {"ns/lq"}}
 
@@ -225,16 +230,18 @@ def test_jobs_hear_of_the_class_of_their_pods(world: World) -> None:
 
 def test_jobs_and_workloads_hear_when_their_namespace_is_selected_or_not(world: World) -> None:
     old, new = cluster_scoped("ns"), cluster_scoped("ns", metadata={"labels": {"a": "b"}})
-    assert looked_at(world, NAMESPACES, old, new) == {
-        "batch/job": {"ns/j"},
-        "workload": {"ns/waits", "ns/runs"},
-    }
+    assert looked_at(world, NAMESPACES, old, new) == {"batch/job": {"ns/j"}, "workload": {"ns/waits"}}
     assert looked_at(world, NAMESPACES, old, old) == {}
-    assert "workload" not in looked_at(world, NAMESPACES, None, old), "nobody was there before it"
+
+
+def test_e_workload_is_evaluated_when_its_namespace_is_watched_later(world: World) -> None:
+    found = looked_at(world, NAMESPACES, None, cluster_scoped("ns"))
+    assert found == {"batch/job": {"ns/j"}, "workload": {"ns/waits"}}
+    assert "workload" not in looked_at(world, NAMESPACES, cluster_scoped("ns"), None)
 
 
 def test_workloads_hear_of_limits_of_their_namespace(world: World) -> None:
-    for namespace, keys in (("ns", {"workload": {"ns/waits", "ns/runs"}}), ("n", {})):
+    for namespace, keys in (("ns", {"workload": {"ns/waits"}}), ("n", {})):
         limits = {"metadata": {"name": "l", "namespace": namespace}, "spec": {"limits": []}}
         assert looked_at(world, LIMIT_RANGES, None, limits) == keys
         assert looked_at(world, LIMIT_RANGES, limits, limits) == {}

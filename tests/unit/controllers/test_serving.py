@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+import orjson
 import pytest
 
 from admitq.controllers import registry
@@ -20,7 +21,7 @@ from admitq.integrations.paths import with_value
 from admitq.integrations.registry import registered
 from admitq.runtime.errors import ApiError, PermanentlyRefused
 from admitq.runtime.resources import PODS, STATEFUL_SETS
-from admitq.runtime.store import Key
+from admitq.runtime.store import Change, Key
 from tests.unit.controllers.builders import (
     KINDS,
     NAMES,
@@ -102,7 +103,11 @@ def owned(made: Object, job: Object, index: str | None = None) -> Object:
     """The Workload as it would be made for the object."""
     metadata = job["metadata"]
     owner = {"kind": job["kind"], "name": metadata["name"], "uid": metadata["uid"]}
-    notes = {NAMES.job_owner_name: metadata["name"], NAMES.is_group_workload: "true"}
+    notes = {
+        NAMES.is_group_workload: "true",
+        NAMES.job_owner_gvk: f"{job['apiVersion']}, Kind={job['kind']}",
+        NAMES.job_owner_name: metadata["name"],
+    }
     if index is not None:
         notes[NAMES.component_workload_index] = index
     return {**made, "metadata": {**made["metadata"], "annotations": notes, "ownerReferences": [owner]}}
@@ -122,10 +127,12 @@ def decided(
     kind: Integration = STATEFUL_SET,
     settings: Any = SETTINGS,
     classes: Any = None,
+    others: Any = (),
     **fields: Any,
 ) -> Plan:
+    """What is decided where these Workloads say that they were made for the object, and others do not."""
     assert kind.serving is not None
-    by_name = {one["metadata"]["name"]: one for one in workloads}
+    by_name = {one["metadata"]["name"]: one for one in (*workloads, *others)}
     lookups = Lookups(
         flavor=lambda _: None,
         workload_priority_class=(classes or {}).get,
@@ -317,6 +324,44 @@ def test_b11_workload_under_the_older_name_that_belongs_elsewhere_is_not_adopted
     plan = decided(stateful_set(), found)
     [made] = [one.obj for one in plan.actions if isinstance(one, Create)]
     assert made["metadata"]["name"] == NAME
+
+
+@pytest.mark.parametrize("left", [{}, {NAMES.is_group_workload: "true"}])
+def test_e_workload_of_a_stateful_set_is_marked_again_when_it_has_lost_its_annotations(left: Any) -> None:
+    job = stateful_set()
+    made = with_value(of_set(admitted(), job), ("metadata", "annotations"), left)
+    metadata = only_patch(decided(job, others=[made], pods=[pod()]))["metadata"]
+    assert metadata["annotations"] == {
+        NAMES.is_group_workload: "true",
+        NAMES.job_owner_gvk: "apps/v1, Kind=StatefulSet",
+        NAMES.job_owner_name: "s",
+    }
+    assert metadata["ownerReferences"] == made["metadata"]["ownerReferences"]
+
+
+def test_e_stateful_set_reports_and_retries_while_its_name_belongs_to_another_workload() -> None:
+    job = stateful_set()
+    theirs = with_value(workload(), ("metadata", "name"), NAME)
+    plan = decided(job, others=[theirs], pods=[pod()])
+    [event] = plan.actions
+    assert isinstance(event, Tell)
+    note = f"Workload {NAME} exists already and belongs to something else"
+    assert (event.reason, event.note, plan.again) == ("ErrWorkloadCompose", note, 5.0)
+
+
+def test_e_stateful_set_is_reconciled_when_its_workload_loses_its_annotations() -> None:
+    job = stateful_set()
+    world = World(SERVING)
+    assert STATEFUL_SET.serving is not None
+    [watch] = (
+        one
+        for one in ServingController(world.ctx, STATEFUL_SET, STATEFUL_SET.serving).when_served().spec.watches
+        if one.resource == KINDS.workloads
+    )
+    made = of_set(workload(), job)
+    bare = with_value(made, ("metadata", "annotations"), {})
+    change = Change("modified", Key("ns", NAME), bare, orjson.dumps(made))
+    assert set(watch.keys(change)) == {Key("ns", "s")}
 
 
 def test_scaled_to_zero_the_reservation_is_given_back_and_waits_again_afterwards() -> None:

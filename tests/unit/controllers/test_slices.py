@@ -143,6 +143,46 @@ def test_it_is_not_asked_whether_pods_without_quota_are_ready() -> None:
     assert plan == Plan()
 
 
+def test_elastic_job_that_is_started_with_fewer_pods_than_it_wants_keeps_their_number() -> None:
+    first, second = slice_("first", 3), slice_("second", 5, workload, replaces="first", made=1)
+    waits = waiting_job(5)
+    started = written(waits, decided(waits, first, second))
+    assert (started["spec"]["suspend"], started["spec"]["parallelism"]) == (False, 5)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("spec", "queueName"), "other"),
+        (("metadata", "annotations", NAMES.workload_slice_replacement_for), "ns/other"),
+        (("metadata", "annotations"), {}),
+        (("spec", "podSets", 0, "count"), 9),
+    ],
+)
+def test_slice_that_waits_is_restored_where_another_program_changed_it(path: Path, value: Any) -> None:
+    second = slice_("second", 5, workload, replaces="first", made=1)
+    changed = with_value(second, path, value)
+    assert written(changed, decided(running(5), slice_("first", 3), changed)) == second
+
+
+def test_slice_that_waits_with_other_pods_ends_and_the_one_with_quota_goes_on() -> None:
+    other = {**TEMPLATE, "spec": {"containers": []}}
+    second = slice_("second", 5, workload, replaces="first", made=1)
+    second = with_value(second, ("spec", "podSets", 0, "template"), other)
+    plan = decided(running(5), slice_("first", 3), second)
+    assert kinds(plan) == ["patch Workload"]
+    assert condition_of(written(second, plan), "Finished")[:2] == ("True", "WorkloadSliceReplaced")
+
+
+def test_slice_that_waits_follows_the_priority_class_of_the_job() -> None:
+    labels = {NAMES.queue_name: "lq", NAMES.priority_class: "high"}
+    classes = {"workload_priority_class": {"high": {"metadata": {"name": "high"}, "value": 9}}}
+    second = slice_("second", 5, workload, replaces="first")
+    plan = decided(running(5, labels=labels), slice_("first", 3), second, known=classes)
+    assert written(second, plan)["spec"]["priority"] == 9
+    assert told(plan) == [("UpdatedWorkload", "Updated workload priority class: ns/second")]
+
+
 @pytest.mark.parametrize("pods", [4, 7])
 def test_a_slice_that_waits_follows_the_job(pods: int) -> None:
     second = slice_("second", 5, workload, replaces="first")
@@ -314,6 +354,32 @@ def test_what_is_over_makes_no_other_slice_superfluous(over: str) -> None:
     plan = decided(running(5), first, second, gone)
     assert [written(one, plan) is one for one in (first, second)] == [True, True]
     assert "WorkloadSliceReplaced" not in dict(told(plan))
+
+
+@pytest.mark.parametrize("of", [admitted, workload])
+def test_slice_that_another_program_finished_is_freed_while_another_goes_on(of: Any) -> None:
+    over = slice_("first", 3, admitted, condition("Finished", True, "Succeeded"))
+    plan = decided(running(5), over, slice_("second", 5, of, replaces="first", made=1))
+    assert kinds(plan) == ["free Workload"]
+
+
+def test_every_finished_slice_of_a_job_that_has_ended_is_freed() -> None:
+    done = with_value(running(5), ("status", "conditions"), [{"type": "Complete", "status": "True"}])
+    early, last = (
+        slice_(name, 5, admitted, condition("Finished", True, "Succeeded"), made=made)
+        for made, name in enumerate(("early", "last"))
+    )
+    early["metadata"]["finalizers"] = []
+    plan = decided(done, early, last)
+    assert kinds(plan) == ["free Workload"]
+    assert told(plan) == [("FinishedWorkload", "Workload 'ns/last' is declared finished")]
+
+
+def test_job_grows_to_its_size_where_another_program_assigned_fewer_pods() -> None:
+    path = ("status", "admission", "podSetAssignments", 0, "count")
+    obj = created(decided(running(3), with_value(slice_("first", 3), path, 2)))
+    assert obj["metadata"]["annotations"][NAMES.workload_slice_replacement_for] == "ns/first"
+    assert obj["spec"]["podSets"][0]["count"] == 3
 
 
 def test_what_was_replaced_is_freed() -> None:

@@ -31,6 +31,8 @@ from tests.unit.controllers.builders import (
 )
 from tests.unit.controllers.world import World, cluster_scoped
 
+READY = condition("PodsReady", True, "Started")
+
 GOING = {"deletionTimestamp": time(0), "finalizers": [NAMES.finalizer]}
 CLASS = {"kind": "WorkloadPriorityClass", "name": "high"}
 
@@ -103,6 +105,45 @@ async def test_a_workload_is_judged_by_what_the_stores_and_the_core_know() -> No
     assert await controller.reconcile(Key("ns", "job-j-1")) is None
     assert await controller.reconcile(Key("ns", "gone")) is None
     assert len(world.calls) == 1
+
+
+@pytest.mark.parametrize(
+    ("quarantined", "message"),
+    [("cluster_queues", "ClusterQueue cq is inactive"), ("local_queues", "LocalQueue lq is inactive")],
+)
+async def test_waiting_workload_is_suspended_while_a_queue_of_it_cannot_be_read(
+    quarantined: str, message: str
+) -> None:
+    world = World()
+    world.put(KINDS.workloads, workload())
+    queues = {"cluster_queues": cluster_queue(), "local_queues": local_queue()}
+    for kind, queue in queues.items():
+        told = [condition("Active", False, "Unknown", "spec.field: must be a list")]
+        metadata = {**queue["metadata"], "uid": f"uid-{kind}", "resourceVersion": "1"}
+        status = {"conditions": told if kind == quarantined else []}
+        world.put(getattr(KINDS, kind), {**queue, "metadata": metadata, "status": status})
+    await WorkloadController(world.ctx, world.core).reconcile(Key("ns", "job-j-1"))
+    found = condition_of(world.get(KINDS.workloads, "job-j-1"), "QuotaReserved")
+    assert found == ("False", "Suspended", message)
+
+
+async def test_a3_execution_that_ended_is_added_up_after_the_next_reservation() -> None:
+    world = World()
+    world.put(KINDS.local_queues, local_queue())
+    world.put(KINDS.cluster_queues, cluster_queue())
+    controller = WorkloadController(world.ctx, world.core)
+    versions = (
+        admitted(READY, since=10),
+        workload(condition("Admitted", False, "NoReservation", since=40)),
+        admitted(READY, since=41),
+    )
+    for number, version in enumerate(versions):
+        metadata = {**version["metadata"], "resourceVersion": str(number + 1)}
+        world.put(KINDS.workloads, {**version, "metadata": metadata})
+    await controller.reconcile(Key("ns", "job-j-1"))
+    await controller.reconcile(Key("ns", "job-j-1"))
+    status = world.get(KINDS.workloads, "job-j-1")["status"]
+    assert status["accumulatedPastExecutionTimeSeconds"] == 30
 
 
 async def test_who_begins_to_act_lets_jobs_tell_of_their_pods_before_it_counts_the_time() -> None:

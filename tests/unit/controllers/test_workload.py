@@ -10,9 +10,12 @@ from hypothesis import strategies as st
 
 from admitq.controllers.plan import Delete, Patch, Plan, RemoveFinalizer, Tell
 from admitq.controllers.workload import decide
+from admitq.core.applicable_checks import MOST_CHECKS
 from admitq.explain import Explanation
 from admitq.transitions import Transition
 from admitq_api.conditions import SECOND, ConditionType
+from admitq_api.kinds.workload import WorkloadStatus
+from admitq_api.schema import schema_of
 from tests.unit.controllers.builders import (
     ADMISSION,
     ADMITTED,
@@ -121,6 +124,12 @@ def test_a_patch_is_guarded_by_the_version_it_was_made_from() -> None:
     ("obj", "world", "reason", "message"),
     [
         (workload(), {"local_queue": None}, "Misconfigured", "LocalQueue lq doesn't exist"),
+        (
+            workload(),
+            {"local_queue": local_queue(deletionTimestamp=time(0))},
+            "Misconfigured",
+            "LocalQueue lq is terminating or missing",
+        ),
         (workload(), {"local_queue": local_queue("Hold")}, "Suspended", "LocalQueue lq is inactive"),
         (workload(), {"cluster_queue": None}, "Misconfigured", "ClusterQueue cq doesn't exist"),
         (workload(), {"cluster_queue_active": False}, "Suspended", "ClusterQueue cq is inactive"),
@@ -534,6 +543,77 @@ def test_a_check_of_a_flavor_that_is_retried_keeps_its_count_until_another_flavo
         got = reserved(admission=on(flavor), admissionChecks=waiting["status"]["admissionChecks"])
         checks = settled(got, cluster_queue=CHECKED)["status"]["admissionChecks"]
         assert checks == [*listed, check("z-all", "Pending")]
+
+
+NINE = [{"name": f"c{number}"} for number in range(9)]
+
+
+def too_many(which: str) -> tuple[str, str, str]:
+    message = (
+        f"9 AdmissionChecks of ClusterQueue cq apply to {which}, and a Workload can have at most 8: "
+        "remove some from spec.admissionChecksStrategy.admissionChecks, "
+        "or limit them to other flavors by onFlavors"
+    )
+    return "False", "Misconfigured", message
+
+
+def test_the_most_checks_are_those_that_the_status_of_a_workload_can_list() -> None:
+    assert schema_of(WorkloadStatus)["properties"]["admissionChecks"]["maxItems"] == MOST_CHECKS
+
+
+def test_waiting_workload_keeps_its_list_while_more_checks_apply_than_it_can_list() -> None:
+    obj = settled(workload(), cluster_queue=cluster_queue(checks=NINE[:8]))
+    assert [one["name"] for one in obj["status"]["admissionChecks"]] == [one["name"] for one in NINE[:8]]
+    assert decided(obj, cluster_queue=cluster_queue(checks=NINE)).actions == ()
+
+
+@pytest.mark.parametrize(
+    ("queue", "which"),
+    [
+        (cluster_queue(checks=NINE), "every flavor"),
+        (
+            cluster_queue(checks=[{**one, "onFlavors": ["f"]} for one in NINE], flavors=["f", "g"]),
+            "flavors f",
+        ),
+    ],
+    ids=["every flavor", "its flavor"],
+)
+def test_reserved_workload_is_released_when_more_checks_apply_than_it_can_list(
+    queue: Object, which: str
+) -> None:
+    obj = settled(reserved(AWAITED), cluster_queue=queue)
+    assert condition_of(obj, "QuotaReserved") == too_many(which)
+    assert condition_of(obj, "Admitted") == (
+        "False",
+        "NoReservation",
+        "The workload has no reservation",
+    )
+    assert "admission" not in obj["status"]
+
+
+@pytest.mark.parametrize(
+    "obj",
+    [
+        admitted(AWAITED, admissionChecks=[check("c0", "Ready")]),
+        reserved(AWAITED, condition("Evicted", True, "Preempted")),
+    ],
+    ids=["admitted", "evicted"],
+)
+def test_workload_whose_job_runs_or_stops_is_left_alone_when_more_checks_apply_than_it_can_list(
+    obj: Object,
+) -> None:
+    assert decided(obj, cluster_queue=cluster_queue(checks=NINE)).actions == ()
+
+
+def test_retried_checks_of_flavors_are_listed_as_far_as_there_is_room() -> None:
+    retried = [check(name, "Pending", retryCount=1) for name in ("c7", "c8")]
+    queue = cluster_queue(
+        checks=[*NINE[:7], *({**one, "onFlavors": ["f"]} for one in NINE[7:])], flavors=["f", "g"]
+    )
+    obj = settled(workload(admissionChecks=retried), cluster_queue=queue)
+    listed = obj["status"]["admissionChecks"]
+    assert [one["name"] for one in listed] == [f"c{number}" for number in range(8)]
+    assert listed[7]["retryCount"] == 1
 
 
 def test_checks_are_listed_before_anything_is_admitted() -> None:
@@ -1121,6 +1201,16 @@ def test_a_slice_that_got_its_quota_ends_the_one_that_it_replaces(by: Callable[.
     [patch] = [one for one in plan.actions if isinstance(one, Patch)]
     assert patch.obj == original
     assert condition_of(written(original, plan), "Finished") == ("True", "WorkloadSliceReplaced", message)
+
+
+def test_slice_that_ended_another_goes_on_with_its_own_steps_at_once() -> None:
+    larger, original = reserved(), admitted(name="original")
+    assert decided(larger, original=original).again == 0
+    over = written(original, decided(larger, original=original))
+    assert condition_of(written(larger, decided(larger, original=over)), "Admitted")[:2] == (
+        "True",
+        "Admitted",
+    )
 
 
 @pytest.mark.parametrize(

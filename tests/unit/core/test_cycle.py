@@ -15,10 +15,12 @@ from admitq.core.instructions import (
 )
 from admitq.core.model import (
     SECOND,
+    Admission,
     AdmissionCheck,
     AdmissionCheckRule,
     Cohort,
     FlavorFungibility,
+    PodSetAssignment,
     PreemptionPolicy,
     QueueingStrategy,
     StopPolicy,
@@ -463,6 +465,22 @@ def test_admission_waits_until_pods_are_ready() -> None:
     assert play.decide() == ["three"]
     play.delete("three")
     assert play.is_quiet
+
+
+def test_admission_does_not_wait_for_pods_of_a_workload_admitted_where_there_is_no_queue() -> None:
+    play = Play(Settings(block_admission=True))
+    play.put(queue("a", 4))
+    assigned = PodSetAssignment("main", (("cpu", "default"),), (("cpu", 1),), 1)
+    play.submit("theirs", "later", admission=Admission("later", (assigned,)), admitted=True, reserved_at=5)
+    play.submit("one", "a")
+    assert play.decide() == ["one"]
+    play.change("one", pods_ready=True)
+    play.submit("two", "a")
+    play.put(queue("later", 4))
+    assert play.decide() == []
+    assert play.refusal("two") == PodsNotReady()
+    play.send(happened.ClusterQueueDeleted("later"))
+    assert play.decide() == ["two"]
 
 
 def test_reservations_without_admission_block_nobody() -> None:

@@ -46,8 +46,9 @@ from admitq.core.refusals import NamespaceMismatch
 from admitq.core.requests import asking
 from admitq.core.settings import AdmissionFairSharing, FairSharing, Settings
 from admitq.core.state import AdmissionState
+from admitq.core.statuses import FlavorTotals, ResourceTotal
 from admitq.core.world import World
-from tests.unit.core.play import Play, key, queue, reserved
+from tests.unit.core.play import Play, group, key, queue, reserved
 
 CPU = FlavorResource("default", "cpu")
 FIRST, SECOND, THIRD = (ObjectKey("n", name) for name in ("first", "second", "third"))
@@ -129,6 +130,19 @@ def test_what_has_ended_leaves_no_trace_when_it_is_gone(state: AdmissionState, k
     assert not state.cluster_queue_has_reservations("q")
     world = state._world  # pyright: ignore[reportPrivateUsage]
     assert (world.workloads_of, world.local_queues_in) == ({}, {})
+
+
+def test_status_names_a_flavor_once_that_a_stored_queue_has_in_several_groups() -> None:
+    play = Play()
+    memory = FlavorQuotas("default", (("memory", ResourceQuota(7)),))
+    groups = (*group(("default", 4)), ResourceGroup(("memory",), (memory,)))
+    play.put(queue("q", resource_groups=groups))
+    play.submit("one", "q", 2)
+    play.run("one")
+    for status in (play.state.cluster_queue_status("q"), play.state.local_queue_status(key("q"))):
+        assert status is not None
+        expected = (FlavorTotals("default", (ResourceTotal("cpu", 2, 0), ResourceTotal("memory", 0, 0))),)
+        assert (status.flavors_reservation, status.flavors_usage) == (expected, expected)
 
 
 def test_a_limit_ends_cycles_early() -> None:

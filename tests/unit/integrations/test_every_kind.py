@@ -19,7 +19,9 @@ from tests.unit.integrations.examples import RUNTIME, custom_kinds, examples_of
 
 NAMES = names_for()
 RULES = Rules(NAMES, FeatureGates({Gate.TOPOLOGY_AWARE_SCHEDULING: True}))
-KINDS = [pytest.param(one, id=one.framework) for one in (*registered(), *custom_kinds())]
+EVERY_KIND = (*registered(), *custom_kinds())
+KINDS = [pytest.param(one, id=one.framework) for one in EVERY_KIND]
+KINDS_OF_JOBS = [pytest.param(one, id=one.framework) for one in EVERY_KIND if one.serving is None]
 
 GARBAGE: tuple[Any, ...] = (
     None,
@@ -195,11 +197,45 @@ def test_what_is_injected_is_taken_out_without_a_trace(kind: Integration, data: 
     assert without_empties(stopped) == without_empties(job)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("spec", [{}, None], ids=["empty spec", "no spec"])
+FIELDS_OF_PODS = {
+    "example.com/training": "spec.leader.template, spec.workers.template",
+    "jobset.x-k8s.io/jobset": "spec.replicatedJobs",
+    "kubeflow.org/jaxjob": "spec.jaxReplicaSpecs",
+    "kubeflow.org/mpijob": "spec.mpiReplicaSpecs",
+    "kubeflow.org/paddlejob": "spec.paddleReplicaSpecs",
+    "kubeflow.org/pytorchjob": "spec.pytorchReplicaSpecs",
+    "kubeflow.org/tfjob": "spec.tfReplicaSpecs",
+    "kubeflow.org/xgboostjob": "spec.xgbReplicaSpecs",
+    "ray.io/raycluster": "spec",
+    "ray.io/rayjob": "spec.rayClusterSpec",
+    "ray.io/rayservice": "spec.rayClusterConfig",
+    "tasks.example.com/job": "spec.tasks[].template",
+    "trainer.kubeflow.org/trainjob": "spec.runtimeRef",
+    "workload.codeflare.dev/appwrapper": "spec.components",
+}
+"""What describes the pods of a kind, for the kinds whose jobs may have no podsets."""
+
+
+def pod_sets_of(kind: Integration, job: Any) -> list[Any]:
+    """The podsets of a job; every runtime that it names exists."""
+    found = {one: RUNTIME for one in kind.references(job) if kind.requires(one) and one.name}
+    return list(kind.pod_sets(kind.resolved(job, found), NAMES))
+
+
+@pytest.mark.parametrize("kind", KINDS_OF_JOBS)
+@pytest.mark.parametrize("empty", [{}, None])
 def test_d24_kind_whose_podsets_may_be_absent_names_the_field_that_describes_them(
-    kind: Integration, spec: Any
+    kind: Integration, empty: Any
 ) -> None:
-    if kind.serving is None and not kind.pod_sets({"metadata": {"name": "j"}, "spec": spec}, NAMES):
-        is_whole_spec = kind.framework == "ray.io/raycluster"
-        assert kind.pod_sets_field == "spec" if is_whole_spec else kind.pod_sets_field.startswith("spec.")
+    bare = {"metadata": {"name": "j", "namespace": "ns"}, "spec": empty}
+    assert (pod_sets_of(kind, bare) == []) is (kind.framework in FIELDS_OF_PODS)
+    if fields := FIELDS_OF_PODS.get(kind.framework):
+        assert kind.pod_sets_field == fields
+        for started in examples_of(kind.api_version, kind.kind, started=True):
+            job = {key: value for key, value in started.items() if key != "resolvedRuntime"}
+            assert pod_sets_of(kind, job)
+            for field in fields.split(", "):
+                # A custom kind names templates; a podset is there as soon as what holds its template is.
+                holder = field.removesuffix(".template").removesuffix("[]")
+                job = with_value(job, holder.split("."), None)
+            assert pod_sets_of(kind, job) == []

@@ -329,6 +329,15 @@ ROLE = NAMES.role_hash
 SERVED = {NAMES.pod_suspending_parent: "statefulset"}
 
 
+def test_managed_pod_stored_before_the_webhook_can_be_released() -> None:
+    stored = managed(annotations={NAMES.pod_group_total_count: "2"})
+    released = a_pod({QUEUE: "q", NAMES.managed: "true"}, {NAMES.pod_group_total_count: "2"})
+    assert errors(stored)
+    assert errors(released, stored) == []
+    unmanaged = a_pod({QUEUE: "q"}, {NAMES.pod_group_total_count: "2"})
+    assert errors(released, unmanaged) == errors(released)
+
+
 @pytest.mark.parametrize("after", [{ROLE: "b"}, {}])
 def test_b9_role_hash_of_a_managed_pod_does_not_change_on_update(after: Any) -> None:
     assert any(

@@ -218,10 +218,37 @@ async def test_an_invalid_list_of_flavors_that_was_there_before_is_tolerated() -
 @pytest.mark.parametrize("kind", ["ClusterQueue", "Cohort", "ResourceFlavor"])
 async def test_whatever_is_being_deleted_is_let_go(kind: str) -> None:
     bad = a_queue(cohortName="No Name", parentName="No Name", nodeLabels={"no key": "v"})
-    bad["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    assert (await ask_kind("validate", kind, bad, bad)).allowed
-    del bad["metadata"]["deletionTimestamp"]
-    assert not (await ask_kind("validate", kind, bad, bad)).allowed
+    good = a_queue()
+    assert not (await ask_kind("validate", kind, bad, good)).allowed
+    good["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert (await ask_kind("validate", kind, bad, good)).allowed
+
+
+@pytest.mark.parametrize("kind", ["ClusterQueue", "Cohort", "ResourceFlavor"])
+async def test_object_stored_before_the_webhook_can_be_changed_elsewhere(kind: str) -> None:
+    stored = a_queue(cohortName="No Name", parentName="No Name", nodeLabels={"no key": "v"})
+    held = {**stored, "metadata": {"name": "q", "finalizers": [NAMES.finalizer]}}
+    assert (await ask_kind("validate", kind, held, stored)).allowed
+    worse = {
+        **stored,
+        "spec": {**stored["spec"], "cohortName": "A B", "parentName": "A B", "nodeLabels": {"c d": "v"}},
+    }
+    answer = await ask_kind("validate", kind, worse, stored)
+    assert not answer.allowed
+    assert "No Name" not in answer.message
+    assert not (await ask_kind("validate", kind, stored)).allowed
+
+
+async def test_invalid_list_of_flavors_is_tolerated_while_it_means_the_same() -> None:
+    two = [flavor("a"), flavor("b")]
+    check = {"name": "c", "onFlavors": ["gone", "a"]}
+    stored = a_queue(group(*two), admissionChecksStrategy={"admissionChecks": [check]})
+    checks = [{"name": "new"}, {"name": "c", "onFlavors": ["a", "gone"]}]
+    reordered = a_queue(group(*reversed(two)), admissionChecksStrategy={"admissionChecks": checks})
+    assert (await ask_kind("validate", "ClusterQueue", reordered, stored)).allowed
+    checks[0] = {"name": "new", "onFlavors": ["gone"]}
+    answer = await ask_kind("validate", "ClusterQueue", reordered, stored)
+    assert "spec.admissionChecksStrategy.admissionChecks[0].onFlavors[0]: " in answer.message
 
 
 CONCURRENT = {"ConcurrentAdmission": True}
@@ -289,6 +316,13 @@ async def test_the_policy_of_concurrent_admission_is_immutable() -> None:
         "validate", "ClusterQueue", a_queue(), a_queue(concurrentAdmissionPolicy=TRY), gates=CONCURRENT
     )
     assert "spec.concurrentAdmissionPolicy: Invalid value: null: field is immutable" in answer.message
+
+
+async def test_policy_of_concurrent_admission_is_compared_by_meaning() -> None:
+    with_empty = {"migration": {**TRY["migration"], "constraints": {}}}
+    stored = a_queue(concurrentAdmissionPolicy=with_empty)
+    written = a_queue(concurrentAdmissionPolicy=TRY)
+    assert (await ask_kind("validate", "ClusterQueue", written, stored, gates=CONCURRENT)).allowed
 
 
 @pytest.mark.parametrize("kind", ["ClusterQueue", "ResourceFlavor"])

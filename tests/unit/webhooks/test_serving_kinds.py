@@ -286,6 +286,15 @@ def test_groups_keep_the_shape_and_number_of_their_pods(change: Any, field: str)
     assert [one.path for one in without_gate] == ([] if "size" in change else [field])
 
 
+def test_shape_of_a_group_is_compared_by_meaning() -> None:
+    kind = LEADER_WORKER_SET
+    stored = served(kind, {QUEUE: "q"}, workerTemplate=template(cpu="2"))
+    written = served(kind, {QUEUE: "q"}, workerTemplate=template(cpu="2000m"))
+    worker = written["spec"]["leaderWorkerTemplate"]["workerTemplate"]
+    worker["spec"] = {**worker["spec"], "tolerations": [], "overhead": {}}
+    assert errors(kind, stored, written) == []
+
+
 @pytest.mark.parametrize(("replicas", "refused"), [(0, False), (10**6, False), (10**6 + 1, True), (-1, True)])
 def test_there_are_not_too_many_groups(replicas: int, refused: bool) -> None:
     given = served(LEADER_WORKER_SET, {QUEUE: "q"}, replicas=replicas)

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from admitq_api.feature_gates import FeatureGates, Gate
-from admitq_api.field_errors import FieldError, Path
+from admitq_api.field_errors import FieldError, Path, new_errors
+from admitq_api.meaning import same_meaning
 from admitq_api.selectors import validate_selector
 from admitq_api.syntax import dns_subdomain
 from admitq_webhooks.validate.quotas import QuotaRules, validate_fair_sharing, validate_resource_groups
@@ -26,16 +27,10 @@ def validate_update(old: Object, new: Object, gates: FeatureGates) -> list[Field
     if is_being_deleted(old):
         return []
     before, after = mapping(old, "spec"), mapping(new, "spec")
-    errors = [*_spec(after, gates)]
-    stale = (
-        _flavor_names(before) == _flavor_names(after)
-        and mapping(before, "admissionChecksStrategy") == mapping(after, "admissionChecksStrategy")
-        and not gates.enabled(Gate.REJECT_UPDATES_WITH_INVALID_ON_FLAVORS)
-    )
-    if not stale:
-        errors.extend(_on_flavors(after))
-    if gates.enabled(Gate.CONCURRENT_ADMISSION) and before.get("concurrentAdmissionPolicy") != after.get(
-        "concurrentAdmissionPolicy"
+    errors = new_errors(_spec(after, gates), _spec(before, gates))
+    errors.extend(_on_flavors(after, tolerated=_tolerated_lists(before, after, gates)))
+    if gates.enabled(Gate.CONCURRENT_ADMISSION) and not same_meaning(
+        before.get("concurrentAdmissionPolicy"), after.get("concurrentAdmissionPolicy")
     ):
         errors.append(
             FieldError.invalid(
@@ -54,6 +49,15 @@ def _flavor_names(spec: Object) -> list[str]:
         for group in objects(spec, "resourceGroups")
         for flavor in objects(group, "flavors")
     ]
+
+
+def _tolerated_lists(before: Object, after: Object, gates: FeatureGates) -> Mapping[str, frozenset[str]]:
+    """The lists of flavors by check that stay as they are, where the ClusterQueue names the same flavors."""
+    same_flavors = frozenset(_flavor_names(before)) == frozenset(_flavor_names(after))
+    if not same_flavors or gates.enabled(Gate.REJECT_UPDATES_WITH_INVALID_ON_FLAVORS):
+        return {}
+    checks = objects(before, "admissionChecksStrategy", "admissionChecks")
+    return {text(check, "name"): frozenset(texts(check, "onFlavors")) for check in checks}
 
 
 def _spec(spec: Object, gates: FeatureGates) -> Iterator[FieldError]:
@@ -101,10 +105,14 @@ def _fungibility(fungibility: Object) -> Iterator[FieldError]:
         )
 
 
-def _on_flavors(spec: Object) -> Iterator[FieldError]:
+def _on_flavors(
+    spec: Object, *, tolerated: Mapping[str, frozenset[str]] | None = None
+) -> Iterator[FieldError]:
     flavors = _flavor_names(spec)
     path = Path("spec.admissionChecksStrategy.admissionChecks")
     for place, check in enumerate(objects(spec, "admissionChecksStrategy", "admissionChecks")):
+        if tolerated and tolerated.get(text(check, "name")) == frozenset(texts(check, "onFlavors")):
+            continue
         for index, flavor in enumerate(texts(check, "onFlavors")):
             if flavor not in flavors:
                 yield FieldError.invalid(

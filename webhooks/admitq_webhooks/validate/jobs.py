@@ -9,7 +9,7 @@ from typing import Any, Final
 from admitq.integrations.base import MOST_POD_SETS, Integration, PodSetTemplate
 from admitq.integrations.ownership import prebuilt_places, queue_name
 from admitq_api.feature_gates import Gate
-from admitq_api.field_errors import ErrorType, FieldError, Path
+from admitq_api.field_errors import ErrorType, FieldError, Path, new_errors
 from admitq_api.labels import DEFAULT_QUEUE, Names
 from admitq_api.syntax import dns_subdomain
 from admitq_webhooks.ancestors import has_managed_ancestor
@@ -283,7 +283,6 @@ def _topology(job: Object, integration: Integration, policy: Policy) -> Iterator
 
 def _new_topology_errors(
     old: Object, new: Object, integration: Integration, policy: Policy
-) -> Iterator[FieldError]:
+) -> list[FieldError]:
     """Check what the change adds: a job that was wrong before it came to us can still be relabelled."""
-    before = [*_topology(old, integration, policy)]
-    return (error for error in _topology(new, integration, policy) if error not in before)
+    return new_errors(_topology(new, integration, policy), _topology(old, integration, policy))

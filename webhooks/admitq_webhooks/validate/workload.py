@@ -6,11 +6,11 @@ from typing import Any, Final
 
 from admitq_api.conditions import ConditionType, is_true
 from admitq_api.feature_gates import FeatureGates, Gate
-from admitq_api.field_errors import FieldError, Path
+from admitq_api.field_errors import FieldError, Path, new_errors
 from admitq_api.labels import Names
+from admitq_api.meaning import same_meaning
 from admitq_api.quantity import INT64_MAX, QuantityError, amount, parse
 from admitq_webhooks.validate import admission_gates
-from admitq_webhooks.validate.meaning import same_meaning
 from admitq_webhooks.validate.syntax import (
     annotations,
     is_being_deleted,
@@ -48,7 +48,7 @@ def validate_update(old: Object, new: Object, names: Names, gates: FeatureGates)
     """Check a change of a Workload or of its status. One that is being deleted is let go."""
     if is_being_deleted(old):
         return []
-    errors = _new_errors(old, new, names, gates)
+    errors = new_errors(_validate(new, old, names, gates), _validate(old, None, names, gates))
     if gates.enabled(Gate.ADMISSION_GATED_BY):
         errors.extend(admission_gates.validate_update(old, new, names))
     elastic = _is_elastic(new, names, gates)
@@ -83,19 +83,6 @@ def _counts(workload: Object) -> dict[str, int]:
         text(pod_set, "name"): whole(pod_set.get("count"), 1)
         for pod_set in objects(workload, "spec", "podSets")
     }
-
-
-def _new_errors(old: Object, new: Object, names: Names, gates: FeatureGates) -> list[FieldError]:
-    """Return what is wrong with the object and was not wrong with the stored one in the same way.
-
-    An object may have been stored while the webhook was not in place, or with another setting of a gate. Its
-    status must stay writable, or it could never finish and would hold its quota.
-    """
-    errors = [*_validate(new, old, names, gates)]
-    if not errors:
-        return errors
-    known = [*_validate(old, None, names, gates)]
-    return [error for error in errors if error not in known]
 
 
 def _validate(

@@ -1,7 +1,8 @@
 """When two values of an object mean the same, however they are written.
 
 Typed clients drop empty maps and lists when they write an object back, and they may write a quantity in
-another form. Rules about immutable fields compare values by `same_meaning`: such a write is no change.
+another form. Rules about immutable fields, and controllers that compare what pods ask for, compare values by
+`same_meaning`: such a write is no change.
 """
 
 from collections.abc import Mapping
@@ -17,6 +18,9 @@ _QUANTITIES: Final = frozenset({("emptyDir", "sizeLimit"), ("resourceFieldRef", 
 
 _EMPTY_IS_A_CHOICE: Final = frozenset({"emptyDir", "labelSelector", "namespaceSelector", "selector"})
 """Fields of pods that mean something when they are there and empty: a selector then selects all."""
+
+_EMPTY_TEXTS: Final = frozenset({("env", "value"), ("tolerations", "value"), ("tolerations", "key")})
+"""Texts of the items of lists that mean nothing when they are empty."""
 
 
 def same_meaning(one: object, other: object, defaults: Mapping[str, object] | None = None) -> bool:
@@ -41,14 +45,14 @@ def _defaulted(value: object, defaults: Mapping[str, object]) -> object:
 
 def _canonical(value: object, field: str = "") -> object:
     if isinstance(value, list):
-        return [_canonical(item) for item in cast("list[object]", value)]
+        return [_canonical(item, field) for item in cast("list[object]", value)]
     if not isinstance(value, Mapping):
         return value
     canonical = {
         key: _quantity(item) if _is_quantity(field, key, item) else _canonical(item, key)
         for key, item in cast("Mapping[str, Any]", value).items()
     }
-    return {key: item for key, item in canonical.items() if not _is_absent(key, item)}
+    return {key: item for key, item in canonical.items() if not _is_absent(field, key, item)}
 
 
 def _is_quantity(field: str, key: str, value: object) -> bool:
@@ -62,5 +66,9 @@ def _quantity(value: Any) -> object:
         return value
 
 
-def _is_absent(key: str, value: object) -> bool:
-    return value is None or value == [] or (value == {} and key not in _EMPTY_IS_A_CHOICE)
+def _is_absent(field: str, key: str, value: object) -> bool:
+    if value is None or value == []:
+        return True
+    if value == {}:
+        return key not in _EMPTY_IS_A_CHOICE
+    return value == "" and (field, key) in _EMPTY_TEXTS

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from admitq_api.feature_gates import FeatureGates, Gate
-from admitq_webhooks.validate.meaning import same_meaning
+from admitq_api.meaning import same_meaning
 from admitq_webhooks.validate.workload import validate_update
 from tests.unit.webhooks.support import NAMES
 
@@ -56,6 +56,19 @@ def test_a6_quantities_are_compared_by_value(path: str, one: Any, other: Any) ->
 def test_a6_single_quantities_are_compared_by_value() -> None:
     assert same_meaning({"emptyDir": {"sizeLimit": "1Gi"}}, {"emptyDir": {"sizeLimit": "1024Mi"}})
     assert same_meaning({"resourceFieldRef": {"divisor": "1"}}, {"resourceFieldRef": {"divisor": "1000m"}})
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"env": [{"name": "A", "value": ""}]}, {"env": [{"name": "A"}]}),
+        ({"tolerations": [{"key": "", "operator": "Exists"}]}, {"tolerations": [{"operator": "Exists"}]}),
+        ({"tolerations": [{"key": "k", "value": ""}]}, {"tolerations": [{"key": "k"}]}),
+    ],
+    ids=["variable", "key of a toleration", "value of a toleration"],
+)
+def test_a6_empty_text_that_typed_clients_drop_means_the_same_as_absent(one: Any, other: Any) -> None:
+    assert same_meaning(one, other)
 
 
 def test_a6_text_that_is_no_quantity_is_compared_as_it_is() -> None:

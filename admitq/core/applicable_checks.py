@@ -1,0 +1,61 @@
+"""Which admission checks of a ClusterQueue apply to a workload, and how many a workload can have."""
+
+from collections.abc import Collection, Iterable
+from typing import Final
+
+from admitq.core.model import AdmissionCheckRule, PodSetAssignment
+from admitq.core.refusals import TooManyChecks
+
+MOST_CHECKS: Final = 8
+"""How many checks the status of a workload can list (semantics, Workload). A ClusterQueue can name more."""
+
+
+def assigned_flavors(pod_sets: Iterable[PodSetAssignment]) -> frozenset[str]:
+    """The flavors of an assignment."""
+    return frozenset(flavor for part in pod_sets for _, flavor in part.flavors)
+
+
+def applicable_checks(
+    rules: Iterable[AdmissionCheckRule], offered: Collection[str], assigned: Collection[str] | None = None
+) -> frozenset[str]:
+    """The checks that apply with the assigned flavors, or to every flavor while none are assigned.
+
+    Args:
+        rules: the checks that the ClusterQueue names.
+        offered: the flavors that it names.
+        assigned: the flavors that the workload was assigned.
+    """
+    return frozenset(rule.name for rule in rules if _applies(rule, offered, assigned))
+
+
+def _applies(rule: AdmissionCheckRule, offered: Collection[str], assigned: Collection[str] | None) -> bool:
+    if not rule.on_flavors:
+        return True
+    if assigned is None:
+        return set(rule.on_flavors).issuperset(offered)
+    return not set(rule.on_flavors).isdisjoint(assigned)
+
+
+def too_many_checks(
+    cluster_queue: str,
+    rules: Collection[AdmissionCheckRule],
+    offered: Collection[str],
+    assigned: Collection[str] | None = None,
+) -> TooManyChecks | None:
+    """The refusal of a workload to which more checks apply than its status can list.
+
+    Checks that apply to every flavor are counted first: no assignment needs fewer.
+    """
+    if len(rules) <= MOST_CHECKS:
+        return None
+    of_every_flavor = len(applicable_checks(rules, offered))
+    if of_every_flavor > MOST_CHECKS:
+        return TooManyChecks(cluster_queue, of_every_flavor, MOST_CHECKS)
+    if assigned is None:
+        return None
+    count = len(applicable_checks(rules, offered, assigned))
+    return (
+        TooManyChecks(cluster_queue, count, MOST_CHECKS, tuple(sorted(assigned)))
+        if count > MOST_CHECKS
+        else None
+    )

@@ -1,0 +1,467 @@
+"""More rows of the table of writes: slices of elastic jobs, prebuilt Workloads, and retention.
+
+Counters of queues are not among the ends: the laws of rest compare them with the Workloads.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from admitq.integrations.paths import Object, value_at, with_value
+from admitq.transitions import Transition, holds, is_reserved
+from admitq_api.conditions import SECOND, ConditionType, Reason
+from admitq_api.labels import names_for
+from tests.controlplane.manners import Change, Manner
+from tests.controlplane.stage import Stage
+from tests.controlplane.table_of_writes import (
+    ALONE,
+    JOB,
+    Row,
+    Step,
+    alone_admitted,
+    grow,
+    nothing,
+    preempt,
+    reserve,
+    spec,
+    status,
+    subject_of,
+    until,
+    until_waiting,
+    workload,
+)
+from tests.controlplane.test_elastic_jobs import elastic, resize, until_let_go, until_slices
+
+PREBUILT: Final = "w"
+"""The prebuilt Workload of a scene."""
+ORIGINAL: Final = "w0"
+"""The Workload that the one without job is to replace."""
+LONG_AGO: Final = 3600 * SECOND
+
+REMOVALS: Final = (Manner.MERGE_PATCH, Manner.PUT, Manner.TYPED_UPDATE)
+"""Server-side apply cannot remove what another field manager owns."""
+
+
+# --- which slice is written -----------------------------------------------------------------------
+
+
+async def held_slice(stage: Stage) -> Object:
+    """The slice of the job that holds quota."""
+    [found] = [one for one in await _living(stage) if is_reserved(one)]
+    return found
+
+
+async def waiting_slice(stage: Stage) -> Object:
+    """The slice of the job that waits to replace the one with quota."""
+    [found] = [one for one in await _living(stage) if not is_reserved(one)]
+    return found
+
+
+async def _living(stage: Stage) -> list[dict[str, Any]]:
+    return [one for one in await stage.workloads(JOB) if not holds(one, ConditionType.FINISHED)]
+
+
+# --- changes --------------------------------------------------------------------------------------
+
+
+def resized(pods: int) -> Change:
+    """State another number of pods in the podset."""
+    return lambda workload, _: with_value(workload, ("spec", "podSets", 0, "count"), pods)
+
+
+def assign(pods: int) -> Callable[[Transition], None]:
+    """State that so many pods have quota, of a CPU each."""
+
+    def assigned(transition: Transition) -> None:
+        admission: Object = transition.status["admission"]
+        [assignment] = admission["podSetAssignments"]
+        fewer = {**assignment, "count": pods, "resourceUsage": {"cpu": str(pods)}}
+        transition.status["admission"] = {**admission, "podSetAssignments": [fewer]}
+
+    return assigned
+
+
+def finish_slice(reason: Reason) -> Change:
+    """Finish a slice."""
+    return status(lambda one: one.finish(reason, "m"))
+
+
+def finish_long_ago(workload: Object, now: int) -> Object:
+    """State that the Workload has finished an hour ago."""
+    return status(lambda one: one.finish(Reason.SUCCEEDED, "done"))(workload, now - LONG_AGO)
+
+
+def _without_annotations(workload: Object, _: int) -> Object:
+    """Remove all annotations."""
+    return with_value(workload, ("metadata", "annotations"), {})
+
+
+def _with_other_image(workload: Object, _: int) -> Object:
+    """State another image of the first container."""
+    image = ("spec", "podSets", 0, "template", "spec", "containers", 0, "image")
+    return with_value(workload, image, "example.com/other:1")
+
+
+def _without_label(workload: Object, _: int) -> Object:
+    """Remove the label that states the UID of the job."""
+    job_uid = names_for(workload["apiVersion"].partition("/")[0]).job_uid
+    labels = {key: value for key, value in workload["metadata"]["labels"].items() if key != job_uid}
+    return with_value(workload, ("metadata", "labels"), labels)
+
+
+def _without_owner(workload: Object, now: int) -> Object:
+    """Remove the metadata that names the owner of the Workload."""
+    return with_value(_without_label(workload, now), ("metadata", "ownerReferences"), [])
+
+
+def _owned_only(workload: Object, _: int) -> Object:
+    """State that the job is an owner, and not that it is the controller."""
+    references: list[Object] = workload["metadata"]["ownerReferences"]
+    owners = [{key: value for key, value in one.items() if key != "controller"} for one in references]
+    return with_value(workload, ("metadata", "ownerReferences"), owners)
+
+
+# --- scenes ---------------------------------------------------------------------------------------
+
+
+async def slice_runs(stage: Stage) -> None:
+    """An elastic job of two pods runs."""
+    await _runs(stage, 2)
+
+
+async def slice_waits(stage: Stage) -> None:
+    """An elastic job runs with all the quota, and a slice of two pods waits to replace its Workload."""
+    await _runs(stage, 1)
+    await _grows(stage)
+
+
+async def preemptible_slice_waits(stage: Stage) -> None:
+    """The same in a ClusterQueue in which higher priorities preempt."""
+    await _runs(stage, 1, preemption={"withinClusterQueue": "LowerPriority"})
+    await _grows(stage)
+
+
+async def _runs(stage: Stage, pods: int, **queue: Any) -> None:
+    await stage.queues(cpu=pods, **queue)
+    await elastic(stage, pods, JOB)
+    await until_let_go(stage, pods, 0, JOB)
+    await until(stage, JOB, "PodsReady", "True")
+
+
+async def _grows(stage: Stage) -> None:
+    await resize(stage, 2, JOB)
+    await until_slices(stage, (1, True), (2, False), name=JOB)
+
+    async def says_why() -> bool:
+        slices = value_at(await waiting_slice(stage), ("status", "conditions"), [])
+        return any(one["type"] == "QuotaReserved" for one in slices)
+
+    await stage.until(says_why, what="why the slice waits")
+
+
+async def replacement_waits(stage: Stage) -> None:
+    """A Workload without job waits to replace another, which holds all the quota."""
+    await stage.queues(cpu=1)
+    await workload(stage, ORIGINAL)
+    await until(stage, ORIGINAL, "Admitted", "True")
+    replaces = {stage.names.workload_slice_replacement_for: f"{stage.namespace}/{ORIGINAL}"}
+    await workload(stage, pods=2, metadata={"annotations": replaces})
+    await until_waiting(stage, ALONE)
+
+
+async def two_pods_hold_all(stage: Stage) -> None:
+    """A Workload without job holds all the quota with two pods, and another waits."""
+    await stage.queues(cpu=2)
+    await workload(stage, pods=2)
+    await until(stage, ALONE, "Admitted", "True")
+    await workload(stage, ORIGINAL)
+    await until_waiting(stage, ORIGINAL)
+
+
+async def prebuilt_runs(stage: Stage) -> None:
+    """A job runs with a Workload that was made for it before."""
+    await stage.queues(cpu=2)
+    job = await stage.job(JOB, labels={stage.names.prebuilt_workload_name: PREBUILT})
+    template = {"spec": job["spec"]["template"]["spec"]}
+    pod_set = {"name": "main", "count": 1, "template": template}
+    await workload(stage, PREBUILT, spec={"podSets": [pod_set]})
+    await until(stage, JOB, "PodsReady", "True")
+
+
+async def job_admitted(stage: Stage) -> None:
+    """A job is started, in a cluster without nodes."""
+    await stage.queues(cpu=2)
+    await stage.job(JOB)
+    await until(stage, JOB, "Admitted", "True")
+    await stage.until_running(JOB)
+
+
+# --- what happens besides -------------------------------------------------------------------------
+
+
+def to_size(pods: int) -> Step:
+    """Have the job want so many pods, and so much quota be there."""
+
+    async def resized(stage: Stage) -> None:
+        await resize(stage, pods, JOB)
+        await grow(stage, max(2, pods))
+
+    return resized
+
+
+async def preempt_slice(stage: Stage) -> None:
+    """Have a job of higher priority come, run and be deactivated."""
+    await preempt(stage)
+    await stage.until_running("preemptor", running=False)
+
+
+# --- the rows -------------------------------------------------------------------------------------
+
+
+def _runs_with(pods: int, **facts: Any) -> Mapping[str, Any]:
+    """The end of an elastic job that runs with quota for so many pods."""
+    return {
+        "Admitted": "True Admitted",
+        "PodsReady": "True Started",
+        "job": "running",
+        "pods": [pods],
+        "admission": [("main", pods, ["cpu"], [("cpu", 1000 * pods)])],
+        "further slices": [],
+        **facts,
+    }
+
+
+_GONE: Final = {"Workload": "gone"}
+
+FURTHER: Final[Mapping[str, Sequence[Row]]] = {
+    "slices": (
+        Row(
+            "reserve-replacement-slice",
+            ("workload._replaces", "reservation.reservation_patch"),
+            slice_waits,
+            reserve(admit=False),
+            _runs_with(2),
+            grow,
+            written=waiting_slice,
+        ),
+        Row(
+            "admit-replacement-slice",
+            ("workload._replaces", "reservation.reservation_patch"),
+            slice_waits,
+            reserve(admit=True),
+            _runs_with(2),
+            grow,
+            written=waiting_slice,
+        ),
+        Row(
+            "finish-replaced-slice",
+            ("slices._over", "transitions.finish"),
+            slice_waits,
+            finish_slice(Reason.WORKLOAD_SLICE_REPLACED),
+            _runs_with(2),
+            cause=grow,
+            then=grow,
+            written=held_slice,
+        ),
+        Row(
+            "finish-replaced-slice-for-another-reason",
+            ("slices._over", "transitions.finish"),
+            slice_waits,
+            finish_slice(Reason.SUCCEEDED),
+            _runs_with(2),
+            cause=grow,
+            then=grow,
+            written=held_slice,
+        ),
+        Row(
+            "finish-waiting-slice",
+            ("slices._over", "transitions.finish"),
+            slice_waits,
+            finish_slice(Reason.WORKLOAD_SLICE_REPLACED),
+            _runs_with(1),
+            cause=to_size(1),
+            then=to_size(1),
+            written=waiting_slice,
+        ),
+        Row(
+            "resize-waiting-slice",
+            ("slices._followed",),
+            slice_waits,
+            resized(3),
+            _runs_with(3),
+            cause=to_size(3),
+            then=to_size(3),
+            written=waiting_slice,
+        ),
+        Row(
+            "resize-waiting-slice-otherwise-than-the-job",
+            ("slices._followed",),
+            slice_waits,
+            resized(3),
+            _runs_with(2),
+            cause=grow,
+            then=grow,
+            written=waiting_slice,
+        ),
+        Row(
+            "move-waiting-slice",
+            ("slices._followed",),
+            slice_waits,
+            spec(queueName="missing"),
+            _runs_with(2, queue="lq"),
+            cause=grow,
+            then=grow,
+            written=waiting_slice,
+        ),
+        Row(
+            "unmark-waiting-slice",
+            ("slices._followed",),
+            slice_waits,
+            _without_annotations,
+            _runs_with(2),
+            cause=grow,
+            then=grow,
+            written=waiting_slice,
+        ),
+        Row(
+            "change-pods-of-waiting-slice",
+            ("slices._over",),
+            slice_waits,
+            _with_other_image,
+            _runs_with(2),
+            cause=grow,
+            then=grow,
+            written=waiting_slice,
+        ),
+        Row(
+            "shrink-slice",
+            ("slices._resized", "slices._given_back"),
+            slice_runs,
+            resized(1),
+            _runs_with(1),
+            cause=to_size(1),
+            then=to_size(1),
+            written=held_slice,
+        ),
+        Row(
+            "shrink-assignment-of-slice",
+            ("slices._given_back",),
+            slice_runs,
+            status(assign(1)),
+            _runs_with(1),
+            cause=to_size(1),
+            then=to_size(1),
+            written=held_slice,
+        ),
+        Row(
+            "assign-fewer-pods-than-the-job-has",
+            ("slices._given_back",),
+            slice_runs,
+            status(assign(1)),
+            _runs_with(2),
+            cause=nothing,
+            written=held_slice,
+        ),
+        Row(
+            "release-slice",
+            ("transitions.release",),
+            slice_runs,
+            status(lambda one: one.release(Reason.PENDING, "released")),
+            _runs_with(2),
+            cause=nothing,
+            written=held_slice,
+        ),
+        Row(
+            "evict-slice-that-is-to-be-replaced",
+            ("transitions.preempt", "transitions.evict", "slices._over"),
+            preemptible_slice_waits,
+            status(lambda one: one.preempt(Reason.IN_CLUSTER_QUEUE, "m")),
+            _runs_with(2),
+            cause=preempt_slice,
+            then=grow,
+            written=held_slice,
+        ),
+        Row(
+            "reserve-replacement-without-job",
+            ("workload._replaces", "reservation.reservation_patch"),
+            replacement_waits,
+            reserve(admit=True),
+            {"Admitted": "True Admitted", "pods": [2]},
+            grow,
+            subject=ALONE,
+        ),
+        Row(
+            "shrink-workload-without-job",
+            ("slices._resized",),
+            two_pods_hold_all,
+            resized(1),
+            {"Admitted": "True Admitted", "pods": [1]},
+            subject=ALONE,
+        ),
+    ),
+    "prebuilt": tuple(
+        Row(
+            name,
+            ("job._adopt_prebuilt",),
+            prebuilt_runs,
+            change,
+            {
+                "Admitted": "True Admitted",
+                "PodsReady": "True Started",
+                "job": "running",
+                "owners": [("Job", JOB, True)],
+                "states its job": True,
+            },
+            cause=nothing,
+            manners=REMOVALS,
+        )
+        for name, change in (
+            ("disown", _without_owner),
+            ("remove-job-uid", _without_label),
+            ("own-without-control", _owned_only),
+        )
+    ),
+}
+"""By topic."""
+
+RETENTION: Final[Sequence[Row]] = (
+    Row(
+        "finish-and-be-deleted",
+        ("workload._finished",),
+        alone_admitted,
+        status(lambda one: one.finish(Reason.SUCCEEDED, "done")),
+        _GONE,
+        subject=ALONE,
+    ),
+    Row(
+        "finish-long-ago-and-be-deleted",
+        ("workload._finished",),
+        alone_admitted,
+        finish_long_ago,
+        _GONE,
+        subject=ALONE,
+    ),
+    Row(
+        "deactivate-for-a-cause-and-be-deleted",
+        ("job._evicted", "workload._deactivate", "workload._inactive"),
+        job_admitted,
+        status(
+            lambda one: one.set(
+                ConditionType.DEACTIVATION_TARGET, True, Reason.MAXIMUM_EXECUTION_TIME_EXCEEDED, "too long"
+            )
+        ),
+        {**_GONE, "job": "none"},
+    ),
+    Row(
+        "deactivate-by-hand-and-stay",
+        ("job._evicted", "workload._inactive"),
+        job_admitted,
+        spec(active=False),
+        {"active": False, "Evicted": "True Deactivated", "admission": None, "job": "suspended"},
+    ),
+)
+"""Rows for an installation that retains what has ended for a second."""
+
+
+async def written_workload(stage: Stage, row: Row) -> Object:
+    """The Workload that the other program of a row writes."""
+    return await (subject_of(stage, row.subject) if row.written is None else row.written(stage))
