@@ -64,18 +64,29 @@ async def test_a_quiet_world_is_not_written_to(
     names = names_for(api_group)
     workloads = kinds_of(names).workloads
     await set_up_queues(client, api_group)
-    for number in range(FINISHED + RUNNING + WAITING):
-        await create(client, job(number, names.queue_name, 0.5 if number < FINISHED else None))
 
-    async def settled() -> bool:
-        found, _ = await client.list(workloads, NAMESPACE)
-        states = [state_of(one) for one in found]
-        unfinished = [one for one in states if not conditions.is_true(one, "Finished")]
-        ready = sum(conditions.is_true(one, "PodsReady") for one in unfinished)
-        told = sum(conditions.is_false(one, "QuotaReserved") for one in unfinished)
-        return (len(states) - len(unfinished), ready) == (FINISHED, RUNNING) and told >= 1
+    async def until(**expected: int) -> None:
+        """Wait until as many jobs are finished and ready, and whether one was refused, as expected."""
 
-    await eventually(settled, timeout=90, what="some jobs finished, some run, some wait")
+        async def reached() -> bool:
+            found, _ = await client.list(workloads, NAMESPACE)
+            states = [state_of(one) for one in found]
+            unfinished = [one for one in states if not conditions.is_true(one, "Finished")]
+            ready = sum(conditions.is_true(one, "PodsReady") for one in unfinished)
+            refused = any(conditions.is_false(one, "QuotaReserved") for one in unfinished)
+            counts = {"finished": len(states) - len(unfinished), "ready": ready, "refused": refused}
+            assert counts == expected, counts
+            return True
+
+        await eventually(reached, timeout=90, what="jobs are finished, ready and refused")
+
+    for number in range(FINISHED):
+        await create(client, job(number, names.queue_name, 0.5))
+    # Jobs of one second are queued by UID: jobs that never end could take all quota before these.
+    await until(finished=FINISHED, ready=0, refused=False)
+    for number in range(FINISHED, FINISHED + RUNNING + WAITING):
+        await create(client, job(number, names.queue_name, None))
+    await until(finished=FINISHED, ready=RUNNING, refused=True)
     _, end = writes(cluster, 0)
 
     async def calm() -> bool:
