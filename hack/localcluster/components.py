@@ -1,6 +1,8 @@
 """The command lines of the control plane's components."""
 
+import csv
 import json
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +15,8 @@ _SERVICE_RANGE = "10.96.0.0/16"
 _FIRST_SERVICE = "10.96.0.1"
 # Ten thousand simulated pods want more addresses than a node's usual /24.
 _POD_RANGE = "10.128.0.0/9"
+
+ADMIN = "admin"
 
 PORTS = ("etcd", "etcd-peer", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
 
@@ -27,12 +31,14 @@ class Identities:
     signing_key: Path
     verifying_key: Path
     servers: Mapping[str, Pair]
-    clients: Mapping[str, Pair]
+    admin: Pair
+    tokens: Mapping[str, str]
+    """Bearer token of each client. The API server verifies a client certificate again with each request."""
 
 
-# Component -> the user and the groups that its client certificate makes it.
+# Client -> its user and groups.
 _USERS: Mapping[str, tuple[str, tuple[str, ...]]] = {
-    "admin": ("admin", ("system:masters",)),
+    ADMIN: ("admin", ("system:masters",)),
     "kube-controller-manager": ("system:kube-controller-manager", ()),
     "kube-scheduler": ("system:kube-scheduler", ()),
     # It stands in for every kubelet at once, and no single role is made for that.
@@ -69,7 +75,8 @@ def make_identities(folder: Path) -> Identities:
             ),
             "kube-scheduler": authority.server("kube-scheduler-serving", ("localhost", LOOPBACK)),
         },
-        clients={name: authority.client(name, user, groups) for name, (user, groups) in _USERS.items()},
+        admin=authority.client(ADMIN, *_USERS[ADMIN]),
+        tokens={name: secrets.token_hex(16) for name in _USERS},
     )
 
 
@@ -104,10 +111,17 @@ class Layout:
 def write_files(layout: Layout) -> None:
     """Writes the files that the command lines refer to."""
     (layout.folder / "kubeconfigs").mkdir(mode=0o700)
-    for client, pair in layout.identities.clients.items():
+    for client, token in layout.identities.tokens.items():
         path = layout.kubeconfig(client)
         path.touch(mode=0o600)
-        path.write_text(_kubeconfig(layout, client, pair))
+        path.write_text(_kubeconfig(layout, client, token))
+    tokens = _token_file(layout)
+    tokens.touch(mode=0o600)
+    with tokens.open("w", newline="") as file:
+        csv.writer(file).writerows(
+            (token, _USERS[client][0], client, ",".join(_USERS[client][1]))
+            for client, token in layout.identities.tokens.items()
+        )
     _scheduler_configuration(layout).write_text(
         json.dumps(
             {
@@ -168,6 +182,7 @@ def _api_server(layout: Layout) -> list[str]:
         f"--tls-cert-file={serving.certificate}",
         f"--tls-private-key-file={serving.key}",
         f"--client-ca-file={keys.authority.certificate}",
+        f"--token-auth-file={_token_file(layout)}",
         f"--service-cluster-ip-range={_SERVICE_RANGE}",
         "--authorization-mode=Node,RBAC",
         "--enable-admission-plugins=NodeRestriction,OwnerReferencesPermissionEnforcement",
@@ -256,11 +271,15 @@ def _serving(layout: Layout, component: str) -> list[str]:
     ]
 
 
+def _token_file(layout: Layout) -> Path:
+    return layout.folder / "kubeconfigs" / "tokens.csv"
+
+
 def _scheduler_configuration(layout: Layout) -> Path:
     return layout.folder / "kubeconfigs" / "kube-scheduler-configuration.json"
 
 
-def _kubeconfig(layout: Layout, client: str, pair: Pair) -> str:
+def _kubeconfig(layout: Layout, client: str, token: str) -> str:
     # JSON is YAML; nothing here needs a YAML library.
     return json.dumps(
         {
@@ -275,12 +294,7 @@ def _kubeconfig(layout: Layout, client: str, pair: Pair) -> str:
                     },
                 }
             ],
-            "users": [
-                {
-                    "name": client,
-                    "user": {"client-certificate": str(pair.certificate), "client-key": str(pair.key)},
-                }
-            ],
+            "users": [{"name": client, "user": {"token": token}}],
             "contexts": [
                 {"name": layout.folder.name, "context": {"cluster": layout.folder.name, "user": client}}
             ],
