@@ -45,8 +45,10 @@ _OWNER = "ADMITQ_TEST_OWNER"
 _WITH_ADMITQ = "-admitq"
 _CONFIGURED = "-with-"
 # Files that run on one worker. Their tests share an installation, which is stopped after the last of them, or
-# in which two tests at once would see each other's queues.
+# in which two tests at once would see each other's queues, or wait for each other.
 _ONE_AT_A_TIME = {
+    "tests/controlplane/test_kinds_come_and_go.py",
+    "tests/controlplane/test_parts.py",
     "tests/controlplane/test_policies.py",
     "tests/controlplane/test_two_managers.py",
     "tests/kills/test_every_await.py",
@@ -245,9 +247,10 @@ async def admitq_namespace(admitq_client: Client) -> AsyncGenerator[str]:
 
 
 @pytest.fixture
-def private_cluster() -> Generator[Callable[..., LocalCluster]]:
+def private_cluster(request: pytest.FixtureRequest) -> Generator[Callable[..., LocalCluster]]:
     """Starts control planes for one test alone: `private_cluster(pools, api_server_arguments=…)`."""
     started: list[LocalCluster] = []
+    before = request.session.testsfailed
 
     def start(pools: tuple[NodePool, ...] = (NodePool(count=2),), **options: Any) -> LocalCluster:
         fresh = LocalCluster(f"test-{_owner().pid}-{secrets.token_hex(3)}")
@@ -258,7 +261,7 @@ def private_cluster() -> Generator[Callable[..., LocalCluster]]:
     yield start
     for fresh in started:
         _keep_calls(fresh)
-        fresh.stop()
+        _stop(fresh, failed=request.session.testsfailed > before)
 
 
 @pytest.fixture
