@@ -25,7 +25,7 @@ from tests.laws.drawing import asking
 from tests.laws.history import ELASTIC, failure, generate, play, report
 from tests.laws.player import Player
 
-HISTORIES = (*range(900), *range(ELASTIC, ELASTIC + 100))
+HISTORIES = (*range(400), *range(ELASTIC, ELASTIC + 100))
 STEPS = 100
 TOGETHER = 20
 """How many histories are one test, so that a run can be shared among workers."""
