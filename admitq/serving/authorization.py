@@ -11,8 +11,9 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar, cast
+from typing import Any, Final, NamedTuple, Protocol, cast
 
+from admitq.serving.expiring import ExpiringAnswers
 from admitq.serving.http import Handler, Request, Response, text
 
 GRANTED_SECONDS: Final = 60.0
@@ -23,8 +24,6 @@ QUESTIONS_OF_PEER: Final = (10.0, 20)
 QUESTIONS_OF_ALL: Final = (50.0, 100)
 """How many all peers may cause together."""
 LONGEST_TOKEN: Final = 16 * 1024
-
-_Value = TypeVar("_Value")
 
 
 class ReviewFailed(Exception):
@@ -107,8 +106,8 @@ class Authorizer:
     ) -> None:
         self._reviews = reviews
         self._audiences = audiences
-        self._users: _Memory[User | None] = _Memory(clock)
-        self._permissions: _Memory[bool] = _Memory(clock)
+        self._users: ExpiringAnswers[User | None] = ExpiringAnswers(clock, REMEMBERED)
+        self._permissions: ExpiringAnswers[bool] = ExpiringAnswers(clock, REMEMBERED)
         self._clock = clock
         self._of_all = _Bucket(*QUESTIONS_OF_ALL, clock)
         self._of_peer: OrderedDict[str, _Bucket] = OrderedDict()
@@ -221,29 +220,6 @@ def protected(handler: Handler, authorizer: Authorizer) -> Handler:
         return refusal
 
     return handle
-
-
-class _Memory(Generic[_Value]):
-    """What was answered, for as long as each answer holds; the least used is forgotten first."""
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._entries: OrderedDict[bytes, tuple[float, _Value]] = OrderedDict()
-
-    def recall(self, key: bytes) -> tuple[bool, _Value | None]:
-        """Return whether the answer is known, and the answer."""
-        entry = self._entries.get(key)
-        if entry is None or entry[0] <= self._clock():
-            return False, None
-        self._entries.move_to_end(key)
-        return True, entry[1]
-
-    def remember(self, key: bytes, value: _Value, seconds: float) -> None:
-        """Keep an answer."""
-        self._entries[key] = (self._clock() + seconds, value)
-        self._entries.move_to_end(key)
-        while len(self._entries) > REMEMBERED:
-            self._entries.popitem(last=False)
 
 
 class _Bucket:

@@ -22,7 +22,8 @@ from admitq.runtime.resources import (
 )
 from admitq.runtime.store import Store
 from admitq.runtime.watcher import Watcher
-from admitq.serving.authorization import ReviewFailed
+from admitq.serving.access_reviews import Access, AccessReviews
+from admitq.serving.authorization import ReviewFailed, User
 from admitq.serving.rotation import ApiFailed, Target
 from admitq_api.labels import Names
 from admitq_webhooks.world import LookupFailed
@@ -85,6 +86,7 @@ class LiveWorld:
         self._checks = stores[kinds.admission_checks]
         self._priority_classes = stores[kinds.workload_priority_classes]
         self._namespaces = stores[NAMESPACES]
+        self._access = AccessReviews(ServingCalls(client))
         self._resources: dict[tuple[str, str, str], Resource] = {
             one.gvk: Resource(one.group, one.version, one.plural, one.kind, namespaced=True)
             for one in integrations
@@ -129,6 +131,26 @@ class LiveWorld:
         if resource is None or not name:
             return None
         return await self._read(resource, name, namespace if resource.namespaced else None)
+
+    async def may(self, user: User, access: Access) -> bool:
+        """Return whether a user may do something to a resource, as RBAC has it.
+
+        Raises:
+            LookupFailed: there was no answer in time.
+        """
+        try:
+            return await self._access.may(user, access)
+        except ReviewFailed as error:
+            raise LookupFailed(f"whether {user.name!r} may {access} is not known: {error}") from error
+
+    async def plural(self, group: str, version: str, kind: str) -> str | None:
+        """Return the plural by which the API server serves a kind; None if it does not.
+
+        Raises:
+            LookupFailed: it is not known here and cannot be asked for.
+        """
+        resource = await self._resource(group, version, kind)
+        return None if resource is None else resource.plural
 
     async def _resource(self, group: str, version: str, kind: str) -> Resource | None:
         known = self._resources.get((group, version, kind))

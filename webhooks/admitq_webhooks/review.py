@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 
 import orjson
 
+from admitq.serving.authorization import User
 from admitq_api.field_errors import FieldError, aggregate
 from admitq_api.json_patch import json_patch
 
@@ -38,6 +39,10 @@ class Malformed(ValueError):
         self.uid = uid
 
 
+NO_USER: Final = User("", "", (), ())
+"""The user of a review that names none; such a user may do nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class AdmissionRequest:
     """What the API server asks about.
@@ -53,6 +58,7 @@ class AdmissionRequest:
         dry_run: nothing will be stored; answers are the same, and nothing is ever written for an answer.
         obj: the object as it would be; empty on DELETE.
         old: the object as it is; empty on CREATE.
+        user: the account that makes the request; without a name where the review gives none.
     """
 
     uid: str
@@ -65,6 +71,7 @@ class AdmissionRequest:
     dry_run: bool
     obj: Object
     old: Object
+    user: User = NO_USER
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +140,22 @@ def parse(body: bytes) -> AdmissionRequest:
         dry_run=request.get("dryRun") is True,
         obj=obj,
         old=_mapping(request, "oldObject"),
+        user=_user(_mapping(request, "userInfo")),
     )
+
+
+def _user(info: Object) -> User:
+    return User(
+        _text(info, "username"),
+        _text(info, "uid"),
+        _texts(info.get("groups")),
+        tuple((key, _texts(values)) for key, values in _mapping(info, "extra").items()),
+    )
+
+
+def _texts(values: object) -> tuple[str, ...]:
+    listed = cast("list[object]", values) if isinstance(values, list) else []
+    return tuple(one for one in listed if isinstance(one, str))
 
 
 def answer(request: AdmissionRequest, verdict: Verdict) -> bytes:

@@ -3,6 +3,9 @@
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from admitq.serving.access_reviews import Access
+from admitq.serving.authorization import User
+
 
 class LookupFailed(Exception):
     """The API server could not be asked; the request should be tried again."""
@@ -38,5 +41,21 @@ class World(Protocol):
 
         Raises:
             LookupFailed: it cannot be asked for.
+        """
+        ...
+
+    async def may(self, user: User, access: Access) -> bool:
+        """Return whether a user may do something to a resource, as RBAC has it.
+
+        Raises:
+            LookupFailed: there was no answer in time; the caller must not take that for a permission.
+        """
+        ...
+
+    async def plural(self, group: str, version: str, kind: str) -> str | None:
+        """Return the plural by which the API server serves a kind; None if it does not.
+
+        Raises:
+            LookupFailed: it is not known here and cannot be asked for.
         """
         ...

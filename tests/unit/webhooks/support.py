@@ -11,6 +11,8 @@ import orjson
 from admitq.core.model import LabelSelector
 from admitq.integrations.base import Integration
 from admitq.integrations.kinds.job import JOB
+from admitq.serving.access_reviews import Access
+from admitq.serving.authorization import User
 from admitq.serving.http import Handler, Request
 from admitq_api.feature_gates import FeatureGates
 from admitq_api.labels import names_for
@@ -34,6 +36,10 @@ class FakeWorld:
     controllers: dict[tuple[str, str], set[str]] = field(default_factory=dict)
     broken: bool = False
     asked: list[str] = field(default_factory=list)
+    permitted: set[tuple[str, str, str]] = field(default_factory=set)
+    """Who may what where: user, access as text, namespace."""
+    plurals: dict[str, str] = field(default_factory=dict)
+    accesses: list[tuple[str, str, str]] = field(default_factory=list)
 
     def has_local_queue(self, namespace: str, name: str) -> bool:
         return (namespace, name) in self.local_queues
@@ -56,6 +62,17 @@ class FakeWorld:
             raise LookupFailed("the API server does not answer")
         self.asked.append(f"{group}/{version} {kind} {namespace}/{name}")
         return self.owners.get(name)
+
+    async def may(self, user: User, access: Access) -> bool:
+        if self.broken:
+            raise LookupFailed("the API server does not answer")
+        self.accesses.append((user.name, str(access), access.namespace))
+        return self.accesses[-1] in self.permitted
+
+    async def plural(self, group: str, version: str, kind: str) -> str | None:
+        if self.broken:
+            raise LookupFailed("the API server does not answer")
+        return self.plurals.get(kind)
 
 
 def policy(**changes: Any) -> Policy:

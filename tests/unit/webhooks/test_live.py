@@ -9,7 +9,8 @@ from admitq.integrations.kinds.job import JOB
 from admitq.runtime.errors import ApiError
 from admitq.runtime.kinds import kinds_of
 from admitq.runtime.resources import NAMESPACES
-from admitq.serving.authorization import ReviewFailed
+from admitq.serving.access_reviews import Access
+from admitq.serving.authorization import ReviewFailed, User
 from admitq.serving.rotation import ApiFailed, Target
 from admitq_api.labels import names_for
 from admitq_webhooks.live import LiveWorld, ServingCalls, slim, watched_world
@@ -173,3 +174,23 @@ async def test_calls_of_serving_tell_absent_from_refused(outcome: Any, call: Any
             await call(calls)
     else:
         assert await call(calls) == expected
+
+
+async def test_access_of_a_user_is_asked_of_the_api_server_and_fails_without_an_answer() -> None:
+    user, access = User("anna", "", (), ()), Access("update", "batch", "jobs", "status", "team")
+    client = Answers({"status": {"allowed": True}})
+    assert await a_world(client).may(user, access)
+    assert [(name, str(resource)) for name, resource, *_ in client.calls] == [
+        ("create", "subjectaccessreviews.authorization.k8s.io")
+    ]
+    with pytest.raises(LookupFailed, match=r"whether 'anna' may update jobs\.batch/status is not known"):
+        await a_world(Answers(DOWN)).may(user, access)
+
+
+async def test_plural_of_a_kind_is_known_or_discovered() -> None:
+    served = Answers({"resources": [{"name": "foxes", "kind": "Fox", "namespaced": True}]})
+    assert await a_world(Answers(DOWN)).plural("batch", "v1", "Job") == "jobs"
+    assert await a_world(served).plural("zoo.example.com", "v1", "Fox") == "foxes"
+    assert await a_world(Answers(NOT_FOUND)).plural("zoo.example.com", "v1", "Fox") is None
+    with pytest.raises(LookupFailed):
+        await a_world(Answers(DOWN)).plural("zoo.example.com", "v1", "Fox")

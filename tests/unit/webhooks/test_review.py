@@ -8,9 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from admitq.serving.authorization import User
 from admitq.serving.http import Request
 from admitq_api.field_errors import FieldError
-from admitq_webhooks.review import Allowed, Failed, Malformed, Refused, answer, parse
+from admitq_webhooks.review import NO_USER, Allowed, Failed, Malformed, Refused, answer, parse
 from tests.unit.webhooks.support import NAMES, FakeWorld, a_job, handlers, post, review
 
 JOB_PATH = "/mutate-batch-v1-job"
@@ -320,3 +321,19 @@ async def test_any_bytes_get_an_answer(data: st.DataObject) -> None:
         response = orjson.loads(body)["response"]
         assert response["uid"] == orjson.loads(bytes(raw))["request"]["uid"]
         assert response.get("status", {}).get("code") in (None, 400, 403)
+
+
+@pytest.mark.parametrize(
+    ("info", "user"),
+    [
+        (
+            {"username": "anna", "uid": "u", "groups": ["g"], "extra": {"k": ["v"]}},
+            User("anna", "u", ("g",), (("k", ("v",)),)),
+        ),
+        ({"username": 1, "groups": "g", "extra": {"k": "v"}}, User("", "", (), (("k", ()),))),
+        (None, NO_USER),
+    ],
+)
+def test_user_of_a_review_is_read_whatever_its_shape(info: Any, user: User) -> None:
+    body = orjson.dumps(review({"kind": "Job"}, userInfo=info))
+    assert parse(body).user == user

@@ -1,0 +1,39 @@
+"""A bounded memory of answers that hold for a while."""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+_Value = TypeVar("_Value")
+
+
+class ExpiringAnswers(Generic[_Value]):
+    """Answers by key, each until its time is over; the least recently used is dropped first.
+
+    Args:
+        clock: monotonic, in seconds.
+        size: the most answers that are kept.
+    """
+
+    def __init__(self, clock: Callable[[], float], size: int) -> None:
+        self._clock = clock
+        self._size = size
+        self._entries: OrderedDict[bytes, tuple[float, _Value]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def recall(self, key: bytes) -> tuple[bool, _Value | None]:
+        """Return whether the answer is known, and the answer."""
+        entry = self._entries.get(key)
+        if entry is None or entry[0] <= self._clock():
+            return False, None
+        self._entries.move_to_end(key)
+        return True, entry[1]
+
+    def remember(self, key: bytes, value: _Value, seconds: float) -> None:
+        """Keep an answer for that long."""
+        self._entries[key] = (self._clock() + seconds, value)
+        self._entries.move_to_end(key)
+        while len(self._entries) > self._size:
+            self._entries.popitem(last=False)
