@@ -56,6 +56,7 @@ from admitq_api import conditions
 from admitq_api.conditions import ConditionType, Reason
 from admitq_api.feature_gates import FeatureGates, Gate
 from admitq_api.labels import Names
+from admitq_api.namespaces import NAMESPACE_NAME, SYSTEM_NAMESPACE
 from admitq_api.quantity import QuantityError, amount, format_quantity, parse
 
 if TYPE_CHECKING:
@@ -154,6 +155,22 @@ def label_selector(raw: Mapping[str, Any] | None, field: str = "selector") -> La
         for index, item in enumerate(_items(raw.get("matchExpressions"), f"{field}.matchExpressions"))
     )
     return LabelSelector((*matched, *expressed))
+
+
+def managed_namespaces(configuration: "Configuration") -> LabelSelector:
+    """Return the selector of the namespaces whose jobs are managed.
+
+    Whatever the configuration selects, kube-system and the namespace of admitq are excluded: while no webhook
+    answers, the pods that could mend that must start. Webhooks and controllers both use this selector.
+
+    Raises:
+        Malformed: an operator of the configuration is not known.
+    """
+    selector = label_selector(configuration.managed_jobs_namespace_selector, "managedJobsNamespaceSelector")
+    selected = () if selector is None else selector.requirements
+    never = (SYSTEM_NAMESPACE, configuration.namespace)
+    excluded = SelectorRequirement(NAMESPACE_NAME, SelectorOperator.NOT_IN, never)
+    return LabelSelector(selected if excluded in selected else (*selected, excluded))
 
 
 def _tolerations(raw: Any, field: str) -> tuple[Toleration, ...]:

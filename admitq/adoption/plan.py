@@ -10,8 +10,8 @@ from admitq.adoption.cluster import Cluster, holds, is_running
 from admitq.core.selectors import selects_namespace
 from admitq.integrations.paths import Object, value_at
 from admitq_api.configuration import Configuration, load_configuration
-from admitq_api.configuration.root import NAMESPACE_NAME
 from admitq_api.feature_gates import Gate
+from admitq_api.namespaces import NAMESPACE_NAME
 
 SYSTEM: Final = "kube-system"
 

@@ -12,10 +12,9 @@ from admitq.integrations.registry import enabled, framework_names, registered
 from admitq.metrics import clashes
 from admitq.serving.tls import TlsSettings
 from admitq_api.configuration import Configuration, ConfigurationError, load_configuration
-from admitq_api.configuration.root import NAMESPACE_NAME
 from admitq_api.feature_gates import FeatureGates, Gate
 from admitq_api.labels import Names
-from admitq_webhooks.policy import SYSTEM_NAMESPACE
+from admitq_api.namespaces import NAMESPACE_NAME, SYSTEM_NAMESPACE
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Where Kubernetes puts what a pod is told about its own account."""

@@ -8,7 +8,6 @@ from pathlib import Path
 from admitq import translate
 from admitq.app.caches import all_synced, caches_ready
 from admitq.app.settings import Settings
-from admitq.core.model import LabelSelector
 from admitq.health import Check
 from admitq.integrations.base import OwnerKind
 from admitq.metrics import Metrics
@@ -37,15 +36,12 @@ class WebhookPart:
 def policy(settings: Settings) -> Policy:
     """What the webhooks hold and refuse, from the configuration."""
     configuration = settings.configuration
-    selector = translate.label_selector(
-        configuration.managed_jobs_namespace_selector, "managedJobsNamespaceSelector"
-    )
     return Policy(
         names=settings.names,
         gates=settings.gates,
         integrations=settings.integrations,
         own_namespace=configuration.namespace,
-        namespace_selector=selector or LabelSelector(),
+        namespace_selector=translate.managed_namespaces(configuration),
         manage_jobs_without_queue_name=configuration.manage_jobs_without_queue_name,
         external_frameworks=tuple(
             OwnerKind.named(text) for text in configuration.integrations.external_frameworks

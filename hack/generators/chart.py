@@ -143,6 +143,7 @@ def _webhooks(every: Mapping[str, list[dict[str, Any]]]) -> dict[str, list[dict[
                 "path": hook["path"],
                 "jobs": hook["namespaceSelector"] == "jobs",
                 "frameworks": hook["frameworks"],
+                **({"matchConditions": hook["matchConditions"]} if hook["matchConditions"] else {}),
                 "rule": hook["rule"],
             }
             for hook in hooks

@@ -27,11 +27,15 @@ from admitq.core.model import (
     Toleration,
 )
 from admitq.core.requests import resolve
+from admitq.core.selectors import matches
 from admitq.translate import Malformed, Reading
 from admitq_api import conditions
+from admitq_api.configuration import load_configuration
 from admitq_api.labels import DEFAULT_GROUP, names_for
+from admitq_api.namespaces import NAMESPACE_NAME
 
 NAMES = names_for(DEFAULT_GROUP)
+HEAD = f"apiVersion: {NAMES.config_api_version}\nkind: Configuration\n"
 CREATED = "2026-03-01T10:00:00Z"
 
 
@@ -454,3 +458,36 @@ def test_a6_admission_without_flavors_and_usage_is_written_without_empty_maps() 
     written = translate.admission_status(Admission("cq", (PodSetAssignment("main", (), (), 2),)))
     assert written["podSetAssignments"] == [{"name": "main", "count": 2}]
     assert translate.pod_set_request("main", ()) == {"name": "main"}
+
+
+EXCLUDED = SelectorRequirement(NAMESPACE_NAME, SelectorOperator.NOT_IN, ("kube-system", "queues"))
+TEAM = SelectorRequirement("team", SelectorOperator.EXISTS)
+
+
+@pytest.mark.parametrize(
+    ("given", "requirements"),
+    [
+        pytest.param("{}", (EXCLUDED,), id="everything"),
+        pytest.param("{matchExpressions: [{key: team, operator: Exists}]}", (TEAM, EXCLUDED), id="some"),
+        pytest.param(
+            "{matchExpressions: [{key: kubernetes.io/metadata.name, operator: Exists}]}",
+            (SelectorRequirement(NAMESPACE_NAME, SelectorOperator.EXISTS), EXCLUDED),
+            id="all that have a name",
+        ),
+        pytest.param(
+            "{matchExpressions: "
+            "[{key: kubernetes.io/metadata.name, operator: NotIn, values: [kube-system, queues]}]}",
+            (EXCLUDED,),
+            id="what is excluded anyway",
+        ),
+    ],
+)
+def test_managed_namespaces_never_include_the_system_and_our_own(
+    given: str, requirements: tuple[SelectorRequirement, ...]
+) -> None:
+    configuration = load_configuration(f"{HEAD}namespace: queues\nmanagedJobsNamespaceSelector: {given}\n")
+    selector = translate.managed_namespaces(configuration)
+    assert selector == LabelSelector(requirements)
+    for namespace in ("kube-system", "queues"):
+        assert not matches(selector, {NAMESPACE_NAME: namespace, "team": "a"})
+    assert matches(selector, {NAMESPACE_NAME: "other", "team": "a"})

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
 
 from admitq.core.model import LabelSelector
 from admitq.core.selectors import matches
@@ -11,9 +10,7 @@ from admitq.integrations.ownership import queue_name
 from admitq.integrations.paths import Object
 from admitq_api.feature_gates import FeatureGates
 from admitq_api.labels import Names
-
-SYSTEM_NAMESPACE: Final = "kube-system"
-"""The namespace of the cluster's own components; nothing in it is ever held or refused."""
+from admitq_api.namespaces import SYSTEM_NAMESPACE
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from admitq_api.feature_gates import Gate
 from admitq_api.field_errors import FieldError, new_errors
 from admitq_api.labels import Names
 from admitq_webhooks.ancestors import Unclear
+from admitq_webhooks.match_conditions import match_conditions
 from admitq_webhooks.mutate import jobs as mutate_jobs
 from admitq_webhooks.mutate import kinds as mutate_kinds
 from admitq_webhooks.policy import Policy
@@ -103,6 +104,7 @@ class Webhook:
             "timeoutSeconds": 10,
             "sideEffects": "None",
             "matchPolicy": "Equivalent",
+            "matchConditions": list(match_conditions(self.group, self.kind, self.operations, names)),
             "rule": {
                 "apiGroups": [self.group],
                 "apiVersions": [self.version],

@@ -34,11 +34,9 @@ from admitq_api.configuration.sections import (
 )
 from admitq_api.feature_gates import FeatureGateError, FeatureGates
 from admitq_api.labels import DEFAULT_GROUP, GROUPS, ApiGroup, Names, names_for
+from admitq_api.namespaces import NAMESPACE_NAME, SYSTEM_NAMESPACE
 
 KIND = "Configuration"
-
-NAMESPACE_NAME = "kubernetes.io/metadata.name"
-"""The label by which every namespace carries its own name."""
 
 
 class ConfigurationError(ValueError):
@@ -53,7 +51,7 @@ def all_namespaces_but(namespace: str) -> Selector:
     """The selector of all namespaces but kube-system and the one that admitq runs in."""
     return {
         "matchExpressions": [
-            {"key": NAMESPACE_NAME, "operator": "NotIn", "values": ["kube-system", namespace]}
+            {"key": NAMESPACE_NAME, "operator": "NotIn", "values": [SYSTEM_NAMESPACE, namespace]}
         ]
     }
 

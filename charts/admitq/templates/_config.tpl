@@ -1,13 +1,15 @@
-{{/* The managed jobs' namespaces. Argument: the root. */}}
+{{/* The namespaces whose jobs are managed: those that the configuration selects, and never kube-system or the
+     namespace of the release. Webhook configurations and the configuration file both take it from here.
+     Argument: the root. */}}
 {{- define "admitq.jobNamespaceSelector" -}}
-{{- if .Values.config.managedJobsNamespaceSelector -}}
-{{- toYaml .Values.config.managedJobsNamespaceSelector -}}
-{{- else -}}
-matchExpressions:
-  - key: kubernetes.io/metadata.name
-    operator: NotIn
-    values: [kube-system, {{ .Release.Namespace }}]
+{{- $never := list "kube-system" .Release.Namespace -}}
+{{- $exclusion := dict "key" "kubernetes.io/metadata.name" "operator" "NotIn" "values" $never -}}
+{{- $selector := deepCopy (default dict .Values.config.managedJobsNamespaceSelector) -}}
+{{- $expressions := default list $selector.matchExpressions -}}
+{{- if not (has $exclusion $expressions) -}}
+{{- $expressions = append $expressions $exclusion -}}
 {{- end -}}
+{{- set $selector "matchExpressions" $expressions | toYaml -}}
 {{- end -}}
 
 {{/* "true" if one of some frameworks is switched on, or none is named. Argument: a list of the root and them. */}}
@@ -60,7 +62,7 @@ matchExpressions:
         "webhookSecretName" (include "admitq.certificateSecretName" .)
         "mutatingWebhookConfigurationName" (include "admitq.mutatingName" .)
         "validatingWebhookConfigurationName" (include "admitq.validatingName" .))
-      "integrations" (dict "frameworks" (list "batch/job"))
-      "managedJobsNamespaceSelector" (include "admitq.jobNamespaceSelector" . | fromYaml) -}}
-{{- mergeOverwrite $base (deepCopy .Values.config) | toYaml -}}
+      "integrations" (dict "frameworks" (list "batch/job")) -}}
+{{- $merged := mergeOverwrite $base (deepCopy .Values.config) -}}
+{{- set $merged "managedJobsNamespaceSelector" (include "admitq.jobNamespaceSelector" . | fromYaml) | toYaml -}}
 {{- end -}}

@@ -7,6 +7,7 @@ import orjson
 import pytest
 
 from admitq.integrations.kinds.job import JOB
+from admitq.integrations.kinds.pod import POD
 from admitq.serving.http import Request, by_path
 from admitq_api.labels import COMPAT_GROUP, GROUPS, names_for
 from admitq_webhooks import routes as module
@@ -58,6 +59,19 @@ def test_the_configurations_fail_closed_and_have_no_side_effects() -> None:
     assert workload["namespaceSelector"] == "core"
     assert workload["rule"]["resources"] == ["workloads", "workloads/status"]
     assert all(entry["rule"]["operations"] == ["CREATE"] for entry in rules["mutating"])
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_updates_of_pods_are_reviewed_only_if_they_carry_a_name_of_ours(group: str) -> None:
+    names = names_for(group)
+    rules = webhook_rules(names, (JOB, POD))
+    conditions = {
+        entry["name"]: entry["matchConditions"] for entry in rules["mutating"] + rules["validating"]
+    }
+    [condition] = conditions.pop(f"vpod.{group}")
+    assert not any(conditions.values())
+    for row in names.rows():
+        assert (f"'{row.key}'" in condition["expression"]) == (row.kind != "preemption gate"), row
 
 
 def test_a_kind_says_whether_it_is_changed_on_updates_too() -> None:
