@@ -5,7 +5,7 @@ A permission stands here because a line of a controller uses it, and for no othe
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from admitq.controllers.elastic_pods import ELASTIC_PODS
 from admitq.controllers.indexes import resource_followed, resource_of
@@ -51,7 +51,7 @@ def _may(resource: Resource, *verbs: str, subresource: str = "") -> Permission:
 
 
 PODS_LET_GO: Final = _may(PODS, *_WATCH, "patch")
-"""What is done to pods of elastic jobs, which a gate holds; granted with kinds that can be elastic."""
+"""What is done to pods of elastic jobs, which a scheduling gate holds."""
 
 _OWNERS: Final[Mapping[OwnerKind, Resource]] = {OwnerKind("apps", "v1", "ReplicaSet"): REPLICA_SETS}
 """Kinds that stand between jobs and who controls them, as resources."""
@@ -75,7 +75,6 @@ def of_kind(integration: Integration) -> tuple[Permission, ...]:
         # After the retention of deactivated jobs, which is off by default; members, to stop them.
         _may(jobs, "delete"),
         *((_may(jobs, "patch", subresource="status"),) if integration.patches_status else ()),
-        *((PODS_LET_GO,) if integration.can_be_elastic else ()),
         # Read one by one: whether something that is queued controls a job through these.
         *(_may(owner, "get") for owner in known_owners(integration)),
         *_watched(*(resource_followed(integration, one) for one in integration.follows)),
@@ -129,15 +128,31 @@ def rbac(names: Names, integrations: Sequence[Integration]) -> Mapping[str, tupl
     }
 
 
-def of_gates() -> Mapping[Gate, tuple[Permission, ...]]:
-    """The permissions of controllers that run only with a feature gate which is off by default."""
-    return {
-        Gate.FAILURE_RECOVERY_POLICY: (
-            _may(PODS, *_WATCH, "delete"),
-            _may(PODS, "patch", subresource="status"),
-            *_watched(NODES),
-        )
-    }
+class OfGate(NamedTuple):
+    """Permissions of a controller that runs only with a feature gate, and only beside certain kinds of jobs.
+
+    ``frameworks`` are those of the kinds, one of which must be enabled; empty where the kind does not matter.
+    """
+
+    gate: Gate
+    permissions: tuple[Permission, ...]
+    frameworks: tuple[str, ...] = ()
+
+
+def of_gates(integrations: Iterable[Integration]) -> tuple[OfGate, ...]:
+    """The permissions of controllers that run only with a feature gate, be it on or off by default."""
+    elastic = tuple(one.framework for one in integrations if one.can_be_elastic)
+    return (
+        OfGate(Gate.ELASTIC_JOBS, (PODS_LET_GO,), elastic),
+        OfGate(
+            Gate.FAILURE_RECOVERY_POLICY,
+            (
+                _may(PODS, *_WATCH, "delete"),
+                _may(PODS, "patch", subresource="status"),
+                *_watched(NODES),
+            ),
+        ),
+    )
 
 
 def merged(of: Iterable[Permission]) -> tuple[Permission, ...]:

@@ -16,6 +16,7 @@ from admitq.integrations.custom import integration
 from admitq.integrations.registry import REGISTRY
 from admitq.runtime.kinds import kinds_of
 from admitq_api.configuration.custom_kinds import CustomKind, CustomPodSet, FinishedSign, Sign
+from admitq_api.feature_gates import FeatureGates
 from admitq_api.labels import COMPAT_GROUP, DEFAULT_GROUP, names_for
 from admitq_api.v1beta1.table import definitions
 
@@ -77,6 +78,8 @@ class Role:
     name: str
     rules: tuple[Rule, ...]
     aggregate_to: tuple[str, ...] = ()
+    frameworks: tuple[str, ...] = ()
+    """Those of which one must be enabled; empty for our own kinds."""
 
 
 def _rules(permissions: Iterable[Permission]) -> tuple[Rule, ...]:
@@ -117,8 +120,31 @@ MANAGER_KINDS = {
 MANAGER_CUSTOM = _rules(of_kind(CUSTOM))
 """What the manager may do besides for each kind that the configuration tells of."""
 
-MANAGER_GATES = {str(gate): _rules(permissions) for gate, permissions in of_gates().items()}
-"""What the manager may do besides for each of these feature gates that the configuration switches on."""
+
+@dataclass(frozen=True, slots=True)
+class GateRules:
+    """Rules that hold while a feature gate is on, and one of the frameworks, if any are named, is enabled."""
+
+    gate: str
+    is_on_by_default: bool
+    frameworks: tuple[str, ...]
+    rules: tuple[Rule, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what the chart reads."""
+        return {
+            "gate": self.gate,
+            "default": self.is_on_by_default,
+            "frameworks": list(self.frameworks),
+            "rules": [rule.to_dict() for rule in self.rules],
+        }
+
+
+MANAGER_GATES = tuple(
+    GateRules(str(one.gate), FeatureGates()[one.gate], one.frameworks, _rules(one.permissions))
+    for one in of_gates(REGISTRY)
+)
+"""What the manager may do besides for each of these feature gates that is on."""
 
 MANAGER_NAMESPACE = (
     # The chart makes the Lease; the manager makes it anew should somebody delete it.
@@ -155,6 +181,11 @@ _LOOKED_UP = ("admissionchecks", "clusterqueues", "localqueues", "workloadpriori
 WEBHOOK_CLUSTER = (
     Rule((API_GROUP,), _LOOKED_UP, ("list", "watch")),
     Rule(("",), ("namespaces",), READ),
+    *_REVIEWS,
+)
+"""What the webhook may do everywhere, whatever kinds of jobs are switched on."""
+
+WEBHOOK_CERTIFICATES = (
     Rule(
         ("admissionregistration.k8s.io",),
         ("mutatingwebhookconfigurations",),
@@ -167,9 +198,8 @@ WEBHOOK_CLUSTER = (
         ("get", "patch"),
         ("${validatingWebhookConfiguration}",),
     ),
-    *_REVIEWS,
 )
-"""What the webhook may do everywhere, whatever kinds of jobs are switched on."""
+"""What the webhook may do besides where it makes its own certificate: write its CA into these."""
 
 
 WEBHOOK_CONVERSION = (
@@ -202,8 +232,8 @@ WEBHOOK_CUSTOM = _looked_up(CUSTOM)
 """What the webhook may do besides for each kind that the configuration tells of."""
 
 WEBHOOK_NAMESPACE = (Rule(("",), ("secrets",), ("get", "update"), ("${certificateSecret}",)),)
-"""What the webhook may do in its own namespace. The chart makes the Secret, so that the webhook need not have
-the right to make Secrets, which could ask for a token of any ServiceAccount there."""
+"""What the webhook may do in its own namespace where it makes its own certificate. The chart creates the Secret:
+the right to create Secrets would let the webhook get a token of any ServiceAccount there."""
 
 
 BATCH_ADMIN = "batch-admin"
@@ -223,6 +253,8 @@ class Audience:
     viewers: tuple[str, ...]
     group: str = API_GROUP
     has_status: bool = True
+    frameworks: tuple[str, ...] = ()
+    """Of kinds of jobs: those of which one must be enabled."""
 
 
 AUDIENCES = (
@@ -241,7 +273,14 @@ AUDIENCES = (
     Audience("admissioncheck", "admissionchecks", (BATCH_ADMIN,), (BATCH_ADMIN,)),
     Audience("topology", "topologies", (BATCH_ADMIN,), (BATCH_ADMIN,), has_status=False),
     *(
-        Audience(kind.kind.lower(), kind.plural, _ALL_PEOPLE, _ALL_PEOPLE, group=kind.group)
+        Audience(
+            kind.kind.lower(),
+            kind.plural,
+            _ALL_PEOPLE,
+            _ALL_PEOPLE,
+            group=kind.group,
+            frameworks=(kind.framework,),
+        )
         for kind in REGISTRY
         if kind.group
     ),
@@ -266,6 +305,6 @@ def roles(audiences: tuple[Audience, ...]) -> list[Role]:
         status = (Rule((kind.group,), (f"{kind.plural}/status",), ("get",)),) if kind.has_status else ()
         edit = (Rule((kind.group,), (kind.plural,), EDIT), *status)
         view = (Rule((kind.group,), (kind.plural,), READ), *status)
-        listed.append(Role(f"{kind.kind}-editor-role", edit, kind.editors))
-        listed.append(Role(f"{kind.kind}-viewer-role", view, kind.viewers))
+        listed.append(Role(f"{kind.kind}-editor-role", edit, kind.editors, kind.frameworks))
+        listed.append(Role(f"{kind.kind}-viewer-role", view, kind.viewers, kind.frameworks))
     return listed

@@ -97,11 +97,14 @@ def rbac() -> str:
                 access.WEBHOOK_CLUSTER,
                 access.WEBHOOK_KINDS,
                 access.WEBHOOK_CUSTOM,
-                {},
+                (),
                 access.WEBHOOK_NAMESPACE,
             )
-            | {"conversion": [rule.to_dict() for rule in access.WEBHOOK_CONVERSION]},
-            "shadow": _scopes(access.SHADOW_CLUSTER, {}, (), {}, ()),
+            | {
+                "certificates": [rule.to_dict() for rule in access.WEBHOOK_CERTIFICATES],
+                "conversion": [rule.to_dict() for rule in access.WEBHOOK_CONVERSION],
+            },
+            "shadow": _scopes(access.SHADOW_CLUSTER, {}, (), (), ()),
             "roles": _roles(access.AUDIENCES),
             "customRoles": _roles((access.CUSTOM_AUDIENCE,)),
         }
@@ -113,6 +116,7 @@ def _roles(audiences: tuple[access.Audience, ...]) -> list[dict[str, Any]]:
         {
             "name": role.name,
             "aggregateTo": list(role.aggregate_to),
+            "frameworks": list(role.frameworks),
             "rules": [rule.to_dict() for rule in role.rules],
         }
         for role in access.roles(audiences)
@@ -175,14 +179,14 @@ def _scopes(
     cluster: tuple[access.Rule, ...],
     kinds: Mapping[str, tuple[access.Rule, ...]],
     custom: tuple[access.Rule, ...],
-    gates: Mapping[str, tuple[access.Rule, ...]],
+    gates: tuple[access.GateRules, ...],
     namespace: tuple[access.Rule, ...],
 ) -> dict[str, Any]:
     return {
         "cluster": [rule.to_dict() for rule in cluster],
         "kinds": {name: [rule.to_dict() for rule in rules] for name, rules in kinds.items() if rules},
         "custom": [rule.to_dict() for rule in custom],
-        "gates": {name: [rule.to_dict() for rule in rules] for name, rules in gates.items()},
+        "gates": [one.to_dict() for one in gates],
         "namespace": [rule.to_dict() for rule in namespace],
     }
 
