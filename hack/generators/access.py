@@ -232,8 +232,9 @@ WEBHOOK_CUSTOM = _looked_up(CUSTOM)
 """What the webhook may do besides for each kind that the configuration tells of."""
 
 WEBHOOK_NAMESPACE = (Rule(("",), ("secrets",), ("get", "update"), ("${certificateSecret}",)),)
-"""What the webhook may do in its own namespace where it makes its own certificate. The chart creates the Secret:
-the right to create Secrets would let the webhook get a token of any ServiceAccount there."""
+"""What the webhook may do in its own namespace where it makes its own certificate.
+
+The chart creates the Secret: the right to create Secrets would let the webhook get tokens of any account."""
 
 
 BATCH_ADMIN = "batch-admin"

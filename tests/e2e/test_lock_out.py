@@ -26,6 +26,7 @@ Start = Callable[..., LocalCluster]
 OWN = "admitq-system"
 NOT_MANAGED = "platform"
 MANAGED = "team"
+RUN_SECONDS = "kwok.admitq.dev/run-seconds"
 MERGE = "application/merge-patch+json"
 PAGE = REPOSITORY / "docs" / "guides" / "break-glass.md"
 
@@ -51,7 +52,7 @@ def job(name: str) -> dict[str, Any]:
         "apiVersion": "batch/v1",
         "kind": "Job",
         "metadata": {"name": name},
-        "spec": {"template": {"spec": pod("")["spec"]}},
+        "spec": {"template": {"metadata": {"annotations": {RUN_SECONDS: "0"}}, "spec": pod("")["spec"]}},
     }
 
 
