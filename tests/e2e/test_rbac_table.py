@@ -21,7 +21,7 @@ ROWS: list[dict[str, Any]] = yaml.load(TABLE.read_text(), Loader=yaml.CSafeLoade
 
 
 def rows_of(objects: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:
-    """The rules of each role: a line for each resource, with the verbs and the names it is limited to."""
+    """The rules of each role: a line for each resource, or for each name to which one is limited."""
     found: dict[str, list[str]] = {}
     for one in objects:
         if one["kind"] in {"ClusterRole", "Role"}:
@@ -33,12 +33,12 @@ def rows_of(objects: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:
 
 def _lines(rule: Mapping[str, Any]) -> Iterable[str]:
     verbs = ",".join(sorted(rule["verbs"]))
-    only = f" only {','.join(sorted(rule['resourceNames']))}" if rule.get("resourceNames") else ""
+    only = [f" only {name}" for name in rule.get("resourceNames", ())] or [""]
     for url in rule.get("nonResourceURLs", ()):
         yield f"{url}: {verbs}"
     for group in rule.get("apiGroups", ()):
         for resource in rule["resources"]:
-            yield f"{group or 'core'} {resource}: {verbs}{only}"
+            yield from (f"{group or 'core'} {resource}: {verbs}{name}" for name in only)
 
 
 def _aggregated(role: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
