@@ -42,6 +42,12 @@ class Policy:
         """
         return namespace in (SYSTEM_NAMESPACE, self.own_namespace)
 
+    def is_own_account(self, username: str) -> bool:
+        """Tell whether an account is one of admitq: a service account of its own namespace."""
+        return bool(self.own_namespace) and username.startswith(
+            f"system:serviceaccount:{self.own_namespace}:"
+        )
+
     def selects(self, namespace: str, labels: Mapping[str, str] | None) -> bool:
         """Tell whether the jobs of a namespace are managed; of one that does not exist they are not."""
         if labels is None or self.is_excluded(namespace):

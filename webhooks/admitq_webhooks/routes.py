@@ -13,6 +13,7 @@ from admitq.serving.http import JSON, Handler, Request, Response, text
 from admitq_api.feature_gates import Gate
 from admitq_api.field_errors import FieldError, new_errors
 from admitq_api.labels import Names
+from admitq_webhooks import mark_reviews
 from admitq_webhooks.ancestors import Unclear
 from admitq_webhooks.match_conditions import match_conditions
 from admitq_webhooks.mutate import jobs as mutate_jobs
@@ -220,9 +221,11 @@ def _job_review(verb: Verb, integration: Integration, policy: Policy, world: Wor
         namespace = request.namespace
         if policy.is_excluded(namespace):
             return Allowed()
-        if not integration.owns_up_to(request.obj, policy.names):
+        # What the stored object is counts too: a change must not take it out of our sight.
+        states = (request.obj, request.old) if verb == "validate" and request.old else (request.obj,)
+        if not any(integration.owns_up_to(one, policy.names) for one in states):
             return Allowed()
-        held_by_parent = integration.is_held_by_parent(request.obj, policy.names)
+        held_by_parent = any(integration.is_held_by_parent(one, policy.names) for one in states)
         if not held_by_parent and not policy.selects(namespace, await world.namespace_labels(namespace)):
             return Allowed()
         if verb == "mutate":
@@ -244,6 +247,8 @@ def _job_review(verb: Verb, integration: Integration, policy: Policy, world: Wor
             told = await validate_jobs.warnings(new, namespace, integration, policy, world)
             return Refused(tuple(errors)) if errors else Allowed(warnings=told)
         old = await resolved(request.old, namespace, integration, world)
+        if refused := await mark_reviews.review(request, old, new, integration, policy, world):
+            return Refused(tuple(refused))
         names, ask = policy.names, integration.workload_asked
         found: Mapping[str, Any] | None = None
         for asked in () if ask is None else ask(old, new, policy.rules(new)):

@@ -128,7 +128,9 @@ def _prebuilt_errors(pod: Object, rules: Rules) -> list[FieldError]:
 
 
 def validate_update(old: Object, new: Object, rules: Rules) -> list[FieldError]:
-    """Check what the change adds: group and role are immutable, and an unretriable pod stays so.
+    """Check what the change adds: the group is immutable, and an unretriable pod stays so.
+
+    Marks of ours, such as the role, are protected for all kinds alike.
 
     A managed pod that was stored while the webhook was not in place can still be released from its gates.
     """
@@ -137,7 +139,6 @@ def validate_update(old: Object, new: Object, rules: Rules) -> list[FieldError]:
     before, after = pods.group_of(old, names), pods.group_of(new, names)
     if before and before != after:
         errors.append(FieldError.invalid(_group_path(old, names), after, "field is immutable"))
-    errors += _role_errors(old, new, names)
     key = names.retriable_in_group
     if pods.annotation(old, key) == "false" and pods.annotation(new, key) != "false":
         errors.append(
@@ -146,16 +147,6 @@ def validate_update(old: Object, new: Object, rules: Rules) -> list[FieldError]:
             )
         )
     return errors
-
-
-def _role_errors(old: Object, new: Object, names: Names) -> list[FieldError]:
-    """The role of a managed pod is immutable; only the controller of a serving group replaces it."""
-    before, after = (pods.annotation(one, names.role_hash) for one in (old, new))
-    if not before or before == after or pods.is_in_served_group(old, names):
-        return []
-    if not pods.is_managed(old, names):
-        return []
-    return [FieldError.invalid(_annotation(names.role_hash), after, "field is immutable")]
 
 
 POD = Integration(

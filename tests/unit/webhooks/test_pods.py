@@ -325,10 +325,6 @@ def test_what_a_pod_said_of_its_group_stays(old: Any, new: Any, error: str) -> N
     assert any(error in found for found in errors(new, old)), errors(new, old)
 
 
-ROLE = NAMES.role_hash
-SERVED = {NAMES.pod_suspending_parent: "statefulset"}
-
-
 def test_managed_pod_stored_before_the_webhook_can_be_released() -> None:
     stored = managed(annotations={NAMES.pod_group_total_count: "2"})
     released = a_pod({QUEUE: "q", NAMES.managed: "true"}, {NAMES.pod_group_total_count: "2"})
@@ -336,28 +332,6 @@ def test_managed_pod_stored_before_the_webhook_can_be_released() -> None:
     assert errors(released, stored) == []
     unmanaged = a_pod({QUEUE: "q"}, {NAMES.pod_group_total_count: "2"})
     assert errors(released, unmanaged) == errors(released)
-
-
-@pytest.mark.parametrize("after", [{ROLE: "b"}, {}])
-def test_b9_role_hash_of_a_managed_pod_does_not_change_on_update(after: Any) -> None:
-    assert any(
-        f"metadata.annotations[{ROLE}]" in error and "field is immutable" in error
-        for error in errors(managed({}, after), managed({}, {ROLE: "a"}))
-    )
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        (managed({}, {ROLE: "a"}), managed({}, {ROLE: "a"})),
-        (managed(), managed({}, {ROLE: "a"})),
-        (managed({}, {ROLE: "a", **SERVED}), managed({}, {ROLE: "main", **SERVED})),
-        (a_pod({}, {ROLE: "a"}), a_pod({}, {ROLE: "b"})),
-    ],
-    ids=["same", "added", "serving", "unmanaged"],
-)
-def test_b9_role_hash_is_set_once_or_by_the_controller_of_a_serving_group(old: Any, new: Any) -> None:
-    assert errors(new, old) == []
 
 
 def both(place: str) -> str:

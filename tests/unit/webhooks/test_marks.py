@@ -1,0 +1,287 @@
+"""Protected marks of pods and jobs: what counts as a change, and which accounts may make it."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import orjson
+import pytest
+
+from admitq.integrations.base import Integration
+from admitq.integrations.kinds.deployment import DEPLOYMENT
+from admitq.integrations.kinds.job import JOB
+from admitq.integrations.kinds.pod import POD
+from admitq.integrations.kinds.raycluster import RAY_CLUSTER
+from tests.unit.webhooks.support import NAMES, QUEUE, Answer, FakeWorld, a_job, handlers, post, review
+
+GATES = (NAMES.admission_gate, NAMES.topology_gate, NAMES.elastic_gate)
+LABELS = {QUEUE: "q", NAMES.managed: "true", NAMES.podset: "main", NAMES.pod_group_name: "g"}
+NOTES = {
+    NAMES.role_hash: "main",
+    NAMES.workload: "w",
+    NAMES.workload_slice_name: "w",
+    NAMES.pod_suspending_parent: "deployment",
+    NAMES.pod_group_total_count: "3",
+    NAMES.pod_group_fast_admission: "true",
+    NAMES.pod_group_serving: "true",
+}
+ADMIN = ("anna", "update workloads.admitq.dev/status", "team")
+
+
+def a_pod(
+    labels: Mapping[str, str] = LABELS,
+    annotations: Mapping[str, str] = NOTES,
+    gates: tuple[str, ...] = GATES,
+    owner: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    metadata: dict[str, Any] = {"name": "p", "labels": {**labels}, "annotations": {**annotations}}
+    if owner is not None:
+        metadata["ownerReferences"] = [{"controller": True, "name": "o", "uid": "o", **owner}]
+    spec = {"containers": [{"name": "c"}], "schedulingGates": [{"name": gate} for gate in gates]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def without(fields: Mapping[str, str], key: str) -> dict[str, str]:
+    return {name: value for name, value in fields.items() if name != key}
+
+
+async def change(
+    old: Any,
+    new: Any,
+    *,
+    user: str = "anna",
+    world: FakeWorld | None = None,
+    gvk: tuple[str, str, str] = ("", "v1", "Pod"),
+    integrations: tuple[Integration, ...] = (JOB, POD, RAY_CLUSTER),
+) -> Answer:
+    path = NAMES.webhook_path("validate", *gvk)
+    handler = handlers(world, integrations, integrations=integrations)[path]
+    body = review(new, old, gvk=gvk, userInfo={"username": user, "groups": ["team"]})
+    status, answered = await post(handler, path, body)
+    return Answer(status, orjson.loads(answered), new)
+
+
+def said(field: str) -> str:
+    return (
+        f"{field}: Forbidden: the mark decides what is charged to the queue, and only admitq, the "
+        "controllers that own the object, and accounts that may update workloads/status in this namespace may change or "
+        "remove it; keep it as it is, or delete the object and create another"
+    )
+
+
+CHANGES = [
+    *(
+        (f"metadata.labels[{key}]", a_pod(labels=without(LABELS, key)))
+        for key in (NAMES.managed, NAMES.podset)
+    ),
+    *((f"metadata.annotations[{key}]", a_pod(annotations=without(NOTES, key))) for key in NOTES),
+    *(
+        (f"metadata.labels[{key}]", a_pod(labels={**LABELS, key: "x"}))
+        for key in (NAMES.podset, NAMES.pod_group_name)
+    ),
+    *((f"metadata.annotations[{key}]", a_pod(annotations={**NOTES, key: "x"})) for key in NOTES),
+    *(
+        (f"spec.schedulingGates[{key}]", a_pod(gates=tuple(one for one in GATES if one != key)))
+        for key in GATES
+    ),
+]
+
+
+@pytest.mark.parametrize(("field", "new"), CHANGES)
+async def test_mark_of_a_managed_pod_is_changed_by_no_ordinary_user(field: str, new: Any) -> None:
+    world = FakeWorld()
+    answered = await change(a_pod(), new, world=world)
+    assert answered.message == said(field)
+    assert world.accesses == [ADMIN]
+
+
+@pytest.mark.parametrize("new", [new for _, new in CHANGES])
+async def test_mark_of_a_managed_pod_is_changed_by_admitq_and_asks_nothing(new: Any) -> None:
+    world = FakeWorld()
+    answered = await change(a_pod(), new, user="system:serviceaccount:admitq-system:manager", world=world)
+    assert "the mark decides" not in str(answered.body)
+    assert world.accesses == []
+
+
+async def test_one_patch_that_drops_label_and_gates_names_both() -> None:
+    answered = await change(a_pod(), a_pod(labels={QUEUE: "q"}, gates=()))
+    assert f"metadata.labels[{NAMES.managed}]: Forbidden" in answered.message
+    assert f"spec.schedulingGates[{NAMES.admission_gate}]: Forbidden" in answered.message
+
+
+@pytest.mark.parametrize("key", [NAMES.pod_suspending_parent, NAMES.pod_group_total_count, NAMES.role_hash])
+async def test_mark_is_not_added_to_a_managed_pod(key: str) -> None:
+    answered = await change(a_pod(annotations=without(NOTES, key)), a_pod())
+    assert f"metadata.annotations[{key}]: Forbidden" in answered.message
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (a_pod(), a_pod(labels={**LABELS, "example.com/mine": "x"})),
+        (a_pod(annotations={}, gates=()), a_pod(annotations={"example.com/mine": "x"}, gates=())),
+        (a_pod({QUEUE: "q"}, {}, ()), a_pod({QUEUE: "q", NAMES.managed: "true"}, {}, ())),
+        (a_pod({}, {NAMES.pod_group_total_count: "3"}, ()), a_pod({}, {}, ())),
+        (a_pod({}, {}, ("example.com/gate",)), a_pod({}, {}, ())),
+    ],
+    ids=["foreign label", "foreign annotation", "managed label is added", "unmanaged pod", "foreign gate"],
+)
+async def test_change_that_touches_no_mark_is_allowed_and_asks_nothing(old: Any, new: Any) -> None:
+    world = FakeWorld()
+    assert (await change(old, new, world=world)).allowed
+    assert world.accesses == []
+
+
+async def test_pod_of_an_elastic_job_keeps_the_marks_that_decide_its_quota() -> None:
+    labels, notes = {NAMES.podset: "main"}, {NAMES.workload_slice_name: "w"}
+    old = a_pod(labels, notes, (NAMES.elastic_gate,))
+    answered = await change(old, a_pod({}, {}, ()))
+    for field in (
+        f"metadata.labels[{NAMES.podset}]",
+        f"metadata.annotations[{NAMES.workload_slice_name}]",
+        f"spec.schedulingGates[{NAMES.elastic_gate}]",
+    ):
+        assert f"{field}: Forbidden" in answered.message
+    world = FakeWorld()
+    assert (await change(a_pod({}, {}, ()), a_pod(labels, notes, ()), world=world)).allowed
+    assert world.accesses == []
+
+
+BARE = a_pod(labels={QUEUE: "q", NAMES.managed: "true"}, annotations={})
+
+
+@pytest.mark.parametrize(
+    ("owner", "permitted", "allowed"),
+    [
+        (None, ADMIN, True),
+        (None, ("anna", "update workloads.admitq.dev/status", "other"), False),
+        (None, ("anna", "update workloads.admitq.dev", "team"), False),
+        (None, ("bert", "update workloads.admitq.dev/status", "team"), False),
+        (("apps/v1", "ReplicaSet"), ("anna", "update replicasets.apps/status", "team"), True),
+        (("apps/v1", "ReplicaSet"), ("anna", "update replicasets.apps", "team"), False),
+        (("ray.io/v1", "RayCluster"), ("anna", "update rayclusters.ray.io/status", "team"), True),
+        (("example.com/v1", "Fox"), ("anna", "update foxes.example.com/status", "team"), False),
+        (("v1", "Pod"), ("anna", "update pods/status", "team"), False),
+        (None, ("anna", "update pods/status", "team"), False),
+    ],
+)
+async def test_marks_are_changed_by_administrators_and_controllers_of_the_owner(
+    owner: tuple[str, str] | None, permitted: tuple[str, str, str], allowed: bool
+) -> None:
+    plurals = {"ReplicaSet": "replicasets", "RayCluster": "rayclusters", "Fox": "foxes", "Pod": "pods"}
+    world = FakeWorld(permitted={permitted}, plurals=plurals)
+    reference = None if owner is None else {"apiVersion": owner[0], "kind": owner[1]}
+    old, new = a_pod(BARE["metadata"]["labels"], {}, GATES, reference), a_pod({QUEUE: "q"}, {}, (), reference)
+    assert (await change(old, new, world=world)).allowed is allowed
+
+
+async def test_owner_that_the_change_itself_adds_gives_no_right() -> None:
+    world = FakeWorld(
+        permitted={("anna", "update replicasets.apps/status", "team")}, plurals={"ReplicaSet": "replicasets"}
+    )
+    new = a_pod({QUEUE: "q"}, {}, (), {"apiVersion": "apps/v1", "kind": "ReplicaSet"})
+    assert not (await change(BARE, new, world=world)).allowed
+
+
+async def test_owner_that_is_no_controller_gives_no_right() -> None:
+    world = FakeWorld(
+        permitted={("anna", "update replicasets.apps/status", "team")}, plurals={"ReplicaSet": "replicasets"}
+    )
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "controller": False}
+    old, new = a_pod(BARE["metadata"]["labels"], {}, GATES, owner), a_pod({}, {}, (), owner)
+    assert not (await change(old, new, world=world)).allowed
+
+
+async def test_change_of_a_mark_fails_while_no_answer_is_to_be_had() -> None:
+    class Silent(FakeWorld):
+        async def may(self, user: Any, access: Any) -> bool:
+            self.broken = True
+            return await super().may(user, access)
+
+    answered = await change(a_pod(), a_pod(labels={}, gates=()), world=Silent())
+    assert answered.response["status"]["code"] == 503
+    assert answered.message == "the API server does not answer; try again"
+
+
+@pytest.mark.parametrize(
+    "user",
+    ["", "admitq-system", "system:serviceaccount:admitq-system", "system:serviceaccount:team:admitq-system"],
+)
+async def test_account_that_only_looks_like_one_of_admitq_is_asked_about(user: str) -> None:
+    assert not (await change(a_pod(), a_pod(labels={}), user=user)).allowed
+
+
+async def test_parent_that_holds_a_pod_cannot_be_dropped_where_pods_are_managed_for_it_alone() -> None:
+    labels, notes = {QUEUE: "q", NAMES.managed: "true"}, {NAMES.pod_suspending_parent: "deployment"}
+    old, new = a_pod(labels, notes), a_pod({}, {}, ())
+    answered = await change(old, new, integrations=(DEPLOYMENT, replace(POD, is_implied=True)))
+    assert f"metadata.annotations[{NAMES.pod_suspending_parent}]: Forbidden" in answered.message
+
+
+# --- jobs -------------------------------------------------------------------------------------------
+
+
+def a_ray_cluster(
+    suspend: bool, labels: Mapping[str, str] | None = None, gates: tuple[str, ...] = (), **metadata: Any
+) -> dict[str, Any]:
+    template = {
+        "metadata": {"labels": labels or {}},
+        "spec": {"containers": [{"name": "c"}], "schedulingGates": [{"name": one} for one in gates]},
+    }
+    return {
+        "apiVersion": "ray.io/v1",
+        "kind": "RayCluster",
+        "metadata": {"name": "r", "labels": {QUEUE: "q"}, **metadata},
+        "spec": {
+            "suspend": suspend,
+            "headGroupSpec": {"template": {"spec": {"containers": [{"name": "h"}]}}},
+            "workerGroupSpecs": [{"groupName": "w", "replicas": 1, "template": template}],
+        },
+    }
+
+
+RAY: Any = {"gvk": ("ray.io", "v1", "RayCluster")}
+MARKED = {NAMES.podset: "w"}
+
+
+@pytest.mark.parametrize("labels", [{}, {NAMES.podset: "head"}])
+async def test_template_of_a_running_job_keeps_its_marks(labels: Mapping[str, str]) -> None:
+    world = FakeWorld()
+    old, new = a_ray_cluster(False, MARKED), a_ray_cluster(False, labels)
+    answered = await change(old, new, world=world, **RAY)
+    field = f"spec.workerGroupSpecs[0].template.metadata.labels[{NAMES.podset}]"
+    assert answered.message == said(field)
+    assert not (await change(old, new, world=FakeWorld(permitted=set()), **RAY)).allowed
+
+
+async def test_template_of_a_running_job_keeps_its_gate() -> None:
+    old, new = a_ray_cluster(False, gates=(NAMES.elastic_gate,)), a_ray_cluster(False)
+    answered = await change(old, new, **RAY)
+    assert answered.message == said(
+        f"spec.workerGroupSpecs[0].template.spec.schedulingGates[{NAMES.elastic_gate}]"
+    )
+
+
+@pytest.mark.parametrize(("before", "after"), [(True, True), (False, True), (True, False)])
+async def test_template_of_a_suspended_job_is_free(before: bool, after: bool) -> None:
+    world = FakeWorld()
+    assert (await change(a_ray_cluster(before, MARKED), a_ray_cluster(after), world=world, **RAY)).allowed
+    assert world.accesses == []
+
+
+async def test_operator_of_a_kind_writes_its_jobs() -> None:
+    world = FakeWorld(
+        permitted={("anna", "update rayclusters.ray.io/status", "team")},
+        plurals={"RayCluster": "rayclusters"},
+    )
+    assert (await change(a_ray_cluster(False, MARKED), a_ray_cluster(False), world=world, **RAY)).allowed
+
+
+async def test_mark_of_a_job_that_is_stopping_is_kept() -> None:
+    job: Any = {"gvk": ("batch", "v1", "Job")}
+    labels, stopping = {QUEUE: "q"}, {NAMES.stopping: "true"}
+    old, new = a_job(labels=labels, annotations=stopping, suspend=True), a_job(labels=labels, suspend=True)
+    answered = await change(old, new, **job)
+    assert answered.message == said(f"metadata.annotations[{NAMES.stopping}]")
+    assert (await change(new, old, **job)).allowed
+    assert (await change(old, new, user="system:serviceaccount:admitq-system:m", **job)).allowed

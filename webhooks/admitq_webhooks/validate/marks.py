@@ -1,0 +1,145 @@
+"""Protected marks: names of ours on pods and jobs that decide what is charged.
+
+Pure functions. Which accounts may change a mark is decided in ``admitq_webhooks.mark_reviews``.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from admitq.integrations.base import Integration
+from admitq_api.field_errors import FieldError, Path
+from admitq_api.labels import Names
+from admitq_webhooks.validate.syntax import mapping, objects
+
+Object = Mapping[str, Any]
+
+
+class Mark(NamedTuple):
+    """A row of the table of marks.
+
+    Attributes:
+        attribute: of ``Names``.
+        on_templates: whether jobs carry it in their pod templates too, while they are admitted.
+        by_users: whether users set it on new pods. Such a mark is protected on managed pods only.
+    """
+
+    attribute: str
+    on_templates: bool = False
+    by_users: bool = False
+
+
+MARKS: Final = (
+    Mark("managed"),
+    Mark("podset", on_templates=True),
+    Mark("workload", on_templates=True),
+    Mark("workload_slice_name", on_templates=True),
+    Mark("role_hash"),
+    Mark("pod_suspending_parent"),
+    Mark("pod_group_name", by_users=True),
+    Mark("pod_group_total_count", by_users=True),
+    Mark("pod_group_fast_admission", by_users=True),
+    Mark("pod_group_serving", by_users=True),
+    Mark("admission_gate"),
+    Mark("topology_gate", on_templates=True),
+    Mark("elastic_gate", on_templates=True),
+)
+"""All protected marks of pods. Only gates of the last three rows can be lifted; the API refuses new gates."""
+
+JOB_MARKS: Final = ("stopping",)
+"""Protected annotations of jobs themselves."""
+
+_PLACES: Final[Mapping[str, tuple[str, ...]]] = {
+    "label": ("labels",),
+    "annotation": ("annotations",),
+    "label or annotation": ("labels", "annotations"),
+}
+_GATE: Final = "scheduling gate"
+
+
+class _Field(NamedTuple):
+    """A place where a mark can be: of metadata, or, without a place, among the scheduling gates."""
+
+    place: str
+    key: str
+
+
+def _fields(mark: Mark, names: Names) -> Iterator[_Field]:
+    row = getattr(Names, mark.attribute)
+    places = ("",) if row.kind == _GATE else _PLACES[row.kind]
+    return (_Field(place, getattr(names, mark.attribute)) for place in places)
+
+
+def pod_changes(old: Object, new: Object, names: Names) -> list[Path]:
+    """Return the protected marks that differ between two states of a pod.
+
+    A pod that is managed has all its marks, so that none can be added either. Other pods keep those that
+    only admitq sets: pods of elastic jobs carry such marks.
+    """
+    is_managed = mapping(old, "metadata", "labels").get(names.managed) == "true"
+    return [
+        _path(Path(), one)
+        for mark in MARKS
+        if is_managed or not mark.by_users
+        for one in _fields(mark, names)
+        if (is_managed or _value(old, one) is not None) and _differs(old, new, one)
+    ]
+
+
+def job_changes(old: Object, new: Object, integration: Integration, names: Names) -> list[Path]:
+    """Return the protected marks that a change of a job takes away or changes.
+
+    The templates of a job that is suspended before or after the change are free: its pods do not run, and
+    the next start writes the marks again.
+    """
+    found = [
+        _path(Path(), one)
+        for one in (_Field("annotations", getattr(names, attribute)) for attribute in JOB_MARKS)
+        if _value(old, one) is not None and _differs(old, new, one)
+    ]
+    if integration.is_suspended(old, names) or integration.is_suspended(new, names):
+        return found
+    after = {one.name: one.template_in(new) for one in integration.pod_sets(new, names)}
+    fields = [one for mark in MARKS if mark.on_templates for one in _fields(mark, names)]
+    for pod_set in integration.pod_sets(old, names):
+        if pod_set.template is not None or pod_set.name not in after:
+            # What is no template of the job carries no marks; a podset that is gone makes no pods.
+            continue
+        before = pod_set.template_in(old)
+        found += [
+            _path(Path().at(*pod_set.template_path), one)
+            for one in fields
+            if _value(before, one) is not None and _differs(before, after[pod_set.name], one)
+        ]
+    return found
+
+
+def refusals(changed: list[Path], names: Names) -> list[FieldError]:
+    """Return what is said to an account that may not change these marks."""
+    allowed = (
+        f"only {names.product}, the controllers that own the object, and accounts that may update "
+        "workloads/status in this namespace may change or remove it"
+    )
+    return [
+        FieldError.forbidden(path, f"the mark decides what is charged to the queue, and {allowed}", _REMEDY)
+        for path in changed
+    ]
+
+
+_REMEDY: Final = "keep it as it is, or delete the object and create another"
+
+
+def _path(base: Path, field: _Field) -> Path:
+    if not field.place:
+        return base.at("spec", "schedulingGates").key(field.key)
+    return base.at("metadata", field.place).key(field.key)
+
+
+def _value(holder: Object, field: _Field) -> Any:
+    if field.place:
+        return mapping(holder, "metadata", field.place).get(field.key)
+    gates = objects(holder, "spec", "schedulingGates")
+    return True if any(gate.get("name") == field.key for gate in gates) else None
+
+
+def _differs(old: Object, new: Object, field: _Field) -> bool:
+    return _value(old, field) != _value(new, field)
