@@ -7,11 +7,13 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
 from admitq.custom_labels import Location
+from admitq.integrations import pods
 from admitq.integrations.admission_gates import gates_of
-from admitq.integrations.base import Integration, PodIndexes, group_name, members_of
+from admitq.integrations.base import Composition, Integration, PodIndexes, group_name, members_of
 from admitq.integrations.names import workload_name
 from admitq.integrations.ownership import queue_name
 from admitq.integrations.paths import Object, merge_patch, value_at
+from admitq.pod_charges import mismatch
 from admitq.podsets import same_pods, sanitised
 from admitq_api.labels import Names
 from admitq_api.syntax import label_value
@@ -214,10 +216,20 @@ def longest_execution(case: JobSource) -> int | None:
     return limit if 0 < limit <= _LONGEST_EXECUTION else None
 
 
+def _active_by_role(job: Object, composition: Composition) -> dict[str, list[Object]]:
+    """The members of a group that are to run, oldest first, by the podset that each names."""
+    found: dict[str, list[Object]] = {}
+    for member in members_of(job) if group_name(job) else ():
+        if not pods.is_inactive(member):
+            found.setdefault(composition.pod_set_of(job, member), []).append(member)
+    return found
+
+
 def _spec(case: JobSource) -> dict[str, Any]:
     composition = case.integration.composition
     if composition is not None:
         problem = composition.problem(case.job or {}, case.names, case.settings.label_keys_to_copy)
+        problem = problem or mismatch(_active_by_role(case.job or {}, composition))
         if problem is not None:
             raise Unfit(problem)
     pod_sets = pod_sets_of(case)

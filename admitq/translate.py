@@ -477,6 +477,15 @@ def _pod_template(spec: Mapping[str, Any], field: str, problems: list[ResourcePr
     )
 
 
+def pod_template(spec: Mapping[str, Any]) -> PodTemplate:
+    """Read what a stored pod asks for. Requests that cannot be read are left out.
+
+    Raises:
+        Malformed: the structure of the spec is not readable.
+    """
+    return _pod_template(spec, "spec", [])
+
+
 def _required_node_affinity(spec: Mapping[str, Any], field: str) -> tuple[NodeSelectorTerm, ...] | None:
     affinity = _mapping(spec.get("affinity"), f"{field}.affinity")
     node = _mapping(affinity.get("nodeAffinity"), f"{field}.affinity.nodeAffinity")

@@ -6,7 +6,7 @@ there is nothing to do here (semantics, Pods and pod groups).
 """
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 from admitq.controllers.job.case import CONCERN, JobCase
 from admitq.controllers.plan import (
@@ -26,11 +26,15 @@ from admitq.integrations.base import Composition, Counts, Step, group_name
 from admitq.integrations.ownership import controller_of, is_of_group, prebuilt_places
 from admitq.integrations.paths import Object, merge_patch, value_at
 from admitq.job_workloads import owner_references
+from admitq.pod_charges import NO_CHARGE, Charge, charge_of, granted
 from admitq.pod_counts import assigned_counts, pod_counts
 from admitq.podsets import infos_of, inject
 from admitq.transitions import condition, holds, is_over, is_reserved
 from admitq_api.conditions import ConditionType, Reason
 from admitq_api.labels import Names
+
+ROLE_MISMATCH: Final = "RoleMismatch"
+"""Reason of the event about a pod that asks for more than the role that it names was admitted with."""
 
 
 def _assigned(workload: Object) -> dict[str, int]:
@@ -69,9 +73,19 @@ def start(case: JobCase, workload: Object, note: str) -> Plan:
     }
     gates = (case.names.admission_gate, case.names.topology_gate)
     actions: list[Action] = []
+    refused: list[Action] = []
+    allowed = granted(workload) if case.group else {}
     for member in composition.held(job, _assigned(workload), case.names):
         pod_set = composition.pod_set_of(job, member)
         if (info := infos.get(pod_set)) is None:
+            continue
+        if case.group and (more := _beyond(member, allowed.get(pod_set, NO_CHARGE))):
+            note = (
+                f"Not started: the pod asks for more {more} than role '{pod_set}' of Workload "
+                f"'{workload['metadata']['name']}' was admitted with; delete it, and create one that asks "
+                "for no more"
+            )
+            refused.append(Tell(member, "Warning", ROLE_MISMATCH, note))
             continue
         released = composition.released(inject(member, info), pod_set in placed, case.names)
         patch = Step(merge_patch(member, released))
@@ -81,7 +95,12 @@ def start(case: JobCase, workload: Object, note: str) -> Plan:
             Tell(member, "Normal", "Started", note),
             *(gate_removed(gate, member, workload, case.now, is_group=bool(case.group)) for gate in lifted),
         )
-    return plan(*actions, starts=workload if actions else None)
+    return plan(*actions, *refused, starts=workload if actions else None)
+
+
+def _beyond(member: Object, charged: Charge) -> str:
+    """The resources of which a member asks for more than its podset was admitted with; empty if it fits."""
+    return ", ".join(charge_of(value_at(member, ("spec",), {})).beyond(charged))
 
 
 def stop(case: JobCase, message: str, reason: str, *, everyone: bool) -> Plan | None:

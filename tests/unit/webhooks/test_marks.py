@@ -64,8 +64,8 @@ async def change(
 def said(field: str) -> str:
     return (
         f"{field}: Forbidden: the mark decides what is charged to the queue, and only admitq, the "
-        "controllers that own the object, and accounts that may update workloads/status in this namespace may change or "
-        "remove it; keep it as it is, or delete the object and create another"
+        "controllers that own the object, and accounts that may update workloads/status in this namespace "
+        "may change or remove it; keep it as it is, or delete the object and create another"
     )
 
 

@@ -1,0 +1,108 @@
+"""What one pod is charged, by its spec, compared between pods that share a podset.
+
+Pods name the podset that they belong to. The name alone says nothing of what they ask for.
+"""
+
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from typing import Any, Final, NamedTuple
+
+from admitq import translate
+from admitq.core.requests import pod_requests
+from admitq.integrations.paths import Object, value_at
+from admitq_api.quantity import QuantityError, parse
+
+
+class Charge(NamedTuple):
+    """What a pod asks for.
+
+    Attributes:
+        requests: of the whole pod with its overhead, as the scheduler counts them, in base units.
+        claims: devices: the names of ResourceClaims, and of their templates.
+    """
+
+    requests: Mapping[str, Fraction]
+    claims: tuple[str, ...] = ()
+
+    def beyond(self, other: "Charge") -> list[str]:
+        """Return the resources of which this pod asks for more than the other, by name."""
+        more = [
+            resource
+            for resource, amount in self.requests.items()
+            if amount > other.requests.get(resource, Fraction())
+        ]
+        left = list(other.claims)
+        for claim in self.claims:
+            if claim in left:
+                left.remove(claim)
+            else:
+                more.append(f"resource claim {claim}")
+        return sorted(more)
+
+
+NO_CHARGE: Final = Charge({})
+"""Of a pod that asks for nothing."""
+
+
+def charge_of(spec: Object) -> Charge:
+    """Return what a pod of this spec asks for.
+
+    Requests that cannot be read count as nothing; the API server stores none on pods.
+    """
+    template = translate.pod_template(spec)
+    return Charge(dict(pod_requests(template)), tuple(sorted(_claims(spec))))
+
+
+def _claims(spec: Object) -> Iterable[str]:
+    listed: Any = value_at(spec, ("resourceClaims",), [])
+    for claim in listed if isinstance(listed, list) else ():
+        named = value_at(claim, ("resourceClaimName",))
+        made = value_at(claim, ("resourceClaimTemplateName",))
+        yield f"template {made}" if made else str(named)
+
+
+def granted(workload: Object) -> dict[str, Charge]:
+    """Return what one pod of each podset may ask for under a Workload's reservation.
+
+    That is what the podset's template asks for, or what was charged: defaults of a LimitRange or a
+    RuntimeClass are part of the charge and not of the template.
+    """
+    found = {
+        one.get("name", "main"): charge_of(value_at(one, ("template", "spec"), {}))
+        for one in value_at(workload, ("spec", "podSets"), [])
+    }
+    for assignment in value_at(workload, ("status", "admission", "podSetAssignments"), []):
+        name = assignment.get("name", "main")
+        count = value_at(assignment, ("count",), 0)
+        if name not in found or not isinstance(count, int) or count <= 0:
+            continue
+        requests = dict(found[name].requests)
+        for resource, total in value_at(assignment, ("resourceUsage",), {}).items():
+            requests[resource] = max(requests.get(resource, Fraction()), _amount(total) / count)
+        found[name] = found[name]._replace(requests=requests)
+    return found
+
+
+def _amount(quantity: Any) -> Fraction:
+    try:
+        return parse(quantity)
+    except QuantityError:
+        return Fraction()
+
+
+def mismatch(named: Mapping[str, Iterable[Object]]) -> str | None:
+    """Return what contradicts between pods that name one podset; None if each fits the first of its podset.
+
+    Args:
+        named: pods by the podset that they name; the first of each is the one that is charged for all.
+    """
+    for pod_set, (first, *others) in sorted((name, list(pods)) for name, pods in named.items()):
+        charged = charge_of(value_at(first, ("spec",), {}))
+        for pod in others:
+            if more := charge_of(value_at(pod, ("spec",), {})).beyond(charged):
+                one, other = (value_at(each, ("metadata", "name"), "") for each in (pod, first))
+                return (
+                    f"pods '{other}' and '{one}' name the same role '{pod_set}', and '{one}' asks for more "
+                    f"{', '.join(more)}: give them different roles"
+                )
+    return None

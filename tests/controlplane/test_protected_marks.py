@@ -1,0 +1,132 @@
+"""Stories of a tenant who tries to run more than was admitted by changing marks of pods."""
+
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import pytest
+
+from admitq.runtime.errors import ApiError
+from admitq.runtime.resources import PODS
+from localcluster.installation import Installation
+from tests.controlplane.stage import Stage
+from tests.controlplane.tenants import tenant
+from tests.controlplane.test_pods import group, phases, pod, until_phases, until_workload
+
+
+@pytest.fixture
+async def as_tenant(stage: Stage, admitq_running: Installation) -> AsyncGenerator[Stage]:
+    """The namespace of the story as a user with role `edit` has it."""
+    async with tenant(stage, admitq_running.cluster) as made:
+        yield made
+
+
+async def refused(stage: Stage, name: str, patch: Any, *fields: str) -> None:
+    """Have a change of a pod refused, with these fields named."""
+    with pytest.raises(ApiError) as error:
+        await stage.change(PODS, name, patch)
+    for field in fields:
+        assert f"{field}: Forbidden: the mark decides what is charged" in error.value.message
+    assert "update workloads/status in this namespace" in error.value.message
+
+
+def labels(**changed: Any) -> dict[str, Any]:
+    return {"metadata": {"labels": changed}}
+
+
+async def test_t1_waiting_pod_keeps_its_managed_label_and_its_gates(stage: Stage, as_tenant: Stage) -> None:
+    names = stage.names
+    await stage.queues(cpu=1)
+    await pod(as_tenant, "p", cpu=2)
+    await stage.workload_exists("p")
+    without_label = {"metadata": {"labels": {names.managed: None}}}
+    without_gates = {"spec": {"schedulingGates": []}}
+    label, gate = f"metadata.labels[{names.managed}]", f"spec.schedulingGates[{names.admission_gate}]"
+    await refused(as_tenant, "p", {**without_label, **without_gates}, label, gate)
+    await refused(as_tenant, "p", without_label, label)
+    await refused(as_tenant, "p", without_gates, gate)
+    assert await phases(stage, ["p"]) == ["held"]
+    # What is no mark of ours is the tenant's own, and so is the end of the pod.
+    await as_tenant.change(PODS, "p", {"metadata": {"labels": {"mine": "yes"}}})
+    await as_tenant.client.delete(PODS, "p", stage.namespace)
+    await stage.until_gone(PODS, "p")
+
+
+@pytest.mark.parametrize("size", [None, 1], ids=["alone", "in a group"])
+async def test_t2_running_pod_keeps_the_marks_that_charge_it(
+    stage: Stage, as_tenant: Stage, size: int | None
+) -> None:
+    names = stage.names
+    await stage.queues(cpu=1)
+    await pod(as_tenant, "p", cpu=1, group="g" if size else None, total=size)
+    await until_phases(stage, p="Running")
+    for place, key, value in (
+        ("labels", names.managed, None),
+        ("labels", names.managed, "false"),
+        ("labels", names.podset, None),
+        ("annotations", names.role_hash, None),
+        ("annotations", names.role_hash, "other"),
+        ("annotations", names.pod_suspending_parent, "statefulset"),
+    ):
+        await refused(as_tenant, "p", {"metadata": {place: {key: value}}}, f"metadata.{place}[{key}]")
+    await pod(as_tenant, "next", cpu=1)
+    await stage.workload_exists("next")
+    await stage.change(PODS, "p", {"metadata": {"annotations": {"touched": "yes"}}})
+    assert await phases(stage, ["p", "next"]) == ["Running", "held"]
+
+
+async def test_t3_role_of_a_pod_in_a_group_is_not_rewritten(stage: Stage, as_tenant: Stage) -> None:
+    names = stage.names
+    await stage.queues(cpu=3)
+    for name, cpu in (("g-0", 1), ("g-1", 30), ("g-2", 1)):
+        await pod(as_tenant, name, cpu=cpu, group="g", total=3)
+    await until_workload(stage, "g", "QuotaReserved", "Pending", "False")
+    small = (await stage.get(PODS, "g-0"))["metadata"]["annotations"][names.role_hash]
+    field = f"metadata.annotations[{names.role_hash}]"
+    await refused(as_tenant, "g-1", {"metadata": {"annotations": {names.role_hash: small}}}, field)
+    assert await phases(stage, ["g-0", "g-1", "g-2"]) == ["held"] * 3
+
+
+@pytest.mark.parametrize("order", [(1, 30, 1), (1, 1, 30)])
+async def test_t3_pods_that_bring_one_role_and_ask_for_different_amounts_are_not_queued(
+    stage: Stage, as_tenant: Stage, order: tuple[int, ...]
+) -> None:
+    await stage.queues(cpu=3)
+    for number, cpu in enumerate(order):
+        brought = {stage.names.role_hash: "r"}
+        await pod(as_tenant, f"g-{number}", cpu=cpu, group="g", total=3, annotations=brought)
+    big = order.index(30)
+    note = f"pods 'g-0' and 'g-{big}' name the same role 'r', and 'g-{big}' asks for more cpu"
+    await stage.until_told("Pod", "g-0", "ErrWorkloadCompose", f"{note}: give them different roles")
+    assert await phases(stage, ["g-0", "g-1", "g-2"]) == ["held"] * 3
+
+
+async def test_t3_pod_that_asks_for_more_than_its_role_was_admitted_with_is_not_started(
+    stage: Stage, as_tenant: Stage
+) -> None:
+    names = stage.names
+    await stage.queues(cpu=3)
+    brought = {names.role_hash: "r"}
+    await group(as_tenant, "g", 1, total=2, annotations={**brought, names.pod_group_fast_admission: "true"})
+    await until_phases(stage, g_0="Running")
+    fast = {**brought, names.pod_group_fast_admission: "true"}
+    await pod(as_tenant, "g-1", cpu=30, group="g", total=2, annotations=fast)
+    note = (
+        "Not started: the pod asks for more cpu than role 'r' of Workload 'g' was admitted with; "
+        "delete it, and create one that asks for no more"
+    )
+    await stage.until_told("Pod", "g-1", "RoleMismatch", note)
+    assert await phases(stage, ["g-0", "g-1"]) == ["Running", "held"]
+    await as_tenant.client.delete(PODS, "g-1", stage.namespace)
+    await stage.until_gone(PODS, "g-1")
+    await pod(as_tenant, "g-2", cpu=1, group="g", total=2, annotations=fast)
+    await until_phases(stage, g_0="Running", g_2="Running")
+
+
+async def test_administrator_changes_marks(stage: Stage) -> None:
+    names = stage.names
+    await stage.queues(cpu=1)
+    await pod(stage, "p", cpu=2)
+    await stage.workload_exists("p")
+    await stage.change(PODS, "p", {"metadata": {"annotations": {names.role_hash: "main"}}})
+    await stage.change(PODS, "p", {"metadata": {"labels": {names.managed: None}}})
+    assert names.managed not in (await stage.get(PODS, "p"))["metadata"]["labels"]
