@@ -1,5 +1,6 @@
 """Protected marks of pods and jobs: what counts as a change, and which accounts may make it."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -12,6 +13,8 @@ from admitq.integrations.kinds.deployment import DEPLOYMENT
 from admitq.integrations.kinds.job import JOB
 from admitq.integrations.kinds.pod import POD
 from admitq.integrations.kinds.raycluster import RAY_CLUSTER
+from admitq_webhooks.validate.marks import JOB_MARKS, MARKS
+from localcluster.folders import REPOSITORY
 from tests.unit.webhooks.support import NAMES, QUEUE, Answer, FakeWorld, a_job, handlers, post, review
 
 GATES = (NAMES.admission_gate, NAMES.topology_gate, NAMES.elastic_gate)
@@ -285,3 +288,17 @@ async def test_mark_of_a_job_that_is_stopping_is_kept() -> None:
     assert answered.message == said(f"metadata.annotations[{NAMES.stopping}]")
     assert (await change(new, old, **job)).allowed
     assert (await change(old, new, user="system:serviceaccount:admitq-system:m", **job)).allowed
+
+
+# --- the guide --------------------------------------------------------------------------------------
+
+
+def test_guide_lists_every_mark_and_its_kind() -> None:
+    text = (REPOSITORY / "docs" / "guides" / "protected-marks.md").read_text()
+    listed = re.findall(r"^\| `<group>/([a-z-]+)` \| ([a-z ]+) \|", text, re.MULTILINE)
+    rows = [getattr(type(NAMES), mark.attribute) for mark in MARKS]
+    assert listed == [(row.suffix, row.kind) for row in rows]
+    assert all(
+        f"`<group>/{getattr(type(NAMES), name).suffix}` of a job" in text.replace("\n", " ")
+        for name in JOB_MARKS
+    )
