@@ -124,6 +124,12 @@ class Unfit(Exception):
     reason = "ErrWorkloadCompose"
 
 
+class RoleMismatch(Unfit):
+    """Pods of a group name one role and ask for different amounts."""
+
+    reason = "RoleMismatch"
+
+
 class WithoutPodSets(Unfit):
     """The job describes no podsets, and a Workload needs one."""
 
@@ -229,9 +235,10 @@ def _spec(case: JobSource) -> dict[str, Any]:
     composition = case.integration.composition
     if composition is not None:
         problem = composition.problem(case.job or {}, case.names, case.settings.label_keys_to_copy)
-        problem = problem or mismatch(_active_by_role(case.job or {}, composition))
         if problem is not None:
             raise Unfit(problem)
+        if (differing := mismatch(_active_by_role(case.job or {}, composition))) is not None:
+            raise RoleMismatch(differing)
     pod_sets = pod_sets_of(case)
     if not pod_sets:
         raise WithoutPodSets(case.integration.pod_sets_field)

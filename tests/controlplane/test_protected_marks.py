@@ -29,10 +29,6 @@ async def refused(stage: Stage, name: str, patch: Any, *fields: str) -> None:
     assert "update workloads/status in this namespace" in error.value.message
 
 
-def labels(**changed: Any) -> dict[str, Any]:
-    return {"metadata": {"labels": changed}}
-
-
 async def test_t1_waiting_pod_keeps_its_managed_label_and_its_gates(stage: Stage, as_tenant: Stage) -> None:
     names = stage.names
     await stage.queues(cpu=1)
@@ -79,7 +75,7 @@ async def test_t3_role_of_a_pod_in_a_group_is_not_rewritten(stage: Stage, as_ten
     await stage.queues(cpu=3)
     for name, cpu in (("g-0", 1), ("g-1", 30), ("g-2", 1)):
         await pod(as_tenant, name, cpu=cpu, group="g", total=3)
-    await until_workload(stage, "g", "QuotaReserved", "Pending", "False")
+    await until_workload(stage, "g", "QuotaReserved", "ExceedsMaxQuota", "False")
     small = (await stage.get(PODS, "g-0"))["metadata"]["annotations"][names.role_hash]
     field = f"metadata.annotations[{names.role_hash}]"
     await refused(as_tenant, "g-1", {"metadata": {"annotations": {names.role_hash: small}}}, field)
@@ -96,7 +92,7 @@ async def test_t3_pods_that_bring_one_role_and_ask_for_different_amounts_are_not
         await pod(as_tenant, f"g-{number}", cpu=cpu, group="g", total=3, annotations=brought)
     big = order.index(30)
     note = f"pods 'g-0' and 'g-{big}' name the same role 'r', and 'g-{big}' asks for more cpu"
-    await stage.until_told("Pod", "g-0", "ErrWorkloadCompose", f"{note}: give them different roles")
+    await stage.until_told("Pod", "g-0", "RoleMismatch", f"{note}: give them different roles")
     assert await phases(stage, ["g-0", "g-1", "g-2"]) == ["held"] * 3
 
 
@@ -117,9 +113,9 @@ async def test_t3_pod_that_asks_for_more_than_its_role_was_admitted_with_is_not_
     await stage.until_told("Pod", "g-1", "RoleMismatch", note)
     assert await phases(stage, ["g-0", "g-1"]) == ["Running", "held"]
     await as_tenant.client.delete(PODS, "g-1", stage.namespace)
-    await stage.until_gone(PODS, "g-1")
     await pod(as_tenant, "g-2", cpu=1, group="g", total=2, annotations=fast)
     await until_phases(stage, g_0="Running", g_2="Running")
+    await stage.until_gone(PODS, "g-1")
 
 
 async def test_administrator_changes_marks(stage: Stage) -> None:

@@ -6,7 +6,7 @@ there is nothing to do here (semantics, Pods and pod groups).
 """
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any
 
 from admitq.controllers.job.case import CONCERN, JobCase
 from admitq.controllers.plan import (
@@ -25,16 +25,13 @@ from admitq.integrations import pods
 from admitq.integrations.base import Composition, Counts, Step, group_name
 from admitq.integrations.ownership import controller_of, is_of_group, prebuilt_places
 from admitq.integrations.paths import Object, merge_patch, value_at
-from admitq.job_workloads import owner_references
+from admitq.job_workloads import RoleMismatch, owner_references
 from admitq.pod_charges import NO_CHARGE, Charge, charge_of, granted
 from admitq.pod_counts import assigned_counts, pod_counts
 from admitq.podsets import infos_of, inject
 from admitq.transitions import condition, holds, is_over, is_reserved
 from admitq_api.conditions import ConditionType, Reason
 from admitq_api.labels import Names
-
-ROLE_MISMATCH: Final = "RoleMismatch"
-"""Reason of the event about a pod that asks for more than the role that it names was admitted with."""
 
 
 def _assigned(workload: Object) -> dict[str, int]:
@@ -85,7 +82,7 @@ def start(case: JobCase, workload: Object, note: str) -> Plan:
                 f"'{workload['metadata']['name']}' was admitted with; delete it, and create one that asks "
                 "for no more"
             )
-            refused.append(Tell(member, "Warning", ROLE_MISMATCH, note))
+            refused.append(Tell(member, "Warning", RoleMismatch.reason, note))
             continue
         released = composition.released(inject(member, info), pod_set in placed, case.names)
         patch = Step(merge_patch(member, released))
