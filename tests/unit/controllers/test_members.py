@@ -383,6 +383,54 @@ async def test_b10_two_values_of_a_label_to_copy_are_a_dispute() -> None:
     assert world.told.events[-1] == ("a", "ErrWorkloadCompose", note)
 
 
+def asking(found: Object, cpu: int) -> Object:
+    """The pod with another request."""
+    container = {**TEMPLATE["spec"]["containers"][0], "resources": {"requests": {"cpu": str(cpu)}}}
+    return {**found, "spec": {**found["spec"], "containers": [container]}}
+
+
+async def test_group_is_not_queued_when_pods_of_one_role_ask_for_different_amounts() -> None:
+    world = PodWorld()
+    world.put(PODS, pod("a", group="g"), asking(pod("b", group="g"), 30))
+    await world.settle()
+    note = "pods 'a' and 'b' name the same role 'r', and 'b' asks for more cpu: give them different roles"
+    assert world.told.events == [("a", "RoleMismatch", note)]
+    assert world.stores.of(KINDS.workloads).get("ns", "g") is None
+
+
+async def test_group_is_queued_when_a_pod_that_asks_for_more_has_failed() -> None:
+    world = PodWorld()
+    failed = asking(pod("b", group="g", state="failed"), 30)
+    world.put(PODS, pod("a", group="g"), failed, pod("c", group="g"))
+    await world.settle()
+    assert world.get(KINDS.workloads, "g")["spec"]["podSets"][0]["count"] == 2
+
+
+async def test_pod_that_asks_for_more_than_its_role_was_admitted_with_stays_at_its_gate() -> None:
+    world = PodWorld()
+    world.put(PODS, pod("a", group="g"), asking(pod("b", group="g"), 30))
+    world.put(KINDS.workloads, of_group(admitted))
+    await world.pods.reconcile(GROUP)
+    assert gates(world.get(PODS, "a")) == []
+    assert gates(world.get(PODS, "b")) == [gate["name"] for gate in GATES]
+    note = (
+        "Not started: the pod asks for more cpu than role 'r' of Workload 'g' was admitted with; delete it, "
+        "and create one that asks for no more"
+    )
+    assert ("b", "RoleMismatch", note) in world.told.events
+
+
+async def test_pod_that_asks_for_no_more_than_was_charged_is_started() -> None:
+    """Defaults of a LimitRange are part of the charge, and not of the template."""
+    world = PodWorld()
+    world.put(PODS, *(asking(pod(name, group="g"), 5) for name in "ab"))
+    found = of_group(admitted)
+    found["status"]["admission"]["podSetAssignments"][0]["resourceUsage"] = {"cpu": "10"}
+    world.put(KINDS.workloads, found)
+    await world.settle()
+    assert [gates(world.get(PODS, name)) for name in "ab"] == [[], []]
+
+
 METRIC_VALUES = (Location("labels", "size"), Location("annotations", "a.example/cost"))
 
 
