@@ -66,3 +66,12 @@
 {{- $merged := mergeOverwrite $base (deepCopy .Values.config) -}}
 {{- set $merged "managedJobsNamespaceSelector" (include "admitq.jobNamespaceSelector" . | fromYaml) | toYaml -}}
 {{- end -}}
+
+{{/* Group and resource of each of some custom kinds: a list. Argument: the kinds. */}}
+{{- define "admitq.asResources" -}}
+{{- $all := list -}}
+{{- range . -}}
+{{- $all = append $all (dict "group" .group "resource" .plural) -}}
+{{- end -}}
+{{- toYaml $all -}}
+{{- end -}}

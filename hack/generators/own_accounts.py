@@ -1,0 +1,175 @@
+"""What the accounts of admitq may change in jobs and pods, as CEL for a ValidatingAdmissionPolicy.
+
+Generated from the table of the fields that the manager writes. An expression looks into a value only if it
+differs: comparing costs the API server little, and iterating over a map that a tenant filled may exceed the
+cost limit, which rejects the write. So a job with huge templates can still be suspended.
+"""
+
+from collections.abc import Iterator, Mapping
+from itertools import count
+from typing import Any, Final
+
+from admitq.integrations.base import Integration
+from admitq.integrations.registry import REGISTRY
+from admitq.integrations.written_fields import (
+    INJECTED,
+    SPEC,
+    STATUS,
+    TEMPLATE,
+    Created,
+    Each,
+    Entries,
+    Fields,
+    Free,
+    OwnPatches,
+    Prefixed,
+    Value,
+)
+from admitq_api.labels import DEFAULT_GROUP, names_for
+
+_NAMES: Final = names_for(DEFAULT_GROUP)
+_CREATED_SPEC: Final = ("containers", "restartPolicy", *INJECTED)
+_CREATED_CONTAINER: Final = ("name", "image", "resources")
+
+
+def rules() -> list[dict[str, Any]]:
+    """Return what the chart needs of each kind whose objects our accounts write."""
+    return [_rule(one) for one in REGISTRY if one.framework in SPEC]
+
+
+def _rule(kind: Integration) -> dict[str, Any]:
+    metadata = _pod_metadata() if kind.framework == "pod" else _job_metadata()
+    spec = f"{metadata} && {unchanged('dyn(oldObject).spec', 'dyn(object).spec', SPEC[kind.framework])}"
+    status = "false"
+    if kind.framework in STATUS:
+        before, after = "dyn(oldObject).?status.orValue({})", "dyn(object).?status.orValue({})"
+        status = f"{_same_metadata()} && {unchanged(before, after, STATUS[kind.framework])}"
+    return {
+        "group": kind.group,
+        "resource": kind.plural,
+        # Pods are written for the sake of many kinds, and by elastic jobs.
+        "frameworks": [] if kind.framework == "pod" else [kind.framework],
+        "spec": spec,
+        "status": status,
+    }
+
+
+# --- metadata -----------------------------------------------------------------------------------------
+
+
+def _same(*fields: str) -> str:
+    """Whether these fields of the metadata stay as they are."""
+    before, after = "dyn(oldObject).metadata", "dyn(object).metadata"
+    return " && ".join(f"{before}.?{field} == {after}.?{field}" for field in fields)
+
+
+def _same_metadata() -> str:
+    return _same("labels", "annotations", "finalizers", "ownerReferences")
+
+
+def _job_metadata() -> str:
+    # Annotations alone are written, such as that of a stop that is under way.
+    return _same("labels", "finalizers", "ownerReferences")
+
+
+def _pod_metadata() -> str:
+    """Marks of ours may change, and any label and annotation as long as a gate of ours holds the pod."""
+    gates = ", ".join(f"'{row.key}'" for row in _NAMES.rows() if row.kind == "scheduling gate")
+    held = f"dyn(oldObject).spec.?schedulingGates.orValue([]).exists(g, g.name in [{gates}])"
+    parts = [_same("ownerReferences"), _finalizers()]
+    for field in ("labels", "annotations"):
+        before, after = (f"dyn({one}).metadata.?{field}.orValue({{}})" for one in ("oldObject", "object"))
+        parts.append(f"({before} == {after} || {held} || {_prefixed(before, after, (f'{_NAMES.group}/',))})")
+    return " && ".join(parts)
+
+
+def _finalizers() -> str:
+    """Our finalizer may go; none comes."""
+    before, after = (f"dyn({one}).metadata.?finalizers.orValue([])" for one in ("oldObject", "object"))
+    own = f"'{_NAMES.managed_finalizer}'"
+    return f"{after}.all(f, f in {before}) && {before}.all(f, f == {own} || f in {after})"
+
+
+# --- fields -------------------------------------------------------------------------------------------
+
+
+def unchanged(before: str, after: str, fields: Fields, depth: Iterator[int] | None = None) -> str:
+    """Return an expression that is true if nothing but these fields differs between two maps.
+
+    Args:
+        before: an expression for the map as it is stored.
+        after: an expression for the map as it is to be.
+        fields: what may change.
+        depth: numbers for variables, so that none hides another.
+    """
+    depth = depth or count()
+    number = next(depth)
+    key, old, new = f"k{number}", f"o{number}", f"n{number}"
+    listed = "[" + ", ".join(f"'{name}'" for name in fields) + "]"
+    parts = [
+        f"{new}.all({key}, {key} in {listed} || ({key} in {old} && {old}[{key}] == {new}[{key}]))",
+        f"{old}.all({key}, {key} in {listed} || {key} in {new})",
+    ]
+    for name, value in fields.items():
+        if not isinstance(value, Free):
+            same = f"{old}.?{name} == {new}.?{name}"
+            parts.append(f"({same} || {_deep(old, new, name, value, depth)})")
+    # CEL has no variables here but those of macros: a list of one element binds a value to a name.
+    return f"[{before}].all({old}, [{after}].all({new}, {' && '.join(parts)}))"
+
+
+def _deep(before: str, after: str, name: str, value: Value, depth: Iterator[int]) -> str:
+    """Return an expression that is true if a value changed only where it may; it is known to differ."""
+    empty = "[]" if isinstance(value, Each | OwnPatches) else "{}"
+    old, new = (f"{one}.?{name}.orValue({empty})" for one in (before, after))
+    match value:
+        case Each(of):
+            number = next(depth)
+            x, y = f"x{number}", f"y{number}"
+            found = f"{new}.all({x}, {old}.exists({y}, {unchanged(y, x, of, depth)}))"
+            return f"{new}.size() == {old}.size() && {found}"
+        case Entries(of):
+            e = f"e{next(depth)}"
+            inner = unchanged(f"{old}[{e}]", f"{new}[{e}]", of, depth)
+            return f"{old}.all({e}, {e} in {new}) && {new}.all({e}, {e} in {old} && {inner})"
+        case Prefixed(prefixes):
+            return _prefixed(old, new, prefixes)
+        case Created(of, images):
+            made = _made(f"{after}.{name}.spec", images)
+            kept = unchanged(old, new, of, depth)
+            return f"!has({after}.{name}) || (has({before}.{name}) ? {kept} : {made})"
+        case OwnPatches():
+            return _own_patches(old, new)
+        case Mapping():
+            return unchanged(old, new, value, depth)
+        case _:
+            raise TypeError(f"{name}: no expression for {value}")
+
+
+def _prefixed(old: str, new: str, prefixes: tuple[str, ...]) -> str:
+    free = " || ".join(f"k.startsWith('{prefix}')" for prefix in prefixes)
+    kept = f"{new}.all(k, {free} || (k in {old} && {old}[k] == {new}[k]))"
+    return f"({kept} && {old}.all(k, {free} || k in {new}))"
+
+
+def _made(spec: str, images: tuple[str, ...]) -> str:
+    """Whether a new template has nothing but containers of known images, and what an admission injects."""
+    known = f"dyn(object).{'.'.join(images)}.map(h, h.image)" if images else "[]"
+    return (
+        f"{spec}.all(k, k in {list(_CREATED_SPEC)}) && {spec}.containers.all(c, "
+        f"c.all(k, k in {list(_CREATED_CONTAINER)}) && (!has(c.image) || c.image in {known}))"
+    )
+
+
+def _own_patches(old: str, new: str) -> str:
+    own = f"p.?manager.orValue('') == '{_NAMES.trainjob_manager}'"
+    template = "r.?template.spec.template"
+    return (
+        f"{new}.filter(p, !({own})) == {old}.filter(p, !({own})) && "
+        f"{new}.filter(p, {own}).all(p, p.all(k, k in ['manager', 'time', 'trainingRuntimeSpec']) && "
+        "p.?trainingRuntimeSpec.template.spec.replicatedJobs.orValue([]).all(r, "
+        "r.all(k, k in ['name', 'template']) && r.?template.orValue({}).all(k, k == 'spec') && "
+        "r.?template.spec.orValue({}).all(k, k == 'template') && "
+        f"{template}.metadata.orValue({{}}).all(k, k in {list(TEMPLATE['metadata'])}) && "
+        f"{template}.spec.orValue({{}}).all(k, k in {list(INJECTED)})))"
+    )

@@ -1,0 +1,230 @@
+"""A stolen token of ours changes no image, and nothing in kube-system.
+
+The calls are made with tokens of the chart's ServiceAccounts, on an API server with the chart's policy.
+"""
+
+import http.client
+import json
+import ssl
+import subprocess
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from admitq.integrations.registry import framework_names
+from admitq_api.labels import names_for
+from localcluster import LocalCluster
+from localcluster.api import Api
+from localcluster.waiting import eventually
+from tests.e2e.conftest import CHART
+
+Helm = Callable[..., subprocess.CompletedProcess[str]]
+Start = Callable[..., LocalCluster]
+
+OWN = "admitq-system"
+TEAM = "team"
+MERGE = "application/merge-patch+json"
+JSON = "application/json-patch+json"
+
+VALUES = {
+    # Nothing listens there, and nothing needs to: no webhook is asked by what is tried here.
+    "webhook.url": "https://127.0.0.1:1",
+    "webhook.failurePolicy": "Ignore",
+    "config.featureGates.FailureRecoveryPolicy": "true",
+    **{f"config.integrations.frameworks[{at}]": name for at, name in enumerate(framework_names())},
+}
+
+IMAGE = {"spec": {"containers": [{"name": "main", "image": "evil"}]}}
+REPLACE_IMAGE = [{"op": "replace", "path": "/spec/containers/0/image", "value": "evil"}]
+JOB_IMAGE = [{"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": "evil"}]
+
+
+def pod(name: str, **spec: Any) -> dict[str, Any]:
+    container = {"name": "main", "image": "none"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": {"app": "web"}, "finalizers": ["example.com/theirs"]},
+        "spec": {"containers": [container], "automountServiceAccountToken": False, **spec},
+    }
+
+
+def job(name: str) -> dict[str, Any]:
+    container = {"name": "main", "image": "none"}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "labels": {"app": "web"}},
+        "spec": {
+            "suspend": True,
+            "parallelism": 2,
+            "template": {"spec": {"restartPolicy": "Never", "containers": [container]}},
+        },
+    }
+
+
+class Thief:
+    """Calls the API server with nothing but a token."""
+
+    def __init__(self, cluster: LocalCluster, account: str) -> None:
+        path = f"/api/v1/namespaces/{OWN}/serviceaccounts/{account}/token"
+        request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+        with cluster.api() as api:
+            self._token = api.request("POST", path, request)["status"]["token"]
+        self._address = urlsplit(cluster.server)
+        self._context = ssl.create_default_context(cafile=str(cluster.authority))
+
+    def call(self, method: str, path: str, body: Any = None, content_type: str = MERGE) -> tuple[int, str]:
+        """Return the status of the answer, and its message."""
+        connection = http.client.HTTPSConnection(
+            self._address.hostname or "", self._address.port, context=self._context, timeout=30.0
+        )
+        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": content_type}
+        connection.request(method, path, None if body is None else json.dumps(body), headers)
+        answer = connection.getresponse()
+        read = json.loads(answer.read())
+        connection.close()
+        return answer.status, str(read.get("message", ""))
+
+
+def rows(group: str) -> list[tuple[str, str, str, Any, str, bool]]:
+    """What is tried (method, path, body, type of patch), and whether it is allowed."""
+    names = names_for(group)
+    pods, jobs = f"/api/v1/namespaces/{TEAM}/pods", f"/apis/batch/v1/namespaces/{TEAM}/jobs"
+    of_system = "/api/v1/namespaces/kube-system/pods"
+    jobs_of_system = "/apis/batch/v1/namespaces/kube-system/jobs"
+    mark = {"metadata": {"labels": {names.podset: "main"}}}
+    label = {"metadata": {"labels": {"app": "other"}}}
+    inject = {
+        "metadata": {"labels": {names.podset: "main", "pool": "a"}, "annotations": {names.workload: "w"}},
+        "spec": {"nodeSelector": {"pool": "a"}, "tolerations": [{"key": "a", "operator": "Exists"}]},
+    }
+    start = {"spec": {"suspend": False, "parallelism": 1, "template": inject}}
+    ungate = {**inject, "spec": {**inject["spec"], "schedulingGates": []}}
+    no_start_time = {"status": {"startTime": None}}
+    condition = {"type": "TerminationTarget", "status": "True", "reason": "r", "message": "m"}
+    failed = {"status": {"phase": "Failed", "conditions": [condition]}}
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "u"}
+    owned = {"metadata": {"ownerReferences": [owner]}}
+    return [
+        # The image of the brief: pods and jobs of kube-system are out of reach altogether.
+        ("an image in kube-system", "PATCH", f"{of_system}/system", REPLACE_IMAGE, JSON, False),
+        ("a mark in kube-system", "PATCH", f"{of_system}/system", mark, MERGE, False),
+        ("a status in kube-system", "PATCH", f"{of_system}/system/status", failed, MERGE, False),
+        ("deleting a pod of kube-system", "DELETE", f"{of_system}/system", None, MERGE, False),
+        ("an image of a job of kube-system", "PATCH", f"{jobs_of_system}/system", JOB_IMAGE, JSON, False),
+        ("starting a job of kube-system", "PATCH", f"{jobs_of_system}/system", start, MERGE, False),
+        ("deleting a job of kube-system", "DELETE", f"{jobs_of_system}/system", None, MERGE, False),
+        # Elsewhere, what the manager does is allowed, and nothing else.
+        ("an image of a pod", "PATCH", f"{pods}/web", REPLACE_IMAGE, JSON, False),
+        ("a label of a pod", "PATCH", f"{pods}/web", label, MERGE, False),
+        (
+            "an annotation of a pod",
+            "PATCH",
+            f"{pods}/web",
+            {"metadata": {"annotations": {"a": "b"}}},
+            MERGE,
+            False,
+        ),
+        ("an owner of a pod", "PATCH", f"{pods}/web", owned, MERGE, False),
+        ("a finalizer of others", "PATCH", f"{pods}/web", {"metadata": {"finalizers": None}}, MERGE, False),
+        ("a mark of a pod", "PATCH", f"{pods}/web", mark, MERGE, True),
+        ("the label of a pod by its status", "PATCH", f"{pods}/web/status", label, MERGE, False),
+        (
+            "the address of a pod",
+            "PATCH",
+            f"{pods}/web/status",
+            {"status": {"podIP": "1.2.3.4"}},
+            MERGE,
+            False,
+        ),
+        ("a condition of a pod", "PATCH", f"{pods}/web/status", failed, MERGE, True),
+        (
+            "another gate of a pod",
+            "PATCH",
+            f"{pods}/gated",
+            IMAGE,
+            "application/strategic-merge-patch+json",
+            False,
+        ),
+        ("letting a pod go", "PATCH", f"{pods}/gated", ungate, MERGE, True),
+        ("an image of a job", "PATCH", f"{jobs}/train", JOB_IMAGE, JSON, False),
+        ("a label of a job", "PATCH", f"{jobs}/train", label, MERGE, False),
+        ("an owner of a job", "PATCH", f"{jobs}/train", owned, MERGE, False),
+        (
+            "a deadline of a job",
+            "PATCH",
+            f"{jobs}/train",
+            {"spec": {"activeDeadlineSeconds": 1}},
+            MERGE,
+            False,
+        ),
+        ("a result of a job", "PATCH", f"{jobs}/train/status", {"status": {"succeeded": 2}}, MERGE, False),
+        ("the start time of a job", "PATCH", f"{jobs}/train/status", no_start_time, MERGE, True),
+        ("starting a job", "PATCH", f"{jobs}/train", start, MERGE, True),
+        ("stopping a job of many parts", "PATCH", f"{jobs}/large", {"spec": {"suspend": False}}, MERGE, True),
+        ("deleting a job", "DELETE", f"{jobs}/train", None, MERGE, True),
+    ]
+
+
+def prepare(api: Api, group: str) -> None:
+    for namespace in (OWN, TEAM):
+        api.request("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
+    # Nodes are not needed: these pods are never scheduled.
+    nowhere = {"nodeSelector": {"nowhere": "true"}, "serviceAccountName": "default"}
+    gates = {"schedulingGates": [{"name": names_for(group).admission_gate}]}
+    large = job("large")
+    large["spec"]["template"]["metadata"] = {"labels": {f"l{at}": "" for at in range(20_000)}}
+    large["spec"]["template"]["spec"]["containers"][0]["env"] = [
+        {"name": f"E{at}", "value": "x"} for at in range(5_000)
+    ]
+    for namespace, plural, one in (
+        ("kube-system", "pods", pod("system", **nowhere)),
+        ("kube-system", "jobs", job("system")),
+        (TEAM, "pods", pod("web", **nowhere)),
+        (TEAM, "pods", pod("gated", **gates)),
+        (TEAM, "jobs", job("train")),
+        (TEAM, "jobs", large),
+    ):
+        root = "/apis/batch/v1" if plural == "jobs" else "/api/v1"
+        api.request("POST", f"{root}/namespaces/{namespace}/{plural}", one)
+
+
+@pytest.mark.core
+async def test_a_stolen_token_changes_only_what_the_manager_writes(
+    api_group: str, helm: Helm, private_cluster: Start
+) -> None:
+    cluster = private_cluster(())
+    prefix = names_for(api_group).installation or "admitq"
+    policy = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/" + f"{prefix}-own-accounts"
+    with cluster.api() as api:
+        for namespace in ("kube-system",):
+            await eventually(
+                lambda at=namespace: api.request("GET", f"/api/v1/namespaces/{at}/serviceaccounts/default")
+            )
+        prepare(api, api_group)
+        flags = [f"--set={key}={value}" for key, value in {**VALUES, "apiGroup": api_group}.items()]
+        helm("install", "admitq", str(CHART), "--namespace", OWN, *flags, "--wait", cluster=cluster)
+        thief = Thief(cluster, f"{prefix}-manager")
+        victim = "/api/v1/namespaces/kube-system/pods/system?dryRun=All"
+        await eventually(
+            lambda: "denied" in thief.call("PATCH", victim, {"metadata": {"labels": {"a": "b"}}})[1]
+        )
+        wrong: list[str] = []
+        for what, method, path, body, kind, is_allowed in rows(api_group):
+            status, message = thief.call(method, path, body, kind)
+            by_policy = (
+                f"ValidatingAdmissionPolicy '{prefix}-own-accounts'" in message and "denied" in message
+            )
+            if (status < 300) != is_allowed or by_policy == is_allowed:
+                wrong.append(f"{what}: {status} {message}")
+        assert wrong == []
+
+        def is_checked() -> bool:
+            checked = api.request("GET", policy)["status"]["typeChecking"]
+            assert "expressionWarnings" not in checked, checked
+            return True
+
+        await eventually(is_checked)

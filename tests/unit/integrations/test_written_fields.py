@@ -1,0 +1,107 @@
+"""The manager writes no fields of jobs but those of the table, whatever kind of job it starts and stops."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from admitq.integrations.base import Integration
+from admitq.integrations.paths import merge_patch, merged, with_value
+from admitq.integrations.registry import REGISTRY
+from admitq.integrations.written_fields import (
+    INJECTED,
+    SPEC,
+    STATUS,
+    Created,
+    Each,
+    Entries,
+    Fields,
+    Free,
+    OwnPatches,
+    Prefixed,
+    Value,
+)
+from admitq.podsets import _RESTORED as RESTORED  # pyright: ignore[reportPrivateUsage]
+from tests.unit.integrations.examples import examples_of
+from tests.unit.integrations.test_every_kind import NAMES, injected
+
+WRITTEN = [one for one in REGISTRY if one.serving is None]
+
+
+def other_changes(before: Any, after: Any, fields: Fields) -> list[str]:
+    """The changes between two maps that the table does not name, in the words of the policy."""
+    keys = {key for key in {**before, **after} if before.get(key) != after.get(key)}
+    return [
+        f"{key}{'.' if rest else ''}{rest}"
+        for key in sorted(keys)
+        for rest in _changes(before.get(key), after.get(key), fields.get(key))
+    ]
+
+
+def _changes(before: Any, after: Any, value: Value | None) -> list[str]:
+    match value:
+        case None:
+            return [""]
+        case Free():
+            return []
+        case Each(of):
+            found = [other_changes(old, new, of) for old, new in zip(before, after, strict=True)]
+            return [change for one in found for change in one]
+        case Entries(of):
+            return other_changes(before, after, dict.fromkeys(before, of))
+        case Prefixed(prefixes):
+            keys = {**(before or {}), **(after or {})}
+            return other_changes(
+                before or {}, after or {}, {key: Free() for key in keys if key.startswith(prefixes)}
+            )
+        case Created(of):
+            return [] if before is None or after is None else other_changes(before, after, of)
+        case OwnPatches():
+            return [] if _of_others(before) == _of_others(after) else ["patches of others"]
+        case Mapping():
+            return other_changes(before or {}, after or {}, value)
+    raise TypeError(value)
+
+
+def _of_others(patches: Any) -> list[Any]:
+    return [one for one in patches or () if one.get("manager") != NAMES.trainjob_manager]
+
+
+@pytest.mark.parametrize("kind", WRITTEN, ids=[one.framework for one in WRITTEN])
+def test_starting_and_stopping_changes_no_other_fields(kind: Integration) -> None:
+    examples = (
+        list(examples_of(kind.api_version, kind.kind, started=True)) if kind.composition is None else []
+    )
+    assert examples or kind.composition
+    for job in examples:
+        suspended = kind.with_suspend(job, True)
+        started = kind.with_suspend(injected(kind, suspended), False)
+        for job_before, steps in (
+            (suspended, kind.start(suspended, started, NAMES)),
+            (started, kind.stop(started, suspended, NAMES)),
+        ):
+            old = job_before
+            for step in steps:
+                new = merged(old, step.patch)
+                part, table = ("status", STATUS) if step.subresource else ("spec", SPEC)
+                assert other_changes(old[part], new[part], table[kind.framework]) == []
+                assert set(step.patch) <= {part, "metadata"}
+                assert set(step.patch.get("metadata", ())) <= {"annotations"}
+                old = new
+
+
+def test_an_image_is_another_change() -> None:
+    job = next(iter(examples_of("batch/v1", "Job", started=True)))
+    image = ("spec", "template", "spec", "containers", 0, "image")
+    changed = with_value(job, image, "example.com/evil")
+    assert merge_patch(job, changed)
+    assert other_changes(job["spec"], changed["spec"], SPEC["batch/job"]) == ["template.spec.containers"]
+
+
+def test_each_kind_that_is_written_is_in_the_table() -> None:
+    assert SPEC.keys() == {one.framework for one in WRITTEN}
+    assert STATUS.keys() == {one.framework for one in REGISTRY if one.patches_status}
+
+
+def test_what_an_admission_injects_into_pods_is_what_podsets_restore() -> None:
+    assert INJECTED.keys() == {path[-1] for path in RESTORED if path[0] == "spec"}
