@@ -10,7 +10,7 @@ from admitq.integrations.registry import REGISTRY
 from admitq_api.crds import crds
 from admitq_api.labels import COMPAT_GROUP, DEFAULT_GROUP, GROUPS, names_for
 from admitq_webhooks.routes import webhook_rules
-from generators import access, own_accounts
+from generators import access, own_accounts, priority_policy
 from generators.dashboard import dashboard
 
 FILES = Path("charts/admitq/files")
@@ -25,6 +25,7 @@ def outputs() -> dict[Path, str]:
         FILES / "dashboard.json": dashboard(),
         FILES / "names.yaml": group_names(),
         FILES / "own-accounts.yaml": _for_any_group(_text({"rules": own_accounts.rules()})),
+        FILES / "priority-policy.yaml": _for_any_group(_text(priority_policy.tables())),
         FILES / "rbac.yaml": rbac(),
         FILES / "webhooks.yaml": webhooks(),
     }
