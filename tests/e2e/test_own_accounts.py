@@ -13,12 +13,17 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from admitq.integrations.registry import framework_names
-from admitq_api.labels import names_for
-from localcluster import LocalCluster
+from admitq.integrations.base import Integration
+from admitq.integrations.paths import merge_patch, with_value
+from admitq.integrations.registry import REGISTRY, framework_names
+from admitq.integrations.written_fields import SPEC
+from admitq_api.labels import DEFAULT_GROUP, names_for
+from localcluster import LocalCluster, crds
 from localcluster.api import Api
 from localcluster.waiting import eventually
 from tests.e2e.conftest import CHART
+from tests.unit.integrations.examples import RUNTIME, guide_manifests
+from tests.unit.integrations.test_every_kind import injected, paths_of
 
 Helm = Callable[..., subprocess.CompletedProcess[str]]
 Start = Callable[..., LocalCluster]
@@ -27,6 +32,8 @@ OWN = "admitq-system"
 TEAM = "team"
 MERGE = "application/merge-patch+json"
 JSON = "application/json-patch+json"
+
+KINDS = [one for one in REGISTRY if one.framework in SPEC and one.framework not in {"pod", "batch/job"}]
 
 VALUES = {
     # Nothing listens there, and nothing needs to: no webhook is asked by what is tried here.
@@ -38,7 +45,6 @@ VALUES = {
 
 IMAGE = {"spec": {"containers": [{"name": "main", "image": "evil"}]}}
 REPLACE_IMAGE = [{"op": "replace", "path": "/spec/containers/0/image", "value": "evil"}]
-JOB_IMAGE = [{"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": "evil"}]
 
 
 def pod(name: str, **spec: Any) -> dict[str, Any]:
@@ -114,7 +120,6 @@ def rows(group: str) -> list[tuple[str, str, str, Any, str, bool]]:
         ("a mark in kube-system", "PATCH", f"{of_system}/system", mark, MERGE, False),
         ("a status in kube-system", "PATCH", f"{of_system}/system/status", failed, MERGE, False),
         ("deleting a pod of kube-system", "DELETE", f"{of_system}/system", None, MERGE, False),
-        ("an image of a job of kube-system", "PATCH", f"{jobs_of_system}/system", JOB_IMAGE, JSON, False),
         ("starting a job of kube-system", "PATCH", f"{jobs_of_system}/system", start, MERGE, False),
         ("deleting a job of kube-system", "DELETE", f"{jobs_of_system}/system", None, MERGE, False),
         # Elsewhere, what the manager does is allowed, and nothing else.
@@ -150,7 +155,6 @@ def rows(group: str) -> list[tuple[str, str, str, Any, str, bool]]:
             False,
         ),
         ("letting a pod go", "PATCH", f"{pods}/gated", ungate, MERGE, True),
-        ("an image of a job", "PATCH", f"{jobs}/train", JOB_IMAGE, JSON, False),
         ("a label of a job", "PATCH", f"{jobs}/train", label, MERGE, False),
         ("an owner of a job", "PATCH", f"{jobs}/train", owned, MERGE, False),
         (
@@ -192,6 +196,54 @@ def prepare(api: Api, group: str) -> None:
         api.request("POST", f"{root}/namespaces/{namespace}/{plural}", one)
 
 
+def tried_on(kind: Integration, api: Api, thief: Thief, group: str) -> list[str]:
+    """Start and stop a job of a kind as the manager does, and change its image; return what went wrong."""
+    root = f"/apis/{kind.api_version}/namespaces/{TEAM}/{kind.plural}"
+    given = next(one for one in guide_manifests() if is_of(one, kind))
+    stored = api.request("POST", root, kind.with_suspend(in_group(group, given), True))
+    stored = kind.resolved(stored, dict.fromkeys(kind.references(stored), RUNTIME))
+    path, names = f"{root}/{stored['metadata']['name']}", names_for(group)
+    started = kind.with_suspend(injected(kind, stored), False)
+    patches = [
+        (step.patch, True)
+        for job, steps in (
+            (stored, kind.start(stored, started, names)),
+            (started, kind.stop(started, stored, names)),
+        )
+        for step in steps
+        if step.subresource is None and job
+    ]
+    images = (place for place in paths_of(stored["spec"]) if place[-1] == "image")
+    # A TrainJob has the images of its runtime, unless it names its own.
+    changed = with_value(stored["spec"], next(images, ("trainer", "image")), "evil")
+    patches.append(({"spec": merge_patch(stored["spec"], changed)}, False))
+    if "runtimePatches" in SPEC[kind.framework]:
+        patches.append(({"spec": {"runtimePatches": [evil_patch(names.trainjob_manager)]}}, False))
+    wrong: list[str] = []
+    for patch, is_allowed in patches:
+        status, message = thief.call("PATCH", path, patch)
+        # What no user may change is refused before any policy.
+        by_policy = "own-accounts" in message or "field is immutable" in message
+        if (status < 300) != is_allowed or by_policy == is_allowed:
+            wrong.append(f"{kind.kind}: {patch}: {status} {message}")
+    return wrong
+
+
+def evil_patch(manager: str) -> dict[str, Any]:
+    """A patch of our own that changes an image beside what an admission injects."""
+    spec = {"nodeSelector": {"a": "b"}, "containers": [{"name": "node", "image": "evil"}]}
+    job = {"name": "node", "template": {"spec": {"template": {"spec": spec}}}}
+    return {"manager": manager, "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": [job]}}}}
+
+
+def is_of(manifest: Any, kind: Integration) -> bool:
+    return (manifest.get("apiVersion"), manifest.get("kind")) == (kind.api_version, kind.kind)
+
+
+def in_group(group: str, manifest: Any) -> Any:
+    return json.loads(json.dumps(manifest).replace(DEFAULT_GROUP, group))
+
+
 @pytest.mark.core
 async def test_a_stolen_token_changes_only_what_the_manager_writes(
     api_group: str, helm: Helm, private_cluster: Start
@@ -205,6 +257,7 @@ async def test_a_stolen_token_changes_only_what_the_manager_writes(
                 lambda at=namespace: api.request("GET", f"/api/v1/namespaces/{at}/serviceaccounts/default")
             )
         prepare(api, api_group)
+        crds.install_missing(cluster, [f"{one.plural}.{one.group}" for one in KINDS])
         flags = [f"--set={key}={value}" for key, value in {**VALUES, "apiGroup": api_group}.items()]
         helm("install", "admitq", str(CHART), "--namespace", OWN, *flags, "--wait", cluster=cluster)
         thief = Thief(cluster, f"{prefix}-manager")
@@ -220,7 +273,8 @@ async def test_a_stolen_token_changes_only_what_the_manager_writes(
             )
             if (status < 300) != is_allowed or by_policy == is_allowed:
                 wrong.append(f"{what}: {status} {message}")
-        assert wrong == []
+        wrong += [line for kind in KINDS for line in tried_on(kind, api, thief, api_group)]
+        assert not wrong, "\n".join(wrong)
 
         def is_checked() -> bool:
             checked = api.request("GET", policy)["status"]["typeChecking"]

@@ -36,6 +36,12 @@ def test_a_refused_call_is_told_once_however_often_it_was_made() -> None:
     assert refused(made) == ["manager: list pods x"]
 
 
+def test_what_an_admission_policy_denies_is_told_as_refused() -> None:
+    event = json.loads(line("pods", "patch"))
+    event["annotations"]["validation.policy.admission.k8s.io/validation_failure"] = "[]"
+    assert refused(calls([json.dumps(event)])) == ["manager: patch pods x"]
+
+
 def test_a_call_that_names_the_other_group_is_told() -> None:
     asked = [
         "/apis/batch/v1/namespaces/a/jobs/b?fieldManager=admitq-job-controller",
