@@ -208,6 +208,11 @@ class Measures:
             is_group=str(is_group).lower(),
         )
 
+    def excess_pods(self, workload: RawObject, job_kind: str, number: int) -> None:
+        """So many pods of a job ran, or might have run, beyond what is reserved for its Workload."""
+        queue = self._cluster_queue(workload)
+        self.metrics.increment("excess_pods_total", number, cluster_queue=queue, job_kind=job_kind)
+
     def pod_forcefully_deleted(self) -> None:
         """A pod on a node that cannot be reached was deleted by force."""
         self.metrics.increment("forcefully_deleted_pods_total")

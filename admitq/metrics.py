@@ -322,6 +322,12 @@ TABLE: Final[tuple[Series, ...]] = (
         ("name", "cluster_queue", "is_group"),
     ),
     Series(
+        "excess_pods_total",
+        _C,
+        "Pods beyond what was reserved for their workload, stopped or about to be created",
+        ("cluster_queue", "job_kind"),
+    ),
+    Series(
         "forcefully_deleted_pods_total", _C, "Pods deleted by force, for their nodes could not be reached"
     ),
     Series("malformed_objects", _G, "Stored objects that cannot be read", ("resource",)),

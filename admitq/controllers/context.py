@@ -61,6 +61,10 @@ class Metrics(Protocol):
         """A scheduling gate was taken off a pod that it held for so long after it might have gone."""
         ...
 
+    def excess_pods(self, workload: RawObject, job_kind: str, number: int) -> None:
+        """So many pods of a job ran, or might have run, beyond what is reserved for its Workload."""
+        ...
+
     def pod_forcefully_deleted(self) -> None:
         """A pod on a node that cannot be reached was deleted by force."""
         ...

@@ -2,25 +2,28 @@
 
 Works on a chain of slices at a time, whenever one of its Workloads or pods changes: what is admitted, what
 has been let go and has not ended, and what waits are all that a decision takes (semantics, Elastic jobs).
+Pods whose gate another program removed, and that no quota is reserved for, are deleted, newest first.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 from admitq.controllers.context import Context
+from admitq.controllers.current_workloads import BEHIND_RETRY_SECONDS, observe_newer_workloads
+from admitq.controllers.excess_pods import charged_slice, counted, excess_pods, job_kind, last_slice
 from admitq.controllers.indexes import BY_CHAIN, chains, in_namespace
-from admitq.controllers.plan import Action, Plan, Ungate, act, gate_removed, plan
+from admitq.controllers.plan import Action, Delete, Plan, Tell, Ungate, act, gate_removed, plan
 from admitq.controllers.wiring import ControllerSpec, Wanted, Watch, WhenServed
 from admitq.core.model import Instant
 from admitq.integrations import pods
+from admitq.integrations.ownership import controller_of
 from admitq.integrations.paths import Object, only, value_at
 from admitq.pod_counts import covered_counts
 from admitq.runtime.resources import PODS
 from admitq.runtime.store import Change, Key
 from admitq.transitions import holds, is_admitted, is_over
-from admitq.translate import replaced
 from admitq_api.conditions import ConditionType
 from admitq_api.labels import Names
 
@@ -38,7 +41,12 @@ _KEPT_METADATA: Final = (
     "resourceVersion",
     "creationTimestamp",
     "deletionTimestamp",
+    "deletionGracePeriodSeconds",
 )
+
+EXCESS_POD_DELETED: Final = "ExcessPodDeleted"
+EXCESS_NOTE: Final = "Excess pod deleted"
+"""The event about a pod that is stopped because no quota is reserved for it."""
 
 CONCERN: Final = "elastic-jobs"
 WORKERS: Final = 4
@@ -58,10 +66,7 @@ def granted(workload: Object) -> Mapping[str, int]:
 
 def admitted_slice(slices: Iterable[Object], names: Names) -> Object | None:
     """The slice of a chain whose admission counts: the last one, while it takes over from the one before."""
-    admitted = {one["metadata"]["name"]: one for one in slices if granted(one)}
-    taken_over = {at.name for one in admitted.values() if (at := replaced(one, names)) is not None}
-    last = [one for name, one in admitted.items() if name not in taken_over]
-    return max(last, key=lambda one: one["metadata"].get("creationTimestamp", ""), default=None)
+    return last_slice((one for one in slices if granted(one)), names)
 
 
 def is_gated(pod: Object, names: Names) -> bool:
@@ -95,6 +100,19 @@ def decide(slices: Iterable[Object], members: Iterable[Object], names: Names, no
     return plan(*actions)
 
 
+def stop_excess(slices: Sequence[Object], excess: Iterable[Object], names: Names) -> Plan:
+    """Delete pods that run beyond the quota of their chain, and report and count each."""
+    charged = charged_slice(slices, names) or {}
+    actions: list[Action] = []
+    for one in excess:
+        actions += (
+            Delete(STARTED_PODS, one),
+            Tell(one, "Warning", EXCESS_POD_DELETED, EXCESS_NOTE),
+            counted(charged, job_kind(charged), 1),
+        )
+    return plan(*actions)
+
+
 # --- watching -------------------------------------------------------------------------------------
 
 
@@ -105,6 +123,8 @@ def slim(pod: Object, names: Names) -> dict[str, Any]:
     if not (chain := pods.annotation(pod, names.workload_slice_name)):
         return {"metadata": kept}
     return {
+        "apiVersion": PODS.api_version,
+        "kind": PODS.kind,
         "metadata": {
             **kept,
             "labels": {names.podset: pods.label(pod, names.podset)},
@@ -123,7 +143,7 @@ class ElasticPodsController:
         self._chains = chains(ctx.names)
 
     async def reconcile(self, key: Key) -> float | None:
-        """Let pods of a chain go for which there is room.
+        """Stop pods of a chain that run beyond its quota; let pods go for which there is room.
 
         Raises:
             ApiError: a write failed.
@@ -133,7 +153,23 @@ class ElasticPodsController:
         if store is None:
             return None
         slices = ctx.stores.of(ctx.kinds.workloads).by_index(BY_CHAIN, chain)
-        return await act(ctx, decide(slices, store.by_index(BY_CHAIN, chain), ctx.names, ctx.clock()))
+        members, now = store.by_index(BY_CHAIN, chain), ctx.clock()
+        if excess := excess_pods(slices, members, ctx.names, now):
+            # The pods may be newer than the slices that are known here. A deletion cannot be undone.
+            if await self._has_newer_slices(key.namespace, slices):
+                return BEHIND_RETRY_SECONDS
+            return await act(ctx, stop_excess(slices, excess, ctx.names))
+        return await act(ctx, decide(slices, members, ctx.names, now))
+
+    async def _has_newer_slices(self, namespace: str, slices: Iterable[Object]) -> bool:
+        ctx, label = self._ctx, self._ctx.names.job_uid
+        for uid in {(controller_of(one) or {}).get("uid", "") for one in slices}:
+            current, _ = await ctx.client.list(
+                ctx.kinds.workloads, namespace, label_selector=f"{label}={uid}"
+            )
+            if observe_newer_workloads(ctx, current):
+                return True
+        return False
 
     def when_served(self) -> WhenServed:
         """The controller as whoever runs it takes it."""

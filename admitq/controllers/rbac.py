@@ -50,8 +50,8 @@ def _may(resource: Resource, *verbs: str, subresource: str = "") -> Permission:
     return Permission(resource.group, name, verbs)
 
 
-PODS_LET_GO: Final = _may(PODS, *_WATCH, "patch")
-"""What is done to pods of elastic jobs, which a scheduling gate holds."""
+PODS_LET_GO: Final = _may(PODS, *_WATCH, "patch", "delete")
+"""What is done to pods of elastic jobs: a gate holds them, and those that run beyond their quota are deleted."""
 
 _OWNERS: Final[Mapping[OwnerKind, Resource]] = {OwnerKind("apps", "v1", "ReplicaSet"): REPLICA_SETS}
 """Kinds that stand between jobs and who controls them, as resources."""

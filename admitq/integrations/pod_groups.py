@@ -296,7 +296,7 @@ def stoppable(job: Object, everyone: bool, _names: Names) -> list[Object]:
 def excess(job: Object, counts: Counts | None, names: Names) -> list[Object]:
     """Active pods of a group beyond those of an admission, or, without one, beyond the group's size.
 
-    First go those without our finalizer, then those that are held, then the newest.
+    Pods without our finalizer come first, then pods that are held, then the others; each newest first.
     """
     if not group_name(job):
         return []
@@ -311,10 +311,14 @@ def excess(job: Object, counts: Counts | None, names: Names) -> list[Object]:
 
     active = sorted(_active(job), key=worth)
     if counts is None:
-        return active[_size(job) :] if _size(job) else []
-    return [
-        one for role, found in _by_role(job, active).items() for one in found[max(0, counts.get(role, 0)) :]
-    ]
+        beyond = active[_size(job) :] if _size(job) else []
+    else:
+        beyond = [
+            one
+            for role, found in _by_role(job, active).items()
+            for one in found[max(0, counts.get(role, 0)) :]
+        ]
+    return sorted(beyond, key=worth, reverse=True)
 
 
 def replaced(job: Object, counts: Counts, names: Names) -> list[Object]:

@@ -50,6 +50,7 @@ def _seed(options: argparse.Namespace) -> tuple[dict[str, Any], bool]:
         timeout_s=options.timeout,
         queue=not options.no_queue,
         seed=options.seed,
+        raises=options.raises,
     )
     return uvloop.run(seed.run(plan))
 
@@ -111,6 +112,14 @@ def _parser() -> argparse.ArgumentParser:
         default=None,
         metavar="S",
         help="give up after so many seconds (default: three times the bound, at least 1800)",
+    )
+    one.add_argument(
+        "--raises",
+        type=_count,
+        default=0,
+        metavar="N",
+        help="raise so many running Jobs beyond their admission, beside the load, and measure how long it "
+        "takes to stop each (default 0)",
     )
     one.add_argument("--no-queue", action="store_true", help="the same load on a cluster without admitq")
     one.add_argument("--seed", type=int, default=1, metavar="N", help="of the random run times (default 1)")

@@ -6,6 +6,9 @@ with a barrier does. A Job that gets only some of its pods holds what it has unt
 A pod ends by one patch of its status, as a kubelet would do it, sent by this harness when its time has
 come. The harness shares the machine with what it measures, so it keeps to three watches: Jobs, the pods
 that run, and the pods that no node has yet.
+
+With `raises`, further Jobs of one pod run beside the load in a queue of their own. Each is raised to fifty
+pods while it runs, and the time until admitq has suspended it is measured.
 """
 
 import asyncio
@@ -39,8 +42,11 @@ _SUBMITTERS: Final = 16
 _ENDERS: Final = 32
 _PROGRESS_EVERY_S: Final = 5.0
 _RETRY_AFTER_S: Final = 0.5
+_RAISERS: Final = 8
+RAISED_TO: Final = 50
 _NAMESPACE: Final = "bench"
 _QUEUE: Final = "bench"
+_RAISES_QUEUE: Final = "raises"
 _HARNESS: Final = "harness"
 
 
@@ -73,6 +79,7 @@ class Plan:
         timeout_s: give up after so many seconds; None: see `patience_s`.
         queue: whether admitq queues the Jobs.
         seed: of the random run times.
+        raises: how many further Jobs are raised while they run; needs `queue`.
     """
 
     setting: str
@@ -84,6 +91,7 @@ class Plan:
     timeout_s: float | None
     queue: bool
     seed: int
+    raises: int = 0
 
     @property
     def pod(self) -> PodSize:
@@ -138,6 +146,8 @@ async def run(plan: Plan) -> tuple[dict[str, Any], bool]:
         ClusterError: when the cluster cannot be started.
         InstallationError: when admitq cannot be installed or started.
     """
+    if plan.raises and not plan.queue:
+        raise SettingError("--raises measures admitq: leave --no-queue out")
     if plan.slots < PODS_PER_JOB:
         raise SettingError(f"{plan.nodes} nodes of {plan.node_cpu} CPUs have no room for {PODS_PER_JOB} pods")
     reclaim_orphans()
@@ -172,7 +182,8 @@ async def run(plan: Plan) -> tuple[dict[str, Any], bool]:
                 + [(_HARNESS, processes.current().usage())],
             )
         result = {**harness.result(), "processes": used}
-        return result, not plan.queue or (result["done"] == plan.jobs and result["failed"] == 0)
+        is_done = result["done"] == plan.jobs and result["failed"] == 0
+        return result, not plan.queue or (is_done and result.get("raises_stopped", 0) == plan.raises)
     finally:
         cluster.stop()
 
@@ -189,6 +200,7 @@ class _Harness:
         self._running = Level()
         self._pending = Level()
         self._outcomes = {"done": 0, "failed": 0}
+        self._raises = Raises(client, plan, names)
         self._over = asyncio.Event()
         self._enders = asyncio.Semaphore(_ENDERS)
         self._ending: set[asyncio.Task[None]] = set()
@@ -212,8 +224,10 @@ class _Harness:
             background.append(group.create_task(self._report()))
             try:
                 async with asyncio.timeout(self._plan.patience_s):
+                    raising = group.create_task(self._raises.run())
                     await self._submit_all()
                     await self._over.wait()
+                    await raising
             except TimeoutError:
                 to_stderr(f"given up after {self._plan.patience_s:.0f} s")
             self._end = time.monotonic()
@@ -250,6 +264,7 @@ class _Harness:
             "peak_pending_pods": self._pending.peak,
             "jobs_per_s": round(self._outcomes["done"] / wall_s, 2),
             **{f"admit_p{percent}_s": _rounded(percentile(waits, percent / 100)) for percent in (50, 90, 99)},
+            **self._raises.result(),
         }
 
     def _watcher(
@@ -271,27 +286,15 @@ class _Harness:
             for number in numbers:
                 name = f"job-{number}"
                 self._jobs[name] = _Job(submitted_at=time.monotonic())
-                await self._submit(_job(name, self._plan, self._names))
+                job = _job(name, self._plan, self._names)
+                await _until_done(lambda job=job: self._client.create(JOBS, job))
 
         async with asyncio.TaskGroup() as group:
             for _ in range(_SUBMITTERS):
                 group.create_task(submit())
 
-    async def _submit(self, job: Object) -> None:
-        while True:
-            try:
-                await self._client.create(JOBS, job)
-            except ApiError as error:
-                # A call whose answer was lost may have created it all the same.
-                if error.is_already_exists:
-                    return
-                if not error.is_transient:
-                    raise
-                await asyncio.sleep(_RETRY_AFTER_S)
-            else:
-                return
-
     def _job_changed(self, change: Change) -> None:
+        self._raises.job_changed(change)
         job = self._jobs.get(change.key.name)
         if job is None or change.new is None:
             return
@@ -361,6 +364,91 @@ class _Harness:
             )
 
 
+class Raises:
+    """Raises Jobs that run beyond what was admitted, and measures how long it takes to stop each.
+
+    Measured is from the answer to the write of the raise until the watch shows the Job suspended.
+    """
+
+    def __init__(self, client: Client, plan: Plan, names: Names) -> None:
+        self._client = client
+        self._plan = plan
+        self._names = names
+        self._suspended: dict[str, asyncio.Event] = {}
+        self._running: dict[str, asyncio.Event] = {}
+        self._seconds: list[float] = []
+
+    async def run(self) -> None:
+        """Raise Jobs, a few at a time, until there were as many as planned."""
+        numbers = iter(range(self._plan.raises))
+
+        async def raise_some() -> None:
+            for number in numbers:
+                await self._raise(f"raise-{number}")
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(_RAISERS):
+                group.create_task(raise_some())
+
+    def job_changed(self, change: Change) -> None:
+        """Take in a change of any Job."""
+        name, new = change.key.name, change.new
+        if name not in self._running or new is None:
+            return
+        if not new["spec"].get("suspend"):
+            if new["status"].get("active"):
+                self._running[name].set()
+        elif self._running[name].is_set():
+            self._suspended[name].set()
+
+    def result(self) -> dict[str, Any]:
+        """The figures; none without raises."""
+        if not self._plan.raises:
+            return {}
+        times = {f"p{percent}": percentile(self._seconds, percent / 100) for percent in (50, 90, 99)}
+        times["max"] = max(self._seconds, default=None)
+        return {
+            "raises": self._plan.raises,
+            "raises_stopped": len(self._seconds),
+            **{f"raise_stop_{name}_s": _rounded(value) for name, value in times.items()},
+        }
+
+    async def _raise(self, name: str) -> None:
+        job = _job(name, self._plan, self._names)
+        job["metadata"]["labels"] = {self._names.queue_name: _RAISES_QUEUE}
+        job["spec"] |= {"parallelism": 1, "completions": RAISED_TO}
+        running, suspended = asyncio.Event(), asyncio.Event()
+        self._running[name], self._suspended[name] = running, suspended
+        await _until_done(lambda: self._client.create(JOBS, job))
+        await running.wait()
+        raised = {"spec": {"parallelism": RAISED_TO}}
+        await _until_done(lambda: self._client.merge_patch(JOBS, name, raised, _NAMESPACE))
+        written = time.monotonic()
+        await suspended.wait()
+        self._seconds.append(time.monotonic() - written)
+        await _until_done(lambda: self._client.delete(JOBS, name, _NAMESPACE, propagation="Background"))
+
+
+async def _until_done(call: Callable[[], Awaitable[Any]]) -> None:
+    """Repeat a call that fails for a while.
+
+    Raises:
+        ApiError: it fails for another reason.
+    """
+    while True:
+        try:
+            await call()
+        except ApiError as error:
+            # A call whose answer was lost may have taken effect all the same.
+            if error.is_already_exists or error.is_not_found:
+                return
+            if not error.is_transient:
+                raise
+            await asyncio.sleep(_RETRY_AFTER_S)
+        else:
+            return
+
+
 async def _prepare(client: Client, plan: Plan, names: Names) -> None:
     """Makes the namespace, and with admitq the queues, and waits until they can be used."""
     await client.create(
@@ -371,7 +459,9 @@ async def _prepare(client: Client, plan: Plan, names: Names) -> None:
         return
     for resource, obj in _queues(plan, names):
         await eventually(lambda resource=resource, obj=obj: client.create(resource, obj))
-    for resource, obj in _queues(plan, names)[1:]:
+    for resource, obj in _queues(plan, names):
+        if resource.kind == "ResourceFlavor":
+            continue
         await eventually(
             lambda resource=resource, obj=obj: _is_active(client, resource, obj),
             what=f"{resource.kind} {obj['metadata']['name']} is active",
@@ -386,21 +476,28 @@ def _queues(plan: Plan, names: Names) -> list[tuple[Resource, Object]]:
         metadata = {"name": name} | ({"namespace": namespace} if namespace else {})
         return {"apiVersion": names.api_version, "kind": kind, "metadata": metadata, "spec": spec}
 
-    quotas = [
-        {"name": "cpu", "nominalQuota": str(plan.nodes * plan.node_cpu)},
-        {"name": "memory", "nominalQuota": f"{plan.nodes * plan.node_cpu}Gi"},
-    ]
-    group = {"coveredResources": ["cpu", "memory"], "flavors": [{"name": _QUEUE, "resources": quotas}]}
+    def queues(name: str, cpu: int) -> list[tuple[Resource, Object]]:
+        quotas = [
+            {"name": "cpu", "nominalQuota": str(cpu)},
+            {"name": "memory", "nominalQuota": f"{cpu}Gi"},
+        ]
+        group = {"coveredResources": ["cpu", "memory"], "flavors": [{"name": _QUEUE, "resources": quotas}]}
+        return [
+            (
+                resource("clusterqueues", "ClusterQueue"),
+                obj("ClusterQueue", name, {"namespaceSelector": {}, "resourceGroups": [group]}),
+            ),
+            (
+                resource("localqueues", "LocalQueue", namespaced=True),
+                obj("LocalQueue", name, {"clusterQueue": name}, _NAMESPACE),
+            ),
+        ]
+
     return [
         (resource("resourceflavors", "ResourceFlavor"), obj("ResourceFlavor", _QUEUE, {})),
-        (
-            resource("clusterqueues", "ClusterQueue"),
-            obj("ClusterQueue", _QUEUE, {"namespaceSelector": {}, "resourceGroups": [group]}),
-        ),
-        (
-            resource("localqueues", "LocalQueue", namespaced=True),
-            obj("LocalQueue", _QUEUE, {"clusterQueue": _QUEUE}, _NAMESPACE),
-        ),
+        *queues(_QUEUE, plan.nodes * plan.node_cpu),
+        # Room for the Jobs as they begin, and for none as it is after its raise.
+        *(queues(_RAISES_QUEUE, _RAISERS * 2) if plan.raises else ()),
     ]
 
 
@@ -475,7 +572,7 @@ def _slim(obj: Object) -> Object:
             if key in metadata
         },
         "spec": {"suspend": spec.get("suspend", False)},
-        "status": {"conditions": status.get("conditions") or []},
+        "status": {"conditions": status.get("conditions") or [], "active": status.get("active", 0)},
     }
 
 

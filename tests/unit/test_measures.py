@@ -376,6 +376,16 @@ def test_pods_deleted_by_force_are_counted() -> None:
     assert told.value("forcefully_deleted_pods_total") == 1
 
 
+def test_excess_pods_are_counted_for_the_cluster_queue_of_their_workload() -> None:
+    told = Told()
+    for number in (2, 1):
+        told.measures.excess_pods(workload(), "Job.batch", number)
+    labels = {"cluster_queue": "cq-of-main", "job_kind": "Job.batch"}
+    assert told.value("excess_pods_total", **labels) == 3
+    told.metrics.forget_cluster_queue("cq-of-main")
+    assert told.value("excess_pods_total", **labels) is None
+
+
 def test_a_gate_that_was_removed_is_told_with_its_queue() -> None:
     told = Told()
     told.measures.gate_removed("example.com/gate", "cq", 2.5, is_group=True)

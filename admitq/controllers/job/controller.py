@@ -7,6 +7,7 @@ from enum import Enum, auto
 from typing import Final
 
 from admitq.controllers.context import Context
+from admitq.controllers.current_workloads import BEHIND_RETRY_SECONDS, observe_newer_workloads
 from admitq.controllers.indexes import (
     BY_GROUP,
     BY_OWNER,
@@ -43,9 +44,6 @@ from admitq.runtime.resources import NAMESPACES, Resource
 from admitq.runtime.store import Key, Store
 from admitq.transitions import Transition, holds
 from admitq_api.conditions import ConditionType, Reason
-
-BEHIND_RETRY_SECONDS: Final = 1.0
-"""When to look again where what we know is behind what others know."""
 
 ORPHAN_RETRY_SECONDS: Final = 5.0
 
@@ -262,16 +260,7 @@ class JobController:
         the same time, started upon an admission that has not come to us. What is ended then cannot be brought
         back, so before anything is ended for want of an admission, the API server is asked.
         """
-        known = self._ctx.stores.of(self._ctx.kinds.workloads)
-        unseen: list[Object] = []
-        for one in await self._current_workloads(case):
-            metadata = one["metadata"]
-            seen = known.get(metadata["namespace"], metadata["name"]) or {"metadata": {}}
-            if seen["metadata"].get("resourceVersion") != metadata["resourceVersion"]:
-                unseen.append(one)
-        for one in unseen:
-            self._ctx.observed(self._ctx.kinds.workloads, dict(one))
-        return bool(unseen)
+        return observe_newer_workloads(self._ctx, await self._current_workloads(case))
 
     async def _current_workloads(self, case: JobCase) -> Sequence[Object]:
         metadata: Object = (case.job or {})["metadata"]

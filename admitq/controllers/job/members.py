@@ -8,6 +8,7 @@ there is nothing to do here (semantics, Pods and pod groups).
 from collections.abc import Iterable
 from typing import Any
 
+from admitq.controllers.excess_pods import counted, kind_label
 from admitq.controllers.job.case import CONCERN, JobCase
 from admitq.controllers.plan import (
     NOTHING,
@@ -22,7 +23,7 @@ from admitq.controllers.plan import (
     plan,
 )
 from admitq.integrations import pods
-from admitq.integrations.base import Composition, Counts, Step, group_name
+from admitq.integrations.base import Composition, Step, group_name
 from admitq.integrations.ownership import controller_of, is_of_group, prebuilt_places
 from admitq.integrations.paths import Object, merge_patch, value_at
 from admitq.job_workloads import RoleMismatch, owner_references
@@ -194,15 +195,18 @@ def name_taken(case: JobCase) -> Plan | None:
 
 
 def excess(case: JobCase) -> Plan | None:
-    """Members that nobody asked for are deleted, the newest first."""
+    """Delete members beyond the admission, or beyond the size of the group, newest first."""
     if case.composition is None or not case.group:
         return None
-    counts: Counts | None = None
+    reserved: Object | None = None
     for workload in case.workloads:
         if is_over(workload):
             return None
         if is_reserved(workload):
-            counts = pod_counts(workload)
+            reserved = workload
+    counts = None if reserved is None else pod_counts(reserved)
+    kind = kind_label(case.integration.group, case.integration.kind)
+    unreserved = {"metadata": case.objects[0]["metadata"], "spec": {"queueName": case.queue_name}}
     actions: list[Action] = []
     for member in case.composition.excess(case.job or {}, counts, case.names):
         actions += (
@@ -210,6 +214,9 @@ def excess(case: JobCase) -> Plan | None:
             Delete(case.resource, member),
             Tell(member, "Normal", "ExcessPodDeleted", "Excess pod deleted"),
         )
+        if not pods.has_gate(member, case.names.admission_gate):
+            # A pod that its gate still holds does not run.
+            actions.append(counted(reserved or unreserved, kind, 1))
     return plan(*actions) if actions else None
 
 

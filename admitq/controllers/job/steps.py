@@ -8,9 +8,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
+from admitq.controllers.excess_pods import counted, kind_label
 from admitq.controllers.job import members, reclaim, running, slices
 from admitq.controllers.job.case import CONCERN, JobCase, concern_of, name_of, seconds
-from admitq.controllers.job.matching import Match, is_comparable, is_equivalent, match_of, prebuilt_name
+from admitq.controllers.job.matching import (
+    Match,
+    is_comparable,
+    is_equivalent,
+    match_of,
+    prebuilt_name,
+    raises_over,
+)
 from admitq.controllers.plan import (
     NOTHING,
     Action,
@@ -55,6 +63,11 @@ from admitq.transitions import (
 from admitq_api.conditions import SECOND, ConditionType, Reason, parse_time
 
 MISSING_FLAVOR_RETRY_SECONDS: Final = 1.0
+SECONDS_FOR_QUOTA: Final = 2
+"""How long an elastic job may run without quota, counted from the creation of its Workload.
+
+Creation times have whole seconds: it is between one and two seconds.
+"""
 
 
 def decide(case: JobCase) -> Plan:
@@ -260,9 +273,29 @@ def _incomplete(case: JobCase) -> Plan | None:
 def _stop_unmatched(case: JobCase, others: list[Object]) -> Plan | None:
     if len(others) == 1:
         message = "No matching Workload; restoring pod templates according to existent Workload"
-        return _unless_admitted(running.stop(case, others[0], message, running.NO_MATCHING_WORKLOAD))
+        stopping = running.stop(case, others[0], message, running.NO_MATCHING_WORKLOAD)
+        return _unless_admitted(_with_raises(case, others[0], stopping))
     message = "Missing Workload; unable to restore pod templates"
     return _unless_admitted(running.stop(case, None, message, running.NO_MATCHING_WORKLOAD))
+
+
+def _with_raises(case: JobCase, workload: Object, stopping: Plan | None) -> Plan | None:
+    """The stop of a job, with a report of what the job asks for beyond its admission."""
+    if (
+        stopping is None
+        or not stopping.actions
+        or case.integration.is_half_stopped(case.job or {}, case.names)
+    ):
+        return stopping
+    found = raises_over(case, workload)
+    if not found:
+        return stopping
+    kind = kind_label(case.integration.group, case.integration.kind)
+    return plan(
+        *stopping.actions,
+        case.tell("ExceedsAdmission", "; ".join(map(str, found)), warning=True),
+        counted(workload, kind, sum(one.pods for one in found)),
+    )
 
 
 def _unmarked(case: JobCase, others: list[Object]) -> Plan | None:
@@ -633,17 +666,26 @@ def _tell_pending_checks(case: JobCase, workload: Object) -> Plan:
 def _running(case: JobCase, workload: Object) -> Plan | None:
     """Nothing runs that is not admitted.
 
-    Pods of an elastic job are held by their gate as long as it is not. Whoever started it did not give its
-    pods what the admission does, so that it is started anew once it is.
+    An elastic job that runs keeps its pods while admission checks of its next slice are pending. One that
+    another program started before its admission does not have in its pods what the admission injects.
     """
     admitted = is_admitted(workload)
-    if slices.is_elastic(case):
-        if not admitted or running.is_marked(case):
+    if not slices.is_elastic(case):
+        return None if admitted else _not_admitted(case, workload)
+    if admitted:
+        if running.is_marked(case):
             return None
         return running.stop(case, workload, "Started before it was admitted", running.NOT_ADMITTED)
-    if admitted:
+    if is_reserved(workload) and running.is_marked(case):
         return None
-    return _not_admitted(case, workload)
+    return _await_quota(case, workload) or _not_admitted(case, workload)
+
+
+def _await_quota(case: JobCase, workload: Object) -> Plan | None:
+    """Give the Workload of a running elastic job, if it was just created, a moment to get quota."""
+    created = parse_time(workload["metadata"]["creationTimestamp"])
+    left = created + SECONDS_FOR_QUOTA * SECOND - case.now
+    return Plan(again=left / SECOND) if left > 0 else None
 
 
 BEFORE_MATCHING: Final[tuple[Callable[[JobCase], Plan | None], ...]] = (

@@ -413,9 +413,31 @@ def by_hand(pods: int) -> Object:
     return job({**RUNNING, "template": UNMARKED, "parallelism": pods, "completions": 50}, annotations=ELASTIC)
 
 
+CHECKED = slice_("second", 3, reserved, replaces="first")
+
+
 @pytest.mark.parametrize("started", [running, by_hand])
-def test_what_runs_without_an_admission_is_left_to_the_gate_of_its_pods(started: Any) -> None:
-    assert decided(started(3), slice_("first", 3, workload)) == Plan()
+@pytest.mark.parametrize(
+    ("of", "seconds"),
+    [
+        (slice_("first", 3, workload, made=9), 1.0),
+        (slice_("first", 3, workload, made=8), None),
+        (slice_("first", 3, workload), None),
+    ],
+)
+def test_elastic_job_without_quota_is_stopped_when_its_workload_had_time_to_get_some(
+    started: Any, of: Object, seconds: float | None
+) -> None:
+    plan = decided(started(3), of)
+    assert plan.again == seconds
+    assert told(plan) == ([("Stopped", "Not admitted by cluster queue")] if seconds is None else [])
+
+
+@pytest.mark.parametrize(("started", "stopped"), [(running, False), (by_hand, True)])
+def test_elastic_job_runs_on_while_checks_of_its_larger_slice_are_pending(
+    started: Any, stopped: bool
+) -> None:
+    assert bool(told(decided(started(3), CHECKED))) is stopped
 
 
 def test_what_runs_without_an_admission_has_its_slice_follow_it() -> None:

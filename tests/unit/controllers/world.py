@@ -177,6 +177,7 @@ class Told:
     events: list[tuple[str, str, str]] = field(default_factory=list[tuple[str, str, str]])
     counted: list[str] = field(default_factory=list[str])
     gates: list[tuple[str, str, float, bool]] = field(default_factory=list[tuple[str, str, float, bool]])
+    excess: list[tuple[str, str, int]] = field(default_factory=list[tuple[str, str, int]])
     cohorts: list[tuple[str, str, str]] = field(default_factory=list[tuple[str, str, str]])
     versions: list[str] = field(default_factory=list[str])
     """The resourceVersions of the objects that events regard."""
@@ -187,6 +188,9 @@ class Told:
 
     def gate_removed(self, gate: str, cluster_queue: str, seconds: float, *, is_group: bool) -> None:
         self.gates.append((gate, cluster_queue, seconds, is_group))
+
+    def excess_pods(self, workload: Object, job_kind: str, number: int) -> None:
+        self.excess.append((workload["metadata"].get("name", ""), job_kind, number))
 
     def cohort_reported(self, name: str, parent: str, root: str, _: CohortStatus) -> None:
         self.cohorts.append((name, parent, root))

@@ -1,0 +1,130 @@
+"""Pods of an elastic job that run beyond the reserved quota, and the order in which they are stopped.
+
+A pod runs if the gate of elastic jobs does not hold it and it has not ended; whether a node has it does not
+matter. Pure functions on raw pods and Workloads.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from typing import Final
+
+from admitq.controllers.plan import Count
+from admitq.core.model import Instant
+from admitq.integrations import pods
+from admitq.integrations.ownership import controller_of
+from admitq.integrations.paths import Object, value_at
+from admitq.pod_counts import covered_counts, pod_counts
+from admitq.transitions import holds, is_over, is_reserved
+from admitq.translate import replaced
+from admitq_api.conditions import SECOND, ConditionType, parse_time
+from admitq_api.labels import Names
+
+_DEFAULT_GRACE_SECONDS: Final = 30
+
+
+def last_slice(slices: Iterable[Object], names: Names) -> Object | None:
+    """The last slice of a chain among those given: one that another of them replaces does not count."""
+    found = {one["metadata"]["name"]: one for one in slices}
+    taken_over = {at.name for one in found.values() if (at := replaced(one, names)) is not None}
+    last = [one for name, one in found.items() if name not in taken_over]
+    return max(last, key=lambda one: one["metadata"].get("creationTimestamp", ""), default=None)
+
+
+def charged_slice(slices: Iterable[Object], names: Names) -> Object | None:
+    """The slice of a chain whose reserved quota the pods use.
+
+    None if no slice has quota, or if the job is being stopped as a whole because one was evicted or deleted.
+    """
+    known = [one for one in slices if not holds(one, ConditionType.FINISHED)]
+    if any(is_over(one) or (holds(one, ConditionType.EVICTED) and is_reserved(one)) for one in known):
+        return None
+    return last_slice((one for one in known if is_reserved(one)), names)
+
+
+def wanted_counts(slices: Iterable[Object]) -> dict[str, int]:
+    """Pods by podset that the job asks for: the largest count of the slices that are not finished."""
+    wanted: dict[str, int] = {}
+    for one in slices:
+        if not is_over(one):
+            for name, count in pod_counts(one).items():
+                wanted[name] = max(count, wanted.get(name, 0))
+    return wanted
+
+
+def excess_pods(
+    slices: Iterable[Object], members: Iterable[Object], names: Names, now: Instant
+) -> list[Object]:
+    """The running pods of a chain for which no quota is reserved, newest first.
+
+    Pods that the job itself does not ask for any more are left to the controller of the job, which deletes
+    them. It alone knows which of them it can spare.
+    """
+    known = list(slices)
+    charged = charged_slice(known, names)
+    if charged is None:
+        return []
+    reserved, wanted = covered_counts(charged), wanted_counts(known)
+    by_podset: dict[str, list[Object]] = {}
+    for one in members:
+        if not pods.has_gate(one, names.elastic_gate) and not pods.has_ended(one):
+            by_podset.setdefault(pods.label(one, names.podset), []).append(one)
+    found: list[Object] = []
+    for name, running in by_podset.items():
+        staying = sum(not pods.is_deleting(one) for one in running)
+        surplus = max(0, staying - wanted[name]) if name in wanted else 0
+        beyond = _beyond(running, reserved.get(name, 0), now)
+        found += beyond[: max(0, len(beyond) - surplus)]
+    return sorted(found, key=pods.age, reverse=True)
+
+
+def _beyond(running: Iterable[Object], count: int, now: Instant) -> list[Object]:
+    """The pods of one podset, newest first, that are not among the oldest so many.
+
+    A deleted pod counts until its grace period ends, against pods that were created after its deletion: of a
+    job that shrinks, the pods that stay are as old as those that go.
+    """
+    by_age = sorted(running, key=pods.age)
+    deleted_at = sorted(
+        at for one in by_age if (at := _deleted_at(one)) is not None and (pods.grace_ends(one) or 0) > now
+    )
+    kept, beyond = 0, list[Object]()
+    for one in by_age:
+        if pods.is_deleting(one):
+            continue
+        if kept + bisect_right(deleted_at, _created_at(one)) < count:
+            kept += 1
+        else:
+            beyond.append(one)
+    return beyond[::-1]
+
+
+def _created_at(pod: Object) -> Instant:
+    try:
+        return parse_time(pods.text_at(pod, "metadata", "creationTimestamp"))
+    except ValueError:
+        return 0
+
+
+def _deleted_at(pod: Object) -> Instant | None:
+    """When the deletion of a pod was requested; None for others. The API server adds the grace period."""
+    if (ends := pods.grace_ends(pod)) is None:
+        return None
+    grace = value_at(pod, ("metadata", "deletionGracePeriodSeconds"))
+    return ends - (grace if isinstance(grace, int) else _DEFAULT_GRACE_SECONDS) * SECOND
+
+
+def job_kind(workload: Object) -> str:
+    """The kind of the job that controls a Workload, as metrics name it."""
+    controller = controller_of(workload) or {}
+    group, _, _ = str(controller.get("apiVersion", "")).rpartition("/")
+    return kind_label(group, str(controller.get("kind", "")))
+
+
+def kind_label(group: str, kind: str) -> str:
+    """A kind of jobs as metrics name it: ``Job.batch``, and ``Pod`` of the core group."""
+    return f"{kind}.{group}" if group else kind
+
+
+def counted(workload: Object, kind: str, number: int) -> Count:
+    """Count pods beyond what is reserved for a Workload, under the kind of its job."""
+    return Count(lambda metrics, _: metrics.excess_pods(workload, kind, number))
