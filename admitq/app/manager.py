@@ -209,13 +209,14 @@ class ManagerPart:
         for spec in specs:
             controller = self._controllers[spec.name] = self._controller(spec)
             for watch in spec.watches:
-                self._stores.of(watch.resource).subscribe(key_handler(controller, watch.keys))
+                self._stores.of(watch.resource).subscribe(key_handler(controller, watch))
 
     def _controller(self, spec: ControllerSpec) -> Controller[Key]:
         return Controller(
             spec.name,
             spec.reconcile,
             workers=spec.workers,
+            urgent_workers=spec.urgent_workers,
             observe=self._on_reconciled,
             on_quarantine=self._on_quarantine,
         )

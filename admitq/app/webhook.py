@@ -46,6 +46,7 @@ def policy(settings: Settings) -> Policy:
         external_frameworks=tuple(
             OwnerKind.named(text) for text in configuration.integrations.external_frameworks
         ),
+        rejects_increases=configuration.webhook.reject_increases_of_running_jobs,
     )
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final, Protocol
 
-from admitq.controllers.wiring import ControllerSpec, Followed, Keys, WhenServed
+from admitq.controllers.wiring import ControllerSpec, Followed, Watch, WhenServed
 from admitq.logs import logger
 from admitq.metrics import Metrics
 from admitq.runtime.client import Client
@@ -181,8 +181,7 @@ class WhileServed:
         for one in (store, *(one.store for one in followed)):
             self._stores.add(one)
         subscriptions: list[tuple[Store, Handler]] = [
-            (self._stores.of(watch.resource), key_handler(controller, watch.keys))
-            for watch in part.spec.watches
+            (self._stores.of(watch.resource), key_handler(controller, watch)) for watch in part.spec.watches
         ]
         for watched, handler in subscriptions:
             watched.subscribe(handler)
@@ -264,11 +263,12 @@ class _Followed:
         self._on_watch(resource, outcome)
 
 
-def key_handler(controller: Controller[Key], keys: Keys) -> Callable[[Change], None]:
+def key_handler(controller: Controller[Key], watch: Watch) -> Callable[[Change], None]:
     """What puts the keys that a change concerns into a controller's queue."""
 
     def handle(change: Change) -> None:
-        for key in keys(change):
-            controller.add(key)
+        urgent = watch.urgent(change)
+        for key in watch.keys(change):
+            controller.add(key, urgent=urgent)
 
     return handle

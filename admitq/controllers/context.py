@@ -3,9 +3,9 @@
 Protocols stand for what other parts implement, so that a controller can be tried on plain stand-ins.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from admitq.controllers.settings import Settings
 from admitq.core.model import Instant, ObjectKey
@@ -61,7 +61,7 @@ class Metrics(Protocol):
         """A scheduling gate was taken off a pod that it held for so long after it might have gone."""
         ...
 
-    def excess_pods(self, workload: RawObject, job_kind: str, number: int) -> None:
+    def excess_pods(self, workload: Mapping[str, Any], job_kind: str, number: int) -> None:
         """So many pods of a job ran, or might have run, beyond what is reserved for its Workload."""
         ...
 

@@ -67,6 +67,7 @@ WORKLOAD: Final = "workload"
 PRIORITY_CLASS: Final = "workloadpriorityclass"
 
 WORKERS_OF_JOBS: Final = 16
+URGENT_WORKERS_OF_JOBS: Final = 4
 WORKERS_OF_WORKLOADS: Final = 8
 
 
@@ -147,6 +148,7 @@ def _differs(change: Change, *paths: tuple[str, ...]) -> bool:
 
 _SPEC: Final = ("spec",)
 _DELETION: Final = ("metadata", "deletionTimestamp")
+_GENERATION: Final = ("metadata", "generation")
 _LABELS: Final = ("metadata", "labels")
 
 
@@ -217,6 +219,18 @@ class _JobKeys:
     def of_object(self, change: Change) -> Iterable[Key]:
         """The job that it is, or is a member of."""
         return (change.key,) if self._integration.composition is None else {*map(self._job, _both(change))}
+
+    def is_urgent(self, change: Change) -> bool:
+        """Whether what a running job asks for has changed: it may run more than was admitted until it stops.
+
+        Pods cannot be raised, other than the jobs that they are members of.
+        """
+        integration = self._integration
+        if integration.composition is not None or change.new is None or change.old_bytes is None:
+            return False
+        if integration.is_suspended(change.new, self._ctx.names):
+            return False
+        return value_at(change.new, _GENERATION) != value_at(change.old, _GENERATION)
 
     def _job(self, obj: Object) -> Key:
         metadata = obj["metadata"]
@@ -327,7 +341,7 @@ def _of_jobs(ctx: Context, controller: JobController) -> WhenServed:
         name=integration.framework,
         reconcile=controller.reconcile,
         watches=(
-            Watch(controller.resource, keys.of_object),
+            Watch(controller.resource, keys.of_object, keys.is_urgent),
             Watch(kinds.workloads, keys.of_workload),
             Watch(kinds.workload_priority_classes, keys.with_class("WorkloadPriorityClass")),
             Watch(PRIORITY_CLASSES, keys.with_class("PriorityClass")),
@@ -335,6 +349,7 @@ def _of_jobs(ctx: Context, controller: JobController) -> WhenServed:
             *(Watch(resource_followed(integration, one), keys.following(one)) for one in integration.follows),
         ),
         workers=ctx.settings.workers(integration.kind, integration.group, WORKERS_OF_JOBS),
+        urgent_workers=URGENT_WORKERS_OF_JOBS,
     )
     indexes = indexes_of_jobs(integration, ctx.names, ctx.settings.integrations)
     labels, slim = integration.watched_labels, integration.slim

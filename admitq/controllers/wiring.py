@@ -10,22 +10,34 @@ Keys = Callable[[Change], Iterable[Key]]
 Reconcile = Callable[[Key], Awaitable[float | None]]
 
 
+def _never(_: Change) -> bool:
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """A resource, and the keys that a change of one of its objects makes a controller look at."""
+    """A resource, and the keys that a change of one of its objects makes a controller look at.
+
+    Keys of an ``urgent`` change come before all others in the controller's queue.
+    """
 
     resource: Resource
     keys: Keys
+    urgent: Callable[[Change], bool] = _never
 
 
 @dataclass(frozen=True, slots=True)
 class ControllerSpec:
-    """One controller: its reconcile function, its watches, its number of workers."""
+    """One controller: its reconcile function, its watches, its numbers of workers.
+
+    ``urgent_workers`` work on keys of urgent changes alone.
+    """
 
     name: str
     reconcile: Reconcile
     watches: tuple[Watch, ...]
     workers: int = 1
+    urgent_workers: int = 0
 
 
 def _none() -> Iterable[Key]:

@@ -57,8 +57,9 @@ class Controller(Generic[KeyT]):
       the API server that refused it, its reasons may be elsewhere (rights, a quota, a policy), where no watch
       tells of a change: it is asked again every ``refused_retry`` seconds.
 
-    ``deadline`` (seconds) ends a reconcile that hangs; that counts as a failure. ``on_quarantine`` is told
-    the controller and a key whenever that key comes into quarantine or out of it.
+    Besides ``workers``, ``urgent_workers`` work on urgent keys alone: these do not wait while all others are
+    in the middle of a call. ``deadline`` (seconds) ends a reconcile that hangs; that counts as a failure.
+    ``on_quarantine`` is told the controller and a key whenever that key comes into quarantine or out of it.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class Controller(Generic[KeyT]):
         reconcile: Callable[[KeyT], Awaitable[float | None]],
         *,
         workers: int = 1,
+        urgent_workers: int = 0,
         deadline: float = 60.0,
         observe: Callable[[Reconciled], None] | None = None,
         on_quarantine: "Callable[[Controller[KeyT], KeyT], None] | None" = None,
@@ -79,6 +81,7 @@ class Controller(Generic[KeyT]):
         """What is left alone until it changes, and why."""
         self._reconcile = reconcile
         self._workers = workers
+        self._urgent_workers = urgent_workers
         self._deadline = deadline
         self._observe = observe
         self._on_quarantine = on_quarantine
@@ -88,10 +91,10 @@ class Controller(Generic[KeyT]):
         """Keys in quarantine for what the API server said."""
         self._failures: dict[KeyT, int] = {}
 
-    def add(self, key: KeyT) -> None:
+    def add(self, key: KeyT, *, urgent: bool = False) -> None:
         """Tell that something a key is made of has changed; this ends its quarantine."""
         self.end_quarantine(key)
-        self.queue.add(key)
+        self.queue.add(key, urgent=urgent)
 
     def add_after(self, key: KeyT, seconds: float) -> None:
         """Have a key looked at after that long."""
@@ -103,12 +106,15 @@ class Controller(Generic[KeyT]):
             async with asyncio.TaskGroup() as group:
                 for number in range(self._workers):
                     group.create_task(self._work(), name=f"{self.name}-{number}")
+                for number in range(self._urgent_workers):
+                    work = self._work(urgent_only=True)
+                    group.create_task(work, name=f"{self.name}-urgent-{number}")
         finally:
             self.queue.close()
 
-    async def _work(self) -> None:
+    async def _work(self, *, urgent_only: bool = False) -> None:
         while True:
-            key, waited = await self.queue.get_timed()
+            key, waited = await self.queue.get_timed(urgent_only=urgent_only)
             began = time.monotonic()
             try:
                 result = await self._once(key)

@@ -11,6 +11,7 @@ import random
 import re
 import time
 from collections.abc import Callable, Generator, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Final
 
@@ -41,6 +42,19 @@ class Call:
     seconds: float
 
 
+_ahead: ContextVar[bool] = ContextVar("ahead of the rate limit", default=False)
+
+
+@contextlib.contextmanager
+def ahead_of_rate_limit() -> Generator[None]:
+    """Let calls within the block pass the rate limit at once; they count, so that others wait longer."""
+    token = _ahead.set(True)
+    try:
+        yield
+    finally:
+        _ahead.reset(token)
+
+
 class TokenBucket:
     """Lets ``burst`` calls through at once and ``qps`` a second after that; a negative qps lets all through.
 
@@ -55,14 +69,14 @@ class TokenBucket:
         self._at = clock()
 
     async def take(self) -> None:
-        """Wait for one's turn."""
+        """Wait for one's turn; calls that are ahead of the rate limit take theirs at once."""
         if self._qps <= 0:
             return
         now = self._clock()
         self._tokens = min(self._burst, self._tokens + (now - self._at) * self._qps)
         self._at = now
         self._tokens -= 1
-        if self._tokens < 0:
+        if self._tokens < 0 and not _ahead.get():
             try:
                 await asyncio.sleep(-self._tokens / self._qps)
             except asyncio.CancelledError:

@@ -21,24 +21,27 @@ LONGEST_RETRY_S = 1000.0
 class WorkQueue(Generic[KeyT]):
     """Keys in order of their coming, de-duplicated, with delays and with a backoff for each key.
 
-    ``clock`` gives monotonic seconds. For use in one event loop.
+    Urgent keys come before all others. ``clock`` gives monotonic seconds. For use in one event loop.
     """
 
     def __init__(self, *, clock: Callable[[], float] | None = None) -> None:
         self._waiting: OrderedDict[KeyT, float] = OrderedDict()
+        self._urgent: OrderedDict[KeyT, float] = OrderedDict()
         self._working: set[KeyT] = set()
-        self._again: dict[KeyT, float] = {}
+        self._again: dict[KeyT, tuple[float, bool]] = {}
+        """Since when keys that are worked on wait for another turn, and whether that is urgent."""
         self._later: dict[KeyT, float] = {}
         self._heap: list[tuple[float, int, KeyT]] = []
         self._order = itertools.count()
         self._failures: dict[KeyT, int] = {}
         self._getters: OrderedDict[asyncio.Future[None], None] = OrderedDict()
+        self._urgent_getters: OrderedDict[asyncio.Future[None], None] = OrderedDict()
         self._timer: asyncio.TimerHandle | None = None
         self._given_clock = clock
 
     def __len__(self) -> int:
         """Tell how many keys could be worked on now."""
-        return len(self._waiting)
+        return len(self._waiting) + len(self._urgent)
 
     @property
     def delayed(self) -> int:
@@ -52,16 +55,24 @@ class WorkQueue(Generic[KeyT]):
 
     def is_waiting(self, key: KeyT) -> bool:
         """Tell whether a key will be worked on without any further wait, perhaps once more."""
-        return key in self._waiting or key in self._again
+        return key in self._waiting or key in self._urgent or key in self._again
 
-    def add(self, key: KeyT) -> None:
-        """Have a key worked on as soon as possible."""
+    def add(self, key: KeyT, *, urgent: bool = False) -> None:
+        """Have a key worked on as soon as possible; an urgent one before all that are not."""
         now = self._clock()
         self._later.pop(key, None)
         if key in self._working:
-            self._again.setdefault(key, now)
+            since, was_urgent = self._again.get(key, (now, False))
+            self._again[key] = since, urgent or was_urgent
+        elif key not in self._urgent:
+            self._put(key, now, urgent=urgent)
+
+    def _put(self, key: KeyT, since: float, *, urgent: bool) -> None:
+        if urgent:
+            self._urgent[key] = self._waiting.pop(key, since)
+            self._wake(urgent=True)
         elif key not in self._waiting:
-            self._waiting[key] = now
+            self._waiting[key] = since
             self._wake()
 
     def add_after(self, key: KeyT, seconds: float) -> None:
@@ -70,7 +81,7 @@ class WorkQueue(Generic[KeyT]):
             self.add(key)
             return
         due = self._clock() + seconds
-        if key in self._waiting or self._later.get(key, float("inf")) <= due:
+        if key in self._waiting or key in self._urgent or self._later.get(key, float("inf")) <= due:
             return
         self._later[key] = due
         heapq.heappush(self._heap, (due, next(self._order), key))
@@ -98,36 +109,38 @@ class WorkQueue(Generic[KeyT]):
         key, _ = await self.get_timed()
         return key
 
-    async def get_timed(self) -> tuple[KeyT, float]:
+    async def get_timed(self, *, urgent_only: bool = False) -> tuple[KeyT, float]:
         """Wait for a key; also tell for how many seconds it could have been worked on."""
-        while not self._waiting:
+        getters = self._urgent_getters if urgent_only else self._getters
+        while not self._urgent and (urgent_only or not self._waiting):
             getter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._getters[getter] = None
+            getters[getter] = None
             try:
                 await getter
             except asyncio.CancelledError:
-                self._getters.pop(getter, None)
+                getters.pop(getter, None)
                 if getter.done() and not getter.cancelled():
-                    self._wake()  # it was woken for a key that it will not take
+                    # It was woken for a key that it will not take.
+                    self._wake(urgent=bool(self._urgent))
                 raise
-        key, since = self._waiting.popitem(last=False)
+        key, since = (self._urgent or self._waiting).popitem(last=False)
         self._working.add(key)
         return key, self._clock() - since
 
     def done(self, key: KeyT) -> None:
         """Tell that the work on a key has ended, well or not."""
         self._working.discard(key)
-        since = self._again.pop(key, None)
-        if since is not None:
-            self._waiting[key] = since
-            self._wake()
+        if (again := self._again.pop(key, None)) is not None:
+            since, urgent = again
+            self._put(key, since, urgent=urgent)
 
-    def _wake(self) -> None:
-        while self._getters:
-            getter, _ = self._getters.popitem(last=False)
-            if not getter.done():
-                getter.set_result(None)
-                return
+    def _wake(self, *, urgent: bool = False) -> None:
+        for getters in (self._urgent_getters, self._getters) if urgent else (self._getters,):
+            while getters:
+                getter, _ = getters.popitem(last=False)
+                if not getter.done():
+                    getter.set_result(None)
+                    return
 
     def _clock(self) -> float:
         return self._given_clock() if self._given_clock else asyncio.get_running_loop().time()

@@ -25,6 +25,7 @@ class Policy:
         namespace_selector: which namespaces' jobs are managed.
         manage_jobs_without_queue_name: whether jobs that name no queue are held too.
         external_frameworks: kinds that a third party manages; they count as ancestors only.
+        rejects_increases: whether a running job may not ask for more than it was admitted with.
     """
 
     names: Names
@@ -34,6 +35,7 @@ class Policy:
     namespace_selector: LabelSelector = field(default_factory=LabelSelector)
     manage_jobs_without_queue_name: bool = False
     external_frameworks: tuple[OwnerKind, ...] = ()
+    rejects_increases: bool = False
 
     def is_excluded(self, namespace: str) -> bool:
         """Tell whether a namespace is never touched, whatever the selector says.

@@ -42,10 +42,13 @@ from admitq.job_workloads import Unfit
 from admitq.runtime.errors import ApiError, PermanentlyRefused
 from admitq.runtime.resources import NAMESPACES, Resource
 from admitq.runtime.store import Key, Store
-from admitq.transitions import Transition, holds
+from admitq.runtime.transport import ahead_of_rate_limit
+from admitq.transitions import Transition, holds, is_reserved
 from admitq_api.conditions import ConditionType, Reason
 
 ORPHAN_RETRY_SECONDS: Final = 5.0
+STOP_ATTEMPTS: Final = 4
+"""How often the stop of a job that runs more than was admitted is written before it waits for its watch."""
 
 
 class Presence(Enum):
@@ -117,7 +120,7 @@ class JobController:
         finally:
             self._busy.discard(key)
 
-    async def _bring_forward(self, key: Key) -> float | None:
+    async def _bring_forward(self, key: Key, attempts: int = STOP_ATTEMPTS) -> float | None:
         store = self._ctx.stores.find(self.resource)
         if store is None:
             # The kind is not served any more; its Workloads stay as they are until it is again.
@@ -164,10 +167,29 @@ class JobController:
         )
         case = self._resolved(case)
         decided = decide(case)
-        if decided.unless_admitted and decided.actions and await self._is_behind(case):
-            return BEHIND_RETRY_SECONDS
-        again = await self._act(case, decided)
+        if decided.unless_admitted and decided.actions:
+            again = await self._stop(key, case, decided, attempts)
+        else:
+            again = await self._act(case, decided)
         return again if again is not None else _until_grace_ends(job, case.now)
+
+    async def _stop(self, key: Key, case: JobCase, decided: Plan, attempts: int) -> float | None:
+        """Stop a job that runs more than was admitted, ahead of all that is less urgent.
+
+        The controller of the job writes the job often while pods start. What it has written is read at once,
+        for the watch may be late.
+        """
+        with ahead_of_rate_limit():
+            if await self._is_behind(case):
+                return BEHIND_RETRY_SECONDS
+            try:
+                return await self._act(case, decided)
+            except ApiError as error:
+                if not error.is_conflict or self.integration.composition is not None or attempts <= 1:
+                    raise
+            fresh = await self._ctx.client.get(self.resource, key.name, namespace=key.namespace)
+            self._ctx.observed(self.resource, fresh)
+            return await self._bring_forward(key, attempts - 1)
 
     # --- gathering --------------------------------------------------------------------------------
 
@@ -265,6 +287,13 @@ class JobController:
     async def _current_workloads(self, case: JobCase) -> Sequence[Object]:
         metadata: Object = (case.job or {})["metadata"]
         resource, namespace = self._ctx.kinds.workloads, metadata["namespace"]
+        if (held := _only_reserved(case)) is not None:
+            # Nothing else is admitted for the job while this Workload is as it is known. A list costs more.
+            try:
+                return [await self._ctx.client.get(resource, held, namespace=namespace)]
+            except ApiError as error:
+                if not error.is_not_found:
+                    raise
         if not case.group:
             selector = f"{self._ctx.names.job_uid}={metadata['uid']}"
             found, _ = await self._ctx.client.list(resource, namespace, label_selector=selector)
@@ -390,6 +419,12 @@ class JobController:
         transition = Transition(workload, case.now)
         transition.finish(Reason.FAILED_TO_START, error.message)
         return plan(status_patch(self._ctx.kinds.workloads, workload, transition.patch(), CONCERN))
+
+
+def _only_reserved(case: JobCase) -> str | None:
+    """The name of the one Workload of a job, if it has quota."""
+    [*names] = (one["metadata"]["name"] for one in case.owned if is_reserved(one))
+    return names[0] if len(names) == len(case.owned) == 1 and not case.group else None
 
 
 def _until_grace_ends(job: Object | None, now: Instant) -> float | None:

@@ -102,6 +102,10 @@ class Webhook(Section):
     cert_dir: str = "/tmp/k8s-webhook-server/serving-certs"  # noqa: S108 the path where certificates are mounted
     """Where tls.crt, tls.key and ca.crt are, when they are not managed by admitq itself."""
 
+    reject_increases_of_running_jobs: bool = False
+    """Whether to reject a change by which a running job asks for more pods, or for larger pods. Otherwise the
+    job is stopped, and queued again with what it asks for. Elastic jobs are never rejected for it."""
+
 
 class LocalQueueMetrics(Section):
     """Metrics for each LocalQueue."""

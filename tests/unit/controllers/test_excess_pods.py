@@ -126,7 +126,7 @@ async def test_pods_are_kept_when_a_newer_slice_admits_them(world: World) -> Non
     world.put(KINDS.workloads, *GROWING)
     world.put(STARTED_PODS, *ABC)
     newer = slice_("second", 3, replaces="first", made=1)
-    newer["metadata"]["resourceVersion"] = "77"
+    newer["metadata"] |= {"resourceVersion": "77", "labels": {NAMES.job_uid: "uid-j"}}
     world.client.api["workloads", "second"] = newer
     assert await served_by(world).spec.reconcile(CHAIN) == 1.0
     assert not [one for one in world.calls if one.startswith("delete")]

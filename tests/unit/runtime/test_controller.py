@@ -257,3 +257,23 @@ async def test_the_servers_retry_after_is_respected():
         controller.add("a")
         await soon(lambda: len(times) == 2)
     assert times[1] - times[0] >= 0.19
+
+
+async def test_urgent_key_is_worked_on_while_all_workers_are_busy():
+    begun: list[str] = []
+    both = asyncio.Event()
+
+    async def reconcile(key: str) -> None:
+        begun.append(key)
+        if len(begun) == 2:
+            both.set()
+        await asyncio.Event().wait()
+
+    controller: Controller[str] = Controller("c", reconcile, workers=1, urgent_workers=1)
+    controller.add("a")
+    async with running(controller):
+        await soon(lambda: begun)
+        controller.add("b")
+        controller.add("c", urgent=True)
+        await asyncio.wait_for(both.wait(), 60)
+        assert begun == ["a", "c"]

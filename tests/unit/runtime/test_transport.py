@@ -5,7 +5,7 @@ import pytest
 
 from admitq.runtime.client import user_agent
 from admitq.runtime.errors import ApiError
-from admitq.runtime.transport import TokenBucket, from_status
+from admitq.runtime.transport import TokenBucket, ahead_of_rate_limit, from_status
 
 
 async def test_a_burst_passes_at_once():
@@ -89,3 +89,13 @@ def test_we_have_a_name_of_our_own():
     assert product.startswith("admitq/")
     assert system.startswith("(linux/")
     assert component == "manager"
+
+
+async def test_call_ahead_of_the_rate_limit_does_not_wait_and_counts():
+    now = 0.0
+    bucket = TokenBucket(qps=0.001, burst=1, clock=lambda: now)
+    await bucket.take()
+    with ahead_of_rate_limit():
+        await asyncio.wait_for(bucket.take(), 1)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(bucket.take(), 0.05)

@@ -105,3 +105,57 @@ async def test_tells_how_long_a_key_has_waited():
     queue.add("a")
     now = 103.0
     assert await queue.get_timed() == ("a", 3.0)
+
+
+async def test_urgent_keys_come_before_all_others():
+    queue: WorkQueue[str] = WorkQueue()
+    queue.add("a")
+    queue.add("b")
+    queue.add("c", urgent=True)
+    queue.add("b", urgent=True)
+    queue.add("b")
+    assert len(queue) == 3
+    assert [await taken(queue) for _ in range(3)] == ["c", "b", "a"]
+    assert len(queue) == 0
+
+
+async def test_key_that_becomes_urgent_while_it_is_worked_on_is_urgent_afterwards():
+    queue: WorkQueue[str] = WorkQueue()
+    queue.add("a")
+    await taken(queue)
+    queue.add("a", urgent=True)
+    queue.add("a")
+    queue.add("b")
+    queue.done("a")
+    assert queue.is_waiting("a")
+    assert [await taken(queue), await taken(queue)] == ["a", "b"]
+
+
+async def test_worker_for_urgent_keys_alone_takes_no_others():
+    queue: WorkQueue[str] = WorkQueue()
+    queue.add("a")
+    urgent = asyncio.create_task(queue.get_timed(urgent_only=True))
+    await asyncio.sleep(0)
+    assert not urgent.done()
+    queue.add("b", urgent=True)
+    assert (await asyncio.wait_for(urgent, 60))[0] == "b"
+    assert await taken(queue) == "a"
+
+
+async def test_urgent_key_wakes_any_worker_when_those_for_urgent_keys_are_busy():
+    queue: WorkQueue[str] = WorkQueue()
+    worker = asyncio.create_task(queue.get())
+    await asyncio.sleep(0)
+    queue.add("a", urgent=True)
+    assert await asyncio.wait_for(worker, 60) == "a"
+
+
+async def test_urgent_key_is_not_lost_when_the_worker_that_it_woke_is_cancelled():
+    queue: WorkQueue[str] = WorkQueue()
+    first = asyncio.create_task(queue.get_timed(urgent_only=True))
+    await asyncio.sleep(0)
+    second = asyncio.create_task(queue.get())
+    await asyncio.sleep(0)
+    queue.add("a", urgent=True)
+    first.cancel()
+    assert await asyncio.wait_for(second, 60) == "a"

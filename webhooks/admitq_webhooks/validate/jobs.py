@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import Any, Final
 
+from admitq.controllers.job.matching import raises
 from admitq.integrations.base import MOST_POD_SETS, Integration, PodSetTemplate
 from admitq.integrations.ownership import prebuilt_places, queue_name
 from admitq_api.feature_gates import Gate
@@ -78,6 +79,7 @@ def validate_update(
         *_max_exec_time_update(old, new, names, both_suspended=suspended and was_suspended),
         *_priority_class_update(old, new, names, suspended=suspended),
         *_elastic_update(old, new, names),
+        *(() if suspended or was_suspended else _increases(old, new, integration, policy)),
         *(admission_gates.validate_update(old, new, names) if _has_gates(policy) else ()),
         *(() if _tells_of_too_many(own) else _new_pod_sets_errors(old, new, integration, policy)),
         *_new_topology_errors(old, new, integration, policy),
@@ -233,6 +235,36 @@ def _elastic_update(old: Object, new: Object, names: Names) -> Iterator[FieldErr
         yield FieldError.invalid(
             _ANNOTATIONS.key(names.elastic_job), after, _IMMUTABLE, "create the job anew"
         )
+
+
+def _increases(old: Object, new: Object, integration: Integration, policy: Policy) -> Iterator[FieldError]:
+    """Reject what a running job asks for beyond what it ran with, if the configuration says so.
+
+    Pods, and jobs whose pods are queued one by one or in groups, get quota for what is new only. Elastic jobs
+    ask for the difference.
+    """
+    is_elastic = _annotation(new, policy.names.elastic_job) == "true" and integration.can_be_elastic
+    if (
+        not policy.rejects_increases
+        or not policy.rules(new).is_managed
+        or integration.composition is not None
+        or integration.serving is not None
+        or (is_elastic and policy.gates.enabled(Gate.ELASTIC_JOBS))
+    ):
+        return
+    paths = {one.name: one.template_path for one in integration.pod_sets(new, policy.names)}
+    for one in raises(_listed(new, integration, policy), _listed(old, integration, policy)):
+        path = paths[one.pod_set]
+        where = Path().at(*(path[:-1] if one.pods else path))
+        yield FieldError.forbidden(where, str(one), "suspend the job first, or create another one")
+
+
+def _listed(job: Object, integration: Integration, policy: Policy) -> list[Object]:
+    """The podsets of a job as a Workload lists them."""
+    return [
+        {"name": one.name, "count": one.count, "template": one.template_in(job)}
+        for one in integration.pod_sets(job, policy.names)
+    ]
 
 
 def _pod_sets(job: Object, integration: Integration, policy: Policy) -> Iterator[FieldError]:

@@ -1,0 +1,164 @@
+"""Where a job asks for more than it was granted, what is reported when it is stopped, and how fast."""
+
+from typing import Any
+
+import orjson
+import pytest
+
+from admitq.controllers import registry
+from admitq.controllers.job.matching import Raise, raises
+from admitq.integrations.paths import with_value
+from admitq.runtime.errors import ApiError
+from admitq.runtime.resources import JOBS
+from admitq.runtime.store import Change, Key
+from tests.unit.controllers.builders import KINDS, Object, admitted, job
+from tests.unit.controllers.test_job_steps import RUNNING, decided, told
+from tests.unit.controllers.world import CONFLICT, World
+
+
+def pod_set(name: str = "main", count: int = 1, *, spec: Any = None, **requests: str) -> Object:
+    """A podset as a Workload lists it."""
+    container = {"name": "c", "image": "i", "resources": {"requests": requests}}
+    return {"name": name, "count": count, "template": {"spec": {"containers": [container], **(spec or {})}}}
+
+
+INIT = {"initContainers": [{"name": "i", "resources": {"requests": {"cpu": "3"}}}]}
+OVERHEAD = {"overhead": {"cpu": "1"}}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "granted", "expected"),
+    [
+        ([pod_set(count=50)], [pod_set(count=1)], [Raise("main", 50, 1, "")]),
+        ([pod_set(count=1)], [pod_set(count=50)], []),
+        ([pod_set(cpu="1")], [pod_set(cpu="1000m")], []),
+        ([pod_set(cpu="2")], [pod_set(cpu="1")], [Raise("main", 1, 1, "cpu")]),
+        ([pod_set(cpu="1")], [pod_set(cpu="2")], []),
+        ([pod_set(cpu="1", memory="1")], [pod_set(cpu="1")], [Raise("main", 1, 1, "memory")]),
+        ([pod_set(cpu="1", spec=INIT)], [pod_set(cpu="1")], [Raise("main", 1, 1, "cpu")]),
+        (
+            [pod_set(cpu="1", spec={"overhead": {"cpu": "1"}})],
+            [pod_set(cpu="1")],
+            [Raise("main", 1, 1, "cpu")],
+        ),
+        ([pod_set(count=2, cpu="2")], [pod_set(count=1, cpu="1")], [Raise("main", 2, 1, "cpu")]),
+        ([pod_set("a"), pod_set("b", 3)], [pod_set("a")], [Raise("b", 3, 0, "")]),
+        ([pod_set("a")], [pod_set("a"), pod_set("b", 3)], []),
+        ([pod_set("b", 2), pod_set("a", 1)], [pod_set("a", 1), pod_set("b", 2)], []),
+    ],
+)
+def test_raises_are_more_pods_or_larger_requests(
+    wanted: list[Object], granted: list[Object], expected: list[Raise]
+) -> None:
+    assert raises(wanted, granted) == expected
+
+
+def test_raise_says_what_is_asked_for_and_what_was_granted() -> None:
+    assert str(Raise("main", 50, 1, "cpu")) == "podset main asks for 50 pods, 1 admitted"
+    assert str(Raise("a", 1, 1, "cpu")) == "pods of podset a ask for more cpu than was admitted"
+    assert (Raise("main", 50, 1, "").pods, Raise("main", 1, 50, "cpu").pods) == (49, 0)
+
+
+def raised(pods: int) -> Object:
+    """A running job that asks for so many pods, of which three were admitted."""
+    return job({**RUNNING, "parallelism": pods, "completions": 50})
+
+
+def test_raise_of_an_admitted_job_is_reported_when_it_is_stopped() -> None:
+    plan = decided(raised(5), admitted())
+    assert told(plan) == [
+        ("Stopped", "No matching Workload; restoring pod templates according to existent Workload"),
+        ("ExceedsAdmission", "podset main asks for 5 pods, 3 admitted"),
+    ]
+
+
+def test_job_that_asks_for_fewer_pods_is_stopped_without_a_report() -> None:
+    assert [reason for reason, _ in told(decided(raised(2), admitted()))] == ["Stopped"]
+
+
+# --- the shell ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def world() -> World:
+    made = World()
+    made.put(KINDS.workloads, admitted())
+    made.put(JOBS, raised(5))
+    made.client.api["workloads", "job-j-1"] = admitted()
+    return made
+
+
+def served_by(world: World) -> Any:
+    table = registry.controllers(world.ctx, world.core)
+    [found] = [one for one in table.when_served if one.resource == JOBS]
+    return found.spec
+
+
+def change(old: Object | None, new: Object | None) -> Change:
+    return Change("modified", Key("ns", "j"), new, None if old is None else orjson.dumps(old))
+
+
+GENERATION = ("metadata", "generation")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "urgent"),
+    [
+        (raised(3), with_value(raised(5), GENERATION, 2), True),
+        (job(), with_value(raised(3), GENERATION, 2), True),
+        (raised(3), raised(3), False),
+        (raised(3), with_value(job(), GENERATION, 2), False),
+        (None, raised(3), False),
+        (raised(3), None, False),
+    ],
+)
+def test_change_of_what_a_running_job_asks_for_is_urgent(
+    world: World, old: Object | None, new: Object | None, urgent: bool
+) -> None:
+    spec = served_by(world)
+    [watch] = [one for one in spec.watches if one.resource == JOBS]
+    assert watch.urgent(change(old, new)) is urgent
+    assert spec.urgent_workers > 0
+
+
+async def test_stop_of_a_raised_job_reads_its_workload_and_no_list(world: World) -> None:
+    await served_by(world).reconcile(Key("ns", "j"))
+    assert world.calls[:2] == ["get workloads/job-j-1", "patch jobs/j"]
+    assert world.told.excess == [("job-j-1", "Job.batch", 2)]
+
+
+async def test_stop_that_meets_another_write_of_the_job_is_repeated_at_once(world: World) -> None:
+    newer = with_value(raised(5), ("metadata", "resourceVersion"), "9")
+    world.client.api["jobs", "j"] = newer
+    failures = [CONFLICT, CONFLICT]
+    patch = world.client.merge_patch
+
+    async def conflicting(*args: Any, **named: Any) -> Object:
+        if failures:
+            raise failures.pop()
+        return await patch(*args, **named)
+
+    world.client.merge_patch = conflicting  # type: ignore[method-assign]
+    await served_by(world).reconcile(Key("ns", "j"))
+    assert world.get(JOBS, "j")["spec"]["suspend"] is True
+    assert world.told.excess == [("job-j-1", "Job.batch", 2)]
+
+
+async def test_stop_that_meets_other_writes_again_and_again_is_left_to_the_next_turn(world: World) -> None:
+    world.client.api["jobs", "j"] = raised(5)
+    world.client.fails["patch"] = CONFLICT
+    with pytest.raises(ApiError):
+        await served_by(world).reconcile(Key("ns", "j"))
+    assert world.calls.count("patch jobs/j") == 4
+
+
+async def test_job_is_not_stopped_when_its_workload_is_newer_than_known(world: World) -> None:
+    world.client.api["workloads", "job-j-1"] = with_value(admitted(), ("metadata", "resourceVersion"), "99")
+    assert await served_by(world).reconcile(Key("ns", "j")) == 1.0
+    assert world.calls == ["get workloads/job-j-1"]
+
+
+async def test_workloads_are_listed_when_the_known_one_is_gone(world: World) -> None:
+    world.client.api.clear()
+    await served_by(world).reconcile(Key("ns", "j"))
+    assert world.calls[:3] == ["get workloads/job-j-1", "list workloads", "patch jobs/j"]
