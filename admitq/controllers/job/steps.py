@@ -13,11 +13,11 @@ from admitq.controllers.job import members, reclaim, running, slices
 from admitq.controllers.job.case import CONCERN, JobCase, concern_of, name_of, seconds
 from admitq.controllers.job.matching import (
     Match,
+    increases_over,
     is_comparable,
     is_equivalent,
     match_of,
     prebuilt_name,
-    raises_over,
 )
 from admitq.controllers.plan import (
     NOTHING,
@@ -274,12 +274,12 @@ def _stop_unmatched(case: JobCase, others: list[Object]) -> Plan | None:
     if len(others) == 1:
         message = "No matching Workload; restoring pod templates according to existent Workload"
         stopping = running.stop(case, others[0], message, running.NO_MATCHING_WORKLOAD)
-        return _unless_admitted(_with_raises(case, others[0], stopping))
+        return _unless_admitted(_with_increases(case, others[0], stopping))
     message = "Missing Workload; unable to restore pod templates"
     return _unless_admitted(running.stop(case, None, message, running.NO_MATCHING_WORKLOAD))
 
 
-def _with_raises(case: JobCase, workload: Object, stopping: Plan | None) -> Plan | None:
+def _with_increases(case: JobCase, workload: Object, stopping: Plan | None) -> Plan | None:
     """The stop of a job, with a report of what the job asks for beyond its admission."""
     if (
         stopping is None
@@ -287,7 +287,7 @@ def _with_raises(case: JobCase, workload: Object, stopping: Plan | None) -> Plan
         or case.integration.is_half_stopped(case.job or {}, case.names)
     ):
         return stopping
-    found = raises_over(case, workload)
+    found = increases_over(case, workload)
     if not found:
         return stopping
     kind = kind_label(case.integration.group, case.integration.kind)

@@ -1,4 +1,4 @@
-"""Where a job asks for more than it was granted, what is reported when it is stopped, and how fast."""
+"""What is done about a running job that asks for more than it was granted."""
 
 from typing import Any
 
@@ -6,7 +6,6 @@ import orjson
 import pytest
 
 from admitq.controllers import registry
-from admitq.controllers.job.matching import Raise, raises
 from admitq.integrations.paths import with_value
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import JOBS
@@ -14,49 +13,6 @@ from admitq.runtime.store import Change, Key
 from tests.unit.controllers.builders import KINDS, Object, admitted, job
 from tests.unit.controllers.test_job_steps import RUNNING, decided, told
 from tests.unit.controllers.world import CONFLICT, World
-
-
-def pod_set(name: str = "main", count: int = 1, *, spec: Any = None, **requests: str) -> Object:
-    """A podset as a Workload lists it."""
-    container = {"name": "c", "image": "i", "resources": {"requests": requests}}
-    return {"name": name, "count": count, "template": {"spec": {"containers": [container], **(spec or {})}}}
-
-
-INIT = {"initContainers": [{"name": "i", "resources": {"requests": {"cpu": "3"}}}]}
-OVERHEAD = {"overhead": {"cpu": "1"}}
-
-
-@pytest.mark.parametrize(
-    ("wanted", "granted", "expected"),
-    [
-        ([pod_set(count=50)], [pod_set(count=1)], [Raise("main", 50, 1, "")]),
-        ([pod_set(count=1)], [pod_set(count=50)], []),
-        ([pod_set(cpu="1")], [pod_set(cpu="1000m")], []),
-        ([pod_set(cpu="2")], [pod_set(cpu="1")], [Raise("main", 1, 1, "cpu")]),
-        ([pod_set(cpu="1")], [pod_set(cpu="2")], []),
-        ([pod_set(cpu="1", memory="1")], [pod_set(cpu="1")], [Raise("main", 1, 1, "memory")]),
-        ([pod_set(cpu="1", spec=INIT)], [pod_set(cpu="1")], [Raise("main", 1, 1, "cpu")]),
-        (
-            [pod_set(cpu="1", spec={"overhead": {"cpu": "1"}})],
-            [pod_set(cpu="1")],
-            [Raise("main", 1, 1, "cpu")],
-        ),
-        ([pod_set(count=2, cpu="2")], [pod_set(count=1, cpu="1")], [Raise("main", 2, 1, "cpu")]),
-        ([pod_set("a"), pod_set("b", 3)], [pod_set("a")], [Raise("b", 3, 0, "")]),
-        ([pod_set("a")], [pod_set("a"), pod_set("b", 3)], []),
-        ([pod_set("b", 2), pod_set("a", 1)], [pod_set("a", 1), pod_set("b", 2)], []),
-    ],
-)
-def test_raises_are_more_pods_or_larger_requests(
-    wanted: list[Object], granted: list[Object], expected: list[Raise]
-) -> None:
-    assert raises(wanted, granted) == expected
-
-
-def test_raise_says_what_is_asked_for_and_what_was_granted() -> None:
-    assert str(Raise("main", 50, 1, "cpu")) == "podset main asks for 50 pods, 1 admitted"
-    assert str(Raise("a", 1, 1, "cpu")) == "pods of podset a ask for more cpu than was admitted"
-    assert (Raise("main", 50, 1, "").pods, Raise("main", 1, 50, "cpu").pods) == (49, 0)
 
 
 def raised(pods: int) -> Object:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import Any, Final
 
-from admitq.controllers.job.matching import raises
+from admitq.increases import increases
 from admitq.integrations.base import MOST_POD_SETS, Integration, PodSetTemplate
 from admitq.integrations.ownership import prebuilt_places, queue_name
 from admitq_api.feature_gates import Gate
@@ -253,7 +253,7 @@ def _increases(old: Object, new: Object, integration: Integration, policy: Polic
     ):
         return
     paths = {one.name: one.template_path for one in integration.pod_sets(new, policy.names)}
-    for one in raises(_listed(new, integration, policy), _listed(old, integration, policy)):
+    for one in increases(_listed(new, integration, policy), _listed(old, integration, policy)):
         path = paths[one.pod_set]
         where = Path().at(*(path[:-1] if one.pods else path))
         yield FieldError.forbidden(where, str(one), "suspend the job first, or create another one")
