@@ -51,7 +51,7 @@ def _may(resource: Resource, *verbs: str, subresource: str = "") -> Permission:
 
 
 PODS_LET_GO: Final = _may(PODS, *_WATCH, "patch", "delete")
-"""What is done to pods of elastic jobs: gates are lifted, and pods that run beyond their quota are deleted."""
+"""What is done to pods of elastic jobs: gates are lifted, pods beyond their quota are deleted."""
 
 _OWNERS: Final[Mapping[OwnerKind, Resource]] = {OwnerKind("apps", "v1", "ReplicaSet"): REPLICA_SETS}
 """Kinds that stand between jobs and who controls them, as resources."""
