@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from enum import Enum, auto
-from typing import Final
+from typing import Final, NamedTuple
 
 from admitq.controllers.context import Context
 from admitq.controllers.current_workloads import BEHIND_RETRY_SECONDS, observe_newer_workloads
@@ -21,6 +21,7 @@ from admitq.controllers.indexes import (
 from admitq.controllers.job import members
 from admitq.controllers.job.case import CONCERN, Ancestor, JobCase
 from admitq.controllers.job.looking_up import is_unsettled, lookups_in
+from admitq.controllers.job.matching import is_equivalent
 from admitq.controllers.job.owners import Owners
 from admitq.controllers.job.slices import is_elastic, lets_run
 from admitq.controllers.job.steps import decide, without_outdated
@@ -43,12 +44,20 @@ from admitq.runtime.errors import ApiError, PermanentlyRefused
 from admitq.runtime.resources import NAMESPACES, Resource
 from admitq.runtime.store import Key, Store
 from admitq.runtime.transport import ahead_of_rate_limit
-from admitq.transitions import Transition, holds, is_reserved
+from admitq.transitions import Transition, holds, is_admitted, is_reserved
 from admitq_api.conditions import ConditionType, Reason
 
 ORPHAN_RETRY_SECONDS: Final = 5.0
 STOP_ATTEMPTS: Final = 4
 """How often the stop of a job that runs more than was admitted is written before it waits for its watch."""
+
+
+class _Granted(NamedTuple):
+    """The generation of a job in which it matched its one Workload, while that was admitted."""
+
+    uid: str
+    generation: int
+    workload_uid: str
 
 
 class Presence(Enum):
@@ -77,6 +86,7 @@ class JobController:
             one.kind: resource_followed(integration, one) for one in integration.follows
         }
         self._busy: set[Key] = set()
+        self._granted: dict[Key, _Granted] = {}
 
     async def reconcile(self, key: Key) -> float | None:
         """Bring one job forward; returns in how many seconds to look again.
@@ -128,6 +138,7 @@ class JobController:
         job = self._job(key, store)
         workloads = self._workloads_of(key, job)
         if job is None:
+            self._granted.pop(key, None)
             workloads = tuple(one for one in workloads if not self._is_kept_for_pods(one))
             if not any(is_unsettled(one, self._ctx.names) for one in workloads):
                 return None
@@ -170,6 +181,7 @@ class JobController:
         if decided.unless_admitted and decided.actions:
             again = await self._stop(key, case, decided, attempts)
         else:
+            self._remember_grant(key, case)
             again = await self._act(case, decided)
         return again if again is not None else _until_grace_ends(job, case.now)
 
@@ -180,7 +192,7 @@ class JobController:
         for the watch may be late.
         """
         with ahead_of_rate_limit():
-            if await self._is_behind(case):
+            if not self._has_changed_since_granted(key, case) and await self._is_behind(case):
                 return BEHIND_RETRY_SECONDS
             try:
                 return await self._act(case, decided)
@@ -190,6 +202,29 @@ class JobController:
             fresh = await self._ctx.client.get(self.resource, key.name, namespace=key.namespace)
             self._ctx.observed(self.resource, fresh)
             return await self._bring_forward(key, attempts - 1)
+
+    def _remember_grant(self, key: Key, case: JobCase) -> None:
+        """Remember in which generation a running job was last seen to match its admitted Workload."""
+        seen = _running_generation(case)
+        known = self._granted.get(key)
+        if seen is None or len(case.owned) != 1 or not is_admitted(case.owned[0]):
+            self._granted.pop(key, None)
+            return
+        granted = _Granted(*seen, case.owned[0]["metadata"]["uid"])
+        if granted != known and is_equivalent(case, case.owned[0]):
+            self._granted[key] = granted
+
+    def _has_changed_since_granted(self, key: Key, case: JobCase) -> bool:
+        """Whether the one change of a job since it matched its Workload is what it is stopped for.
+
+        A job that is stopped and started again changes at least twice. So no other Workload can be admitted
+        for this one, and the API server need not be asked.
+        """
+        seen, known = _running_generation(case), self._granted.get(key)
+        if seen is None or known is None or len(case.owned) != 1:
+            return False
+        uid, generation = seen
+        return known == _Granted(uid, generation - 1, case.owned[0]["metadata"]["uid"])
 
     # --- gathering --------------------------------------------------------------------------------
 
@@ -419,6 +454,16 @@ class JobController:
         transition = Transition(workload, case.now)
         transition.finish(Reason.FAILED_TO_START, error.message)
         return plan(status_patch(self._ctx.kinds.workloads, workload, transition.patch(), CONCERN))
+
+
+def _running_generation(case: JobCase) -> tuple[str, int] | None:
+    """The UID and the generation of a job that is one object and is not suspended; None for others."""
+    if case.job is None or case.composition is not None:
+        return None
+    metadata, generation = case.job["metadata"], value_at(case.job, ("metadata", "generation"))
+    if not isinstance(generation, int) or case.integration.is_suspended(case.job, case.names):
+        return None
+    return metadata["uid"], generation
 
 
 def _only_reserved(case: JobCase) -> str | None:

@@ -118,3 +118,41 @@ async def test_workloads_are_listed_when_the_known_one_is_gone(world: World) -> 
     world.client.api.clear()
     await served_by(world).reconcile(Key("ns", "j"))
     assert world.calls[:3] == ["get workloads/job-j-1", "list workloads", "patch jobs/j"]
+
+
+def of_generation(pods: int, generation: int) -> Object:
+    """A running job that asks for so many pods, in a generation."""
+    one = raised(pods)
+    metadata = {**one["metadata"], "generation": generation, "resourceVersion": str(generation + 10)}
+    return {**one, "metadata": metadata}
+
+
+ANOTHER = {
+    **admitted(),
+    "metadata": {**admitted()["metadata"], "uid": "another", "resourceVersion": "99"},
+}
+
+
+@pytest.mark.parametrize(
+    ("generation", "workload", "is_read"),
+    [
+        pytest.param(5, admitted(), False, id="one change since it matched"),
+        pytest.param(6, admitted(), True, id="more than one change"),
+        pytest.param(5, ANOTHER, True, id="another Workload"),
+    ],
+)
+async def test_workload_is_not_read_when_the_raise_is_the_one_change_since_the_job_matched(
+    generation: int, workload: Object, is_read: bool
+) -> None:
+    world = World()
+    world.put(KINDS.workloads, admitted())
+    world.put(JOBS, of_generation(3, 4))
+    reconcile = served_by(world).reconcile
+    await reconcile(Key("ns", "j"))
+    assert world.calls == []
+    world.client.api["workloads", "job-j-1"] = workload
+    world.put(KINDS.workloads, workload)
+    world.put(JOBS, of_generation(5, generation))
+    await reconcile(Key("ns", "j"))
+    assert ("get workloads/job-j-1" in world.calls) is is_read
+    assert "patch jobs/j" in world.calls
