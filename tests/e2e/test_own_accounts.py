@@ -203,7 +203,7 @@ def tried_on(kind: Integration, api: Api, thief: Thief, group: str) -> list[str]
     stored = api.request("POST", root, kind.with_suspend(in_group(group, given), True))
     stored = kind.resolved(stored, dict.fromkeys(kind.references(stored), RUNTIME))
     path, names = f"{root}/{stored['metadata']['name']}", names_for(group)
-    started = kind.with_suspend(injected(kind, stored), False)
+    started = kind.with_suspend(in_group(group, injected(kind, stored)), False)
     patches = [
         (step.patch, True)
         for job, steps in (
