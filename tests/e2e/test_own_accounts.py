@@ -173,9 +173,13 @@ def rows(group: str) -> list[tuple[str, str, str, Any, str, bool]]:
     ]
 
 
+def takes_pods(api: Api, namespace: str) -> bool:
+    """Whether the namespace has the ServiceAccount that pods get by default."""
+    accounts = api.request("GET", f"/api/v1/namespaces/{namespace}/serviceaccounts")["items"]
+    return "default" in {one["metadata"]["name"] for one in accounts}
+
+
 def prepare(api: Api, group: str) -> None:
-    for namespace in (OWN, TEAM):
-        api.request("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
     # Nodes are not needed: these pods are never scheduled.
     nowhere = {"nodeSelector": {"nowhere": "true"}, "serviceAccountName": "default"}
     gates = {"schedulingGates": [{"name": names_for(group).admission_gate}]}
@@ -252,10 +256,10 @@ async def test_a_stolen_token_changes_only_what_the_manager_writes(
     prefix = names_for(api_group).installation or "admitq"
     policy = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/" + f"{prefix}-own-accounts"
     with cluster.api() as api:
-        for namespace in ("kube-system",):
-            await eventually(
-                lambda at=namespace: api.request("GET", f"/api/v1/namespaces/{at}/serviceaccounts/default")
-            )
+        for namespace in (OWN, TEAM):
+            api.request("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
+        for namespace in ("kube-system", TEAM):
+            await eventually(lambda at=namespace: takes_pods(api, at))
         prepare(api, api_group)
         crds.install_missing(cluster, [f"{one.plural}.{one.group}" for one in KINDS])
         flags = [f"--set={key}={value}" for key, value in {**VALUES, "apiGroup": api_group}.items()]
