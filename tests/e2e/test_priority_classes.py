@@ -172,6 +172,8 @@ def test_only_those_who_may_use_a_priority_class_can_name_it(
         label = names_for(api_group).priority_class
         probe = Tried("", USER, "/apis/batch/v1/namespaces/team/jobs?dryRun=All", {}, False)
         probe = probe._replace(body=job("probe", template(label), **{label: "urgent"}))
+        accounts = "/api/v1/namespaces/team/serviceaccounts"
+        assert processes.wait(lambda: bool(api.request("GET", accounts)["items"]), timeout_s=30.0)
         assert processes.wait(lambda: call(cluster, probe)[0] == FORBIDDEN, timeout_s=30.0)
         wrong = [
             f"{row.what} by {row.user}: {status} {message}"
