@@ -1,0 +1,196 @@
+"""An arena: one namespace with a tenant, queues of one row or scene each, and the law sampled beside."""
+
+from collections.abc import AsyncGenerator, Awaitable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from admitq.integrations.paths import value_at
+from admitq.runtime.errors import ApiError
+from admitq.runtime.resources import DEPLOYMENTS, JOBS, PODS
+from localcluster.installation import Installation
+from localcluster.waiting import eventually
+from tests.adversary.calls import Object, Target
+from tests.adversary.law import sampled
+from tests.controlplane.stage import Stage
+from tests.controlplane.tenants import tenant
+
+TERMINATION = "kwok.admitq.dev/termination-seconds"
+
+
+@dataclass(frozen=True)
+class Arena:
+    """A namespace of an attack.
+
+    Attributes:
+        admin: the namespace as the cluster administrator has it.
+        tenant: the namespace as a user with the ClusterRole ``edit`` and the chart's role for batch users.
+        other: another namespace, in which that user has no rights.
+    """
+
+    admin: Stage
+    tenant: Stage
+    other: Stage
+
+    async def queue(self, name: str, *, cpu: int = 1, **spec: Any) -> str:
+        """Create a ClusterQueue and a LocalQueue of this name, which names of its objects begin with."""
+        await self.admin.cluster_queue(name, cpu=cpu, **spec)
+        await self.admin.local_queue(name, cluster_queue=name)
+        return name
+
+    async def pod(self, queue: str, name: str = "p", *, as_: Stage | None = None, **fields: Any) -> Target:
+        """Create a pod of a queue as the tenant, and return it."""
+        full = f"{queue}-{name}"
+        await (as_ or self.tenant).create(PODS, full, self.pod_manifest(queue, **fields))
+        return Target(PODS, full, self.admin.namespace)
+
+    def pod_manifest(
+        self,
+        queue: str | None,
+        *,
+        cpu: Any = 1,
+        group: str | None = None,
+        total: int | None = None,
+        metadata: Object | None = None,
+        termination: float = 0,
+        **spec: Any,
+    ) -> Object:
+        """A pod as a tenant writes it."""
+        names = self.admin.names
+        labels = {names.queue_name: queue} if queue else {}
+        annotations = {TERMINATION: str(termination)}
+        if group:
+            labels[names.pod_group_name] = group
+            annotations[names.pod_group_total_count] = str(total)
+        more = metadata or {}
+        return {
+            "metadata": {
+                **more,
+                "labels": {**labels, **more.get("labels", {})},
+                "annotations": {**annotations, **more.get("annotations", {})},
+            },
+            "spec": {
+                "restartPolicy": "Never",
+                "terminationGracePeriodSeconds": 1,
+                "containers": [container(cpu)],
+                **spec,
+            },
+        }
+
+    async def job(self, queue: str, name: str = "j", *, pods: int = 1, **fields: Any) -> Target:
+        """Create a Job of a queue as the tenant, and return it."""
+        full = f"{queue}-{name}"
+        await self.tenant.job(full, queue=queue, pods=pods, **fields)
+        return Target(JOBS, full, self.admin.namespace)
+
+    async def deployment(self, queue: str, name: str = "d") -> Target:
+        """Create a Deployment of one pod as the tenant, and return it."""
+        full = f"{queue}-{name}"
+        labels = {self.admin.names.queue_name: queue}
+        template = self.pod_manifest(None, restartPolicy="Always")
+        template["metadata"]["labels"] = {"app": full}
+        spec = {"replicas": 1, "selector": {"matchLabels": {"app": full}}, "template": template}
+        await self.tenant.create(DEPLOYMENTS, full, {"metadata": {"labels": labels}, "spec": spec})
+        return Target(DEPLOYMENTS, full, self.admin.namespace)
+
+    # --- what there is ----------------------------------------------------------------------------
+
+    async def pods(self, prefix: str) -> list[Object]:
+        """The pods whose names begin so."""
+        items, _ = await self.admin.client.list(PODS, self.admin.namespace)
+        return [one for one in items if one["metadata"]["name"].startswith(prefix)]
+
+    async def running(self, prefix: str) -> list[str]:
+        """The names of the pods that are on a node and have not ended."""
+        return [
+            one["metadata"]["name"]
+            for one in await self.pods(prefix)
+            if one["spec"].get("nodeName") and one["status"].get("phase") not in {"Succeeded", "Failed"}
+        ]
+
+    async def until_runs(self, prefix: str, count: int = 1, *, seconds: float = 60.0) -> list[str]:
+        """Wait until so many pods run whose names begin so."""
+
+        async def found() -> list[str]:
+            running = await self.running(prefix)
+            assert len(running) == count, f"running: {running}"
+            phases = {one["metadata"]["name"]: one["status"]["phase"] for one in await self.pods(prefix)}
+            assert {phases[name] for name in running} <= {"Running"}, phases
+            return running or ["none"]
+
+        return await eventually(found, what=f"{count} running pods of {prefix}", timeout=seconds)
+
+    async def workloads(self, queue: str) -> list[Object]:
+        """The Workloads of a queue."""
+        items, _ = await self.admin.client.list(self.admin.kinds.workloads, self.admin.namespace)
+        return [one for one in items if one["spec"].get("queueName") == queue]
+
+    async def until_waits(self, queue: str, count: int = 1) -> list[Object]:
+        """Wait until so many Workloads of a queue have been considered and hold no quota."""
+
+        async def found() -> list[Object]:
+            waiting = [
+                one
+                for one in await self.workloads(queue)
+                if any(
+                    (two["type"], two["status"]) == ("QuotaReserved", "False")
+                    for two in value_at(one, ("status", "conditions"), [])
+                )
+            ]
+            assert len(waiting) == count, f"{len(waiting)} wait"
+            return waiting
+
+        return await eventually(found, what=f"{count} waiting Workloads of {queue}")
+
+    async def until_event(self, kind: str, name: str, reason: str, text: str = "") -> str:
+        """Wait for an event about an object with this reason and text."""
+
+        async def found() -> str:
+            events = await self.admin.events(kind, name)
+            matching = [note for one, note in events if one == reason and text in note]
+            assert matching, events
+            return matching[0]
+
+        return await eventually(found, what=f"event {reason} of {name}")
+
+    async def refused(self, call: Awaitable[Any], code: int, *texts: str) -> None:
+        """Assert that the API server refuses a call with this code and message."""
+        with pytest.raises(ApiError) as refusal:
+            await call
+        assert refusal.value.status == code, f"{refusal.value.status}, not {code}: {refusal.value.message}"
+        missing = [text for text in texts if text not in refusal.value.message]
+        assert not missing, f"{missing} not in {refusal.value.message!r}"
+
+
+def container(cpu: Any) -> Object:
+    """A container that asks for so much CPU."""
+    return {"name": "c", "image": "example.com/c:1", "resources": {"requests": {"cpu": cpu}}}
+
+
+@asynccontextmanager
+async def arena(stage: Stage, other: Stage, installation: Installation) -> AsyncGenerator[Arena]:
+    """Open an arena in a fresh namespace and sample the law in it.
+
+    Raises:
+        AssertionError: at the end, the law was broken.
+    """
+    roles = ("edit", f"{installation.prefix}-batch-user-role")
+    await stage.flavor()
+    async with tenant(stage, installation.cluster, *roles) as as_tenant:
+        await eventually(lambda: _has_rights(as_tenant), what="the rights of the tenant")
+        made = Arena(stage, as_tenant, other)
+        group, version = stage.names.group, stage.names.version
+        async with sampled(stage.client, stage.namespace, group, version, f"-{stage.namespace}"):
+            yield made
+
+
+async def _has_rights(stage: Stage) -> bool:
+    """Whether the API server has seen the role bindings: they take effect a moment after they are written."""
+    try:
+        await stage.client.list(PODS, stage.namespace)
+        await stage.client.list(stage.kinds.workloads, stage.namespace)
+    except ApiError:
+        return False
+    return True

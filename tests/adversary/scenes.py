@@ -1,0 +1,99 @@
+"""Scenes: objects that rows of the table are tried on, each in a queue of its own.
+
+A scene is prepared once. Its rows are tried on it one after the other. After a row that did not end as the
+table says, the scene is prepared again, because its objects may have changed.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+from admitq.integrations.paths import value_at
+from admitq.runtime.resources import JOBS, PODS
+from localcluster.waiting import eventually
+from tests.adversary.arena import Arena
+from tests.adversary.calls import Target
+
+Targets = Mapping[str, Target]
+
+
+async def running_pod(arena: Arena, queue: str) -> Targets:
+    """A pod that runs, charged to a queue that it fills."""
+    await arena.queue(queue)
+    pod = await arena.pod(queue)
+    await arena.until_runs(f"{queue}-")
+    return {"pod": pod}
+
+
+async def waiting_pod(arena: Arena, queue: str) -> Targets:
+    """A pod that asks for more than the queue has, and waits at its gate."""
+    await arena.queue(queue)
+    pod = await arena.pod(queue, cpu=2)
+    await arena.until_waits(queue)
+    return {"pod": pod}
+
+
+async def running_group(arena: Arena, queue: str) -> Targets:
+    """A group of two pods that run and fill their queue."""
+    await arena.queue(queue, cpu=2)
+    for number in range(2):
+        await arena.pod(queue, f"p{number}", group=f"{queue}-g", total=2)
+    await arena.until_runs(f"{queue}-", 2)
+    return {"pod": Target(PODS, f"{queue}-p0", arena.admin.namespace)}
+
+
+async def running_deployment(arena: Arena, queue: str) -> Targets:
+    """The pod of a Deployment, which runs and fills its queue."""
+    await arena.queue(queue)
+    deployment = await arena.deployment(queue)
+    [name] = await arena.until_runs(f"{queue}-")
+
+    async def is_ready() -> bool:
+        found = await arena.admin.get(deployment.resource, deployment.name)
+        return value_at(found, ("status", "readyReplicas"), 0) == 1
+
+    await eventually(is_ready, what=f"{deployment.name} to be ready")
+    return {"pod": Target(PODS, name, arena.admin.namespace), "deployment": deployment}
+
+
+async def running_job(arena: Arena, queue: str) -> Targets:
+    """A Job that is admitted and fills its queue, its pod, its Workload, and the queues."""
+    await arena.queue(queue)
+    job = await arena.job(queue)
+    [name] = await arena.until_runs(f"{queue}-")
+    [workload] = await arena.workloads(queue)
+    kinds, namespace = arena.admin.kinds, arena.admin.namespace
+    return {
+        "job": job,
+        "pod": Target(PODS, name, namespace),
+        "workload": Target(kinds.workloads, workload["metadata"]["name"], namespace),
+        "localqueue": Target(kinds.local_queues, queue, namespace),
+        "clusterqueue": Target(kinds.cluster_queues, arena.admin.own(queue), None),
+        "resourceflavor": Target(kinds.resource_flavors, arena.admin.own("f"), None),
+    }
+
+
+async def waiting_job(arena: Arena, queue: str) -> Targets:
+    """A Job that asks for more than the queue has, and its Workload."""
+    await arena.queue(queue)
+    job = await arena.job(queue, pods=2)
+    [workload] = await arena.until_waits(queue)
+    name = workload["metadata"]["name"]
+    return {"job": job, "workload": Target(arena.admin.kinds.workloads, name, arena.admin.namespace)}
+
+
+async def foreign_job(arena: Arena, queue: str) -> Targets:
+    """A Job of another namespace, in which the tenant has no rights."""
+    other = arena.other
+    await other.job(queue, queue="none")
+    return {"job": Target(JOBS, queue, other.namespace)}
+
+
+SCENES: Final[Mapping[str, Callable[[Arena, str], Awaitable[Targets]]]] = {
+    "running-pod": running_pod,
+    "waiting-pod": waiting_pod,
+    "running-group": running_group,
+    "running-deployment": running_deployment,
+    "running-job": running_job,
+    "waiting-job": waiting_job,
+    "foreign-job": foreign_job,
+}

@@ -1,0 +1,163 @@
+"""The table of attempts on fields, as data: scene, object, field, way of writing, subresource and end."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from tests.adversary.calls import (
+    NO_RIGHT,
+    OF_CUSTOM_KINDS,
+    REMOVALS,
+    REPLACEMENTS,
+    Allowed,
+    Attempt,
+    End,
+    NoEffect,
+    Path,
+    Refused,
+    Undone,
+    Way,
+)
+
+
+def label(name: str) -> Path:
+    """The path of a label of ours."""
+    return ("metadata", "labels", f"{{names.{name}}}")
+
+
+def annotation(name: str) -> Path:
+    """The path of an annotation of ours."""
+    return ("metadata", "annotations", f"{{names.{name}}}")
+
+
+MARK: Final = Refused(403, ("Forbidden: the mark decides what is charged to the queue",))
+"""The refusal of a change of a protected mark; it names the field as well."""
+
+
+def rows(
+    scene: str,
+    target: str,
+    fields: Iterable[Path],
+    ways: Iterable[Way],
+    end: End,
+    *,
+    value: Any = "forged",
+    subresources: Iterable[str] = ("",),
+) -> Iterator[Attempt]:
+    """Every field in every way through every subresource, with the same end."""
+    all_fields, all_ways = list(fields), list(ways)
+    for subresource in subresources:
+        for field in all_fields:
+            for way in all_ways:
+                written = "" if way in REMOVALS else value
+                yield Attempt(scene, target, field, way, end, written, subresource)
+
+
+def _marks() -> Iterator[Attempt]:
+    """Marks of pods, once there, cannot be changed or removed; managed pods get no further ones."""
+    charged = [label("managed"), label("podset"), annotation("workload"), annotation("role_hash")]
+    further = [
+        annotation("pod_suspending_parent"),
+        annotation("workload_slice_name"),
+        label("pod_group_name"),
+        annotation("pod_group_total_count"),
+        annotation("pod_group_serving"),
+        annotation("pod_group_fast_admission"),
+    ]
+    yield from rows("running-pod", "pod", charged, Way, MARK)
+    yield from rows("running-pod", "pod", further, REPLACEMENTS, MARK)
+    yield from rows("waiting-pod", "pod", [label("managed"), annotation("role_hash")], Way, MARK)
+    yield from rows(
+        "waiting-pod", "pod", [("spec", "schedulingGates", 0)], [Way.JSON_REMOVE, Way.PUT_WITHOUT], MARK
+    )
+    gates = [("spec", "schedulingGates")]
+    yield from rows("waiting-pod", "pod", gates, [Way.JSON_REMOVE, Way.MERGE_NULL, Way.PUT_WITHOUT], MARK)
+    yield from rows("waiting-pod", "pod", gates, [Way.MERGE, Way.JSON_REPLACE, Way.PUT], MARK, value=[])
+    grouped = [label("pod_group_name"), annotation("pod_group_total_count"), annotation("role_hash")]
+    yield from rows("running-group", "pod", grouped, Way, MARK)
+    yield from rows(
+        "running-deployment", "pod", [label("managed"), annotation("pod_suspending_parent")], Way, MARK
+    )
+
+
+def _subresources() -> Iterator[Attempt]:
+    """What a tenant cannot write at all, and what does not change metadata."""
+    fields = [label("managed"), annotation("role_hash")]
+    yield from rows(
+        "running-pod",
+        "pod",
+        fields,
+        [Way.JSON_REMOVE, Way.MERGE_NULL, Way.PUT],
+        NO_RIGHT,
+        subresources=["status"],
+    )
+    phase = [("status", "phase")]
+    yield from rows(
+        "running-pod", "pod", phase, REPLACEMENTS, NO_RIGHT, value="Succeeded", subresources=["status"]
+    )
+    job = [("status", "active"), label("queue_name")]
+    yield from rows("running-job", "job", job, REPLACEMENTS, NO_RIGHT, value=0, subresources=["status"])
+
+
+def _jobs() -> Iterator[Attempt]:
+    """A running job stays in its queue, and a waiting one stays suspended."""
+    immutable = Refused(403, ("queue-name",))
+    yield from rows("running-job", "job", [label("queue_name")], Way, immutable)
+    yield from rows("running-deployment", "deployment", [label("queue_name")], REPLACEMENTS, immutable)
+    yield from rows("waiting-job", "job", [("spec", "suspend")], REPLACEMENTS, Undone(), value=False)
+    own = [("metadata", "labels", "example.com/own")]
+    yield from rows("running-job", "job", own, REPLACEMENTS, Allowed())
+    yield from rows("running-pod", "pod", own, REPLACEMENTS, Allowed())
+    for way in (Way.MERGE, Way.PUT):
+        yield Attempt("running-job", "job", ("status", "active"), way, NoEffect(), 7)
+        yield Attempt("running-pod", "pod", ("status", "phase"), way, NoEffect(), "Failed")
+
+
+def _own_kinds() -> Iterator[Attempt]:
+    """Tenants read Workloads and queues, and write none of them."""
+    ways = [way for way in REPLACEMENTS if way in OF_CUSTOM_KINDS]
+    of_workload = [
+        ("spec", "queueName"),
+        ("spec", "active"),
+        ("metadata", "ownerReferences"),
+        ("metadata", "finalizers"),
+    ]
+    yield from rows("running-job", "workload", of_workload, ways, NO_RIGHT, value=[])
+    status = [("status", "admission"), ("status", "conditions"), ("status", "reclaimablePods")]
+    yield from rows("running-job", "workload", status, ways, NO_RIGHT, value=[], subresources=["status"])
+    yield from rows("waiting-job", "workload", status, ways, NO_RIGHT, value=[], subresources=["status"])
+    for target, field in (
+        ("localqueue", ("spec", "clusterQueue")),
+        ("clusterqueue", ("spec", "namespaceSelector")),
+        ("resourceflavor", ("spec", "nodeLabels")),
+    ):
+        yield from rows("running-job", target, [field], ways, NO_RIGHT, value={})
+    yield from rows(
+        "running-job",
+        "localqueue",
+        [("status", "conditions")],
+        ways,
+        NO_RIGHT,
+        value=[],
+        subresources=["status"],
+    )
+    yield from rows(
+        "running-job",
+        "clusterqueue",
+        [("status", "conditions")],
+        ways,
+        NO_RIGHT,
+        value=[],
+        subresources=["status"],
+    )
+    yield from rows(
+        "foreign-job", "job", [label("queue_name"), ("spec", "suspend")], REPLACEMENTS, NO_RIGHT, value=False
+    )
+
+
+CHAPTERS: Final = {
+    "marks": tuple(_marks()),
+    "others": (*_subresources(), *_jobs(), *_own_kinds()),
+}
+"""The rows, in groups that run in an arena each."""
+
+TABLE: Final = tuple(row for chapter in CHAPTERS.values() for row in chapter)

@@ -1,0 +1,106 @@
+"""The sampler finds an excess that is planted, names its pods, and tolerates what one reaction takes."""
+
+from typing import Any
+
+import pytest
+
+from tests.adversary.law import Record, excesses, milli, queue_of, quotas, requested, reserved
+
+QUEUES = {"q": 1000}
+
+
+def pod(name: str, cpu: Any = 1, *, node: str = "n", phase: str = "Running", grace: int | None = None) -> Any:
+    metadata: dict[str, Any] = {"name": name, "labels": {}}
+    if grace is not None:
+        metadata |= {"deletionTimestamp": "2030-01-01T00:00:00Z", "deletionGracePeriodSeconds": grace}
+    spec = {"nodeName": node, "containers": [{"resources": {"requests": {"cpu": cpu}}}]}
+    return {"metadata": metadata, "spec": spec, "status": {"phase": phase}}
+
+
+def workload(cpu: Any = 1, *, queue: str = "q", count: int = 1, returned: int = 0, **conditions: str) -> Any:
+    assignment = {"name": "main", "count": count, "resourceUsage": {"cpu": cpu}}
+    status = {
+        "conditions": [
+            {"type": type_, "status": value}
+            for type_, value in {"QuotaReserved": "True", **conditions}.items()
+        ],
+        "admission": {"podSetAssignments": [assignment]},
+        "reclaimablePods": [{"name": "main", "count": returned}],
+    }
+    return {"spec": {"queueName": queue}, "status": status}
+
+
+def watch(seconds: float, pods: Any, workloads: Any) -> Record:
+    record = Record()
+    for tick in range(round(seconds * 10) + 1):
+        record.observe(tick / 10, QUEUES, pods, workloads)
+    return record
+
+
+def test_record_of_a_planted_excess_names_queue_pods_and_history() -> None:
+    record = watch(3, [pod("q-a"), pod("q-b")], [workload()])
+    assert list(record.violations) == ["q"]
+    text = record.violations["q"]
+    assert "queue q: 2000m CPU run, 1000m are reserved" in text
+    assert "pod q-a" in text
+    assert "0.0 s: Running, on a node" in text
+
+
+def test_excess_within_one_reaction_is_no_violation() -> None:
+    record = watch(1.9, [pod("q-a"), pod("q-b")], [workload()])
+    assert record.violations == {}
+    assert record.longest_s == pytest.approx(1.9)
+
+
+def test_excess_of_pods_that_end_lasts_their_grace_longer() -> None:
+    pods = [pod("q-a"), pod("q-b", grace=2)]
+    assert watch(3.9, pods, [workload()]).violations == {}
+    assert list(watch(4.5, pods, [workload()]).violations) == ["q"]
+
+
+def test_excesses_that_are_interrupted_do_not_add_up() -> None:
+    record = Record()
+    for tick in range(60):
+        record.observe(tick / 10, QUEUES, [pod("q-a")], [workload()] if tick % 15 == 0 else [])
+    assert record.violations == {}
+
+
+def test_stalled_sampler_counts_a_gap_as_one_step() -> None:
+    record = Record()
+    for at in (0.0, 10.0, 20.0):
+        record.observe(at, QUEUES, [pod("q-a")], [])
+    assert record.longest_s == pytest.approx(0.6)
+
+
+@pytest.mark.parametrize(
+    ("pods", "workloads", "found"),
+    [
+        ([pod("q-a")], [workload()], False),
+        ([pod("q-a")], [], True),
+        ([pod("q-a", node="")], [], False),
+        ([pod("q-a", phase="Succeeded")], [], False),
+        ([pod("free-a")], [], False),
+        ([pod("q-a")], [workload(queue="other")], True),
+        ([pod("q-a")], [workload(QuotaReserved="False")], True),
+        ([pod("q-a")], [workload(Finished="True")], True),
+        ([pod("q-a"), pod("q-b", "1m")], [workload(5)], True),
+        ([pod("q-a", "500m")], [workload(2, count=4, returned=3)], False),
+        ([pod("q-a", "501m")], [workload(2, count=4, returned=3)], True),
+    ],
+)
+def test_excess_is_found_where_more_runs_than_is_reserved(pods: Any, workloads: Any, *, found: bool) -> None:
+    assert bool(excesses(QUEUES, pods, workloads)) is found
+
+
+def test_quantities_sums_and_names_are_read_as_the_tests_write_them() -> None:
+    assert [milli(one) for one in (2, "2", "0.5", "500m")] == [2000, 2000, 500, 500]
+    several = pod("q-a")
+    several["spec"]["initContainers"] = [{"resources": {"requests": {"cpu": 3}}}]
+    assert requested(several) == 3000
+    several["spec"]["resources"] = {"requests": {"cpu": 4}}
+    assert requested(several) == 4000
+    assert reserved({"spec": {}}) == 0
+    assert queue_of("q-more-a", ["q", "q-more"]) == "q-more"
+    resources = {"flavors": [{"resources": [{"name": "cpu", "nominalQuota": "1500m"}]}]}
+    queue = {"metadata": {"name": "q-ns"}, "spec": {"resourceGroups": [resources]}}
+    assert quotas([queue, {"metadata": {"name": "elsewhere"}}], "-ns") == {"q": 1500}
