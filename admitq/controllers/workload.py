@@ -5,11 +5,12 @@ write ends the chain; its write leads to the next decision. When none has, the e
 look again. Quota is reserved by the manager, and the job is started and stopped by the job's controller.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from admitq import explain
+from admitq.controllers import outliving
 from admitq.controllers.absent_owners import AbsentOwners
 from admitq.controllers.context import Context, CoreView
 from admitq.controllers.executions import Executions
@@ -127,6 +128,8 @@ class World:
     """Why an equal Workload was refused, so that this one was not tried."""
     owners_gone: bool = False
     """None of the owners that the Workload names is there, and nobody else will find that out."""
+    outliving: Sequence[str] = ()
+    """Pods of the Workload that can still run although its job is gone."""
     unrecorded_execution: Instant = 0
     """How long admissions lasted that another program ended without adding up their time; nanoseconds."""
     acting_since: Instant = 0
@@ -204,16 +207,28 @@ def _seconds_until(case: Case, *deadlines: Instant | None) -> float | None:
 # --- the end --------------------------------------------------------------------------------------
 
 
+def is_orphan(workload: Object, world: World) -> bool:
+    """Whether a Workload without an owner is to end: it is deleted, or it had an owner before."""
+    metadata = workload["metadata"]
+    if metadata.get("ownerReferences") and not world.owners_gone:
+        return False
+    had_owner = bool(value_at(metadata, ("labels", world.names.job_uid)))
+    return "deletionTimestamp" in metadata or (world.settings.finish_orphaned and had_owner)
+
+
 def _orphan(case: Case) -> Plan | None:
-    """A Workload that nobody owns any more is finished, and freed for deletion."""
-    metadata = case.workload["metadata"]
-    deleting = "deletionTimestamp" in metadata
-    had_owner = bool(value_at(metadata, ("labels", case.world.names.job_uid)))
-    is_owned = metadata.get("ownerReferences") and not case.world.owners_gone
-    if is_owned or not (deleting or (case.settings.finish_orphaned and had_owner)):
+    """A Workload without an owner is finished, and freed for deletion, once no pods outlive its job."""
+    if not is_orphan(case.workload, case.world):
         return None
+    if case.world.outliving:
+        transition = case.begin()
+        outliving.report(transition, case.world.outliving)
+        reported = case.end(transition) or NOTHING
+        return replace(reported, again=outliving.next_look(case.workload, case.now))
+    deleting = "deletionTimestamp" in case.workload["metadata"]
     if case.settings.finish_orphaned and not case.is_true(ConditionType.FINISHED):
         transition = case.begin()
+        outliving.withdraw(transition)
         transition.finish(Reason.OWNER_NOT_FOUND, "The workload's owner no longer exists")
         return case.end(transition)
     if has_finalizer(case.workload, case.world.names.finalizer):
@@ -818,6 +833,7 @@ class WorkloadController:
         self._ctx = ctx
         self._core = core
         self._absent_owners = AbsentOwners(ctx)
+        self._outliving = outliving.OutlivingPods(ctx)
         self._executions = Executions(ctx.clock)
         ctx.stores.of(ctx.kinds.workloads).subscribe(self._executions.observe)
         self._acting_since: Instant | None = None
@@ -833,6 +849,9 @@ class WorkloadController:
         held = _is_held_for_owner(workload, self._ctx.names)
         if held and await self._absent_owners.are_all(workload):
             world = replace(world, owners_gone=True)
+        if is_orphan(workload, world):
+            found = await self._outliving.of((workload,))
+            world = replace(world, outliving=found.get(workload["metadata"]["uid"], ()))
         again = await act(self._ctx, decide(workload, world, self._ctx.clock()))
         return min(again or HELD_RETRY_SECONDS, HELD_RETRY_SECONDS) if held else again
 

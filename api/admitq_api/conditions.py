@@ -36,6 +36,9 @@ class ConditionType(StrEnum):
     DEACTIVATION_TARGET = "DeactivationTarget"
     WAITING_FOR_REPLACEMENT_PODS = "WaitingForReplacementPods"
     BLOCKED_ON_PREEMPTION_GATES = "BlockedOnPreemptionGates"
+    PODS_OUTLIVE_JOB = "PodsOutliveJob"
+    """Workload: its job is gone or going, and pods of the job can still run."""
+
     MULTIKUEUE_QUOTA_AUTOMATION = "MultiKueueManagerQuotaAutomation"
 
 
@@ -103,6 +106,9 @@ class Reason(StrEnum):
     FLAVOR_MIGRATION = "FlavorMigration"
     VARIANT_EVICTED = "VariantEvicted"
     CONCURRENT_ADMISSION = "ConcurrentAdmission"
+
+    # the condition PodsOutliveJob of a Workload
+    PODS_RUNNING = "PodsRunning"
 
     # the condition DeactivationTarget, and the cause of a deactivation of a Workload
     REQUEUING_LIMIT_EXCEEDED = "RequeuingLimitExceeded"

@@ -1,7 +1,7 @@
 """A job, its Workloads and what surrounds them: all that a decision about the job is made from."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
@@ -64,6 +64,8 @@ class JobCase:
     """Nothing can be created in the namespace any more."""
     ancestor: Ancestor | None = None
     missing: tuple[Reference, ...] = ()
+    outliving: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
+    """Pods that can still run although their job is gone or going, by the UID of their Workload."""
 
     @property
     def resource(self) -> Resource:
@@ -102,6 +104,23 @@ class JobCase:
         """Workloads of a job that is no more."""
         mine = {workload["metadata"]["name"] for workload in self.owned}
         return [workload for workload in self.workloads if workload["metadata"]["name"] not in mine]
+
+    @property
+    def is_going(self) -> bool:
+        """Whether the job is gone, or being deleted."""
+        return self.job is None or "deletionTimestamp" in self.job["metadata"]
+
+    @property
+    def without_job(self) -> Sequence[Object]:
+        """Workloads to release: their job is gone, or going and has no pods to clean up."""
+        is_kept = (
+            self.job is not None and self.settings.defer_cleanup and self.integration.is_cleaning_up(self.job)
+        )
+        return self.workloads if self.is_going and not is_kept else self.orphaned
+
+    def is_outlived(self, workload: Object) -> bool:
+        """Whether pods of the Workload can still run although their job is gone or going."""
+        return workload["metadata"]["uid"] in self.outliving
 
     @property
     def queue_name(self) -> str:

@@ -25,6 +25,7 @@ from admitq.controllers.job.matching import is_equivalent
 from admitq.controllers.job.owners import Owners
 from admitq.controllers.job.slices import is_elastic, lets_run
 from admitq.controllers.job.steps import decide, without_outdated
+from admitq.controllers.outliving import OutlivingPods, next_look
 from admitq.controllers.plan import Create, Plan, act, describes_pods, plan, status_patch
 from admitq.core.model import SECOND, Instant
 from admitq.core.selectors import selects_namespace
@@ -82,6 +83,7 @@ class JobController:
         self.resource = resource_of(integration)
         self._ctx = ctx
         self._owners = owners
+        self._outliving = OutlivingPods(ctx)
         self._followed: Mapping[OwnerKind, Resource] = {
             one.kind: resource_followed(integration, one) for one in integration.follows
         }
@@ -176,14 +178,14 @@ class JobController:
             namespace_ends=value_at(namespace, ("metadata", "deletionTimestamp")) is not None,
             ancestor=ancestor,
         )
-        case = self._resolved(case)
+        case = await self._with_outliving_pods(self._resolved(case))
         decided = decide(case)
         if decided.unless_admitted and decided.actions:
             again = await self._stop(key, case, decided, attempts)
         else:
             self._remember_grant(key, case)
             again = await self._act(case, decided)
-        return again if again is not None else _until_grace_ends(job, case.now)
+        return _earliest(again, _next_look(case), _until_grace_ends(job, case.now))
 
     async def _stop(self, key: Key, case: JobCase, decided: Plan, attempts: int) -> float | None:
         """Stop a job that runs more than was admitted, ahead of all that is less urgent.
@@ -388,6 +390,12 @@ class JobController:
         missing = tuple(one for one in references if one not in found)
         return replace(case, job=self.integration.resolved(case.job, found), missing=missing)
 
+    async def _with_outliving_pods(self, case: JobCase) -> JobCase:
+        """The same with pods that outlive the job; of a group, those that are not known as its members."""
+        if case.composition is not None and case.job is not None:
+            return case
+        return replace(case, outliving=await self._outliving.of(case.without_job))
+
     def _referenced(self, reference: Reference, job: Object) -> Object | None:
         resource = self._followed.get(reference.kind)
         store = None if resource is None else self._ctx.stores.find(resource)
@@ -470,6 +478,15 @@ def _only_reserved(case: JobCase) -> str | None:
     """The name of the one Workload of a job, if it has quota."""
     [*names] = (one["metadata"]["name"] for one in case.owned if is_reserved(one))
     return names[0] if len(names) == len(case.owned) == 1 and not case.group else None
+
+
+def _earliest(*delays: float | None) -> float | None:
+    return min((one for one in delays if one is not None), default=None)
+
+
+def _next_look(case: JobCase) -> float | None:
+    """In how many seconds pods that outlive the job are looked for again."""
+    return _earliest(*(next_look(one, case.now) for one in case.without_job if case.is_outlived(one)))
 
 
 def _until_grace_ends(job: Object | None, now: Instant) -> float | None:

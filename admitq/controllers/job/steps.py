@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
+from admitq.controllers import outliving
 from admitq.controllers.excess_pods import counted, kind_label
 from admitq.controllers.job import members, reclaim, running, slices
 from admitq.controllers.job.case import CONCERN, JobCase, concern_of, name_of, seconds
@@ -99,18 +100,27 @@ def decide(case: JobCase) -> Plan:
 
 
 def _release(case: JobCase, workload: Object) -> tuple[Action | None, ...]:
-    """The next thing to do with a Workload whose job is no more."""
+    """The next thing to do with a Workload whose job is gone; none is released while its pods can run."""
+    if case.is_outlived(workload):
+        return (_report_outliving(case, workload),)
     is_requeued = _is_evicted_with_its_pod(case, workload) or _is_evicted_without_pods(case, workload)
     if is_requeued and (returned := _requeue(case, workload)):
         return returned.actions
     if case.settings.finish_orphaned and not holds(workload, ConditionType.FINISHED):
         transition = case.begin(workload)
+        outliving.withdraw(transition)
         transition.finish(Reason.OWNER_NOT_FOUND, "The workload's owner no longer exists")
         write = status_patch(case.kinds.workloads, workload, transition.patch(), CONCERN)
         return (write,)
     if has_finalizer(workload, case.names.finalizer):
         return (RemoveFinalizer(case.kinds.workloads, workload),)
     return ()
+
+
+def _report_outliving(case: JobCase, workload: Object) -> Action | None:
+    transition = case.begin(workload)
+    outliving.report(transition, case.outliving[workload["metadata"]["uid"]])
+    return status_patch(case.kinds.workloads, workload, transition.patch(), CONCERN)
 
 
 def _is_evicted_with_its_pod(case: JobCase, workload: Object) -> bool:
@@ -125,17 +135,12 @@ def _is_evicted_without_pods(case: JobCase, workload: Object) -> bool:
 
 
 def _gone(case: JobCase) -> Plan | None:
-    """Workloads of jobs that are gone, or going, are finished and freed; unless pods outlive the going."""
-    is_going = case.job is None or "deletionTimestamp" in case.job["metadata"]
-    is_kept = (
-        case.job is not None and case.settings.defer_cleanup and case.integration.is_cleaning_up(case.job)
-    )
-    freed = case.workloads if is_going and not is_kept else case.orphaned
+    """Workloads of jobs that are gone, or going, are finished and freed; unless pods outlive the job."""
     released = plan(
-        *(action for one in freed for action in _release(case, one)),
-        *(members.freed(case) if is_going else ()),
+        *(action for one in case.without_job for action in _release(case, one)),
+        *(members.freed(case) if case.is_going else ()),
     )
-    return released if is_going or released.actions else None
+    return released if case.is_going or released.actions else None
 
 
 def _elsewhere(case: JobCase) -> Plan | None:

@@ -71,10 +71,14 @@ class StubClient:
         return found
 
     async def list(
-        self, resource: Resource, namespace: str | None = None, label_selector: str | None = None
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        label_selector: str | None = None,
+        field_selector: str | None = None,
     ) -> tuple[list[Object], str]:
         """Read what of ``api`` has the one label that is asked for, or all."""
-        self._call("list", resource.plural, label_selector)
+        self._call("list", resource.plural, label_selector or field_selector)
         label, _, value = (label_selector or "").partition("=")
         found = [
             one

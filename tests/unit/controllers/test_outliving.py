@@ -1,0 +1,203 @@
+"""Pods that outlive their job: which they are, and that their Workload keeps its quota until they end."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from admitq.controllers.job.controller import JobController
+from admitq.controllers.job.owners import Owners
+from admitq.controllers.outliving import belongs_to, may_run, next_look
+from admitq.controllers.workload import WorkloadController
+from admitq.integrations.kinds.job import JOB
+from admitq.runtime.errors import ApiError
+from admitq.runtime.resources import JOBS
+from admitq.runtime.store import Key
+from tests.unit.controllers.builders import (
+    FINISHED,
+    KINDS,
+    NAMES,
+    OWNER,
+    SETTINGS,
+    Object,
+    admitted,
+    at,
+    condition,
+    condition_of,
+    job,
+    reserved,
+    time,
+    workload,
+)
+from tests.unit.controllers.world import World
+
+JOB_KEY = Key("ns", "j")
+WORKLOAD_KEY = Key("ns", "job-j-1")
+GONE = {"labels": {NAMES.job_uid: "uid-j"}}
+LIST = "list pods"
+
+
+def pod(name: str = "p", *, spec: Any = None, status: Any = None, **metadata: Any) -> Object:
+    labels = {NAMES.podset: "main", "batch.kubernetes.io/controller-uid": "uid-j"}
+    return {
+        "metadata": {"name": name, "namespace": "ns", "labels": labels, **metadata},
+        "spec": spec or {},
+        "status": status or {"phase": "Running"},
+    }
+
+
+@pytest.fixture
+def world() -> World:
+    """A process that works on Jobs alone."""
+    return World(replace(SETTINGS, integrations=(JOB,)))
+
+
+def with_pods(world: World, *pods: Object) -> World:
+    for one in pods:
+        world.client.api["pods", one["metadata"]["name"]] = one
+    return world
+
+
+async def reconcile_job(world: World) -> float | None:
+    return await JobController(world.ctx, JOB, Owners(world.ctx)).reconcile(JOB_KEY)
+
+
+async def reconcile_workload(world: World) -> float | None:
+    return await WorkloadController(world.ctx, world.core).reconcile(WORKLOAD_KEY)
+
+
+def state(world: World) -> tuple[str | None, str | None]:
+    """The reasons of PodsOutliveJob and of Finished."""
+    stored = world.get(KINDS.workloads, "job-j-1")
+    outlived, finished = (condition_of(stored, type_) for type_ in ("PodsOutliveJob", "Finished"))
+    return outlived and outlived[1], finished and finished[1]
+
+
+@pytest.mark.parametrize(
+    ("one", "expected"),
+    [
+        (pod(), True),
+        (pod(status={"phase": "Pending"}), True),
+        (pod(status={}), True),
+        (pod(deletionTimestamp=time(0)), True),
+        (pod(status={"phase": "Succeeded"}), False),
+        (pod(status={"phase": "Failed"}), False),
+        (pod(spec={"schedulingGates": [{"name": "example.com/other"}]}), True),
+        (pod(spec={"schedulingGates": [{"name": NAMES.elastic_gate}]}), False),
+        (pod(spec={"schedulingGates": [{"name": NAMES.admission_gate}]}), False),
+    ],
+)
+def test_pod_may_run_until_it_has_ended_unless_our_gate_holds_it(one: Object, expected: bool) -> None:
+    assert may_run(one, NAMES) is expected
+
+
+SLICE = {"annotations": {NAMES.workload_slice_name: "job-j-0"}}
+BARE: Object = {"labels": {}}
+OF_JOB: Object = {"labels": {"batch.kubernetes.io/controller-uid": "uid-j"}}
+
+
+@pytest.mark.parametrize(
+    ("metadata", "of", "expected"),
+    [
+        ({**BARE, "annotations": {NAMES.workload: "job-j-1"}}, admitted(owner=None), True),
+        ({**BARE, "annotations": {NAMES.workload: "another"}}, admitted(), False),
+        ({**BARE, **SLICE}, admitted(metadata=SLICE), True),
+        ({**BARE, **SLICE}, admitted(), False),
+        ({**BARE, "ownerReferences": [{"uid": "uid-j"}]}, admitted(), True),
+        ({**BARE, "ownerReferences": [{"uid": "another"}]}, admitted(), False),
+        ({"labels": {"jobset.sigs.k8s.io/jobset-uid": "uid-j"}}, admitted(), True),
+        (OF_JOB, admitted(owner=None, metadata=GONE), True),
+        (OF_JOB, admitted(owner=None), False),
+    ],
+)
+def test_pod_belongs_to_workload_that_its_annotation_or_the_uid_of_its_job_names(
+    metadata: Object, of: Object, expected: bool
+) -> None:
+    assert belongs_to(pod(**metadata), of, NAMES) is expected
+
+
+@pytest.mark.parametrize(("seconds", "expected"), [(0, 1.0), (2, 1.0), (8, 4.0), (1000, 15.0)])
+def test_next_look_is_later_the_longer_pods_remain(seconds: int, expected: float) -> None:
+    outlived = admitted(condition("PodsOutliveJob", True, "PodsRunning", since=100))
+    assert next_look(outlived, at(100 + seconds)) == expected
+
+
+@pytest.mark.parametrize("gone", [None, job(deletionTimestamp=time(9))], ids=["gone", "going"])
+async def test_workload_is_released_after_one_list_when_no_pods_outlive_its_job(
+    world: World, gone: Object | None
+) -> None:
+    world.put(KINDS.workloads, admitted())
+    if gone is not None:
+        world.put(JOBS, gone)
+    with_pods(world, pod("ended", status={"phase": "Succeeded"}))
+    await reconcile_job(world)
+    assert world.calls.count(LIST) == 1
+    assert state(world) == (None, "OwnerNotFound")
+
+
+@pytest.mark.parametrize("gone", [None, job(deletionTimestamp=time(9))], ids=["gone", "going"])
+async def test_workload_keeps_quota_while_pods_outlive_its_job(world: World, gone: Object | None) -> None:
+    world.put(KINDS.workloads, admitted())
+    if gone is not None:
+        world.put(JOBS, gone)
+    with_pods(world, pod("b"), pod("a"))
+    assert await reconcile_job(world) == 1.0
+    assert state(world) == ("PodsRunning", None)
+    stored = world.get(KINDS.workloads, "job-j-1")
+    assert condition_of(stored, "PodsOutliveJob") == (
+        "True",
+        "PodsRunning",
+        "2 pods of the deleted job can still run: a, b. Delete them to release the quota",
+    )
+    assert stored["metadata"]["finalizers"]
+    world.client.api.clear()
+    await reconcile_job(world)
+    assert state(world) == (None, "OwnerNotFound")
+
+
+async def test_workload_of_an_earlier_job_keeps_quota_beside_the_new_job(world: World) -> None:
+    world.put(KINDS.workloads, admitted(owner={**OWNER, "uid": "uid-old"}))
+    world.put(JOBS, job())
+    with_pods(world, pod(labels={NAMES.podset: "main", "batch.kubernetes.io/controller-uid": "uid-old"}))
+    assert await reconcile_job(world) == 1.0
+    assert state(world) == ("PodsRunning", None)
+    assert await reconcile_job(world) == 1.0, "the new job's own steps do not end the looks"
+
+
+@pytest.mark.parametrize(
+    "obj", [workload(), reserved(), admitted(FINISHED)], ids=["pending", "reserved", "finished"]
+)
+async def test_no_pods_are_listed_for_workload_that_cannot_have_any(world: World, obj: Object) -> None:
+    world.put(KINDS.workloads, obj)
+    with_pods(world, pod())
+    await reconcile_job(world)
+    assert LIST not in world.calls
+
+
+async def test_nothing_is_released_when_pods_cannot_be_listed(world: World) -> None:
+    world.put(KINDS.workloads, admitted())
+    world.client.fails["list"] = ApiError(403, "Forbidden", "no")
+    with pytest.raises(ApiError):
+        await reconcile_job(world)
+    assert state(world) == (None, None)
+
+
+async def test_workload_without_owner_keeps_quota_while_orphaned_pods_run(world: World) -> None:
+    world.put(KINDS.workloads, admitted(owner=None, metadata=GONE))
+    with_pods(world, pod())
+    assert await reconcile_workload(world) == 1.0
+    assert state(world) == ("PodsRunning", None)
+    assert await reconcile_workload(world) == 1.0
+    world.client.api.clear()
+    await reconcile_workload(world)
+    assert state(world) == (None, "OwnerNotFound")
+
+
+async def test_deleted_workload_without_owner_is_held_while_orphaned_pods_run(world: World) -> None:
+    going = {**GONE, "deletionTimestamp": time(0)}
+    world.put(KINDS.workloads, admitted(owner=None, metadata=going))
+    with_pods(world, pod())
+    await reconcile_workload(world)
+    stored = world.get(KINDS.workloads, "job-j-1")
+    assert stored["metadata"]["finalizers"]
+    assert state(world) == ("PodsRunning", None)
