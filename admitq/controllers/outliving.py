@@ -1,9 +1,9 @@
 """Pods that outlive their job, and keep the quota of its Workload reserved.
 
 A job that is deleted with its pods orphaned, or that a finalizer of another program holds, leaves pods that
-run on. No watch covers all pods of the cluster. When an admitted job goes, the pods of its namespace are listed
-once, and again now and then while some of its pods remain. The list is not limited to a label: users who may
-edit pods may remove labels.
+run on. No watch covers all pods of the cluster. When an admitted job goes, the pods of its namespace are
+listed once, and again now and then while some of its pods remain. The list is not limited to a label: users
+who may edit pods may remove labels.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ def may_have_pods(workload: Object) -> bool:
 def may_run(pod: Object, names: Names) -> bool:
     """Whether a pod holds resources, or may yet: it has not ended, and no gate of ours holds it.
 
-    A pod that is being deleted runs until its object is gone, if it has a node. Without one it never gets one.
+    A pod that is being deleted runs until its object is gone, if it has a node. Without one it never starts.
     """
     if value_at(pod, ("status", "phase")) in _ENDED:
         return False

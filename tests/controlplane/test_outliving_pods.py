@@ -1,7 +1,10 @@
 """Pods that outlive their Job keep its quota: no other Job starts in their place until they have ended."""
 
+import asyncio
+
 import pytest
 
+from admitq.runtime.client import Propagation
 from admitq.runtime.resources import JOBS, PODS
 from tests.controlplane.stage import Object, Stage, condition_of
 
@@ -67,7 +70,7 @@ async def test_quota_is_kept_while_a_finalizer_holds_a_job_whose_pods_run(stage:
 
 @pytest.mark.parametrize("propagation", ["Background", "Foreground"])
 async def test_quota_is_kept_while_a_finalizer_holds_pods_of_a_deleted_job(
-    stage: Stage, propagation: str
+    stage: Stage, propagation: Propagation
 ) -> None:
     workload = await run_first_job(stage)
     (pod,) = await stage.pods("first")
@@ -90,3 +93,21 @@ async def test_quota_is_kept_when_a_job_is_suspended_before_it_is_deleted(stage:
     for one in await stage.pods("first"):
         await stage.change(PODS, one["metadata"]["name"], {"metadata": {"finalizers": []}})
     await stage.until_running("second")
+
+
+async def test_quota_is_kept_when_pods_of_a_held_job_lose_their_labels(
+    stage: Stage,
+) -> None:
+    workload = await run_first_job(stage)
+    (pod,) = await stage.pods("first")
+    await stage.change(JOBS, "first", {"metadata": {"finalizers": [HOLD]}})
+    await stage.client.delete(JOBS, "first", stage.namespace, propagation="Background")
+    await until_outlived(stage, workload)
+    removed = dict.fromkeys(label for label in pod["metadata"]["labels"] if label != "job-name")
+    await stage.change(PODS, pod["metadata"]["name"], {"metadata": {"labels": removed}})
+    await until_outlived(stage, workload)
+    await asyncio.sleep(3)
+    await until_outlived(stage, workload)
+    await stage.client.delete(PODS, pod["metadata"]["name"], stage.namespace)
+    await stage.until_running("second")
+    await stage.change(JOBS, "first", {"metadata": {"finalizers": []}})

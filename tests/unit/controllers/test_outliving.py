@@ -1,15 +1,24 @@
 """Pods that outlive their job: which they are, and that their Workload keeps its quota until they end."""
 
+import asyncio
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from admitq.controllers.indexes import group_key
 from admitq.controllers.job.controller import JobController
 from admitq.controllers.job.owners import Owners
-from admitq.controllers.outliving import belongs_to, may_run, next_look
+from admitq.controllers.outliving import (
+    SHORTEST_DELAY_SECONDS,
+    OutlivingPods,
+    belongs_to,
+    may_run,
+    next_look,
+)
 from admitq.controllers.workload import WorkloadController
 from admitq.integrations.kinds.job import JOB
+from admitq.integrations.kinds.pod import POD
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import JOBS
 from admitq.runtime.store import Key
@@ -79,7 +88,8 @@ def state(world: World) -> tuple[str | None, str | None]:
         (pod(), True),
         (pod(status={"phase": "Pending"}), True),
         (pod(status={}), True),
-        (pod(deletionTimestamp=time(0)), True),
+        (pod(spec={"nodeName": "n"}, deletionTimestamp=time(0)), True),
+        (pod(deletionTimestamp=time(0)), False),
         (pod(status={"phase": "Succeeded"}), False),
         (pod(status={"phase": "Failed"}), False),
         (pod(spec={"schedulingGates": [{"name": "example.com/other"}]}), True),
@@ -87,7 +97,7 @@ def state(world: World) -> tuple[str | None, str | None]:
         (pod(spec={"schedulingGates": [{"name": NAMES.admission_gate}]}), False),
     ],
 )
-def test_pod_may_run_until_it_has_ended_unless_our_gate_holds_it(one: Object, expected: bool) -> None:
+def test_pod_may_run_until_it_has_ended_unless_it_cannot_start(one: Object, expected: bool) -> None:
     assert may_run(one, NAMES) is expected
 
 
@@ -105,6 +115,7 @@ OF_JOB: Object = {"labels": {"batch.kubernetes.io/controller-uid": "uid-j"}}
         ({**BARE, **SLICE}, admitted(), False),
         ({**BARE, "ownerReferences": [{"uid": "uid-j"}]}, admitted(), True),
         ({**BARE, "ownerReferences": [{"uid": "another"}]}, admitted(), False),
+        ({**BARE, "uid": "uid-p"}, admitted(owner={"kind": "Pod", "name": "p", "uid": "uid-p"}), True),
         ({"labels": {"jobset.sigs.k8s.io/jobset-uid": "uid-j"}}, admitted(), True),
         (OF_JOB, admitted(owner=None, metadata=GONE), True),
         (OF_JOB, admitted(owner=None), False),
@@ -201,3 +212,57 @@ async def test_deleted_workload_without_owner_is_held_while_orphaned_pods_run(wo
     stored = world.get(KINDS.workloads, "job-j-1")
     assert stored["metadata"]["finalizers"]
     assert state(world) == ("PodsRunning", None)
+
+
+def named(number: int) -> Object:
+    """The Workload of a deleted job of its own."""
+    metadata = {"name": f"job-{number}", "uid": f"uid-w{number}"}
+    return admitted(owner={**OWNER, "uid": f"uid-{number}"}, metadata=metadata)
+
+
+def pod_of(number: int) -> Object:
+    return pod(f"p{number}", labels={}, ownerReferences=[{"uid": f"uid-{number}"}])
+
+
+async def test_jobs_that_go_together_share_a_list(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    outliving = OutlivingPods(world.ctx, clock=iter(range(100)).__next__)
+    with_pods(world, pod_of(1))
+    read = world.client.list
+
+    async def slowly(*args: Any, **selectors: Any) -> Any:
+        await asyncio.sleep(0)
+        return await read(*args, **selectors)
+
+    monkeypatch.setattr(world.client, "list", slowly)
+    found = await asyncio.gather(*(outliving.of((named(number),)) for number in range(5)))
+    assert found == [{}, {"uid-w1": ("p1",)}, {}, {}, {}]
+    assert world.calls.count(LIST) == 2
+
+
+async def test_pods_of_a_recent_list_are_taken_to_remain(world: World) -> None:
+    now = [10.0]
+    outliving = OutlivingPods(world.ctx, clock=lambda: now[0])
+    with_pods(world, pod_of(1))
+    assert await outliving.of((named(1),))
+    world.client.api.clear()
+    now[0] += SHORTEST_DELAY_SECONDS / 2
+    assert await outliving.of((named(1),)), "the list of half a second ago shows the pod"
+    assert await outliving.of((named(2),)) == {}, "that no pods remain takes a list of its own"
+    now[0] += SHORTEST_DELAY_SECONDS
+    assert await outliving.of((named(1),)) == {}
+    assert world.calls.count(LIST) == 3
+
+
+async def test_group_keeps_quota_while_a_pod_runs_that_lost_its_label() -> None:
+    world = World(replace(SETTINGS, integrations=(POD,)))
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "uid-p"}
+    metadata = {"name": "g", "annotations": {NAMES.is_group_workload: "true"}}
+    held = admitted(owner=None, metadata={**metadata, "ownerReferences": [owner]})
+    world.put(KINDS.workloads, held)
+    with_pods(world, pod(uid="uid-p", labels={}))
+    controller = JobController(world.ctx, POD, Owners(world.ctx))
+    again = await controller.reconcile(Key("ns", group_key("g")))
+    stored = world.get(KINDS.workloads, "g")
+    assert again == 1.0
+    assert condition_of(stored, "Finished") is None
+    assert condition_of(stored, "PodsOutliveJob") is not None
