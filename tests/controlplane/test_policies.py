@@ -42,7 +42,8 @@ CONFIG = {
         # Pods that are to be ready in time are, also on a busy machine.
         "timeout": "10s",
         "recoveryTimeout": "1s",
-        "requeuingStrategy": {"backoffLimitCount": 1, "backoffBaseSeconds": 1},
+        # Longer than an evicted job takes to stop: its quota is released before the backoff ends.
+        "requeuingStrategy": {"backoffLimitCount": 1, "backoffBaseSeconds": 4},
     },
     "objectRetentionPolicies": {"workloads": {"afterFinished": "1s", "afterDeactivatedByKueue": "1s"}},
 }
