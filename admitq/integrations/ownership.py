@@ -74,6 +74,18 @@ def is_served(workload: Object, names: Names) -> bool:
     return value_at(workload, ("metadata", "annotations", names.job_owner_name)) is not None
 
 
+def belongs_to_others(workload: Object, owners: Iterable[str], names: Names) -> bool:
+    """Whether a Workload names an owner whose UID is none of these, in a reference or in its label job-uid.
+
+    The label counts beside the references: the Workload of a job that was deleted with ``--cascade=orphan``
+    has lost its references, and may hold the quota of pods that still run.
+    """
+    references = value_at(workload, ("metadata", "ownerReferences"), [])
+    labelled = value_at(workload, ("metadata", "labels", names.job_uid))
+    uids = {reference.get("uid") for reference in references}
+    return not (uids | ({labelled} if labelled else set())) <= set(owners)
+
+
 def queue_name(obj: Object, names: Names) -> str:
     """LocalQueue that the object's label names; empty without one."""
     name: Any = value_at(obj, ("metadata", "labels", names.queue_name), "")

@@ -401,7 +401,7 @@ FURTHER: Final[Mapping[str, Sequence[Row]]] = {
     "prebuilt": tuple(
         Row(
             name,
-            ("job._adopt_prebuilt",),
+            ("prebuilt.adopt",),
             prebuilt_runs,
             change,
             {

@@ -844,6 +844,7 @@ DRAWN: Final[Mapping[str, Change]] = {
 NOT_PLAYED: Final[Mapping[str, str]] = {
     "job._create": "creates the Workload",
     "members.name_taken": "writes members of groups, not Workloads",
+    "prebuilt.refuse_group": "writes members of groups, not Workloads",
     "members.excess": "writes members of groups, not Workloads",
     "members.owners": "writes metadata alone: members become owners",
     "members.awaited": "writes members of groups, not Workloads",

@@ -11,6 +11,7 @@ from admitq.runtime.resources import JOBS, PRIORITY_CLASSES
 from localcluster.installation import Installation
 from tests.controlplane.recording import series_of, total
 from tests.controlplane.stage import Stage, changed, condition_of
+from tests.controlplane.test_pods import group, until_phases
 from tests.unit.metric_table import PROMISED
 
 SPOT = {
@@ -324,7 +325,7 @@ async def test_a_copied_owner_reference_frees_no_job_from_its_queue(stage: Stage
         await stage.until_condition("QuotaReserved", "WaitingForQuota", "child")
 
 
-async def test_a_prebuilt_workload_that_asks_for_something_else_ends(stage: Stage) -> None:
+async def test_prebuilt_workload_without_owner_that_differs_from_the_job_is_left_alone(stage: Stage) -> None:
     await stage.queues(cpu=4)
     await stage.queues_closed()
     await stage.job("model", queue="closed", pods=2)
@@ -336,7 +337,28 @@ async def test_a_prebuilt_workload_that_asks_for_something_else_ends(stage: Stag
         {"spec": {"queueName": "closed", "podSets": model["spec"]["podSets"]}},
     )
     await stage.job(labels={stage.names.prebuilt_workload_name: "mine"})
-    await stage.until_condition("Finished", "OutOfSync")
+    note = "The prebuilt workload is out of sync with its user job"
+    await stage.until_told("Job", "j", "ErrWorkloadCompose", note)
+    assert value_at(await stage.get(JOBS, "j"), ("spec", "suspend")) is True
+    left = await stage.get(stage.kinds.workloads, "mine")
+    assert condition_of(left, "Finished") is None
+    assert "ownerReferences" not in left["metadata"]
+
+
+async def test_t9_job_that_names_the_workload_of_a_pod_group_gets_an_event_and_the_pods_run_on(
+    stage: Stage,
+) -> None:
+    await stage.queues(cpu=4)
+    await group(stage, "victim", 2)
+    await until_phases(stage, victim_0="Running", victim_1="Running")
+    before = await stage.get(stage.kinds.workloads, "victim")
+    await stage.job(labels={stage.names.prebuilt_workload_name: "victim"})
+    note = "Workload victim exists already and belongs to something else"
+    await stage.until_told("Job", "j", "ErrWorkloadCompose", note)
+    after = await stage.get(stage.kinds.workloads, "victim")
+    assert after["metadata"]["ownerReferences"] == before["metadata"]["ownerReferences"]
+    assert condition_of(after, "Finished") is None
+    await until_phases(stage, victim_0="Running", victim_1="Running")
     assert value_at(await stage.get(JOBS, "j"), ("spec", "suspend")) is True
 
 

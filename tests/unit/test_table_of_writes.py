@@ -9,7 +9,7 @@ import pytest
 
 from admitq import preemption_writer, reservation, transitions
 from admitq.controllers import priority_class, workload
-from admitq.controllers.job import members, slices, steps
+from admitq.controllers.job import members, prebuilt, slices, steps
 from admitq.controllers.provisioning import decide as provisioning
 from admitq.controllers.serving import decide as serving
 from admitq.integrations.paths import Object
@@ -31,6 +31,7 @@ MODULES: Final[dict[str, ModuleType | type]] = {
     "workload": workload,
     "job": steps,
     "members": members,
+    "prebuilt": prebuilt,
     "slices": slices,
     "serving": serving,
     "provisioning": provisioning,
@@ -54,7 +55,12 @@ def listed() -> set[str]:
 
 
 def steps_of(module: str, functions: Iterable[Any]) -> set[str]:
-    prefixes = {steps.__name__: "job", members.__name__: "members", workload.__name__: "workload"}
+    prefixes = {
+        steps.__name__: "job",
+        members.__name__: "members",
+        prebuilt.__name__: "prebuilt",
+        workload.__name__: "workload",
+    }
     return {f"{prefixes.get(one.__module__, module)}.{one.__name__}" for one in functions}
 
 

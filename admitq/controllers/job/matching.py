@@ -6,7 +6,6 @@ from typing import NamedTuple
 from admitq.controllers.job.case import JobCase
 from admitq.increases import Increase, increases
 from admitq.integrations import ownership
-from admitq.integrations.ownership import controller_of
 from admitq.integrations.paths import Object, value_at
 from admitq.job_workloads import has_same_pods, longest_execution, pod_sets_of
 from admitq.transitions import is_admitted, is_reserved
@@ -28,28 +27,12 @@ def prebuilt_name(case: JobCase) -> str:
     )
 
 
-def prebuilt_workload(case: JobCase) -> Object | None:
-    """The Workload that the job is to adopt: there, and not controlled by anybody else."""
-    found = case.lookups.workload(prebuilt_name(case))
-    if found is None:
-        return None
-    controller = controller_of(found)
-    # A group, which many own, controls nothing.
-    mine = controller is None or controller.get("uid") == value_at(case.job, ("metadata", "uid"))
-    return found if mine else None
-
-
 def match_of(case: JobCase) -> Match:
     """Find the Workload that stands for the job.
 
-    A prebuilt one is taken as it is; whether it is equivalent is another question. A job that has ended is
-    not compared any more: its first Workload is the one that ended with it. Nor is one whose pods cannot be
-    told just now: what it has stays.
+    A job that has ended is not compared any more: its first Workload is the one that ended with it. Nor is a
+    job whose pods are not known now: it keeps the Workload that it has.
     """
-    if prebuilt_name(case):
-        prebuilt = prebuilt_workload(case)
-        name = None if prebuilt is None else prebuilt["metadata"]["name"]
-        return Match(prebuilt, [one for one in case.owned if one["metadata"]["name"] != name])
     found = next((one for one in case.owned if is_equivalent(case, one)), None)
     if found is None and case.owned and not is_comparable(case):
         found = case.owned[0]

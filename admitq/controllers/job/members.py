@@ -23,8 +23,8 @@ from admitq.controllers.plan import (
     plan,
 )
 from admitq.integrations import pods
-from admitq.integrations.base import Composition, Step, group_name
-from admitq.integrations.ownership import controller_of, is_of_group, prebuilt_places
+from admitq.integrations.base import Composition, Step, group_name, members_of
+from admitq.integrations.ownership import belongs_to_others, controller_of, is_of_group, prebuilt_places
 from admitq.integrations.paths import Object, merge_patch, value_at
 from admitq.job_workloads import RoleMismatch, owner_references
 from admitq.pod_charges import NO_CHARGE, Charge, charge_of, granted
@@ -154,14 +154,18 @@ def workload_of(
 ) -> Object | None:
     """The Workload that has the group's name, if it is the group's.
 
-    It is if it was made for a group, or if the pods say that it was made for them and nobody controls it.
-    Without validation it is if nobody controls it.
+    It is if it was created for a group, or if the pods name it and it belongs to nothing else. Without
+    validation it is if it belongs to nothing else.
     """
     if found is None or is_of_group(found, names):
         return found
     named = {name for _, name in prebuilt_places(job, names, by_annotation=by_annotation)}
     is_claimed = not validate or group_name(job) in named
-    return found if is_claimed and controller_of(found) is None else None
+    uids = {value_at(one, ("metadata", "uid")) for one in members_of(job)}
+    references = value_at(found, ("metadata", "ownerReferences"), [])
+    is_owned = any(one.get("uid") in uids for one in references)
+    is_free = controller_of(found) is None and (is_owned or not belongs_to_others(found, uids, names))
+    return found if is_claimed and is_free else None
 
 
 def awaits_first(workload: Object, names: Names) -> bool:

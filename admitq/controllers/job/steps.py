@@ -6,11 +6,11 @@ order is that of the reference: who is not ours, what has ended, what must stop,
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from admitq.controllers import outliving
 from admitq.controllers.excess_pods import counted, kind_label
-from admitq.controllers.job import members, reclaim, running, slices
+from admitq.controllers.job import members, prebuilt, reclaim, running, slices
 from admitq.controllers.job.case import CONCERN, JobCase, concern_of, name_of, seconds
 from admitq.controllers.job.matching import (
     Match,
@@ -37,14 +37,12 @@ from admitq.controllers.plan import (
 from admitq.controllers.workload import told
 from admitq.core.model import Instant, ObjectKey
 from admitq.integrations.base import Step, members_of
-from admitq.integrations.ownership import controller_of, is_of_pod_alone, is_served
-from admitq.integrations.paths import Object, only, value_at
+from admitq.integrations.ownership import is_of_pod_alone, is_served
+from admitq.integrations.paths import Object, value_at
 from admitq.job_workloads import (
     PriorityClassMissing,
     Unfit,
     WithoutPodSets,
-    job_uid_label,
-    owner_references,
     priority_update,
     spec_update,
     without_lifted_gates,
@@ -84,7 +82,7 @@ def decide(case: JobCase) -> Plan:
     except (PriorityClassMissing, Unfit) as refused:
         # What cannot grow is stopped all the same when it has to be.
         refusal = case.tell(refused.reason, str(refused), warning=True)
-    match = slices.match_of(case) if slices.is_elastic(case) else match_of(case)
+    match = _match_of(case)
     if match.workload is None:
         return _without_workload(case, match)
     if match.others and (decided := _delete_others(case, match.others)):
@@ -94,6 +92,12 @@ def decide(case: JobCase) -> Plan:
     if decided.actions:
         return decided
     return plan(refusal or _class_missing(case, match.workload), again=decided.again)
+
+
+def _match_of(case: JobCase) -> Match:
+    if prebuilt_name(case):
+        return prebuilt.match_of(case)
+    return slices.match_of(case) if slices.is_elastic(case) else match_of(case)
 
 
 # --- whose job it is ------------------------------------------------------------------------------
@@ -192,34 +196,6 @@ def _without_waiting(case: JobCase) -> Plan:
     return plan(*(action for one in waiting for action in _deletion(case, one)))
 
 
-def _adopt_prebuilt(case: JobCase) -> Plan | None:
-    """A prebuilt Workload that has no controller becomes the job's, and states the job's UID.
-
-    Another program may have written a part of that: an owner reference that makes the job no controller, or
-    one that does, without the label.
-    """
-    if case.group:
-        return None
-    name = prebuilt_name(case)
-    workload = case.lookups.workload(name) if name else None
-    if workload is None or is_over(workload):
-        return None
-    controller, uid = controller_of(workload), value_at(case.job, ("metadata", "uid"))
-    if controller is not None and controller.get("uid") != uid:
-        return None
-    metadata: dict[str, Any] = {}
-    if controller is None:
-        references = value_at(workload, ("metadata", "ownerReferences"), [])
-        others = [one for one in references if one.get("uid") != uid]
-        metadata["ownerReferences"] = [*others, *owner_references(case)]
-    label = job_uid_label(case)
-    if label != only(value_at(workload, ("metadata", "labels"), {}), label):
-        metadata["labels"] = label
-    if not metadata:
-        return None
-    return plan(Patch(case.kinds.workloads, workload, (Step({"metadata": metadata}),), CONCERN))
-
-
 # --- a Workload for each job ----------------------------------------------------------------------
 
 
@@ -253,7 +229,7 @@ def _without_workload(case: JobCase, match: Match) -> Plan:
     if prebuilt_name(case):
         others = _delete_others(case, match.others)
         stopping = running.stop(case, None, "missing workload", running.NO_MATCHING_WORKLOAD)
-        return others or stopping or NOTHING
+        return others or stopping or plan(prebuilt.refusal(case))
     if not case.integration.is_suspended(job, case.names):
         if slices.is_elastic(case) and not match.others and not case.namespace_ends:
             return _incomplete(case) or _create(case)
@@ -699,7 +675,8 @@ BEFORE_MATCHING: Final[tuple[Callable[[JobCase], Plan | None], ...]] = (
     _skipped,
     _nested,
     _unmanaged,
-    _adopt_prebuilt,
+    prebuilt.adopt,
+    prebuilt.refuse_group,
     members.name_taken,
     members.excess,
 )

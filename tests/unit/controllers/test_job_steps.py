@@ -990,11 +990,60 @@ def test_a_prebuilt_workload_is_adopted() -> None:
 
 
 def test_prebuilt_workload_that_the_job_owns_without_control_is_adopted_with_one_reference() -> None:
-    stranger = {**OWNER, "uid": "other", "controller": False}
     plain = {key: value for key, value in OWNER.items() if key != "controller"}
-    mine = workload(name="mine", metadata={"ownerReferences": [stranger, plain]})
+    mine = workload(name="mine", metadata={"ownerReferences": [plain]})
     adopted = written(mine, decided(job(labels=PREBUILT), known={"workload": {"mine": mine}}))
-    assert adopted["metadata"]["ownerReferences"] == [stranger, OWNER]
+    assert adopted["metadata"]["ownerReferences"] == [OWNER]
+
+
+STRANGER: Any = {"apiVersion": "v1", "kind": "Pod", "name": "theirs-0", "uid": "other"}
+FOREIGN = ("ErrWorkloadCompose", "Workload mine exists already and belongs to something else")
+OF_NINE_PODS: Any = {"podSets": [{"name": "main", "count": 9, "template": TEMPLATE}]}
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"ownerReferences": [{**OWNER, "uid": "other"}]},
+        {"ownerReferences": [STRANGER]},
+        {"ownerReferences": [STRANGER, {**OWNER, "controller": False}]},
+        {"labels": {NAMES.job_uid: "former"}},
+        {"annotations": {NAMES.is_group_workload: "true"}},
+        {"annotations": {NAMES.job_owner_name: "db"}},
+    ],
+)
+def test_prebuilt_workload_that_belongs_to_another_object_is_left_alone_and_reported(metadata: Any) -> None:
+    theirs = workload(RESERVED, name="mine", owner=None, metadata=metadata, admission=ADMISSION)
+    plan = decided(job(labels=PREBUILT), known={"workload": {"mine": theirs}})
+    assert (kinds(plan), told(plan)) == ([], [FOREIGN])
+
+
+def test_finished_prebuilt_workload_of_another_job_keeps_its_finalizer() -> None:
+    theirs = workload(FINISHED, name="mine", owner=None, metadata={"ownerReferences": [STRANGER]})
+    plan = decided(job(labels=PREBUILT), known={"workload": {"mine": theirs}})
+    assert (kinds(plan), told(plan)) == ([], [FOREIGN])
+
+
+@pytest.mark.parametrize("spec", [OF_NINE_PODS, {"maximumExecutionTimeSeconds": 5}])
+def test_prebuilt_workload_without_owner_that_differs_from_the_job_is_left_alone_and_reported(
+    spec: Any,
+) -> None:
+    free = workload(name="mine", owner=None, spec=spec)
+    plan = decided(job(labels=PREBUILT), known={"workload": {"mine": free}})
+    note = "The prebuilt workload is out of sync with its user job"
+    assert (kinds(plan), told(plan)) == ([], [("ErrWorkloadCompose", note)])
+
+
+def test_running_job_that_names_the_workload_of_another_is_stopped() -> None:
+    theirs = workload(RESERVED, name="mine", owner={**OWNER, "uid": "other"}, admission=ADMISSION)
+    plan = decided(job(RUNNING, labels=PREBUILT), known={"workload": {"mine": theirs}})
+    assert (kinds(plan), told(plan)) == (["patch Job"], [("Stopped", "missing workload")])
+
+
+def test_prebuilt_workload_that_lost_its_references_is_adopted_by_the_job_of_its_label() -> None:
+    mine = workload(name="mine", owner=None, spec=OF_NINE_PODS, metadata={"labels": {NAMES.job_uid: "uid-j"}})
+    adopted = written(mine, decided(job(labels=PREBUILT), known={"workload": {"mine": mine}}))
+    assert adopted["metadata"]["ownerReferences"] == [OWNER]
 
 
 @pytest.mark.parametrize("labels", [{}, {NAMES.job_uid: "former"}])
@@ -1033,11 +1082,6 @@ def test_b11_prebuilt_annotation_is_ignored_where_labels_identify_workloads(
     patched = [one.obj["metadata"]["name"] for one in plan.actions if isinstance(one, Patch)]
     created = [one for one in plan.actions if isinstance(one, Create)]
     assert (patched, bool(created)) == (([name], False) if adopted else ([], True))
-
-
-def test_the_prebuilt_workload_of_another_is_not_touched() -> None:
-    theirs = workload(RESERVED, name="mine", owner={**OWNER, "uid": "other"}, admission=ADMISSION)
-    assert decided(job(labels=PREBUILT), known={"workload": {"mine": theirs}}) == Plan()
 
 
 def test_a_running_job_without_its_prebuilt_workload_is_stopped_and_waits() -> None:

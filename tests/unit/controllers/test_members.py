@@ -882,3 +882,42 @@ def test_changes_of_pods_and_workloads_concern_the_job_that_they_are_of() -> Non
     assert part.label_selector == f"{NAMES.managed}=true"
     world.put(KINDS.workloads, of_group(workload))
     assert set(part.known()) == {GROUP}
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "x", "uid": "other"}]},
+        {"labels": {NAMES.job_uid: "former"}},
+    ],
+)
+@pytest.mark.parametrize("validated", [True, False])
+async def test_group_that_names_a_workload_of_another_object_does_not_adopt_it(
+    validated: bool, metadata: Any
+) -> None:
+    world = PodWorld(validate_group_owner=validated)
+    world.put(PODS, *pair("held", "held", labels={NAMES.prebuilt_workload_name: "g"}))
+    theirs = of_group(workload, owners="")
+    theirs["metadata"] = {**theirs["metadata"], "annotations": {}, **metadata}
+    world.put(KINDS.workloads, theirs)
+    await world.settle()
+    assert world.told.events[-1][1] == "WorkloadNameConflict"
+    assert world.get(KINDS.workloads, "g")["metadata"].get("ownerReferences", []) == metadata.get(
+        "ownerReferences", []
+    )
+
+
+async def test_group_larger_than_the_workload_it_names_gets_an_event_and_the_workload_is_not_finished() -> (
+    None
+):
+    world = PodWorld()
+    world.put(PODS, *pair("held", "held", labels={NAMES.prebuilt_workload_name: "g"}))
+    free = of_group(workload, owners="")
+    free["spec"] = {**free["spec"], "podSets": [{**free["spec"]["podSets"][0], "count": 1}]}
+    world.put(KINDS.workloads, free)
+    await world.settle()
+    note = "The prebuilt workload is out of sync with its user job"
+    assert world.told.events[-1] == ("a", "ErrWorkloadCompose", note)
+    left = world.get(KINDS.workloads, "g")
+    assert left["metadata"].get("ownerReferences", []) == []
+    assert not any(one["type"] == "Finished" for one in left.get("status", {}).get("conditions", ()))
