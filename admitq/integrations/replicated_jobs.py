@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from admitq.integrations.base import PodIndexes, PodSetTemplate
+from admitq.integrations.children import has_equal_charge, has_ordinal, name_of
 from admitq.integrations.job_pods import COMPLETION_INDEX, pods_at_a_time
 from admitq.integrations.paths import Object, Path
 from admitq.integrations.reading import mapping, text, whole
@@ -45,6 +46,21 @@ def pod_sets(replicated: Any, path: Path) -> list[PodSetTemplate]:
         )
         for index, entry in _entries(replicated)
     ]
+
+
+def makes(owner: Object, replicated: Any, job: Object) -> bool:
+    """Whether a Job is one that the controller creates for an entry.
+
+    Its name must be ``<owner>-<entry>-<ordinal>`` with an ordinal below the entry's replicas. It must not run
+    more pods at a time than the entry says, and its pods must be charged as those of the entry.
+    """
+    for _, entry in _entries(replicated):
+        stem = f"{name_of(owner)}-{text(entry.get('name'))}"
+        if has_ordinal(name_of(job), stem, replicas_of(entry)):
+            return pods_at_a_time(mapping(job, ("spec",))) <= pods_of_a_job(entry) and has_equal_charge(
+                mapping(job, ("spec", "template")), mapping(entry, _POD_TEMPLATE)
+            )
+    return False
 
 
 def is_active(statuses: Sequence[Object]) -> bool:

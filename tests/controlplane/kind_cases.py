@@ -150,6 +150,8 @@ class Child:
     manifest: Object
     integration: Integration
     name: str = "child"
+    given: Mapping[str, Any] = dataclasses.field(default_factory=dict[str, Any])
+    """What the controller writes into the child, by path, where that differs from the manifest."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 
 from admitq.integrations.base import Integration
+from admitq.integrations.kinds.jobset import JOBSET
 from admitq.integrations.kinds.pod import POD
 from admitq.integrations.ownership import controller_of
 from admitq.integrations.paths import value_at
 from admitq.runtime.errors import ApiError
-from admitq.runtime.resources import PODS, PRIORITY_CLASSES
+from admitq.runtime.resources import JOBS, PODS, PRIORITY_CLASSES
 from admitq.transitions import is_reserved
 from admitq_api.labels import DEFAULT_GROUP
 from tests.controlplane.kind_cases import (
@@ -367,6 +368,7 @@ async def test_what_a_queued_job_makes_is_not_queued_itself(stage: Stage, case: 
     await parent.until_condition("QuotaReserved", "False", "Suspended")
     of_child = load(child_case.integration, stage.names.group)
     changes = {"metadata.labels": None, "metadata.ownerReferences": controlled_by(made)["ownerReferences"]}
+    changes |= child_case.given
     child, created = await submit(stage, of_child, child_case.name, changes=changes)
     assert controller_of(created) is not None
     assert differences(created, of_child.suspended) != [], "the webhook leaves it alone"
@@ -374,6 +376,32 @@ async def test_what_a_queued_job_makes_is_not_queued_itself(stage: Stage, case: 
     note = f"{stage.names.product} managed child job suspended"
     await stage.until_told(child_case.integration.kind, child.name, "Suspended", note)
     assert await stage.workloads(child.name) == []
+
+
+@pytest.mark.parametrize(
+    "change", [{"spec.parallelism": 5, "spec.completions": 5}, {"metadata.name": "mine"}]
+)
+async def test_t7_job_that_claims_to_be_of_a_jobset_and_differs_is_queued_for_itself(
+    stage: Stage, definitions: Callable[[Iterable[str]], None], change: Mapping[str, Any]
+) -> None:
+    case = load(JOBSET, stage.names.group)
+    definitions(case.definitions)
+    await open_queues(stage, case)
+    parent, made = await submit(stage, case)
+    await parent.until_started()
+    await held_queue(stage, case)
+    assert case.child is not None
+    of_child = load(case.child.integration, stage.names.group)
+    owned = {"metadata.ownerReferences": controlled_by(made)["ownerReferences"]}
+    name = change.get("metadata.name", case.child.name)
+    spec = {path: value for path, value in change.items() if path != "metadata.name"}
+    child, created = await submit(
+        stage, of_child, name, queue=HELD, changes={**owned, **case.child.given, **spec}
+    )
+    assert value_at(created, ("spec", "suspend")) is True
+    await child.until_condition("QuotaReserved", "False", "Suspended")
+    await stage.change(JOBS, name, {"spec": {"suspend": False}})
+    await stage.until_told("Job", name, "Stopped", "Not admitted by cluster queue")
 
 
 @those("pod")

@@ -44,6 +44,11 @@ def reclaimable(jobset: Object) -> Mapping[str, int]:
     return replicated_jobs.reclaimable(value_at(jobset, REPLICATED_JOBS), objects(jobset, STATUSES))
 
 
+def makes(jobset: Object, job: Object) -> bool:
+    """Whether the Job agrees with one of the replicated jobs."""
+    return replicated_jobs.makes(jobset, value_at(jobset, REPLICATED_JOBS), job)
+
+
 JOBSET = Integration(
     framework="jobset.x-k8s.io/jobset",
     group="jobset.x-k8s.io",
@@ -59,5 +64,6 @@ JOBSET = Integration(
     managed_by_path=("spec", "managedBy"),
     own_controller="jobset.sigs.k8s.io/jobset-controller",
     creates=frozenset({("batch", "Job")}),
+    makes=makes,
     adopts_prebuilt_workload=True,
 )
