@@ -290,14 +290,21 @@ async def test_b7_workload_of_a_pod_that_is_not_labelled_yet_stays_as_it_is() ->
     assert world.calls == ["get pods/p"]
 
 
-async def test_b7_deleted_workload_of_a_pod_that_is_not_labelled_is_freed() -> None:
+async def test_b7_deleted_workload_of_a_pod_that_is_not_labelled_is_freed_when_the_pod_has_ended() -> None:
     world = PodWorld()
     world.client.api["pods", "p"] = imported(labels={NAMES.managed: None})
     made = imported_workload()
     made["metadata"]["deletionTimestamp"] = time(9)
     world.put(KINDS.workloads, made)
-    await world.settle(Key("ns", "p"))
-    assert world.get(KINDS.workloads, "job-j-1")["metadata"]["finalizers"] == []
+    assert await world.pods.reconcile(Key("ns", "p")) == 1.0
+    kept = world.get(KINDS.workloads, "job-j-1")
+    assert kept["metadata"]["finalizers"]
+    assert condition_of(kept, "PodsOutliveJob")[1] == "PodsRunning"
+    later = PodWorld()
+    later.client.api["pods", "p"] = imported(state="succeeded", labels={NAMES.managed: None})
+    later.put(KINDS.workloads, kept)
+    await later.settle(Key("ns", "p"))
+    assert later.get(KINDS.workloads, "job-j-1")["metadata"]["finalizers"] == []
 
 
 async def test_b7_workload_of_a_former_pod_of_the_name_is_finished() -> None:
