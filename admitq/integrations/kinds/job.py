@@ -48,8 +48,9 @@ def finished(job: Object) -> Finished | None:
 
 
 def is_active(job: Object) -> bool:
-    """While pods are pending or running."""
-    return whole(value_at(job, ("status", "active"))) != 0
+    """While pods are pending or running, or are being deleted and are not gone."""
+    status = mapping(job, ("status",))
+    return whole(status.get("active")) != 0 or whole(status.get("terminating")) != 0
 
 
 def pods_ready(job: Object) -> bool:

@@ -55,8 +55,17 @@ def test_only_the_terminal_conditions_finish_a_job(conditions: Any, finished: An
     assert JOB.finished(job(status={"conditions": conditions})) == finished
 
 
-@pytest.mark.parametrize(("status", "active"), [({}, False), ({"active": 0}, False), ({"active": 1}, True)])
-def test_a_job_with_pods_is_active(status: Any, active: Any) -> None:
+@pytest.mark.parametrize(
+    ("status", "active"),
+    [
+        ({}, False),
+        ({"active": 0}, False),
+        ({"active": 1}, True),
+        ({"active": 0, "terminating": 1}, True),
+        ({"active": 0, "terminating": 0}, False),
+    ],
+)
+def test_job_is_active_until_its_last_pod_is_gone(status: Any, active: Any) -> None:
     assert JOB.is_active(job(status=status)) is active
 
 
