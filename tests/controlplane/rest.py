@@ -109,6 +109,9 @@ def _of_workload(workload: Object, names: Names) -> dict[str, Any]:
     if not is_reserved(workload) and conditions.get("PodsReady") == "False WaitForStart":
         # Without quota it says no more than that there is no such condition yet.
         del conditions["PodsReady"]
+    if _is_slice(workload) and conditions.get("PodsReady") == "True Recovered":
+        # A slice given less quota loses pods until its job asks for less, unless that happens first.
+        conditions["PodsReady"] = "True Started"
     state: Object = status.get("requeueState") or {}
     return {
         **conditions,

@@ -245,13 +245,14 @@ async def test_jobs_inside_a_job_of_a_third_party_follow_it_at_any_depth(
     robot = await stage.create(ROBOTS, "r", {"metadata": queued})
     between = await a_job_set(stage, "between", **controlled_by(robot))
     assert "suspend" not in between["spec"]
-    child = await stage.job("child", metadata=controlled_by(between))
-    assert child["spec"]["suspend"] is False
+    child = "between-workers-0"
+    created = await stage.job(child, metadata=controlled_by(between))
+    assert created["spec"]["suspend"] is False
 
     # Nobody has quota for the robot yet, so that nothing inside of it may run.
-    await stage.until_running("child", running=False)
+    await stage.until_running(child, running=False)
     note = f"{stage.names.product} managed child job suspended"
-    await stage.until_told("Job", "child", "Suspended", note)
+    await stage.until_told("Job", child, "Suspended", note)
     await stage.until_told("JobSet", "between", "Suspended", note)
 
     container = {"name": "c", "image": "example.com/c:1", "resources": {"requests": {"cpu": 1}}}
@@ -259,11 +260,11 @@ async def test_jobs_inside_a_job_of_a_third_party_follow_it_at_any_depth(
     workload = {"metadata": controlled_by(robot), "spec": {"queueName": "lq", "podSets": [pods]}}
     await stage.create(stage.kinds.workloads, "of-robot", workload)
     await stage.until(lambda: holders(stage), ["r"])
-    for resource, name in ((JOBSETS, "between"), (JOBS, "child")):
+    for resource, name in ((JOBSETS, "between"), (JOBS, child)):
         await stage.change(resource, name, {"spec": {"suspend": False}})
     await stage.job("another")
     await stage.until_running("another")
-    assert value_at(await stage.get(JOBS, "child"), ("spec", "suspend")) is False
+    assert value_at(await stage.get(JOBS, child), ("spec", "suspend")) is False
     assert value_at(await stage.get(JOBSETS, "between"), ("spec", "suspend")) is False
     assert sorted(await holders(stage)) == ["another", "r"]
 

@@ -3,7 +3,7 @@
 import time
 from typing import Any
 
-from admitq.runtime.resources import JOBS
+from admitq.runtime.resources import JOBS, PODS
 from admitq.transitions import NOT_ALL_PODS_READY, since
 from admitq_api.conditions import SECOND, ConditionType
 from localcluster.installation import Installation
@@ -82,7 +82,7 @@ async def _runs_when_its_workload_has_no_gate(stage: Stage) -> None:
 
 
 async def _gives_back_what_it_held_when_its_owner_is_gone(stage: Stage, record: Record) -> None:
-    """One that runs and one that holds quota for a check, deleted without what they own."""
+    """One whose pod still runs, and one that holds quota for a check, deleted without what they own."""
     checks = {"admissionChecks": [{"name": stage.own("check")}]}
     await _queue(stage, "running", cpu=1)
     await _queue(stage, "checked", cpu=1, admissionChecksStrategy=checks)
@@ -95,8 +95,16 @@ async def _gives_back_what_it_held_when_its_owner_is_gone(stage: Stage, record: 
         await stage.job(f"{name}-second", queue=name)
         await stage.until_condition("QuotaReserved", "WaitingForQuota", f"{name}-second")
         await stage.client.delete(JOBS, f"{name}-first", stage.namespace, propagation="Orphan")
-    await stage.until_running("running-second")
     await stage.until_condition("Admitted", "UnsatisfiedAdmissionChecks", "checked-second")
+    [pod] = await stage.some_pods("running-first")
+    [orphan] = record.of("running-first")[:1]
+
+    async def outlived() -> Any:
+        return condition_of(await stage.get(stage.kinds.workloads, orphan["metadata"]["name"]), "PodsOutliveJob")
+
+    await eventually(outlived, what="the pod to keep the quota of running-first")
+    await stage.client.delete(PODS, pod["metadata"]["name"], stage.namespace)
+    await stage.until_running("running-second")
     uids = {record.of(f"{name}-first")[0]["metadata"]["uid"] for name in ("running", "checked")}
 
     async def let_go() -> list[tuple[Any, Any]]:

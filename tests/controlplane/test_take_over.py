@@ -130,7 +130,7 @@ async def test_a_cluster_changes_hands_and_comes_back(
         await stage.until_condition("QuotaReserved", "WaitingForQuota", "comes-late")
         await run(look)
         assert await standing(stage) == as_it_was
-        await stage.client.delete(JOBS, "ends", stage.namespace)
+        await stage.client.delete(JOBS, "ends", stage.namespace, propagation="Background")
         await stage.until_running("waits")
         await stage.until(lambda: admitted_by_queue(stage), 3)
         await stage.some_pods("waits")
