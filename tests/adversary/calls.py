@@ -62,7 +62,7 @@ class Allowed:
 
 @dataclass(frozen=True)
 class Undone:
-    """The call may succeed; within the time of one reaction the field is as it was."""
+    """The call may succeed; admitq sets the field back. The sampler checks how much runs until then."""
 
 
 End = Refused | NoEffect | Allowed | Undone

@@ -23,7 +23,6 @@ from tests.adversary.calls import (
     with_names,
 )
 from tests.adversary.conftest import OpenArena
-from tests.adversary.law import REACTION_S
 from tests.adversary.scenes import SCENES
 from tests.adversary.table import CHAPTERS, TABLE
 
@@ -87,9 +86,7 @@ async def _try(arena: Arena, row: Attempt, target: Target) -> None:
             async def is_undone() -> bool:
                 return await _value(arena, target, field) == before
 
-            await eventually(
-                is_undone, timeout=REACTION_S, interval=0.05, what=f"{field} is {before!r} again"
-            )
+            await eventually(is_undone, timeout=20, interval=0.05, what=f"{field} is {before!r} again")
 
 
 async def _value(arena: Arena, target: Target, field: Path) -> Any:

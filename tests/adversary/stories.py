@@ -1,0 +1,378 @@
+"""Attempts of more than one call: what a tenant tries, and what must happen. The law is sampled beside.
+
+A story gets an arena and the name of a queue that is its own. Its docstring says what must happen.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Final
+
+from admitq.integrations.paths import value_at
+from admitq.runtime.client import Propagation
+from admitq.runtime.errors import ApiError
+from admitq.runtime.resources import DEPLOYMENTS, JOBS, PODS
+from localcluster.waiting import eventually
+from tests.adversary.arena import Arena
+from tests.adversary.calls import MERGE, Target
+from tests.adversary.law import REACTION_S
+from tests.controlplane.stage import controlled_by
+
+Story = Callable[[Arena, str], Coroutine[Any, Any, None]]
+
+
+async def longer_than_a_reaction() -> None:
+    """Give the sampler time to see an excess that lasts; the law has no event that could be waited for."""
+    await asyncio.sleep(REACTION_S + 0.5)
+
+
+async def expect_running(arena: Arena, prefix: str, names: list[str]) -> None:
+    """Assert that of the pods whose names begin so these run, and no other."""
+    found = await arena.running(prefix)
+    assert found == names, f"running: {found}, not {names}"
+
+
+async def filled(arena: Arena, queue: str) -> Target:
+    """A Job that runs and fills the queue."""
+    await arena.queue(queue)
+    job = await arena.job(queue)
+    await arena.until_runs(f"{queue}-j-")
+    return job
+
+
+async def suspended(arena: Arena, job: Target) -> bool:
+    """Whether a job is suspended."""
+    return bool(value_at(await arena.admin.get(job.resource, job.name), ("spec", "suspend"), False))
+
+
+async def delete(arena: Arena, target: Target, propagation: Propagation | None = None) -> None:
+    """Delete an object as the tenant."""
+    await arena.tenant.client.delete(target.resource, target.name, target.namespace, propagation=propagation)
+
+
+# --- held ------------------------------------------------------------------------------
+
+
+async def job_is_unsuspended_again_and_again(arena: Arena, queue: str) -> None:
+    """Admitq suspends the Job each time."""
+    await arena.queue(queue)
+    job = await arena.job(queue, pods=2)
+    await arena.until_waits(queue)
+    for _ in range(5):
+        await arena.tenant.change(JOBS, job.name, {"spec": {"suspend": False}})
+        await arena.admin.until(lambda: suspended(arena, job))
+        # A tenant who goes on at once starts pods again and again: each time for one reaction.
+        await arena.admin.until(lambda: arena.running(queue), [])
+
+
+async def running_pod_is_detached_from_its_job(arena: Arena, queue: str) -> None:
+    """The Job gets no second pod that runs beside the first for longer than a reaction."""
+    await filled(arena, queue)
+    [name] = await arena.running(queue)
+    await arena.tenant.change(PODS, name, {"metadata": {"ownerReferences": None}})
+    await longer_than_a_reaction()
+
+
+async def pod_names_an_owner_that_never_was(arena: Arena, queue: str) -> None:
+    """The pod does not run: its owner does not exist under this UID."""
+    job = await filled(arena, queue)
+    owner = await arena.admin.get(JOBS, job.name)
+    forged = {**owner, "metadata": {**owner["metadata"], "uid": "00000000-0000-0000-0000-000000000000"}}
+    await arena.pod(queue, "forged", metadata=controlled_by(forged))
+    await longer_than_a_reaction()
+    await expect_running(arena, f"{queue}-forged", [])
+
+
+async def pod_names_an_owner_of_another_namespace(arena: Arena, queue: str) -> None:
+    """The pod is refused: owners are in the same namespace."""
+    await filled(arena, queue)
+    foreign = await arena.other.job(queue, queue=None)
+    call = arena.pod(queue, "forged", metadata=controlled_by(foreign))
+    await arena.refused(call, 403, "metadata.ownerReferences", "the owner was not found")
+
+
+async def pod_is_created_with_the_marks_of_an_admitted_pod(arena: Arena, queue: str) -> None:
+    """Admitq holds the pod at its gate, whatever marks it brings."""
+    names = arena.admin.names
+    await arena.queue(queue)
+    first = await arena.pod(queue, "first")
+    await arena.until_runs(queue)
+    marks = (await arena.admin.get(PODS, first.name))["metadata"]
+    brought = {key: marks[key] for key in ("labels", "annotations")}
+    await arena.pod(queue, "second", metadata=brought)
+    await longer_than_a_reaction()
+    [second] = await arena.pods(f"{queue}-second")
+    assert {"name": names.admission_gate} in second["spec"]["schedulingGates"]
+
+
+async def pod_of_a_queue_names_its_node(arena: Arena, queue: str) -> None:
+    """The pod is not created: a pod with a gate cannot have a node."""
+    await filled(arena, queue)
+    try:
+        await arena.pod(queue, "placed", nodeName="node-0")
+    except ApiError as error:
+        assert error.status in {403, 422}, error  # noqa: PT017 - either end is right, as long as nothing runs
+    await longer_than_a_reaction()
+    await expect_running(arena, f"{queue}-placed", [])
+
+
+async def pod_claims_to_be_managed_already(arena: Arena, queue: str) -> None:
+    """The label of managed pods at creation spares no pod its gate."""
+    names = arena.admin.names
+    await filled(arena, queue)
+    await arena.pod(queue, "forged", metadata={"labels": {names.managed: "true"}})
+    await longer_than_a_reaction()
+    await expect_running(arena, f"{queue}-forged", [])
+
+
+async def pod_joins_an_admitted_group(arena: Arena, queue: str) -> None:
+    """The third pod of a group of two does not run beside the others."""
+    await arena.queue(queue, cpu=2)
+    for number in range(2):
+        await arena.pod(queue, f"p{number}", group=f"{queue}-g", total=2)
+    await arena.until_runs(queue, 2)
+    await arena.pod(queue, "p2", group=f"{queue}-g", total=2)
+    await longer_than_a_reaction()
+    assert len(await arena.running(queue)) <= 2
+
+
+async def waiting_pod_is_bound_by_hand(arena: Arena, queue: str) -> None:
+    """The roles of tenants do not allow to bind pods."""
+    await arena.queue(queue)
+    pod = await arena.pod(queue, cpu=2)
+    node = {"apiVersion": "v1", "kind": "Node", "name": "node-0"}
+    binding = {"metadata": {"name": pod.name}, "target": node}
+    call = arena.tenant.client.create(PODS, binding, arena.admin.namespace, "binding", name=pod.name)
+    await arena.refused(call, 403, "cannot")
+
+
+async def running_pod_is_evicted(arena: Arena, queue: str) -> None:
+    """The pod ends, and the pod that waits takes its place: quota follows."""
+    await arena.queue(queue)
+    first = await arena.pod(queue, "first")
+    await arena.until_runs(f"{queue}-first")
+    await arena.pod(queue, "second")
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": first.name}}
+    await arena.tenant.client.create(PODS, eviction, arena.admin.namespace, "eviction", name=first.name)
+    await arena.until_runs(f"{queue}-second")
+
+
+async def tenant_creates_objects_of_the_administrator(arena: Arena, queue: str) -> None:
+    """The roles of tenants allow to create or delete neither Workloads nor queues."""
+    await filled(arena, queue)
+    [workload] = await arena.workloads(queue)
+    kinds, name = arena.admin.kinds, workload["metadata"]["name"]
+    copy = {"spec": workload["spec"], "status": workload["status"]}
+    tenant = arena.tenant
+    for resource, spec in (
+        (kinds.workloads, copy),
+        (kinds.local_queues, {"spec": {"clusterQueue": arena.admin.own(queue)}}),
+        (kinds.cluster_queues, {"spec": {}}),
+        (kinds.resource_flavors, {"spec": {}}),
+        (kinds.cohorts, {"spec": {}}),
+        (kinds.admission_checks, {"spec": {}}),
+        (kinds.topologies, {"spec": {}}),
+        (kinds.workload_priority_classes, {"value": 10}),
+    ):
+        await arena.refused(tenant.create(resource, f"{queue}-forged", spec), 403, "cannot create")
+    for resource, own in ((kinds.workloads, name), (kinds.local_queues, queue)):
+        call = tenant.client.delete(resource, own, arena.admin.namespace)
+        await arena.refused(call, 403, "cannot delete")
+    call = tenant.client.delete(kinds.cluster_queues, arena.admin.own(queue))
+    await arena.refused(call, 403, "cannot delete")
+
+
+async def deployment_grows(arena: Arena, queue: str) -> None:
+    """Pods beyond the quota wait at their gates."""
+    await arena.queue(queue)
+    deployment = await arena.deployment(queue)
+    await arena.until_runs(queue)
+    path = deployment.path("scale")
+    await arena.tenant.client.request_json("PATCH", path, {"spec": {"replicas": 4}}, content_type=MERGE)
+    await arena.until_waits(queue, 3)
+    await longer_than_a_reaction()
+    assert len(await arena.running(queue)) == 1
+
+
+async def deployment_loses_its_queue(arena: Arena, queue: str) -> None:
+    """The pod that runs stays charged until it ends."""
+    await arena.queue(queue)
+    deployment = await arena.deployment(queue)
+    [name] = await arena.until_runs(queue)
+    try:
+        await arena.tenant.change(
+            DEPLOYMENTS, deployment.name, {"metadata": {"labels": {arena.admin.names.queue_name: None}}}
+        )
+    except ApiError as error:
+        assert error.status == 403, error  # noqa: PT017 - refused or charged: the law is what counts
+    await longer_than_a_reaction()
+    assert name in await arena.running(queue)
+
+
+async def waiting_job_grows_and_is_unsuspended(arena: Arena, queue: str) -> None:
+    """The Job is stopped within one reaction, whatever it asks for."""
+    await arena.queue(queue)
+    job = await arena.job(queue, pods=2)
+    await arena.until_waits(queue)
+    await arena.tenant.change(JOBS, job.name, {"spec": {"parallelism": 3, "suspend": False}})
+    await arena.admin.until(lambda: suspended(arena, job))
+
+
+async def job_loses_its_queue_while_it_waits(arena: Arena, queue: str) -> None:
+    """The Job stays suspended."""
+    await arena.queue(queue)
+    job = await arena.job(queue, pods=2)
+    await arena.until_waits(queue)
+    await arena.tenant.change(JOBS, job.name, {"metadata": {"labels": {arena.admin.names.queue_name: None}}})
+    await longer_than_a_reaction()
+    assert await suspended(arena, job)
+
+
+async def running_job_is_suspended_and_resumed(arena: Arena, queue: str) -> None:
+    """A Job that its user suspends and resumes never runs without quota."""
+    job = await filled(arena, queue)
+    for value in (True, False, True, False):
+        await arena.tenant.change(JOBS, job.name, {"spec": {"suspend": value}})
+    await longer_than_a_reaction()
+
+
+async def job_is_replaced_by_one_of_the_same_name(arena: Arena, queue: str) -> None:
+    """The second Job of a name is admitted for itself: it asks for more than there is, and waits."""
+    job = await filled(arena, queue)
+    await delete(arena, job, "Background")
+    await arena.admin.until_gone(JOBS, job.name)
+    await arena.job(queue, pods=3)
+    await longer_than_a_reaction()
+    await expect_running(arena, queue, [])
+
+
+async def finalizer_of_ours_is_removed_from_a_running_pod(arena: Arena, queue: str) -> None:
+    """The pod runs on and stays charged."""
+    await arena.queue(queue)
+    pod = await arena.pod(queue, "first")
+    await arena.until_runs(queue)
+    await arena.tenant.change(PODS, pod.name, {"metadata": {"finalizers": None}})
+    await arena.pod(queue, "second")
+    await longer_than_a_reaction()
+    await expect_running(arena, queue, [pod.name])
+
+
+HELD: Final[tuple[Story, ...]] = (
+    job_is_unsuspended_again_and_again,
+    running_pod_is_detached_from_its_job,
+    pod_names_an_owner_that_never_was,
+    pod_names_an_owner_of_another_namespace,
+    pod_is_created_with_the_marks_of_an_admitted_pod,
+    pod_of_a_queue_names_its_node,
+    pod_claims_to_be_managed_already,
+    pod_joins_an_admitted_group,
+    waiting_pod_is_bound_by_hand,
+    running_pod_is_evicted,
+    tenant_creates_objects_of_the_administrator,
+    deployment_grows,
+    deployment_loses_its_queue,
+    waiting_job_grows_and_is_unsuspended,
+    job_loses_its_queue_while_it_waits,
+    running_job_is_suspended_and_resumed,
+    job_is_replaced_by_one_of_the_same_name,
+    finalizer_of_ours_is_removed_from_a_running_pod,
+)
+
+
+# --- T4, T5: pods that outlive their job ----------------------------------------------------------
+
+
+async def t4_job_is_deleted_and_its_pods_are_orphans(arena: Arena, queue: str) -> None:
+    """The next Job waits until the orphan has ended."""
+    job = await filled(arena, queue)
+    await delete(arena, job, "Orphan")
+    await arena.job(queue, "next")
+    await longer_than_a_reaction()
+    await expect_running(arena, f"{queue}-next", [])
+    [name] = await arena.running(f"{queue}-j")
+    await delete(arena, Target(PODS, name, arena.admin.namespace))
+    await arena.until_runs(f"{queue}-next")
+
+
+async def t5_job_with_a_finalizer_of_the_tenant_is_deleted(arena: Arena, queue: str) -> None:
+    """The next Job waits until the pods of the first have ended."""
+    await arena.queue(queue)
+    job = await arena.job(queue, completions=9, metadata={"finalizers": ["example.com/mine"]})
+    await arena.until_runs(f"{queue}-j-")
+    await delete(arena, job, "Background")
+    await arena.job(queue, "next")
+    await longer_than_a_reaction()
+    running = await arena.running(queue)
+    assert len(running) <= 1, running
+    await arena.tenant.change(JOBS, job.name, {"metadata": {"finalizers": None}})
+    await arena.until_runs(f"{queue}-next")
+
+
+async def t5_job_is_suspended_and_deleted_at_once(arena: Arena, queue: str) -> None:
+    """Pods that take long to end stay charged."""
+    await arena.queue(queue)
+    template = arena.pod_manifest(None, termination=4, terminationGracePeriodSeconds=10)
+    job = await arena.job(queue, template=template)
+    await arena.until_runs(f"{queue}-j-")
+    await arena.tenant.change(JOBS, job.name, {"spec": {"suspend": True}})
+    await delete(arena, job, "Orphan")
+    await arena.job(queue, "next")
+    await longer_than_a_reaction()
+    await expect_running(arena, f"{queue}-next", [])
+    await arena.until_runs(f"{queue}-next")
+
+
+OUTLIVE: Final[tuple[Story, ...]] = (
+    t4_job_is_deleted_and_its_pods_are_orphans,
+    t5_job_with_a_finalizer_of_the_tenant_is_deleted,
+    t5_job_is_suspended_and_deleted_at_once,
+)
+
+
+# --- T8, T10: grants ------------------------------------------------------------------------------
+
+
+async def t8_elastic_job_grows_and_its_gates_are_removed(arena: Arena, queue: str) -> None:
+    """The gates of further pods cannot be removed."""
+    names = arena.admin.names
+    await arena.queue(queue)
+    job = await arena.job(
+        queue,
+        completions=9,
+        metadata={"labels": {names.queue_name: queue}, "annotations": {names.elastic_job: "true"}},
+    )
+    await arena.until_runs(queue)
+    await arena.tenant.change(JOBS, job.name, {"spec": {"parallelism": 5}})
+
+    async def gated() -> list[str]:
+        return [
+            one["metadata"]["name"] for one in await arena.pods(queue) if one["spec"].get("schedulingGates")
+        ]
+
+    for name in await eventually(gated, what="gated pods"):
+        without_gates = {"spec": {"schedulingGates": None}}
+        await arena.refused(arena.tenant.change(PODS, name, without_gates), 403, "the mark decides")
+    await longer_than_a_reaction()
+    assert len(await arena.running(queue)) <= 1
+
+
+async def t10_parallelism_of_an_admitted_job_rises(arena: Arena, queue: str) -> None:
+    """The Job is stopped and queued again; ``tests/controlplane/test_raises.py`` raises to fifty pods."""
+    await arena.queue(queue)
+    job = await arena.job(queue, completions=20)
+    await arena.until_runs(f"{queue}-j-")
+    await arena.tenant.change(JOBS, job.name, {"spec": {"parallelism": 6}})
+    await arena.admin.until(lambda: suspended(arena, job))
+    await arena.admin.until(lambda: arena.running(queue), [])
+    assert await suspended(arena, job)
+
+
+GRANTS: Final[tuple[Story, ...]] = (
+    t8_elastic_job_grows_and_its_gates_are_removed,
+    t10_parallelism_of_an_admitted_job_rises,
+)
+
+STORIES: Final[Mapping[str, tuple[Story, ...]]] = {
+    "held": HELD,
+    "outlive": OUTLIVE,
+    "grants": GRANTS,
+}
