@@ -300,13 +300,18 @@ def _last(last: Mapping[tuple[Any, ...], Any], item: Object, keys: tuple[str, ..
 
 
 def same_pods(left: Object, right: Object, *, tolerations: bool = True) -> bool:
-    """Whether two templates ask for the same: containers, init containers and, if wanted, tolerations.
+    """Whether two templates ask for the same.
 
-    Containers are compared by meaning and tolerations as a set, so that another notation of the same is the
-    same: an operator that writes its job back by a typed client drops what is empty. Node selectors,
+    Compares all that is charged: containers, init containers and sidecars, requests of the pod as a whole,
+    its overhead and RuntimeClass, and its resource claims. Compares tolerations, if wanted. Node selectors,
     affinity, labels and annotations are not compared.
+
+    Fields are compared by meaning, and tolerations and claims as sets, so that another notation of the same
+    is the same: an operator that writes its job back by a typed client drops what is empty.
     """
     one, other = left.get("spec") or {}, right.get("spec") or {}
+    if not _same_charges_of_pod(one, other):
+        return False
     if any(
         not _same_containers(one.get(name) or [], other.get(name) or [])
         for name in ("initContainers", "containers")
@@ -315,6 +320,25 @@ def same_pods(left: Object, right: Object, *, tolerations: bool = True) -> bool:
     return not tolerations or {*map(_toleration_key, one.get("tolerations") or ())} == {
         *map(_toleration_key, other.get("tolerations") or ())
     }
+
+
+def _same_charges_of_pod(one: Object, other: Object) -> bool:
+    """Whether what is charged apart from containers is the same.
+
+    The API server gives pods the overhead of their RuntimeClass, which a template need not state.
+    """
+    overheads = [spec.get("overhead") or {} for spec in (one, other)]
+    of_class = bool(one.get("runtimeClassName")) and not all(overheads)
+    return (
+        (one.get("runtimeClassName") or "") == (other.get("runtimeClassName") or "")
+        and (of_class or same_meaning(*({"overhead": overhead} for overhead in overheads)))
+        and same_meaning(*({"resources": spec.get("resources")} for spec in (one, other)))
+        and same_meaning(*(_claims_by_name(spec) for spec in (one, other)))
+    )
+
+
+def _claims_by_name(spec: Object) -> dict[str, Object]:
+    return {str(claim.get("name")): claim for claim in spec.get("resourceClaims") or ()}
 
 
 def _same_containers(left: Sequence[Object], right: Sequence[Object]) -> bool:

@@ -97,10 +97,10 @@ async def _gives_back_what_it_held_when_its_owner_is_gone(stage: Stage, record: 
         await stage.client.delete(JOBS, f"{name}-first", stage.namespace, propagation="Orphan")
     await stage.until_condition("Admitted", "UnsatisfiedAdmissionChecks", "checked-second")
     [pod] = await stage.some_pods("running-first")
-    [orphan] = record.of("running-first")[:1]
+    name = record.of("running-first")[0]["metadata"]["name"]
 
     async def outlived() -> Any:
-        return condition_of(await stage.get(stage.kinds.workloads, orphan["metadata"]["name"]), "PodsOutliveJob")
+        return condition_of(await stage.get(stage.kinds.workloads, name), "PodsOutliveJob")
 
     await eventually(outlived, what="the pod to keep the quota of running-first")
     await stage.client.delete(PODS, pod["metadata"]["name"], stage.namespace)

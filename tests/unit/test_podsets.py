@@ -240,6 +240,18 @@ def with_container(**fields: Any) -> dict[str, Any]:
     return {"spec": {"containers": [{"name": "c", "image": "i", **fields}]}}
 
 
+def with_spec(**fields: Any) -> dict[str, Any]:
+    return {"spec": {"containers": [{"name": "c"}], **fields}}
+
+
+def a_sidecar(cpu: str) -> dict[str, Any]:
+    return {"name": "s", "restartPolicy": "Always", "resources": {"requests": {"cpu": cpu}}}
+
+
+def claim(name: str, template: str = "device") -> dict[str, Any]:
+    return {"name": name, "resourceClaimTemplateName": template}
+
+
 def requesting(cpu: Any) -> dict[str, Any]:
     return with_container(resources={"requests": {"cpu": cpu}})
 
@@ -267,6 +279,38 @@ def requesting(cpu: Any) -> dict[str, Any]:
             True,
         ),
         ({"spec": {"tolerations": [{"key": "a"}]}}, {}, False),
+        (with_spec(initContainers=[a_sidecar("1")]), with_spec(initContainers=[a_sidecar("1000m")]), True),
+        (with_spec(initContainers=[a_sidecar("1")]), with_spec(initContainers=[a_sidecar("2")]), False),
+        (
+            with_spec(resources={"requests": {"cpu": "1"}}),
+            with_spec(resources={"requests": {"cpu": 1}}),
+            True,
+        ),
+        (
+            with_spec(resources={"requests": {"cpu": "1"}}),
+            with_spec(resources={"requests": {"cpu": 2}}),
+            False,
+        ),
+        (with_spec(resources={"requests": {"cpu": "1"}}), with_spec(), False),
+        (with_spec(resources={"limits": {"cpu": "1"}}), with_spec(), False),
+        (with_spec(resources={"requests": {}}), with_spec(), True),
+        (with_spec(overhead={"cpu": "1"}), with_spec(overhead={"cpu": "1000m"}), True),
+        (with_spec(overhead={"cpu": "1"}), with_spec(overhead={"cpu": "2"}), False),
+        (with_spec(overhead={"cpu": "1"}), with_spec(), False),
+        (with_spec(overhead={"cpu": "1"}, runtimeClassName="r"), with_spec(runtimeClassName="r"), True),
+        (with_spec(overhead={"cpu": "1"}, runtimeClassName="r"), with_spec(runtimeClassName="s"), False),
+        (with_spec(runtimeClassName="r"), with_spec(), False),
+        (
+            with_spec(resourceClaims=[claim("a"), claim("b")]),
+            with_spec(resourceClaims=[claim("b"), claim("a")]),
+            True,
+        ),
+        (
+            with_spec(resourceClaims=[claim("a")]),
+            with_spec(resourceClaims=[claim("a", "two-devices")]),
+            False,
+        ),
+        (with_spec(resourceClaims=[claim("a")]), with_spec(), False),
     ],
 )
 def test_pods_are_compared_by_what_they_mean(left: Any, right: Any, same: bool) -> None:
