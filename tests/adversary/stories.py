@@ -241,6 +241,7 @@ async def job_is_replaced_by_one_of_the_same_name(arena: Arena, queue: str) -> N
     await delete(arena, job, "Background")
     await arena.admin.until_gone(JOBS, job.name)
     await arena.job(queue, pods=3)
+    await arena.admin.until(lambda: arena.running(queue), [])
     await longer_than_a_reaction()
     await expect_running(arena, queue, [])
 
