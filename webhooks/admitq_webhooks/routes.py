@@ -13,7 +13,7 @@ from admitq.serving.http import JSON, Handler, Request, Response, text
 from admitq_api.feature_gates import Gate
 from admitq_api.field_errors import FieldError, new_errors
 from admitq_api.labels import Names
-from admitq_webhooks import mark_reviews
+from admitq_webhooks import mark_reviews, resize_reviews
 from admitq_webhooks.ancestors import Unclear
 from admitq_webhooks.match_conditions import match_conditions
 from admitq_webhooks.mutate import jobs as mutate_jobs
@@ -49,6 +49,9 @@ Observer = Callable[[str, bool, float], None]
 SCALE: Final = "scale"
 """The subresource by which ``kubectl scale`` and autoscalers change numbers of replicas."""
 
+RESIZE: Final = "resize"
+"""The subresource by which requests of running pods are changed in place."""
+
 CREATE: Final = ("CREATE",)
 CREATE_UPDATE: Final = ("CREATE", "UPDATE")
 
@@ -64,8 +67,10 @@ class Webhook:
         kind: of the objects.
         resources: plural names, with subresources where those are asked about too.
         operations: what is done to the objects.
-        frameworks: none for our own kinds. For jobs of users, to which the namespace selector of managed jobs
-            applies: those of which one must be switched on for anything to be done.
+        frameworks: those of which one must be switched on for anything to be done; none if it always applies.
+        is_of_users: whether the objects are jobs or pods of users, to which the namespace selector of managed
+            jobs applies.
+        subresource: if it is asked about that subresource only.
     """
 
     verb: Verb
@@ -75,11 +80,8 @@ class Webhook:
     resources: tuple[str, ...]
     operations: tuple[str, ...]
     frameworks: tuple[str, ...] = ()
-
-    @property
-    def is_job(self) -> bool:
-        """Whether the objects are jobs of users."""
-        return bool(self.frameworks)
+    is_of_users: bool = False
+    subresource: str = ""
 
     def is_for(self, request: AdmissionRequest) -> bool:
         """Whether it is meant for what a request is about: the object, or how many replicas it has."""
@@ -89,7 +91,8 @@ class Webhook:
 
     def path(self, names: Names) -> str:
         """Where it answers."""
-        return names.webhook_path(self.verb, self.group, self.version, self.kind)
+        path = names.webhook_path(self.verb, self.group, self.version, self.kind)
+        return f"{path}-{self.subresource}" if self.subresource else path
 
     def to_dict(self, names: Names) -> dict[str, Any]:
         """Return what a webhook configuration says about it, besides where the server is.
@@ -97,9 +100,9 @@ class Webhook:
         ``namespaceSelector`` tells which selector applies: that of managed ``jobs``, or none for ``core``.
         """
         return {
-            "name": f"{self.verb[0]}{self.kind.lower()}.{names.group}",
+            "name": f"{self.verb[0]}{self.kind.lower()}{self.subresource}.{names.group}",
             "path": self.path(names),
-            "namespaceSelector": "jobs" if self.is_job else "core",
+            "namespaceSelector": "jobs" if self.is_of_users else "core",
             "frameworks": list(self.frameworks),
             "failurePolicy": "Fail",
             "timeoutSeconds": 10,
@@ -126,6 +129,12 @@ _OWN_KINDS: Final[tuple[tuple[Verb, str, tuple[str, ...], tuple[str, ...]], ...]
 )
 
 
+_RESIZES: Final = Webhook(
+    "validate", "", "v1", "Pod", (f"pods/{RESIZE}",), ("UPDATE",), is_of_users=True, subresource=RESIZE
+)
+"""Pods of every kind of job are resized by the same rule."""
+
+
 def webhooks(names: Names, integrations: Iterable[Integration]) -> tuple[Webhook, ...]:
     """Return the webhooks of our own kinds and of these kinds of jobs."""
     own = tuple(
@@ -139,10 +148,12 @@ def webhooks(names: Names, integrations: Iterable[Integration]) -> tuple[Webhook
         frameworks = (one.framework, *(other.framework for other in kinds if one.framework in other.implies))
         is_asked = verb == "validate" and one.scaled_at is not None
         resources = (one.plural, f"{one.plural}/{SCALE}") if is_asked else (one.plural,)
-        return Webhook(verb, one.group, one.version, one.kind, resources, operations, frameworks)
+        return Webhook(
+            verb, one.group, one.version, one.kind, resources, operations, frameworks, is_of_users=True
+        )
 
     verbs: tuple[Verb, ...] = ("mutate", "validate")
-    return own + tuple(of_jobs(verb, one) for verb in verbs for one in kinds)
+    return (*own, *(of_jobs(verb, one) for verb in verbs for one in kinds), _RESIZES)
 
 
 def webhook_rules(names: Names, integrations: Iterable[Integration]) -> dict[str, list[dict[str, Any]]]:
@@ -203,7 +214,9 @@ def routes(
     }
     handlers: dict[str, Handler] = {}
     for webhook in webhooks(names, registered):
-        if webhook.is_job:
+        if webhook is _RESIZES:
+            review = _resize_review(policy, world)
+        elif webhook.is_of_users:
             integration = switched_on.get((webhook.group, webhook.version, webhook.kind))
             review = (
                 _let_pass if integration is None else _job_review(webhook.verb, integration, policy, world)
@@ -254,6 +267,15 @@ def _job_review(verb: Verb, integration: Integration, policy: Policy, world: Wor
         for asked in () if ask is None else ask(old, new, policy.rules(new)):
             found = found or await world.owner(names.group, names.version, "Workload", namespace, asked)
         return _verdict(validate_jobs.validate_update(old, new, namespace, integration, policy, world, found))
+
+    return review
+
+
+def _resize_review(policy: Policy, world: World) -> Review:
+    async def review(request: AdmissionRequest) -> Verdict:
+        if not policy.selects(request.namespace, await world.namespace_labels(request.namespace)):
+            return Allowed()
+        return _verdict(await resize_reviews.review(request, policy, world))
 
     return review
 

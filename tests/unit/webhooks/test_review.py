@@ -102,11 +102,15 @@ async def test_only_post_is_taken() -> None:
 
 @pytest.mark.parametrize("operation", ["DELETE", "CONNECT"])
 async def test_deletion_is_never_refused(operation: str) -> None:
+    kinds = {
+        JOB_PATH: ("batch", "v1", "Job"),
+        "/validate-batch-v1-job": ("batch", "v1", "Job"),
+        "/validate--v1-pod-resize": ("", "v1", "Pod"),
+    }
+    named = {"clusterqueue": "ClusterQueue", "resourceflavor": "ResourceFlavor"}
     for path, handler in handlers(FakeWorld(broken=True)).items():
-        group, version, kind = ("batch", "v1", "Job") if "batch" in path else (NAMES.group, "v1beta2", "")
-        kind = kind or {"clusterqueue": "ClusterQueue", "resourceflavor": "ResourceFlavor"}.get(
-            path.rpartition("-")[2], path.rpartition("-")[2].title()
-        )
+        kind = path.rpartition("-")[2]
+        group, version, kind = kinds.get(path, (NAMES.group, "v1beta2", named.get(kind, kind.title())))
         body = review(None, gvk=(group, version, kind), operation=operation)
         _, answered = await post(handler, path, body)
         assert orjson.loads(answered)["response"] == {"uid": "the-uid", "allowed": True}

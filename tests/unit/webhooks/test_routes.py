@@ -23,6 +23,7 @@ def test_each_kind_answers_at_its_own_paths() -> None:
         "/mutate-admitq-dev-v1beta2-resourceflavor",
         "/mutate-admitq-dev-v1beta2-workload",
         "/mutate-batch-v1-job",
+        "/validate--v1-pod-resize",
         "/validate-admitq-dev-v1beta2-clusterqueue",
         "/validate-admitq-dev-v1beta2-cohort",
         "/validate-admitq-dev-v1beta2-resourceflavor",
@@ -69,6 +70,7 @@ def test_updates_of_pods_are_reviewed_only_if_they_carry_a_name_of_ours(group: s
         entry["name"]: entry["matchConditions"] for entry in rules["mutating"] + rules["validating"]
     }
     [condition] = conditions.pop(f"vpod.{group}")
+    assert conditions.pop(f"vpodresize.{group}") == [condition]
     assert not any(conditions.values())
     for row in names.rows():
         assert (f"'{row.key}'" in condition["expression"]) == (row.kind != "preemption gate"), row

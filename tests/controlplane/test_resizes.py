@@ -1,0 +1,47 @@
+"""Pods that are resized in place while they run."""
+
+from typing import Any
+
+import pytest
+
+from admitq.runtime.errors import ApiError
+from admitq.runtime.resources import PODS
+from tests.controlplane.stage import Object, Stage
+
+
+async def resize(stage: Stage, pod: Object, cpu: Any) -> None:
+    """Change the CPU that a pod of one container asks for."""
+    [container] = pod["spec"]["containers"]
+    resources = {**container["resources"], "requests": {"cpu": cpu}}
+    patch = {"spec": {"containers": [{**container, "resources": resources}]}}
+    await stage.change(PODS, pod["metadata"]["name"], patch, "resize")
+
+
+async def requested(stage: Stage, pod: Object) -> str:
+    """The CPU that a pod asks for, as it is stored."""
+    found = await stage.get(PODS, pod["metadata"]["name"])
+    return str(found["spec"]["containers"][0]["resources"]["requests"]["cpu"])
+
+
+async def test_a_pod_of_a_job_is_resized_within_what_was_admitted(stage: Stage) -> None:
+    await stage.queues(cpu=4)
+    await stage.job(cpu=2)
+    await stage.until_running("j")
+    [pod] = await stage.some_pods("j")
+    message = "the pod would ask for more cpu than was admitted"
+    with pytest.raises(ApiError, match=message):
+        await resize(stage, pod, 3)
+    await resize(stage, pod, 1)
+    assert await requested(stage, pod) == "1"
+    with pytest.raises(ApiError, match=message):
+        await resize(stage, pod, "2001m")
+    await resize(stage, pod, 2)
+    assert await requested(stage, pod) == "2"
+    await stage.until_running("j")
+
+
+async def test_a_pod_of_nobody_is_resized_freely(stage: Stage) -> None:
+    container = {"name": "c", "image": "example.com/c:1", "resources": {"requests": {"cpu": 1}}}
+    pod = await stage.create(PODS, "free", {"spec": {"containers": [container]}})
+    await resize(stage, pod, 3)
+    assert await requested(stage, pod) == "3"
