@@ -329,6 +329,43 @@ OUTLIVE: Final[tuple[Story, ...]] = (
 )
 
 
+# --- T6, T9: ownership ----------------------------------------------------------------------------
+
+
+async def t6_pod_names_an_admitted_job_as_its_controller(arena: Arena, queue: str) -> None:
+    """The pod is queued for itself, and the queue is full; the Job does not control it, then or later."""
+    job = await filled(arena, queue)
+    owner = await arena.admin.get(JOBS, job.name)
+    forged = await arena.pod(queue, "forged", metadata=controlled_by(owner))
+    await longer_than_a_reaction()
+    assert await arena.running(forged.name) == []
+    [reference] = (await arena.admin.get(PODS, forged.name))["metadata"]["ownerReferences"]
+    assert "controller" not in reference
+    later = arena.tenant.change(PODS, forged.name, {"metadata": controlled_by(owner)})
+    await arena.refused(later, 403, "follow it; remove the controller reference")
+
+
+async def t9_job_names_the_workload_of_a_pod_group_as_prebuilt(arena: Arena, queue: str) -> None:
+    """The Job waits and gets an event; the pods of the group run on."""
+    await arena.queue(queue)
+    victim = await arena.pod(queue, "p", as_=arena.admin, group=f"{queue}-g", total=1)
+    await arena.until_runs(queue)
+    uid = (await arena.admin.get(PODS, victim.name))["metadata"]["uid"]
+    prebuilt = {arena.admin.names.prebuilt_workload_name: f"{queue}-g"}
+    job = await arena.job(queue, labels=prebuilt)
+    await arena.until_event("Job", job.name, "ErrWorkloadCompose")
+    await longer_than_a_reaction()
+    assert await arena.running(queue) == [victim.name]
+    assert (await arena.admin.get(PODS, victim.name))["metadata"]["uid"] == uid
+    assert await suspended(arena, job)
+
+
+OWNERSHIP: Final[tuple[Story, ...]] = (
+    t6_pod_names_an_admitted_job_as_its_controller,
+    t9_job_names_the_workload_of_a_pod_group_as_prebuilt,
+)
+
+
 # --- T8, T10: grants ------------------------------------------------------------------------------
 
 
@@ -375,5 +412,6 @@ GRANTS: Final[tuple[Story, ...]] = (
 STORIES: Final[Mapping[str, tuple[Story, ...]]] = {
     "held": HELD,
     "outlive": OUTLIVE,
+    "ownership": OWNERSHIP,
     "grants": GRANTS,
 }

@@ -13,7 +13,7 @@ from admitq.serving.http import JSON, Handler, Request, Response, text
 from admitq_api.feature_gates import Gate
 from admitq_api.field_errors import FieldError, new_errors
 from admitq_api.labels import Names
-from admitq_webhooks import mark_reviews, resize_reviews
+from admitq_webhooks import mark_reviews, owner_reviews, resize_reviews
 from admitq_webhooks.ancestors import Unclear
 from admitq_webhooks.match_conditions import match_conditions
 from admitq_webhooks.mutate import jobs as mutate_jobs
@@ -246,9 +246,10 @@ def _job_review(verb: Verb, integration: Integration, policy: Policy, world: Wor
                 # Its owner may be gone already; that must not keep its finalizers from being taken off.
                 return Allowed()
             before = request.old or None
-            return Allowed(
-                await mutate_jobs.mutate(request.obj, namespace, integration, policy, world, before)
+            changed = await mutate_jobs.mutate(
+                request.obj, namespace, integration, policy, world, before, request.user
             )
+            return Allowed(changed, owner_reviews.warnings(request.obj, changed, integration))
         if request.subresource == SCALE:
             scaled = await _scaled(request, integration, world)
             if scaled is None:
@@ -260,7 +261,9 @@ def _job_review(verb: Verb, integration: Integration, policy: Policy, world: Wor
             told = await validate_jobs.warnings(new, namespace, integration, policy, world)
             return Refused(tuple(errors)) if errors else Allowed(warnings=told)
         old = await resolved(request.old, namespace, integration, world)
-        if refused := await mark_reviews.review(request, old, new, integration, policy, world):
+        refused = await mark_reviews.review(request, old, new, integration, policy, world)
+        refused += await owner_reviews.review(request, integration, policy, world)
+        if refused:
             return Refused(tuple(refused))
         names, ask = policy.names, integration.workload_asked
         found: Mapping[str, Any] | None = None

@@ -19,6 +19,7 @@ from admitq_webhooks.routes import routes
 from admitq_webhooks.validate.jobs import validate_create, validate_update
 from tests.unit.integrations.examples import custom_kinds
 from tests.unit.webhooks.support import (
+    BY_OPERATOR,
     NAMES,
     PRIORITY,
     QUEUE,
@@ -262,7 +263,9 @@ def a_group(
 
 
 async def ask_with_owners(job: dict[str, Any], **owners: Any) -> Any:
-    return await mutate_job(job, world=FakeWorld(owners=owners), external_frameworks=(GROUP_KIND,))
+    return await mutate_job(
+        job, world=FakeWorld(owners=owners), external_frameworks=(GROUP_KIND,), request=BY_OPERATOR
+    )
 
 
 async def test_a_child_of_a_queued_owner_follows_it() -> None:
@@ -273,7 +276,8 @@ async def test_a_child_of_a_queued_owner_follows_it() -> None:
 async def test_a_child_of_a_queued_owner_gets_no_default_queue() -> None:
     world = FakeWorld(**DEFAULTS, owners={"group": a_group()})
     job = a_job(owner=owned_by("group"))
-    assert (await mutate_job(job, world=world, external_frameworks=(GROUP_KIND,))).patch is None
+    answer = await mutate_job(job, world=world, external_frameworks=(GROUP_KIND,), request=BY_OPERATOR)
+    assert answer.patch is None
 
 
 @pytest.mark.parametrize(

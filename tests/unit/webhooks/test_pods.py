@@ -13,7 +13,7 @@ from admitq.integrations.registry import REGISTRY
 from admitq.integrations.spec_shape import role_hash
 from admitq_webhooks.mutate.jobs import mutate
 from admitq_webhooks.validate.jobs import validate_create, validate_update
-from tests.unit.webhooks.support import NAMES, PRIORITY, QUEUE, FakeWorld, ask, policy
+from tests.unit.webhooks.support import NAMES, OPERATOR, PRIORITY, QUEUE, FakeWorld, ask, policy
 
 POLICY = policy(integrations=(JOB, POD))
 SPEC = {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]}
@@ -39,7 +39,7 @@ def managed(labels: Any = None, annotations: Any = None, **parts: Any) -> dict[s
 
 
 async def mutated(pod: Any, world: FakeWorld | None = None, **changes: Any) -> Any:
-    return await mutate(pod, "team", POD, replace(POLICY, **changes), world or FakeWorld())
+    return await mutate(pod, "team", POD, replace(POLICY, **changes), world or FakeWorld(), None, OPERATOR)
 
 
 def errors(pod: Any, old: Any = None) -> list[str]:

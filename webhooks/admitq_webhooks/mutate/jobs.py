@@ -9,10 +9,13 @@ from typing import Any
 from admitq.integrations.base import Integration
 from admitq.integrations.ownership import has_known_controller, queue_name
 from admitq.integrations.paths import value_at, with_value
+from admitq.serving.authorization import User
 from admitq_api.feature_gates import Gate
 from admitq_api.labels import DEFAULT_PRIORITY_CLASS, DEFAULT_QUEUE
+from admitq_webhooks import owner_reviews
 from admitq_webhooks.ancestors import has_managed_ancestor
 from admitq_webhooks.policy import Policy
+from admitq_webhooks.review import NO_USER
 from admitq_webhooks.validate.syntax import mapping
 from admitq_webhooks.world import World
 
@@ -26,13 +29,15 @@ async def mutate(
     policy: Policy,
     world: World,
     before: Object | None = None,
+    user: User = NO_USER,
 ) -> Object:
     """Return the job as it should be stored.
 
     One that makes no pods stays as it is. One that is not ours gets what its kind gives to any, and the
     default class, so that it has it when it comes to be queued; but not if its owners had to be asked for,
     for that is too much for each pod of a cluster. One that follows a queued ancestor gets what its kind
-    gives to such, and no defaults.
+    gives to such, and no defaults. A new job follows it only if ``user``, who creates it, may say so:
+    otherwise its controller reference is stored as that of a plain owner, and the job is queued itself.
 
     ``before`` is the job as it is stored, None of a new one. What is up can get neither a queue nor a class,
     so that it gets no default: else no change of it would be accepted any more. But it keeps the default
@@ -55,7 +60,9 @@ async def mutate(
             return job
         return _with_default_class(job, before, policy, world, is_up=is_up)
     if await has_managed_ancestor(job, namespace, policy, world):
-        return integration.mutate_child(job, policy.rules(job, before=before))
+        if before is not None or await owner_reviews.may_name_controller(user, job, namespace, policy, world):
+            return integration.mutate_child(job, policy.rules(job, before=before))
+        job = owner_reviews.without_control(job)
     changed = job
     if default_queue:
         changed = with_value(changed, ("metadata", "labels", names.queue_name), DEFAULT_QUEUE)

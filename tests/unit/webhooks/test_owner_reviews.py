@@ -1,0 +1,140 @@
+"""Controller references: who may make a job or pod follow a queued owner."""
+
+from typing import Any
+
+import pytest
+
+from admitq.integrations.kinds.job import JOB
+from admitq.integrations.kinds.jobset import JOBSET
+from admitq.integrations.kinds.pod import POD
+from tests.unit.webhooks.support import NAMES, QUEUE, Answer, FakeWorld, ask
+
+KINDS = (JOB, JOBSET, POD)
+CONTAINERS = [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]
+TEMPLATE = {"spec": {"restartPolicy": "Never", "containers": CONTAINERS}}
+WARNING = (
+    "metadata.ownerReferences: controller was removed, only the controller of the owner may set it; "
+    "the {} is queued"
+)
+REFUSED = (
+    "metadata.ownerReferences: Forbidden: only the controller of the owner and administrators may make this "
+    "{} follow it; remove the controller reference"
+)
+
+
+def a_job_set(queue: str = "q") -> dict[str, Any]:
+    jobs = {"name": "workers", "replicas": 2, "template": {"spec": {"template": TEMPLATE}}}
+    metadata = {"name": "set", "namespace": "team", "uid": "uid-set", "labels": {QUEUE: queue}}
+    return {"metadata": metadata, "spec": {"replicatedJobs": [jobs]}}
+
+
+OWNERS = {"set": a_job_set(), "j": {"metadata": {"name": "j", "uid": "uid-j", "labels": {QUEUE: "q"}}}}
+SET = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "name": "set", "uid": "uid-set"}
+IN_JOB = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "uid-j"}
+
+
+def child(kind: str, **metadata: Any) -> dict[str, Any]:
+    named = {"name": "set-workers-0", "namespace": "team", "uid": "u", "labels": {QUEUE: "q"}, **metadata}
+    spec = {"suspend": False, "template": TEMPLATE} if kind == "Job" else TEMPLATE["spec"]
+    return {
+        "apiVersion": "batch/v1" if kind == "Job" else "v1",
+        "kind": kind,
+        "metadata": named,
+        "spec": spec,
+    }
+
+
+def controlled(kind: str, owner: dict[str, Any]) -> dict[str, Any]:
+    return child(kind, ownerReferences=[{**owner, "controller": True}])
+
+
+async def asked(
+    verb: str, kind: str, obj: Any, old: Any = None, *, user: str = "tenant", world: FakeWorld | None = None
+) -> Answer:
+    path, gvk = {
+        "Job": (f"/{verb}-batch-v1-job", ("batch", "v1", "Job")),
+        "Pod": (f"/{verb}--v1-pod", ("", "v1", "Pod")),
+    }[kind]
+    permitted = {
+        ("jobset-controller", "update jobsets.jobset.x-k8s.io/status", "team"),
+        ("job-controller", "update jobs.batch/status", "team"),
+        ("admin", f"update workloads.{NAMES.group}/status", "team"),
+    }
+    known = FakeWorld(owners=OWNERS, permitted=permitted, plurals={"JobSet": "jobsets", "Job": "jobs"})
+    return await ask(
+        path,
+        obj,
+        old,
+        world=world or known,
+        gvk=gvk,
+        request={"userInfo": {"username": user}},
+        registered=KINDS,
+        integrations=KINDS,
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "owner", "users"),
+    [
+        ("Job", SET, {"jobset-controller": True, "job-controller": False, "tenant": False, "": False}),
+        ("Pod", IN_JOB, {"job-controller": True, "jobset-controller": False, "tenant": False, "admin": True}),
+        ("Pod", IN_JOB, {"system:serviceaccount:admitq-system:manager": True}),
+    ],
+)
+async def test_a_new_object_follows_a_queued_owner_only_if_its_controller_creates_it(
+    kind: str, owner: dict[str, Any], users: dict[str, bool]
+) -> None:
+    for user, follows in users.items():
+        answer = await asked("mutate", kind, controlled(kind, owner), user=user)
+        assert answer.allowed
+        if follows:
+            assert answer.patch is None, user
+            continue
+        assert answer.response["warnings"] == [WARNING.format(kind)]
+        assert answer.after["metadata"]["ownerReferences"] == [owner]
+        if kind == "Job":
+            assert answer.after["spec"]["suspend"] is True
+        else:
+            assert answer.after["metadata"]["labels"][NAMES.managed] == "true"
+
+
+async def test_references_to_other_kinds_and_to_owners_that_are_not_queued_stay() -> None:
+    other = {"apiVersion": "example.com/v1", "kind": "Robot", "name": "r", "uid": "uid-r"}
+    answer = await asked("mutate", "Job", controlled("Job", other))
+    assert answer.after["metadata"]["ownerReferences"] == [{**other, "controller": True}]
+    world = FakeWorld(owners={"set": a_job_set(queue="")})
+    answer = await asked("mutate", "Job", controlled("Job", SET), world=world)
+    assert answer.after["metadata"]["ownerReferences"] == [{**SET, "controller": True}]
+    assert world.accesses == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "owner", "controller"), [("Job", SET, "jobset-controller"), ("Pod", IN_JOB, "job-controller")]
+)
+async def test_an_object_is_made_to_follow_later_by_the_same_accounts(
+    kind: str, owner: dict[str, Any], controller: str
+) -> None:
+    alone, controlled_by_owner = child(kind), controlled(kind, owner)
+    for user, may in {controller: True, "admin": True, "tenant": False}.items():
+        answer = await asked("validate", kind, controlled_by_owner, alone, user=user)
+        assert answer.allowed is may, user
+        if not may:
+            assert answer.message == REFUSED.format(kind)
+    # Without its queue it was not reviewed when it was created.
+    unqueued = {**controlled_by_owner, "metadata": {**controlled_by_owner["metadata"], "labels": {}}}
+    assert not (await asked("validate", kind, controlled_by_owner, unqueued)).allowed
+    assert (await asked("validate", kind, unqueued, unqueued)).allowed
+    # A reference that stays, or goes, is no claim.
+    assert (await asked("validate", kind, controlled_by_owner, controlled_by_owner)).allowed
+    assert (await asked("validate", kind, alone, controlled_by_owner)).allowed
+
+
+async def test_nothing_is_stored_while_the_rights_of_the_account_are_not_known() -> None:
+    class Silent(FakeWorld):
+        async def may(self, user: Any, access: Any) -> bool:
+            self.broken = True
+            return await super().may(user, access)
+
+    world = Silent(owners=OWNERS, plurals={"JobSet": "jobsets"})
+    answer = await asked("mutate", "Job", controlled("Job", SET), world=world)
+    assert answer.response["status"]["code"] == 503

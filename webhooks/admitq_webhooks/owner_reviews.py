@@ -1,0 +1,84 @@
+"""Which accounts may make an object follow a queued owner: the owner's controller and administrators.
+
+An owner reference alone proves nothing: every tenant can write one, and a job that follows a queued owner is
+not queued itself.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from admitq.integrations.base import Integration
+from admitq.integrations.ownership import controller_of, has_known_controller, queue_name
+from admitq.integrations.paths import value_at, with_value
+from admitq.serving.access_reviews import Access
+from admitq.serving.authorization import User
+from admitq_api.field_errors import FieldError, Path
+from admitq_webhooks.policy import Policy
+from admitq_webhooks.review import AdmissionRequest
+from admitq_webhooks.world import World
+
+Object = Mapping[str, Any]
+
+_REFERENCES: Final = ("metadata", "ownerReferences")
+
+
+async def may_name_controller(user: User, obj: Object, namespace: str, policy: Policy, world: World) -> bool:
+    """Return whether an account may write the controller reference of an object.
+
+    References to kinds that admitq does not follow are free. A reference to a pod is, too: the driver of a
+    Spark application creates its executors, and a pod alone covers no other.
+
+    Raises:
+        LookupFailed: it is not known what the account may do.
+    """
+    reference = controller_of(obj)
+    if (
+        reference is None
+        or not has_known_controller(obj, policy.integrations, policy.external_frameworks)
+        or (reference.get("apiVersion"), reference.get("kind")) == ("v1", "Pod")
+        or policy.is_own_account(user.name)
+    ):
+        return True
+    group, _, version = str(reference.get("apiVersion", "")).rpartition("/")
+    plural = await world.plural(group, version, str(reference.get("kind", "")))
+    if plural is not None and await world.may(user, Access("update", group, plural, "status", namespace)):
+        return True
+    return await world.may(user, Access("update", policy.names.group, "workloads", "status", namespace))
+
+
+async def review(
+    request: AdmissionRequest, integration: Integration, policy: Policy, world: World
+) -> list[FieldError]:
+    """Check a change by which a job or pod comes to have both a queue and a controller reference.
+
+    Raises:
+        LookupFailed: it is not known what the account may do; the change must not be stored.
+    """
+    before, after = (value_at(controller_of(one), ("uid",)) for one in (request.old, request.obj))
+    was_queued, is_queued = (
+        policy.manage_jobs_without_queue_name or bool(queue_name(one, policy.names))
+        for one in (request.old, request.obj)
+    )
+    if not is_queued or (was_queued and before == after):
+        return []
+    if await may_name_controller(request.user, request.obj, request.namespace, policy, world):
+        return []
+    reason = f"only the controller of the owner and administrators may make this {integration.kind} follow it"
+    return [FieldError.forbidden(Path().at(*_REFERENCES), reason, "remove the controller reference")]
+
+
+def without_control(obj: Object) -> Object:
+    """Return the object with no owner marked as its controller."""
+    references = [
+        {field: value for field, value in one.items() if field != "controller"}
+        for one in value_at(obj, _REFERENCES, [])
+    ]
+    return with_value(obj, _REFERENCES, references)
+
+
+def warnings(given: Object, changed: Object, integration: Integration) -> tuple[str, ...]:
+    """Return what the creator of a job should know whose controller reference was changed."""
+    if controller_of(given) is None or controller_of(changed) is not None:
+        return ()
+    told = "metadata.ownerReferences: controller was removed, only the controller of the owner may set it"
+    return (f"{told}; the {integration.kind} is queued",)
