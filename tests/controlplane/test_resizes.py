@@ -17,6 +17,20 @@ async def resize(stage: Stage, pod: Object, cpu: Any) -> None:
     await stage.change(PODS, pod["metadata"]["name"], patch, "resize")
 
 
+async def supports_resize(stage: Stage, pod: Object) -> None:
+    """State the resources of a running container, as kubelets do that can resize pods in place."""
+    name = pod["metadata"]["name"]
+    await stage.until(lambda: _phase(stage, name), "Running", what=f"{name} to run")
+    [status] = (await stage.get(PODS, name))["status"]["containerStatuses"]
+    resources = pod["spec"]["containers"][0]["resources"]
+    patch = {"status": {"containerStatuses": [{**status, "resources": resources}]}}
+    await stage.change(PODS, name, patch, "status")
+
+
+async def _phase(stage: Stage, name: str) -> str:
+    return str((await stage.get(PODS, name))["status"]["phase"])
+
+
 async def requested(stage: Stage, pod: Object) -> str:
     """The CPU that a pod asks for, as it is stored."""
     found = await stage.get(PODS, pod["metadata"]["name"])
@@ -28,6 +42,7 @@ async def test_a_pod_of_a_job_is_resized_within_what_was_admitted(stage: Stage) 
     await stage.job(cpu=2)
     await stage.until_running("j")
     [pod] = await stage.some_pods("j")
+    await supports_resize(stage, pod)
     message = "the pod would ask for more cpu than was admitted"
     with pytest.raises(ApiError, match=message):
         await resize(stage, pod, 3)

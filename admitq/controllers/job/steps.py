@@ -176,7 +176,8 @@ def _nested(case: JobCase) -> Plan | None:
     if stopping is None or begun:
         return stopping or _without_waiting(case)
     note = f"{case.names.product} managed child job suspended"
-    return plan(*stopping.actions, case.tell("Suspended", note))
+    # Told first: where a later step meets another writer, the next decision finds a stop that has begun.
+    return plan(case.tell("Suspended", note), *stopping.actions)
 
 
 def _unmanaged(case: JobCase) -> Plan | None:

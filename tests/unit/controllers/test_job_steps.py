@@ -159,6 +159,7 @@ def test_a_running_job_inside_one_that_is_not_admitted_is_stopped() -> None:
     plan = decided(job({"suspend": False}, labels={}), ancestor=ancestor)
     assert kinds(plan) == ["patch Job"]
     assert told(plan) == [("Suspended", "admitq managed child job suspended")]
+    assert isinstance(plan.actions[0], Tell), "a conflict of a later step must not lose the event"
     assert decided(job(labels={}), ancestor=ancestor) == Plan()
 
 
