@@ -11,7 +11,7 @@ from admitq_api.feature_gates import FeatureGates, Gate
 from admitq_api.labels import names_for
 from admitq_webhooks.mutate.jobs import mutate
 from admitq_webhooks.referenced import resolved
-from tests.unit.webhooks.support import FakeWorld, policy
+from tests.unit.webhooks.support import OPERATOR, FakeWorld, policy
 
 NAMES = names_for()
 RULES = Rules(NAMES)
@@ -429,10 +429,10 @@ async def test_the_pods_of_an_elastic_rayjob_are_held_by_its_cluster() -> None:
     made = {**ray(RAY_CLUSTER, cluster(), ELASTIC), "apiVersion": "ray.io/v1", "kind": "RayCluster"}
     child = with_value(made, ("metadata", "ownerReferences"), [by])
     ours = policy(integrations=(RAY_JOB, RAY_CLUSTER))
-    held = await mutate(child, "team", RAY_CLUSTER, ours, world)
+    held = await mutate(child, "team", RAY_CLUSTER, ours, world, None, OPERATOR)
     assert held == RAY_CLUSTER.mutate(child, RULES) != child
     plain = with_value(child, ("metadata", "annotations"), {})
-    assert await mutate(plain, "team", RAY_CLUSTER, ours, world) is plain
+    assert await mutate(plain, "team", RAY_CLUSTER, ours, world, None, OPERATOR) is plain
 
 
 def groups(count: int) -> list[Any]:

@@ -8,7 +8,7 @@ from admitq.integrations.kinds.trainjob import TRAIN_JOB
 from admitq.integrations.paths import value_at, with_value
 from admitq_api.labels import names_for
 from admitq_webhooks.mutate.jobs import mutate
-from tests.unit.webhooks.support import FakeWorld, policy
+from tests.unit.webhooks.support import OPERATOR, FakeWorld, policy
 
 NAMES = names_for()
 RULES = Rules(NAMES)
@@ -317,7 +317,8 @@ async def test_a_job_that_follows_a_queued_owner_has_our_patch_and_is_not_suspen
     labels = {NAMES.queue_name: "q"}
     given = job(metadata={"labels": labels, "ownerReferences": [reference]})
     ours = policy(integrations=(TRAIN_JOB,), external_frameworks=(OwnerKind("example.com", "v1", "Group"),))
-    changed = await mutate(given, "team", TRAIN_JOB, ours, FakeWorld(owners={"g": owner}))
+    world = FakeWorld(owners={"g": owner})
+    changed = await mutate(given, "team", TRAIN_JOB, ours, world, None, OPERATOR)
     assert changed["spec"] == {**given["spec"], "runtimePatches": [{"manager": MANAGER}]}
 
 
