@@ -63,7 +63,7 @@ async def test_tour_of_the_readme(shell: Shell) -> None:
     assert len(blocks) == 6
     *before, look, make_room, clean_up = blocks
 
-    async def is_told() -> bool:
+    async def is_described() -> bool:
         # The condition and the event are written within a moment of the Job.
         said = shell.run(look)
         assert "insufficient unused quota for cpu in flavor tour, 1 more needed" in said
@@ -71,7 +71,7 @@ async def test_tour_of_the_readme(shell: Shell) -> None:
 
     for block in before:
         shell.run(block)
-    await eventually(is_told, what="what tour-3 waits for")
+    await eventually(is_described, what="what tour-3 waits for")
     for block in (make_room, clean_up):
         shell.run(block)
 

@@ -80,5 +80,5 @@ def warnings(given: Object, changed: Object, integration: Integration) -> tuple[
     """Return what the creator of a job should know whose controller reference was changed."""
     if controller_of(given) is None or controller_of(changed) is not None:
         return ()
-    told = "metadata.ownerReferences: controller was removed, only the controller of the owner may set it"
-    return (f"{told}; the {integration.kind} is queued",)
+    text = "metadata.ownerReferences: controller was removed, only the controller of the owner may set it"
+    return (f"{text}; the {integration.kind} is queued",)

@@ -176,7 +176,7 @@ def _nested(case: JobCase) -> Plan | None:
     if stopping is None or begun:
         return stopping or _without_waiting(case)
     note = f"{case.names.product} managed child job suspended"
-    # Told first: where a later step meets another writer, the next decision finds a stop that has begun.
+    # Recorded first: where a later step meets another writer, the next decision finds a stop that has begun.
     return plan(case.tell("Suspended", note), *stopping.actions)
 
 
