@@ -168,7 +168,7 @@ class Shadow:
             preemption: of a Workload, what is told of its preemption; None if it is not evicted for that.
         """
         self._recent.note(event, now)
-        self._forget_what_was(now - self._leeway)
+        self._forget_what_was(now)
         match event:
             case happened.WorkloadChanged(workload):
                 self._workload_changed(workload, now, preemption)
@@ -184,16 +184,22 @@ class Shadow:
 
     def look(self, now: Instant) -> None:
         """Conclude what is due by now: of deeds one at a time, since in a large cluster it takes a while."""
-        horizon = now - self._leeway
-        self._forget_what_was(horizon)
-        if self._suspicions and self._suspicions[0].at <= horizon:
+        self._forget_what_was(now)
+        if self._suspicions and self._suspicions[0].at <= now - self._leeway:
             self._conclude(self._suspicions.popleft(), now)
         self._decide(now)
         if self._overdue(now):
             self._tell_who_waits(now)
 
-    def _forget_what_was(self, horizon: Instant) -> None:
-        """Remember nothing from before an instant."""
+    def _forget_what_was(self, now: Instant) -> None:
+        """Remember nothing from before the leeway, and before the first deed that awaits its conclusion.
+
+        A conclusion may be late: of several that are due, each waits for the one before. What the deed was
+        decided from must still be known then.
+        """
+        horizon = now - self._leeway
+        if self._suspicions:
+            horizon = min(horizon, self._suspicions[0].at)
         while self._dropped and self._dropped[0][0] < horizon:
             self._dropped.popleft()
         while self._done_at and self._done_at[0][0] < horizon:
@@ -357,11 +363,17 @@ class Shadow:
     def _expected_of(
         self, state: AdmissionState, absent: Iterable[ObjectKey], undone: Iterable[Event], now: Instant
     ) -> _Expected:
-        """What a state would do if these did not wait, and that had not changed."""
+        """What a state would do if these did not wait, and that had not changed.
+
+        A workload that came and got quota since waits where its reservation is undone.
+        """
+        former: dict[ObjectKey, Workload] = {}
         for event in undone:
             state.observe(event, now=now)
+            if isinstance(event, happened.WorkloadChanged):
+                former[event.workload.key] = event.workload
         for key in sorted(absent):
-            workload = self._workloads.get(key)
+            workload = former.get(key) or self._workloads.get(key)
             if workload is not None and workload.admission is None:
                 state.observe(happened.WorkloadChanged(replace(workload, on_hold=True)), now=now)
         expected = _Expected()
