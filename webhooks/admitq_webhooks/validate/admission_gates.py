@@ -1,7 +1,7 @@
 """The annotation that holds a job back until others have agreed: a list of names, each taken off in turn."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from admitq.integrations.admission_gates import gates_of
@@ -16,20 +16,15 @@ _PATH: Final = re.compile(r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+")
 
 def validate_create(obj: Mapping[str, Any], names: Names) -> Iterator[FieldError]:
     """Check the form of the list."""
-    path = Path("metadata.annotations").key(names.admission_gated_by)
-    gates = gates_of(obj, names)
-    for gate in gates:
-        if not gate:
-            yield FieldError.invalid(path, ",".join(gates), "gate name cannot be empty")
-        elif (wrong := _gate(gate)) is not None:
-            yield FieldError.invalid(path, gate, wrong)
-    for _, gate in duplicates(gates):
-        yield FieldError.duplicate(path, gate, "name each gate once")
+    yield from _errors(gates_of(obj, names), (), _path(names))
 
 
 def validate_update(old: Mapping[str, Any], new: Mapping[str, Any], names: Names) -> Iterator[FieldError]:
-    """Check that gates were at most taken off; what was stored before any check is left alone."""
-    path = Path("metadata.annotations").key(names.admission_gated_by)
+    """Check that gates were at most taken off.
+
+    The form of stored gates is left alone, so that each can be taken off without the others.
+    """
+    path = _path(names)
     before, after = gates_of(old, names), gates_of(new, names)
     if not after or after == before:
         return
@@ -41,7 +36,25 @@ def validate_update(old: Mapping[str, Any], new: Mapping[str, Any], names: Names
         yield FieldError.forbidden(
             path, "can only remove gates, not add new ones", f"leave out {', '.join(added)}"
         )
-    yield from validate_create(new, names)
+    yield from _errors(after, before, path)
+
+
+def _path(names: Names) -> Path:
+    return Path("metadata.annotations").key(names.admission_gated_by)
+
+
+def _errors(gates: Sequence[str], stored: Sequence[str], path: Path) -> Iterator[FieldError]:
+    """Check the form of gates, except what the stored list has in the same way."""
+    for gate in gates:
+        if gate in stored:
+            continue
+        if not gate:
+            yield FieldError.invalid(path, ",".join(gates), "gate name cannot be empty")
+        elif (wrong := _gate(gate)) is not None:
+            yield FieldError.invalid(path, gate, wrong)
+    for _, gate in duplicates(gates):
+        if gates.count(gate) > stored.count(gate):
+            yield FieldError.duplicate(path, gate, "name each gate once")
 
 
 def _gate(gate: str) -> str | None:
