@@ -257,6 +257,13 @@ async def job_runs(stage: Stage) -> None:
     await until(stage, JOB, "PodsReady", "True")
 
 
+async def job_runs_with_fewest_pods(stage: Stage) -> None:
+    """A job of three pods runs with one, the fewest that it makes do with, for there is no more quota."""
+    await stage.queues(cpu=1)
+    await stage.job(JOB, pods=3, metadata={"annotations": {stage.names.job_min_parallelism: "1"}})
+    await until(stage, JOB, "PodsReady", "True")
+
+
 async def job_preemptible(stage: Stage) -> None:
     """A job runs with all the quota of a ClusterQueue in which higher priorities preempt."""
     await stage.queues(cpu=1, preemption={"withinClusterQueue": "LowerPriority"})
@@ -529,6 +536,19 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
             job_runs,
             status(lambda one: one.evict(Reason.NODE_FAILURES, "its node is gone")),
             {**_RUNS, "Evicted": _FORMERLY_EVICTED, "Requeued": "True NodeFailures"},
+        ),
+        Row(
+            "evict-job-that-runs-with-its-fewest-pods",
+            ("transitions.evict",),
+            job_runs_with_fewest_pods,
+            status(lambda one: one.evict(Reason.NODE_FAILURES, "its node is gone")),
+            {
+                "Admitted": "True Admitted",
+                "Evicted": _FORMERLY_EVICTED,
+                "admission": [("main", 1, ["cpu"], [("cpu", 1000)])],
+                "job": "running",
+            },
+            manners=(Manner.MERGE_PATCH,),
         ),
         Row(
             "evict-and-say-no-more",

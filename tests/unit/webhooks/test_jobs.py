@@ -506,6 +506,72 @@ def test_a_job_that_had_too_many_podsets_before_we_looked_at_it_is_let_go() -> N
     assert validate_update(old, new, "team", JOBSET, ours, FakeWorld()) == []
 
 
+def partial(pods: int, *, suspend: bool, minimum: str = "2") -> dict[str, Any]:
+    annotations = {NAMES.job_min_parallelism: minimum}
+    return managed(suspend=suspend, parallelism=pods, completions=5, annotations=annotations)
+
+
+def half_stopped(job: dict[str, Any]) -> dict[str, Any]:
+    metadata = job["metadata"]
+    annotations = {**metadata["annotations"], NAMES.stopping: "true"}
+    return {**job, "metadata": {**metadata, "annotations": annotations}}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        pytest.param(partial(2, suspend=False), partial(2, suspend=True), "", id="stop with fewest"),
+        pytest.param(
+            partial(2, suspend=False), half_stopped(partial(2, suspend=True)), "", id="first step of a stop"
+        ),
+        pytest.param(
+            half_stopped(partial(2, suspend=True)), partial(5, suspend=True), "", id="last step of a stop"
+        ),
+        pytest.param(partial(2, suspend=True), partial(5, suspend=True), "", id="restore"),
+        pytest.param(
+            partial(2, suspend=False, minimum="x"),
+            partial(2, suspend=True, minimum="x"),
+            "",
+            id="stop stored",
+        ),
+        pytest.param(
+            partial(5, suspend=True), partial(2, suspend=True), "should be between 0 and 1", id="shrink"
+        ),
+        pytest.param(
+            partial(5, suspend=False),
+            partial(2, suspend=True),
+            "should be between 0 and 1",
+            id="shrink and stop",
+        ),
+    ],
+)
+def test_job_is_suspended_whatever_errors_it_was_stored_with(
+    old: dict[str, Any], new: dict[str, Any], says: str
+) -> None:
+    errors = validate_update(old, new, "team", JOB, policy(), FakeWorld())
+    assert [says in str(error) for error in errors] == ([True] if says else [])
+
+
+def test_rayjob_that_keeps_its_cluster_is_suspended_but_neither_started_nor_queued() -> None:
+    (kind,) = (one for one in registered() if one.framework == "ray.io/rayjob")
+    ours = policy(integrations=(kind,))
+
+    def job(queue: str = "q", **spec: Any) -> dict[str, Any]:
+        labels = {QUEUE: queue} if queue else {}
+        return {"metadata": {"name": "j", "labels": labels}, "spec": groups(1, **spec)}
+
+    def refused(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+        return [error.path for error in validate_update(old, new, "team", kind, ours, FakeWorld())]
+
+    runs, waits, unqueued = (
+        job(queue, suspend=suspended, shutdownAfterJobFinishes=False)
+        for queue, suspended in (("q", False), ("q", True), ("", True))
+    )
+    assert refused(runs, waits) == []
+    for before, after in ((waits, runs), (unqueued, waits), (job(suspend=True), waits)):
+        assert refused(before, after) == ["spec.shutdownAfterJobFinishes"]
+
+
 # --- increases of running jobs ----------------------------------------------------------------------
 
 

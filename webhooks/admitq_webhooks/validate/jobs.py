@@ -55,17 +55,24 @@ def validate_update(
     world: World,
     workload: Object | None = None,
 ) -> list[FieldError]:
-    """Check a change of a job, given the Workload it depends on. One that is being deleted is let go."""
+    """Check a change of a job, given the Workload it depends on. One that is being deleted is let go.
+
+    No error of its kind that the stored job has keeps it from being suspended, or from staying so: a job that
+    cannot be stopped runs beyond its quota. A Job that was admitted with its minimum of pods has such an
+    error, for the minimum must be below its parallelism.
+    """
     if is_being_deleted(old):
         return []
     rules = policy.rules(new, workload=workload)
     if not integration.is_update_validated(old, rules):
         return []
     names, own = policy.names, integration.validate_update(old, new, rules)
+    suspended = integration.is_suspended(new, names)
+    if suspended or integration.is_half_stopped(new, names):
+        own = new_errors(own, integration.validate_create(old, policy.rules(old)))
     is_held = _is_held(old, integration, names) or _is_held(new, integration, names)
     if integration.is_skipped(new) or not is_held:
         return [*own]
-    suspended = integration.is_suspended(new, names)
     was_suspended = integration.is_suspended(old, names)
     return [
         *_queue_name_update(
