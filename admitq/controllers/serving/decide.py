@@ -257,6 +257,9 @@ def _of_group(case: ServingCase, job: Object, group: ServedGroup, name: str) -> 
             yield Tell(job, "Warning", Unfit.reason, note)
         return
     if holds(workload, ConditionType.FINISHED):
+        if case.integration.is_on_hold(job) and not _has_pods(case, group):
+            # It can never be on hold. Another one is created when the object is scaled up.
+            yield Delete(case.kinds.workloads, workload, as_seen=True)
         return
     if _lacks_identity(case, job, group, workload):
         yield _adopted(case, job, group, source, workload)

@@ -379,6 +379,18 @@ def test_scaled_to_zero_the_reservation_is_given_back_and_waits_again_afterwards
     assert again["message"] == "Workload no longer on hold; waiting for quota reservation"
 
 
+@pytest.mark.parametrize(
+    ("replicas", "pods", "deleted"), [(0, [], True), (0, [pod(held=False)], False), (3, [], False)]
+)
+def test_finished_workload_of_a_stateful_set_is_deleted_when_it_is_scaled_to_zero(
+    replicas: int, pods: Any, deleted: bool
+) -> None:
+    job = stateful_set(replicas)
+    finished = of_set(workload(condition("Finished", True, "Failed", "by another program")), job)
+    actions = decided(job, finished, pods=pods).actions
+    assert [type(one) for one in actions if not isinstance(one, Patch)] == ([Delete] if deleted else [])
+
+
 def test_that_its_workload_is_deactivated_goes_before_that_it_is_scaled_to_zero() -> None:
     """Two controllers that each tell their own would do so for ever."""
     empty = stateful_set(0)
