@@ -10,11 +10,12 @@ from admitq.integrations.paths import Object, value_at, with_value
 from admitq.transitions import Transition, holds, is_reserved
 from admitq_api.conditions import SECOND, ConditionType, Reason
 from admitq_api.labels import names_for
-from tests.controlplane.manners import Change, Manner
+from tests.controlplane.manners import Change
 from tests.controlplane.stage import Stage
 from tests.controlplane.table_of_writes import (
     ALONE,
     JOB,
+    REMOVALS,
     Row,
     Step,
     alone_admitted,
@@ -36,9 +37,6 @@ PREBUILT: Final = "w"
 ORIGINAL: Final = "w0"
 """The Workload that the one without job is to replace."""
 LONG_AGO: Final = 3600 * SECOND
-
-REMOVALS: Final = (Manner.MERGE_PATCH, Manner.PUT, Manner.TYPED_UPDATE)
-"""Server-side apply cannot remove what another field manager owns."""
 
 
 # --- which slice is written -----------------------------------------------------------------------

@@ -115,6 +115,20 @@ def reserve_and_leave_evicted(workload: Object, now: int) -> Object:
     return {**reserved, "status": {**reserved["status"], "conditions": conditions}}
 
 
+def remove_status(workload: Object, _: int) -> Object:
+    """Remove all that the status says."""
+    return {**workload, "status": {}}
+
+
+def remove_reservation_condition(workload: Object, now: int) -> Object:
+    """Remove the condition QuotaReserved, and leave the admission as it is."""
+    return status(lambda one: one.drop(ConditionType.QUOTA_RESERVED))(workload, now)
+
+
+REMOVALS: Final = (Manner.MERGE_PATCH, Manner.PUT, Manner.TYPED_UPDATE)
+"""Server-side apply cannot remove what another field manager owns."""
+
+
 def _evict_only(transition: Transition) -> None:
     """State an eviction and nothing of what follows from it."""
     transition.set(ConditionType.EVICTED, True, Reason.NODE_FAILURES, "its node is gone")
@@ -649,6 +663,23 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
             status(_release_only),
             _ADMITTED,
         ),
+        Row("remove-status", ("transitions.release",), job_runs, remove_status, _RUNS, manners=REMOVALS),
+        _alone(
+            "remove-status-without-job",
+            ("transitions.release",),
+            alone_admitted,
+            remove_status,
+            _ADMITTED,
+            manners=REMOVALS,
+        ),
+        Row(
+            "remove-reservation-and-leave-admission",
+            ("transitions.end_admission", "workload._pending"),
+            job_runs,
+            remove_reservation_condition,
+            _RUNS,
+            manners=REMOVALS,
+        ),
         _alone(
             "hold",
             ("transitions.release", "job._on_hold", "serving._back_in_queue"),
@@ -857,9 +888,9 @@ DRAWN: Final[Mapping[str, Change]] = {
     row.name: row.change
     for topic, rows in TABLE.items()
     for row in rows
-    if topic != "checks" and row.change is not ungate
+    if topic != "checks" and row.change is not ungate and row.manners == tuple(Manner)
 }
-"""What sequences of writes are drawn from: all that makes sense of any Workload."""
+"""What sequences of writes are drawn from: all that makes sense of any Workload, in every manner."""
 
 NOT_PLAYED: Final[Mapping[str, str]] = {
     "job._create": "creates the Workload",
