@@ -9,10 +9,11 @@ from admitq.integrations.paths import value_at
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import JOBS
 from admitq_api.conditions import parse_time
+from localcluster.installation import Installation
 from localcluster.waiting import eventually
 from tests.controlplane.conftest import Begin, controller_of
 from tests.controlplane.example_check import Judge
-from tests.controlplane.recording import recorded
+from tests.controlplane.recording import recorded, total
 from tests.controlplane.stage import Object, Stage, condition_of
 
 
@@ -380,7 +381,7 @@ async def test_what_runs_runs_on_when_a_check_is_added(stage: Stage, begin: Begi
 
 
 async def test_workload_is_refused_while_its_queue_names_more_checks_than_it_can_list(
-    stage: Stage, begin: Begin
+    stage: Stage, begin: Begin, admitq_running: Installation
 ) -> None:
     names = [f"c{number}" for number in range(9)]
     await queues(stage, *names)
@@ -392,6 +393,8 @@ async def test_workload_is_refused_while_its_queue_names_more_checks_than_it_can
     status, _, message = await said(stage, "QuotaReserved")
     which = f"9 AdmissionChecks of ClusterQueue {stage.own('cq')} apply to every flavor"
     assert (status, message.partition(",")[0]) == ("False", which)
+    labels = {"cluster_queue": stage.own("cq"), "underlying_cause": "Misconfigured"}
+    await stage.until(lambda: total(admitq_running, "unadmitted_workloads", **labels), 1, what="the metric")
     await stage.job("unconcerned", queue="other")
     await stage.until_running("unconcerned")
     assert await states(stage) == {}
