@@ -26,7 +26,19 @@ from admitq.controllers.job.owners import Owners
 from admitq.controllers.job.slices import is_elastic, lets_run
 from admitq.controllers.job.steps import decide, without_outdated
 from admitq.controllers.outliving import OutlivingPods, next_look
-from admitq.controllers.plan import Create, Plan, act, describes_pods, plan, status_patch
+from admitq.controllers.plan import (
+    Action,
+    Count,
+    Create,
+    Delete,
+    Patch,
+    Plan,
+    Tell,
+    act,
+    describes_pods,
+    plan,
+    status_patch,
+)
 from admitq.core.model import SECOND, Instant
 from admitq.core.selectors import selects_namespace
 from admitq.integrations.base import Composition, Integration, Moment, OwnerKind, Reference, members_of
@@ -49,6 +61,8 @@ from admitq.transitions import Transition, holds, is_admitted, is_reserved
 from admitq_api.conditions import ConditionType, Reason
 
 ORPHAN_RETRY_SECONDS: Final = 5.0
+STOP_REFUSED: Final = "StopRefused"
+"""The event about a job that cannot be stopped: a webhook or a policy refuses the write."""
 STOP_ATTEMPTS: Final = 4
 """How often the stop of a job that runs more than was admitted is written before it waits for its watch."""
 
@@ -437,6 +451,9 @@ class JobController:
                     raise PermanentlyRefused(error.message) from error
             elif error.is_invalid and decided.starts is not None:
                 return await act(self._ctx, self._failed_to_start(case, decided.starts, error))
+            elif error.is_forbidden and _changes_only(case.resource, decided):
+                reason = STOP_REFUSED if decided.starts is None else Unfit.reason
+                self._ctx.recorder.event(dict(case.objects[0]), "Warning", reason, error.message)
             raise
         if decided.refusal:
             raise PermanentlyRefused(decided.refusal)
@@ -462,6 +479,15 @@ class JobController:
         transition = Transition(workload, case.now)
         transition.finish(Reason.FAILED_TO_START, error.message)
         return plan(status_patch(self._ctx.kinds.workloads, workload, transition.patch(), CONCERN))
+
+
+def _changes_only(jobs: Resource, decided: Plan) -> bool:
+    """Whether a plan starts or stops a job and writes nothing else."""
+    return all(isinstance(one, Tell | Count) or _is_change(one, jobs) for one in decided.actions)
+
+
+def _is_change(action: Action, jobs: Resource) -> bool:
+    return isinstance(action, Patch | Delete) and action.resource == jobs
 
 
 def _running_generation(case: JobCase) -> tuple[str, int] | None:

@@ -291,6 +291,23 @@ async def test_a_start_that_the_api_refuses_for_good_frees_the_quota(
     assert world.told.events == []
 
 
+@pytest.mark.parametrize(
+    ("suspended", "known", "reason"),
+    [(True, (admitted(),), "ErrWorkloadCompose"), (False, (workload(WAITING),), "StopRefused")],
+    ids=["start", "stop"],
+)
+async def test_job_whose_start_or_stop_a_webhook_refuses_says_so(
+    world: World, jobs: JobController, suspended: bool, known: Any, reason: str
+) -> None:
+    world.put(JOBS, job({"suspend": suspended}))
+    for one in known:
+        world.put(KINDS.workloads, one)
+    world.client.fails["patch"] = ApiError(403, "Forbidden", "denied by policy")
+    with pytest.raises(ApiError, match="denied by policy"):
+        await jobs.reconcile(KEY)
+    assert world.told.events == [("j", reason, "denied by policy")]
+
+
 async def test_a_conflict_is_left_to_the_next_try(world: World, jobs: JobController) -> None:
     world.put(JOBS, job())
     world.put(KINDS.workloads, admitted())
