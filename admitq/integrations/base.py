@@ -7,6 +7,7 @@ unsuspending, injecting into and restoring pod templates, the Workload's name, r
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
 from admitq.integrations.paths import Object, Path, merge_patch, value_at, with_value
@@ -248,6 +249,27 @@ def group_name(job: Object) -> str:
     return name if isinstance(name, str) else ""
 
 
+class Difference(StrEnum):
+    """In what an object differs from those that a job's controller creates for the job."""
+
+    IDENTITY = "name or labels"
+    PODS = "number of pods"
+    REQUESTS = "requests"
+
+
+Elastic = Callable[[Object], bool]
+"""Whether an object may change its number of pods while it runs, each of them held until it has quota."""
+
+
+def never_elastic(_obj: Object) -> bool:
+    """Answer where no job may change its number of pods while it runs."""
+    return False
+
+
+def never_differs(_job: Object, _child: Object, _is_elastic: Elastic) -> None:
+    """Answer of kinds that cannot tell which objects their controller creates."""
+
+
 def never(_job: Object) -> None:
     """Answer of kinds that lack an ability: nothing."""
 
@@ -371,8 +393,10 @@ class Integration:
     creates: frozenset[tuple[str, str]] | None = None
     """Group and kind of what the kind's own controller creates; None if that is open. An object of another
     kind that claims to be controlled by a job of this kind lies."""
-    makes: Callable[[Object, Object], bool] = lambda _job, _child: True
-    """Whether the controller makes this very object for this very job, where more than its kind can tell."""
+    differs: Callable[[Object, Object, Elastic], Difference | None] = never_differs
+    """In what an object (second) differs from those that the controller creates for a job (first): names and
+    ordinals, number of pods, requests. None if the controller may have created it. Objects of kinds that the
+    controller does not create (``creates``) are not asked about. The job is resolved as far as possible."""
     covers_children: bool = True
     """Whether what a queued job of the kind makes is queued with it; else it is with an ancestor of that."""
     serving: Serving | None = None
@@ -447,6 +471,19 @@ class Integration:
             return True
         group, _, _ = str(child.get("apiVersion", "")).rpartition("/")
         return (group, str(child.get("kind"))) in self.creates
+
+    def makes(self, job: Object, child: Object, is_elastic: Elastic = never_elastic) -> bool:
+        """Whether the kind's controller may have created the child for the job."""
+        return self.differs(job, child, is_elastic) is None
+
+    def covers(self, child: Object) -> bool:
+        """Whether a child of a queued job of the kind is queued with it.
+
+        Pods of kinds that serve are queued in their job's stead, each or in groups, and carry marks that hold
+        them. One without these marks has no quota.
+        """
+        is_pod = (child.get("apiVersion"), child.get("kind")) == ("v1", "Pod")
+        return self.covers_children and not (is_pod and self.serving is not None)
 
     def is_suspended(self, job: Object, names: Names) -> bool:
         """Whether the job is suspended, and no stop of it is under way."""

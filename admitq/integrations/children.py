@@ -1,44 +1,163 @@
 """Rules by which kinds recognise the objects that their own controllers create for a job.
 
 An owner reference alone proves nothing: every tenant can write one. A rule compares what a controller derives
-from the job: the name, the ordinal, the number of pods and what each pod is charged.
+from the job: the name, the ordinal, the number of pods and what each pod is charged. It must accept all
+objects of a real controller, for what differs is queued for itself or stopped.
 """
 
 import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
 from fractions import Fraction
+from math import ceil
 from typing import Any, Final
 
+from admitq.integrations.base import Difference
 from admitq.integrations.paths import Object, value_at
-from admitq.integrations.reading import mapping, objects
+from admitq.integrations.reading import mapping, objects, text, texts
 from admitq_api.quantity import QuantityError, parse
 
 _ORDINAL: Final = re.compile(r"0|[1-9][0-9]{0,8}")
+_GENERATED: Final = re.compile(r"[a-z0-9]{5}")
+LONGEST_STEM: Final = 58
+"""Characters that the API server keeps of ``generateName``, before the five that it adds."""
+_MILLI: Final = 1000
 
 
-def has_ordinal(name: str, stem: str, count: int) -> bool:
-    """Whether a name is ``<stem>-<ordinal>`` with an ordinal below the count."""
+@dataclass(frozen=True, slots=True)
+class Pods:
+    """Pods of one template, and how many."""
+
+    template: Object
+    count: int
+
+
+# --- names ----------------------------------------------------------------------------------------
+
+
+def name_of(obj: Object) -> str:
+    """Name of an object; empty without one."""
+    name: Any = value_at(obj, ("metadata", "name"), "")
+    return name if isinstance(name, str) else ""
+
+
+def has_ordinal(name: str, stem: str, count: int, start: int = 0) -> bool:
+    """Whether a name is ``<stem>-<ordinal>`` with one of ``count`` ordinals from ``start``."""
     ordinal = name.removeprefix(f"{stem}-")
-    return name.startswith(f"{stem}-") and bool(_ORDINAL.fullmatch(ordinal)) and int(ordinal) < count
+    if not name.startswith(f"{stem}-") or not _ORDINAL.fullmatch(ordinal):
+        return False
+    return start <= int(ordinal) < start + count
 
 
-def has_equal_charge(child: Object, template: Object) -> bool:
-    """Whether pods of two templates are charged the same.
+def is_generated(obj: Object, stem: str) -> bool:
+    """Whether the API server generated, or is yet to generate, the name of an object from a stem.
 
-    Compares requests of all containers, pod-level requests, overhead and resource claims, by value.
+    A mutating webhook reviews an object before its name is generated.
     """
-    return _charge(mapping(child, ("spec",))) == _charge(mapping(template, ("spec",)))
+    kept = stem[:LONGEST_STEM]
+    name = name_of(obj)
+    if not name:
+        return text(value_at(obj, ("metadata", "generateName"))) in (stem, kept)
+    return name.startswith(kept) and bool(_GENERATED.fullmatch(name[len(kept) :]))
 
 
-def _charge(spec: Object) -> tuple[Any, ...]:
-    containers, initial = (
-        [(one.get("restartPolicy"), _requests(one)) for one in objects(spec, (field,))]
-        for field in ("containers", "initContainers")
+def is_selected(owner: Object, child: Object) -> bool:
+    """Whether the child has the labels that its owner's controller counts its children by.
+
+    A controller gives up an object without them, which then goes on by itself.
+    """
+    wanted = texts(owner, ("spec", "selector", "matchLabels"))
+    return wanted.items() <= texts(child, ("metadata", "labels")).items()
+
+
+# --- pods and what they are charged -----------------------------------------------------------------
+
+
+def differing_pods(child: Pods, granted: Pods | None, *, counted: bool = True) -> Difference | None:
+    """In what pods of a child differ from those that its owner was charged for; None if they are no more.
+
+    Args:
+        child: pods of the child.
+        granted: what the owner says of them; None if it says nothing.
+        counted: whether their number is compared, too.
+    """
+    if granted is None:
+        return Difference.PODS if child.count else None
+    if counted and child.count > granted.count:
+        return Difference.PODS
+    return None if has_no_larger_charge(child.template, granted.template) else Difference.REQUESTS
+
+
+def first_difference(found: Iterable[Difference | None]) -> Difference | None:
+    """The first that there is."""
+    return next((one for one in found if one is not None), None)
+
+
+def has_no_larger_charge(child: Object, template: Object) -> bool:
+    """Whether pods of the child's template are charged at most what those of a template are.
+
+    Compares requests of all containers, pod-level requests, overhead, runtime class and resource claims.
+    """
+    return _is_within(mapping(child, ("spec",)), mapping(template, ("spec",)), is_pod=False)
+
+
+def is_pod_within(pod: Object, template: Object) -> bool:
+    """Whether a pod is charged at most what a template says of it, but for what others add to pods.
+
+    LimitRanges and RuntimeClasses add amounts of resources that the template does not state, and injectors
+    add containers. Neither is charged.
+    """
+    return _is_within(mapping(pod, ("spec",)), mapping(template, ("spec",)), is_pod=True)
+
+
+def _is_within(child: Object, template: Object, *, is_pod: bool) -> bool:
+    return (
+        all(
+            _are_containers_within(objects(child, (field,)), objects(template, (field,)), is_pod=is_pod)
+            for field in ("containers", "initContainers")
+        )
+        and _claims(child) <= _claims(template)
+        and _is_at_most(_requests(child), _requests(template), is_pod=is_pod)
+        and _is_at_most(*(_amounts(mapping(one, ("overhead",))) for one in (child, template)), is_pod=is_pod)
+        and (is_pod or child.get("runtimeClassName") == template.get("runtimeClassName"))
     )
-    claims = [
-        (one.get("resourceClaimName"), one.get("resourceClaimTemplateName"))
+
+
+def _are_containers_within(containers: list[Object], templates: list[Object], *, is_pod: bool) -> bool:
+    """Compare by name, as operators add containers at places of their own."""
+    left = list(templates)
+    for one in containers:
+        other = next((known for known in left if known.get("name") == one.get("name")), None)
+        if other is None:
+            if is_pod:
+                continue
+            return False
+        left.remove(other)
+        is_equal = one.get("restartPolicy") == other.get("restartPolicy")
+        if not is_equal or not _is_at_most(_requests(one), _requests(other), is_pod=is_pod):
+            return False
+    return True
+
+
+def _is_at_most(amounts: dict[str, Any], others: dict[str, Any], *, is_pod: bool) -> bool:
+    for resource, amount in amounts.items():
+        other = others.get(resource)
+        if other is None and (is_pod or amount == 0):
+            continue
+        if isinstance(amount, Fraction) and isinstance(other, Fraction):
+            if amount > other:
+                return False
+        elif amount != other:
+            return False
+    return True
+
+
+def _claims(spec: Object) -> Counter[tuple[Any, Any]]:
+    return Counter(
+        (str(one.get("resourceClaimName")), str(one.get("resourceClaimTemplateName")))
         for one in objects(spec, ("resourceClaims",))
-    ]
-    return containers, initial, claims, _requests(spec), _amounts(mapping(spec, ("overhead",)))
+    )
 
 
 def _requests(holder: Object) -> dict[str, Any]:
@@ -52,13 +171,8 @@ def _amounts(quantities: Object) -> dict[str, Any]:
 
 
 def _amount(quantity: Any) -> Fraction | str:
+    """A quantity as the API server stores it in a pod template, where it rounds up to thousandths."""
     try:
-        return parse(quantity)
+        return Fraction(ceil(parse(quantity) * _MILLI), _MILLI)
     except QuantityError:
         return repr(quantity)
-
-
-def name_of(obj: Object) -> str:
-    """Name of an object; empty without one."""
-    name: Any = value_at(obj, ("metadata", "name"), "")
-    return name if isinstance(name, str) else ""

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from admitq.integrations.base import Integration, OwnerKind
+from admitq.integrations.base import Difference, Integration, OwnerKind
 from admitq.integrations.names import LONGEST_LABEL
 from admitq.integrations.paths import Object, value_at
 from admitq_api.labels import Names
@@ -13,6 +13,9 @@ DEEPEST = 10
 
 Lookup = Callable[["Owner"], Awaitable[Object | None]]
 """Finds an owner; it may have to ask the API server."""
+
+Resolve = Callable[[Integration, Object], Awaitable[Object]]
+"""Gives an owner of a kind what its pods follow from besides, as far as that is there."""
 
 
 class OwnerMissing(LookupError):
@@ -126,57 +129,109 @@ class Owner(NamedTuple):
     uid: str
 
 
-async def managed_ancestor(
-    obj: Object,
-    lookup: Lookup,
-    integrations: Iterable[Integration],
-    names: Names,
-    *,
-    without_queue_name: bool = False,
-    external: Iterable[OwnerKind] = (),
-) -> Object | None:
-    """The top-most ancestor that is queued itself, so that the object follows it and is not queued.
+class Lineage(NamedTuple):
+    """What an object's chain of controller references leads to."""
 
-    What covers its children only together with an ancestor of its own is followed, and is no answer.
+    ancestor: Object | None = None
+    """The top-most ancestor that is queued itself, so that the object follows it and is not queued."""
+    claimed: Object | None = None
+    """The top-most queued one that the chain names, where its controller did not create all that it leads
+    through."""
+    difference: Difference | None = None
+    """In what the lowest such object differs."""
 
-    Only kinds of enabled integrations, external ones, and those that integrations know as owners are
-    followed, and only while the reference's UID is that of the object found and the owner's kind makes
-    objects of this kind at all: a forged reference frees nobody from the queue.
+
+class Ancestry:
+    """How ancestors are found: the kinds that are followed, and where their objects are.
 
     Args:
-        obj: where the walk starts; not itself an answer.
         lookup: finds owners.
         integrations: the enabled ones.
         names: names of labels.
         without_queue_name: jobs without a queue name are managed too.
         external: kinds that a third party queues.
-
-    Raises:
-        OwnerMissing: an owner of a known kind is not found.
-        NestedTooDeep: the chain is too long.
+        elastic_jobs: whether jobs may be elastic.
+        resolve: gives an owner what its pods follow from besides; by default owners say all themselves.
+        read_again: finds an owner as the API server has it now, where ``lookup`` may be behind. It is asked
+            before an object counts as not created by its owner's controller.
     """
-    enabled = {OwnerKind(*one.gvk): one for one in integrations}
-    external = frozenset(external)
-    managed = {kind for kind, one in enabled.items() if one.covers_children} | external
-    known = _followed(tuple(enabled.values()), external)
-    namespace = value_at(obj, ("metadata", "namespace"), "")
-    ancestor: Object | None = None
-    current = obj
-    for _ in range(DEEPEST + 1):
-        reference = controller_of(current)
-        if reference is None or (kind := _owner_kind(reference)) not in known:
-            return ancestor
-        if kind in enabled and not enabled[kind].may_create(current):
-            return ancestor
-        uid = str(reference.get("uid", ""))
-        owner = await lookup(Owner(kind, namespace, str(reference.get("name", "")), uid))
-        if owner is None:
-            raise OwnerMissing(f"{kind.kind} {reference.get('name')} is not known")
-        if value_at(owner, ("metadata", "uid")) != reference.get("uid"):
-            return ancestor
-        if kind in enabled and not enabled[kind].makes(owner, current):
-            return ancestor
-        if kind in managed and (without_queue_name or queue_name(owner, names)):
-            ancestor = owner
-        current = owner
-    raise NestedTooDeep(f"more than {DEEPEST} owners")
+
+    def __init__(
+        self,
+        lookup: Lookup,
+        integrations: Iterable[Integration],
+        names: Names,
+        *,
+        without_queue_name: bool = False,
+        external: Iterable[OwnerKind] = (),
+        elastic_jobs: bool = True,
+        resolve: Resolve | None = None,
+        read_again: Lookup | None = None,
+    ) -> None:
+        self._lookup = lookup
+        self._enabled = {OwnerKind(*one.gvk): one for one in integrations}
+        self._names = names
+        self._without_queue_name = without_queue_name
+        self._external = frozenset(external)
+        self._known = _followed(tuple(self._enabled.values()), self._external)
+        self._elastic_jobs = elastic_jobs
+        self._resolve = resolve
+        self._read_again = read_again
+
+    async def of(self, obj: Object) -> Lineage:
+        """Follow the controller references of an object, which is itself no answer.
+
+        Only kinds of enabled integrations, external ones, and those that integrations know as owners are
+        followed, and only while the reference's UID is that of the object found and the owner's kind creates
+        objects of this kind at all: a forged reference frees nothing from the queue. What covers its children
+        only together with an ancestor of its own is followed, and is no answer.
+
+        Raises:
+            OwnerMissing: an owner of a known kind is not found.
+            NestedTooDeep: the chain is too long.
+        """
+        namespace = value_at(obj, ("metadata", "namespace"), "")
+        found, current = Lineage(), obj
+        for _ in range(DEEPEST + 1):
+            reference = controller_of(current)
+            if reference is None or (kind := _owner_kind(reference)) not in self._known:
+                return found
+            integration = self._enabled.get(kind)
+            if integration is not None and not integration.may_create(current):
+                return found
+            named = Owner(kind, namespace, str(reference.get("name", "")), str(reference.get("uid", "")))
+            owner = await self._lookup(named)
+            if owner is None:
+                if found.difference is not None:
+                    return found
+                raise OwnerMissing(f"{kind.kind} {named.name} is not known")
+            if value_at(owner, ("metadata", "uid")) != reference.get("uid"):
+                return found
+            if integration is not None and found.difference is None:
+                difference = await self._difference(integration, named, owner, current)
+                found = found._replace(difference=difference)
+            covers = kind in self._external or (integration is not None and integration.covers(obj))
+            if covers and (self._without_queue_name or queue_name(owner, self._names)):
+                key = "ancestor" if found.difference is None else "claimed"
+                found = found._replace(**{key: owner})
+            current = owner
+        raise NestedTooDeep(f"more than {DEEPEST} owners")
+
+    async def _difference(
+        self, integration: Integration, named: Owner, owner: Object, child: Object
+    ) -> Difference | None:
+        difference = await self._compared(integration, owner, child)
+        if difference is None or self._read_again is None:
+            return difference
+        current = await self._read_again(named)
+        if current is None or value_at(current, ("metadata", "uid")) != named.uid:
+            return difference
+        return await self._compared(integration, current, child)
+
+    async def _compared(self, integration: Integration, owner: Object, child: Object) -> Difference | None:
+        resolved = owner if self._resolve is None else await self._resolve(integration, owner)
+        return integration.differs(resolved, child, self._is_elastic)
+
+    def _is_elastic(self, obj: Object) -> bool:
+        annotation = value_at(obj, ("metadata", "annotations", self._names.elastic_job))
+        return self._elastic_jobs and annotation == "true"

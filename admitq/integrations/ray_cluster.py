@@ -4,12 +4,15 @@ The operator adds containers to the head that the template does not show: an aut
 hold quota, and so stand in the Workload; what is written back to the job is its own template.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from admitq.integrations.base import (
     MOST_POD_SETS,
+    Difference,
+    Elastic,
     FollowedKind,
     OwnerKind,
     PodSetTemplate,
@@ -17,6 +20,7 @@ from admitq.integrations.base import (
     Rules,
     generation,
 )
+from admitq.integrations.children import Pods, differing_pods, first_difference, name_of
 from admitq.integrations.paths import Object, Path, only, value_at, with_value
 from admitq.integrations.reading import items, mapping, text, whole
 from admitq_api.feature_gates import Gate
@@ -207,6 +211,27 @@ def is_fault_tolerant(job: Object, at: Path) -> bool:
     """Whether the cluster's state is kept in Redis, which is cleaned up when the cluster goes."""
     annotated = text(value_at(job, ("metadata", "annotations", FAULT_TOLERANT))).lower() == "true"
     return annotated or value_at(job, (*at, "gcsFaultToleranceOptions")) is not None
+
+
+def is_named_after(cluster: Object, job: Object) -> bool:
+    """Whether a cluster has a name that the operator generates from that of the job it creates it for."""
+    return bool(re.fullmatch(rf"{re.escape(name_of(job))}(-raycluster)?-[a-z0-9]{{5}}", name_of(cluster)))
+
+
+def differing_cluster(
+    granted: Sequence[PodSetTemplate], job: Object, cluster: Object, is_elastic: Elastic
+) -> Difference | None:
+    """In what a RayCluster has more or larger pods than a job was charged for.
+
+    The pods of elastic jobs are held until there is quota for each of them, and Ray changes their number. So
+    it is not compared where both job and cluster are elastic.
+    """
+    counted = not (is_elastic(job) and is_elastic(cluster))
+    known = {one.name: Pods(one.template_in(job), one.count) for one in granted}
+    return first_difference(
+        differing_pods(Pods(one.template_in(cluster), one.count), known.pop(one.name, None), counted=counted)
+        for one in pod_sets(cluster, ("spec",))
+    )
 
 
 def slice_version(job: Object, names: Names) -> str:

@@ -12,6 +12,8 @@ from typing import Final
 
 from admitq.integrations.base import (
     KNOWN_DISPATCHER,
+    Difference,
+    Elastic,
     Finished,
     Integration,
     PodIndexes,
@@ -19,6 +21,7 @@ from admitq.integrations.base import (
     Rules,
     unchanged,
 )
+from admitq.integrations.children import is_pod_within
 from admitq.integrations.paths import Object
 from admitq.integrations.reading import ended, holds, mapping, number_of_pods, text_at, whole
 from admitq_api.field_errors import MapKey
@@ -49,9 +52,10 @@ class Roles:
 
     def pod_sets(self, job: Object, _names: Names) -> list[PodSetTemplate]:
         """A podset for each role that the job has."""
-        return self._present(job)
+        return self.pod_sets_of(job)
 
-    def _present(self, job: Object) -> list[PodSetTemplate]:
+    def pod_sets_of(self, job: Object) -> list[PodSetTemplate]:
+        """A podset for each role that the job has."""
         path = ("spec", self.field)
         replicas = mapping(job, path)
         found: list[PodSetTemplate] = []
@@ -73,18 +77,18 @@ class Roles:
     def priority_class(self, job: Object) -> str | None:
         """The class of the run policy, or that of the first role which has one."""
         policy = (*RUN_POLICY, "schedulingPolicy", "priorityClass")
-        pods = ((*pod_set.template_path, "spec", "priorityClassName") for pod_set in self._present(job))
+        pods = ((*pod_set.template_path, "spec", "priorityClassName") for pod_set in self.pod_sets_of(job))
         return next((name for path in (policy, *pods) if (name := text_at(job, path))), None)
 
-    def makes(self, job: Object, pod: Object) -> bool:
-        """Whether the pod has the name of one of the job's replicas, of which there is only one."""
+    def differs(self, job: Object, pod: Object, _is_elastic: Elastic) -> Difference | None:
+        """In what a pod differs from the job's replica of its name, of which there is only one."""
         owner, name = (text_at(one, ("metadata", "name")) for one in (job, pod))
-        for pod_set in self._present(job):
+        for pod_set in self.pod_sets_of(job):
             prefix = f"{owner}-{pod_set.name}-"
             index = name.removeprefix(prefix)
             if name.startswith(prefix) and _INDEX.fullmatch(index) and int(index) < pod_set.count:
-                return True
-        return False
+                return None if is_pod_within(pod, pod_set.template_in(job)) else Difference.REQUESTS
+        return Difference.IDENTITY
 
 
 def finished(job: Object) -> Finished | None:
@@ -110,7 +114,7 @@ def replica_job(
     *,
     controller: str,
     creates: frozenset[tuple[str, str]] = PODS_ONLY,
-    makes: Callable[[Object, Object], bool] | None = None,
+    differs: Callable[[Object, Object, Elastic], Difference | None] | None = None,
     adopts_prebuilt_workload: bool = True,
     mutate: Callable[[Object, Rules], Object] = unchanged,
 ) -> Integration:
@@ -122,7 +126,7 @@ def replica_job(
         roles: its templates.
         controller: what ``managedBy`` calls the kind's own controller.
         creates: what that controller makes.
-        makes: whether it makes an object for a job; by default pods with the names of the job's replicas.
+        differs: in what an object differs from those; by default from pods named after the job's replicas.
         adopts_prebuilt_workload: whether a job may name the Workload that stands for it.
         mutate: defaults of the kind.
     """
@@ -140,7 +144,7 @@ def replica_job(
         suspend_path=SUSPEND,
         priority_class=roles.priority_class,
         creates=creates,
-        makes=makes or roles.makes,
+        differs=differs or roles.differs,
         adopts_prebuilt_workload=adopts_prebuilt_workload,
         mutate=mutate,
         managed_by_path=MANAGED_BY,

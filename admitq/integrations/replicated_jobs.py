@@ -7,8 +7,8 @@ The statuses of the entries count jobs, not pods.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from admitq.integrations.base import PodIndexes, PodSetTemplate
-from admitq.integrations.children import has_equal_charge, has_ordinal, name_of
+from admitq.integrations.base import Difference, PodIndexes, PodSetTemplate
+from admitq.integrations.children import Pods, differing_pods, first_difference, has_ordinal, name_of
 from admitq.integrations.job_pods import COMPLETION_INDEX, pods_at_a_time
 from admitq.integrations.paths import Object, Path
 from admitq.integrations.reading import mapping, text, whole
@@ -48,19 +48,35 @@ def pod_sets(replicated: Any, path: Path) -> list[PodSetTemplate]:
     ]
 
 
-def makes(owner: Object, replicated: Any, job: Object) -> bool:
-    """Whether a Job is one that the controller creates for an entry.
+def differing_job(owner: Object, replicated: Any, job: Object) -> Difference | None:
+    """In what a Job differs from those that the controller creates for the entries; None if in nothing.
 
     Its name must be ``<owner>-<entry>-<ordinal>`` with an ordinal below the entry's replicas. It must not run
-    more pods at a time than the entry says, and its pods must be charged as those of the entry.
+    more pods at a time than the entry says, nor larger ones.
     """
     for _, entry in _entries(replicated):
         stem = f"{name_of(owner)}-{text(entry.get('name'))}"
         if has_ordinal(name_of(job), stem, replicas_of(entry)):
-            return pods_at_a_time(mapping(job, ("spec",))) <= pods_of_a_job(entry) and has_equal_charge(
-                mapping(job, ("spec", "template")), mapping(entry, _POD_TEMPLATE)
-            )
-    return False
+            child = Pods(mapping(job, ("spec", "template")), pods_at_a_time(mapping(job, ("spec",))))
+            return differing_pods(child, Pods(mapping(entry, _POD_TEMPLATE), pods_of_a_job(entry)))
+    return Difference.IDENTITY
+
+
+def differing_entries(replicated: Any, granted: Any) -> Difference | None:
+    """In what the entries of a child have more or larger pods than those of the same names in ``granted``."""
+    known = {
+        text(entry.get("name")): Pods(
+            mapping(entry, _POD_TEMPLATE), replicas_of(entry) * pods_of_a_job(entry)
+        )
+        for _, entry in _entries(granted)
+    }
+    return first_difference(
+        differing_pods(
+            Pods(mapping(entry, _POD_TEMPLATE), replicas_of(entry) * pods_of_a_job(entry)),
+            known.pop(text(entry.get("name")), None),
+        )
+        for _, entry in _entries(replicated)
+    )
 
 
 def is_active(statuses: Sequence[Object]) -> bool:

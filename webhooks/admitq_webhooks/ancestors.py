@@ -3,9 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from admitq.integrations.ownership import NestedTooDeep, Owner, OwnerMissing, managed_ancestor
+from admitq.integrations.base import Integration
+from admitq.integrations.ownership import Ancestry, Lineage, NestedTooDeep, Owner, OwnerMissing
+from admitq_api.feature_gates import Gate
 from admitq_api.field_errors import FieldError
 from admitq_webhooks.policy import Policy
+from admitq_webhooks.referenced import resolved
 from admitq_webhooks.world import World
 
 
@@ -28,20 +31,35 @@ async def has_managed_ancestor(job: Mapping[str, Any], namespace: str, policy: P
         Unclear: an owner does not exist, or owners are nested too deep.
         LookupFailed: an owner cannot be asked for.
     """
+    return (await lineage(job, namespace, policy, world)).ancestor is not None
+
+
+async def lineage(job: Mapping[str, Any], namespace: str, policy: Policy, world: World) -> Lineage:
+    """Return what the controller references of a job lead to.
+
+    Raises:
+        Unclear: an owner does not exist, or owners are nested too deep.
+        LookupFailed: an owner cannot be asked for.
+    """
 
     async def find(owner: Owner) -> Mapping[str, Any] | None:
         # Owners are looked for where the request says the job is: what the job itself says may be empty.
         return await world.owner(*owner.kind, namespace, owner.name)
 
+    async def resolve(integration: Integration, owner: Mapping[str, Any]) -> Mapping[str, Any]:
+        return await resolved(owner, namespace, integration, world)
+
+    ancestry = Ancestry(
+        find,
+        policy.integrations,
+        policy.names,
+        without_queue_name=policy.manage_jobs_without_queue_name,
+        external=policy.external_frameworks,
+        elastic_jobs=policy.gates.enabled(Gate.ELASTIC_JOBS),
+        resolve=resolve,
+    )
     try:
-        ancestor = await managed_ancestor(
-            job,
-            find,
-            policy.integrations,
-            policy.names,
-            without_queue_name=policy.manage_jobs_without_queue_name,
-            external=policy.external_frameworks,
-        )
+        return await ancestry.of(job)
     except OwnerMissing as error:
         raise Unclear(
             FieldError.invalid(
@@ -57,4 +75,3 @@ async def has_managed_ancestor(job: Mapping[str, Any], namespace: str, policy: P
                 "take the references out",
             )
         ) from error
-    return ancestor is not None

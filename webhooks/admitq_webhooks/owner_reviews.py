@@ -1,4 +1,6 @@
-"""Which accounts may make an object follow a queued owner: the owner's controller and administrators.
+"""Which accounts may make an object follow a queued owner, or raise what one asks for that does.
+
+Controllers of the owner and administrators may.
 
 An owner reference alone proves nothing: every tenant can write one, and a job that follows a queued owner is
 not queued itself.
@@ -7,14 +9,17 @@ not queued itself.
 from collections.abc import Mapping
 from typing import Any, Final
 
+from admitq.increases import increases
 from admitq.integrations.base import Integration
 from admitq.integrations.ownership import controller_of, has_known_controller, queue_name
 from admitq.integrations.paths import value_at, with_value
 from admitq.serving.access_reviews import Access
 from admitq.serving.authorization import User
 from admitq_api.field_errors import FieldError, Path
+from admitq_webhooks.ancestors import Unclear, lineage
 from admitq_webhooks.policy import Policy
 from admitq_webhooks.review import AdmissionRequest
+from admitq_webhooks.validate.jobs import listed
 from admitq_webhooks.world import World
 
 Object = Mapping[str, Any]
@@ -65,6 +70,52 @@ async def review(
         return []
     reason = f"only the controller of the owner and administrators may make this {integration.kind} follow it"
     return [FieldError.forbidden(Path().at(*_REFERENCES), reason, "remove the controller reference")]
+
+
+async def review_increase(
+    request: AdmissionRequest,
+    old: Object,
+    new: Object,
+    integration: Integration,
+    policy: Policy,
+    world: World,
+) -> list[FieldError]:
+    """Check a change by which a job without a queue comes to ask for more than its queued owner has for it.
+
+    A job with a queue is queued for itself then. Only the controller of the owner, and administrators, may
+    change what follows it.
+
+    Args:
+        request: the change.
+        old: the stored job, with what its pods follow from besides.
+        new: the changed one, likewise.
+        integration: its kind.
+        policy: what is managed.
+        world: lookups.
+
+    Raises:
+        LookupFailed: an owner, or what the account may do, cannot be asked for.
+    """
+    if (
+        integration.composition is not None
+        or policy.manage_jobs_without_queue_name
+        or queue_name(new, policy.names)
+        or not has_known_controller(new, policy.integrations, policy.external_frameworks)
+        or not increases(*(listed(one, integration, policy) for one in (new, old)))
+    ):
+        return []
+    try:
+        found = await lineage(new, request.namespace, policy, world)
+        if found.claimed is None or (await lineage(old, request.namespace, policy, world)).ancestor is None:
+            return []
+    except Unclear:
+        # An owner that is gone has no quota that could be exceeded.
+        return []
+    if await may_name_controller(request.user, new, request.namespace, policy, world):
+        return []
+    owner = f"{found.claimed.get('kind')} {value_at(found.claimed, ('metadata', 'name'))}"
+    reason = f"this {integration.kind} follows {owner}, which was not charged for its {found.difference}"
+    return [FieldError.forbidden(integration.pod_sets_field, reason, f"change {owner}")]
 
 
 def without_control(obj: Object) -> Object:

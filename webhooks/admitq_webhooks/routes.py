@@ -263,6 +263,7 @@ def _job_review(verb: Verb, integration: Integration, policy: Policy, world: Wor
         old = await resolved(request.old, namespace, integration, world)
         refused = await mark_reviews.review(request, old, new, integration, policy, world)
         refused += await owner_reviews.review(request, integration, policy, world)
+        refused += await owner_reviews.review_increase(request, old, new, integration, policy, world)
         if refused:
             return Refused(tuple(refused))
         names, ask = policy.names, integration.workload_asked

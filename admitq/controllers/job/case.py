@@ -8,7 +8,14 @@ from typing import Final
 from admitq.controllers.plan import Count, Plan, Tell, plan, status_patch, workload_status_patch
 from admitq.controllers.settings import Settings
 from admitq.core.model import Instant
-from admitq.integrations.base import Composition, Integration, Reference, group_name, members_of
+from admitq.integrations.base import (
+    Composition,
+    Difference,
+    Integration,
+    Reference,
+    group_name,
+    members_of,
+)
 from admitq.integrations.ownership import is_controlled_by, queue_name
 from admitq.integrations.paths import Object, value_at
 from admitq.runtime.kinds import Kinds
@@ -27,6 +34,9 @@ class Ancestor:
     job: Object
     admitted: bool
     """Whether its latest unfinished Workload is admitted."""
+    difference: Difference | None = None
+    """In what this job differs from those that run with it; it is stopped for that, and ``admitted`` is
+    False."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,15 +41,24 @@ from admitq.controllers.plan import (
 )
 from admitq.core.model import SECOND, Instant
 from admitq.core.selectors import selects_namespace
-from admitq.integrations.base import Composition, Integration, Moment, OwnerKind, Reference, members_of
+from admitq.integrations.base import (
+    Composition,
+    Difference,
+    Integration,
+    Moment,
+    OwnerKind,
+    Reference,
+    members_of,
+)
 from admitq.integrations.ownership import (
+    Ancestry,
     NestedTooDeep,
     OwnerMissing,
     controller_of,
     is_controlled_by,
     is_of_group,
     is_served,
-    managed_ancestor,
+    queue_name,
 )
 from admitq.integrations.paths import Object, value_at
 from admitq.job_workloads import Unfit
@@ -97,6 +106,16 @@ class JobController:
         self.resource = resource_of(integration)
         self._ctx = ctx
         self._owners = owners
+        self._ancestry = Ancestry(
+            self._owners.find,
+            ctx.settings.integrations,
+            ctx.names,
+            without_queue_name=ctx.settings.without_queue_name,
+            external=ctx.settings.external_frameworks,
+            elastic_jobs=ctx.settings.elastic_jobs,
+            resolve=self._owners.resolved,
+            read_again=self._owners.read,
+        )
         self._outliving = OutlivingPods(ctx)
         self._followed: Mapping[OwnerKind, Resource] = {
             one.kind: resource_followed(integration, one) for one in integration.follows
@@ -361,11 +380,21 @@ class JobController:
         return selects_namespace(self._ctx.settings.namespace_selector, labels)
 
     async def _ancestor_of(self, job: Object) -> Ancestor | None:
+        """The job that is queued in this one's stead, or whose grant this one exceeds.
+
+        What claims such an owner and differs is queued for itself. Without a queue it is stopped if it has
+        more pods than its owner was charged for.
+        """
         # The webhook has looked up the ancestors of a member when it was created.
         if controller_of(job) is None or self.integration.composition is not None:
             return None
-        found = await self._managed_ancestor(job)
-        return None if found is None else Ancestor(found, self._is_admitted(found))
+        found = await self._ancestry.of(job)
+        if found.ancestor is not None:
+            return Ancestor(found.ancestor, self._is_admitted(found.ancestor))
+        is_queued = self._ctx.settings.without_queue_name or bool(queue_name(job, self._ctx.names))
+        if found.claimed is None or found.difference is not Difference.PODS or is_queued:
+            return None
+        return Ancestor(found.claimed, admitted=False, difference=found.difference)
 
     async def _follows_ancestor(self, job: Object) -> bool:
         """Whether a member that the webhook has not seen belongs to a job that is queued.
@@ -378,19 +407,9 @@ class JobController:
         for member in members_of(job):
             if composition.is_screened(member, names) or controller_of(member) is None:
                 continue
-            if await self._managed_ancestor(member) is not None:
+            if (await self._ancestry.of(member)).ancestor is not None:
                 return True
         return False
-
-    async def _managed_ancestor(self, job: Object) -> Object | None:
-        return await managed_ancestor(
-            job,
-            self._owners.find,
-            self._ctx.settings.integrations,
-            self._ctx.names,
-            without_queue_name=self._ctx.settings.without_queue_name,
-            external=self._ctx.settings.external_frameworks,
-        )
 
     def _resolved(self, case: JobCase) -> JobCase:
         """The same with what the job's pods follow from besides, as far as that is there."""

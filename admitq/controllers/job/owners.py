@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Final
 
 from admitq.controllers.context import Context
-from admitq.controllers.indexes import resource_of
-from admitq.integrations.base import OwnerKind
+from admitq.controllers.indexes import resource_followed, resource_of
+from admitq.integrations.base import Integration, OwnerKind, Reference
 from admitq.integrations.ownership import Owner
 from admitq.integrations.paths import Object, only, value_at
 from admitq.logs import logger
@@ -62,6 +62,28 @@ class Owners:
             return found
         resource = await self._resource(owner.kind)
         return None if resource is None else await self._ask(resource, owner)
+
+    async def read(self, owner: Owner) -> Object | None:
+        """The object that a reference names as the API server has it now, all of it; as ``find`` otherwise.
+
+        Raises:
+            ApiError: the API server cannot be asked.
+        """
+        resource = self._watched.get(owner.kind) or await self._resource(owner.kind)
+        return None if resource is None else await self._ask(resource, owner)
+
+    async def resolved(self, integration: Integration, owner: Object) -> Object:
+        """An owner of a kind with what says which pods it has besides, as far as that is watched."""
+        followed = {one.kind: one for one in integration.follows if one.required}
+        found: dict[Reference, Object] = {}
+        for reference in integration.references(owner) if followed else ():
+            if (kind := followed.get(reference.kind)) is None:
+                continue
+            store = self._ctx.stores.find(resource_followed(integration, kind))
+            one = None if store is None else store.get(reference.namespace, reference.name)
+            if one is not None:
+                found[reference] = one
+        return integration.resolved(owner, found) if found else owner
 
     async def _resource(self, kind: OwnerKind) -> Resource | None:
         at, resource = self._resources.get(kind, (None, None))

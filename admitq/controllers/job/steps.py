@@ -176,6 +176,9 @@ def _nested(case: JobCase) -> Plan | None:
     if stopping is None or begun:
         return stopping or _without_waiting(case)
     note = f"{case.names.product} managed child job suspended"
+    if (difference := case.ancestor.difference) is not None:
+        owner = case.ancestor.job
+        note += f": its {difference} exceeds that of {owner.get('kind')} {owner['metadata']['name']}"
     # Recorded first: where a later step meets another writer, the next decision finds a stop that has begun.
     return plan(case.tell("Suspended", note), *stopping.actions)
 

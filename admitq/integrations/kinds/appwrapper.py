@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from admitq.integrations.base import Finished, Integration, PodSetTemplate
+from admitq.integrations.base import Difference, Elastic, Finished, Integration, PodSetTemplate
+from admitq.integrations.children import Pods, differing_pods, first_difference, is_pod_within
 from admitq.integrations.names import LONGEST_LABEL
 from admitq.integrations.paths import Object, Path, value_at, with_value, without_value
 from admitq.integrations.reading import holds, items, mapping, objects, text_at, texts
@@ -18,6 +19,11 @@ from admitq_api.labels import Names
 
 COMPONENTS: Final = ("spec", "components")
 INFOS: Final = "podSetInfos"
+_AUTOSCALING: Final = (
+    ("spec", "enableInTreeAutoscaling"),
+    ("spec", "rayClusterSpec", "enableInTreeAutoscaling"),
+)
+"""Where a wrapped object says that Ray changes its number of pods."""
 
 _ENTRIES: Final[Mapping[str, Path]] = {
     "labels": ("metadata", "labels"),
@@ -115,8 +121,8 @@ def _with_info(job: Object, pods: _Wrapped, info: Object, every: list[_Wrapped])
     return with_value(job, path, infos) if any(infos) else without_value(job, path)
 
 
-def makes(job: Object, child: Object) -> bool:
-    """Whether the child is one of those that are wrapped."""
+def differs(job: Object, child: Object, is_elastic: Elastic) -> Difference | None:
+    """In what the child differs from the wrapped object of its name."""
     identity = (child.get("apiVersion"), child.get("kind"))
     for component in _components(job):
         wrapped = mapping(component, ("template",))
@@ -125,8 +131,30 @@ def makes(job: Object, child: Object) -> bool:
         for field in ("name", "generateName"):
             name = text_at(wrapped, ("metadata", field))
             if name and name == text_at(child, ("metadata", field)):
-                return True
-    return False
+                return _differing_pods(component, wrapped, child, is_elastic)
+    return Difference.IDENTITY
+
+
+def _differing_pods(component: Any, wrapped: Object, child: Object, is_elastic: Elastic) -> Difference | None:
+    """Compare the pods where the component declares them or the kind is known.
+
+    The number of pods is compared for known kinds, but not where Ray or an elastic job changes it.
+    """
+    if child.get("kind") == "Pod":
+        return None if is_pod_within(child, wrapped) else Difference.REQUESTS
+    counts = {path: Pods(mapping(wrapped, path), count) for path, count in pods_in({"template": wrapped})}
+    of_child = {path: Pods(mapping(child, path), count) for path, count in pods_in({"template": child})}
+    grows = is_elastic(wrapped) or any(value_at(wrapped, path) is True for path in _AUTOSCALING)
+    declared = (path for path, _ in pods_in(component) if path not in counts)
+    return first_difference(
+        (
+            *(differing_pods(pods, counts.get(path), counted=not grows) for path, pods in of_child.items()),
+            *(
+                differing_pods(Pods(mapping(child, one), 1), Pods(mapping(wrapped, one), 1))
+                for one in declared
+            ),
+        )
+    )
 
 
 def finished(job: Object) -> Finished | None:
@@ -151,7 +179,7 @@ APP_WRAPPER: Final = Integration(
     finished=finished,
     is_active=lambda job: holds(job, "QuotaReserved"),
     pods_ready=lambda job: holds(job, "PodsReady"),
-    makes=makes,
+    differs=differs,
     adopts_prebuilt_workload=True,
     managed_by_path=("spec", "managedBy"),
     own_controller="workload.codeflare.dev/appwrapper-controller",

@@ -7,10 +7,11 @@ kind: Deployment).
 from typing import Final
 
 from admitq.integrations.admission_gates import gates_of
-from admitq.integrations.base import Integration, Rules, Serving
+from admitq.integrations.base import Difference, Elastic, Integration, Rules, Serving
+from admitq.integrations.children import is_selected, name_of
 from admitq.integrations.paths import Object, with_value, without_value
 from admitq.integrations.pods import DEPLOYMENT as HELD_BY
-from admitq.integrations.pods import mapping_at
+from admitq.integrations.pods import label, mapping_at
 from admitq.integrations.serving import (
     has_no_ready_replicas,
     has_replicas,
@@ -21,6 +22,7 @@ from admitq.integrations.serving import (
 from admitq_api.feature_gates import Gate
 
 _TEMPLATE: Final = ("spec", "template")
+_HASH: Final = "pod-template-hash"
 
 
 def mutate(deployment: Object, rules: Rules) -> Object:
@@ -44,6 +46,16 @@ def _with_gates(deployment: Object, rules: Rules) -> Object:
     return with_value(deployment, path, ",".join(wanted)) if wanted else without_value(deployment, path)
 
 
+def differs(deployment: Object, replica_set: Object, _is_elastic: Elastic) -> Difference | None:
+    """In what a ReplicaSet differs from those that the Deployment controller creates: names and labels.
+
+    Its pods are not compared, for each of them is queued by what it requests itself.
+    """
+    suffix = label(replica_set, _HASH)
+    is_named = bool(suffix) and name_of(replica_set) == f"{name_of(deployment)}-{suffix}"
+    return None if is_named and is_selected(deployment, replica_set) else Difference.IDENTITY
+
+
 DEPLOYMENT = Integration(
     framework="deployment",
     group="apps",
@@ -57,6 +69,7 @@ DEPLOYMENT = Integration(
     suspended=has_no_ready_replicas,
     serving=Serving(parent=HELD_BY),
     creates=frozenset({("apps", "ReplicaSet")}),
+    differs=differs,
     implies=("pod",),
     mutate=mutate,
     mutates_updates=True,

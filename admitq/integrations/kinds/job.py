@@ -9,10 +9,20 @@ whoever sees the Job next.
 from collections.abc import Mapping
 
 from admitq.integrations import partial_admission
-from admitq.integrations.base import Finished, Integration, PodIndexes, PodSetTemplate, Rules, Step
+from admitq.integrations.base import (
+    Difference,
+    Elastic,
+    Finished,
+    Integration,
+    PodIndexes,
+    PodSetTemplate,
+    Rules,
+    Step,
+)
+from admitq.integrations.children import LONGEST_STEM, is_generated, is_pod_within, is_selected, name_of
 from admitq.integrations.job_pods import COMPLETION_INDEX, ended_indexes, pods_at_a_time
 from admitq.integrations.paths import Object, merge_patch, value_at, with_value
-from admitq.integrations.reading import ended, items, mapping, whole
+from admitq.integrations.reading import ended, items, mapping, text_at, whole
 from admitq_api.feature_gates import Gate
 from admitq_api.field_errors import FieldError
 from admitq_api.labels import Names
@@ -21,6 +31,7 @@ TEMPLATE = ("spec", "template")
 SUSPEND = ("spec", "suspend")
 ANNOTATIONS = ("metadata", "annotations")
 MAIN = "main"
+OWN_CONTROLLER = "kubernetes.io/job-controller"
 
 FINISHING_CONDITIONS = {"Complete": True, "Failed": False}
 """Whether the Job succeeded, by the condition that ends it."""
@@ -103,6 +114,33 @@ def with_counts(job: Object, counts: Mapping[str, int], names: Names) -> Object:
     return partial_admission.with_count(job, counts[MAIN], names) if MAIN in counts else job
 
 
+def differs(job: Object, pod: Object, _is_elastic: Elastic) -> Difference | None:
+    """In what a pod differs from those that the Job controller creates.
+
+    That controller counts all pods that have its selector and name it as their controller. It deletes those
+    beyond the Job's parallelism, and one of two with the same index.
+    """
+    if not is_selected(job, pod) or not _has_name_of(job, pod):
+        return Difference.IDENTITY
+    return None if is_pod_within(pod, mapping(job, TEMPLATE)) else Difference.REQUESTS
+
+
+def _has_name_of(job: Object, pod: Object) -> bool:
+    if value_at(job, ("spec", "managedBy")) not in (None, OWN_CONTROLLER):
+        # Another controller names pods as it likes.
+        return True
+    tail = "-"
+    if value_at(job, ("spec", "completionMode")) == "Indexed":
+        index = text_at(pod, (*ANNOTATIONS, COMPLETION_INDEX))
+        completions = whole(value_at(job, ("spec", "completions")))
+        if not index.isascii() or not index.isdigit() or not int(index[:10]) < completions:
+            return False
+        tail = f"-{index}-"
+    longest = LONGEST_STEM - len(tail)
+    stems = (f"{name}{tail}" for name in (name_of(job), name_of(job)[:longest]))
+    return any(is_generated(pod, stem) for stem in stems)
+
+
 def mutate(job: Object, rules: Rules) -> Object:
     """Hold the pods of an elastic Job."""
     gate = {"name": rules.names.elastic_gate}
@@ -146,8 +184,9 @@ JOB = Integration(
     platform_labels=PLATFORM_LABELS,
     own_labels=frozenset({JOB_NAME}),
     managed_by_path=("spec", "managedBy"),
-    own_controller="kubernetes.io/job-controller",
+    own_controller=OWN_CONTROLLER,
     creates=frozenset({("", "Pod")}),
+    differs=differs,
     adopts_prebuilt_workload=True,
     can_be_elastic=True,
     mutate=mutate,

@@ -7,7 +7,7 @@ may have its pod templates changed for as long as it is suspended.
 from collections.abc import Mapping
 
 from admitq.integrations import replicated_jobs
-from admitq.integrations.base import Finished, Integration, PodSetTemplate
+from admitq.integrations.base import Difference, Elastic, Finished, Integration, PodSetTemplate
 from admitq.integrations.paths import Object, value_at
 from admitq.integrations.reading import ended, objects
 from admitq_api.labels import Names
@@ -44,9 +44,9 @@ def reclaimable(jobset: Object) -> Mapping[str, int]:
     return replicated_jobs.reclaimable(value_at(jobset, REPLICATED_JOBS), objects(jobset, STATUSES))
 
 
-def makes(jobset: Object, job: Object) -> bool:
-    """Whether the Job agrees with one of the replicated jobs."""
-    return replicated_jobs.makes(jobset, value_at(jobset, REPLICATED_JOBS), job)
+def differs(jobset: Object, job: Object, _is_elastic: Elastic) -> Difference | None:
+    """In what a Job differs from the replicated job of its name."""
+    return replicated_jobs.differing_job(jobset, value_at(jobset, REPLICATED_JOBS), job)
 
 
 JOBSET = Integration(
@@ -64,6 +64,6 @@ JOBSET = Integration(
     managed_by_path=("spec", "managedBy"),
     own_controller="jobset.sigs.k8s.io/jobset-controller",
     creates=frozenset({("batch", "Job")}),
-    makes=makes,
+    differs=differs,
     adopts_prebuilt_workload=True,
 )

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from admitq.integrations.base import (
+    Difference,
+    Elastic,
     Integration,
     PodIndexes,
     PodPlace,
@@ -16,6 +18,7 @@ from admitq.integrations.base import (
     ServedGroup,
     Serving,
 )
+from admitq.integrations.children import Pods, differing_pods, name_of
 from admitq.integrations.paths import Object, value_at, with_value, without_value
 from admitq.integrations.pods import LEADER_WORKER_SET as HELD_BY
 from admitq.integrations.pods import annotation, is_deleting, label, mapping_at, text_at
@@ -108,6 +111,22 @@ def _surge(lws: Object, replicas: int) -> int:
     return replicas_of(lws, *path, default=0) if percent is None else -(-replicas * percent // 100)
 
 
+def differs(lws: Object, child: Object, _is_elastic: Elastic) -> Difference | None:
+    """In what a StatefulSet differs from the one that the controller creates for leaders.
+
+    It has the name of the LeaderWorkerSet, and a replica for each group. The StatefulSets of workers are
+    controlled by the pods of their leaders.
+    """
+    if child.get("kind") != "StatefulSet":
+        return None
+    if name_of(child) != name_of(lws):
+        return Difference.IDENTITY
+    groups = replicas_of(lws) + _surge(lws, replicas_of(lws))
+    template = mapping_at(lws, *(_LEADER if _has_leader(lws) else _WORKER))
+    leaders = Pods(mapping_at(child, "spec", "template"), replicas_of(child))
+    return differing_pods(leaders, Pods(template, groups))
+
+
 def mutate(lws: Object, rules: Rules) -> Object:
     """The LeaderWorkerSet with templates whose pods are held, in its queue."""
     names = rules.names
@@ -167,6 +186,7 @@ LEADER_WORKER_SET = Integration(
         index_label=_WORKER_INDEX,
     ),
     creates=frozenset({("", "Service"), ("apps", "StatefulSet"), ("apps", "ControllerRevision")}),
+    differs=differs,
     implies=("pod",),
     mutate=mutate,
     mutates_updates=True,

@@ -6,9 +6,11 @@ the workers' pods itself.
 
 from typing import Final
 
-from admitq.integrations.base import Rules
+from admitq.integrations.base import Difference, Elastic, Rules
+from admitq.integrations.children import Pods, differing_pods, name_of
+from admitq.integrations.job_pods import pods_at_a_time
 from admitq.integrations.paths import Object, value_at, with_value
-from admitq.integrations.reading import text_at
+from admitq.integrations.reading import mapping
 from admitq.integrations.replica_jobs import Roles, replica_job
 from admitq_api.feature_gates import Gate
 
@@ -28,11 +30,16 @@ def mutate(job: Object, rules: Rules) -> Object:
     return job
 
 
-def makes(job: Object, child: Object) -> bool:
-    """Whether the child is the launcher's Job or a pod of the workers."""
-    if child.get("kind") == "Job":
-        return text_at(child, ("metadata", "name")) == f"{text_at(job, ('metadata', 'name'))}-launcher"
-    return ROLES.makes(job, child)
+def differs(job: Object, child: Object, is_elastic: Elastic) -> Difference | None:
+    """In what the child differs from the launcher's Job, or from a pod of the workers."""
+    if child.get("kind") != "Job":
+        return ROLES.differs(job, child, is_elastic)
+    if name_of(child) != f"{name_of(job)}-launcher":
+        return Difference.IDENTITY
+    launchers = (one for one in ROLES.pod_sets_of(job) if one.name == "launcher")
+    granted = next((Pods(one.template_in(job), one.count) for one in launchers), None)
+    pods = Pods(mapping(child, ("spec", "template")), pods_at_a_time(mapping(child, ("spec",))))
+    return differing_pods(pods, granted)
 
 
 MPI_JOB: Final = replica_job(
@@ -41,6 +48,6 @@ MPI_JOB: Final = replica_job(
     ROLES,
     controller="kubeflow.org/mpi-operator",
     creates=frozenset({("", "Pod"), ("batch", "Job")}),
-    makes=makes,
+    differs=differs,
     mutate=mutate,
 )

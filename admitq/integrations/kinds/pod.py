@@ -8,7 +8,7 @@ end is accounted for (semantics, Per kind: Pod; Pods and pod groups).
 from typing import Any, Final
 
 from admitq.integrations import pod_groups, pods
-from admitq.integrations.base import Composition, Integration, OwnerKind, Rules
+from admitq.integrations.base import Composition, Difference, Elastic, Integration, OwnerKind, Rules
 from admitq.integrations.ownership import prebuilt_places
 from admitq.integrations.paths import Object, value_at, with_value
 from admitq.integrations.slim_pods import slim_pod
@@ -40,11 +40,12 @@ def is_screened(pod: Object, names: Names) -> bool:
     return pods.annotation(pod, names.role_hash) != "" or pods.is_suspended_by_parent(pod, names)
 
 
-def makes(driver: Object, pod: Object) -> bool:
-    """Whether one pod made another: the driver of a Spark application makes its executors."""
+def differs(driver: Object, pod: Object, _is_elastic: Elastic) -> Difference | None:
+    """In what a pod differs from those that another creates: executors of a Spark application's driver."""
     app = pods.label(driver, _SPARK_APP)
     roles = pods.label(driver, _SPARK_ROLE), pods.label(pod, _SPARK_ROLE)
-    return app != "" and app == pods.label(pod, _SPARK_APP) and roles == ("driver", "executor")
+    is_executor = app != "" and app == pods.label(pod, _SPARK_APP) and roles == ("driver", "executor")
+    return None if is_executor else Difference.IDENTITY
 
 
 # --- admission --------------------------------------------------------------------------------------
@@ -183,7 +184,7 @@ POD = Integration(
     reclaimable=pod_groups.reclaimable,
     known_owners=(OwnerKind("apps", "v1", "ReplicaSet"),),
     creates=frozenset({("", "Pod")}),
-    makes=makes,
+    differs=differs,
     # A driver that is queued as a pod has quota for itself alone.
     covers_children=False,
     adopts_prebuilt_workload=True,

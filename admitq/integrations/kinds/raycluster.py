@@ -7,14 +7,33 @@ one and is not queued itself.
 from typing import Final
 
 from admitq.integrations import ray_cluster, while_managed
-from admitq.integrations.base import KNOWN_DISPATCHER, Integration, PodSetTemplate, Rules, never
+from admitq.integrations.base import (
+    KNOWN_DISPATCHER,
+    Difference,
+    Elastic,
+    Integration,
+    PodSetTemplate,
+    Rules,
+    never,
+)
+from admitq.integrations.children import Pods, differing_pods, is_pod_within, name_of
+from admitq.integrations.job_pods import pods_at_a_time
+from admitq.integrations.names import LONGEST_LABEL
 from admitq.integrations.paths import Object, value_at
-from admitq.integrations.reading import holds
+from admitq.integrations.reading import holds, mapping, text, text_at
 from admitq_api.field_errors import FieldError
 from admitq_api.labels import Names
 
 SPEC: Final = ("spec",)
 MANAGED_BY: Final = ("spec", "managedBy")
+
+_LABELS: Final = ("metadata", "labels")
+_CLUSTER: Final = "ray.io/cluster"
+_ROLE: Final = "ray.io/node-type"
+_GROUP: Final = "ray.io/group"
+_WORKER: Final = "worker"
+_LONGEST_PARTS: Final = 36
+"""Up to how many characters of a cluster's and a group's name the operator keeps names of pods whole."""
 
 
 def pod_sets(job: Object, _names: Names) -> list[PodSetTemplate]:
@@ -30,6 +49,42 @@ def pods_ready(job: Object) -> bool:
 def is_active(job: Object) -> bool:
     """While the cluster is ready, or its pods are being deleted."""
     return pods_ready(job) or holds(job, "RayClusterSuspending")
+
+
+def differs(cluster: Object, child: Object, _is_elastic: Elastic) -> Difference | None:
+    """In what a pod, or the Job that cleans up Redis, differs from those that the operator creates.
+
+    The operator counts pods by their labels, and deletes those of a group that are too many.
+    """
+    if child.get("kind") == "Job":
+        return _differing_cleanup(cluster, child)
+    name, role = name_of(cluster), text_at(child, (*_LABELS, _ROLE))
+    group = ray_cluster.HEAD if role == ray_cluster.HEAD else text_at(child, (*_LABELS, _GROUP)).lower()
+    granted = next((one for one in ray_cluster.pod_sets(cluster, SPEC) if one.name == group), None)
+    named = name_of(child) or text(value_at(child, ("metadata", "generateName")))
+    # Long names are cut at either end, by versions of the operator.
+    is_named = named.startswith(f"{name}-") or len(name) + len(group) > _LONGEST_PARTS
+    if (
+        granted is None
+        or role not in (ray_cluster.HEAD, _WORKER)
+        or text_at(child, (*_LABELS, _CLUSTER)) != name
+        or not is_named
+        or f"-{role}" not in named
+    ):
+        return Difference.IDENTITY
+    return None if is_pod_within(child, granted.template_in(cluster)) else Difference.REQUESTS
+
+
+def _differing_cleanup(cluster: Object, job: Object) -> Difference | None:
+    """The Job is created when the cluster goes, and runs one pod like that of the head."""
+    full = f"{name_of(cluster)}-redis-cleanup"
+    is_named = name_of(job) == full or (len(full) > LONGEST_LABEL and name_of(job).endswith("-redis-cleanup"))
+    if not is_named or not ray_cluster.is_fault_tolerant(cluster, SPEC):
+        return Difference.IDENTITY
+    heads = (one for one in ray_cluster.pod_sets(cluster, SPEC) if one.name == ray_cluster.HEAD)
+    head = next((Pods(one.template_in(cluster), one.count) for one in heads), None)
+    child = Pods(mapping(job, ("spec", "template")), pods_at_a_time(mapping(job, ("spec",))))
+    return differing_pods(child, head)
 
 
 def mutate(job: Object, rules: Rules) -> Object:
@@ -67,6 +122,7 @@ RAY_CLUSTER = Integration(
     own_controller=ray_cluster.OPERATOR,
     dispatched_as=KNOWN_DISPATCHER,
     creates=frozenset({("", "Pod"), ("batch", "Job")}),
+    differs=differs,
     adopts_prebuilt_workload=True,
     can_be_elastic=True,
     slice_version=ray_cluster.slice_version,

@@ -7,7 +7,18 @@ the operator itself. A job that selects a cluster which is there makes no pods a
 from typing import Any, Final
 
 from admitq.integrations import ray_cluster, while_managed
-from admitq.integrations.base import KNOWN_DISPATCHER, Finished, Integration, PodSetTemplate, Reference, Rules
+from admitq.integrations.base import (
+    KNOWN_DISPATCHER,
+    Difference,
+    Elastic,
+    Finished,
+    Integration,
+    PodSetTemplate,
+    Reference,
+    Rules,
+)
+from admitq.integrations.children import Pods, differing_pods, name_of
+from admitq.integrations.job_pods import pods_at_a_time
 from admitq.integrations.paths import Object, value_at, without_value
 from admitq.integrations.reading import mapping, text
 from admitq_api.field_errors import FieldError
@@ -51,6 +62,10 @@ def _submitter_spec(job: Object) -> dict[str, Any]:
 
 def pod_sets(job: Object, _names: Names) -> list[PodSetTemplate]:
     """The head, each group of workers, and the submitter where it is a pod."""
+    return _pod_sets(job)
+
+
+def _pod_sets(job: Object) -> list[PodSetTemplate]:
     sidecars = [_submitter(job)] if _mode(job) == _BY_SIDECAR else []
     listed = ray_cluster.pod_sets(job, SPEC, sidecars)
     if listed and _mode(job) == _BY_POD:
@@ -58,6 +73,25 @@ def pod_sets(job: Object, _names: Names) -> list[PodSetTemplate]:
         default = None if own else {"spec": _submitter_spec(job)}
         listed.append(PodSetTemplate(SUBMITTER, 1, SUBMITTER_TEMPLATE, template=default))
     return listed
+
+
+def differs(job: Object, child: Object, is_elastic: Elastic) -> Difference | None:
+    """In what a RayCluster or Job differs from the cluster and the submitter that the operator creates.
+
+    The operator writes the name of the cluster into the status before it creates it. The submitter has the
+    name of the RayJob.
+    """
+    pods = list(_pod_sets(job))
+    if child.get("kind") == "Job":
+        granted = next((Pods(one.template_in(job), one.count) for one in pods if one.name == SUBMITTER), None)
+        if granted is None or name_of(child) != name_of(job):
+            return Difference.IDENTITY
+        template, spec = mapping(child, ("spec", "template")), mapping(child, ("spec",))
+        return differing_pods(Pods(template, pods_at_a_time(spec)), granted)
+    named = text(value_at(job, ("status", "rayClusterName")))
+    if not (name_of(child) == named if named else ray_cluster.is_named_after(child, job)):
+        return Difference.IDENTITY
+    return ray_cluster.differing_cluster(pods, job, child, is_elastic)
 
 
 def references(job: Object) -> tuple[Reference, ...]:
@@ -141,6 +175,7 @@ RAY_JOB = Integration(
     own_controller=ray_cluster.OPERATOR,
     dispatched_as=KNOWN_DISPATCHER,
     creates=frozenset({(ray_cluster.GROUP, "RayCluster"), ("batch", "Job")}),
+    differs=differs,
     adopts_prebuilt_workload=True,
     can_be_elastic=True,
     slice_version=ray_cluster.slice_version,

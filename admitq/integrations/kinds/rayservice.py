@@ -7,7 +7,17 @@ being deleted.
 from typing import Final
 
 from admitq.integrations import ray_cluster, while_managed
-from admitq.integrations.base import KNOWN_DISPATCHER, Integration, PodSetTemplate, Reference, Rules, never
+from admitq.integrations.base import (
+    KNOWN_DISPATCHER,
+    Difference,
+    Elastic,
+    Integration,
+    PodSetTemplate,
+    Reference,
+    Rules,
+    never,
+)
+from admitq.integrations.children import name_of
 from admitq.integrations.paths import Object, value_at
 from admitq.integrations.reading import holds
 from admitq_api.field_errors import FieldError
@@ -26,6 +36,18 @@ def pod_sets(job: Object, _names: Names) -> list[PodSetTemplate]:
 def references(job: Object) -> tuple[Reference, ...]:
     """The cluster that serves, if Ray scales it, and the one that is to take over, while there are both."""
     return ray_cluster.made_for(job, SPEC, [value_at(job, SERVES), value_at(job, IS_TO_SERVE)])
+
+
+def differs(job: Object, cluster: Object, is_elastic: Elastic) -> Difference | None:
+    """In what a RayCluster differs from those that the operator creates for the service.
+
+    A cluster that has been replaced goes on for a while, and the status does not name it any more. So other
+    names are accepted, too.
+    """
+    is_known = name_of(cluster) in {value_at(job, path) for path in (SERVES, IS_TO_SERVE)}
+    if not is_known and not ray_cluster.is_named_after(cluster, job):
+        return Difference.IDENTITY
+    return ray_cluster.differing_cluster(ray_cluster.pod_sets(job, SPEC), job, cluster, is_elastic)
 
 
 def is_ready(job: Object) -> bool:
@@ -68,6 +90,7 @@ RAY_SERVICE = Integration(
     own_controller=ray_cluster.OPERATOR,
     dispatched_as=KNOWN_DISPATCHER,
     creates=frozenset({(ray_cluster.GROUP, "RayCluster")}),
+    differs=differs,
     adopts_prebuilt_workload=True,
     can_be_elastic=True,
     slice_version=ray_cluster.slice_version,

@@ -8,7 +8,7 @@ through states in which its pods are still being deleted.
 from typing import Final
 
 from admitq.integrations import while_managed
-from admitq.integrations.base import Finished, Integration, PodSetTemplate, Rules
+from admitq.integrations.base import Difference, Elastic, Finished, Integration, PodSetTemplate, Rules
 from admitq.integrations.paths import Object, value_at
 from admitq.integrations.reading import mapping, text_at, texts, whole
 from admitq.integrations.spark_pods import (
@@ -97,12 +97,15 @@ def pods_ready(app: Object) -> bool:
     return _state(app) == "RUNNING" and settled >= executors(app)
 
 
-def makes(app: Object, pod: Object) -> bool:
-    """Whether the pod is the driver's; executors are controlled by that one, and not by the application."""
+def differs(app: Object, pod: Object, _is_elastic: Elastic) -> Difference | None:
+    """In what a pod differs from the driver's; executors are controlled by that one, not by the application.
+
+    Spark works out what the driver requests, so that only names are compared.
+    """
     configured = texts(app, CONF).get("spark.kubernetes.driver.pod.name")
     default = f"{text_at(app, ('metadata', 'name'))}-driver"
     name = text_at(app, (*DRIVER.path, "podName")) or configured or default
-    return text_at(pod, ("metadata", "name")) == name
+    return None if text_at(pod, ("metadata", "name")) == name else Difference.IDENTITY
 
 
 def _errors(app: Object, _rules: Rules) -> list[FieldError]:
@@ -145,7 +148,7 @@ SPARK_APPLICATION: Final = Integration(
     is_active=lambda app: _state(app) in ACTIVE_STATES,
     pods_ready=pods_ready,
     creates=frozenset({("", "Pod")}),
-    makes=makes,
+    differs=differs,
     validate_create=while_managed.on_create(_errors),
     is_update_validated=while_managed.is_update_validated,
     validate_update=while_managed.on_update(_errors),

@@ -8,7 +8,17 @@ and LeaderWorkerSet).
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from admitq.integrations.base import Integration, PodPlace, PodSetTemplate, Rules, ServedGroup, Serving
+from admitq.integrations.base import (
+    Difference,
+    Elastic,
+    Integration,
+    PodPlace,
+    PodSetTemplate,
+    Rules,
+    ServedGroup,
+    Serving,
+)
+from admitq.integrations.children import has_ordinal, is_pod_within, is_selected, name_of
 from admitq.integrations.names import LONGEST, LONGEST_LABEL, workload_name
 from admitq.integrations.ownership import controller_of
 from admitq.integrations.paths import Object, value_at
@@ -69,6 +79,17 @@ def is_outdated(stateful_set: Object, pod: Object) -> bool:
     )
     rolls = value_at(stateful_set, ("spec", "updateStrategy", "type"), "RollingUpdate") == "RollingUpdate"
     return rolls and ordinal.isascii() and ordinal.isdigit() and len(ordinal) <= 10 and int(ordinal) >= kept
+
+
+def differs(stateful_set: Object, pod: Object, _is_elastic: Elastic) -> Difference | None:
+    """In what a pod differs from those that the StatefulSet controller creates: one for each ordinal."""
+    if pod.get("kind") != "Pod":
+        return None
+    start = replicas_of(stateful_set, "spec", "ordinals", "start", default=0)
+    is_named = has_ordinal(name_of(pod), name_of(stateful_set), replicas_of(stateful_set), start)
+    if not is_named or not is_selected(stateful_set, pod):
+        return Difference.IDENTITY
+    return None if is_pod_within(pod, mapping_at(stateful_set, *_TEMPLATE)) else Difference.REQUESTS
 
 
 def mutate(stateful_set: Object, rules: Rules) -> Object:
@@ -147,6 +168,7 @@ STATEFUL_SET = Integration(
         is_found_without_uid=True,
     ),
     creates=frozenset({("", "Pod"), ("", "PersistentVolumeClaim"), ("apps", "ControllerRevision")}),
+    differs=differs,
     implies=("pod",),
     mutate=mutate,
     mutates_updates=True,

@@ -12,6 +12,8 @@ from typing import Any, Final
 from admitq.integrations import replicated_jobs, runtime_patches
 from admitq.integrations.base import (
     KNOWN_DISPATCHER,
+    Difference,
+    Elastic,
     Finished,
     FollowedKind,
     Integration,
@@ -21,6 +23,7 @@ from admitq.integrations.base import (
     Rules,
     Step,
 )
+from admitq.integrations.children import name_of
 from admitq.integrations.paths import Object, merge_patch, value_at, with_value
 from admitq.integrations.reading import ended, items, mapping, objects, text, whole
 from admitq_api.labels import Names
@@ -176,6 +179,19 @@ def with_template(job: Object, pod_set: PodSetTemplate, template: Object, names:
     )
 
 
+def differs(job: Object, jobset: Object, _is_elastic: Elastic) -> Difference | None:
+    """In what a JobSet differs from the one that the trainer creates: it has the name of the job.
+
+    What its pods are is known from the runtime only. While that is not there, names alone are compared.
+    """
+    if name_of(jobset) != name_of(job):
+        return Difference.IDENTITY
+    if not value_at(job, (_RUNTIME,)):
+        return None
+    jobs = value_at(jobset, ("spec", "replicatedJobs"))
+    return replicated_jobs.differing_entries(jobs, _replicated(job))
+
+
 # --- status ---------------------------------------------------------------------------------------
 
 
@@ -270,5 +286,6 @@ TRAIN_JOB = Integration(
     own_controller="trainer.kubeflow.org/trainjob-controller",
     dispatched_as=KNOWN_DISPATCHER,
     creates=frozenset({("jobset.x-k8s.io", "JobSet")}),
+    differs=differs,
     adopts_prebuilt_workload=True,
 )

@@ -353,8 +353,8 @@ async def test_b7_started_pod_without_role_hash_keeps_its_podset() -> None:
 async def test_b7_labelled_pod_of_a_queued_job_runs_with_that_job(queue: str | None, spared: bool) -> None:
     world = PodWorld(integrations=(POD, JOB))
     world.put(JOBS, job(labels={NAMES.queue_name: queue} if queue else {}))
-    world.put(PODS, imported(ownerReferences=[OWNER]))
-    await world.settle(Key("ns", "p"))
+    world.put(PODS, imported("j-x7k2p", ownerReferences=[OWNER]))
+    await world.settle(Key("ns", "j-x7k2p"))
     assert (world.calls == []) is spared
 
 

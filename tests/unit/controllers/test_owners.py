@@ -7,10 +7,13 @@ import orjson
 import pytest
 
 from admitq.controllers import registry
+from admitq.controllers.indexes import resource_followed, resource_of
 from admitq.controllers.job.controller import JobController
 from admitq.controllers.job.owners import LIFE_SECONDS, MOST, Owners
-from admitq.integrations.base import OwnerKind
+from admitq.integrations.base import OwnerKind, never_differs
 from admitq.integrations.kinds.job import JOB
+from admitq.integrations.kinds.jobset import JOBSET
+from admitq.integrations.kinds.trainjob import TRAIN_JOB
 from admitq.integrations.ownership import Owner
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import JOBS, REPLICA_SETS, Resource
@@ -20,7 +23,9 @@ from tests.unit.controllers.world import World
 
 ROBOTS = Resource("example.com", "v1", "robots", "Robot", namespaced=True)
 ROBOT = OwnerKind("example.com", "v1", "Robot")
-NESTING = replace(JOB, creates=None, known_owners=(OwnerKind("apps", "v1", "ReplicaSet"),))
+NESTING = replace(
+    JOB, creates=None, differs=never_differs, known_owners=(OwnerKind("apps", "v1", "ReplicaSet"),)
+)
 """Jobs that may own jobs, also through ReplicaSets."""
 
 
@@ -194,3 +199,110 @@ def test_owners_of_workloads_are_looked_at_when_their_kind_comes(world: World) -
     world.put(KINDS.workloads, workload(), workload(name="x", owner=reference("Robot", "r")))
     part, *_ = registry.controllers(world.ctx, world.core).when_served
     assert list(part.known()) == [Key("ns", "j")]
+
+
+# --- children that ask for more than their owner was charged for ------------------------------------
+
+JOBSETS = resource_of(JOBSET)
+TEMPLATE: Object = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}}
+
+
+def a_jobset(pods: int = 2) -> Object:
+    spec = {"parallelism": pods, "completions": pods, "template": TEMPLATE}
+    jobs = [{"name": "a", "replicas": 1, "template": {"spec": spec}}]
+    metadata: Object = {"name": "set", "namespace": "ns", "uid": "uid-set", "resourceVersion": "1"}
+    metadata["labels"] = {NAMES.queue_name: "lq"}
+    gvk = {"apiVersion": JOBSET.api_version, "kind": "JobSet"}
+    return {**gvk, "metadata": metadata, "spec": {"suspend": False, "replicatedJobs": jobs}}
+
+
+def child(pods: int, cpu: str = "1", queue: str | None = None, name: str = "set-a-0") -> Object:
+    container = {"name": "c", "resources": {"requests": {"cpu": cpu}}}
+    spec: Object = {"suspend": False, "parallelism": pods, "completions": pods}
+    spec["template"] = {"spec": {"containers": [container]}}
+    owner = reference("JobSet", "set", JOBSET.api_version)
+    labels = {NAMES.queue_name: queue} if queue else {}
+    version = str(pods)
+    return job(
+        spec,
+        name=name,
+        uid=f"uid-{name}",
+        resourceVersion=version,
+        labels=labels,
+        ownerReferences=[owner],
+    )
+
+
+class SetWorld(World):
+    """A JobSet of two pods that runs, and a controller for its Jobs."""
+
+    def __init__(self) -> None:
+        super().__init__(replace(SETTINGS, integrations=(JOB, JOBSET, TRAIN_JOB)))
+        self.put(JOBSETS, a_jobset())
+        self.put(KINDS.workloads, admitted(owner=reference("JobSet", "set", JOBSET.api_version)))
+        self.jobs = JobController(self.ctx, JOB, Owners(self.ctx))
+
+    async def suspends(self, made: Object) -> bool:
+        self.put(JOBS, made)
+        name = made["metadata"]["name"]
+        await self.jobs.reconcile(Key("ns", name))
+        return self.get(JOBS, name)["spec"]["suspend"]
+
+
+async def test_child_without_queue_is_stopped_when_it_has_more_pods_than_its_owner_was_charged_for() -> None:
+    world = SetWorld()
+    assert not await world.suspends(child(2))
+    assert world.calls == []
+    assert await world.suspends(child(5))
+    note = "admitq managed child job suspended: its number of pods exceeds that of JobSet set"
+    assert world.told.events == [("set-a-0", "Suspended", note)]
+    assert not [call for call in world.calls if call.startswith("create")]
+
+
+async def test_child_without_queue_is_left_alone_when_policies_changed_its_requests() -> None:
+    world = SetWorld()
+    assert not await world.suspends(child(2, cpu="2"))
+    assert world.told.events == []
+
+
+@pytest.mark.parametrize("forged", [child(5, queue="lq"), child(2, "9", "lq"), child(2, "1", "lq", "mine")])
+async def test_child_with_queue_that_differs_is_queued_for_itself(forged: Object) -> None:
+    world = SetWorld()
+    assert await world.suspends(forged)
+    assert [told[1] for told in world.told.events] == ["Stopped"]
+
+
+async def test_child_is_compared_with_its_owner_as_the_api_server_has_it() -> None:
+    world = SetWorld()
+    world.client.api["jobsets", "set"] = a_jobset(pods=5)
+    assert not await world.suspends(child(5))
+    assert world.calls == ["get jobsets/set"]
+    assert world.told.events == []
+
+
+@pytest.mark.parametrize(("pods", "suspended"), [(3, False), (5, True)])
+async def test_jobset_of_a_trainjob_is_compared_with_the_runtime(pods: int, suspended: bool) -> None:
+    world = SetWorld()
+    runtime = {"template": {"spec": {"replicatedJobs": [{"name": "a", "template": a_train_template()}]}}}
+    followed = resource_followed(TRAIN_JOB, TRAIN_JOB.follows[0])
+    world.put(
+        followed, {"metadata": {"name": "rt", "uid": "uid-rt", "resourceVersion": "1"}, "spec": runtime}
+    )
+    made: Object = {"name": "set", "namespace": "ns", "uid": "uid-train", "resourceVersion": "1"}
+    made["labels"] = {NAMES.queue_name: "lq"}
+    spec = {"suspend": False, "runtimeRef": {"name": "rt"}, "trainer": {"numNodes": 3}}
+    gvk = {"apiVersion": TRAIN_JOB.api_version, "kind": "TrainJob"}
+    world.put(resource_of(TRAIN_JOB), {**gvk, "metadata": made, "spec": spec})
+    owner = {**reference("TrainJob", "set", TRAIN_JOB.api_version), "uid": "uid-train"}
+    world.put(KINDS.workloads, admitted(owner=owner, metadata={"resourceVersion": "99"}))
+    jobset = a_jobset(pods)
+    own = {"labels": {}, "resourceVersion": "2", "ownerReferences": [owner]}
+    jobset["metadata"] = {**jobset["metadata"], **own}
+    world.put(JOBSETS, jobset)
+    await JobController(world.ctx, JOBSET, Owners(world.ctx)).reconcile(Key("ns", "set"))
+    assert world.get(JOBSETS, "set")["spec"]["suspend"] is suspended
+
+
+def a_train_template() -> Object:
+    labels = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
+    return {"metadata": {"labels": labels}, "spec": {"template": TEMPLATE}}

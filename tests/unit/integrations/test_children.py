@@ -1,54 +1,604 @@
-"""Which objects a job's controller creates for it, and which only say so."""
+"""Which objects a job's controller creates for it, and which only say so: nine kinds and more, by table.
 
+The rows of a kind are an owner, children as the kind's controller creates them, and forgeries of these.
+"""
+
+import copy
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
+from admitq.integrations.base import Difference, Elastic, Integration, never_elastic
+from admitq.integrations.kinds.appwrapper import APP_WRAPPER
+from admitq.integrations.kinds.deployment import DEPLOYMENT
+from admitq.integrations.kinds.job import JOB
 from admitq.integrations.kinds.jobset import JOBSET
+from admitq.integrations.kinds.kubeflow import PYTORCH_JOB
+from admitq.integrations.kinds.leaderworkerset import LEADER_WORKER_SET
+from admitq.integrations.kinds.mpijob import MPI_JOB
+from admitq.integrations.kinds.raycluster import RAY_CLUSTER
+from admitq.integrations.kinds.rayjob import RAY_JOB
+from admitq.integrations.kinds.rayservice import RAY_SERVICE
+from admitq.integrations.kinds.statefulset import STATEFUL_SET
+from admitq.integrations.kinds.trainjob import TRAIN_JOB
+
+Object = dict[str, Any]
+NAME, PODS, REQUESTS = Difference.IDENTITY, Difference.PODS, Difference.REQUESTS
+KIND = "kind"
+"""The controller creates no objects of the child's kind."""
 
 
-def template(cpu: Any = 1, **spec: Any) -> Any:
-    return {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}], **spec}}
+def container(name: str = "c", **requests: Any) -> Object:
+    return {"name": name, "resources": {"requests": requests or {"cpu": "1"}}}
 
 
-def job_of(cpu: Any = 1, parallelism: Any = 2, completions: Any = 2, **spec: Any) -> Any:
-    return {"parallelism": parallelism, "completions": completions, "template": template(cpu, **spec)}
+def pods(*containers: Object, **spec: Any) -> Object:
+    return {"spec": {"containers": list(containers) or [container()], **spec}}
 
 
-def a_jobset(replicas: int = 2) -> Any:
-    entry = {"name": "workers", "replicas": replicas, "template": {"spec": job_of()}}
-    return {"metadata": {"name": "js"}, "spec": {"replicatedJobs": [entry]}}
+def changed(obj: Object, **changes: Any) -> Object:
+    """A copy with these values; ``__`` stands for a step of the path."""
+    result = copy.deepcopy(obj)
+    for path, value in changes.items():
+        *outer, last = (int(step) if step.isdigit() else step for step in path.split("__"))
+        place: Any = result
+        for step in outer:
+            place = place.setdefault(step, {}) if isinstance(place, dict) else place[step]
+        place[last] = value
+    return result
 
 
-@pytest.mark.parametrize(
-    ("name", "spec", "made"),
-    [
-        pytest.param("js-workers-0", job_of(), True, id="first"),
-        pytest.param("js-workers-1", job_of("1000m"), True, id="last, another spelling"),
-        pytest.param("js-workers-1", job_of(parallelism=1), True, id="fewer pods"),
-        pytest.param("js-workers-2", job_of(), False, id="ordinal beyond the replicas"),
-        pytest.param("js-workers-00", job_of(), False, id="ordinal with a leading zero"),
-        pytest.param("js-others-0", job_of(), False, id="name of no replicated job"),
-        pytest.param("mine", job_of(), False, id="another name"),
-        pytest.param("js-workers-0", job_of(parallelism=5, completions=5), False, id="more pods"),
-        pytest.param("js-workers-0", job_of(2), False, id="bigger requests"),
-        pytest.param("js-workers-0", job_of(overhead={"cpu": 1}), False, id="overhead"),
-        pytest.param(
-            "js-workers-0",
-            job_of(initContainers=[{"name": "i", "resources": {"limits": {"cpu": 9}}}]),
-            False,
-            id="init container with limits alone",
-        ),
-        pytest.param(
-            "js-workers-0", job_of(resources={"requests": {"cpu": 9}}), False, id="pod-level requests"
-        ),
-        pytest.param(
-            "js-workers-0",
-            job_of(resourceClaims=[{"name": "g", "resourceClaimName": "g"}]),
-            False,
-            id="claim",
-        ),
-    ],
+def an_object(api_version: str, kind: str, name: str, spec: Object, **metadata: Any) -> Object:
+    return {
+        "apiVersion": api_version,
+        "kind": kind,
+        "metadata": {"name": name, "uid": f"uid-{name}", **metadata},
+        "spec": spec,
+    }
+
+
+def a_pod(name: str, *containers: Object, **metadata: Any) -> Object:
+    return an_object("v1", "Pod", name, pods(*containers)["spec"], **metadata)
+
+
+def a_job(name: str, template: Object | None = None, **spec: Any) -> Object:
+    return an_object("batch/v1", "Job", name, {"template": template or pods(), **spec})
+
+
+@dataclass(frozen=True)
+class Row:
+    """A kind, an owner of it, and children by what is right or wrong about them."""
+
+    kind: Integration
+    owner: Object
+    children: Mapping[str, Object]
+    forgeries: Mapping[str, tuple[str | Difference, Object]]
+    is_elastic: Elastic = field(default=never_elastic)
+
+
+BIG = container(cpu="9")
+UID = {"batch.kubernetes.io/controller-uid": "uid-j"}
+INDEX = "batch.kubernetes.io/job-completion-index"
+
+
+def job_row() -> Row:
+    owner = a_job("j", parallelism=2, completions=2, selector={"matchLabels": UID})
+    indexed = a_pod("j-1-x7k2p", labels=UID, annotations={INDEX: "1"})
+    good = a_pod("j-x7k2p", labels=UID)
+    return Row(
+        JOB,
+        owner,
+        {
+            "a pod": good,
+            "before its name is generated": changed(good, metadata__name="", metadata__generateName="j-"),
+            "with an injected sidecar": a_pod("j-x7k2p", container(), container("istio-proxy"), labels=UID),
+            "with defaults of a LimitRange": a_pod(
+                "j-x7k2p", container(cpu="1000m", memory="1Gi"), labels=UID
+            ),
+            "with the overhead of its RuntimeClass": changed(
+                good, spec__overhead={"cpu": "1"}, spec__runtimeClassName="kata"
+            ),
+        },
+        {
+            "name of another": (NAME, a_pod("mine", labels=UID)),
+            "name that the API server does not generate": (NAME, a_pod("j-1", labels=UID)),
+            "without the labels that the controller counts by": (NAME, a_pod("j-x7k2p")),
+            "labels of another Job": (NAME, a_pod("j-x7k2p", labels={**UID, next(iter(UID)): "uid-k"})),
+            "larger requests": (REQUESTS, a_pod("j-x7k2p", BIG, labels=UID)),
+            "larger pod-level requests": (
+                REQUESTS,
+                changed(
+                    a_pod("j-x7k2p", container(cpu="9"), labels=UID),
+                    spec__resources={"requests": {"cpu": "9"}},
+                ),
+            ),
+            "a claim": (REQUESTS, changed(good, spec__resourceClaims=[{"resourceClaimName": "g"}])),
+            "a Job": (KIND, a_job("j-x7k2p")),
+            "index of an unindexed Job": (NAME, indexed),
+        },
+    )
+
+
+def indexed_job_row() -> Row:
+    spec: Object = {"completionMode": "Indexed", "completions": 2, "selector": {"matchLabels": UID}}
+    long = "j" * 60
+
+    def pod(name: str, index: str) -> Object:
+        return a_pod(name, labels=UID, annotations={INDEX: index})
+
+    return Row(
+        JOB,
+        a_job(long, **spec),
+        {"a long name": pod(f"{'j' * 55}-1-x7k2p", "1")},
+        {
+            "index beyond the completions": (NAME, pod(f"{'j' * 55}-2-x7k2p", "2")),
+            "name of another index": (NAME, pod(f"{'j' * 55}-0-x7k2p", "1")),
+            "no index": (NAME, a_pod(f"{'j' * 55}-1-x7k2p", labels=UID)),
+        },
+    )
+
+
+def jobset_row() -> Row:
+    entry = {"name": "workers", "replicas": 2, "template": {"spec": {"parallelism": 2, "template": pods()}}}
+    owner = an_object("jobset.x-k8s.io/v1alpha2", "JobSet", "js", {"replicatedJobs": [entry]})
+    good = a_job("js-workers-0", parallelism=2)
+
+    def with_pods(*containers: Object, **spec: Any) -> Object:
+        return a_job("js-workers-0", pods(*containers, **spec), parallelism=2)
+
+    return Row(
+        JOBSET,
+        owner,
+        {
+            "first": good,
+            "last": a_job("js-workers-1", pods(container(cpu="1000m")), parallelism=2),
+            "fewer pods": a_job("js-workers-1", parallelism=1),
+            "suspended": changed(good, spec__suspend=True),
+            "with what an admission injects": with_pods(nodeSelector={"pool": "spot"}),
+        },
+        {
+            "ordinal beyond the replicas": (NAME, a_job("js-workers-2", parallelism=2)),
+            "ordinal with a leading zero": (NAME, a_job("js-workers-00", parallelism=2)),
+            "name of no replicated job": (NAME, a_job("js-others-0", parallelism=2)),
+            "another name": (NAME, a_job("mine", parallelism=2)),
+            "more pods": (PODS, a_job("js-workers-0", parallelism=5)),
+            "larger requests": (REQUESTS, with_pods(BIG)),
+            "another resource": (REQUESTS, with_pods(container(cpu="1", gpu="1"))),
+            "a second container": (REQUESTS, with_pods(container(), container("d"))),
+            "two containers of one name": (REQUESTS, with_pods(container(), container())),
+            "overhead": (REQUESTS, with_pods(overhead={"cpu": 1})),
+            "runtime class": (REQUESTS, with_pods(runtimeClassName="kata")),
+            "init container with limits alone": (
+                REQUESTS,
+                with_pods(initContainers=[{"name": "i", "resources": {"limits": {"cpu": 9}}}]),
+            ),
+            "pod-level requests": (REQUESTS, with_pods(resources={"requests": {"cpu": 9}})),
+            "a claim": (REQUESTS, with_pods(resourceClaims=[{"name": "g", "resourceClaimName": "g"}])),
+            "what is no quantity": (REQUESTS, with_pods(container(cpu="much"))),
+            "a pod": (KIND, a_pod("js-workers-0")),
+        },
+    )
+
+
+def cluster_spec(replicas: int = 2, **spec: Any) -> Object:
+    group = {"groupName": "small", "replicas": replicas, "maxReplicas": 9, "template": pods()}
+    return {"headGroupSpec": {"template": pods()}, "workerGroupSpecs": [group], **spec}
+
+
+def a_cluster(name: str, spec: Object | None = None, **metadata: Any) -> Object:
+    return an_object("ray.io/v1", "RayCluster", name, spec or cluster_spec(), **metadata)
+
+
+def ray_forgeries(name: str) -> Iterator[tuple[str, tuple[Difference, Object]]]:
+    """What is wrong with a cluster of a RayJob or RayService."""
+    good = a_cluster(name)
+    group = good["spec"]["workerGroupSpecs"][0]
+    yield "name of another", (NAME, a_cluster("mine"))
+    yield "name that is not generated", (NAME, a_cluster("r-mine"))
+    yield "more workers", (PODS, a_cluster(name, cluster_spec(5)))
+    yield "more hosts", (PODS, changed(good, spec__workerGroupSpecs__0__numOfHosts=2))
+    yield "a least number", (PODS, changed(good, spec__workerGroupSpecs__0__minReplicas=5))
+    yield "another group", (PODS, changed(good, spec__workerGroupSpecs=[group, {**group, "groupName": "b"}]))
+    yield "two groups of one name", (PODS, changed(good, spec__workerGroupSpecs=[group, group]))
+    yield "a larger head", (REQUESTS, changed(good, spec__headGroupSpec__template=pods(BIG)))
+    yield "larger workers", (REQUESTS, changed(good, spec__workerGroupSpecs__0__template=pods(BIG)))
+    yield "an autoscaler", (REQUESTS, changed(good, spec__enableInTreeAutoscaling=True))
+
+
+def ray_job_row() -> Row:
+    owner = an_object("ray.io/v1", "RayJob", "r", {"rayClusterSpec": cluster_spec()})
+    owner["status"] = {"rayClusterName": "r-x7k2p"}
+    submitter = container("ray-job-submitter", cpu="500m", memory="200Mi")
+    return Row(
+        RAY_JOB,
+        owner,
+        {
+            "the cluster": a_cluster("r-x7k2p"),
+            "the cluster with a group at rest": changed(
+                a_cluster("r-x7k2p"), spec__workerGroupSpecs__0__suspend=True
+            ),
+            "the submitter": a_job("r", pods(submitter)),
+        },
+        {
+            **dict(ray_forgeries("r-x7k2p")),
+            "a second cluster": (NAME, a_cluster("r-zzzzz")),
+            "a submitter of another name": (NAME, a_job("r-x7k2p", pods(submitter))),
+            "a submitter of many pods": (PODS, a_job("r", pods(submitter), parallelism=5)),
+            "a larger submitter": (REQUESTS, a_job("r", pods(container("ray-job-submitter", cpu="9")))),
+            "a pod": (KIND, a_pod("r-x7k2p")),
+        },
+    )
+
+
+def ray_job_with_sidecar_row() -> Row:
+    spec = {"rayClusterSpec": cluster_spec(), "submissionMode": "SidecarMode"}
+    submitter = container("ray-job-submitter", cpu="500m", memory="200Mi")
+    made = changed(a_cluster("r-x7k2p"), spec__headGroupSpec__template=pods(container(), submitter))
+    return Row(
+        RAY_JOB,
+        an_object("ray.io/v1", "RayJob", "r", spec),
+        {"before the status names the cluster": made, "older name": {**made, **named("r-raycluster-x7k2p")}},
+        {"a submitter where it is a sidecar": (NAME, a_job("r", pods(submitter)))},
+    )
+
+
+def named(name: str) -> Object:
+    return {"metadata": {"name": name}}
+
+
+def elastic_ray_row() -> Row:
+    spec = cluster_spec(enableInTreeAutoscaling=True)
+    owner = an_object("ray.io/v1", "RayJob", "r", {"rayClusterSpec": spec}, annotations={"elastic": "true"})
+    scaled = cluster_spec(5, enableInTreeAutoscaling=True)
+    return Row(
+        RAY_JOB,
+        owner,
+        {"a cluster that Ray scaled": a_cluster("r-x7k2p", scaled, annotations={"elastic": "true"})},
+        {
+            "one whose pods are not held": (PODS, a_cluster("r-x7k2p", scaled)),
+            "larger workers": (
+                REQUESTS,
+                changed(
+                    a_cluster("r-x7k2p", scaled, annotations={"elastic": "true"}),
+                    spec__workerGroupSpecs__0__template=pods(BIG),
+                ),
+            ),
+        },
+        is_elastic=lambda obj: obj["metadata"].get("annotations") == {"elastic": "true"},
+    )
+
+
+def ray_service_row() -> Row:
+    owner = an_object("ray.io/v1", "RayService", "r", {"rayClusterConfig": cluster_spec()})
+    owner["status"] = {
+        "activeServiceStatus": {"rayClusterName": "serves"},
+        "pendingServiceStatus": {"rayClusterName": "r-raycluster-x7k2p"},
+    }
+    return Row(
+        RAY_SERVICE,
+        owner,
+        {
+            "the active one": a_cluster("serves"),
+            "the pending one": a_cluster("r-raycluster-x7k2p"),
+            "one that was replaced and goes": a_cluster("r-zzzzz"),
+            "one that is scaled up by and by": a_cluster("r-zzzzz", cluster_spec(0)),
+        },
+        {**dict(ray_forgeries("r-x7k2p")), "a Job": (KIND, a_job("r-x7k2p"))},
+    )
+
+
+def ray_cluster_row() -> Row:
+    state = {"redisAddress": "redis:6379"}
+    owner = a_cluster("ray", cluster_spec(gcsFaultToleranceOptions=state, enableInTreeAutoscaling=True))
+    head = {"ray.io/cluster": "ray", "ray.io/node-type": "head", "ray.io/group": "headgroup"}
+    worker = {"ray.io/cluster": "ray", "ray.io/node-type": "worker", "ray.io/group": "small"}
+    wait = {"name": "wait-gcs-ready", "resources": {"requests": {"cpu": "200m"}}}
+    cleanup = pods(container(cpu="200m", memory="256Mi"))
+    return Row(
+        RAY_CLUSTER,
+        owner,
+        {
+            "a head": a_pod("ray-head-x7k2p", container(), container("autoscaler", cpu="500m"), labels=head),
+            "a head whose name is not generated": a_pod("ray-head", labels=head),
+            "a worker with an init container": changed(
+                a_pod("ray-small-worker-x7k2p", labels=worker), spec__initContainers=[wait]
+            ),
+            "a worker before its name is generated": changed(
+                a_pod("", labels=worker), metadata__generateName="ray-small-worker-"
+            ),
+            "a worker of an older operator": a_pod("ray-worker-small-x7k2p", labels=worker),
+            "the Job that cleans up": a_job("ray-redis-cleanup", cleanup),
+        },
+        {
+            "name of another": (NAME, a_pod("mine-small-worker-x7k2p", labels=worker)),
+            "no labels that the operator counts by": (NAME, a_pod("ray-small-worker-x7k2p")),
+            "labels of another cluster": (
+                NAME,
+                a_pod("ray-small-worker-x7k2p", labels={**worker, "ray.io/cluster": "b"}),
+            ),
+            "no group of the cluster": (
+                NAME,
+                a_pod("ray-b-worker-x7k2p", labels={**worker, "ray.io/group": "b"}),
+            ),
+            "a head that is named a worker": (NAME, a_pod("ray-small-worker-x7k2p", labels=head)),
+            "a larger worker": (REQUESTS, a_pod("ray-small-worker-x7k2p", BIG, labels=worker)),
+            "a larger head": (REQUESTS, a_pod("ray-head-x7k2p", BIG, labels=head)),
+            "a Job of another name": (NAME, a_job("ray-cleanup", cleanup)),
+            "a Job of many pods": (PODS, a_job("ray-redis-cleanup", cleanup, parallelism=5)),
+            "a larger Job": (REQUESTS, a_job("ray-redis-cleanup", pods(BIG))),
+            "a RayCluster": (KIND, a_cluster("ray-head-x7k2p")),
+        },
+    )
+
+
+def ray_cluster_with_a_long_name_row() -> Row:
+    name, labels = "c" * 50, {"ray.io/node-type": "worker", "ray.io/group": "small"}
+    cut = f"{'c' * 38}-small-worker-x7k2p"
+    return Row(
+        RAY_CLUSTER,
+        a_cluster(name),
+        {"a name that is cut": a_pod(cut, labels={**labels, "ray.io/cluster": name})},
+        {"a Job where no state is kept": (NAME, a_job(f"{name}-redis-cleanup"))},
+    )
+
+
+def train_job_row() -> Row:
+    step = {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}}
+    template = pods(container("node"))
+    job = {"metadata": step, "spec": {"template": template}}
+    runtime = {"template": {"spec": {"replicatedJobs": [{"name": "node", "template": job}]}}}
+    owner = an_object(
+        "trainer.kubeflow.org/v1alpha1",
+        "TrainJob",
+        "t",
+        {"trainer": {"numNodes": 3, "resourcesPerNode": {"requests": {"cpu": "2"}}}},
+    )
+    owner["resolvedRuntime"] = {"spec": runtime}
+
+    def a_jobset(
+        name: str = "t", pods_: int = 3, replicas: int = 1, cpu: str = "2", more: Any = ()
+    ) -> Object:
+        spec = {"parallelism": pods_, "completions": pods_, "template": pods(container("node", cpu=cpu))}
+        entry = {"name": "node", "replicas": replicas, "template": {"spec": spec}}
+        jobs = {"replicatedJobs": [entry, *more]}
+        return an_object("jobset.x-k8s.io/v1alpha2", "JobSet", name, jobs)
+
+    other = {"name": "b", "template": {"spec": {"template": pods()}}}
+    return Row(
+        TRAIN_JOB,
+        owner,
+        {"the JobSet": a_jobset(), "a smaller one": a_jobset(pods_=1, cpu="1")},
+        {
+            "name of another": (NAME, a_jobset("t-1")),
+            "more nodes": (PODS, a_jobset(pods_=5)),
+            "more replicas": (PODS, a_jobset(replicas=2)),
+            "another replicated job": (PODS, a_jobset(more=[other])),
+            "two of one name": (PODS, a_jobset(more=a_jobset()["spec"]["replicatedJobs"])),
+            "larger requests": (REQUESTS, a_jobset(cpu="9")),
+            "a Job": (KIND, a_job("t")),
+        },
+    )
+
+
+def train_job_without_runtime_row() -> Row:
+    row = train_job_row()
+    owner = {key: value for key, value in row.owner.items() if key != "resolvedRuntime"}
+    name = row.forgeries["name of another"]
+    return Row(TRAIN_JOB, owner, row.children, {"name of another": name})
+
+
+def deployment_row() -> Row:
+    labels = {"app": "d", "pod-template-hash": "5f7c"}
+    owner = an_object(
+        "apps/v1", "Deployment", "d", {"selector": {"matchLabels": {"app": "d"}}, "template": pods()}
+    )
+
+    def a_set(name: str = "d-5f7c", **metadata: Any) -> Object:
+        return an_object("apps/v1", "ReplicaSet", name, {"template": pods()}, **metadata)
+
+    return Row(
+        DEPLOYMENT,
+        owner,
+        {
+            "a ReplicaSet": a_set(labels=labels),
+            "one of an earlier revision": a_set("d-9", labels={**labels, "pod-template-hash": "9"}),
+        },
+        {
+            "name of another": (NAME, a_set("mine", labels=labels)),
+            "another hash": (NAME, a_set("d-mine", labels=labels)),
+            "no hash": (NAME, a_set("d-", labels={"app": "d"})),
+            "labels that the Deployment does not select": (NAME, a_set(labels={**labels, "app": "e"})),
+            "a pod": (KIND, a_pod("d-5f7c-x7k2p", labels=labels)),
+            "a StatefulSet": (KIND, an_object("apps/v1", "StatefulSet", "d-5f7c", {}, labels=labels)),
+        },
+    )
+
+
+def stateful_set_row() -> Row:
+    labels = {"app": "s"}
+    spec = {"replicas": 2, "ordinals": {"start": 3}, "selector": {"matchLabels": labels}, "template": pods()}
+    return Row(
+        STATEFUL_SET,
+        an_object("apps/v1", "StatefulSet", "s", spec),
+        {
+            "first": a_pod("s-3", labels=labels),
+            "last": a_pod("s-4", container(), container("istio-proxy"), labels=labels),
+        },
+        {
+            "ordinal beyond the replicas": (NAME, a_pod("s-5", labels=labels)),
+            "ordinal before the first": (NAME, a_pod("s-2", labels=labels)),
+            "ordinal with a leading zero": (NAME, a_pod("s-03", labels=labels)),
+            "name of another": (NAME, a_pod("mine-3", labels=labels)),
+            "labels that it does not select": (NAME, a_pod("s-3")),
+            "larger requests": (REQUESTS, a_pod("s-3", BIG, labels=labels)),
+            "a Job": (KIND, a_job("s-3")),
+        },
+    )
+
+
+def leader_worker_set_row() -> Row:
+    group = {"size": 3, "leaderTemplate": pods(container(cpu="2")), "workerTemplate": pods()}
+    surge = {"rollingUpdateConfiguration": {"maxSurge": 1}}
+    spec = {"replicas": 2, "leaderWorkerTemplate": group, "rolloutStrategy": surge}
+
+    def leaders(name: str = "l", replicas: int = 2, *containers: Object, **spec: Any) -> Object:
+        template = pods(*(containers or [container(cpu="2")]), **spec)
+        return an_object("apps/v1", "StatefulSet", name, {"replicas": replicas, "template": template})
+
+    return Row(
+        LEADER_WORKER_SET,
+        an_object("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "l", spec),
+        {"the leaders": leaders(), "in a rollout": leaders(replicas=3)},
+        {
+            "name of another": (NAME, leaders("mine")),
+            "name of the workers of a group": (NAME, leaders("l-0")),
+            "more groups": (PODS, leaders(replicas=4)),
+            "larger requests": (REQUESTS, leaders("l", 2, BIG)),
+            "a second container": (REQUESTS, leaders("l", 2, container(cpu="2"), container("d"))),
+            "a claim": (REQUESTS, leaders(resourceClaims=[{"resourceClaimName": "g"}])),
+            "a pod": (KIND, a_pod("l-0")),
+        },
+    )
+
+
+def mpi_job_row() -> Row:
+    roles = {"Launcher": {"template": pods()}, "Worker": {"replicas": 2, "template": pods()}}
+    return Row(
+        MPI_JOB,
+        an_object("kubeflow.org/v2beta1", "MPIJob", "m", {"mpiReplicaSpecs": roles}),
+        {"the launcher": a_job("m-launcher"), "a worker": a_pod("m-worker-1")},
+        {
+            "name of another": (NAME, a_job("mine")),
+            "many launchers": (PODS, a_job("m-launcher", parallelism=5)),
+            "a larger launcher": (REQUESTS, a_job("m-launcher", pods(BIG))),
+            "ordinal beyond the replicas": (NAME, a_pod("m-worker-2")),
+            "a larger worker": (REQUESTS, a_pod("m-worker-1", BIG)),
+            "a JobSet": (KIND, an_object("jobset.x-k8s.io/v1alpha2", "JobSet", "m-launcher", {})),
+        },
+    )
+
+
+def kubeflow_row() -> Row:
+    roles = {"Worker": {"replicas": 2, "template": pods()}}
+    return Row(
+        PYTORCH_JOB,
+        an_object("kubeflow.org/v1", "PyTorchJob", "t", {"pytorchReplicaSpecs": roles}),
+        {"a worker": a_pod("t-worker-1", container(), container("istio-proxy"))},
+        {
+            "name of another": (NAME, a_pod("mine")),
+            "ordinal beyond the replicas": (NAME, a_pod("t-worker-2")),
+            "no role of the job": (NAME, a_pod("t-master-0")),
+            "larger requests": (REQUESTS, a_pod("t-worker-1", BIG)),
+            "a Job": (KIND, a_job("t-worker-1")),
+        },
+    )
+
+
+def app_wrapper_row() -> Row:
+    wrapped = a_job("w", parallelism=2)
+    robot = {
+        "apiVersion": "example.com/v1",
+        "kind": "Robot",
+        "metadata": {"name": "x"},
+        "spec": {"t": pods()},
+    }
+    scaling = a_cluster("c", cluster_spec(enableInTreeAutoscaling=True))
+    components = [
+        {"template": wrapped},
+        {"template": robot, "podSets": [{"path": "template.spec.t"}]},
+        {"template": scaling},
+    ]
+    owner = an_object("workload.codeflare.dev/v1beta2", "AppWrapper", "a", {"components": components})
+    return Row(
+        APP_WRAPPER,
+        owner,
+        {
+            "the object": wrapped,
+            "of another kind": robot,
+            "a cluster that Ray scales": changed(scaling, spec__workerGroupSpecs__0__replicas=5),
+        },
+        {
+            "name of another": (NAME, a_job("mine", parallelism=2)),
+            "another kind": (NAME, a_pod("w")),
+            "more pods": (PODS, a_job("w", parallelism=5)),
+            "larger requests": (REQUESTS, a_job("w", pods(BIG), parallelism=2)),
+            "larger requests of another kind": (REQUESTS, changed(robot, spec__t=pods(BIG))),
+        },
+    )
+
+
+ROWS: tuple[Callable[[], Row], ...] = (
+    job_row,
+    indexed_job_row,
+    jobset_row,
+    ray_job_row,
+    ray_job_with_sidecar_row,
+    elastic_ray_row,
+    ray_service_row,
+    ray_cluster_row,
+    ray_cluster_with_a_long_name_row,
+    train_job_row,
+    train_job_without_runtime_row,
+    deployment_row,
+    stateful_set_row,
+    leader_worker_set_row,
+    mpi_job_row,
+    kubeflow_row,
+    app_wrapper_row,
 )
-def test_jobset_makes_jobs_that_agree_with_a_replicated_job(name: str, spec: Any, made: bool) -> None:
-    assert JOBSET.makes(a_jobset(), {"metadata": {"name": name}, "spec": spec}) is made
+
+
+def cases(of: str) -> list[Any]:
+    return [
+        pytest.param(row, name, id=f"{make.__name__.removesuffix('_row')}: {name}")
+        for make in ROWS
+        for row in (make(),)
+        for name in getattr(row, of)
+    ]
+
+
+@pytest.mark.parametrize(("row", "name"), cases("children"))
+def test_child_that_a_controller_creates_differs_in_nothing(row: Row, name: str) -> None:
+    child = row.children[name]
+    assert row.kind.may_create(child)
+    assert row.kind.differs(row.owner, child, row.is_elastic) is None
+    assert row.kind.makes(row.owner, child, row.is_elastic)
+
+
+@pytest.mark.parametrize(("row", "name"), cases("forgeries"))
+def test_forged_child_is_recognised_by_what_differs(row: Row, name: str) -> None:
+    difference, child = row.forgeries[name]
+    assert row.kind.may_create(child) is (difference != KIND)
+    if difference != KIND:
+        assert row.kind.differs(row.owner, child, row.is_elastic) == difference
+
+
+def test_each_covering_kind_has_five_forgeries() -> None:
+    nine = {
+        JOB,
+        JOBSET,
+        RAY_JOB,
+        RAY_CLUSTER,
+        RAY_SERVICE,
+        TRAIN_JOB,
+        DEPLOYMENT,
+        STATEFUL_SET,
+        LEADER_WORKER_SET,
+    }
+    found = {kind.kind: 0 for kind in nine}
+    for make in ROWS:
+        row = make()
+        if row.kind.kind in found:
+            found[row.kind.kind] += len(row.forgeries)
+    assert len(found) == 9
+    assert min(found.values()) >= 5, found
+
+
+def test_amounts_are_compared_as_the_api_server_stores_them() -> None:
+    """It rounds what is finer than a thousandth up, in the template of a Job but not in that of a JobSet."""
+    entry = {"name": "a", "template": {"spec": {"template": pods(container(cpu="0.0001"))}}}
+    owner = an_object("jobset.x-k8s.io/v1alpha2", "JobSet", "js", {"replicatedJobs": [entry]})
+    assert JOBSET.makes(owner, a_job("js-a-0", pods(container(cpu="1m"))))
+    assert not JOBSET.makes(owner, a_job("js-a-0", pods(container(cpu="2m"))))

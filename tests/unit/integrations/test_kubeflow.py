@@ -207,5 +207,5 @@ def test_only_an_mpi_job_makes_jobs() -> None:
 def test_only_what_has_the_name_of_a_replica_follows_a_job(
     kind: Any, child: Any, name: Any, made: Any
 ) -> None:
-    owner = job(kind, {"Worker": {"replicas": 2, **pods()}})
+    owner = job(kind, {"Launcher": {**pods()}, "Worker": {"replicas": 2, **pods()}})
     assert kind.makes(owner, {"kind": child, "metadata": {"name": name}}) is made

@@ -4,21 +4,23 @@ from typing import Any
 
 import pytest
 
-from admitq.integrations.base import OwnerKind
+from admitq.integrations.base import Difference, Integration, OwnerKind, never_differs
+from admitq.integrations.kinds.deployment import DEPLOYMENT
 from admitq.integrations.kinds.job import JOB
 from admitq.integrations.kinds.mpijob import MPI_JOB
+from admitq.integrations.kinds.pod import POD
 from admitq.integrations.ownership import (
+    Ancestry,
     NestedTooDeep,
     Owner,
     OwnerMissing,
     is_controlled_by,
-    managed_ancestor,
 )
 from admitq_api.labels import names_for
 
 NAMES = names_for()
 
-NESTING = replace(JOB, creates=None)
+NESTING = replace(JOB, creates=None, differs=never_differs)
 """A kind whose jobs may own further jobs."""
 
 
@@ -54,8 +56,9 @@ def ancestor_of(obj: Any, *others: Any, kind: Any = NESTING, **options: Any) -> 
         assert owner.uid
         return world.get(owner.name) if owner.namespace == "ns" else None
 
-    found = asyncio.run(managed_ancestor(obj, find, [kind], NAMES, **options))
-    return found and found["metadata"]["name"]
+    kinds = [kind] if isinstance(kind, Integration) else kind
+    found = asyncio.run(Ancestry(find, kinds, NAMES, **options).of(obj))
+    return found.ancestor and found.ancestor["metadata"]["name"]
 
 
 def test_an_object_without_controller_has_no_ancestor() -> None:
@@ -81,8 +84,12 @@ def test_a_true_reference_to_a_job_whose_kind_makes_no_such_objects_finds_nobody
     assert ancestor_of(an_object("a", owner="b"), an_object("b", queue="q"), kind=JOB) is None
 
 
+def _unless_made(_job: Any, child: Any, _is_elastic: Any) -> Difference | None:
+    return None if child["metadata"]["name"] == "made" else Difference.IDENTITY
+
+
 def test_a_true_reference_to_a_job_that_does_not_make_this_very_object_finds_nobody() -> None:
-    kind = replace(NESTING, makes=lambda _job, child: child["metadata"]["name"] == "made")
+    kind = replace(NESTING, differs=_unless_made)
     assert ancestor_of(an_object("a", owner="b"), an_object("b", queue="q"), kind=kind) is None
     assert ancestor_of(an_object("made", owner="b"), an_object("b", queue="q"), kind=kind) == "b"
 
@@ -143,6 +150,78 @@ def test_b12_job_in_a_job_is_queued_for_its_kind_creates_no_jobs() -> None:
 def test_b12_job_of_an_mpi_job_follows_it_only_under_the_name_of_its_launcher(
     name: str, ancestor: str | None
 ) -> None:
-    parent = {**an_object("m", queue="q"), "apiVersion": MPI_JOB.api_version, "kind": "MPIJob"}
+    parent = {
+        **an_object("m", queue="q"),
+        "apiVersion": MPI_JOB.api_version,
+        "kind": "MPIJob",
+        "spec": {"mpiReplicaSpecs": {"Launcher": {"template": {}}}},
+    }
     child = an_object(name, owner="m", kind="MPIJob", api_version=MPI_JOB.api_version, queue="q")
     assert ancestor_of(child, parent, kind=MPI_JOB) == ancestor
+
+
+# --- owners that did not create what names them ---------------------------------------------------
+
+
+def lineage(obj: Any, *others: Any, kind: Any, **options: Any) -> Any:
+    world = {other["metadata"]["name"]: other for other in others}
+
+    async def find(owner: Owner) -> Any:
+        return world.get(owner.name)
+
+    ancestor, claimed, difference = asyncio.run(Ancestry(find, [kind], NAMES, **options).of(obj))
+    names = (one and one["metadata"]["name"] for one in (ancestor, claimed))
+    return (*names, difference)
+
+
+def test_queued_owner_that_did_not_create_an_object_is_claimed_at_any_height() -> None:
+    kind = replace(NESTING, differs=_unless_made)
+    forged, between = an_object("a", owner="b"), an_object("b", owner="c")
+    queued = an_object("c", queue="q")
+    assert lineage(an_object("a", owner="c"), queued, kind=kind) == (None, "c", Difference.IDENTITY)
+    assert lineage(forged, between, queued, kind=kind) == (None, "c", Difference.IDENTITY)
+    assert lineage(forged, an_object("b"), kind=kind) == (None, None, Difference.IDENTITY)
+    # What lies above such an owner and is gone decides nothing.
+    assert lineage(forged, between, kind=kind) == (None, None, Difference.IDENTITY)
+
+
+def test_owner_that_covers_an_object_stays_when_the_owner_itself_is_forged() -> None:
+    kind = replace(NESTING, differs=_unless_made)
+    made, between = an_object("made", owner="b"), an_object("b", owner="c", queue="q")
+    queued = an_object("c", queue="q")
+    assert lineage(made, between, queued, kind=kind) == ("b", "c", Difference.IDENTITY)
+
+
+@pytest.mark.parametrize(("current", "ancestor"), [("made", "b"), ("b", None), (None, None)])
+def test_owner_is_read_again_before_an_object_counts_as_forged(current: Any, ancestor: Any) -> None:
+    """Its watch may be behind what its controller has seen."""
+    read: list[str] = []
+
+    def differs(owner: Any, _child: Any, _is_elastic: Any) -> Difference | None:
+        return None if owner["metadata"].get("annotations") else Difference.PODS
+
+    async def read_again(owner: Owner) -> Any:
+        read.append(owner.name)
+        found = an_object("b", queue="q")
+        found["metadata"]["annotations"] = {"is": "current"} if current == "made" else {}
+        return found if current else None
+
+    kind = replace(NESTING, differs=differs)
+    obj, owner = an_object("a", owner="b"), an_object("b", queue="q")
+    assert lineage(obj, owner, kind=kind, read_again=read_again)[0] == ancestor
+    assert read == ["b"]
+    owner["metadata"]["annotations"] = {"is": "current"}
+    assert lineage(obj, owner, kind=kind, read_again=read_again)[0] == "b"
+    assert read == ["b"]
+
+
+def test_pod_of_a_deployment_without_marks_of_admitq_does_not_follow_it() -> None:
+    """Pods of a Deployment are queued each for itself, and are held by marks in its template."""
+    pod = an_object("d-5f7c-x7k2p", owner="d-5f7c", kind="ReplicaSet", api_version="apps/v1", queue="q")
+    pod |= {"apiVersion": "v1", "kind": "Pod"}
+    between = an_object("d-5f7c", owner="d", kind="Deployment", api_version="apps/v1")
+    between |= {"apiVersion": "apps/v1", "kind": "ReplicaSet"}
+    between["metadata"]["labels"] = {"pod-template-hash": "5f7c"}
+    deployment = {**an_object("d", queue="q"), "apiVersion": "apps/v1", "kind": "Deployment", "spec": {}}
+    assert ancestor_of(pod, between, deployment, kind=(DEPLOYMENT, POD)) is None
+    assert ancestor_of(between, deployment, kind=(DEPLOYMENT, POD)) == "d"

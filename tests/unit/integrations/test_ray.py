@@ -427,7 +427,8 @@ async def test_the_pods_of_an_elastic_rayjob_are_held_by_its_cluster() -> None:
     world = FakeWorld(owners={"r": with_value(job, ("metadata", "uid"), "u")})
     # The operator copies labels and annotations of the job.
     made = {**ray(RAY_CLUSTER, cluster(), ELASTIC), "apiVersion": "ray.io/v1", "kind": "RayCluster"}
-    child = with_value(made, ("metadata", "ownerReferences"), [by])
+    named = with_value(made, ("metadata", "name"), "r-x7k2p")
+    child = with_value(named, ("metadata", "ownerReferences"), [by])
     ours = policy(integrations=(RAY_JOB, RAY_CLUSTER))
     held = await mutate(child, "team", RAY_CLUSTER, ours, world, None, OPERATOR)
     assert held == RAY_CLUSTER.mutate(child, RULES) != child

@@ -63,7 +63,7 @@ class FakeWorld:
         if self.broken:
             raise LookupFailed("the API server does not answer")
         self.asked.append(f"{group}/{version} {kind} {namespace}/{name}")
-        return self.owners.get(name)
+        return self.owners.get(f"{kind}/{name}", self.owners.get(name))
 
     async def may(self, user: User, access: Access) -> bool:
         if self.broken:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from admitq.core.model import LabelSelector, SelectorOperator, SelectorRequirement
-from admitq.integrations.base import OwnerKind
+from admitq.integrations.base import OwnerKind, never_differs
 from admitq.integrations.kinds.job import JOB
 from admitq.integrations.kinds.jobset import JOBSET
 from admitq.integrations.registry import registered
@@ -212,7 +212,7 @@ async def test_an_object_that_is_being_deleted_is_let_go_on_updates() -> None:
     job = a_job(labels={QUEUE: "q"}, owner=gone)
 
     async def asked(**options: Any) -> Answer:
-        nesting = replace(updated, creates=None)
+        nesting = replace(updated, creates=None, differs=never_differs)
         served = routes(policy(integrations=(nesting,), **options), FakeWorld(), (nesting,))
         path = "/mutate-batch-v1-job"
         _, body = await post(served[path], path, review(job, deleted(job)))

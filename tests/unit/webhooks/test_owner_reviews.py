@@ -25,16 +25,22 @@ REFUSED = (
 def a_job_set(queue: str = "q") -> dict[str, Any]:
     jobs = {"name": "workers", "replicas": 2, "template": {"spec": {"template": TEMPLATE}}}
     metadata = {"name": "set", "namespace": "team", "uid": "uid-set", "labels": {QUEUE: queue}}
-    return {"metadata": metadata, "spec": {"replicatedJobs": [jobs]}}
+    gvk = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet"}
+    return {**gvk, "metadata": metadata, "spec": {"replicatedJobs": [jobs]}}
 
 
-OWNERS = {"set": a_job_set(), "j": {"metadata": {"name": "j", "uid": "uid-j", "labels": {QUEUE: "q"}}}}
+def a_job() -> dict[str, Any]:
+    return {"metadata": {"name": "j", "uid": "uid-j", "labels": {QUEUE: "q"}}, "spec": {"template": TEMPLATE}}
+
+
+OWNERS = {"set": a_job_set(), "j": a_job()}
 SET = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "name": "set", "uid": "uid-set"}
 IN_JOB = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "uid-j"}
 
 
 def child(kind: str, **metadata: Any) -> dict[str, Any]:
-    named = {"name": "set-workers-0", "namespace": "team", "uid": "u", "labels": {QUEUE: "q"}, **metadata}
+    name = "set-workers-0" if kind == "Job" else "j-x7k2p"
+    named = {"name": name, "namespace": "team", "uid": "u", "labels": {QUEUE: "q"}, **metadata}
     spec = {"suspend": False, "template": TEMPLATE} if kind == "Job" else TEMPLATE["spec"]
     return {
         "apiVersion": "batch/v1" if kind == "Job" else "v1",
@@ -138,3 +144,48 @@ async def test_nothing_is_stored_while_the_rights_of_the_account_are_not_known()
     world = Silent(owners=OWNERS, plurals={"JobSet": "jobsets"})
     answer = await asked("mutate", "Job", controlled("Job", SET), world=world)
     assert answer.response["status"]["code"] == 503
+
+
+def raised(parallelism: int, cpu: str = "1", **metadata: Any) -> dict[str, Any]:
+    """A Job of the JobSet, whose entry has one pod."""
+    obj = controlled("Job", SET)
+    containers = [{**CONTAINERS[0], "resources": {"requests": {"cpu": cpu}}}]
+    template = {"spec": {**TEMPLATE["spec"], "containers": containers}}
+    spec = {"suspend": False, "parallelism": parallelism, "completions": parallelism, "template": template}
+    return {**obj, "metadata": {**obj["metadata"], "labels": {}, **metadata}, "spec": spec}
+
+
+@pytest.mark.parametrize(
+    ("change", "difference"), [(raised(5), "number of pods"), (raised(1, "9"), "requests")]
+)
+async def test_child_of_a_queued_owner_is_raised_by_the_controller_of_the_owner_alone(
+    change: dict[str, Any], difference: str
+) -> None:
+    for user, may in {"jobset-controller": True, "admin": True, "tenant": False}.items():
+        answer = await asked("validate", "Job", change, raised(1), user=user)
+        assert answer.allowed is may, user
+        if not may:
+            reason = (
+                f"spec: Forbidden: this Job follows JobSet set, which was not charged for its {difference}"
+            )
+            assert answer.message == f"{reason}; change JobSet set"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        pytest.param(raised(1), raised(1), id="no raise"),
+        pytest.param(raised(5), raised(1), id="lowered"),
+        pytest.param(raised(1, "2"), raised(1, "3"), id="differed before, such as by a policy"),
+        pytest.param(raised(1, ownerReferences=[]), raised(5, ownerReferences=[]), id="follows nothing"),
+        pytest.param(
+            raised(1, labels={QUEUE: "q"}), raised(5, labels={QUEUE: "q"}), id="queued for itself then"
+        ),
+    ],
+)
+async def test_other_changes_of_a_child_are_accepted(old: dict[str, Any], new: dict[str, Any]) -> None:
+    assert (await asked("validate", "Job", new, old)).allowed
+
+
+async def test_child_is_raised_freely_when_its_owner_is_gone() -> None:
+    assert (await asked("validate", "Job", raised(5), raised(1), world=FakeWorld())).allowed

@@ -113,7 +113,7 @@ async def test_a_pod_that_is_nobodys_has_the_default_priority_class_and_is_not_h
 
 
 async def test_pods_of_a_queued_job_follow_it() -> None:
-    pod = a_pod({QUEUE: "q"}, ownerReferences=[IN_JOB])
+    pod = a_pod({QUEUE: "q"}, name="j-x7k2p", ownerReferences=[IN_JOB])
     assert await mutated(pod, FakeWorld(owners={"j": QUEUED_JOB})) is pod
 
 
@@ -139,8 +139,8 @@ def spark(role: str, app: str = "spark-1") -> dict[str, str]:
 
 APPLICATION = an_owner("sparkoperator.k8s.io/v1beta2", "SparkApplication", "pi", queue="q", spec={})
 DRIVER = an_owner("v1", "Pod", "pi-driver", metadata={"labels": spark("driver")})
-LAUNCHER = an_owner("batch/v1", "Job", "m-launcher")
 ROLES = {"replicas": 2, "template": {"spec": SPEC}}
+LAUNCHER = an_owner("batch/v1", "Job", "m-launcher", spec={"template": {"spec": SPEC}})
 MPI_JOB = an_owner(
     "kubeflow.org/v2beta1",
     "MPIJob",
@@ -151,10 +151,22 @@ MPI_JOB = an_owner(
 TORCH_JOB = an_owner(
     "kubeflow.org/v1", "PyTorchJob", "t", queue="q", spec={"pytorchReplicaSpecs": {"Worker": ROLES}}
 )
-JOB_SET = an_owner("jobset.x-k8s.io/v1alpha2", "JobSet", "s", queue="q")
-TRAIN_JOB = an_owner("trainer.kubeflow.org/v1alpha1", "TrainJob", "train", queue="q")
-RAY_CLUSTER = an_owner("ray.io/v1", "RayCluster", "ray", queue="q")
-RAY_JOB = an_owner("ray.io/v1", "RayJob", "rayjob", queue="q")
+TEMPLATE = {"spec": SPEC}
+JOBS = [{"name": "a", "template": {"spec": {"template": TEMPLATE}}}]
+JOB_OF_SET = an_owner("batch/v1", "Job", "s-a-0", spec={"template": TEMPLATE})
+JOB_SET = an_owner("jobset.x-k8s.io/v1alpha2", "JobSet", "s", queue="q", spec={"replicatedJobs": JOBS})
+TRAIN_JOB = an_owner("trainer.kubeflow.org/v1alpha1", "TrainJob", "s", queue="q", metadata={"uid": "uid-t"})
+CLUSTER = {"headGroupSpec": {"template": TEMPLATE}}
+RAY_CLUSTER = an_owner("ray.io/v1", "RayCluster", "ray", queue="q", spec=CLUSTER)
+RAY_JOB = an_owner(
+    "ray.io/v1",
+    "RayJob",
+    "rayjob",
+    queue="q",
+    spec={"rayClusterSpec": CLUSTER},
+    status={"rayClusterName": "ray"},
+)
+HEAD = {"ray.io/cluster": "ray", "ray.io/node-type": "head", "ray.io/group": "headgroup"}
 WRAPPED = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": SPEC}
 WRAPPER = an_owner(
     "workload.codeflare.dev/v1beta2",
@@ -173,19 +185,19 @@ def unqueued(owner: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("name", "labels", "owners", "is_held"),
     [
-        ("x", {}, [QUEUED_JOB], False),
+        ("j-x7k2p", {}, [QUEUED_JOB], False),
         ("pi-driver", spark("driver"), [APPLICATION], False),
         ("pi-exec-1", spark("executor"), [DRIVER, APPLICATION], False),
         ("m-worker-1", {}, [MPI_JOB], False),
-        ("x", {}, [LAUNCHER, MPI_JOB], False),
+        ("m-launcher-x7k2p", {}, [LAUNCHER, MPI_JOB], False),
         ("t-worker-0", {}, [TORCH_JOB], False),
-        ("x", {}, [an_owner("batch/v1", "Job", "s-a-0", queue="q"), JOB_SET], False),
-        ("x", {}, [an_owner("batch/v1", "Job", "s-a-0", queue="q"), unqueued(JOB_SET), TRAIN_JOB], False),
-        ("x", {}, [RAY_CLUSTER], False),
-        ("x", {}, [unqueued(RAY_CLUSTER), RAY_JOB], False),
+        ("s-a-0-x7k2p", {}, [JOB_OF_SET, JOB_SET], False),
+        ("s-a-0-x7k2p", {}, [JOB_OF_SET, unqueued(JOB_SET), TRAIN_JOB], False),
+        ("ray-head-x7k2p", HEAD, [RAY_CLUSTER], False),
+        ("ray-head-x7k2p", HEAD, [unqueued(RAY_CLUSTER), RAY_JOB], False),
         ("p", {}, [WRAPPER], False),
         # What nobody is queued for, and what only pretends to be made by somebody who is.
-        ("x", {}, [unqueued(QUEUED_JOB)], True),
+        ("j-x7k2p", {}, [unqueued(QUEUED_JOB)], True),
         ("pi-exec-1", spark("executor"), [DRIVER, unqueued(APPLICATION)], True),
         ("pi-exec-1", spark("executor"), [DRIVER], True),
         ("pi-exec-1", spark("executor", "spark-2"), [DRIVER, APPLICATION], True),
@@ -194,7 +206,7 @@ def unqueued(owner: dict[str, Any]) -> dict[str, Any]:
         ("x", {}, [DRIVER, APPLICATION], True),
         ("pi-exec-1", spark("executor"), [APPLICATION], True),
         ("m-worker-2", {}, [MPI_JOB], True),
-        ("x", {}, [unqueued(RAY_CLUSTER)], True),
+        ("ray-head-x7k2p", HEAD, [unqueued(RAY_CLUSTER)], True),
         ("y", {}, [WRAPPER], True),
     ],
 )
@@ -204,7 +216,7 @@ async def test_pods_that_name_a_queue_are_queued_unless_what_makes_them_is(
     pod = a_pod({**labels, QUEUE: "q"}, name=name)
     chain = [pod, *owners]
     linked = [owned(child, owner) for child, owner in pairwise(chain)]
-    known = {one["metadata"]["name"]: one for one in (*linked[1:], chain[-1])}
+    known = {f"{one['kind']}/{one['metadata']['name']}": one for one in (*linked[1:], chain[-1])}
     changed = await mutated(linked[0], FakeWorld(owners=known), integrations=REGISTRY)
     assert (changed is not linked[0]) is is_held
 
@@ -375,7 +387,7 @@ def test_everything_else_may_change(old: Any, new: Any) -> None:
 @pytest.mark.parametrize(
     ("pod", "warned"),
     [
-        (managed(ownerReferences=[IN_JOB]), True),
+        (managed(name="j-x7k2p", ownerReferences=[IN_JOB]), True),
         (managed(), False),
         (a_pod(ownerReferences=[IN_JOB]), False),
         (managed({}, {NAMES.pod_suspending_parent: "statefulset"}, ownerReferences=[IN_JOB]), False),

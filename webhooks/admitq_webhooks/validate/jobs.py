@@ -260,14 +260,14 @@ def _increases(old: Object, new: Object, integration: Integration, policy: Polic
     ):
         return
     paths = {one.name: one.template_path for one in integration.pod_sets(new, policy.names)}
-    for one in increases(_listed(new, integration, policy), _listed(old, integration, policy)):
+    for one in increases(listed(new, integration, policy), listed(old, integration, policy)):
         path = paths[one.pod_set]
         where = Path().at(*(path[:-1] if one.pods else path))
         yield FieldError.forbidden(where, str(one), "suspend the job first, or create another one")
 
 
-def _listed(job: Object, integration: Integration, policy: Policy) -> list[Object]:
-    """The podsets of a job as a Workload lists them."""
+def listed(job: Object, integration: Integration, policy: Policy) -> list[Object]:
+    """Return the podsets of a job as a Workload lists them."""
     return [
         {"name": one.name, "count": one.count, "template": one.template_in(job)}
         for one in integration.pod_sets(job, policy.names)
