@@ -152,6 +152,10 @@ class Child:
     name: str = "child"
     given: Mapping[str, Any] = dataclasses.field(default_factory=dict[str, Any])
     """What the controller writes into the child, by path, where that differs from the manifest."""
+    forgeries: Mapping[str, Mapping[str, Any]] = dataclasses.field(
+        default_factory=dict[str, Mapping[str, Any]]
+    )
+    """Changes by which the child is none that the controller creates."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,6 +198,9 @@ class KindCase:
     partial: Partial | None = None
     child: Child | None = None
     pod: str | None = None
+    podLabels: Mapping[str, str] = dataclasses.field(  # noqa: N815 as in the YAML
+        default_factory=dict[str, str]
+    )
     validation: tuple[Rule, ...] = ()
     mutation: tuple[Mutation, ...] = ()
     cannot: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])

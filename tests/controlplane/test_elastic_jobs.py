@@ -326,11 +326,12 @@ async def a_service_has_quota_for_two_clusters_while_there_are_two(stage: Stage,
         await stage.until(lambda: slices(stage, service), [(pods, True)], what=f"quota for {pods}")
 
     await service.play("ready")
-    await make_cluster(stage, "old", created, spec)
-    await told([1, 2], serves="old", is_to_serve="")
-    await make_cluster(stage, "new", created, spec)
-    await told([2, 4], serves="old", is_to_serve="new")
-    await told([1, 2], serves="new", is_to_serve="")
+    old, new = (f"{service.name}-{suffix}" for suffix in ("x7k2p", "z4v9q"))
+    await make_cluster(stage, old, created, spec)
+    await told([1, 2], serves=old, is_to_serve="")
+    await make_cluster(stage, new, created, spec)
+    await told([2, 4], serves=old, is_to_serve=new)
+    await told([1, 2], serves=new, is_to_serve="")
     assert value_at(await service.get(), path_of("spec.rayClusterConfig.suspend")) is False
 
 
@@ -345,14 +346,16 @@ async def a_cluster_grows_by_a_worker(stage: Stage, case: KindCase) -> None:
     template = value_at(running, path_of("spec.workerGroupSpecs[0].template"))
 
     async def worker(name: str) -> None:
+        labels = {"ray.io/cluster": cluster.name, "ray.io/node-type": "worker", "ray.io/group": "small"}
         metadata = {**template["metadata"], **controlled_by(created)}
+        metadata["labels"] = {**template["metadata"].get("labels", {}), **labels}
         await stage.create(PODS, name, {"metadata": metadata, "spec": template["spec"]})
 
     async def gates() -> list[bool]:
         pods = [await stage.get(PODS, name) for name in made]
         return [gate in value_at(pod, ("spec", "schedulingGates"), []) for pod in pods]
 
-    made = ["w1", "w2", "w3"]
+    made = [f"{cluster.name}-small-worker-{suffix}" for suffix in ("bcdf1", "bcdf2", "bcdf3")]
     for name in made:
         await worker(name)
     await stage.until(gates, [False, False, True], what="two workers to be let go")

@@ -12,15 +12,25 @@ from typing import Any
 
 import pytest
 
+from admitq.controllers.indexes import resource_of
 from admitq.integrations.base import Integration
 from admitq.integrations.kinds.jobset import JOBSET
+from admitq.integrations.kinds.leaderworkerset import LEADER_WORKER_SET
 from admitq.integrations.kinds.pod import POD
 from admitq.integrations.ownership import controller_of
 from admitq.integrations.paths import value_at
 from admitq.runtime.errors import ApiError
-from admitq.runtime.resources import JOBS, PODS, PRIORITY_CLASSES
+from admitq.runtime.resources import (
+    DEPLOYMENTS,
+    JOBS,
+    PODS,
+    PRIORITY_CLASSES,
+    REPLICA_SETS,
+    STATEFUL_SETS,
+)
 from admitq.transitions import is_reserved
 from admitq_api.labels import DEFAULT_GROUP
+from localcluster.installation import Installation
 from tests.controlplane.kind_cases import (
     CHECKED,
     EVERY_KIND,
@@ -45,6 +55,9 @@ from tests.controlplane.kind_cases import (
     with_changes,
 )
 from tests.controlplane.stage import Stage, changed, controlled_by
+from tests.controlplane.tenants import tenant
+
+LWS = resource_of(LEADER_WORKER_SET)
 
 STORIES = ("run", "succeed", "fail", "stop", "change", "delete")
 """Stories of which a kind tells if it cannot live through them."""
@@ -359,7 +372,7 @@ async def test_a_job_runs_with_fewer_pods_where_it_can(stage: Stage, case: KindC
 
 @those("child")
 async def test_what_a_queued_job_makes_is_not_queued_itself(stage: Stage, case: KindCase) -> None:
-    """It runs when its parent does, and not before."""
+    """It runs when its parent does, and not before. What differs from it is queued for itself."""
     child_case = case.child
     assert child_case is not None
     await open_queues(stage, case)
@@ -367,15 +380,23 @@ async def test_what_a_queued_job_makes_is_not_queued_itself(stage: Stage, case: 
     parent, made = await submit(stage, case, queue=HELD)
     await parent.until_condition("QuotaReserved", "False", "Suspended")
     of_child = load(child_case.integration, stage.names.group)
-    changes = {"metadata.labels": None, "metadata.ownerReferences": controlled_by(made)["ownerReferences"]}
-    changes |= child_case.given
+    changes = {"metadata.ownerReferences": controlled_by(made)["ownerReferences"], **child_case.given}
+    followed: list[str] = []
+    for forgery, wrong in child_case.forgeries.items():
+        name = wrong.get("metadata.name", child_case.name)
+        given = {**changes, **wrong}
+        _, forged = await submit(stage, of_child, name, changes=given, queue=HELD, dry_run=True)
+        followed += [forgery] if differences(forged, of_child.suspended) else []
+    assert followed == []
+    changes["metadata.labels"] = None
     child, created = await submit(stage, of_child, child_case.name, changes=changes)
     assert controller_of(created) is not None
     assert differences(created, of_child.suspended) != [], "the webhook leaves it alone"
     await child.until_suspended()
     note = f"{stage.names.product} managed child job suspended"
     await stage.until_told(child_case.integration.kind, child.name, "Suspended", note)
-    assert await stage.workloads(child.name) == []
+    kinds = {controller_of(one)["kind"] for one in await stage.workloads(child.name)}  # pyright: ignore[reportOptionalSubscript]
+    assert child_case.integration.kind not in kinds
 
 
 @pytest.mark.parametrize(
@@ -404,11 +425,81 @@ async def test_t7_job_that_claims_to_be_of_a_jobset_and_differs_is_queued_for_it
     await stage.until_told("Job", name, "Stopped", "Not admitted by cluster queue")
 
 
+async def test_t7_child_of_a_jobset_is_not_raised_beyond_it(
+    stage: Stage, admitq_running: Installation, definitions: Callable[[Iterable[str]], None]
+) -> None:
+    """The webhook refuses it to a tenant. The controller stops what an administrator raises."""
+    case = load(JOBSET, stage.names.group)
+    definitions(case.definitions)
+    await open_queues(stage, case)
+    parent, made = await submit(stage, case)
+    await parent.until_started()
+    assert case.child is not None
+    of_child = load(case.child.integration, stage.names.group)
+    owned = {"metadata.labels": None, "metadata.ownerReferences": controlled_by(made)["ownerReferences"]}
+    given = {**owned, **case.child.given, "spec.completions": 5}
+    child, _ = await submit(stage, of_child, case.child.name, changes=given)
+    await child.until(of_child.play["running"].until)
+    raised = {"spec": {"parallelism": 5}}
+    async with tenant(stage, admitq_running.cluster) as others:
+        with pytest.raises(ApiError, match="not charged for its number of pods"):
+            await others.change(JOBS, child.name, raised)
+        await others.change(JOBS, child.name, {"spec": {"parallelism": 2}})
+        await others.change(JOBS, child.name, {"spec": {"parallelism": 3}})
+    await stage.change(JOBS, child.name, raised)
+    await child.until_suspended()
+    note = f"{stage.names.product} managed child job suspended: its number of pods exceeds that of JobSet"
+    await stage.until_told("Job", child.name, "Suspended", f"{note} {parent.name}")
+
+
+async def test_pods_of_what_serves_follow_it_only_with_marks_of_admitq(
+    stage: Stage, definitions: Callable[[Iterable[str]], None]
+) -> None:
+    """A pod that is stored without them, or forged, would run without quota."""
+    definitions(["leaderworkersets.leaderworkerset.x-k8s.io"])
+    await stage.queues_closed()
+    queued = {"metadata": {"labels": {stage.names.queue_name: "closed"}}}
+    template = {
+        "metadata": {"labels": {"app": "s"}},
+        "spec": {"containers": [{"name": "c", "image": "example.com/c:1"}]},
+    }
+    spec = {"replicas": 0, "selector": {"matchLabels": {"app": "s"}}, "template": template}
+    await stage.create(DEPLOYMENTS, "d", {**queued, "spec": spec})
+    owner = await stage.create(STATEFUL_SETS, "s", {**queued, "spec": {**spec, "serviceName": "s"}})
+    group = {"size": 1, "workerTemplate": template}
+    large = {"replicas": 1, "leaderWorkerTemplate": group}
+    leaders = await stage.create(LWS, "l", {**queued, "spec": large})
+
+    async def sets() -> list[Any]:
+        listed, _ = await stage.client.list(REPLICA_SETS, stage.namespace)
+        return listed
+
+    async def is_created() -> bool:
+        return bool(await sets())
+
+    await stage.until(is_created)
+    (between,) = await sets()
+    for by, name in ((between, f"{between['metadata']['name']}-x7k2p"), (owner, "s-0")):
+        labels = {**queued["metadata"]["labels"], **between["metadata"]["labels"]}
+        pod = {"metadata": {"labels": labels, **controlled_by(by)}, "spec": template["spec"]}
+        held = await stage.create(PODS, name, pod)
+        assert value_at(held, ("spec", "schedulingGates")), name
+    key = stage.names.pod_suspending_parent
+    for name, is_queued in {"l": False, "mine": True}.items():
+        metadata = {**queued["metadata"], **controlled_by(leaders), "name": name}
+        metadata["namespace"] = stage.namespace
+        one = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": metadata}
+        one["spec"] = {**spec, "serviceName": name}
+        created = await stage.client.create(STATEFUL_SETS, one, dry_run=True)
+        marks = value_at(created, ("spec", "template", "metadata", "annotations"), {})
+        assert (marks.get(key) == "statefulset") is is_queued, name
+
+
 @those("pod")
 async def test_what_a_queued_job_makes_is_no_pod_of_its_own(stage: Stage, case: KindCase) -> None:
     """Not even with the labels of the job; but a pod that only says it were one of its is held."""
     _, job = await submit(stage, case, queue=HELD)
-    metadata = {"labels": {stage.names.queue_name: HELD}, **controlled_by(job)}
+    metadata = {"labels": {stage.names.queue_name: HELD, **case.podLabels}, **controlled_by(job)}
     container = {"name": "c", "image": "example.com/c:1", "resources": {"requests": {"cpu": "1"}}}
     pod = {"metadata": metadata, "spec": {"containers": [container]}}
     assert case.pod is not None
