@@ -57,9 +57,10 @@ def compose(members: Sequence[Object], names: Names, moment: Moment) -> Object:
         "served": served,
         "final": any(pods.annotation(one, names.retriable_in_group) == "false" for one in listed),
     }
-    # Whoever makes the pods of a group that is served makes others in their place.
+    # Whoever makes the pods of a group that is served makes others in their place. A pod alone keeps its
+    # quota while it runs.
     deleted = not served and all(
-        pods.is_deleting(one) and not (group and pods.is_condemned(one)) for one in listed
+        pods.is_deleting(one) and not (pods.is_condemned(one) if group else running) for one in listed
     )
     if deleted and finished(job) is None:
         job["metadata"]["deletionTimestamp"] = value_at(first, ("metadata", "deletionTimestamp"))
@@ -222,11 +223,9 @@ def finished(job: Object) -> Finished | None:
 
 
 def is_active(job: Object) -> bool:
-    """While pods of a group may be on nodes; a pod alone never comes back, and holds nothing once stopped."""
+    """While pods may be on nodes."""
     running = _running(job)
-    return bool(group_name(job)) and any(
-        _name(one) in running and pods.text_at(one, "spec", "nodeName") for one in members_of(job)
-    )
+    return any(_name(one) in running and pods.text_at(one, "spec", "nodeName") for one in members_of(job))
 
 
 def is_suspended(job: Object, names: Names) -> bool:

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from admitq.controllers.indexes import resource_of
+from admitq.integrations.kinds.jobset import JOBSET
 from admitq.integrations.paths import value_at
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import DEPLOYMENTS, JOBS, PODS
@@ -94,6 +96,15 @@ class Arena:
         spec = {"replicas": 1, "selector": {"matchLabels": {"app": full}}, "template": template}
         await self.tenant.create(DEPLOYMENTS, full, {"metadata": {"labels": labels}, "spec": spec})
         return Target(DEPLOYMENTS, full, self.admin.namespace)
+
+    async def job_set(self, queue: str, name: str = "set") -> Target:
+        """Create a JobSet of one Job of one pod as the tenant, and return it; its controller does not run."""
+        full, resource = f"{queue}-{name}", resource_of(JOBSET)
+        template = {"spec": {"parallelism": 1, "completions": 1, "template": self.pod_manifest(None)}}
+        spec = {"replicatedJobs": [{"name": "workers", "replicas": 1, "template": template}]}
+        metadata = {"labels": {self.admin.names.queue_name: queue}}
+        await self.tenant.create(resource, full, {"metadata": metadata, "spec": spec})
+        return Target(resource, full, self.admin.namespace)
 
     # --- what there is ----------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ A story gets an arena and the name of a queue that is its own. Its docstring say
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final
 
 from admitq.integrations.paths import value_at
@@ -279,6 +279,61 @@ HELD: Final[tuple[Story, ...]] = (
 )
 
 
+# --- T1, T2, T3: marks -----------------------------------------------------------------------------
+
+
+async def t1_waiting_pod_drops_its_label_and_its_gates(arena: Arena, queue: str) -> None:
+    """The patch is refused, and the pod waits on."""
+    names = arena.admin.names
+    await arena.queue(queue)
+    pod = await arena.pod(queue, cpu=2)
+    await arena.until_waits(queue)
+    both = {"metadata": {"labels": {names.managed: None}}, "spec": {"schedulingGates": None}}
+    call = arena.tenant.change(PODS, pod.name, both)
+    await arena.refused(
+        call, 403, f"metadata.labels[{names.managed}]", f"spec.schedulingGates[{names.admission_gate}]"
+    )
+    await longer_than_a_reaction()
+    await expect_running(arena, queue, [])
+
+
+async def t2_running_pod_drops_what_charges_it(arena: Arena, queue: str) -> None:
+    """The patches are refused, and the next pod waits."""
+    names = arena.admin.names
+    await arena.queue(queue)
+    pod = await arena.pod(queue, "first")
+    await arena.until_runs(queue)
+    for place, name in (("labels", names.managed), ("annotations", names.role_hash)):
+        call = arena.tenant.change(PODS, pod.name, {"metadata": {place: {name: None}}})
+        await arena.refused(call, 403, f"metadata.{place}[{name}]")
+    await arena.pod(queue, "second")
+    await longer_than_a_reaction()
+    await expect_running(arena, queue, [pod.name])
+
+
+async def t3_big_pod_of_a_group_takes_the_role_of_a_small_one(arena: Arena, queue: str) -> None:
+    """The patch is refused, and the group waits as a whole."""
+    names = arena.admin.names
+    await arena.queue(queue, cpu=3)
+    pods = [
+        await arena.pod(queue, f"p{number}", cpu=cpu, group=f"{queue}-g", total=3)
+        for number, cpu in enumerate((1, 30, 1))
+    ]
+    await arena.until_waits(queue)
+    small = (await arena.admin.get(PODS, pods[0].name))["metadata"]["annotations"][names.role_hash]
+    call = arena.tenant.change(PODS, pods[1].name, {"metadata": {"annotations": {names.role_hash: small}}})
+    await arena.refused(call, 403, f"metadata.annotations[{names.role_hash}]")
+    await longer_than_a_reaction()
+    await expect_running(arena, queue, [])
+
+
+MARKS: Final[tuple[Story, ...]] = (
+    t1_waiting_pod_drops_its_label_and_its_gates,
+    t2_running_pod_drops_what_charges_it,
+    t3_big_pod_of_a_group_takes_the_role_of_a_small_one,
+)
+
+
 # --- T4, T5: pods that outlive their job ----------------------------------------------------------
 
 
@@ -322,14 +377,34 @@ async def t5_job_is_suspended_and_deleted_at_once(arena: Arena, queue: str) -> N
     await arena.until_runs(f"{queue}-next")
 
 
+async def deleted_pod_takes_its_time_to_end(arena: Arena, queue: str) -> None:
+    """A pod keeps its quota for its grace period, however long the tenant says that is."""
+    await arena.queue(queue)
+    first = await arena.pod(queue, "first", termination=3, terminationGracePeriodSeconds=60)
+    await arena.until_runs(f"{queue}-first")
+    await delete(arena, first)
+    await arena.pod(queue, "second")
+
+    async def ends() -> bool:
+        beside = await arena.running(f"{queue}-second")
+        ended = not await arena.running(first.name)
+        assert ended or not beside, "both pods run"
+        return ended
+
+    while not await ends():
+        await asyncio.sleep(0.1)
+    await arena.until_runs(f"{queue}-second")
+
+
 OUTLIVE: Final[tuple[Story, ...]] = (
     t4_job_is_deleted_and_its_pods_are_orphans,
     t5_job_with_a_finalizer_of_the_tenant_is_deleted,
     t5_job_is_suspended_and_deleted_at_once,
+    deleted_pod_takes_its_time_to_end,
 )
 
 
-# --- T6, T9: ownership ----------------------------------------------------------------------------
+# --- T6, T7, T9: ownership ------------------------------------------------------------------------
 
 
 async def t6_pod_names_an_admitted_job_as_its_controller(arena: Arena, queue: str) -> None:
@@ -343,6 +418,19 @@ async def t6_pod_names_an_admitted_job_as_its_controller(arena: Arena, queue: st
     assert "controller" not in reference
     later = arena.tenant.change(PODS, forged.name, {"metadata": controlled_by(owner)})
     await arena.refused(later, 403, "follow it; remove the controller reference")
+
+
+async def t7_job_claims_to_be_of_an_admitted_jobset(arena: Arena, queue: str) -> None:
+    """The Job waits for quota of its own, also if its creator may say which controller it has."""
+    await arena.queue(queue)
+    jobset = await arena.job_set(queue)
+    await arena.admin.until(lambda: suspended(arena, jobset), wanted=False)
+    owner = controlled_by(await arena.admin.get(jobset.resource, jobset.name))
+    for creator, name in ((arena.tenant, f"{queue}-mine"), (arena.admin, f"{jobset.name}-workers-0")):
+        await creator.job(name, queue=queue, pods=5, metadata=owner, suspend=False)
+    await arena.until_waits(queue, 2)
+    await longer_than_a_reaction()
+    await expect_running(arena, queue, [])
 
 
 async def t9_job_names_the_workload_of_a_pod_group_as_prebuilt(arena: Arena, queue: str) -> None:
@@ -362,6 +450,7 @@ async def t9_job_names_the_workload_of_a_pod_group_as_prebuilt(arena: Arena, que
 
 OWNERSHIP: Final[tuple[Story, ...]] = (
     t6_pod_names_an_admitted_job_as_its_controller,
+    t7_job_claims_to_be_of_an_admitted_jobset,
     t9_job_names_the_workload_of_a_pod_group_as_prebuilt,
 )
 
@@ -411,7 +500,11 @@ GRANTS: Final[tuple[Story, ...]] = (
 
 STORIES: Final[Mapping[str, tuple[Story, ...]]] = {
     "held": HELD,
+    "marks": MARKS,
     "outlive": OUTLIVE,
     "ownership": OWNERSHIP,
     "grants": GRANTS,
 }
+
+DEFINITIONS: Final[Mapping[str, Sequence[str]]] = {"ownership": ("jobsets.jobset.x-k8s.io",)}
+"""Definitions of other projects that the stories of a chapter need."""

@@ -1,14 +1,19 @@
 """Every story of a tenant ends as its docstring says, and the law holds all the while."""
 
+from collections.abc import Callable, Iterable
+
 import pytest
 
 from tests.adversary.conftest import OpenArena
-from tests.adversary.stories import STORIES
+from tests.adversary.stories import DEFINITIONS, STORIES
 from tests.controlplane.stage import at_once
 
 
 @pytest.mark.parametrize("chapter", STORIES)
-async def test_stories_end_as_they_say(open_arena: OpenArena, chapter: str) -> None:
+async def test_stories_end_as_they_say(
+    open_arena: OpenArena, definitions: Callable[[Iterable[str]], None], chapter: str
+) -> None:
+    definitions(DEFINITIONS.get(chapter, ()))
     async with open_arena() as arena:
         stories = {one.__name__: one(arena, f"s{number:02}") for number, one in enumerate(STORIES[chapter])}
         await at_once(**stories)

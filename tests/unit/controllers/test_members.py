@@ -196,6 +196,14 @@ async def test_a_deleted_pod_is_let_go_and_its_workload_ended() -> None:
     assert world.get(PODS, "p")["metadata"]["finalizers"] == []
 
 
+async def test_deleted_pod_keeps_its_quota_until_its_grace_ends() -> None:
+    world = PodWorld()
+    world.put(PODS, pod(state="going", deletion=time(40)))
+    world.put(KINDS.workloads, admitted(owner={**owner("p"), "controller": True}))
+    assert await world.pods.reconcile(Key("ns", "p")) == pytest.approx(30.1)
+    assert world.calls == []
+
+
 EVICTED_PODS = [
     (reason, skips, finishes)
     for reason in ("Preempted", "NodeFailures", "ClusterQueueStopped")

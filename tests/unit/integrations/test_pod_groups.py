@@ -251,7 +251,10 @@ def test_a_job_of_pods_ends(states: list[str], parts: Any, ended: Any) -> None:
         (["terminating", "failed"], {}, True, False),
         (["terminating"], {"fast_release": True}, False, True),
         (["going", "failed"], {}, False, True),
-        (["running"], {"group": None}, False, False),
+        (["running"], {"group": None}, True, False),
+        (["terminating"], {"group": None}, True, False),
+        (["terminating"], {"group": None, "fast_release": True}, False, True),
+        (["going"], {"group": None}, False, True),
         (["held"], {"group": None}, False, True),
         (["failed"], {"group": None}, False, True),
     ],
@@ -296,12 +299,14 @@ def test_pods_that_succeeded_give_their_quota_back_by_role() -> None:
 @pytest.mark.parametrize(
     ("members", "goes"),
     [
-        ([pod("a", "terminating", group=None)], True),
+        ([pod("a", "terminating", group=None)], False),
+        ([pod("a", "going", group=None)], True),
         ([pod("a", "running", group=None)], False),
         ([pod("a", "terminating"), pod("b", "going")], True),
         ([pod("a", "terminating"), pod("b", "running")], False),
         ([condemned(pod("a", "terminating"), "R", "m", NOW), pod("b", "going")], False),
-        ([condemned(pod("a", "terminating", group=None), "R", "m", NOW)], True),
+        ([condemned(pod("a", "terminating", group=None), "R", "m", NOW)], False),
+        ([condemned(pod("a", "going", group=None), "R", "m", NOW)], True),
     ],
 )
 def test_a_group_is_deleted_when_others_than_we_deleted_all_of_it(members: Any, goes: bool) -> None:
