@@ -5,15 +5,23 @@ table says, the scene is prepared again, because its objects may have changed.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
 from typing import Final
 
+from admitq.integrations.base import Integration
 from admitq.integrations.paths import value_at
+from admitq.integrations.registry import registered
+from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import JOBS, PODS
+from admitq_api.labels import DEFAULT_GROUP
 from localcluster.waiting import eventually
 from tests.adversary.arena import Arena
 from tests.adversary.calls import Target
+from tests.controlplane.kind_cases import PlayedJob, create_other, load, submit
 
 Targets = Mapping[str, Target]
+Scene = Callable[[Arena, str], Awaitable[Targets]]
 
 
 async def running_pod(arena: Arena, queue: str) -> Targets:
@@ -88,7 +96,56 @@ async def foreign_job(arena: Arena, queue: str) -> Targets:
     return {"job": Target(JOBS, queue, other.namespace)}
 
 
-SCENES: Final[Mapping[str, Callable[[Arena, str], Awaitable[Targets]]]] = {
+def waiting(kind: Integration) -> Scene:
+    """A job of another project's kind in a queue without quota. No controller of the kind runs."""
+
+    async def scene(arena: Arena, queue: str) -> Targets:
+        job = await _job_of_kind(arena, queue, kind, cpu=0)
+        await arena.until_waits(queue)
+        return {"job": Target(job.case.resource, job.name, arena.admin.namespace)}
+
+    return scene
+
+
+def running(kind: Integration) -> Scene:
+    """A job of another project's kind that is admitted."""
+
+    async def scene(arena: Arena, queue: str) -> Targets:
+        job = await _job_of_kind(arena, queue, kind, cpu=1000)
+        await job.until_started()
+        return {"job": Target(job.case.resource, job.name, arena.admin.namespace)}
+
+    return scene
+
+
+async def _job_of_kind(arena: Arena, queue: str, kind: Integration, *, cpu: int) -> PlayedJob:
+    case, flavor = load(kind, arena.admin.names.group), arena.admin.own("f")
+    amounts = [
+        {"name": one, "nominalQuota": cpu if one == "cpu" else "1000Gi"} for one in ("cpu", *case.resources)
+    ]
+    covered = {one["name"]: one for one in amounts}
+    resources = {"name": flavor, "resources": list(covered.values())}
+    await arena.queue(queue, resourceGroups=[{"coveredResources": list(covered), "flavors": [resources]}])
+    for one in case.objects:
+        with suppress(ApiError):
+            # The other scene of the kind may have created it.
+            await create_other(arena.admin, one)
+    job, _ = await submit(arena.tenant, case, f"{queue}-x", queue=queue)
+    return replace(job, stage=arena.admin)
+
+
+_ALIKE: Final = {"TFJob", "XGBoostJob", "PaddleJob", "JAXJob"}
+"""Kinds of Kubeflow that differ from PyTorchJobs in nothing that rows are about."""
+OF_OTHER_PROJECTS: Final = tuple(
+    one
+    for one in registered()
+    if one.group not in {"", "apps", "batch"}
+    and one.kind not in _ALIKE
+    and load(one, DEFAULT_GROUP).suspended
+)
+"""Kinds whose jobs are suspended as a whole, and whose controllers do not run in the tests."""
+
+SCENES: Final[Mapping[str, Scene]] = {
     "running-pod": running_pod,
     "waiting-pod": waiting_pod,
     "running-group": running_group,
@@ -96,4 +153,6 @@ SCENES: Final[Mapping[str, Callable[[Arena, str], Awaitable[Targets]]]] = {
     "running-job": running_job,
     "waiting-job": waiting_job,
     "foreign-job": foreign_job,
+    **{f"waiting-{one.kind.lower()}": waiting(one) for one in OF_OTHER_PROJECTS},
+    **{f"running-{one.kind.lower()}": running(one) for one in OF_OTHER_PROJECTS},
 }

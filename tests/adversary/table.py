@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
+from admitq_api.labels import DEFAULT_GROUP
 from tests.adversary.calls import (
     NO_RIGHT,
     OF_CUSTOM_KINDS,
@@ -17,6 +18,8 @@ from tests.adversary.calls import (
     Undone,
     Way,
 )
+from tests.adversary.scenes import OF_OTHER_PROJECTS
+from tests.controlplane.kind_cases import load, path_of
 
 
 def label(name: str) -> Path:
@@ -94,6 +97,10 @@ def _subresources() -> Iterator[Attempt]:
     yield from rows(
         "running-pod", "pod", phase, REPLACEMENTS, NO_RIGHT, value="Succeeded", subresources=["status"]
     )
+    for subresource in ("resize", "ephemeralcontainers"):
+        yield from rows(
+            "running-pod", "pod", fields, [Way.MERGE, Way.STRATEGIC], NO_RIGHT, subresources=[subresource]
+        )
     job = [("status", "active"), label("queue_name")]
     yield from rows("running-job", "job", job, REPLACEMENTS, NO_RIGHT, value=0, subresources=["status"])
 
@@ -154,9 +161,39 @@ def _own_kinds() -> Iterator[Attempt]:
     )
 
 
+def _kinds() -> Iterator[Attempt]:
+    """Jobs of other projects' kinds are held, and stay in their queue; tenants do not write their status."""
+    replacements = [way for way in REPLACEMENTS if way in OF_CUSTOM_KINDS]
+    removals = [way for way in REMOVALS if way in OF_CUSTOM_KINDS]
+    immutable = Refused(403, ("queue-name",))
+    for kind in OF_OTHER_PROJECTS:
+        name, case = kind.kind.lower(), load(kind, DEFAULT_GROUP)
+        for text in case.suspended:
+            yield from rows(f"waiting-{name}", "job", [path_of(text)], replacements, Undone(), value=False)
+        status = [("status", "conditions")]
+        yield from rows(
+            f"waiting-{name}",
+            "job",
+            status,
+            (Way.MERGE, Way.PUT),
+            NO_RIGHT,
+            value=[],
+            subresources=["status"],
+        )
+        yield from rows(
+            f"running-{name}", "job", [label("queue_name")], (*replacements, *removals), immutable
+        )
+        for template in (one.template for one in case.podSets[:1] if one.template and not one.places):
+            mark = (*path_of(template), "metadata", "labels", "{names.podset}")
+            yield from rows(
+                f"running-{name}", "job", [mark], (Way.JSON_REPLACE, Way.JSON_REMOVE, Way.PUT), MARK
+            )
+
+
 CHAPTERS: Final = {
     "marks": tuple(_marks()),
     "others": (*_subresources(), *_jobs(), *_own_kinds()),
+    "kinds": tuple(_kinds()),
 }
 """The rows, in groups that run in an arena each."""
 
