@@ -8,7 +8,7 @@ from admitq.core.selectors import selects_namespace
 from admitq.custom_labels import CustomLabel
 from admitq.integrations import custom
 from admitq.integrations.base import Integration
-from admitq.integrations.registry import enabled, framework_names, registered
+from admitq.integrations.registry import framework_names
 from admitq.metrics import clashes
 from admitq.serving.tls import TlsSettings
 from admitq_api.configuration import Configuration, ConfigurationError, load_configuration
@@ -81,13 +81,13 @@ def load_settings(file: Path | None, feature_gates: str = "") -> Settings:
                 for name in sorted(missing)
             ]
         )
-    told = custom.configured(configuration)
+    integrations, known = custom.configured_kinds(configuration, gates)
     return Settings(
         configuration,
         configuration.names,
         gates,
-        (*enabled(configuration.integrations.frameworks, gates), *told),
-        (*registered(), *told),
+        integrations,
+        known,
         _tls(configuration),
         _custom_labels(configuration) if gates[Gate.CUSTOM_METRIC_LABELS] else (),
     )

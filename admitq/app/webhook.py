@@ -5,11 +5,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from admitq import translate
 from admitq.app.caches import all_synced, caches_ready
 from admitq.app.settings import Settings
 from admitq.health import Check
-from admitq.integrations.base import OwnerKind
 from admitq.metrics import Metrics
 from admitq.runtime.client import Client
 from admitq.serving.http import Handler, Request, Response, by_path, text
@@ -18,9 +16,11 @@ from admitq.serving.server import Server
 from admitq.serving.tls import LiveCertificate
 from admitq_api.v1beta1.table import definitions
 from admitq_webhooks.conversion import conversion
+from admitq_webhooks.large_reviews import LargeReviews
 from admitq_webhooks.live import ServingCalls, watched_world
-from admitq_webhooks.policy import Policy
+from admitq_webhooks.policy import configured_policy
 from admitq_webhooks.readiness import answers
+from admitq_webhooks.review_child import Start
 from admitq_webhooks.routes import routes
 
 
@@ -31,23 +31,6 @@ class WebhookPart:
     checks: dict[str, Check]
     start: Callable[[asyncio.TaskGroup], Awaitable[None]]
     stop: Callable[[], Awaitable[None]]
-
-
-def policy(settings: Settings) -> Policy:
-    """What the webhooks hold and refuse, from the configuration."""
-    configuration = settings.configuration
-    return Policy(
-        names=settings.names,
-        gates=settings.gates,
-        integrations=settings.integrations,
-        own_namespace=configuration.namespace,
-        namespace_selector=translate.managed_namespaces(configuration),
-        manage_jobs_without_queue_name=configuration.manage_jobs_without_queue_name,
-        external_frameworks=tuple(
-            OwnerKind.named(text) for text in configuration.integrations.external_frameworks
-        ),
-        rejects_increases=configuration.webhook.reject_increases_of_running_jobs,
-    )
 
 
 def hosts(settings: Settings) -> tuple[str, ...]:
@@ -69,11 +52,12 @@ def webhook_part(settings: Settings, client: Client, metrics: Metrics) -> Webhoo
     certificates = _certificates(settings, client, live, metrics)
     certificates_are_ours = configuration.internal_cert_management.enable
     synced = asyncio.Event()
-    reviews = routes(policy(settings), world, settings.known, observe=_review_observer(metrics))
-    server = Server(
-        by_path({**{path: _once(synced, handler) for path, handler in reviews.items()}, **conversion(names)}),
-        tls=live.context,
-    )
+    observe = _review_observer(metrics)
+    policy = configured_policy(configuration, settings.gates, settings.integrations)
+    reviews = routes(policy, world, settings.known, observe=observe)
+    large = LargeReviews(Start(configuration, settings.gates), world, observe=observe)
+    handlers = {path: _once(synced, large.instead_of(handler)) for path, handler in reviews.items()}
+    server = Server(by_path({**handlers, **conversion(names)}), tls=live.context)
 
     async def certificates_ready() -> str | None:
         if certificates.first.is_set():
@@ -92,6 +76,10 @@ def webhook_part(settings: Settings, client: Client, metrics: Metrics) -> Webhoo
         await all_synced(watchers, configuration.controller.cache_sync_timeout.total_seconds())
         synced.set()
 
+    async def stop() -> None:
+        await server.stop()
+        await large.stop()
+
     return WebhookPart(
         checks={
             "certificates": certificates_ready,
@@ -107,7 +95,7 @@ def webhook_part(settings: Settings, client: Client, metrics: Metrics) -> Webhoo
             ),
         },
         start=start,
-        stop=server.stop,
+        stop=stop,
     )
 
 

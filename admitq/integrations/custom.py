@@ -11,10 +11,11 @@ from admitq.integrations.base import Finished, Integration, OwnerKind, PodSetTem
 from admitq.integrations.list_paths import elements, of_element
 from admitq.integrations.paths import Object, Path, value_at, with_value
 from admitq.integrations.reading import condition, items, number_of_pods, text, text_at, whole
-from admitq.integrations.registry import registered
+from admitq.integrations.registry import enabled, registered
 from admitq.integrations.templates import pod_template
 from admitq_api.configuration import Configuration, ConfigurationError
 from admitq_api.configuration.custom_kinds import CustomKind, CustomPodSet, FinishedSign, Sign
+from admitq_api.feature_gates import FeatureGates
 from admitq_api.labels import GROUPS, Names
 from admitq_api.path_notation import EACH, NAME, steps
 
@@ -52,6 +53,18 @@ def configured(configuration: Configuration) -> tuple[Integration, ...]:
     """
     external = map(OwnerKind.named, configuration.integrations.external_frameworks)
     return integrations(configuration.integrations.custom, registered(), external)
+
+
+def configured_kinds(
+    configuration: Configuration, gates: FeatureGates
+) -> tuple[tuple[Integration, ...], tuple[Integration, ...]]:
+    """Return the kinds of jobs that are enabled, and all kinds that there are.
+
+    Raises:
+        ConfigurationError: a kind of the configuration is there already, or is one of our own.
+    """
+    told = configured(configuration)
+    return (*enabled(configuration.integrations.frameworks, gates), *told), (*registered(), *told)
 
 
 def integrations(

@@ -9,7 +9,7 @@ from typing import Any
 
 import uvloop
 
-from benchmarks import core, seed, start
+from benchmarks import core, seed, start, webhook
 from localcluster import ClusterError
 from localcluster.cluster import to_stderr
 from localcluster.installation import InstallationError
@@ -26,6 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         seed.SettingError,
         core.MeasurementFailed,
         start.NotInTime,
+        webhook.WebhookFailed,
     ) as error:
         to_stderr(f"hack/bench {options.benchmark}: {error}")
         return 1
@@ -64,10 +65,21 @@ def _start(options: argparse.Namespace) -> tuple[dict[str, Any], bool]:
     return start.run(options.count)
 
 
+def _webhook(options: argparse.Namespace) -> tuple[dict[str, Any], bool]:
+    load = webhook.Load(
+        seconds=options.seconds,
+        rate=options.rate,
+        large_rate=options.large_rate,
+        in_process=options.in_process,
+    )
+    return webhook.run(load)
+
+
 _BENCHMARKS: dict[str, Callable[[argparse.Namespace], tuple[dict[str, Any], bool]]] = {
     "core": _core,
     "seed": _seed,
     "start": _start,
+    "webhook": _webhook,
 }
 
 
@@ -145,6 +157,27 @@ def _parser() -> argparse.ArgumentParser:
     )
     begin.add_argument("--json", type=Path, metavar="FILE", help="write the result to this file too")
     begin.add_argument("--count", type=_count, default=5, metavar="N", help="starts (default 5)")
+
+    reviews = benchmarks.add_parser(
+        "webhook",
+        help="how long reviews of ordinary jobs take beside objects with very many labels or variables, "
+        "without a control plane",
+    )
+    reviews.add_argument("--json", type=Path, metavar="FILE", help="write the result to this file too")
+    reviews.add_argument(
+        "--seconds", type=_positive, default=30.0, metavar="S", help="of each measurement (default 30)"
+    )
+    reviews.add_argument(
+        "--rate", type=_positive, default=25.0, metavar="X", help="ordinary jobs a second (default 25)"
+    )
+    reviews.add_argument(
+        "--large-rate", type=_positive, default=5.0, metavar="X", help="large objects a second (default 5)"
+    )
+    reviews.add_argument(
+        "--in-process",
+        action="store_true",
+        help="review large objects in the process that serves, to compare",
+    )
     return parser
 
 

@@ -3,11 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from admitq import translate
 from admitq.core.model import LabelSelector
 from admitq.core.selectors import matches
 from admitq.integrations.base import Integration, OwnerKind, Rules
 from admitq.integrations.ownership import queue_name
 from admitq.integrations.paths import Object
+from admitq_api.configuration import Configuration
 from admitq_api.feature_gates import FeatureGates
 from admitq_api.labels import Names
 from admitq_api.namespaces import SYSTEM_NAMESPACE
@@ -60,3 +62,25 @@ class Policy:
         """Return what the rules of a job's kind depend on."""
         is_managed = self.manage_jobs_without_queue_name or bool(queue_name(job, self.names))
         return Rules(self.names, self.gates, is_managed=is_managed, workload=workload, before=before)
+
+
+def configured_policy(
+    configuration: Configuration, gates: FeatureGates, integrations: tuple[Integration, ...]
+) -> Policy:
+    """Return the policy of a configuration, with the kinds of jobs that are enabled.
+
+    Raises:
+        Malformed: the selector of managed namespaces makes no sense.
+    """
+    return Policy(
+        names=configuration.names,
+        gates=gates,
+        integrations=integrations,
+        own_namespace=configuration.namespace,
+        namespace_selector=translate.managed_namespaces(configuration),
+        manage_jobs_without_queue_name=configuration.manage_jobs_without_queue_name,
+        external_frameworks=tuple(
+            OwnerKind.named(text) for text in configuration.integrations.external_frameworks
+        ),
+        rejects_increases=configuration.webhook.reject_increases_of_running_jobs,
+    )

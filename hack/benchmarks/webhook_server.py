@@ -1,0 +1,92 @@
+"""The webhooks of a process as `hack/bench webhook` calls them: over TLS, in a cluster that has one queue."""
+
+import asyncio
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import uvloop
+
+from admitq.app.settings import load_settings
+from admitq.garbage import collect_rarely, spare_what_is_there
+from admitq.serving.access_reviews import Access
+from admitq.serving.authorization import User
+from admitq.serving.certificates import make_authority, make_leaf
+from admitq.serving.http import by_path
+from admitq.serving.server import Server
+from admitq.serving.tls import LiveCertificate
+from admitq_webhooks.large_reviews import LargeReviews
+from admitq_webhooks.policy import configured_policy
+from admitq_webhooks.review_child import Start
+from admitq_webhooks.routes import routes
+
+QUEUE = "queue"
+IN_PROCESS = "in-process"
+"""The argument that has large objects reviewed by the process that serves."""
+
+
+class OneQueue:
+    """A cluster in which every namespace has the same LocalQueue, and jobs have no owners."""
+
+    def has_local_queue(self, namespace: str, name: str) -> bool:
+        """Tell whether the LocalQueue exists."""
+        del namespace
+        return name == QUEUE
+
+    def has_priority_class(self, name: str) -> bool:
+        """Tell that there is no priority class."""
+        del name
+        return False
+
+    def check_controllers(self, namespace: str, queue: str) -> frozenset[str]:
+        """Return that queues have no admission checks."""
+        del namespace, queue
+        return frozenset()
+
+    async def namespace_labels(self, name: str) -> Mapping[str, str] | None:
+        """Return that every namespace exists."""
+        return {"kubernetes.io/metadata.name": name}
+
+    async def owner(
+        self, group: str, version: str, kind: str, namespace: str, name: str
+    ) -> Mapping[str, Any] | None:
+        """Return that there are no owners."""
+        del group, version, kind, namespace, name
+        return None
+
+    async def may(self, user: User, access: Access) -> bool:
+        """Return that no user may do anything."""
+        del user, access
+        return False
+
+    async def plural(self, group: str, version: str, kind: str) -> str | None:
+        """Return that no further kind is served."""
+        del group, version, kind
+        return None
+
+
+async def serve(*, in_process: bool) -> None:
+    """Serve until standard input ends; the port is the first line of standard output, before the CA."""
+    settings = load_settings(None)
+    world = OneQueue()
+    policy = configured_policy(settings.configuration, settings.gates, settings.integrations)
+    handlers = routes(policy, world, settings.known)
+    large = LargeReviews(Start(settings.configuration, settings.gates), world)
+    if not in_process:
+        handlers = {path: large.instead_of(handler) for path, handler in handlers.items()}
+    authority = make_authority(time.time_ns(), name="bench")
+    live = LiveCertificate()
+    live.use(make_leaf(authority, time.time_ns(), names=("localhost",), name="bench"))
+    server = Server(by_path(handlers), tls=live.context)
+    _, port = await server.start("127.0.0.1", 0)
+    spare_what_is_there()
+    print(port, authority.certificate.decode(), sep="\n", flush=True)
+    await asyncio.to_thread(sys.stdin.read)
+    await server.stop()
+    await large.stop()
+
+
+if __name__ == "__main__":
+    collect_rarely()
+    uvloop.run(serve(in_process=IN_PROCESS in sys.argv[1:]))

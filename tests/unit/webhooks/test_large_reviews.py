@@ -1,0 +1,204 @@
+"""Reviews of large objects in a child process: the same answers, within limits, whatever the child does."""
+
+import asyncio
+import sys
+from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import orjson
+import pytest
+
+from admitq.integrations.custom import configured_kinds
+from admitq.serving.http import Request, Response, text
+from admitq.serving.server import MEBIBYTE
+from admitq_api.configuration import load_configuration
+from admitq_webhooks.large_reviews import COMMAND, HELD_BYTES, LARGE_BYTES, LargeReviews
+from admitq_webhooks.policy import configured_policy
+from admitq_webhooks.review_child import LOOKUPS, Start
+from admitq_webhooks.routes import routes
+from admitq_webhooks.world import World
+from tests.unit.serving.support import until
+from tests.unit.webhooks.support import QUEUE, FakeWorld, a_job, review
+
+CONFIGURATION = load_configuration("")
+GATES = CONFIGURATION.gates("")
+START = Start(CONFIGURATION, GATES)
+MUTATE, VALIDATE = "/mutate-batch-v1-job", "/validate-batch-v1-job"
+OWNER = {"apiVersion": "batch/v1", "kind": "Job", "name": "parent", "uid": "parent-uid"}
+PADDING = {f"label-{number}": "x" * 20 for number in range(LARGE_BYTES // 30)}
+
+Observed = list[tuple[str, bool]]
+
+
+def a_large_job(labels: Mapping[str, str] | None = None, **options: Any) -> dict[str, Any]:
+    return a_job(labels={QUEUE: "q", **PADDING, **(labels or {})}, **options)
+
+
+def request(path: str, body: Any) -> Request:
+    return Request("POST", path, body=body if isinstance(body, bytes) else orjson.dumps(body))
+
+
+def of(response: Response) -> dict[str, Any]:
+    assert response.status == 200, response.body
+    return orjson.loads(response.body)["response"]
+
+
+@asynccontextmanager
+async def large_reviews(
+    world: World, observed: Observed | None = None, command: Sequence[str] = COMMAND
+) -> AsyncGenerator[LargeReviews]:
+    def observe(path: str, allowed: bool, seconds: float) -> None:
+        assert seconds >= 0
+        if observed is not None:
+            observed.append((path, allowed))
+
+    reviews = LargeReviews(START, world, observe=observe, seconds=60, command=command)
+    try:
+        yield reviews
+    finally:
+        await reviews.stop()
+
+
+def answer_to(reviews: LargeReviews, asked: Request) -> Coroutine[Any, Any, Response]:
+    async def answered() -> Response:
+        return await reviews.instead_of(unexpected)(asked)
+
+    return answered()
+
+
+async def unexpected(_: Request) -> Response:
+    return text(500, "a large body was reviewed in the process that serves")
+
+
+class SlowWorld(FakeWorld):
+    """Answers about namespaces only once it may."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_answer = asyncio.Event()
+
+    async def namespace_labels(self, name: str) -> Mapping[str, str] | None:
+        await self.may_answer.wait()
+        return await super().namespace_labels(name)
+
+
+def test_a_child_may_call_every_lookup_of_the_world_and_nothing_else() -> None:
+    assert {name for name in vars(World) if not name.startswith("_")} == LOOKUPS
+
+
+async def test_large_objects_get_the_same_answers_from_the_child() -> None:
+    user: dict[str, Any] = {
+        "userInfo": {"username": "tenant", "groups": ["all"], "extra": {"key": ["value"]}}
+    }
+    running = a_large_job(suspend=False)
+    bodies: dict[str, tuple[str, Any]] = {
+        "mutated": (MUTATE, review(a_large_job())),
+        "allowed": (VALIDATE, review(a_large_job(suspend=True))),
+        "refused": (VALIDATE, review(a_large_job({QUEUE: "no/name"}, suspend=True))),
+        "refused update": (
+            VALIDATE,
+            review({**running, "metadata": {**running["metadata"], "labels": PADDING}}, running),
+        ),
+        "of an owner": (MUTATE, review(a_large_job(owner=OWNER), **user)),
+        "of another kind": (VALIDATE, review(a_large_job(), gvk=("apps", "v1", "Deployment"))),
+        "no JSON": (VALIDATE, b"{" * LARGE_BYTES),
+        "no review": (VALIDATE, {"padding": PADDING}),
+    }
+    parent = a_job(labels={QUEUE: "q"}, suspend=False)
+    parent["metadata"] |= {"name": "parent", "uid": "parent-uid"}
+    world = FakeWorld(owners={"parent": parent}, plurals={"Job": "jobs"})
+    enabled, known = configured_kinds(CONFIGURATION, GATES)
+    observed_here: Observed = []
+    here = routes(
+        configured_policy(CONFIGURATION, GATES, enabled),
+        world,
+        known,
+        observe=lambda path, allowed, _: observed_here.append((path, allowed)),
+    )
+    observed: Observed = []
+    async with large_reviews(world, observed) as reviews:
+        for name, (path, body) in bodies.items():
+            for broken in (False, True):
+                world.broken = broken
+                asked = request(path, body)
+                assert len(asked.body) >= LARGE_BYTES
+                world.asked.clear()
+                expected, lookups = await here[path](asked), list(world.asked)
+                world.asked.clear()
+                assert await answer_to(reviews, asked) == expected, (name, broken)
+                assert world.asked == lookups, (name, broken)
+    assert observed == observed_here
+    assert {allowed for _, allowed in observed} == {True, False}
+
+
+async def test_small_bodies_stay_in_the_process_that_serves_and_start_no_child() -> None:
+    async def small(_: Request) -> Response:
+        return text(200, "here")
+
+    async with large_reviews(FakeWorld(), command=["/no/such/program"]) as reviews:
+        answer = await reviews.instead_of(small)(request(MUTATE, review(a_job(labels={QUEUE: "q"}))))
+    assert answer == text(200, "here")
+
+
+@pytest.mark.parametrize("command", [[sys.executable, "-c", "pass"], ["/no/such/program"]])
+async def test_a_child_that_ends_costs_one_refusal_each(command: list[str]) -> None:
+    observed: Observed = []
+    async with large_reviews(FakeWorld(), observed, command) as reviews:
+        for _ in range(2):
+            response = of(await answer_to(reviews, request(MUTATE, review(a_large_job()))))
+            assert (response["uid"], response["allowed"]) == ("the-uid", False)
+            assert response["status"]["code"] == 500
+    assert observed == [(MUTATE, False)] * 2
+
+
+async def test_large_reviews_are_refused_beyond_their_number_and_time_and_then_go_on() -> None:
+    world, observed = SlowWorld(), Observed()
+    asked = request(MUTATE, review(a_large_job(annotations={"padding": "x" * MEBIBYTE})))
+    count = HELD_BYTES // len(asked.body)
+    async with large_reviews(world, observed) as reviews:
+        held = [asyncio.create_task(answer_to(reviews, asked)) for _ in range(count)]
+        await until(lambda: reviews.held_bytes == count * len(asked.body))
+        refused = of(await answer_to(reviews, asked))
+        assert (refused["uid"], refused["allowed"]) == ("the-uid", False)
+        assert (refused["status"]["code"], refused["status"]["reason"]) == (429, "TooManyRequests")
+        assert (await answer_to(reviews, request(MUTATE, b" " * len(asked.body)))).status == 503
+        world.may_answer.set()
+        assert all(of(one)["allowed"] for one in await asyncio.gather(*held))
+
+        world.may_answer.clear()
+        child, reviews.seconds = reviews.process, 0.05
+        for _ in range(2):
+            late = of(await answer_to(reviews, asked))
+            assert (late["allowed"], late["status"]["code"]) == (False, 504)
+        await until(lambda: reviews.held_bytes == len(asked.body))
+        reviews.seconds = 60
+        world.may_answer.set()
+        assert of(await answer_to(reviews, asked))["allowed"]
+        assert reviews.process is child
+    assert observed.count((MUTATE, True)) == count + 1
+    assert observed.count((MUTATE, False)) == 4
+    assert reviews.held_bytes == 0
+
+
+async def test_a_child_that_is_stuck_is_replaced() -> None:
+    world = SlowWorld()
+    asked = request(MUTATE, review(a_large_job()))
+    async with large_reviews(world) as reviews:
+        reviews.stuck_seconds = 0.05
+        assert of(await answer_to(reviews, asked))["status"]["code"] == 500
+        reviews.stuck_seconds = 60
+        world.may_answer.set()
+        assert of(await answer_to(reviews, asked))["allowed"]
+
+
+async def test_a_child_killed_between_two_reviews_is_replaced() -> None:
+    asked = request(MUTATE, review(a_large_job()))
+    async with large_reviews(FakeWorld()) as reviews:
+        assert of(await answer_to(reviews, asked))["allowed"]
+        child = reviews.process
+        assert child is not None
+        child.kill()
+        await child.wait()
+        assert of(await answer_to(reviews, asked))["allowed"]
+        assert reviews.process not in (None, child)

@@ -1,0 +1,219 @@
+"""Reviews of large objects: one at a time, in a child process, and refused beyond what it can do in time."""
+
+import asyncio
+import inspect
+import logging
+import re
+import socket
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+from admitq.serving.http import JSON, Handler, Request, Response, text
+from admitq.serving.server import MEBIBYTE
+from admitq_webhooks.review import refusal
+from admitq_webhooks.review_child import (
+    LENGTH_BYTES,
+    LOOKUPS,
+    Answer,
+    Ask,
+    Found,
+    Lookup,
+    Start,
+    decode,
+    encode,
+)
+from admitq_webhooks.routes import REVIEW_SECONDS, Observer
+from admitq_webhooks.world import LookupFailed, World
+
+_log = logging.getLogger(__name__)
+
+LARGE_BYTES: Final = 128 * 1024
+"""Bodies from this size on are reviewed in the child; parsing a smaller one takes a few milliseconds."""
+
+HELD_BYTES: Final = 16 * MEBIBYTE
+"""The most that large bodies may hold together, the one under review and those that wait; more are refused.
+
+A mebibyte takes about 40 ms, so that each has its verdict in time, also on a machine that is busy.
+"""
+
+STUCK_SECONDS: Final = 60.0
+"""The longest time for one review, also after it is too late for the API server."""
+
+COMMAND: Final = (sys.executable, "-c", "from admitq_webhooks.review_child import main; main()")
+
+_UID: Final = re.compile(rb'"uid"\s*:\s*"([^"\\]{1,128})"')
+_HEAD: Final = 4096
+"""Where the uid of a review is: the API server writes it first."""
+
+
+class _ChildEnded(Exception):
+    """The child has ended, or what it sent makes no sense."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Child:
+    process: asyncio.subprocess.Process
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+
+class LargeReviews:
+    """Answers reviews by a child process, which starts with the first of them and is replaced if it fails.
+
+    Args:
+        start: what the child begins with.
+        world: the lookups of the child are made here.
+        observe: called after each review.
+        seconds: the longest time for a verdict, the wait for those before it included.
+        command: what to run as the child.
+
+    Attributes:
+        seconds: as above.
+        stuck_seconds: after so long a review is given up, and the child replaced.
+        held_bytes: what large bodies hold now, the one under review and those that wait.
+    """
+
+    def __init__(
+        self,
+        start: Start,
+        world: World,
+        *,
+        observe: Observer | None = None,
+        seconds: float = REVIEW_SECONDS,
+        command: Sequence[str] = COMMAND,
+    ) -> None:
+        self._start = start
+        self._world = world
+        self._observe = observe
+        self.seconds = seconds
+        self.stuck_seconds = STUCK_SECONDS
+        self._command = command
+        self._child: _Child | None = None
+        self._turn = asyncio.Lock()
+        self._current: asyncio.Task[Any] | None = None
+        self.held_bytes = 0
+
+    def instead_of(self, handler: Handler) -> Handler:
+        """Return a handler that leaves small bodies to another, and has large ones reviewed in the child."""
+
+        async def handle(request: Request) -> Response:
+            if len(request.body) < LARGE_BYTES or request.method != "POST":
+                return await handler(request)
+            return await self._answer(request)
+
+        return handle
+
+    @property
+    def process(self) -> asyncio.subprocess.Process | None:
+        """The child; None before the first large object."""
+        return None if self._child is None else self._child.process
+
+    async def stop(self) -> None:
+        """End the child; a review that it has not finished fails."""
+        child, self._child = self._child, None
+        if child is not None:
+            child.writer.close()
+            with suppress(ProcessLookupError):
+                child.process.kill()
+            await child.process.wait()
+
+    async def _answer(self, request: Request) -> Response:
+        started, size = time.monotonic(), len(request.body)
+        if self.held_bytes + size > HELD_BYTES:
+            problem = "too many large objects at once; try again later or make this object smaller"
+            answer = Answer(_refused(request, problem, 429, "TooManyRequests"), is_allowed=False)
+        else:
+            self.held_bytes += size
+            review = asyncio.create_task(self._review(request))
+            review.add_done_callback(lambda _: self._release(size))
+            try:
+                async with asyncio.timeout(self.seconds):
+                    answer = await self._finished(review)
+            except TimeoutError:
+                problem = "no verdict on this large object in time; try again later or make it smaller"
+                answer = Answer(_refused(request, problem, 504, "Timeout"), is_allowed=False)
+            except _ChildEnded:
+                problem = "the review of this large object failed; the log of the webhook says more"
+                answer = Answer(_refused(request, problem, 500, "InternalError"), is_allowed=False)
+        if self._observe is not None and answer.is_allowed is not None:
+            self._observe(request.path, answer.is_allowed, time.monotonic() - started)
+        return answer.response
+
+    def _release(self, size: int) -> None:
+        self.held_bytes -= size
+
+    async def _finished(self, review: asyncio.Task[Answer]) -> Answer:
+        """Wait for a review. One that is late goes on, for another child would take longer to start."""
+        try:
+            return await asyncio.shield(review)
+        except asyncio.CancelledError:
+            if review is not self._current:
+                review.cancel()
+            raise
+
+    async def _review(self, request: Request) -> Answer:
+        async with self._turn:
+            self._current = asyncio.current_task()
+            try:
+                async with asyncio.timeout(self.stuck_seconds):
+                    return await self._answer_of(await self._running(), request)
+            except (OSError, EOFError, TimeoutError, _ChildEnded) as error:
+                _log.warning("review process ended", extra={"path": request.path, "error": repr(error)})
+                await self.stop()
+                raise _ChildEnded from error
+            except BaseException:
+                # It is in the middle of a review: the next one starts another.
+                await self.stop()
+                raise
+
+    async def _answer_of(self, child: _Child, request: Request) -> Answer:
+        child.writer.write(encode(Ask(request.path, request.body)))
+        while True:
+            length = int.from_bytes(await child.reader.readexactly(LENGTH_BYTES), "big")
+            match decode(await child.reader.readexactly(length)):
+                case Answer() as answer:
+                    return answer
+                case Lookup() as lookup:
+                    child.writer.write(encode(await self._look_up(lookup)))
+                case other:
+                    raise _ChildEnded(f"a child does not send a {type(other).__name__}")
+
+    async def _look_up(self, lookup: Lookup) -> Found:
+        if lookup.method not in LOOKUPS:
+            raise _ChildEnded(f"a child may not call {lookup.method}")
+        try:
+            value = getattr(self._world, lookup.method)(*lookup.arguments)
+            return Found(await value if inspect.isawaitable(value) else value)
+        except LookupFailed as error:
+            return Found(failed=str(error))
+        except Exception:  # noqa: BLE001 one object must not end the child that answers for others
+            _log.exception("a lookup failed", extra={"lookup": lookup.method})
+            return Found(failed="internal error; the log of the webhook says more")
+
+    async def _running(self) -> _Child:
+        if self._child is not None and self._child.process.returncode is None:
+            return self._child
+        await self.stop()
+        ours, theirs = socket.socketpair()
+        try:
+            process = await asyncio.create_subprocess_exec(*self._command, stdin=theirs.fileno())
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        reader, writer = await asyncio.open_connection(sock=ours)
+        self._child = _Child(process, reader, writer)
+        writer.write(encode(self._start))
+        return self._child
+
+
+def _refused(request: Request, message: str, code: int, reason: str) -> Response:
+    found = _UID.search(request.body, 0, _HEAD)
+    if found is None:
+        return text(503, message)
+    return Response(200, refusal(found[1].decode(errors="replace"), message, code, reason), JSON)

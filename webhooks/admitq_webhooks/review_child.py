@@ -1,0 +1,235 @@
+"""The process that reviews large objects, and the messages between it and the process that serves.
+
+Parsing an object of some megabytes holds the interpreter for hundreds of milliseconds, in a thread too. In a
+process of its own it delays no other review. The child reviews one object after another by the same handlers,
+and asks its parent for every lookup, so that both know the cluster alike. It ends when its parent does.
+"""
+
+import asyncio
+import os
+import pickle
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, cast
+
+from admitq import logs
+from admitq.garbage import collect_rarely
+from admitq.integrations.base import Integration
+from admitq.integrations.custom import configured_kinds
+from admitq.serving.access_reviews import Access
+from admitq.serving.authorization import User
+from admitq.serving.http import Request, Response
+from admitq_api.configuration import Configuration
+from admitq_api.feature_gates import FeatureGates
+from admitq_webhooks.policy import Policy, configured_policy
+from admitq_webhooks.routes import routes
+from admitq_webhooks.world import LookupFailed
+
+LENGTH_BYTES: Final = 4
+"""Each message is preceded by its length in bytes, in big-endian order."""
+
+_NICENESS: Final = 5
+"""Where processors are scarce, the process that answers all other reviews comes first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """First message to the child: what decides its policy."""
+
+    configuration: Configuration
+    gates: FeatureGates
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Message to the child: review this body, which came to this path."""
+
+    path: str
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """Message of the child: call this method of the world."""
+
+    method: str
+    arguments: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Message to the child: what the lookup returned, or why it failed."""
+
+    value: Any = None
+    failed: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Message of the child: the response to the body; the next may come.
+
+    Attributes:
+        response: what the API server gets.
+        is_allowed: whether the object may be stored; None if the body was no review.
+    """
+
+    response: Response
+    is_allowed: bool | None
+
+
+Message = Start | Ask | Lookup | Found | Answer
+
+
+def encode(message: Message) -> bytes:
+    """Return the bytes of a message, with its length before it."""
+    encoded = pickle.dumps(message)
+    return len(encoded).to_bytes(LENGTH_BYTES, "big") + encoded
+
+
+def decode(encoded: bytes) -> Message:
+    """Return the message that these bytes, without its length, stand for."""
+    # Both ends are processes of one program and one account, and no other process can write to the socket.
+    return cast("Message", pickle.loads(encoded))  # noqa: S301
+
+
+class ParentEnded(Exception):
+    """The parent has closed its end."""
+
+
+class Stream(Protocol):
+    """Bytes to and from the parent."""
+
+    def read(self, size: int, /) -> bytes:
+        """Wait for so many bytes; fewer if the parent has closed its end."""
+        ...
+
+    def write(self, data: bytes, /) -> int:
+        """Put bytes into the buffer."""
+        ...
+
+    def flush(self) -> None:
+        """Send the buffer."""
+        ...
+
+
+class Channel:
+    """The child's end: it blocks, for the child has nothing else to do."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+
+    def receive(self) -> Message:
+        """Wait for the next message.
+
+        Raises:
+            ParentEnded: there will be none.
+        """
+        return decode(self._exactly(int.from_bytes(self._exactly(LENGTH_BYTES), "big")))
+
+    def send(self, message: Message) -> None:
+        """Send a message.
+
+        Raises:
+            OSError: the parent has ended.
+        """
+        self._stream.write(encode(message))
+        self._stream.flush()
+
+    def _exactly(self, count: int) -> bytes:
+        received = self._stream.read(count)
+        if len(received) < count:
+            raise ParentEnded
+        return received
+
+
+class RemoteWorld:
+    """The lookups of the parent."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+
+    def has_local_queue(self, namespace: str, name: str) -> bool:
+        """Tell whether the LocalQueue exists."""
+        return self._look_up("has_local_queue", namespace, name)
+
+    def has_priority_class(self, name: str) -> bool:
+        """Tell whether the WorkloadPriorityClass exists."""
+        return self._look_up("has_priority_class", name)
+
+    def check_controllers(self, namespace: str, queue: str) -> frozenset[str]:
+        """Return the controllers of the admission checks that jobs of a LocalQueue have to pass."""
+        return self._look_up("check_controllers", namespace, queue)
+
+    async def namespace_labels(self, name: str) -> Mapping[str, str] | None:
+        """Return the labels of a namespace; None if it does not exist."""
+        return self._look_up("namespace_labels", name)
+
+    async def owner(
+        self, group: str, version: str, kind: str, namespace: str, name: str
+    ) -> Mapping[str, Any] | None:
+        """Return an object that is named as an owner; None if it does not exist."""
+        return self._look_up("owner", group, version, kind, namespace, name)
+
+    async def may(self, user: User, access: Access) -> bool:
+        """Return whether a user may do something to a resource, as RBAC has it."""
+        return self._look_up("may", user, access)
+
+    async def plural(self, group: str, version: str, kind: str) -> str | None:
+        """Return the plural by which the API server serves a kind; None if it does not."""
+        return self._look_up("plural", group, version, kind)
+
+    def _look_up(self, method: str, *arguments: Any) -> Any:
+        self._channel.send(Lookup(method, arguments))
+        found = self._channel.receive()
+        if not isinstance(found, Found):
+            raise TypeError(f"the answer to a lookup is a {type(found).__name__}")
+        if found.failed is not None:
+            raise LookupFailed(found.failed)
+        return found.value
+
+
+LOOKUPS: Final = frozenset(name for name in vars(RemoteWorld) if not name.startswith("_"))
+"""The methods of the world that a child may call."""
+
+
+async def serve(channel: Channel, policy: Policy, known: tuple[Integration, ...]) -> None:
+    """Review one body after another until the parent ends.
+
+    Args:
+        channel: to the parent.
+        policy: what is managed, and which kinds of jobs are enabled.
+        known: all kinds of jobs.
+    """
+    verdicts: list[bool] = []
+
+    def observe(_path: str, allowed: bool, _seconds: float) -> None:
+        verdicts.append(allowed)
+
+    handlers = routes(policy, RemoteWorld(channel), known, observe=observe)
+    while True:
+        try:
+            asked = channel.receive()
+        except ParentEnded:
+            return
+        if not isinstance(asked, Ask):
+            raise TypeError(f"a child is asked to review, and not sent a {type(asked).__name__}")
+        verdicts.clear()
+        response = await handlers[asked.path](Request("POST", asked.path, body=asked.body))
+        channel.send(Answer(response, verdicts[0] if verdicts else None))
+
+
+def main() -> None:
+    """Serve the parent, which holds the other end of the socket that is standard input here."""
+    collect_rarely()
+    logs.configure(component="webhook")
+    os.nice(_NICENESS)
+    channel = Channel(socket.socket(fileno=0).makefile("rwb"))
+    try:
+        start = channel.receive()
+    except ParentEnded:
+        return
+    if not isinstance(start, Start):
+        raise TypeError(f"the first message is a {type(start).__name__}")
+    enabled, known = configured_kinds(start.configuration, start.gates)
+    asyncio.run(serve(channel, configured_policy(start.configuration, start.gates, enabled), known))
