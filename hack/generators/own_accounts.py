@@ -1,4 +1,4 @@
-"""What the accounts of admitq may change in jobs and pods, as CEL for a ValidatingAdmissionPolicy.
+"""What the accounts of admitq may change in jobs, pods and queues, as CEL for a ValidatingAdmissionPolicy.
 
 Generated from the table of the fields that the manager writes. An expression looks into a value only if it
 differs: comparing costs the API server little, and iterating over a map that a tenant filled may exceed the
@@ -31,10 +31,14 @@ _NAMES: Final = names_for(DEFAULT_GROUP)
 _CREATED_SPEC: Final = ("containers", "restartPolicy", *INJECTED)
 _CREATED_CONTAINER: Final = ("name", "image", "resources")
 
+_HELD: Final = ("admissionchecks", "clusterqueues", "resourceflavors", "topologies")
+"""Kinds of administrators, of which the manager writes a finalizer, and statuses."""
+
 
 def rules() -> list[dict[str, Any]]:
     """Return what the chart needs of each kind whose objects our accounts write."""
-    return [_rule(one) for one in REGISTRY if one.framework in SPEC]
+    jobs = [_rule(one) for one in REGISTRY if one.framework in SPEC]
+    return [*jobs, *map(_rule_of_held, _HELD)]
 
 
 def _rule(kind: Integration) -> dict[str, Any]:
@@ -51,6 +55,20 @@ def _rule(kind: Integration) -> dict[str, Any]:
         "frameworks": [] if kind.framework == "pod" else [kind.framework],
         "spec": spec,
         "status": status,
+    }
+
+
+def _rule_of_held(plural: str) -> dict[str, Any]:
+    same = _same("labels", "annotations", "ownerReferences")
+    spec = "dyn(oldObject).?spec == dyn(object).?spec"
+    finalizers = _finalizers(_NAMES.finalizer, may_come=True)
+    return {
+        "group": _NAMES.group,
+        "resource": plural,
+        "frameworks": [],
+        "spec": f"{same} && {finalizers} && {spec}",
+        # Such a write changes nothing but the status.
+        "status": "true",
     }
 
 
@@ -76,18 +94,18 @@ def _pod_metadata() -> str:
     """Marks of ours may change, and any label and annotation as long as a gate of ours holds the pod."""
     gates = ", ".join(f"'{row.key}'" for row in _NAMES.rows() if row.kind == "scheduling gate")
     held = f"dyn(oldObject).spec.?schedulingGates.orValue([]).exists(g, g.name in [{gates}])"
-    parts = [_same("ownerReferences"), _finalizers()]
+    parts = [_same("ownerReferences"), _finalizers(_NAMES.managed_finalizer)]
     for field in ("labels", "annotations"):
         before, after = (f"dyn({one}).metadata.?{field}.orValue({{}})" for one in ("oldObject", "object"))
         parts.append(f"({before} == {after} || {held} || {_prefixed(before, after, (f'{_NAMES.group}/',))})")
     return " && ".join(parts)
 
 
-def _finalizers() -> str:
-    """Our finalizer may go; none comes."""
+def _finalizers(own: str, *, may_come: bool = False) -> str:
+    """Our finalizer may go, and may come where that is said; those of others stay."""
     before, after = (f"dyn({one}).metadata.?finalizers.orValue([])" for one in ("oldObject", "object"))
-    own = f"'{_NAMES.managed_finalizer}'"
-    return f"{after}.all(f, f in {before}) && {before}.all(f, f == {own} || f in {after})"
+    comes = f"f == '{own}' || " if may_come else ""
+    return f"{after}.all(f, {comes}f in {before}) && {before}.all(f, f == '{own}' || f in {after})"
 
 
 # --- fields -------------------------------------------------------------------------------------------

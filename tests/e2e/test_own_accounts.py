@@ -173,6 +173,89 @@ def rows(group: str) -> list[tuple[str, str, str, Any, str, bool]]:
     ]
 
 
+def queue_rows(group: str) -> list[tuple[str, str, str, Any, str, bool]]:
+    """What is tried on kinds that administrators write, as in `rows`."""
+    names = names_for(group)
+    root = f"/apis/{group}/{names.version}"
+    quota = {"spec": {"cohortName": "rich"}}
+    labels = {"spec": {"nodeLabels": {"pool": "stolen"}}}
+    held = {"metadata": {"finalizers": [names.finalizer]}}
+    return [
+        ("the cohort of a queue", "PATCH", f"{root}/clusterqueues/cq", quota, MERGE, False),
+        (
+            "a label of a queue",
+            "PATCH",
+            f"{root}/clusterqueues/cq",
+            {"metadata": {"labels": {"a": "b"}}},
+            MERGE,
+            False,
+        ),
+        ("the nodes of a flavor", "PATCH", f"{root}/resourceflavors/default", labels, MERGE, False),
+        (
+            "a finalizer of others",
+            "PATCH",
+            f"{root}/clusterqueues/cq",
+            {"metadata": {"finalizers": ["a.b/c"]}},
+            MERGE,
+            False,
+        ),
+        ("holding a queue", "PATCH", f"{root}/clusterqueues/cq", held, MERGE, True),
+        (
+            "letting a queue go",
+            "PATCH",
+            f"{root}/clusterqueues/cq",
+            {"metadata": {"finalizers": None}},
+            MERGE,
+            True,
+        ),
+        (
+            "the status of a queue",
+            "PATCH",
+            f"{root}/clusterqueues/cq/status",
+            {"status": {"pendingWorkloads": 1}},
+            MERGE,
+            True,
+        ),
+    ]
+
+
+def beyond_roles(group: str) -> list[tuple[str, str, Any]]:
+    """What no role of ours allows, whatever the policy says: method, path, body."""
+    core, own, batch = f"/api/v1/namespaces/{TEAM}", f"/apis/{group}", f"/apis/batch/v1/namespaces/{TEAM}"
+    version = names_for(group).version
+    token = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "web"}}
+    binding = {"metadata": {"name": "web"}, "target": {"kind": "Node", "name": "node"}}
+    configurations = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+    return [
+        ("POST", f"{core}/pods/web/exec?command=sh", None),
+        ("POST", f"{core}/pods/web/attach", None),
+        ("POST", f"{core}/pods/web/portforward", None),
+        ("GET", f"{core}/pods/web/log", None),
+        ("PATCH", f"{core}/pods/web/ephemeralcontainers", IMAGE),
+        ("PATCH", f"{core}/pods/web/resize", IMAGE),
+        ("POST", f"{core}/pods/web/eviction", eviction),
+        ("POST", f"{core}/pods/web/binding", binding),
+        ("POST", f"{core}/pods", pod("new")),
+        ("DELETE", f"{core}/pods", None),
+        ("PUT", f"{core}/pods/web", pod("web")),
+        ("POST", f"{batch}/jobs", job("new")),
+        ("PUT", f"{batch}/jobs/train", job("train")),
+        ("POST", f"{core}/serviceaccounts/default/token", token),
+        ("POST", f"/api/v1/namespaces/{OWN}/serviceaccounts/default/token", token),
+        ("GET", f"{core}/secrets", None),
+        ("GET", "/api/v1/namespaces/kube-system/secrets", None),
+        ("GET", f"{core}/configmaps", None),
+        ("DELETE", f"{own}/{version}/clusterqueues/cq", None),
+        ("POST", f"{own}/{version}/clusterqueues", {"metadata": {"name": "new"}}),
+        ("POST", f"{own}/{version}/namespaces/{TEAM}/localqueues", {"metadata": {"name": "new"}}),
+        ("DELETE", configurations, None),
+        ("POST", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", {"metadata": {"name": "new"}}),
+        ("PATCH", "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/other", {}),
+        ("PATCH", "/api/v1/nodes/node", {"spec": {"unschedulable": True}}),
+    ]
+
+
 def takes_pods(api: Api, namespace: str) -> bool:
     """Whether the namespace has the ServiceAccount that pods get by default."""
     accounts = api.request("GET", f"/api/v1/namespaces/{namespace}/serviceaccounts")["items"]
@@ -248,6 +331,17 @@ def in_group(group: str, manifest: Any) -> Any:
     return json.loads(json.dumps(manifest).replace(DEFAULT_GROUP, group))
 
 
+def tried(rows: list[tuple[str, str, str, Any, str, bool]], thief: Thief, prefix: str) -> list[str]:
+    """Make the calls, and return what went wrong."""
+    wrong: list[str] = []
+    for what, method, path, body, kind, is_allowed in rows:
+        status, message = thief.call(method, path, body, kind)
+        by_policy = f"ValidatingAdmissionPolicy '{prefix}-own-accounts'" in message and "denied" in message
+        if (status < 300) != is_allowed or by_policy == is_allowed:
+            wrong.append(f"{what}: {status} {message}")
+    return wrong
+
+
 @pytest.mark.core
 async def test_a_stolen_token_changes_only_what_the_manager_writes(
     api_group: str, helm: Helm, private_cluster: Start
@@ -269,14 +363,17 @@ async def test_a_stolen_token_changes_only_what_the_manager_writes(
         await eventually(
             lambda: "denied" in thief.call("PATCH", victim, {"metadata": {"labels": {"a": "b"}}})[1]
         )
-        wrong: list[str] = []
-        for what, method, path, body, kind, is_allowed in rows(api_group):
-            status, message = thief.call(method, path, body, kind)
-            by_policy = (
-                f"ValidatingAdmissionPolicy '{prefix}-own-accounts'" in message and "denied" in message
-            )
-            if (status < 300) != is_allowed or by_policy == is_allowed:
-                wrong.append(f"{what}: {status} {message}")
+        own = f"{api_group}/{names_for(api_group).version}"
+        for kind, name in (("ClusterQueue", "cq"), ("ResourceFlavor", "default")):
+            one = {"apiVersion": own, "kind": kind, "metadata": {"name": name}, "spec": {}}
+            api.request("POST", f"/apis/{own}/{kind.lower()}s", one)
+        wrong = tried(rows(api_group) + queue_rows(api_group), thief, prefix)
+        webhook = Thief(cluster, f"{prefix}-webhook")
+        for account, by in (("manager", thief), ("webhook", webhook)):
+            for method, path, body in beyond_roles(api_group):
+                status, message = by.call(method, path, body)
+                if status != 403 or "cannot" not in message:
+                    wrong.append(f"{method} {path} by the {account}: {status} {message}")
         wrong += [line for kind in KINDS for line in tried_on(kind, api, thief, api_group)]
         assert not wrong, "\n".join(wrong)
 
