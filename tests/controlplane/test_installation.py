@@ -9,6 +9,7 @@ from typing import Any, Final
 from admitq.runtime.client import Client
 from admitq.runtime.resources import JOBS, PODS, Resource
 from admitq_api.labels import Names, names_for
+from admitq_webhooks.large_reviews import LARGE_BYTES
 from localcluster.cluster import LocalCluster
 from localcluster.installation import Installation
 from localcluster.waiting import eventually
@@ -33,7 +34,14 @@ async def make_queue(client: Client, names: Names, namespace: str) -> str:
     return namespace
 
 
-async def submit(client: Client, names: Names, namespace: str, name: str, queue: str) -> None:
+async def submit(
+    client: Client,
+    names: Names,
+    namespace: str,
+    name: str,
+    queue: str,
+    annotations: dict[str, str] | None = None,
+) -> None:
     template = {
         "metadata": {"annotations": {"kwok.admitq.dev/run-seconds": "0.5"}},
         "spec": {
@@ -48,7 +56,7 @@ async def submit(client: Client, names: Names, namespace: str, name: str, queue:
         {
             "apiVersion": "batch/v1",
             "kind": "Job",
-            "metadata": {"name": name, "labels": {names.queue_name: queue}},
+            "metadata": {"name": name, "labels": {names.queue_name: queue}, "annotations": annotations or {}},
             "spec": {"template": template},
         },
         namespace,
@@ -65,8 +73,9 @@ async def test_jobs_finish_one_after_the_other_and_no_call_of_ours_is_refused(
 ):
     names = names_for(api_group)
     queue = await make_queue(admitq_client, names, admitq_namespace)
-    for name in ("one", "two"):
-        await submit(admitq_client, names, admitq_namespace, name, queue)
+    # A child process of the webhook reviews the second one.
+    for name, annotations in (("one", {}), ("two", {"padding": "x" * LARGE_BYTES})):
+        await submit(admitq_client, names, admitq_namespace, name, queue, annotations)
     for name in ("one", "two"):
         await eventually(
             lambda name=name: complete(admitq_client, admitq_namespace, name), what=f"Job {name}"
