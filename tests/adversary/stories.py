@@ -65,11 +65,25 @@ async def job_is_unsuspended_again_and_again(arena: Arena, queue: str) -> None:
 
 
 async def running_pod_is_detached_from_its_job(arena: Arena, queue: str) -> None:
-    """The Job gets no second pod that runs beside the first for longer than a reaction."""
-    await filled(arena, queue)
-    [name] = await arena.running(queue)
-    await arena.tenant.change(PODS, name, {"metadata": {"ownerReferences": None}})
+    """The pod keeps what its Job finds it by, and the Job gets no second pod beside it."""
+    await arena.queue(queue)
+    await arena.job(queue, completions=9)
+    [name] = await arena.until_runs(f"{queue}-j-")
+    metadata = (await arena.admin.get(PODS, name))["metadata"]
+    uid = "batch.kubernetes.io/controller-uid"
+    for patch, field in (
+        ({"ownerReferences": None}, "metadata.ownerReferences"),
+        ({"labels": {uid: None}}, f"metadata.labels[{uid}]"),
+        ({"labels": {uid: "other"}}, f"metadata.labels[{uid}]"),
+        ({"labels": None, "ownerReferences": None}, f"metadata.labels[{uid}]"),
+    ):
+        call = arena.tenant.change(PODS, name, {"metadata": patch})
+        await arena.refused(call, 403, f"{field}: Forbidden: the mark decides")
+    await arena.tenant.change(PODS, name, {"metadata": {"labels": {"mine": "yes"}}})
     await longer_than_a_reaction()
+    found = (await arena.admin.get(PODS, name))["metadata"]
+    assert found["ownerReferences"] == metadata["ownerReferences"]
+    await expect_running(arena, queue, [name])
 
 
 async def pod_names_an_owner_that_never_was(arena: Arena, queue: str) -> None:

@@ -1,12 +1,13 @@
 """Which accounts may change protected marks: asked of the API server, and only when a mark changes."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from admitq.integrations.base import Integration, OwnerKind
 from admitq.integrations.ownership import controller_of
+from admitq.integrations.paths import value_at
 from admitq.serving.access_reviews import Access
-from admitq_api.field_errors import FieldError
+from admitq_api.field_errors import FieldError, Path
 from admitq_webhooks.policy import Policy
 from admitq_webhooks.review import AdmissionRequest
 from admitq_webhooks.validate import marks
@@ -41,26 +42,66 @@ async def review(
         LookupFailed: it is not known what the account may do; the change must not be stored.
     """
     if integration.composition is not None:
-        changed = marks.pod_changes(old, new, policy.names)
-    elif integration.serving is None:
-        changed = marks.job_changes(old, new, integration, policy.names)
-    else:
+        return await review_pod(request, policy, world)
+    if integration.serving is not None:
         # The mutating webhook writes the marks of these templates again with each update.
-        changed = []
-    if not changed or await _may_change(request, old, integration, policy, world):
+        return []
+    changed = marks.job_changes(old, new, integration, policy.names)
+    kinds = [*_controllers(old, policy), OwnerKind(*integration.gvk)]
+    return await _refused(request, changed, kinds, policy, world)
+
+
+async def review_pod(request: AdmissionRequest, policy: Policy, world: World) -> list[FieldError]:
+    """Check a change of the protected marks of a pod, or of what makes the controller of its job count it.
+
+    Raises:
+        LookupFailed: it is not known what the account may do; the change must not be stored.
+    """
+    old, new, names = request.old, request.obj, policy.names
+    selected: Collection[str] = ()
+    if marks.is_of_job(old, names) and any("/" not in key for key in marks.changed_labels(old, new)):
+        selected = await _selector(old, request.namespace, world)
+    changed = [
+        *marks.pod_changes(old, new, names),
+        *marks.detachments(old, new, names, selected),
+    ]
+    return await _refused(request, changed, _controllers(old, policy), policy, world)
+
+
+async def _selector(pod: Object, namespace: str, world: World) -> set[str]:
+    """The keys of labels by which the Job of a pod finds its pods; users can choose them."""
+    reference = controller_of(pod) or {}
+    if (reference.get("apiVersion"), reference.get("kind")) != ("batch/v1", "Job"):
+        return set()
+    job = await world.owner("batch", "v1", "Job", namespace, str(reference.get("name", "")))
+    stated = value_at(job, ("spec", "selector", "matchExpressions"), [])
+    return {
+        *value_at(job, ("spec", "selector", "matchLabels"), {}),
+        *(str(value_at(one, ("key",), "")) for one in stated),
+    }
+
+
+async def _refused(
+    request: AdmissionRequest,
+    changed: list[Path],
+    kinds: Iterable[OwnerKind],
+    policy: Policy,
+    world: World,
+) -> list[FieldError]:
+    if not changed or await _may_change(request, kinds, policy, world):
         return []
     return marks.refusals(changed, policy.names)
 
 
 async def _may_change(
-    request: AdmissionRequest, old: Object, integration: Integration, policy: Policy, world: World
+    request: AdmissionRequest, kinds: Iterable[OwnerKind], policy: Policy, world: World
 ) -> bool:
     if policy.is_own_account(request.user.name):
         return True
     namespace = request.namespace
     if await world.may(request.user, Access("update", policy.names.group, "workloads", "status", namespace)):
         return True
-    for kind in _controllers(old, integration, policy):
+    for kind in kinds:
         plural = await world.plural(*kind)
         if plural is not None and await world.may(
             request.user, Access("update", kind.group, plural, "status", namespace)
@@ -69,8 +110,8 @@ async def _may_change(
     return False
 
 
-def _controllers(old: Object, integration: Integration, policy: Policy) -> Iterator[OwnerKind]:
-    """The kinds of which a controller may change the object: that of its owner, and for jobs their own.
+def _controllers(old: Object, policy: Policy) -> Iterator[OwnerKind]:
+    """The kind of which a controller may change the object: that of its owner.
 
     The stored object says which; what a request adds is not believed. Only kinds that create pods or jobs
     count, for the right to write the status of another kind says nothing.
@@ -81,8 +122,6 @@ def _controllers(old: Object, integration: Integration, policy: Policy) -> Itera
         kind = OwnerKind(group, version, str(reference.get("kind", "")))
         if _is_known(kind, policy):
             yield kind
-    if integration.composition is None:
-        yield OwnerKind(*integration.gvk)
 
 
 def _is_known(kind: OwnerKind, policy: Policy) -> bool:

@@ -16,16 +16,50 @@ _ANNOTATIONS: Final[tuple[KeyKind, ...]] = ("annotation", "label or annotation")
 
 
 def match_conditions(
-    group: str, kind: str, operations: Collection[str], names: Names
+    group: str, kind: str, operations: Collection[str], names: Names, aspect: str = ""
 ) -> tuple[dict[str, str], ...]:
-    """Return the conditions of the webhook for a kind, as its configuration writes them; all must hold."""
+    """Return the conditions of the webhook for a kind, as its configuration writes them; all must hold.
+
+    ``aspect`` is what the webhook reviews of the kind: ``marks``, ``resize``, or, if empty, all.
+    """
     if (group, kind) != ("", "Pod") or "UPDATE" not in operations:
         return ()
+    if aspect == "marks":
+        return ({"name": "marked-and-changed", "expression": marked_and_changed(names)},)
+    if aspect == "resize":
+        return ({"name": "marked-or-of-job", "expression": marked_or_of_job(names)},)
     return ({"name": "new-or-marked", "expression": new_or_marked(names)},)
 
 
 def new_or_marked(names: Names) -> str:
     """Return the CEL expression that is true of new pods, and of pods with a name of ours before or after."""
+    return f"request.operation == 'CREATE' || {_marked(names)}"
+
+
+def marked_and_changed(names: Names) -> str:
+    """Return the CEL expression that is true where a pod with a name of ours changes in what can hold marks.
+
+    Neither kubelets nor the scheduler change that, nor does the Job controller when it counts a pod.
+    """
+    fields = ("metadata.labels", "metadata.annotations", "metadata.ownerReferences", "spec.schedulingGates")
+    differs = " || ".join(
+        f"has(object.{one}) != has(oldObject.{one}) || (has(object.{one}) && object.{one} != oldObject.{one})"
+        for one in fields
+    )
+    return f"({differs}) && {_marked(names)}"
+
+
+def marked_or_of_job(names: Names) -> str:
+    """Return the CEL expression that is true of pods with a name of ours, and of those of any job.
+
+    Kinds of ``apps`` are no jobs: the pods by which theirs are queued have names of ours.
+    """
+    of_job = "has(r.controller) && r.controller && !r.apiVersion.startsWith('apps/')"
+    references = "oldObject.metadata.ownerReferences"
+    return f"{_marked(names)} || (has({references}) && {references}.exists(r, {of_job}))"
+
+
+def _marked(names: Names) -> str:
     finalizers, gates = _keys(names, "finalizer"), _keys(names, "scheduling gate")
     marked = " || ".join(
         (
@@ -35,7 +69,7 @@ def new_or_marked(names: Names) -> str:
             f"has(o.spec.schedulingGates) && o.spec.schedulingGates.exists(g, g.name in {gates})",
         )
     )
-    return f"request.operation == 'CREATE' || [object, oldObject].exists(o, {marked})"
+    return f"[object, oldObject].exists(o, {marked})"
 
 
 def _has_key(field: str, keys: str) -> str:

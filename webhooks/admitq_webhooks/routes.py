@@ -43,6 +43,7 @@ REVIEW_SECONDS: Final = 5.0
 
 Verb = Literal["mutate", "validate"]
 Review = Callable[[AdmissionRequest], Awaitable[Verdict]]
+PodCheck = Callable[[AdmissionRequest, Policy, World], Awaitable[list[FieldError]]]
 Observer = Callable[[str, bool, float], None]
 """Told of each review: its path, whether it was allowed, and the seconds it took."""
 
@@ -70,7 +71,7 @@ class Webhook:
         frameworks: those of which one must be switched on for anything to be done; none if it always applies.
         is_of_users: whether the objects are jobs or pods of users, to which the namespace selector of managed
             jobs applies.
-        subresource: if it is asked about that subresource only.
+        aspect: what it reviews of the kind, where that is not all.
     """
 
     verb: Verb
@@ -81,7 +82,7 @@ class Webhook:
     operations: tuple[str, ...]
     frameworks: tuple[str, ...] = ()
     is_of_users: bool = False
-    subresource: str = ""
+    aspect: str = ""
 
     def is_for(self, request: AdmissionRequest) -> bool:
         """Whether it is meant for what a request is about: the object, or how many replicas it has."""
@@ -92,7 +93,7 @@ class Webhook:
     def path(self, names: Names) -> str:
         """Where it answers."""
         path = names.webhook_path(self.verb, self.group, self.version, self.kind)
-        return f"{path}-{self.subresource}" if self.subresource else path
+        return f"{path}-{self.aspect}" if self.aspect else path
 
     def to_dict(self, names: Names) -> dict[str, Any]:
         """Return what a webhook configuration says about it, besides where the server is.
@@ -100,7 +101,7 @@ class Webhook:
         ``namespaceSelector`` tells which selector applies: that of managed ``jobs``, or none for ``core``.
         """
         return {
-            "name": f"{self.verb[0]}{self.kind.lower()}{self.subresource}.{names.group}",
+            "name": f"{self.verb[0]}{self.kind.lower()}{self.aspect}.{names.group}",
             "path": self.path(names),
             "namespaceSelector": "jobs" if self.is_of_users else "core",
             "frameworks": list(self.frameworks),
@@ -108,7 +109,9 @@ class Webhook:
             "timeoutSeconds": 10,
             "sideEffects": "None",
             "matchPolicy": "Equivalent",
-            "matchConditions": list(match_conditions(self.group, self.kind, self.operations, names)),
+            "matchConditions": list(
+                match_conditions(self.group, self.kind, self.operations, names, self.aspect)
+            ),
             "rule": {
                 "apiGroups": [self.group],
                 "apiVersions": [self.version],
@@ -130,9 +133,14 @@ _OWN_KINDS: Final[tuple[tuple[Verb, str, tuple[str, ...], tuple[str, ...]], ...]
 
 
 _RESIZES: Final = Webhook(
-    "validate", "", "v1", "Pod", (f"pods/{RESIZE}",), ("UPDATE",), is_of_users=True, subresource=RESIZE
+    "validate", "", "v1", "Pod", (f"pods/{RESIZE}",), ("UPDATE",), is_of_users=True, aspect=RESIZE
 )
 """Pods of every kind of job are resized by the same rule."""
+
+_MARKS: Final = Webhook(
+    "validate", "", "v1", "Pod", ("pods", "pods/status"), ("UPDATE",), is_of_users=True, aspect="marks"
+)
+"""Pods of every kind of job keep their marks, whether or not pods can be queued themselves."""
 
 
 def webhooks(names: Names, integrations: Iterable[Integration]) -> tuple[Webhook, ...]:
@@ -153,7 +161,7 @@ def webhooks(names: Names, integrations: Iterable[Integration]) -> tuple[Webhook
         )
 
     verbs: tuple[Verb, ...] = ("mutate", "validate")
-    return (*own, *(of_jobs(verb, one) for verb in verbs for one in kinds), _RESIZES)
+    return (*own, *(of_jobs(verb, one) for verb in verbs for one in kinds), _RESIZES, _MARKS)
 
 
 def webhook_rules(names: Names, integrations: Iterable[Integration]) -> dict[str, list[dict[str, Any]]]:
@@ -215,7 +223,9 @@ def routes(
     handlers: dict[str, Handler] = {}
     for webhook in webhooks(names, registered):
         if webhook is _RESIZES:
-            review = _resize_review(policy, world)
+            review = _pod_review(resize_reviews.review, policy, world)
+        elif webhook is _MARKS:
+            review = _pod_review(mark_reviews.review_pod, policy, world)
         elif webhook.is_of_users:
             integration = switched_on.get((webhook.group, webhook.version, webhook.kind))
             review = (
@@ -275,11 +285,11 @@ def _job_review(verb: Verb, integration: Integration, policy: Policy, world: Wor
     return review
 
 
-def _resize_review(policy: Policy, world: World) -> Review:
+def _pod_review(check: PodCheck, policy: Policy, world: World) -> Review:
     async def review(request: AdmissionRequest) -> Verdict:
         if not policy.selects(request.namespace, await world.namespace_labels(request.namespace)):
             return Allowed()
-        return _verdict(await resize_reviews.review(request, policy, world))
+        return _verdict(await check(request, policy, world))
 
     return review
 

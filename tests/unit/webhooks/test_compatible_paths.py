@@ -42,14 +42,14 @@ def _paths(verb: str, *kinds: dict[str, tuple[str, ...]]) -> set[str]:
 
 MUTATING = _paths("mutate", OURS, JOBS, ON_UPDATES_TOO)
 VALIDATING = {*_paths("validate", OURS, JOBS, ON_UPDATES_TOO), "/validate-kueue-x-k8s-io-v1beta2-cohort"}
-RESIZES: Final = "/validate--v1-pod-resize"
-"""A path that only we ask at (docs/guides/from-kueue.md)."""
+ONLY_OURS: Final = ("/validate--v1-pod-resize", "/validate--v1-pod-marks")
+"""Paths that only we ask at (docs/guides/from-kueue.md)."""
 NAMES_THERE = names_for(COMPAT_GROUP)
 
 
 def test_the_paths_and_operations_of_the_group_are_those_that_its_users_installed() -> None:
     declared = {one.path(NAMES_THERE): one for one in webhooks(NAMES_THERE, registered())}
-    assert declared.pop(RESIZES).operations == ("UPDATE",)
+    assert [declared.pop(path).operations for path in ONLY_OURS] == [("UPDATE",), ("UPDATE",)]
     assert set(declared) == MUTATING | VALIDATING
     assert (len(MUTATING), len(VALIDATING)) == (21, 22)
     updates = _paths("mutate", ON_UPDATES_TOO)
@@ -62,7 +62,7 @@ async def test_with_the_default_frameworks_every_other_path_lets_pass() -> None:
     frameworks = load_configuration("").integrations.frameworks
     on = enabled(frameworks, FeatureGates.of({}))
     served = routes(policy(names=NAMES_THERE, integrations=on), FakeWorld(broken=True), registered())
-    assert set(served) == MUTATING | VALIDATING | {RESIZES}
+    assert set(served) == MUTATING | VALIDATING | {*ONLY_OURS}
     for one in set(registered()) - set(on):
         obj = {"metadata": {"name": "x", "labels": {NAMES_THERE.queue_name: "No Name"}}}
         for verb in ("mutate", "validate"):

@@ -56,10 +56,12 @@ async def change(
     world: FakeWorld | None = None,
     gvk: tuple[str, str, str] = ("", "v1", "Pod"),
     integrations: tuple[Integration, ...] = (JOB, POD, RAY_CLUSTER),
+    aspect: str = "",
+    **request: Any,
 ) -> Answer:
-    path = NAMES.webhook_path("validate", *gvk)
+    path = NAMES.webhook_path("validate", *gvk) + aspect
     handler = handlers(world, integrations, integrations=integrations)[path]
-    body = review(new, old, gvk=gvk, userInfo={"username": user, "groups": ["team"]})
+    body = review(new, old, gvk=gvk, userInfo={"username": user, "groups": ["team"]}, **request)
     status, answered = await post(handler, path, body)
     return Answer(status, orjson.loads(answered), new)
 
@@ -219,6 +221,90 @@ async def test_parent_that_holds_a_pod_cannot_be_dropped_where_pods_are_managed_
     old, new = a_pod(labels, notes), a_pod({}, {}, ())
     answered = await change(old, new, integrations=(DEPLOYMENT, replace(POD, is_implied=True)))
     assert f"metadata.annotations[{NAMES.pod_suspending_parent}]: Forbidden" in answered.message
+
+
+# --- pods of jobs -------------------------------------------------------------------------------------
+
+OF_JOB = {NAMES.podset: "main", "batch.kubernetes.io/controller-uid": "o", "mine": "x", "tier": "y"}
+BY_JOB = {"apiVersion": "batch/v1", "kind": "Job"}
+MARKS_ALONE: Any = {"aspect": "-marks", "integrations": (JOB,)}
+
+
+def of_job(labels: Mapping[str, str] = OF_JOB, owner: Any = BY_JOB, phase: str = "Running") -> Any:
+    return {**a_pod(labels, {}, (), owner), "status": {"phase": phase}}
+
+
+@pytest.mark.parametrize(
+    ("new", "field"),
+    [
+        (of_job(without(OF_JOB, "batch.kubernetes.io/controller-uid")), "batch.kubernetes.io/controller-uid"),
+        (
+            of_job({**OF_JOB, "batch.kubernetes.io/controller-uid": "z"}),
+            "batch.kubernetes.io/controller-uid",
+        ),
+        (of_job(without(OF_JOB, "tier")), "tier"),
+        (of_job({**OF_JOB, "tier": "z"}), "tier"),
+        (of_job(without(OF_JOB, NAMES.podset)), NAMES.podset),
+    ],
+)
+async def test_pod_of_a_job_keeps_the_labels_by_which_its_controller_finds_it(new: Any, field: str) -> None:
+    selector = {"matchExpressions": [{"key": "tier", "operator": "In", "values": ["y"]}]}
+    world = FakeWorld(owners={"o": {"spec": {"selector": selector}}})
+    answered = await change(of_job(), new, world=world, **MARKS_ALONE)
+    assert answered.message == said(f"metadata.labels[{field}]")
+
+
+@pytest.mark.parametrize("owner", [None, {**BY_JOB, "uid": "other"}, {**BY_JOB, "controller": False}])
+async def test_pod_of_a_job_keeps_its_controller(owner: Any) -> None:
+    answered = await change(of_job(), of_job(owner=owner), **MARKS_ALONE)
+    assert answered.message == said("metadata.ownerReferences")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (of_job(), of_job(without(OF_JOB, "mine"))),
+        (of_job(), of_job({**OF_JOB, "example.com/more": "x"})),
+        (of_job(owner=None), of_job()),
+        (of_job(phase="Succeeded"), of_job({NAMES.podset: "main"}, None, "Succeeded")),
+        (of_job(without(OF_JOB, NAMES.podset)), of_job({}, None)),
+    ],
+    ids=["own label", "further label", "adopted", "ended", "of no admitted job"],
+)
+async def test_pod_of_a_job_is_free_in_what_no_controller_goes_by(old: Any, new: Any) -> None:
+    world = FakeWorld(owners={"o": {"spec": {"selector": {"matchLabels": {"tier": "y"}}}}})
+    assert (await change(old, new, world=world, **MARKS_ALONE)).allowed
+    assert world.accesses == []
+
+
+async def test_pod_of_a_job_is_taken_from_it_by_controllers_of_jobs_and_administrators() -> None:
+    for permitted in (ADMIN, ("anna", "update jobs.batch/status", "team")):
+        world = FakeWorld(permitted={permitted}, plurals={"Job": "jobs"})
+        assert (await change(of_job(), of_job({}, None), world=world, **MARKS_ALONE)).allowed
+
+
+async def test_labels_without_a_prefix_are_refused_while_the_job_cannot_be_read() -> None:
+    class Silent(FakeWorld):
+        async def owner(self, group: str, version: str, kind: str, namespace: str, name: str) -> Any:
+            self.broken = True
+            return await super().owner(group, version, kind, namespace, name)
+
+    answered = await change(of_job(), of_job(without(OF_JOB, "mine")), world=Silent(), **MARKS_ALONE)
+    assert answered.response["status"]["code"] == 503
+
+
+@pytest.mark.parametrize("status", ["status", ""])
+async def test_marks_are_kept_where_pods_are_not_queued_themselves_and_in_every_subresource(
+    status: str,
+) -> None:
+    gated = a_pod({NAMES.podset: "main"}, {NAMES.workload: "w"}, (NAMES.elastic_gate,))
+    answered = await change(gated, a_pod({}, {}, ()), subResource=status, **MARKS_ALONE)
+    for field in (
+        f"metadata.labels[{NAMES.podset}]",
+        f"metadata.annotations[{NAMES.workload}]",
+        f"spec.schedulingGates[{NAMES.elastic_gate}]",
+    ):
+        assert f"{field}: Forbidden" in answered.message
 
 
 # --- jobs -------------------------------------------------------------------------------------------

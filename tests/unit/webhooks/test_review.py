@@ -106,6 +106,7 @@ async def test_deletion_is_never_refused(operation: str) -> None:
         JOB_PATH: ("batch", "v1", "Job"),
         "/validate-batch-v1-job": ("batch", "v1", "Job"),
         "/validate--v1-pod-resize": ("", "v1", "Pod"),
+        "/validate--v1-pod-marks": ("", "v1", "Pod"),
     }
     named = {"clusterqueue": "ClusterQueue", "resourceflavor": "ResourceFlavor"}
     for path, handler in handlers(FakeWorld(broken=True)).items():

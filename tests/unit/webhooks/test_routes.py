@@ -1,6 +1,7 @@
 """Which paths there are, and what the webhook configurations say."""
 
 import asyncio
+import itertools
 from dataclasses import replace
 
 import orjson
@@ -23,6 +24,7 @@ def test_each_kind_answers_at_its_own_paths() -> None:
         "/mutate-admitq-dev-v1beta2-resourceflavor",
         "/mutate-admitq-dev-v1beta2-workload",
         "/mutate-batch-v1-job",
+        "/validate--v1-pod-marks",
         "/validate--v1-pod-resize",
         "/validate-admitq-dev-v1beta2-clusterqueue",
         "/validate-admitq-dev-v1beta2-cohort",
@@ -69,10 +71,9 @@ def test_updates_of_pods_are_reviewed_only_if_they_carry_a_name_of_ours(group: s
     conditions = {
         entry["name"]: entry["matchConditions"] for entry in rules["mutating"] + rules["validating"]
     }
-    [condition] = conditions.pop(f"vpod.{group}")
-    assert conditions.pop(f"vpodresize.{group}") == [condition]
+    of_pods = [conditions.pop(f"vpod{aspect}.{group}") for aspect in ("", "resize", "marks")]
     assert not any(conditions.values())
-    for row in names.rows():
+    for [condition], row in itertools.product(of_pods, names.rows()):
         assert (f"'{row.key}'" in condition["expression"]) == (row.kind != "preemption gate"), row
 
 

@@ -3,10 +3,12 @@
 Pure functions. Which accounts may change a mark is decided in ``admitq_webhooks.mark_reviews``.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from admitq.integrations.base import Integration
+from admitq.integrations.ownership import controller_of
+from admitq.integrations.pods import has_ended
 from admitq_api.field_errors import FieldError, Path
 from admitq_api.labels import Names
 from admitq_webhooks.validate.syntax import mapping, objects
@@ -48,6 +50,12 @@ MARKS: Final = (
 JOB_MARKS: Final = ("stopping",)
 """Protected annotations of jobs themselves."""
 
+_SELECTED_BY: Final = frozenset(
+    {"controller-uid", "job-name", "group-name", "replica-type", "replica-index"}
+    | {"spark-app-selector", "spark-role", "spark-exec-id"}
+)
+"""Labels without a prefix by which controllers find their pods."""
+
 _PLACES: Final[Mapping[str, tuple[str, ...]]] = {
     "label": ("labels",),
     "annotation": ("annotations",),
@@ -83,6 +91,49 @@ def pod_changes(old: Object, new: Object, names: Names) -> list[Path]:
         for one in _fields(mark, names)
         if (is_managed or _value(old, one) is not None) and _differs(old, new, one)
     ]
+
+
+def is_of_job(pod: Object, names: Names) -> bool:
+    """Whether a pod is charged through its job: it names a podset, is not queued, and has not ended."""
+    labels = mapping(pod, "metadata", "labels")
+    return names.podset in labels and labels.get(names.managed) != "true" and not has_ended(pod)
+
+
+def changed_labels(old: Object, new: Object) -> set[str]:
+    """Return the keys of labels that a change removes from an object, or gives another value."""
+    before, after = (mapping(one, "metadata", "labels") for one in (old, new))
+    return {key for key, value in before.items() if after.get(key) != value}
+
+
+def detachments(old: Object, new: Object, names: Names, selected: Collection[str] = ()) -> list[Path]:
+    """Return what a change takes away of that by which the controller of a job counts a pod as its own.
+
+    The controller replaces a pod that it does not find any more, and both would run. It goes by the
+    controller reference and by labels. Labels that controllers set have a prefix, by the conventions of
+    Kubernetes.
+
+    Args:
+        old: the stored pod.
+        new: the pod as it would be.
+        names: names of labels.
+        selected: keys of further labels, which the selector of the controller names.
+    """
+    if not is_of_job(old, names):
+        return []
+    reference = controller_of(old)
+    is_lost = reference is not None and reference.get("uid") != (controller_of(new) or {}).get("uid")
+    return [
+        *([Path("metadata.ownerReferences")] if is_lost else ()),
+        *(
+            Path("metadata.labels").key(key)
+            for key in sorted(changed_labels(old, new))
+            if key in selected or key in _SELECTED_BY or ("/" in key and not _is_ours(key, names))
+        ),
+    ]
+
+
+def _is_ours(key: str, names: Names) -> bool:
+    return key.startswith(f"{names.group}/")
 
 
 def job_changes(old: Object, new: Object, integration: Integration, names: Names) -> list[Path]:
