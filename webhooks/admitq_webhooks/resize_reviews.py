@@ -3,11 +3,13 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+from admitq.integrations.ownership import DEEPEST, controller_of, has_known_controller
 from admitq.integrations.paths import value_at
 from admitq.pod_charges import NO_CHARGE, charge_of, granted
 from admitq.transitions import is_reserved
 from admitq_api.field_errors import FieldError, Path
 from admitq_api.labels import Names
+from admitq_webhooks.ancestors import has_managed_ancestor
 from admitq_webhooks.policy import Policy
 from admitq_webhooks.review import AdmissionRequest
 from admitq_webhooks.validate.syntax import mapping
@@ -22,20 +24,25 @@ _MAIN: Final = "main"
 async def review(request: AdmissionRequest, policy: Policy, world: World) -> list[FieldError]:
     """Check a resize of a pod.
 
-    A resize may lower requests, and raise them again to those of the podset. Where the Workload is not found
-    or has no quota, requests may not be raised at all.
+    A resize may lower requests, and raise them again to those of the podset. Where the Workload is not found,
+    is not that of the pod or its job, or has no quota, requests may not be raised at all. A pod without marks
+    that follows a queued job has none either: the job was not started by its admission.
 
     Raises:
-        LookupFailed: the Workload cannot be read; the change must not be stored.
+        LookupFailed: the Workload or an owner cannot be read; the change must not be stored.
+        Unclear: whether the pod follows a queued job cannot be told.
     """
-    names = policy.names
-    if not _is_charged(request.old, names):
-        return []
+    names, namespace = policy.names, request.namespace
     after = charge_of(mapping(request.obj, "spec"))
     raised = after.beyond(charge_of(mapping(request.old, "spec")))
     if not raised:
         return []
-    workload = await _workload_of(request, names, world)
+    if _is_charged(request.old, names):
+        workload = await _workload_of(request, policy, world)
+    elif await has_managed_ancestor(request.old, namespace, policy, world):
+        workload = None
+    else:
+        return []
     pod_set = mapping(request.old, "metadata", "labels").get(names.podset, _MAIN)
     allowed = granted(workload).get(pod_set, NO_CHARGE) if workload and is_reserved(workload) else NO_CHARGE
     beyond = sorted(set(raised).intersection(after.beyond(allowed)))
@@ -56,8 +63,35 @@ def _is_charged(pod: Object, names: Names) -> bool:
     )
 
 
-async def _workload_of(request: AdmissionRequest, names: Names, world: World) -> Object | None:
+async def _workload_of(request: AdmissionRequest, policy: Policy, world: World) -> Object | None:
+    """The Workload that the pod names, if it is that of the pod or of a job that it follows."""
+    names, namespace = policy.names, request.namespace
     name = value_at(request.old, ("metadata", "annotations", names.workload))
     if not isinstance(name, str):
         return None
-    return await world.owner(names.group, names.version, "Workload", request.namespace, name)
+    found = await world.owner(names.group, names.version, "Workload", namespace, name)
+    if found is None or not await _is_of(found, request.old, namespace, policy, world):
+        return None
+    return found
+
+
+async def _is_of(workload: Object, pod: Object, namespace: str, policy: Policy, world: World) -> bool:
+    """Whether a Workload belongs to a pod or to what it follows; a pod can be created with any annotation."""
+    owners = {one.get("uid") for one in value_at(workload, ("metadata", "ownerReferences"), [])}
+    owners |= {value_at(workload, ("metadata", "labels", policy.names.job_uid))}
+    followed: Object | None = pod
+    for _ in range(DEEPEST):
+        reference = controller_of(followed or {})
+        uids = {value_at(followed, ("metadata", "uid")), value_at(reference, ("uid",))} - {None}
+        if followed is None or not uids.isdisjoint(owners):
+            return followed is not None
+        if reference is None or not has_known_controller(
+            followed, policy.integrations, policy.external_frameworks
+        ):
+            return False
+        group, _, version = str(reference.get("apiVersion", "")).rpartition("/")
+        kind, name = (str(reference.get(field, "")) for field in ("kind", "name"))
+        followed = await world.owner(group, version, kind, namespace, name)
+        if value_at(followed, ("metadata", "uid")) != reference.get("uid"):
+            return False
+    return False

@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 
+from admitq.integrations.kinds.job import JOB
+from admitq.integrations.kinds.jobset import JOBSET
 from admitq_api.labels import COMPAT_GROUP, names_for
 from tests.unit.webhooks.support import NAMES, Answer, FakeWorld, ask
 
@@ -11,9 +13,12 @@ REFUSED = (
     "spec: Forbidden: the pod would ask for more {} than was admitted; create the pod, or its job, again "
     "with these requests"
 )
-OF_A_JOB = {
+OF_A_JOB: dict[str, Any] = {
     "labels": {NAMES.podset: "workers"},
     "annotations": {NAMES.workload: "admitted"},
+    "ownerReferences": [
+        {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "job-uid", "controller": True}
+    ],
 }
 
 
@@ -23,12 +28,14 @@ def a_pod(cpu: Any, memory: Any = "1Gi", **metadata: Any) -> dict[str, Any]:
     return {"metadata": {"name": "p", "namespace": "team", **metadata}, "spec": spec}
 
 
-def a_workload(cpu: Any = 2, *, count: int = 3, usage: Any = 6, reserved: bool = True) -> dict[str, Any]:
+def a_workload(
+    cpu: Any = 2, *, count: int = 3, usage: Any = 6, reserved: bool = True, uid: str = "job-uid"
+) -> dict[str, Any]:
     template = {"spec": a_pod(cpu)["spec"]}
     assignment = {"name": "workers", "count": count, "resourceUsage": {"cpu": usage}}
     condition = {"type": "QuotaReserved", "status": "True" if reserved else "False", "reason": "r"}
     return {
-        "metadata": {"name": "admitted", "namespace": "team"},
+        "metadata": {"name": "admitted", "namespace": "team", "labels": {NAMES.job_uid: uid}},
         "spec": {"podSets": [{"name": "workers", "count": count, "template": template}]},
         "status": {"conditions": [condition], "admission": {"podSetAssignments": [assignment]}},
     }
@@ -84,6 +91,40 @@ async def test_requests_are_not_raised_where_no_workload_is_found(
 ) -> None:
     assert (await resize(a_pod(1, **metadata), a_pod(2, **metadata))).allowed is allowed
     assert (await resize(a_pod(2, **metadata), a_pod(1, **metadata))).allowed
+
+
+@pytest.mark.parametrize("uid", ["other", "p-uid", "job-uid", "set-uid"])
+async def test_a_workload_counts_if_it_is_that_of_the_pod_or_of_what_it_follows(uid: str) -> None:
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"uid": "job-uid", "ownerReferences": [a_reference("JobSet", "set-uid")]},
+    }
+    owners = {"j": job, "set": {"metadata": {"uid": "set-uid"}}, "admitted": a_workload(uid=uid)}
+    world = FakeWorld(owners=owners)
+    old, new = (a_pod(cpu, **{**OF_A_JOB, "uid": "p-uid"}) for cpu in (1, 2))
+    answer = await resize(old, new, world=world, integrations=(JOB, JOBSET))
+    assert answer.allowed is (uid != "other")
+
+
+def a_reference(kind: str, uid: str) -> dict[str, Any]:
+    version = {"JobSet": "jobset.x-k8s.io/v1alpha2", "Job": "batch/v1"}.get(kind, "example.com/v1")
+    return {"apiVersion": version, "kind": kind, "name": "set", "uid": uid, "controller": True}
+
+
+@pytest.mark.parametrize(
+    ("kind", "queue", "allowed"), [("Job", "q", False), ("Job", "", True), ("Fox", "q", True)]
+)
+async def test_a_pod_that_lost_its_marks_and_follows_a_queued_job_asks_for_no_more(
+    kind: str, queue: str, allowed: bool
+) -> None:
+    job = {"metadata": {"uid": "u", "labels": {NAMES.queue_name: queue}}}
+    old, new = (
+        {"apiVersion": "v1", "kind": "Pod", **a_pod(cpu, ownerReferences=[a_reference(kind, "u")])}
+        for cpu in (1, 2)
+    )
+    assert (await resize(old, new, world=FakeWorld(owners={"set": job}))).allowed is allowed
+    assert (await resize(new, old, world=FakeWorld(broken=True))).response["status"]["code"] == 503
 
 
 async def test_marks_are_those_of_the_stored_pod() -> None:
