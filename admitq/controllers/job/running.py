@@ -1,13 +1,16 @@
 """A job started and stopped: what its object, or each of its members, becomes."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Final
 
 from admitq.controllers.job import members, slices
 from admitq.controllers.job.case import CONCERN, JobCase
 from admitq.controllers.plan import NOTHING, Patch, Plan, plan
 from admitq.integrations.paths import Object, merge_patch, value_at
-from admitq.podsets import infos_of, inject, restore
+from admitq.podsets import Conflict, FlavorMissing, infos_of, inject, restore
+from admitq.transitions import condition
+from admitq_api.conditions import ConditionType, Reason
 
 WORKLOAD_DELETED: Final = "WorkloadDeleted"
 WORKLOAD_FINISHED: Final = "WorkloadFinished"
@@ -70,6 +73,21 @@ def is_marked(case: JobCase) -> bool:
     """Whether the job's templates carry marks of an admission."""
     job: Object = case.job or {}
     return _are_marked(case, (one.template_in(job) for one in case.integration.pod_sets(job, case.names)))
+
+
+def is_started_by_others(case: JobCase, workload: Object) -> bool:
+    """Whether a job runs without the marks that its start under this admission writes.
+
+    Its user unsuspended it when quota was reserved, or removed the marks while it was suspended. It does not
+    have the node selectors of its flavors either. An importer admits jobs that run already.
+    """
+    reserved = condition(workload, ConditionType.QUOTA_RESERVED) or {}
+    if case.composition is not None or is_marked(case) or reserved.get("reason") == Reason.IMPORTED:
+        return False
+    try:
+        return is_marked(replace(case, job=started(case, workload)))
+    except (Conflict, FlavorMissing):
+        return False
 
 
 def is_marked_workload(case: JobCase, workload: Object) -> bool:

@@ -62,6 +62,7 @@ from admitq.transitions import (
 from admitq_api.conditions import SECOND, ConditionType, Reason, parse_time
 
 MISSING_FLAVOR_RETRY_SECONDS: Final = 1.0
+STARTED_BY_OTHERS: Final = "Started before it was admitted"
 SECONDS_FOR_QUOTA: Final = 2
 """How long an elastic job may run without quota, counted from the creation of its Workload.
 
@@ -649,18 +650,20 @@ def _tell_pending_checks(case: JobCase, workload: Object) -> Plan:
 
 
 def _running(case: JobCase, workload: Object) -> Plan | None:
-    """Nothing runs that is not admitted.
+    """Nothing runs that is not admitted, or that was started by another than its admission.
 
     An elastic job that runs keeps its pods while admission checks of its next slice are pending. One that
     another program started before its admission does not have in its pods what the admission injects.
     """
     admitted = is_admitted(workload)
     if not slices.is_elastic(case):
+        if admitted and running.is_started_by_others(case, workload):
+            return running.stop(case, workload, STARTED_BY_OTHERS, running.NOT_ADMITTED)
         return None if admitted else _not_admitted(case, workload)
     if admitted:
         if running.is_marked(case):
             return None
-        return running.stop(case, workload, "Started before it was admitted", running.NOT_ADMITTED)
+        return running.stop(case, workload, STARTED_BY_OTHERS, running.NOT_ADMITTED)
     if is_reserved(workload) and running.is_marked(case):
         return None
     return _await_quota(case, workload) or _not_admitted(case, workload)

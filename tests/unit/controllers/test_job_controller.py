@@ -26,6 +26,7 @@ from tests.unit.controllers.builders import (
     job,
     workload,
 )
+from tests.unit.controllers.test_job_steps import RUNNING
 from tests.unit.controllers.world import World, cluster_scoped
 
 KEY = Key("ns", "j")
@@ -146,7 +147,7 @@ unadmitted = pytest.mark.parametrize(
 async def test_a_job_that_runs_is_not_stopped_before_its_admission_is_heard_of(
     known: Sequence[Object], world: World, jobs: JobController
 ) -> None:
-    world.put(JOBS, job({"suspend": False}))
+    world.put(JOBS, job(RUNNING))
     world.put(KINDS.workloads, *known)
     newer = admitted(metadata={"resourceVersion": "8", "labels": {NAMES.job_uid: "uid-j"}})
     world.client.api["workloads", "job-j-1"] = newer

@@ -517,6 +517,17 @@ def test_an_admitted_job_is_started_with_what_its_flavors_give() -> None:
     assert started["template"]["spec"] == RUNNING_TEMPLATE["spec"]
 
 
+def test_job_that_its_user_unsuspended_when_quota_was_reserved_is_started_anew() -> None:
+    plan = decided(job({"suspend": False}), admitted())
+    assert told(plan) == [("Stopped", "Started before it was admitted")]
+    assert written(job({"suspend": False}), plan)["spec"]["suspend"] is True
+
+
+def test_job_that_an_importer_admitted_while_it_ran_runs_on() -> None:
+    imported = [condition(one, True, "Imported", "Imported") for one in ("QuotaReserved", "Admitted")]
+    assert decided(job({"suspend": False}), workload(*imported, admission=ADMISSION)).actions == ()
+
+
 def test_the_start_is_one_patch_that_says_only_what_changes() -> None:
     [patch, _] = decided(job(), admitted(), settings={"marks": Marks(False, False)}).actions
     assert isinstance(patch, Patch)
