@@ -115,6 +115,19 @@ def _parent_of_workload(names: Names) -> Index:
     return parent
 
 
+def strangers_in(
+    workload: RawObject, pods: Iterable[Object], names: Names, integrations: Iterable[Integration]
+) -> list[Object]:
+    """The pods of a group whose Workload is that of an object which serves, and does not create them."""
+    parents = set(_parent_of_workload(names)(workload))
+    kinds = {parent.partition("/")[0] for parent in parents}
+    serving = [one for one in integrations if one.serving and f"{one.kind}.{one.group}" in kinds]
+    if not serving:
+        # Nothing is known of the pods of a kind that is switched off.
+        return []
+    return [one for one in pods if parents.isdisjoint(parents_of_pod(one, names, serving))]
+
+
 def kind_of_job(workload: RawObject, names: Names) -> str:
     """The kind, as indexes call it, of what a Workload was made for, or else of its controller or group."""
     found = (*_parent_of_workload(names)(workload), *_owner_of_workload(names)(workload))

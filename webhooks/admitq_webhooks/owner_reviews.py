@@ -61,7 +61,9 @@ async def review(
     """
     before, after = (value_at(controller_of(one), ("uid",)) for one in (request.old, request.obj))
     was_queued, is_queued = (
-        policy.manage_jobs_without_queue_name or bool(queue_name(one, policy.names))
+        policy.manage_jobs_without_queue_name
+        or bool(queue_name(one, policy.names))
+        or integration.is_held_by_parent(one, policy.names)
         for one in (request.old, request.obj)
     )
     if not is_queued or (was_queued and before == after):

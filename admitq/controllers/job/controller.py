@@ -17,6 +17,7 @@ from admitq.controllers.indexes import (
     owner_value,
     resource_followed,
     resource_of,
+    strangers_in,
 )
 from admitq.controllers.job import members
 from admitq.controllers.job.case import CONCERN, Ancestor, JobCase
@@ -24,7 +25,7 @@ from admitq.controllers.job.looking_up import is_unsettled, lookups_in
 from admitq.controllers.job.matching import is_equivalent
 from admitq.controllers.job.owners import Owners
 from admitq.controllers.job.slices import is_elastic, lets_run
-from admitq.controllers.job.steps import decide, without_outdated
+from admitq.controllers.job.steps import decide, refuse_group, without_outdated
 from admitq.controllers.outliving import OutlivingPods, next_look
 from admitq.controllers.plan import (
     Action,
@@ -170,6 +171,8 @@ class JobController:
         if store is None:
             # The kind is not served any more; its Workloads stay as they are until it is again.
             return None
+        if strangers := self._strangers(key, store):
+            await self._refuse(key, strangers)
         job = self._job(key, store)
         workloads = self._workloads_of(key, job)
         if job is None:
@@ -274,7 +277,36 @@ class JobController:
             if group
             else (store.get(key.namespace, key.name),)
         )
-        return self._composed(composition, [one for one in found if one is not None], group)
+        strangers = self._strangers(key, store)
+        present = [one for one in found if one is not None and one not in strangers]
+        return self._composed(composition, present, group)
+
+    def _strangers(self, key: Key, store: Store) -> Sequence[Object]:
+        """Members that name the Workload of an object that serves as their group, and are not its pods."""
+        group = named_group(key.name)
+        workload = self._ctx.stores.of(self._ctx.kinds.workloads).get(key.namespace, group) if group else None
+        if workload is None or not is_served(workload, self._ctx.names):
+            return ()
+        found = store.by_index(BY_GROUP, in_namespace(key.namespace, group))
+        return strangers_in(workload, found, self._ctx.names, self._ctx.settings.integrations)
+
+    async def _refuse(self, key: Key, strangers: Sequence[Object]) -> None:
+        """Keep members from running that name a Workload that is not theirs."""
+        composition, ctx = self.integration.composition, self._ctx
+        job = composition and self._composed(composition, strangers, named_group(key.name))
+        if not job:
+            return
+        case = JobCase(
+            integration=self.integration,
+            names=ctx.names,
+            kinds=ctx.kinds,
+            settings=ctx.settings,
+            now=ctx.clock(),
+            job=job,
+            workloads=(),
+            lookups=lookups_in(ctx, key.namespace),
+        )
+        await self._act(case, refuse_group(case))
 
     def _composed(self, composition: Composition, found: Sequence[Object], group: str) -> Object | None:
         names, settings = self._ctx.names, self._ctx.settings

@@ -95,6 +95,12 @@ def decide(case: JobCase) -> Plan:
     return plan(refusal or _class_missing(case, match.workload), again=decided.again)
 
 
+def refuse_group(case: JobCase) -> Plan:
+    """Report to pods that the Workload they name as their group is not theirs; end those that run."""
+    stopping = running.stop(case, None, "missing workload", running.NO_MATCHING_WORKLOAD)
+    return _gone(case) or stopping or members.name_taken(case) or NOTHING
+
+
 def _match_of(case: JobCase) -> Match:
     if prebuilt_name(case):
         return prebuilt.match_of(case)

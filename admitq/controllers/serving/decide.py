@@ -29,7 +29,7 @@ from admitq.controllers.workload import told
 from admitq.core.model import Instant
 from admitq.integrations.base import Integration, PodPlace, ServedGroup, Serving, Step
 from admitq.integrations.names import LONGEST_LABEL, workload_name
-from admitq.integrations.ownership import controller_of, prebuilt_name, queue_name
+from admitq.integrations.ownership import belongs_to_others, controller_of, prebuilt_name, queue_name
 from admitq.integrations.paths import Object, merge_patch, value_at, with_value, without
 from admitq.integrations.pods import annotation, has_ended, has_gate, label, mapping_at
 from admitq.integrations.serving import is_held_for
@@ -168,12 +168,12 @@ def _workload_name(case: ServingCase, job: Object, group: ServedGroup) -> str:
 def _is_adoptable(case: ServingCase, job: Object, workload: Object) -> bool:
     """Whether a Workload that has the name of a group, and that the object does not own, becomes its own.
 
-    It must be unfinished, have no controller, and belong to no former object of the same kind.
+    It must be unfinished, have no controller, and belong to nothing but the object's own pods.
     """
-    owners = value_at(workload, ("metadata", "ownerReferences"), [])
-    is_former = any(one.get("kind") == case.integration.kind for one in owners)
+    own = {value_at(one, ("metadata", "uid"), "") for one in (job, *case.pods)}
+    is_foreign = belongs_to_others(workload, own, case.names)
     is_ending = "deletionTimestamp" in workload["metadata"] or holds(workload, ConditionType.FINISHED)
-    return controller_of(workload) is None and not is_former and not is_ending and not _is_remote(case, job)
+    return controller_of(workload) is None and not is_foreign and not is_ending and not _is_remote(case, job)
 
 
 def _is_remote(case: ServingCase, job: Object) -> bool:

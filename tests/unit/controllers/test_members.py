@@ -14,7 +14,9 @@ from admitq.custom_labels import Location
 from admitq.integrations.base import OwnerKind
 from admitq.integrations.kinds.job import JOB
 from admitq.integrations.kinds.pod import POD
+from admitq.integrations.kinds.statefulset import STATEFUL_SET
 from admitq.integrations.names import workload_name
+from admitq.integrations.paths import with_value
 from admitq.integrations.spec_shape import role_hash
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import JOBS, NAMESPACES, PODS, PRIORITY_CLASSES
@@ -543,6 +545,28 @@ async def test_members_become_owners_of_their_groups_workload() -> None:
     await world.settle()
     assert world.get(KINDS.workloads, "g")["metadata"]["ownerReferences"] == [owner("a"), owner("b")]
     assert ("g", "OwnerReferencesAdded", "Added 1 owner reference(s)") in world.told.events
+
+
+@pytest.mark.parametrize("waits", ["held", "running"])
+async def test_pod_that_names_the_workload_of_a_stateful_set_does_not_join_its_group(waits: str) -> None:
+    world = PodWorld(integrations=(POD, STATEFUL_SET))
+    parent = {NAMES.pod_suspending_parent: "statefulset"}
+    owned = {**owner("s"), "apiVersion": "apps/v1", "kind": "StatefulSet", "controller": True}
+    theirs, own = (
+        with_value(one, ("metadata", "annotations"), {**one["metadata"]["annotations"], **parent})
+        for one in pair(waits, "running")
+    )
+    theirs = with_value(theirs, ("metadata", "creationTimestamp"), "2020-01-01T00:00:00Z")
+    world.put(PODS, theirs, with_value(own, ("metadata", "ownerReferences"), [owned]))
+    of_set = of_group(admitted)
+    notes = {NAMES.job_owner_gvk: "apps/v1, Kind=StatefulSet", NAMES.job_owner_name: "s"}
+    annotations = {**of_set["metadata"]["annotations"], **notes}
+    world.put(KINDS.workloads, with_value(of_set, ("metadata", "annotations"), annotations))
+    await world.settle()
+    assert world.get(PODS, "b")["status"]["phase"] == "Running"
+    assert not any("pods/b" in call for call in world.calls), world.calls
+    reasons = {reason for name, reason, _ in world.told.events if name == "a"}
+    assert reasons == {"WorkloadNameConflict"} | ({"Stopped"} if waits == "running" else set())
 
 
 @pytest.mark.parametrize("validated", [True, False])

@@ -316,9 +316,11 @@ def test_b11_workload_of_a_stateful_set_under_its_older_name_is_adopted(owners: 
     [
         older({**OF_POD, "controller": True}),
         older({**OF_SET, "uid": "former"}),
+        older({**OF_POD, "uid": "uid-of-another"}),
+        older(labels={NAMES.job_uid: "uid-of-another"}),
         older(deletionTimestamp="2030-01-01T00:00:00Z"),
     ],
-    ids=["controlled", "former StatefulSet", "deleted"],
+    ids=["controlled", "former StatefulSet", "pod of another", "job of another", "deleted"],
 )
 def test_b11_workload_under_the_older_name_that_belongs_elsewhere_is_not_adopted(found: Object) -> None:
     plan = decided(stateful_set(), found)

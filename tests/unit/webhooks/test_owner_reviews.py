@@ -189,3 +189,11 @@ async def test_other_changes_of_a_child_are_accepted(old: dict[str, Any], new: d
 
 async def test_child_is_raised_freely_when_its_owner_is_gone() -> None:
     assert (await asked("validate", "Job", raised(5), raised(1), world=FakeWorld())).allowed
+
+
+async def test_pod_that_claims_a_parent_is_given_no_controller_by_its_user() -> None:
+    held: dict[str, Any] = {"labels": {}, "annotations": {NAMES.pod_suspending_parent: "statefulset"}}
+    old, new = child("Pod", **held), child("Pod", **held, ownerReferences=[{**IN_JOB, "controller": True}])
+    answer = await asked("validate", "Pod", new, old)
+    assert answer.message == REFUSED.format("Pod")
+    assert (await asked("validate", "Pod", new, old, user="job-controller")).allowed

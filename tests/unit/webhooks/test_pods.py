@@ -247,6 +247,13 @@ async def test_a_parent_that_had_its_pods_held_vouches_for_them() -> None:
     assert "finalizers" not in held["metadata"]
 
 
+async def test_a_pod_that_claims_a_parent_names_no_controller_unless_the_controller_creates_it() -> None:
+    notes = {NAMES.pod_suspending_parent: "statefulset"}
+    held = await mutate(a_pod(annotations=notes, ownerReferences=[IN_JOB]), "team", POD, POLICY, FakeWorld())
+    assert held["spec"]["schedulingGates"] == GATES
+    assert "controller" not in held["metadata"]["ownerReferences"][0]
+
+
 @pytest.mark.parametrize(
     ("notes", "held"), [({}, False), ({NAMES.pod_suspending_parent: "deployment"}, True)]
 )

@@ -52,6 +52,11 @@ async def mutate(
     names = policy.names
     job = integration.mutate_any(job, policy.rules(job, before=before))
     if integration.is_held_by_parent(job, names):
+        # The group of such a pod follows from its controller.
+        if before is None and not await owner_reviews.may_name_controller(
+            user, job, namespace, policy, world
+        ):
+            job = owner_reviews.without_control(job)
         return integration.mutate(job, policy.rules(job, before=before))
     named, is_up = queue_name(job, names), before is not None and not integration.is_suspended(before, names)
     default_queue = not named and not is_up and world.has_local_queue(namespace, DEFAULT_QUEUE)
