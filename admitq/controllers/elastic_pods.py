@@ -18,6 +18,7 @@ from admitq.controllers.plan import Action, Delete, Plan, Tell, Ungate, act, gat
 from admitq.controllers.wiring import ControllerSpec, Wanted, Watch, WhenServed
 from admitq.core.model import Instant
 from admitq.integrations import pods
+from admitq.integrations.base import Integration
 from admitq.integrations.ownership import controller_of
 from admitq.integrations.paths import Object, only, value_at
 from admitq.pod_counts import covered_counts
@@ -88,6 +89,30 @@ def to_ungate(members: Iterable[Object], room: Mapping[str, int], names: Names) 
     return found
 
 
+def pods_of_job(
+    slices: Iterable[Object], named: Iterable[Object], integrations: Iterable[Integration]
+) -> list[Object]:
+    """The pods that name a chain, without those that the job of the chain does not control.
+
+    A pod can be created with any annotation. It must not take the place of pods of the job. The controller
+    of a pod is the job, or of a kind that the controller of the job creates.
+    """
+    creates = {(one.group, one.kind): one.creates or frozenset[tuple[str, str]]() for one in integrations}
+    jobs = [reference for one in slices if (reference := controller_of(one)) is not None]
+    uids = {one.get("uid") for one in jobs}
+    between = {kind for one in jobs for kind in creates.get(_kind(one), ())}
+
+    def is_of_job(pod: Object) -> bool:
+        reference = controller_of(pod)
+        return reference is not None and (reference.get("uid") in uids or _kind(reference) in between)
+
+    return [one for one in named if is_of_job(one)]
+
+
+def _kind(reference: Object) -> tuple[str, str]:
+    return str(reference.get("apiVersion", "")).rpartition("/")[0], str(reference.get("kind", ""))
+
+
 def decide(slices: Iterable[Object], members: Iterable[Object], names: Names, now: Instant) -> Plan:
     """Let pods of a chain go for which its admission has room."""
     admitted = admitted_slice(slices, names)
@@ -127,6 +152,7 @@ def slim(pod: Object, names: Names) -> dict[str, Any]:
         "kind": PODS.kind,
         "metadata": {
             **kept,
+            **only(metadata, ("ownerReferences",)),
             "labels": {names.podset: pods.label(pod, names.podset)},
             "annotations": {names.workload_slice_name: chain},
         },
@@ -153,7 +179,8 @@ class ElasticPodsController:
         if store is None:
             return None
         slices = ctx.stores.of(ctx.kinds.workloads).by_index(BY_CHAIN, chain)
-        members, now = store.by_index(BY_CHAIN, chain), ctx.clock()
+        members = pods_of_job(slices, store.by_index(BY_CHAIN, chain), ctx.settings.integrations)
+        now = ctx.clock()
         if excess := excess_pods(slices, members, ctx.names, now):
             # The pods may be newer than the slices that are known here. A deletion cannot be undone.
             if await self._has_newer_slices(key.namespace, slices):

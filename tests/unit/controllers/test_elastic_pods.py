@@ -14,11 +14,14 @@ from admitq.controllers.elastic_pods import (
     admitted_slice,
     decide,
     granted,
+    pods_of_job,
     slim,
     to_ungate,
 )
 from admitq.controllers.plan import Count, ungating
 from admitq.controllers.wiring import WhenServed
+from admitq.integrations.kinds.job import JOB
+from admitq.integrations.kinds.rayjob import RAY_JOB
 from admitq.integrations.paths import with_value, without_value
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import PODS
@@ -28,6 +31,7 @@ from tests.unit.controllers.builders import (
     FINISHED,
     KINDS,
     NAMES,
+    OWNER,
     SETTINGS,
     Object,
     admitted,
@@ -54,6 +58,7 @@ def pod(name: str, *, gated: bool = True, podset: str = "main", **parts: Any) ->
             "creationTimestamp": time(parts.pop("made", 0)),
             "labels": {NAMES.podset: podset, "app": "x"},
             "annotations": {NAMES.workload_slice_name: parts.pop("chain", "first")},
+            "ownerReferences": [OWNER],
             **parts.pop("metadata", {}),
         },
         "spec": {"schedulingGates": gates, "containers": [{"name": "c"}]},
@@ -96,6 +101,23 @@ def test_as_many_pods_are_let_go_as_have_quota(
 )
 def test_only_what_is_admitted_lets_pods_go(of: Object, expected: Mapping[str, int]) -> None:
     assert granted(of) == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "owners", "counted"),
+    [
+        ("Job", [OWNER], True),
+        ("Job", [], False),
+        ("Job", [{**OWNER, "uid": "other"}], False),
+        ("Job", [{**OWNER, "controller": False}], False),
+        ("RayJob", [{**OWNER, "apiVersion": "ray.io/v1", "kind": "RayCluster", "uid": "other"}], True),
+    ],
+)
+def test_pod_that_only_names_a_chain_does_not_count(kind: str, owners: list[Object], counted: bool) -> None:
+    of = {**OWNER, "kind": kind, **({"apiVersion": "ray.io/v1"} if kind == "RayJob" else {})}
+    slices = [with_value(slice_("first", 3), ("metadata", "ownerReferences"), [of])]
+    one = with_value(pod("a"), ("metadata", "ownerReferences"), owners)
+    assert pods_of_job(slices, [one], (JOB, RAY_JOB)) == ([one] if counted else [])
 
 
 def test_e_assignment_without_count_lets_all_pods_of_its_podset_go() -> None:
