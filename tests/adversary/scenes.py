@@ -80,6 +80,24 @@ async def running_job(arena: Arena, queue: str) -> Targets:
     }
 
 
+async def elastic_job(arena: Arena, queue: str) -> Targets:
+    """An elastic Job that fills its queue and has grown, and a pod of it that waits at its gate."""
+    names = arena.admin.names
+    await arena.queue(queue)
+    labels, annotations = {names.queue_name: queue}, {names.elastic_job: "true"}
+    metadata = {"labels": labels, "annotations": annotations}
+    job = await arena.job(queue, completions=9, metadata=metadata)
+    await arena.until_runs(f"{queue}-")
+    await arena.tenant.change(JOBS, job.name, {"spec": {"parallelism": 2}})
+
+    async def gated() -> list[str]:
+        pods = await arena.pods(queue)
+        return [one["metadata"]["name"] for one in pods if one["spec"].get("schedulingGates")]
+
+    [name] = await eventually(gated, what="a gated pod")
+    return {"job": job, "waiting": Target(PODS, name, arena.admin.namespace)}
+
+
 async def waiting_job(arena: Arena, queue: str) -> Targets:
     """A Job that asks for more than the queue has, and its Workload."""
     await arena.queue(queue)
@@ -152,6 +170,7 @@ SCENES: Final[Mapping[str, Scene]] = {
     "running-deployment": running_deployment,
     "running-job": running_job,
     "waiting-job": waiting_job,
+    "elastic-job": elastic_job,
     "foreign-job": foreign_job,
     **{f"waiting-{one.kind.lower()}": waiting(one) for one in OF_OTHER_PROJECTS},
     **{f"running-{one.kind.lower()}": running(one) for one in OF_OTHER_PROJECTS},

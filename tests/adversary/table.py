@@ -12,6 +12,7 @@ from tests.adversary.calls import (
     Allowed,
     Attempt,
     End,
+    NoChange,
     NoEffect,
     Path,
     Refused,
@@ -80,6 +81,29 @@ def _marks() -> Iterator[Attempt]:
     yield from rows(
         "running-deployment", "pod", [label("managed"), annotation("pod_suspending_parent")], Way, MARK
     )
+
+
+def _marks_of_job_pods() -> Iterator[Attempt]:
+    """Pods of admitted jobs keep their marks, and what the controller of their job finds them by."""
+    kept = [
+        label("podset"),
+        annotation("workload"),
+        ("metadata", "labels", "batch.kubernetes.io/controller-uid"),
+    ]
+    yield from rows("running-job", "pod", kept, Way, MARK)
+    removals = [Way.JSON_REMOVE, Way.MERGE_NULL, Way.PUT_WITHOUT]
+    yield from rows("running-job", "pod", [("metadata", "ownerReferences")], removals, MARK)
+    chain = [label("podset"), annotation("workload_slice_name")]
+    yield from rows("elastic-job", "waiting", chain, Way, MARK)
+    gates = [("spec", "schedulingGates")]
+    yield from rows("elastic-job", "waiting", gates, removals, MARK)
+    emptied = [Way.MERGE, Way.JSON_REPLACE, Way.PUT]
+    yield from rows("elastic-job", "waiting", gates, emptied, MARK, value=[])
+    # Ephemeral containers and sizes are all that these subresources change.
+    metadata = [label("managed"), annotation("role_hash")]
+    writes = [Way.MERGE, Way.PUT]
+    ephemeral = ["ephemeralcontainers"]
+    yield from rows("running-pod", "pod", metadata, writes, NoChange(), subresources=ephemeral)
 
 
 def _subresources() -> Iterator[Attempt]:
@@ -192,6 +216,7 @@ def _kinds() -> Iterator[Attempt]:
 
 CHAPTERS: Final = {
     "marks": tuple(_marks()),
+    "marks of jobs": tuple(_marks_of_job_pods()),
     "others": (*_subresources(), *_jobs(), *_own_kinds()),
     "kinds": tuple(_kinds()),
 }
