@@ -1,8 +1,8 @@
 """The law of quota, checked from outside: running pods use no more than is reserved for their workloads.
 
-The check reads pods, Workloads and ClusterQueues from the API server and computes the sums itself. It shares
-neither arithmetic nor rules of ownership with the product. In an arena, the name of every object that belongs
-to a LocalQueue begins with the name of that queue and a hyphen, whatever labels a tenant removes from it.
+The check reads pods, Jobs, Workloads and ClusterQueues from the API server and computes the sums itself. It
+shares neither arithmetic nor rules of ownership with the product. In an arena, the name of every object that
+belongs to a LocalQueue begins with the name of that queue and a hyphen, whatever labels a tenant removes.
 """
 
 import asyncio
@@ -19,6 +19,9 @@ Object = Mapping[str, Any]
 
 REACTION_S: Final = 2.0
 """Seconds for which more pods may run than is reserved: the time of one reaction."""
+JOB_CONTROLLER_S: Final = 5.0
+"""Seconds more for pods of a Job that is suspended or being deleted. The reaction of admitq ends when it
+suspends the Job; kube-controller-manager then deletes the pods, which takes seconds on a busy machine."""
 INTERVAL_S: Final = 0.1
 _LONGEST_STEP_S: Final = 0.3
 """What one step between two samples counts at most, so that a stalled sampler accuses no pod."""
@@ -103,6 +106,24 @@ def excesses(queues: Mapping[str, int], pods: Iterable[Object], workloads: Itera
     return found
 
 
+def leaving(pods: Iterable[Object], jobs: Iterable[Object]) -> set[str]:
+    """UIDs of the pods that Kubernetes's Job controller is to delete.
+
+    Their controller is a Job that exists under the UID which they name and is suspended or being deleted.
+    """
+    stopped = {
+        one["metadata"]["uid"]
+        for one in jobs
+        if one["spec"].get("suspend") or one["metadata"].get("deletionTimestamp")
+    }
+    return {
+        pod["metadata"]["uid"]
+        for pod in pods
+        for owner in pod["metadata"].get("ownerReferences") or []
+        if owner.get("controller") and owner["kind"] == "Job" and owner["uid"] in stopped
+    }
+
+
 def queue_of(name: str, queues: Iterable[str]) -> str | None:
     """The queue that an object of this name belongs to: the longest that its name begins with."""
     matching = [queue for queue in queues if name.startswith(f"{queue}-")]
@@ -117,27 +138,42 @@ class Record:
     violations: dict[str, str] = field(default_factory=dict[str, str])
     longest_s: float = 0.0
     """The longest time for which any queue had more running than reserved."""
-    _begun: dict[str, float] = field(default_factory=dict[str, float])
+    _lasting: dict[float, dict[str, float]] = field(default_factory=dict[float, dict[str, float]])
+    """Seconds that the excess of each queue has lasted, by what is allowed beyond one reaction."""
     _last: float | None = None
     _histories: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
 
     def observe(
-        self, at: float, queues: Mapping[str, int], pods: Iterable[Object], workloads: Iterable[Object]
+        self,
+        at: float,
+        queues: Mapping[str, int],
+        pods: Iterable[Object],
+        workloads: Iterable[Object],
+        jobs: Iterable[Object] = (),
     ) -> None:
-        """Take a sample of this time in seconds."""
+        """Take a sample of this time in seconds.
+
+        An excess that is there without the pods of stopped Jobs may last one reaction. One that only those
+        pods make may last longer, by what Kubernetes's Job controller takes to delete them.
+        """
         self.samples += 1
         step = 0.0 if self._last is None else min(at - self._last, _LONGEST_STEP_S)
         self._last = at
-        seen = list(pods)
+        seen, granting = list(pods), list(workloads)
         for pod in seen:
             self._remember(at, pod)
-        found = excesses(queues, seen, workloads)
-        lasting = {one.queue: self._begun.get(one.queue, -step) + step for one in found}
-        self._begun = lasting
-        for one in found:
-            self.longest_s = max(self.longest_s, lasting[one.queue])
-            if lasting[one.queue] > REACTION_S + one.grace_s and one.queue not in self.violations:
-                self.violations[one.queue] = self._describe(one, lasting[one.queue])
+        going = leaving(seen, jobs)
+        staying = [one for one in seen if one["metadata"]["uid"] not in going]
+        for more, members in ((0.0, staying), (JOB_CONTROLLER_S, seen)):
+            found = excesses(queues, members, granting)
+            before = self._lasting.get(more, {})
+            lasting = {one.queue: before.get(one.queue, -step) + step for one in found}
+            self._lasting[more] = lasting
+            for one in found:
+                self.longest_s = max(self.longest_s, lasting[one.queue])
+                limit = REACTION_S + more + one.grace_s
+                if lasting[one.queue] > limit and one.queue not in self.violations:
+                    self.violations[one.queue] = self._describe(one, lasting[one.queue])
 
     def _remember(self, at: float, pod: Object) -> None:
         metadata, status = pod["metadata"], pod.get("status", {})
@@ -204,11 +240,12 @@ async def _sample(
         # Pods first: a workload that is released once its pods are gone must not look like an excess.
         with suppress(ApiError):
             pods = await _items(client, f"/api/v1/namespaces/{namespace}/pods")
-            workloads, cluster_queues = await asyncio.gather(
+            workloads, cluster_queues, jobs = await asyncio.gather(
                 _items(client, f"{own}/namespaces/{namespace}/workloads"),
                 _items(client, f"{own}/clusterqueues"),
+                _items(client, f"/apis/batch/v1/namespaces/{namespace}/jobs"),
             )
-            observe(loop.time() - began, quotas(cluster_queues, suffix), pods, workloads)
+            observe(loop.time() - began, quotas(cluster_queues, suffix), pods, workloads, jobs)
         number = max(number + 1, int((loop.time() - began) / INTERVAL_S))
         await asyncio.sleep(max(0.0, began + number * INTERVAL_S - loop.time()))
 

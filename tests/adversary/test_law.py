@@ -9,8 +9,16 @@ from tests.adversary.law import Record, excesses, milli, queue_of, quotas, reque
 QUEUES = {"q": 1000}
 
 
-def pod(name: str, cpu: Any = 1, *, node: str = "n", phase: str = "Running", grace: int | None = None) -> Any:
-    metadata: dict[str, Any] = {"name": name, "labels": {}}
+def pod(
+    name: str,
+    cpu: Any = 1,
+    *,
+    node: str = "n",
+    phase: str = "Running",
+    grace: int | None = None,
+    owners: Any = (),
+) -> Any:
+    metadata: dict[str, Any] = {"name": name, "uid": f"uid-{name}", "labels": {}, "ownerReferences": owners}
     if grace is not None:
         metadata |= {"deletionTimestamp": "2030-01-01T00:00:00Z", "deletionGracePeriodSeconds": grace}
     spec = {"nodeName": node, "containers": [{"resources": {"requests": {"cpu": cpu}}}]}
@@ -30,10 +38,19 @@ def workload(cpu: Any = 1, *, queue: str = "q", count: int = 1, returned: int = 
     return {"spec": {"queueName": queue}, "status": status}
 
 
-def watch(seconds: float, pods: Any, workloads: Any) -> Record:
+def job(uid: str = "uid-job", *, suspend: bool = False, deleted: bool = False) -> Any:
+    deletion = {"deletionTimestamp": "2030-01-01T00:00:00Z"} if deleted else {}
+    return {"metadata": {"name": "q-j", "uid": uid, **deletion}, "spec": {"suspend": suspend}}
+
+
+def owner(uid: str = "uid-job", kind: str = "Job", *, controller: bool = True) -> Any:
+    return {"kind": kind, "name": "q-j", "uid": uid, "controller": controller}
+
+
+def watch(seconds: float, pods: Any, workloads: Any, jobs: Any = ()) -> Record:
     record = Record()
     for tick in range(round(seconds * 10) + 1):
-        record.observe(tick / 10, QUEUES, pods, workloads)
+        record.observe(tick / 10, QUEUES, pods, workloads, jobs)
     return record
 
 
@@ -56,6 +73,34 @@ def test_excess_of_pods_that_end_lasts_their_grace_longer() -> None:
     pods = [pod("q-a"), pod("q-b", grace=2)]
     assert watch(3.9, pods, [workload()]).violations == {}
     assert list(watch(4.5, pods, [workload()]).violations) == ["q"]
+
+
+@pytest.mark.parametrize("stopped", [job(suspend=True), job(deleted=True)])
+def test_excess_of_pods_whose_job_is_stopped_lasts_as_the_job_controller_takes(stopped: Any) -> None:
+    pods = [pod("q-a"), pod("q-b", owners=[owner()])]
+    assert watch(6.9, pods, [workload()], [stopped]).violations == {}
+    assert list(watch(7.2, pods, [workload()], [stopped]).violations) == ["q"]
+
+
+@pytest.mark.parametrize(
+    ("reference", "jobs"),
+    [
+        (owner(), []),
+        (owner(), [job()]),
+        (owner("uid-other"), [job(suspend=True)]),
+        (owner(), [job("uid-other", suspend=True)]),
+        (owner(controller=False), [job(suspend=True)]),
+        (owner(kind="ReplicaSet"), [job(suspend=True)]),
+    ],
+)
+def test_excess_of_pods_that_no_stopped_job_controls_lasts_one_reaction(reference: Any, jobs: Any) -> None:
+    pods = [pod("q-a"), pod("q-b", owners=[reference])]
+    assert list(watch(2.3, pods, [workload()], jobs).violations) == ["q"]
+
+
+def test_excess_without_pods_of_a_stopped_job_lasts_one_reaction() -> None:
+    pods = [pod("q-a"), pod("q-b"), pod("q-c", owners=[owner()])]
+    assert list(watch(2.3, pods, [workload()], [job(suspend=True)]).violations) == ["q"]
 
 
 def test_excesses_that_are_interrupted_do_not_add_up() -> None:
