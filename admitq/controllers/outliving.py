@@ -160,7 +160,7 @@ def report(transition: Transition, pods: Sequence[str]) -> None:
         ConditionType.PODS_OUTLIVE_JOB,
         True,
         Reason.PODS_RUNNING,
-        f"{count} of the deleted job can still run: {named}. Delete them to release the quota",
+        f"{count} can still run after the end of the job: {named}. Delete them to release the quota",
     )
 
 

@@ -108,7 +108,8 @@ class Plan:
 
     ``starts`` is the Workload whose job the actions start, if they do. ``unless_admitted``: they end what
     runs, for nothing that is known of admits it. ``refusal`` says why nothing more can be done until the job
-    changes.
+    changes. ``frees`` are admitted Workloads whose quota the actions free: before that, the namespace is
+    searched for pods of theirs that can still run.
     """
 
     actions: tuple[Action, ...] = ()
@@ -116,6 +117,7 @@ class Plan:
     starts: Object | None = None
     unless_admitted: bool = False
     refusal: str = ""
+    frees: tuple[Object, ...] = ()
 
 
 NOTHING = Plan()

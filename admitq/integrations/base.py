@@ -366,6 +366,8 @@ class Integration:
     """Whether a job of the kind is none of ours whatever its labels say: it makes no pods of its own."""
     is_half_stopped: Callable[[Object, Names], bool] = lambda _job, _names: False
     """Whether a stop was begun and not ended; such a job does not count as suspended."""
+    ends_after_pods: bool = False
+    """Whether a job of the kind is not finished before all of its pods have ended."""
     is_cleaning_up: Callable[[Object], bool] = lambda _job: False
     """Whether a job that is being deleted may have pods to the last; its Workload stays until it is gone."""
     start: Callable[[Object, Object, Names], tuple[Step, ...]] = start_at_once

@@ -215,7 +215,7 @@ class JobController:
             ancestor=ancestor,
         )
         case = await self._with_outliving_pods(self._resolved(case))
-        decided = decide(case)
+        case, decided = await self._decide(case)
         if decided.unless_admitted and decided.actions:
             again = await self._stop(key, case, decided, attempts)
         else:
@@ -454,6 +454,14 @@ class JobController:
         found = {one: obj for one in references if (obj := self._referenced(one, case.job)) is not None}
         missing = tuple(one for one in references if one not in found)
         return replace(case, job=self.integration.resolved(case.job, found), missing=missing)
+
+    async def _decide(self, case: JobCase) -> tuple[JobCase, Plan]:
+        """What is to be done about a job; quota is freed only where no pods of the job are found."""
+        decided = decide(case)
+        if not decided.frees or not (found := await self._outliving.of(decided.frees)):
+            return case, decided
+        case = replace(case, outliving={**case.outliving, **found})
+        return case, decide(case)
 
     async def _with_outliving_pods(self, case: JobCase) -> JobCase:
         """The same with pods that outlive the job; of a group, those that are not known as its members."""

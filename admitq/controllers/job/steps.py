@@ -134,6 +134,19 @@ def _report_outliving(case: JobCase, workload: Object) -> Action | None:
     return status_patch(case.kinds.workloads, workload, transition.patch(), CONCERN)
 
 
+def _after_pods(case: JobCase, workload: Object, freeing: Plan | None) -> Plan | None:
+    """The plan, which frees the quota of a Workload, once no pod of the Workload can run.
+
+    The status of a job says little of pods that take long to end, or that its controller does not delete.
+    Members of a composed job are known one by one.
+    """
+    if freeing is None or case.composition is not None or not outliving.may_have_pods(workload):
+        return freeing
+    if case.is_outlived(workload):
+        return plan(_report_outliving(case, workload), again=outliving.next_look(workload, case.now))
+    return replace(freeing, frees=(*freeing.frees, workload))
+
+
 def _is_evicted_with_its_pod(case: JobCase, workload: Object) -> bool:
     """Whether an eviction has deleted the single pod for which the Workload holds quota."""
     is_evicted = holds(workload, ConditionType.EVICTED) and is_reserved(workload) and not is_over(workload)
@@ -230,6 +243,16 @@ def _delete_others(case: JobCase, others: list[Object]) -> Plan | None:
     return decided if decided.actions else None
 
 
+def _delete_stopped(case: JobCase, others: list[Object]) -> Plan | None:
+    """Delete Workloads of a job that has stopped, each once its pods have ended."""
+    decided = _delete_others(case, others)
+    for one in others:
+        decided = _after_pods(case, one, decided)
+        if case.is_outlived(one):
+            break
+    return decided
+
+
 def _without_workload(case: JobCase, match: Match) -> Plan:
     """No Workload stands for the job as it is: stop it, or bring one about."""
     job: Object = case.job or {}
@@ -238,9 +261,9 @@ def _without_workload(case: JobCase, match: Match) -> Plan:
     if not match.others and (forgotten := members.forgotten(case)):
         return forgotten
     if prebuilt_name(case):
-        others = _delete_others(case, match.others)
         stopping = running.stop(case, None, "missing workload", running.NO_MATCHING_WORKLOAD)
-        return others or stopping or plan(prebuilt.refusal(case))
+        others = None if case.integration.is_active(job) else _delete_stopped(case, match.others)
+        return stopping or others or plan(prebuilt.refusal(case))
     if not case.integration.is_suspended(job, case.names):
         if slices.is_elastic(case) and not match.others and not case.namespace_ends:
             return _incomplete(case) or _create(case)
@@ -318,7 +341,7 @@ def _replace(case: JobCase, others: list[Object]) -> Plan:
         return _delete_others(case, rest) or _update(case, first)
     if case.integration.is_active(case.job or {}):
         return NOTHING
-    return _delete_others(case, others) or NOTHING
+    return _delete_stopped(case, others) or NOTHING
 
 
 def _update(case: JobCase, workload: Object) -> Plan:
@@ -382,13 +405,18 @@ def _out_of_sync(case: JobCase, workload: Object) -> Plan | None:
         return None
     if is_equivalent(case, workload):
         return None
-    return _finish(
-        case, workload, Reason.OUT_OF_SYNC, "The prebuilt workload is out of sync with its user job"
-    )
+    message = "The prebuilt workload is out of sync with its user job"
+    if case.composition is None and is_admitted(workload):
+        if stopping := running.stop(case, None, message, running.NO_MATCHING_WORKLOAD):
+            return _with_increases(case, workload, stopping)
+        if case.integration.is_active(case.job or {}):
+            return NOTHING
+    return _after_pods(case, workload, _finish(case, workload, Reason.OUT_OF_SYNC, message))
 
 
 def _finish(case: JobCase, workload: Object, reason: Reason, message: str) -> Plan | None:
     transition = case.begin(workload)
+    outliving.withdraw(transition)
     transition.finish(reason, message)
     return case.end(workload, transition)
 
@@ -423,10 +451,8 @@ def _workload_deleted(case: JobCase, workload: Object) -> Plan | None:
             return NOTHING
     if not has_finalizer(workload, case.names.finalizer):
         return plan(*members.freed(case))
-    return plan(
-        *members.freed(case),
-        RemoveFinalizer(case.kinds.workloads, workload),
-    )
+    released = plan(*members.freed(case), RemoveFinalizer(case.kinds.workloads, workload))
+    return _after_pods(case, workload, released)
 
 
 def _on_hold(case: JobCase, workload: Object) -> Plan | None:
@@ -440,6 +466,7 @@ def _on_hold(case: JobCase, workload: Object) -> Plan | None:
     if on_hold == is_on_hold(workload):
         return None
     transition = case.begin(workload)
+    outliving.withdraw(transition)
     if on_hold:
         transition.release(Reason.ON_HOLD, "Job is on hold")
     else:
@@ -447,7 +474,7 @@ def _on_hold(case: JobCase, workload: Object) -> Plan | None:
             told(Reason.PENDING_EVALUATION, case.settings),
             "Workload no longer on hold; waiting for quota reservation",
         )
-    return case.end(workload, transition)
+    return _after_pods(case, workload, case.end(workload, transition))
 
 
 def _job_finished(case: JobCase, workload: Object) -> Plan | None:
@@ -456,7 +483,8 @@ def _job_finished(case: JobCase, workload: Object) -> Plan | None:
     if ended is None:
         return None
     reason = Reason.SUCCEEDED if ended.success else Reason.FAILED
-    return _finish(case, workload, reason, ended.message) or NOTHING
+    finishing = _finish(case, workload, reason, ended.message) or NOTHING
+    return finishing if case.integration.ends_after_pods else _after_pods(case, workload, finishing)
 
 
 # --- while it lives -------------------------------------------------------------------------------
@@ -550,7 +578,7 @@ def _evicted(case: JobCase, workload: Object) -> Plan | None:
     if is_reserved(workload):
         if case.integration.is_active(case.job or {}):
             return NOTHING
-        return _requeue(case, workload)
+        return _after_pods(case, workload, _requeue(case, workload))
     return _retention_over(case, workload, reason)
 
 
@@ -569,6 +597,7 @@ def _requeue(case: JobCase, workload: Object) -> Plan | None:
     whatever that says: it can be started, and nobody would make another in its place.
     """
     transition = case.begin(workload)
+    outliving.withdraw(transition)
     ends = is_of_pod_alone(workload) and case.job is not None and "deletionTimestamp" in case.job["metadata"]
     stays_out = ends and case.settings.skips_reassignment_of_pods
     transition.requeue(told(Reason.PENDING_EVALUATION, case.settings), may_return=not stays_out)

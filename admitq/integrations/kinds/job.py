@@ -177,6 +177,7 @@ JOB = Integration(
     is_active=is_active,
     pods_ready=pods_ready,
     suspend_path=SUSPEND,
+    ends_after_pods=True,
     is_half_stopped=is_half_stopped,
     stop=stop,
     with_counts=with_counts,

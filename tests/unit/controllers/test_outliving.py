@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from admitq.controllers.indexes import group_key
+from admitq.controllers.indexes import group_key, resource_of
 from admitq.controllers.job.controller import JobController
 from admitq.controllers.job.owners import Owners
 from admitq.controllers.outliving import (
@@ -18,6 +18,7 @@ from admitq.controllers.outliving import (
 )
 from admitq.controllers.workload import WorkloadController
 from admitq.integrations.kinds.job import JOB
+from admitq.integrations.kinds.mpijob import MPI_JOB
 from admitq.integrations.kinds.pod import POD
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import JOBS
@@ -28,6 +29,7 @@ from tests.unit.controllers.builders import (
     NAMES,
     OWNER,
     SETTINGS,
+    TEMPLATE,
     Object,
     admitted,
     at,
@@ -158,7 +160,7 @@ async def test_workload_keeps_quota_while_pods_outlive_its_job(world: World, gon
     assert condition_of(stored, "PodsOutliveJob") == (
         "True",
         "PodsRunning",
-        "2 pods of the deleted job can still run: a, b. Delete them to release the quota",
+        "2 pods can still run after the end of the job: a, b. Delete them to release the quota",
     )
     assert stored["metadata"]["finalizers"]
     world.client.api.clear()
@@ -251,6 +253,77 @@ async def test_pods_of_a_recent_list_are_taken_to_remain(world: World) -> None:
     now[0] += SHORTEST_DELAY_SECONDS
     assert await outliving.of((named(1),)) == {}
     assert world.calls.count(LIST) == 3
+
+
+EVICTED = condition("Evicted", True, "Preempted", "preempted")
+RAISED = {"parallelism": 5, "completions": 9}
+SYNC = {"labels": {NAMES.queue_name: "lq", NAMES.prebuilt_workload_name: "job-j-1"}}
+
+
+@pytest.mark.parametrize(
+    ("held", "stopped", "expected"),
+    [
+        (admitted(EVICTED), job(), ("QuotaReserved", "False", "PendingEvaluation")),
+        (admitted(), job(RAISED), None),
+        (admitted(metadata={"deletionTimestamp": time(1)}), job(), None),
+        (admitted(metadata=GONE), job(RAISED, **SYNC), ("Finished", "True", "OutOfSync")),
+    ],
+    ids=["evicted", "raised", "Workload deleted", "prebuilt Workload out of sync"],
+)
+async def test_quota_of_a_stopped_job_is_kept_until_its_pods_have_ended(
+    world: World, held: Object, stopped: Object, expected: tuple[str, ...] | None
+) -> None:
+    world.put(KINDS.workloads, held)
+    world.put(JOBS, stopped)
+    with_pods(world, pod(spec={"nodeName": "n"}, deletionTimestamp=time(0)))
+    assert await reconcile_job(world) == 1.0
+    kept = world.get(KINDS.workloads, "job-j-1")
+    assert condition_of(kept, "QuotaReserved")[0] == "True"
+    assert kept["metadata"]["finalizers"]
+    assert state(world) == ("PodsRunning", None)
+    world.client.api.clear()
+    await reconcile_job(world)
+    freed = world.stores.of(KINDS.workloads).get("ns", "job-j-1")
+    is_gone = freed is None or not freed["metadata"].get("finalizers")
+    assert is_gone is (expected is None)
+    if freed is not None and expected is not None:
+        assert condition_of(freed, "PodsOutliveJob") is None
+        assert condition_of(freed, expected[0])[:2] == expected[1:]
+
+
+def mpi_job(status: Object) -> Object:
+    replicas = {"Worker": {"replicas": 3, "template": TEMPLATE}}
+    spec = {"runPolicy": {"suspend": False}, "mpiReplicaSpecs": replicas}
+    owned = job()["metadata"]
+    return {"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob", "metadata": owned} | {
+        "spec": spec,
+        "status": status,
+    }
+
+
+async def test_quota_of_a_finished_job_is_kept_while_its_operator_leaves_pods_running() -> None:
+    world = World(replace(SETTINGS, integrations=(MPI_JOB,)))
+    owner = {**OWNER, "apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob"}
+    world.put(KINDS.workloads, admitted(owner=owner))
+    ended = mpi_job({"conditions": [{"type": "Succeeded", "status": "True"}]})
+    world.put(resource_of(MPI_JOB), ended)
+    with_pods(world, pod(labels={}, annotations={NAMES.workload: "job-j-1"}))
+    assert await JobController(world.ctx, MPI_JOB, Owners(world.ctx)).reconcile(JOB_KEY) == 1.0
+    assert state(world) == ("PodsRunning", None)
+    world.client.api.clear()
+    await JobController(world.ctx, MPI_JOB, Owners(world.ctx)).reconcile(JOB_KEY)
+    assert state(world) == (None, "Succeeded")
+
+
+async def test_no_pods_are_listed_for_a_job_that_ends_after_them_or_is_started(world: World) -> None:
+    world.put(KINDS.workloads, admitted())
+    world.put(JOBS, job({"suspend": False}, {"conditions": [{"type": "Complete", "status": "True"}]}))
+    await reconcile_job(world)
+    assert state(world) == (None, "Succeeded")
+    world.put(KINDS.workloads, admitted())
+    world.put(JOBS, job())
+    await reconcile_job(world)
+    assert LIST not in world.calls
 
 
 async def test_group_keeps_quota_while_a_pod_runs_that_lost_its_label() -> None:
