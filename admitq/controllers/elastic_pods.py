@@ -12,7 +12,15 @@ from typing import Any, Final
 
 from admitq.controllers.context import Context
 from admitq.controllers.current_workloads import BEHIND_RETRY_SECONDS, observe_newer_workloads
-from admitq.controllers.excess_pods import charged_slice, counted, excess_pods, job_kind, last_slice
+from admitq.controllers.excess_pods import (
+    EXCESS_NOTE,
+    EXCESS_POD_DELETED,
+    charged_slice,
+    counted,
+    excess_pods,
+    job_kind,
+    last_slice,
+)
 from admitq.controllers.indexes import BY_CHAIN, chains, in_namespace
 from admitq.controllers.plan import Action, Delete, Plan, Tell, Ungate, act, gate_removed, plan
 from admitq.controllers.wiring import ControllerSpec, Wanted, Watch, WhenServed
@@ -44,10 +52,6 @@ _KEPT_METADATA: Final = (
     "deletionTimestamp",
     "deletionGracePeriodSeconds",
 )
-
-EXCESS_POD_DELETED: Final = "ExcessPodDeleted"
-EXCESS_NOTE: Final = "Excess pod deleted"
-"""The event about a pod that is stopped because no quota is reserved for it."""
 
 CONCERN: Final = "elastic-jobs"
 WORKERS: Final = 4

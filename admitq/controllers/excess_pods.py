@@ -19,6 +19,10 @@ from admitq.translate import replaced
 from admitq_api.conditions import SECOND, ConditionType, parse_time
 from admitq_api.labels import Names
 
+EXCESS_POD_DELETED: Final = "ExcessPodDeleted"
+EXCESS_NOTE: Final = "Excess pod deleted"
+"""The event about a pod that is stopped because no quota is reserved for it."""
+
 _DEFAULT_GRACE_SECONDS: Final = 30
 
 

@@ -4,6 +4,9 @@ A job that is deleted with its pods orphaned, or that a finalizer of another pro
 run on. No watch covers all pods of the cluster. When an admitted job goes, the pods of its namespace are
 listed once, and again now and then while some of its pods remain. The list is not limited to a label: users
 who may edit pods may remove labels.
+
+A job may have started more pods than were admitted in the moment before it went, or pods although nothing was
+admitted. No controller stops those. They are deleted, newest first, down to what was admitted.
 """
 
 import asyncio
@@ -13,9 +16,15 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from admitq.controllers.context import Context
+from admitq.controllers.excess_pods import EXCESS_NOTE, EXCESS_POD_DELETED, counted, job_kind
+from admitq.controllers.plan import Action, Delete, Tell
+from admitq.controllers.settings import Settings
 from admitq.core.model import Instant
+from admitq.integrations import pods as pods_of
+from admitq.integrations.job_pods import CONTROLLER_UID
 from admitq.integrations.ownership import controller_of
 from admitq.integrations.paths import Object, only, value_at
+from admitq.pod_counts import covered_counts, pod_counts
 from admitq.runtime.resources import PODS
 from admitq.transitions import Transition, holds, is_admitted, since
 from admitq_api.conditions import SECOND, ConditionType, Reason
@@ -29,7 +38,16 @@ _NAMED: Final = 3
 
 _ENDED: Final = ("Succeeded", "Failed")
 _NOT_ENDED: Final = ",".join(f"status.phase!={phase}" for phase in _ENDED)
-_KEPT: Final = ("name", "uid", "labels", "annotations", "ownerReferences")
+_KEPT: Final = (
+    "name",
+    "namespace",
+    "uid",
+    "labels",
+    "annotations",
+    "ownerReferences",
+    "creationTimestamp",
+    "deletionTimestamp",
+)
 
 
 def may_have_pods(workload: Object) -> bool:
@@ -68,14 +86,69 @@ def belongs_to(pod: Object, workload: Object, names: Names) -> bool:
     owners_of_workload = value_at(metadata, ("ownerReferences",), [])
     if value_at(pod, ("metadata", "uid")) in {one.get("uid") for one in owners_of_workload}:
         return True
-    stated = (
-        value_at(metadata, ("labels", names.job_uid)),
-        value_at(controller_of(workload), ("uid",)),
-    )
-    uids = {uid for uid in stated if uid}
+    uids = _uids_of_job(workload, names)
     labels: Object = value_at(pod, ("metadata", "labels"), {})
     owners = value_at(pod, ("metadata", "ownerReferences"), [])
     return not uids.isdisjoint((*labels.values(), *(one.get("uid") for one in owners)))
+
+
+def _uids_of_job(workload: Object, names: Names) -> set[str]:
+    stated = (
+        value_at(workload, ("metadata", "labels", names.job_uid)),
+        value_at(controller_of(workload), ("uid",)),
+    )
+    return {uid for uid in stated if uid}
+
+
+def _uid_of_job(workload: Object, names: Names) -> str:
+    """The UID of the Job that a Workload was created for; empty if it says none, or is of another kind."""
+    is_other = controller_of(workload) is not None and job_kind(workload) != "Job.batch"
+    return "" if is_other else next(iter(sorted(_uids_of_job(workload, names))), "")
+
+
+def excess_of(workload: Object, pods: Sequence[Object], names: Names) -> list[Object]:
+    """The pods of a Workload whose job is gone that run beyond what was admitted, newest first.
+
+    Args:
+        workload: not one slice among several: the pods of an elastic job are those of all its slices.
+        pods: those that belong to the Workload and may run. A pod that does not name its podset counts as one
+            of the only podset; of several podsets, it is left alone.
+        names: of labels and annotations.
+    """
+    if value_at(workload, ("metadata", "annotations", names.workload_slice_name)) is not None:
+        return []
+    counts = pod_counts(workload)
+    allowed = covered_counts(workload) if may_have_pods(workload) else {}
+    only_one = next(iter(counts)) if len(counts) == 1 else ""
+    by_podset: dict[str, list[Object]] = {}
+    for pod in pods:
+        if not pods_of.is_deleting(pod):
+            by_podset.setdefault(pods_of.label(pod, names.podset) or only_one, []).append(pod)
+    beyond = [
+        one
+        for name, found in by_podset.items()
+        if name in counts
+        for one in sorted(found, key=pods_of.age)[allowed.get(name, 0) :]
+    ]
+    return sorted(beyond, key=pods_of.age, reverse=True)
+
+
+def may_delete_pods(settings: Settings) -> bool:
+    """Whether the manager has the right to delete pods, which it has for other reasons."""
+    elastic = settings.elastic_jobs and any(one.can_be_elastic for one in settings.integrations)
+    return elastic or any((one.group, one.kind) == ("", "Pod") for one in settings.integrations)
+
+
+def stop_excess(workload: Object, pods: Sequence[Object], names: Names, settings: Settings) -> list[Action]:
+    """Delete the pods of a Workload without a job that run beyond what was admitted; report each of them."""
+    kind, actions = job_kind(workload), list[Action]()
+    for one in excess_of(workload, pods, names) if may_delete_pods(settings) else ():
+        actions += (
+            Delete(PODS, one),
+            Tell(one, "Warning", EXCESS_POD_DELETED, EXCESS_NOTE),
+            counted(workload, kind, 1),
+        )
+    return actions
 
 
 @dataclass(slots=True)
@@ -103,8 +176,8 @@ class OutlivingPods:
         self._clock = clock
         self._listed: dict[str, _Listed] = {}
 
-    async def of(self, workloads: Sequence[Object]) -> Mapping[str, tuple[str, ...]]:
-        """Names of the pods that may run, by UID of their Workload; a Workload without such pods is left out.
+    async def of(self, workloads: Sequence[Object]) -> Mapping[str, tuple[Object, ...]]:
+        """The pods that may run, by UID of their Workload; a Workload without such pods is left out.
 
         Args:
             workloads: of one namespace. Only those that may have pods are looked for.
@@ -122,15 +195,43 @@ class OutlivingPods:
                 return found
         return self._found(await self._pods_in(namespace), asked)
 
+    async def of_gone(self, workloads: Sequence[Object]) -> Mapping[str, tuple[Object, ...]]:
+        """The same for Workloads whose job is gone or going, with the pods of those that are not admitted.
+
+        A Job that was started by hand may have pods although its Workload waits. They are found by the UID of
+        the Job, which Kubernetes writes into a label.
+
+        Raises:
+            ApiError: pods cannot be listed.
+        """
+        found = dict(await self.of(workloads))
+        for one in workloads:
+            uid = _uid_of_job(one, self._ctx.names)
+            if uid and not may_have_pods(one) and not holds(one, ConditionType.FINISHED):
+                listed, _ = await self._ctx.client.list(
+                    PODS,
+                    one["metadata"]["namespace"],
+                    label_selector=f"{CONTROLLER_UID}={uid}",
+                    field_selector=_NOT_ENDED,
+                )
+                if running := tuple(self._running(listed)):
+                    found[one["metadata"]["uid"]] = running
+        return found
+
+    def _running(self, listed: Sequence[Object]) -> list[Object]:
+        return [
+            {"apiVersion": PODS.api_version, "kind": PODS.kind, "metadata": only(pod["metadata"], _KEPT)}
+            for pod in listed
+            if may_run(pod, self._ctx.names)
+        ]
+
     def _is_recent(self, listed: _Listed) -> bool:
         return self._clock() - listed.begun < SHORTEST_DELAY_SECONDS
 
-    def _found(self, pods: Sequence[Object], workloads: Sequence[Object]) -> Mapping[str, tuple[str, ...]]:
+    def _found(self, pods: Sequence[Object], workloads: Sequence[Object]) -> Mapping[str, tuple[Object, ...]]:
         names = self._ctx.names
         found = {
-            one["metadata"]["uid"]: tuple(
-                sorted(pod["metadata"]["name"] for pod in pods if belongs_to(pod, one, names))
-            )
+            one["metadata"]["uid"]: tuple(pod for pod in pods if belongs_to(pod, one, names))
             for one in workloads
         }
         return {uid: pods for uid, pods in found.items() if pods}
@@ -146,15 +247,15 @@ class OutlivingPods:
             if listed.begun <= asked_at:
                 begun = self._clock()
                 found, _ = await self._ctx.client.list(PODS, namespace, field_selector=_NOT_ENDED)
-                running = (pod for pod in found if may_run(pod, self._ctx.names))
-                listed.pods = [{"metadata": only(pod["metadata"], _KEPT)} for pod in running]
+                listed.pods = self._running(found)
                 listed.begun = begun
             return listed.pods
 
 
-def report(transition: Transition, pods: Sequence[str]) -> None:
+def report(transition: Transition, pods: Sequence[Object]) -> None:
     """State in the Workload's status which pods keep its quota reserved."""
-    named = ", ".join(pods[:_NAMED]) + (", …" if len(pods) > _NAMED else "")
+    names = sorted(one["metadata"]["name"] for one in pods)
+    named = ", ".join(names[:_NAMED]) + (", …" if len(pods) > _NAMED else "")
     count = "1 pod" if len(pods) == 1 else f"{len(pods)} pods"
     transition.set(
         ConditionType.PODS_OUTLIVE_JOB,

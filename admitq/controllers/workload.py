@@ -128,7 +128,7 @@ class World:
     """Why an equal Workload was refused, so that this one was not tried."""
     owners_gone: bool = False
     """None of the owners that the Workload names is there, and nobody else will find that out."""
-    outliving: Sequence[str] = ()
+    outliving: Sequence[Object] = ()
     """Pods of the Workload that can still run although its job is gone."""
     unrecorded_execution: Instant = 0
     """How long admissions lasted that another program ended without adding up their time; nanoseconds."""
@@ -220,11 +220,8 @@ def _orphan(case: Case) -> Plan | None:
     """A Workload without an owner is finished, and freed for deletion, once no pods outlive its job."""
     if not is_orphan(case.workload, case.world):
         return None
-    if case.world.outliving:
-        transition = case.begin()
-        outliving.report(transition, case.world.outliving)
-        reported = case.end(transition) or NOTHING
-        return replace(reported, again=outliving.next_look(case.workload, case.now))
+    if case.world.outliving and (kept := _outlived(case)) is not None:
+        return kept
     deleting = "deletionTimestamp" in case.workload["metadata"]
     if case.settings.finish_orphaned and not case.is_true(ConditionType.FINISHED):
         transition = case.begin()
@@ -234,6 +231,19 @@ def _orphan(case: Case) -> Plan | None:
     if has_finalizer(case.workload, case.world.names.finalizer):
         return plan(RemoveFinalizer(case.world.kinds.workloads, case.workload))
     return NOTHING if deleting else None
+
+
+def _outlived(case: Case) -> Plan | None:
+    """Stop pods of a job that is gone which run beyond what was admitted, and report those that remain."""
+    world, workload = case.world, case.workload
+    stopped = outliving.stop_excess(workload, world.outliving, world.names, world.settings)
+    again = outliving.next_look(workload, case.now)
+    if not outliving.may_have_pods(workload):
+        return plan(*stopped, again=again) if stopped else None
+    transition = case.begin()
+    outliving.report(transition, world.outliving)
+    reported = case.end(transition) or NOTHING
+    return plan(*stopped, *reported.actions, again=again)
 
 
 def _finished(case: Case) -> Plan | None:
@@ -850,7 +860,7 @@ class WorkloadController:
         if held and await self._absent_owners.are_all(workload):
             world = replace(world, owners_gone=True)
         if is_orphan(workload, world):
-            found = await self._outliving.of((workload,))
+            found = await self._outliving.of_gone((workload,))
             world = replace(world, outliving=found.get(workload["metadata"]["uid"], ()))
         again = await act(self._ctx, decide(workload, world, self._ctx.clock()))
         return min(again or HELD_RETRY_SECONDS, HELD_RETRY_SECONDS) if held else again

@@ -9,6 +9,9 @@ from admitq.integrations.reading import number_of_pods
 COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
 """The label that numbers the pods of an indexed Job."""
 
+CONTROLLER_UID: Final = "batch.kubernetes.io/controller-uid"
+"""The label of pods that has the UID of their Job."""
+
 _RANGE = re.compile(r"([0-9]{1,20})(?:-([0-9]{1,20}))?")
 
 

@@ -1,6 +1,7 @@
 """Pods that outlive their Job keep its quota: no other Job starts in their place until they have ended."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -11,10 +12,10 @@ from tests.controlplane.stage import Object, Stage, condition_of
 HOLD = "example.com/hold"
 
 
-async def run_first_job(stage: Stage) -> Object:
+async def run_first_job(stage: Stage, **spec: Any) -> Object:
     """Fill the queue with one Job, and let another one wait for its quota."""
     await stage.queues(cpu=1)
-    await stage.job("first")
+    await stage.job("first", **spec)
     await stage.until_running("first")
     pod = (await stage.some_pods("first"))[0]
 
@@ -111,3 +112,35 @@ async def test_quota_is_kept_when_pods_of_a_held_job_lose_their_labels(
     await stage.client.delete(PODS, pod["metadata"]["name"], stage.namespace)
     await stage.until_running("second")
     await stage.change(JOBS, "first", {"metadata": {"finalizers": []}})
+
+
+async def test_pods_of_a_raised_job_that_is_orphaned_are_deleted_down_to_its_grant(stage: Stage) -> None:
+    workload = await run_first_job(stage, completions=9)
+    await stage.until_garbage_is_collected()
+    [granted] = [one["metadata"]["name"] for one in await stage.pods("first")]
+    raised = {"spec": {"parallelism": 3}}
+    # Kubernetes may create pods of the raise, and orphan them, before the job is stopped.
+    await stage.change(JOBS, "first", raised)
+    await stage.client.delete(JOBS, "first", stage.namespace, propagation="Orphan")
+    await stage.until_gone(JOBS, "first")
+    await until_outlived(stage, workload)
+
+    async def remaining() -> list[str]:
+        return [one["metadata"]["name"] for one in await stage.pods("first")]
+
+    await stage.until(remaining, [granted])
+    await stage.client.delete(PODS, granted, stage.namespace)
+    await stage.until_running("second")
+
+
+async def test_pods_of_an_orphaned_job_that_was_never_admitted_are_deleted(stage: Stage) -> None:
+    await run_first_job(stage)
+    await stage.until_garbage_is_collected()
+    await stage.change(JOBS, "second", {"spec": {"suspend": False}})
+    await stage.client.delete(JOBS, "second", stage.namespace, propagation="Orphan")
+    await stage.until_gone(JOBS, "second")
+
+    async def remaining() -> list[str]:
+        return [one["metadata"]["name"] for one in await stage.pods("second")]
+
+    await stage.until(remaining, [])

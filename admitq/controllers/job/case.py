@@ -74,7 +74,7 @@ class JobCase:
     """Nothing can be created in the namespace any more."""
     ancestor: Ancestor | None = None
     missing: tuple[Reference, ...] = ()
-    outliving: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
+    outliving: Mapping[str, Sequence[Object]] = field(default_factory=dict[str, Sequence[Object]])
     """Pods that can still run although their job is gone or going, by the UID of their Workload."""
 
     @property

@@ -112,8 +112,12 @@ def _match_of(case: JobCase) -> Match:
 
 def _release(case: JobCase, workload: Object) -> tuple[Action | None, ...]:
     """The next thing to do with a Workload whose job is gone; none is released while its pods can run."""
-    if case.is_outlived(workload):
-        return (_report_outliving(case, workload),)
+    found = case.outliving.get(workload["metadata"]["uid"], ())
+    stopped = outliving.stop_excess(workload, found, case.names, case.settings)
+    if found and outliving.may_have_pods(workload):
+        return (*stopped, _report_outliving(case, workload))
+    if stopped:
+        return tuple(stopped)
     is_requeued = _is_evicted_with_its_pod(case, workload) or _is_evicted_without_pods(case, workload)
     if is_requeued and (returned := _requeue(case, workload)):
         return returned.actions

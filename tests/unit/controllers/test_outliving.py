@@ -13,6 +13,7 @@ from admitq.controllers.outliving import (
     SHORTEST_DELAY_SECONDS,
     OutlivingPods,
     belongs_to,
+    excess_of,
     may_run,
     next_look,
 )
@@ -177,14 +178,66 @@ async def test_workload_of_an_earlier_job_keeps_quota_beside_the_new_job(world: 
     assert await reconcile_job(world) == 1.0, "the new job's own steps do not end the looks"
 
 
-@pytest.mark.parametrize(
-    "obj", [workload(), reserved(), admitted(FINISHED)], ids=["pending", "reserved", "finished"]
-)
-async def test_no_pods_are_listed_for_workload_that_cannot_have_any(world: World, obj: Object) -> None:
-    world.put(KINDS.workloads, obj)
+async def test_no_pods_are_listed_for_workload_that_has_finished(world: World) -> None:
+    world.put(KINDS.workloads, admitted(FINISHED))
     with_pods(world, pod())
     await reconcile_job(world)
     assert LIST not in world.calls
+
+
+@pytest.mark.parametrize("obj", [workload(), reserved()], ids=["pending", "reserved"])
+@pytest.mark.parametrize("owner", [OWNER, None])
+async def test_pods_of_a_gone_job_that_was_never_admitted_are_deleted(
+    world: World, obj: Object, owner: Object | None
+) -> None:
+    if owner is None:
+        del obj["metadata"]["ownerReferences"]
+        obj["metadata"]["labels"] = {NAMES.job_uid: "uid-j"}
+    world.put(KINDS.workloads, obj)
+    labels = {"batch.kubernetes.io/controller-uid": "uid-j"}
+    with_pods(world, pod("a", uid="uid-a", labels=labels), pod("other", uid="uid-o", labels={}))
+    await (reconcile_workload(world) if owner is None else reconcile_job(world))
+    assert [call for call in world.calls if call.startswith("delete")] == ["delete pods/a"]
+    world.client.api.clear()
+    await (reconcile_workload(world) if owner is None else reconcile_job(world))
+    assert state(world) == (None, "OwnerNotFound")
+
+
+def aged(name: str, second: int, **metadata: Any) -> Object:
+    return pod(name, uid=f"uid-{name}", creationTimestamp=time(second), **metadata)
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        ([aged("a", 1), aged("b", 2), aged("c", 3)], []),
+        ([aged("d", 4), aged("b", 2), aged("e", 5), aged("c", 3), aged("a", 1)], ["e", "d"]),
+        ([aged("a", 1, deletionTimestamp=time(9)), *(aged(name, 2) for name in "bcd")], []),
+        ([aged(name, 1, labels={}) for name in "abcd"], ["d"]),
+        ([aged(name, 1, labels={NAMES.podset: "another"}) for name in "abcd"], []),
+    ],
+)
+def test_excess_pods_of_a_gone_job_are_the_newest_beyond_what_was_admitted(
+    found: list[Object], expected: list[str]
+) -> None:
+    assert [one["metadata"]["name"] for one in excess_of(admitted(), found, NAMES)] == expected
+
+
+def test_pods_that_name_no_podset_of_several_and_pods_of_slices_are_left_alone() -> None:
+    several = [{"name": name, "count": 1, "template": TEMPLATE} for name in ("one", "two")]
+    found = [aged(name, 1, labels={}) for name in "abcd"]
+    assert excess_of(admitted(spec={"podSets": several}), found, NAMES) == []
+    assert excess_of(admitted(metadata=SLICE), found, NAMES) == []
+
+
+async def test_pods_of_a_raised_job_that_was_orphaned_are_deleted_down_to_its_grant(world: World) -> None:
+    world.put(KINDS.workloads, admitted())
+    with_pods(world, *(aged(name, number) for number, name in enumerate("abcde")))
+    assert await reconcile_job(world) == 1.0
+    assert [call for call in world.calls if call.startswith("delete")] == ["delete pods/e", "delete pods/d"]
+    assert [event[:2] for event in world.told.events] == [(name, "ExcessPodDeleted") for name in "ed"]
+    assert world.told.excess == [("job-j-1", "Job.batch", 1)] * 2
+    assert state(world) == ("PodsRunning", None)
 
 
 async def test_nothing_is_released_when_pods_cannot_be_listed(world: World) -> None:
@@ -237,7 +290,10 @@ async def test_jobs_that_go_together_share_a_list(world: World, monkeypatch: pyt
 
     monkeypatch.setattr(world.client, "list", slowly)
     found = await asyncio.gather(*(outliving.of((named(number),)) for number in range(5)))
-    assert found == [{}, {"uid-w1": ("p1",)}, {}, {}, {}]
+    named_pods = [
+        {uid: [one["metadata"]["name"] for one in pods] for uid, pods in one.items()} for one in found
+    ]
+    assert named_pods == [{}, {"uid-w1": ["p1"]}, {}, {}, {}]
     assert world.calls.count(LIST) == 2
 
 
