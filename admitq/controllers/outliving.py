@@ -12,7 +12,7 @@ admitted. No controller stops those. They are deleted, newest first, down to wha
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from admitq.controllers.context import Context
@@ -29,6 +29,9 @@ from admitq.runtime.resources import PODS
 from admitq.transitions import Transition, holds, is_admitted, since
 from admitq_api.conditions import SECOND, ConditionType, Reason
 from admitq_api.labels import Names
+
+ORPHANED_PODS: Final = replace(PODS, view="of jobs that are gone")
+"""Pods that are written and not watched: no store takes the answers in."""
 
 SHORTEST_DELAY_SECONDS: Final = 1.0
 LONGEST_DELAY_SECONDS: Final = 15.0
@@ -144,7 +147,7 @@ def stop_excess(workload: Object, pods: Sequence[Object], names: Names, settings
     kind, actions = job_kind(workload), list[Action]()
     for one in excess_of(workload, pods, names) if may_delete_pods(settings) else ():
         actions += (
-            Delete(PODS, one),
+            Delete(ORPHANED_PODS, one),
             Tell(one, "Warning", EXCESS_POD_DELETED, EXCESS_NOTE),
             counted(workload, kind, 1),
         )

@@ -181,8 +181,12 @@ def _holds_quota(case: JobCase) -> bool:
 
 
 def _skipped(case: JobCase) -> Plan | None:
-    """A job of a kind that we manage, but that makes no pods, needs no Workload."""
-    return _without_waiting(case) if case.integration.is_skipped(case.job or {}) else None
+    """A job of a kind that we manage, but that makes no pods, needs no Workload.
+
+    One that has quota may still run what it was before it changed, and is stopped like any other.
+    """
+    is_skipped = case.integration.is_skipped(case.job or {}) and not _holds_quota(case)
+    return _without_waiting(case) if is_skipped else None
 
 
 def _nested(case: JobCase) -> Plan | None:

@@ -264,7 +264,7 @@ def _of_group(case: ServingCase, job: Object, group: ServedGroup, name: str) -> 
     if _lacks_identity(case, job, group, workload):
         yield _adopted(case, job, group, source, workload)
         return
-    changed = [*_given_back(case, group, workload)] or [*_changed(case, job, source, workload)]
+    changed = [*_given_back(case, group, workload)] or [*_changed(case, job, group, source, workload)]
     yield from changed
     if not changed:
         yield from _told(case, job, group, name)
@@ -336,11 +336,18 @@ def _given_back(case: ServingCase, group: ServedGroup, workload: Object) -> Iter
             yield write
 
 
-def _changed(case: ServingCase, job: Object, source: GroupSource, workload: Object) -> Iterator[Action]:
-    """The next change of a Workload that does not stand for the object as it is now."""
+def _changed(
+    case: ServingCase, job: Object, group: ServedGroup, source: GroupSource, workload: Object
+) -> Iterator[Action]:
+    """The next change of a Workload that does not stand for the object as it is now.
+
+    The quota of an object on hold is free once its pods have ended: they may be deleted one after the other.
+    """
     on_hold = case.integration.is_on_hold(job)
     was_on_hold, active = is_on_hold(workload), is_active(workload)
     if active and on_hold and not was_on_hold:
+        if is_reserved(workload) and _has_pods(case, group):
+            return
         yield from _back_in_queue(case, workload, Reason.ON_HOLD, case.serving.on_hold)
         return
     if not is_reserved(workload):

@@ -264,6 +264,11 @@ def test_a_job_that_came_to_be_skipped_leaves_no_workload_waiting() -> None:
     assert kinds(plan) == ["delete Workload", "free Workload"]
 
 
+def test_a_running_job_that_came_to_be_skipped_is_stopped_and_keeps_its_quota() -> None:
+    plan = decided(SELECTING, admitted(owner=RAY_OWNER), integration=RAY_JOB)
+    assert kinds(plan) == ["patch RayJob"]
+
+
 REDIS = {"gcsFaultToleranceOptions": {"redisAddress": "redis:6379"}}
 
 

@@ -393,6 +393,15 @@ def test_finished_workload_of_a_stateful_set_is_deleted_when_it_is_scaled_to_zer
     assert [type(one) for one in actions if not isinstance(one, Patch)] == ([Delete] if deleted else [])
 
 
+def test_quota_of_a_set_that_is_scaled_to_zero_is_kept_while_its_pods_run() -> None:
+    empty = stateful_set(0)
+    made = of_set(reserved(), empty)
+    plan = decided(empty, made, pods=[pod(held=False)])
+    assert [one for one in plan.actions if getattr(one, "obj", {}).get("kind") == "Workload"] == []
+    ended = {**pod(held=False), "status": {"phase": "Succeeded"}}
+    assert only_patch(decided(empty, made, pods=[ended]))["status"]["admission"] is None
+
+
 def test_that_its_workload_is_deactivated_goes_before_that_it_is_scaled_to_zero() -> None:
     """Two controllers that each tell their own would do so for ever."""
     empty = stateful_set(0)
