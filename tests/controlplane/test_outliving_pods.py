@@ -1,21 +1,20 @@
 """Pods that outlive their Job keep its quota: no other Job starts in their place until they have ended."""
 
 import asyncio
-from typing import Any
 
 import pytest
 
 from admitq.runtime.client import Propagation
 from admitq.runtime.resources import JOBS, PODS
-from tests.controlplane.stage import Object, Stage, condition_of
+from tests.controlplane.stage import Object, Stage, condition_of, until_next_second
 
 HOLD = "example.com/hold"
 
 
-async def run_first_job(stage: Stage, **spec: Any) -> Object:
+async def run_first_job(stage: Stage) -> Object:
     """Fill the queue with one Job, and let another one wait for its quota."""
     await stage.queues(cpu=1)
-    await stage.job("first", **spec)
+    await stage.job("first")
     await stage.until_running("first")
     pod = (await stage.some_pods("first"))[0]
 
@@ -115,15 +114,21 @@ async def test_quota_is_kept_when_pods_of_a_held_job_lose_their_labels(
 
 
 async def test_pods_of_a_raised_job_that_is_orphaned_are_deleted_down_to_its_grant(stage: Stage) -> None:
-    workload = await run_first_job(stage, completions=9)
+    workload = await run_first_job(stage)
     await stage.until_garbage_is_collected()
-    [granted] = [one["metadata"]["name"] for one in await stage.pods("first")]
-    raised = {"spec": {"parallelism": 3}}
-    # Kubernetes may create pods of the raise, and orphan them, before the job is stopped.
-    await stage.change(JOBS, "first", raised)
+    [pod] = await stage.pods("first")
+    granted = pod["metadata"]["name"]
     await stage.client.delete(JOBS, "first", stage.namespace, propagation="Orphan")
     await stage.until_gone(JOBS, "first")
     await until_outlived(stage, workload)
+    # As if Kubernetes had created them for a raise just before the deletion.
+    await until_next_second()
+    marks = {key: pod["metadata"][key] for key in ("labels", "annotations")}
+    container = {"name": "c", "image": "example.com/c:1"}
+    spec = {"restartPolicy": "Never", "containers": [container]}
+    for number in range(2):
+        await stage.create(PODS, f"first-more-{number}", {"metadata": marks, "spec": spec})
+        await stage.until_told("Pod", f"first-more-{number}", "ExcessPodDeleted", "Excess pod deleted")
 
     async def remaining() -> list[str]:
         return [one["metadata"]["name"] for one in await stage.pods("first")]
