@@ -56,11 +56,6 @@ class NoEffect:
 
 
 @dataclass(frozen=True)
-class NoChange:
-    """The call may be refused or succeed, and the field is as it was."""
-
-
-@dataclass(frozen=True)
 class Allowed:
     """The call is answered with success, and the field has the value that the tenant wrote."""
 
@@ -70,7 +65,7 @@ class Undone:
     """The call may succeed; admitq sets the field back. The sampler checks how much runs until then."""
 
 
-End = Refused | NoEffect | NoChange | Allowed | Undone
+End = Refused | NoEffect | Allowed | Undone
 
 NO_RIGHT: Final = Refused(403, ("cannot",))
 """The tenant's roles do not allow the call; admitq is not asked."""

@@ -12,7 +12,6 @@ from tests.adversary.calls import (
     Allowed,
     Attempt,
     End,
-    NoChange,
     NoEffect,
     Path,
     Refused,
@@ -99,11 +98,6 @@ def _marks_of_job_pods() -> Iterator[Attempt]:
     yield from rows("elastic-job", "waiting", gates, removals, MARK)
     emptied = [Way.MERGE, Way.JSON_REPLACE, Way.PUT]
     yield from rows("elastic-job", "waiting", gates, emptied, MARK, value=[])
-    # Ephemeral containers and sizes are all that these subresources change.
-    metadata = [label("managed"), annotation("role_hash")]
-    writes = [Way.MERGE, Way.PUT]
-    ephemeral = ["ephemeralcontainers"]
-    yield from rows("running-pod", "pod", metadata, writes, NoChange(), subresources=ephemeral)
 
 
 def _subresources() -> Iterator[Attempt]:

@@ -14,7 +14,6 @@ from tests.adversary.arena import Arena
 from tests.adversary.calls import (
     Allowed,
     Attempt,
-    NoChange,
     NoEffect,
     Path,
     Refused,
@@ -93,8 +92,6 @@ async def _try(arena: Arena, row: Attempt, target: Target) -> None:
             assert await _value(arena, target, field) == before, "the refused call has changed the field"
         case NoEffect():
             assert refusal is None, refusal
-            assert await _value(arena, target, field) == before
-        case NoChange():
             assert await _value(arena, target, field) == before
         case Allowed():
             assert refusal is None, refusal
