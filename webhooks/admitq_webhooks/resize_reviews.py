@@ -1,15 +1,14 @@
 """In-place resizes of pods: a pod that has quota asks for no more than its Workload was admitted with."""
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
 
-from admitq.integrations.ownership import DEEPEST, controller_of, has_known_controller
+from admitq.integrations.ownership import DEEPEST, controller_of, has_known_controller, queue_name
 from admitq.integrations.paths import value_at
 from admitq.pod_charges import NO_CHARGE, charge_of, granted
 from admitq.transitions import is_reserved
 from admitq_api.field_errors import FieldError, Path
 from admitq_api.labels import Names
-from admitq_webhooks.ancestors import has_managed_ancestor
 from admitq_webhooks.policy import Policy
 from admitq_webhooks.review import AdmissionRequest
 from admitq_webhooks.validate.syntax import mapping
@@ -30,7 +29,6 @@ async def review(request: AdmissionRequest, policy: Policy, world: World) -> lis
 
     Raises:
         LookupFailed: the Workload or an owner cannot be read; the change must not be stored.
-        Unclear: whether the pod follows a queued job cannot be told.
     """
     names, namespace = policy.names, request.namespace
     after = charge_of(mapping(request.obj, "spec"))
@@ -39,7 +37,7 @@ async def review(request: AdmissionRequest, policy: Policy, world: World) -> lis
         return []
     if _is_charged(request.old, names):
         workload = await _workload_of(request, policy, world)
-    elif await has_managed_ancestor(request.old, namespace, policy, world):
+    elif await _follows_queued(request.old, namespace, policy, world):
         workload = None
     else:
         return []
@@ -79,19 +77,36 @@ async def _is_of(workload: Object, pod: Object, namespace: str, policy: Policy, 
     """Whether a Workload belongs to a pod or to what it follows; a pod can be created with any annotation."""
     owners = {one.get("uid") for one in value_at(workload, ("metadata", "ownerReferences"), [])}
     owners |= {value_at(workload, ("metadata", "labels", policy.names.job_uid))}
-    followed: Object | None = pod
+    owners.discard(None)
+    if value_at(pod, ("metadata", "uid")) in owners or value_at(controller_of(pod), ("uid",)) in owners:
+        return True
+    async for owner in _followed(pod, namespace, policy, world):
+        if value_at(controller_of(owner), ("uid",)) in owners:
+            return True
+    return False
+
+
+async def _follows_queued(pod: Object, namespace: str, policy: Policy, world: World) -> bool:
+    """Whether a pod follows a job that is queued, whatever the pod and the job ask for by now."""
+    async for owner in _followed(pod, namespace, policy, world):
+        if policy.manage_jobs_without_queue_name or queue_name(owner, policy.names):
+            return True
+    return False
+
+
+async def _followed(pod: Object, namespace: str, policy: Policy, world: World) -> AsyncIterator[Object]:
+    """The controller of a pod, that of the controller, and so on, as long as their kinds are followed."""
+    current = pod
     for _ in range(DEEPEST):
-        reference = controller_of(followed or {})
-        uids = {value_at(followed, ("metadata", "uid")), value_at(reference, ("uid",))} - {None}
-        if followed is None or not uids.isdisjoint(owners):
-            return followed is not None
+        reference = controller_of(current)
         if reference is None or not has_known_controller(
-            followed, policy.integrations, policy.external_frameworks
+            current, policy.integrations, policy.external_frameworks
         ):
-            return False
+            return
         group, _, version = str(reference.get("apiVersion", "")).rpartition("/")
         kind, name = (str(reference.get(field, "")) for field in ("kind", "name"))
-        followed = await world.owner(group, version, kind, namespace, name)
-        if value_at(followed, ("metadata", "uid")) != reference.get("uid"):
-            return False
-    return False
+        owner = await world.owner(group, version, kind, namespace, name)
+        if owner is None or value_at(owner, ("metadata", "uid")) != reference.get("uid"):
+            return
+        yield owner
+        current = owner
