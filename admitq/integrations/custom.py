@@ -63,8 +63,8 @@ def configured_kinds(
     Raises:
         ConfigurationError: a kind of the configuration is there already, or is one of our own.
     """
-    told = configured(configuration)
-    return (*enabled(configuration.integrations.frameworks, gates), *told), (*registered(), *told)
+    custom = configured(configuration)
+    return (*enabled(configuration.integrations.frameworks, gates), *custom), (*registered(), *custom)
 
 
 def integrations(

@@ -57,7 +57,7 @@ def compose(members: Sequence[Object], names: Names, moment: Moment) -> Object:
         "served": served,
         "final": any(pods.annotation(one, names.retriable_in_group) == "false" for one in listed),
     }
-    # Whoever makes the pods of a group that is served makes others in their place. A pod alone keeps its
+    # The controller of a served group creates other pods in place of deleted ones. A single pod keeps its
     # quota while it runs.
     deleted = not served and all(
         pods.is_deleting(one) and not (pods.is_condemned(one) if group else running) for one in listed

@@ -30,12 +30,12 @@ class OneQueue:
     """A cluster in which every namespace has the same LocalQueue, and jobs have no owners."""
 
     def has_local_queue(self, namespace: str, name: str) -> bool:
-        """Tell whether the LocalQueue exists."""
+        """Return whether the LocalQueue exists."""
         del namespace
         return name == QUEUE
 
     def has_priority_class(self, name: str) -> bool:
-        """Tell that there is no priority class."""
+        """Return False: there is no priority class."""
         del name
         return False
 

@@ -87,7 +87,7 @@ class Seen:
 
 
 class View:
-    """Reads a namespace for all who look at it at the same time."""
+    """Reads a namespace once for all readers that ask at the same time."""
 
     def __init__(self, arena: Arena) -> None:
         self._arena = arena

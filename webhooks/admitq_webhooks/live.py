@@ -93,11 +93,11 @@ class LiveWorld:
         }
 
     def has_local_queue(self, namespace: str, name: str) -> bool:
-        """Tell whether the LocalQueue exists."""
+        """Return whether the LocalQueue exists."""
         return (namespace, name) in self._local_queues
 
     def has_priority_class(self, name: str) -> bool:
-        """Tell whether the WorkloadPriorityClass exists."""
+        """Return whether the WorkloadPriorityClass exists."""
         return ("", name) in self._priority_classes
 
     def check_controllers(self, namespace: str, queue: str) -> frozenset[str]:

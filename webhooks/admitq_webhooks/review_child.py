@@ -150,11 +150,11 @@ class RemoteWorld:
         self._channel = channel
 
     def has_local_queue(self, namespace: str, name: str) -> bool:
-        """Tell whether the LocalQueue exists."""
+        """Return whether the LocalQueue exists."""
         return self._look_up("has_local_queue", namespace, name)
 
     def has_priority_class(self, name: str) -> bool:
-        """Tell whether the WorkloadPriorityClass exists."""
+        """Return whether the WorkloadPriorityClass exists."""
         return self._look_up("has_priority_class", name)
 
     def check_controllers(self, namespace: str, queue: str) -> frozenset[str]:

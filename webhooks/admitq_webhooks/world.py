@@ -15,11 +15,11 @@ class World(Protocol):
     """Looks things up in the cluster, as it is now or was a moment ago."""
 
     def has_local_queue(self, namespace: str, name: str) -> bool:
-        """Tell whether the LocalQueue exists."""
+        """Return whether the LocalQueue exists."""
         ...
 
     def has_priority_class(self, name: str) -> bool:
-        """Tell whether the WorkloadPriorityClass exists."""
+        """Return whether the WorkloadPriorityClass exists."""
         ...
 
     def check_controllers(self, namespace: str, queue: str) -> frozenset[str]:
