@@ -1,6 +1,7 @@
 """The shell around the decisions about objects that serve: gathers what is known, carries out the plan."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from admitq.controllers.context import Context
@@ -14,8 +15,9 @@ from admitq.controllers.indexes import (
     resource_of,
 )
 from admitq.controllers.job.looking_up import is_unsettled, lookups_in
+from admitq.controllers.outliving import OutlivingPods, next_look
 from admitq.controllers.plan import act, describes_pods
-from admitq.controllers.serving.decide import ServingCase, decide
+from admitq.controllers.serving.decide import ServingCase, decide, is_owned
 from admitq.controllers.wiring import ControllerSpec, Watch, WhenServed
 from admitq.core.selectors import selects_namespace
 from admitq.integrations.base import Integration, Serving
@@ -39,6 +41,7 @@ class ServingController:
         self.resource = resource_of(integration)
         self._ctx = ctx
         self._serving = serving
+        self._outliving = OutlivingPods(ctx)
 
     async def reconcile(self, key: Key) -> float | None:
         """Bring one object forward; returns in how many seconds to look again."""
@@ -72,9 +75,13 @@ class ServingController:
             namespace_matches=selects_namespace(ctx.settings.namespace_selector, labels),
             namespace_ends=value_at(namespace, ("metadata", "deletionTimestamp")) is not None,
         )
+        gone = [one for one in workloads if job is None or not is_owned(one, job)]
+        case = replace(case, outliving=await self._outliving.of(gone))
         decided = decide(case)
+        looks = [next_look(one, case.now) for one in gone if one["metadata"]["uid"] in case.outliving]
         try:
-            return await act(ctx, decided)
+            again = await act(ctx, decided)
+            return min((one for one in (again, *looks) if one is not None), default=None)
         except ApiError as error:
             if error.is_already_exists:
                 return BEHIND_RETRY_SECONDS

@@ -5,10 +5,11 @@ asks what there is now, so that one cut short is taken up by whoever looks next 
 LeaderWorkerSet).
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
+from admitq.controllers import outliving
 from admitq.controllers.job.case import Lookups, name_of
 from admitq.controllers.plan import (
     Action,
@@ -79,6 +80,8 @@ class ServingCase:
     namespace_matches: bool = True
     namespace_ends: bool = False
     """Nothing can be created in the namespace any more."""
+    outliving: Mapping[str, Sequence[Object]] = field(default_factory=dict[str, Sequence[Object]])
+    """Pods that can still run although their object is gone, by the UID of their Workload."""
 
     def members(self, group: ServedGroup) -> list[Object]:
         """The pods of a group."""
@@ -111,11 +114,11 @@ def decide(case: ServingCase) -> Plan:
     former = [
         one
         for one in case.workloads
-        if not _is_owned(one, job)
+        if not is_owned(one, job)
         and not (one["metadata"]["name"] in adopted and _is_adoptable(case, job, one))
     ]
     released = tuple(action for one in former for action in _release(case, one))
-    kept = {one["metadata"]["name"] for one in case.workloads if _is_owned(one, job) and _must_end(one)}
+    kept = {one["metadata"]["name"] for one in case.workloads if is_owned(one, job) and _must_end(one)}
     if is_going or not (is_managed or kept):
         return plan(*released)
     groups = {name: one for name, one in _groups(case, job) if is_managed or name in kept}
@@ -142,7 +145,8 @@ def _must_end(workload: Object) -> bool:
     return holds_quota(workload) or "deletionTimestamp" in workload["metadata"]
 
 
-def _is_owned(workload: Object, job: Object) -> bool:
+def is_owned(workload: Object, job: Object) -> bool:
+    """Whether the object owns the Workload."""
     references = value_at(workload, ("metadata", "ownerReferences"), [])
     return any(one.get("uid") == value_at(job, ("metadata", "uid")) for one in references)
 
@@ -160,7 +164,7 @@ def _workload_name(case: ServingCase, job: Object, group: ServedGroup) -> str:
     if not case.serving.is_found_without_uid or case.lookups.workload(name) is not None:
         return name
     found = case.lookups.workload(without_uid)
-    if found is None or not (_is_owned(found, job) or _is_adoptable(case, job, found)):
+    if found is None or not (is_owned(found, job) or _is_adoptable(case, job, found)):
         return name
     return without_uid
 
@@ -187,8 +191,13 @@ def _is_remote(case: ServingCase, job: Object) -> bool:
 def _release(case: ServingCase, workload: Object) -> Iterator[Action]:
     """The next thing to do with a Workload whose object is no more."""
     write: Action | None = None
-    if case.settings.finish_orphaned and not holds(workload, ConditionType.FINISHED):
+    if pods := case.outliving.get(workload["metadata"]["uid"]):
         transition = Transition(workload, case.now)
+        outliving.report(transition, pods)
+        write = status_patch(case.kinds.workloads, workload, transition.patch(), CONCERN)
+    elif case.settings.finish_orphaned and not holds(workload, ConditionType.FINISHED):
+        transition = Transition(workload, case.now)
+        outliving.withdraw(transition)
         transition.finish(Reason.OWNER_NOT_FOUND, "The workload's owner no longer exists")
         write = status_patch(case.kinds.workloads, workload, transition.patch(), CONCERN)
     elif has_finalizer(workload, case.names.finalizer):
@@ -202,7 +211,7 @@ def _unwanted(
 ) -> Iterator[Action]:
     """A Workload of a group that is no more goes, and its pods before it."""
     name = workload["metadata"]["name"]
-    if name in groups or not _is_owned(workload, job) or _is_remote(case, job):
+    if name in groups or not is_owned(workload, job) or _is_remote(case, job):
         return
     index = annotation(workload, case.names.component_workload_index)
     if "deletionTimestamp" not in workload["metadata"]:
@@ -249,7 +258,7 @@ def _of_group(case: ServingCase, job: Object, group: ServedGroup, name: str) -> 
         if not _has_pods(case, group) and has_finalizer(workload, case.names.finalizer):
             yield RemoveFinalizer(case.kinds.workloads, workload)
         return
-    if not _is_owned(workload, job):
+    if not is_owned(workload, job):
         if _is_adoptable(case, job, workload):
             yield _adopted(case, job, group, source, workload)
         elif _is_taken(case, job, name):
@@ -308,7 +317,7 @@ def _adopted(
     metadata = {
         "annotations": _identity(case, job, group),
         "labels": job_uid_label(source),
-        "ownerReferences": owners if _is_owned(workload, job) else [*owners, _owner(case, job)],
+        "ownerReferences": owners if is_owned(workload, job) else [*owners, _owner(case, job)],
     }
     return Patch(case.kinds.workloads, workload, (Step({"metadata": metadata}),), CONCERN)
 
@@ -324,7 +333,7 @@ def _is_taken(case: ServingCase, job: Object, name: str) -> bool:
     if workload is None or _is_remote(case, job) or "deletionTimestamp" in workload["metadata"]:
         return False
     is_released = workload in case.workloads and next(_release(case, workload), None) is not None
-    return not (is_released or _is_owned(workload, job) or _is_adoptable(case, job, workload))
+    return not (is_released or is_owned(workload, job) or _is_adoptable(case, job, workload))
 
 
 def _given_back(case: ServingCase, group: ServedGroup, workload: Object) -> Iterator[Action]:

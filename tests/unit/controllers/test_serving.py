@@ -31,6 +31,7 @@ from tests.unit.controllers.builders import (
     admitted,
     at,
     condition,
+    condition_of,
     reserved,
     workload,
 )
@@ -627,6 +628,28 @@ async def test_d24_refused_workload_is_reported_and_retried_only_if_the_refusal_
     with pytest.raises(raised, match=error.message):
         await controller.reconcile(Key("ns", "s"))
     assert world.told.events == events
+
+
+async def test_workload_of_a_deleted_set_keeps_its_quota_while_orphaned_pods_run() -> None:
+    world = World(SERVING)
+    assert STATEFUL_SET.serving is not None
+    held = of_set(admitted(), stateful_set())
+    name = held["metadata"]["name"]
+    world.put(KINDS.workloads, held)
+    orphan = {
+        "metadata": {"name": "s-0", "namespace": "ns", "annotations": {NAMES.workload: name}},
+        "spec": {"nodeName": "n"},
+        "status": {"phase": "Running"},
+    }
+    world.client.api["pods", "s-0"] = orphan
+    key = Key("ns", "s")
+    assert await ServingController(world.ctx, STATEFUL_SET, STATEFUL_SET.serving).reconcile(key) == 1.0
+    stored = world.get(KINDS.workloads, name)
+    assert condition_of(stored, "PodsOutliveJob")[1] == "PodsRunning"
+    assert condition_of(stored, "Finished") is None
+    world.client.api.clear()
+    await ServingController(world.ctx, STATEFUL_SET, STATEFUL_SET.serving).reconcile(key)
+    assert condition_of(world.get(KINDS.workloads, name), "Finished")[1] == "OwnerNotFound"
 
 
 async def test_nothing_is_told_of_a_namespace_that_ends() -> None:
