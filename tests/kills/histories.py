@@ -135,10 +135,22 @@ async def pods_replaced(world: World) -> None:
 async def grown(world: World) -> None:
     await world.job(pods=2, completions=50, metadata={"annotations": {world.stage.names.elastic_job: "true"}})
     await world.until_running()
+    job = world.get("Job", "j")
+    template = value_at(job, ("spec", "template"))
+    owner = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "name": "j",
+        "uid": value_at(job, ("metadata", "uid")),
+        "controller": True,
+    }
+    made = {
+        **template,
+        "metadata": {**template["metadata"], "ownerReferences": [owner]},
+        "spec": {**template["spec"], **ASIDE},
+    }
     for number in range(3):
-        template = value_at(world.get("Job", "j"), ("spec", "template"))
-        spec = {**template["spec"], **ASIDE}
-        await world.stage.create(PODS, f"j-{number}", {**template, "spec": spec})
+        await world.stage.create(PODS, f"j-{number}", made)
     await until_let_go(world, "j-0", "j-1")
     await world.stage.change(JOBS, "j", {"spec": {"parallelism": 3}})
     await until_let_go(world, "j-2")

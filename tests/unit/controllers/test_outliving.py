@@ -1,6 +1,7 @@
 """Pods that outlive their job: which they are, and that their Workload keeps its quota until they end."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -185,11 +186,12 @@ async def test_no_pods_are_listed_for_workload_that_has_finished(world: World) -
     assert LIST not in world.calls
 
 
-@pytest.mark.parametrize("obj", [workload(), reserved()], ids=["pending", "reserved"])
+@pytest.mark.parametrize("made", [workload, reserved])
 @pytest.mark.parametrize("owner", [OWNER, None])
 async def test_pods_of_a_gone_job_that_was_never_admitted_are_deleted(
-    world: World, obj: Object, owner: Object | None
+    world: World, made: Callable[[], dict[str, Any]], owner: Object | None
 ) -> None:
+    obj = made()
     if owner is None:
         del obj["metadata"]["ownerReferences"]
         obj["metadata"]["labels"] = {NAMES.job_uid: "uid-j"}
