@@ -106,7 +106,7 @@ def _uids_of_job(workload: Object, names: Names) -> set[str]:
 def _uid_of_job(workload: Object, names: Names) -> str:
     """The UID of the Job that a Workload was created for; empty if it says none, or is of another kind."""
     is_other = controller_of(workload) is not None and job_kind(workload) != "Job.batch"
-    return "" if is_other else next(iter(sorted(_uids_of_job(workload, names))), "")
+    return "" if is_other else min(_uids_of_job(workload, names), default="")
 
 
 def excess_of(workload: Object, pods: Sequence[Object], names: Names) -> list[Object]:
