@@ -18,6 +18,7 @@ from tests.faults.proxy import Action, Proxy
 Through = Callable[..., Awaitable[Client]]
 
 CONTROLLER = "admitq.dev/manager"
+OTHER_CONTROLLER = "admitq.dev/provisioning"
 
 
 def recorder_of(client: Client, **limits: Any) -> EventRecorder:
@@ -134,14 +135,23 @@ async def test_d21_event_about_newer_resource_version_begins_new_series(client: 
     assert counts == {metadata["resourceVersion"]: 2, changed["metadata"]["resourceVersion"]: 3}
 
 
-@pytest.mark.parametrize("differs", ["type", "reason", "action", "related", "regarding", "instance"])
+@pytest.mark.parametrize(
+    "differs", ["type", "reason", "action", "related", "regarding", "controller", "instance"]
+)
 async def test_d21_event_that_differs_in_one_field_begins_new_series(
     client: Client, subject: Object, differs: str
 ):
     other: Object = {"metadata": {"name": "other", "namespace": subject["metadata"]["namespace"], "uid": "o"}}
-    recorders = [EventRecorder(client, CONTROLLER, instance) for instance in ("pod-1", "pod-2")]
+    recorders = [
+        EventRecorder(client, CONTROLLER, "pod-1"),
+        EventRecorder(
+            client,
+            OTHER_CONTROLLER if differs == "controller" else CONTROLLER,
+            "pod-2" if differs == "instance" else "pod-1",
+        ),
+    ]
     recorders[0].event(subject, "Normal", "Stopped", "first", "Stop", subject)
-    recorders[differs == "instance"].event(
+    recorders[differs in {"controller", "instance"}].event(
         other if differs == "regarding" else subject,
         "Warning" if differs == "type" else "Normal",
         "Started" if differs == "reason" else "Stopped",
@@ -152,7 +162,7 @@ async def test_d21_event_that_differs_in_one_field_begins_new_series(
     for recorder in recorders:
         await recorder.flush()
     found, _ = await client.list(EVENTS, subject["metadata"]["namespace"])
-    ours = [event for event in found if event["reportingController"] == CONTROLLER]
+    ours = [event for event in found if event["reportingController"] in {CONTROLLER, OTHER_CONTROLLER}]
     assert counts_by_note(ours) == {"first": 1, "second": 1}
 
 

@@ -147,6 +147,17 @@ def test_a2_refusal_removes_leftover_admission_even_if_it_is_stated_already() ->
     assert again["status"]["conditions"] == first["status"]["conditions"]
 
 
+def test_a4_refusal_of_a_cycle_replaces_the_message_of_an_eviction() -> None:
+    stored = workload(
+        condition("Evicted", "True", "Preempted", "for another"),
+        condition("QuotaReserved", "False", "PendingEvaluation", "for another"),
+    )
+    patch = pending_patch(stored, reason="WaitingForQuota", message="2 more", resource_requests=(), now=NOW)
+    assert patch is not None
+    assert states(patch)["QuotaReserved"] == ("False", "WaitingForQuota", "2 more")
+    assert states(patch)["Evicted"] == ("True", "Preempted", "for another")
+
+
 def test_a2_new_reservation_overwrites_leftover_admission() -> None:
     stored = workload(condition("QuotaReserved", "False"), admission={"clusterQueue": "old"})
     patch = reservation_patch(stored, ADMISSION, admit=True, now=NOW)

@@ -681,6 +681,18 @@ def test_a1_reserved_workload_without_unready_check_becomes_admitted_without_its
     )
 
 
+@pytest.mark.parametrize("policy", ["Hold", "HoldAndDrain"])
+@pytest.mark.parametrize("of", ["local_queue", "cluster_queue"])
+def test_a1_reserved_workload_without_unready_check_becomes_admitted_while_a_queue_is_stopped(
+    of: str, policy: str
+) -> None:
+    world: Any = {of: {"local_queue": local_queue, "cluster_queue": cluster_queue}[of](policy)}
+    obj = reserved(AWAITED)
+    assert condition_of(written(obj, decided(obj, **world)), "Admitted")[0] == "True"
+    if policy == "Hold":
+        assert decided(admitted(AWAITED), **world).actions == (), "only what is not admitted loses its quota"
+
+
 @pytest.mark.parametrize("queue", [None, ""])
 def test_a1_reserved_workload_that_names_no_local_queue_becomes_admitted(queue: str | None) -> None:
     spec: Any = {} if queue is None else {"queueName": queue}

@@ -217,6 +217,22 @@ def test_d19_workload_of_another_namespace_counts_as_inadmissible_shape() -> Non
     assert play.state.pending_shapes("q") == (0, 1)
 
 
+@pytest.mark.parametrize("gate", ["count", "reclaimable"])
+def test_c14_lower_count_of_a_reserved_workload_wakes_what_waits(gate: str) -> None:
+    play = Play()
+    play.put(queue("q", 8))
+    pods = PodSet("main", 8, asking({"cpu": 1}))
+    play.submit("wide", "q", pod_sets=(pods,))
+    play.run("wide")
+    play.submit("waits", "q", cpu=2)
+    play.run()
+    if gate == "count":
+        play.change("wide", pod_sets=(replace(pods, count=6),))
+    else:
+        play.change("wide", reclaimable_pods=(("main", 2),))
+    play.run("waits")
+
+
 @pytest.mark.parametrize("last", ["leaves", "is deleted"])
 def test_d19_implicit_cohort_without_members_is_refreshed(last: str) -> None:
     play = Play()
