@@ -304,7 +304,14 @@ class Shadow:
         self._suspicions.append(_Suspicion(key, former, deed, now, opinion, cluster_queue))
 
     def _conclude(self, suspicion: _Suspicion, now: Instant) -> None:
-        """Look at a deed again now that is known what came with it."""
+        """Look at a deed again now that is known what came with it.
+
+        Which heads meet in a cycle depends on what was observed before it. The manager in charge may have
+        observed two changes between two cycles, and this state ran cycles after each: it then parked a head
+        that would have been retried in the manager's next cycle, and another workload of that ClusterQueue
+        was tried earlier. No world below has those cycles, so a deed that follows from them is reported as
+        a difference, although both decided by the rules.
+        """
         key, deed = suspicion.key, suspicion.deed
         self._drop_expectations(now)
         undone = self._state.fork()
