@@ -20,6 +20,15 @@ CHECKS_OUTSTANDING: Final = "The workload has not all checks ready"
 RESET: Final = "Reset to Pending after eviction."
 """How the message of a check begins that an eviction has reset."""
 
+LARGEST_COUNT: Final = 2**31 - 1
+"""The largest number that the API server takes where the status counts something."""
+
+MOST_COUNTED_EVICTIONS: Final = 256
+"""How many reasons and causes of evictions the status can count."""
+
+_LONGEST_CAUSE: Final = 316
+"""The most characters that the API server takes as the cause of evictions that are counted."""
+
 _COMES_BACK_AT_ONCE: Final = returning(Returns.AT_ONCE)
 """Evictions after which the workload may be admitted again as soon as its job has stopped."""
 
@@ -146,7 +155,12 @@ class Transition:
     # --- what happens ------------------------------------------------------------------------------
 
     def evict(self, reason: str, message: str, cause: str = "") -> None:
-        """Tell the job to stop. Admission and quota stay until it has; checks begin anew."""
+        """Tell the job to stop. Admission and quota stay until it has; checks begin anew.
+
+        What other programs wrote must not keep the eviction from being written: a cause that is too long is
+        cut, counts stay at the largest number, and an eviction that the status cannot list is not counted.
+        """
+        cause = cause[:_LONGEST_CAUSE].rstrip(",:")
         told = deactivated_due_to(cause) if reason == Reason.DEACTIVATED else reason
         self.set(ConditionType.EVICTED, True, told, message)
         self._reset_for_eviction(told, message)
@@ -185,7 +199,7 @@ class Transition:
         if state == "Ready":
             result.pop("retryCount", None)
         if state == "Retry":
-            result["retryCount"] = (check.get("retryCount") or 0) + 1
+            result["retryCount"] = _next_count(check.get("retryCount"))
         return result
 
     def _closed(self, gate: Object) -> Object:
@@ -198,9 +212,11 @@ class Transition:
         counts = [dict(count) for count in stats.get("evictions") or ()]
         for count in counts:
             if (count.get("reason"), count.get("underlyingCause") or "") == (reason, cause):
-                count["count"] = (count.get("count") or 0) + 1
+                count["count"] = _next_count(count.get("count"))
                 break
         else:
+            if len(counts) == MOST_COUNTED_EVICTIONS:
+                return
             counts.append({"reason": reason, "underlyingCause": cause, "count": 1})
         stats["evictions"] = counts
         self.status["schedulingStats"] = stats
@@ -225,7 +241,7 @@ class Transition:
             self.status.pop("accumulatedPastExecutionTimeSeconds", None)
             return
         past = self.status.get("accumulatedPastExecutionTimeSeconds") or 0
-        self.status["accumulatedPastExecutionTimeSeconds"] = past + max(0, ran) // SECOND
+        self.status["accumulatedPastExecutionTimeSeconds"] = min(past + max(0, ran) // SECOND, LARGEST_COUNT)
 
     def requeue(self, pending_reason: str, *, may_return: bool = True) -> None:
         """End an eviction: the job has stopped, so that its quota is free and it may be queued again.
@@ -233,6 +249,8 @@ class Transition:
         Unless it ``may_return``, it is not queued again at once after any eviction. A workload whose backoff
         ended while it still held its quota stays requeued: nothing would end another backoff. Another program
         may have written the eviction alone, so checks and gates that have not changed since are reset here.
+        So are checks that asked for a retry since: this is the retry, and no cycle tries a workload that has
+        such a check.
         """
         evicted = self.find(ConditionType.EVICTED) or {}
         reason, message = evicted.get("reason", ""), evicted.get("message", "")
@@ -243,7 +261,11 @@ class Transition:
             self.set(ConditionType.REQUEUED, returns, reason, message)
         if evicted:
             began = conditions.parse_time(evicted["lastTransitionTime"])
-            self._reset_checks_and_gates(lambda one: conditions.parse_time(one["lastTransitionTime"]) < began)
+            self._reset_checks_and_gates(
+                lambda one: (
+                    one.get("state") == "Retry" or conditions.parse_time(one["lastTransitionTime"]) < began
+                )
+            )
         self.release(pending_reason, message)
 
     def _is_backoff_over(self, evicted: Mapping[str, Any]) -> bool:
@@ -305,6 +327,10 @@ class Transition:
     def finish(self, reason: str, message: str) -> None:
         """End the workload for good."""
         self.set(ConditionType.FINISHED, True, reason, message)
+
+
+def _next_count(count: int | None) -> int:
+    return min((count or 0) + 1, LARGEST_COUNT)
 
 
 def loses_past_execution(workload: Object) -> bool:

@@ -41,6 +41,7 @@ from admitq.runtime.kinds import Kinds
 from admitq.runtime.store import Key
 from admitq.transitions import (
     CHECKS_OUTSTANDING,
+    LARGEST_COUNT,
     WORKLOAD_ADMITTED,
     Transition,
     condition,
@@ -713,7 +714,7 @@ def _pods_ready_timeout(case: Case) -> Plan | None:
         )
         return case.end(transition)
     requeue_at = _whole_seconds(case.now + policy.backoff_seconds(count) * SECOND)
-    transition.status["requeueState"] = {"count": count, "requeueAt": requeue_at}
+    transition.status["requeueState"] = {"count": min(count, LARGEST_COUNT), "requeueAt": requeue_at}
     ready = condition(case.workload, ConditionType.PODS_READY) or {}
     recovering = ready.get("reason") == Reason.WAIT_FOR_RECOVERY
     metadata = case.workload["metadata"]

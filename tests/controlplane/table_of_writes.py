@@ -173,6 +173,12 @@ def _evicted_and_released(transition: Transition) -> None:
     transition.requeue(Reason.PENDING_EVALUATION)
 
 
+def _evicted_and_retried(transition: Transition) -> None:
+    """State an eviction, and of a check that it asks for a retry since."""
+    transition.evict(Reason.NODE_FAILURES, "its node is gone")
+    _check("Retry")(transition)
+
+
 def _requeue(*, may_return: bool) -> Callable[[Transition], None]:
     """End an eviction, if there is one."""
 
@@ -724,6 +730,20 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
                 "job": "suspended",
                 "LocalQueues": {"lq": {**_queue(admitted=1, cpu=1000), "admittedWorkloads": 0, "used": 0}},
             },
+        ),
+        Row(
+            "check-retry-during-an-eviction",
+            ("transitions.requeue", "job._evicted"),
+            job_checked_and_running,
+            status(_evicted_and_retried),
+            {
+                **_RESERVED,
+                "Evicted": _FORMERLY_EVICTED,
+                "Requeued": "True NodeFailures",
+                "checks": [("Pending", 1)],
+                "job": "suspended",
+            },
+            manners=(Manner.MERGE_PATCH,),
         ),
         Row(
             "check-retry",

@@ -149,9 +149,9 @@ def test_checks_begin_anew_and_count_their_retries(check: Object, after: Object)
 EARLIER = "2026-03-01T09:58:00Z"
 
 
-def requeued(changed_at: str) -> Object:
+def requeued(changed_at: str, state: str = "Ready") -> Object:
     """The status after a requeue, with a check and a gate that were changed then. Evicted is of BEFORE."""
-    check = {"name": "c", "state": "Ready", "podSetUpdates": [{"name": "main"}]}
+    check = {"name": "c", "state": state, "podSetUpdates": [{"name": "main"}]}
     obj = workload(
         condition("Evicted", "True", "Preempted"),
         admission={"clusterQueue": "q"},
@@ -177,6 +177,14 @@ def test_checks_and_gates_that_were_decided_on_during_an_eviction_stay() -> None
     assert status["preemptionGates"][0]["position"] == "Open"
 
 
+def test_e_check_that_asked_for_a_retry_during_an_eviction_begins_anew() -> None:
+    [check] = requeued(BEFORE, "Retry")["admissionChecks"]
+    assert (check["state"], check["retryCount"]) == ("Pending", 1)
+    assert check["message"] == "Reset to Pending after eviction. Previously: Retry"
+    [rejected] = requeued(BEFORE, "Rejected")["admissionChecks"]
+    assert rejected["state"] == "Rejected", "a rejection stands until its controller changes it"
+
+
 def test_evictions_are_counted_by_reason_and_cause() -> None:
     obj = workload()
     for reason, cause in (("Preempted", ""), ("Deactivated", "AdmissionCheck"), ("Preempted", "")):
@@ -186,6 +194,46 @@ def test_evictions_are_counted_by_reason_and_cause() -> None:
     assert evictions_of(obj, "Preempted", "") == 2
     assert evictions_of(obj, "Deactivated", "AdmissionCheck") == 1
     assert evictions_of(obj, "Deactivated", "") == 0
+
+
+MOST = 2**31 - 1
+"""The largest int32."""
+
+
+def test_e_counts_of_another_program_stay_within_what_the_status_may_say() -> None:
+    obj = workload(
+        condition("Admitted", "True"),
+        admission={"clusterQueue": "q"},
+        accumulatedPastExecutionTimeSeconds=MOST,
+        admissionChecks=[{"name": "c", "state": "Retry", "retryCount": MOST}],
+        schedulingStats={"evictions": [{"reason": "Preempted", "underlyingCause": "", "count": MOST}]},
+    )
+    transition = Transition(obj, NOW)
+    transition.evict("Preempted", "m")
+    transition.requeue("PendingEvaluation")
+    assert transition.status["accumulatedPastExecutionTimeSeconds"] == MOST
+    assert transition.status["admissionChecks"][0]["retryCount"] == MOST
+    assert transition.status["schedulingStats"]["evictions"][0]["count"] == MOST
+
+
+def test_e_eviction_that_the_status_cannot_list_is_not_counted() -> None:
+    others = [{"reason": f"R{number}", "underlyingCause": "", "count": 1} for number in range(256)]
+    obj = workload(schedulingStats={"evictions": others})
+    transition = Transition(obj, NOW)
+    transition.evict("Preempted", "m")
+    assert found(transition, "Evicted") == ("True", "Preempted", "m")
+    assert transition.status["schedulingStats"]["evictions"] == others
+    transition.evict("R7", "m")
+    assert transition.status["schedulingStats"]["evictions"][7]["count"] == 2
+
+
+def test_e_cause_of_another_program_is_cut_to_what_can_be_counted() -> None:
+    transition = Transition(workload(), NOW)
+    transition.evict("Deactivated", "m", "C" * 314 + ":::" + "D" * 700)
+    cause = "C" * 314
+    assert found(transition, "Evicted") == ("True", f"DeactivatedDueTo{cause}", "m")
+    [counted] = transition.status["schedulingStats"]["evictions"]
+    assert counted["underlyingCause"] == cause
 
 
 def test_a_release_counts_the_time_that_was_run() -> None:

@@ -1074,6 +1074,13 @@ def test_returns_are_limited_where_a_limit_is_set(limit: int | None, count: int 
     assert condition_of(settled(obj, now=300, settings=settings), "Evicted")[1] == reason
 
 
+def test_e_largest_number_of_returns_stays_when_another_follows() -> None:
+    settings = {"pods_ready": replace(POLICY, backoff_limit=None)}
+    evicted = settled(admitted(AWAITED, requeueState={"count": 2**31 - 1}), now=300, settings=settings)
+    assert condition_of(evicted, "Evicted")[1] == "PodsReadyTimeout"
+    assert evicted["status"]["requeueState"]["count"] == 2**31 - 1
+
+
 def test_without_time_and_without_a_wait_it_is_evicted_and_back_at_once() -> None:
     policy = replace(POLICY, timeout=0, backoff_base_seconds=0)
     evicted = settled(admitted(AWAITED), settings={"pods_ready": policy})
