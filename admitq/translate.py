@@ -6,6 +6,7 @@ shows that on the object and goes on with the others.
 """
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -241,19 +242,24 @@ def _exact_amount(value: Any, field: str) -> Fraction:
 
 
 def _consumed(local_queue: RawObject) -> ConsumedResources | None:
-    """Read what a LocalQueue's status tells of admission fair sharing; None if it tells nothing."""
+    """Read what a LocalQueue's status tells of admission fair sharing; None if it tells nothing.
+
+    Another program may have written what cannot be read, or is negative. Such an amount counts as nothing,
+    and the next status replaces it: a status must not put its queue out of service.
+    """
     path = "status.fairSharing.admissionFairSharingStatus"
     status = _mapping(local_queue.get("status"), "status")
     shares = _mapping(status.get("fairSharing"), "status.fairSharing")
     told = _mapping(shares.get("admissionFairSharingStatus"), path)
-    if not told.get("lastUpdate"):
+    try:
+        at = conditions.parse_time(told.get("lastUpdate") or "")
+    except (TypeError, ValueError):
         return None
-    field = f"{path}.consumedResources"
-    consumed = {
-        resource: _quota_amount(resource, value, f"{field}[{resource}]")
-        for resource, value in _mapping(told.get("consumedResources"), field).items()
-    }
-    return ConsumedResources(amounts(consumed), conditions.parse_time(told["lastUpdate"]))
+    consumed: dict[str, int] = {}
+    for resource, value in _mapping(told.get("consumedResources"), f"{path}.consumedResources").items():
+        with suppress(QuantityError):
+            consumed[resource] = max(0, amount(resource, value))
+    return ConsumedResources(amounts(consumed), at)
 
 
 # --- kinds ----------------------------------------------------------------------------------------

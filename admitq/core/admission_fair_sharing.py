@@ -140,12 +140,15 @@ class Books:
     # --- LocalQueues ------------------------------------------------------------------------------
 
     def open(self, queue: LocalQueue, now: Instant) -> None:
-        """Take up a LocalQueue, with what its status tells the first time; later its weight."""
+        """Take up a LocalQueue, with what its status tells the first time; later its weight.
+
+        What the status dates in the future counts as of now: until then no time would pass for the queue.
+        """
         account = self._accounts.get(queue.key)
         if account is None:
             known = queue.consumed or ConsumedResources((), now)
             consumed = {resource: amount << _BITS for resource, amount in known.consumed}
-            self._accounts[queue.key] = _Account(queue.fair_weight, consumed, known.at)
+            self._accounts[queue.key] = _Account(queue.fair_weight, consumed, min(known.at, now))
         elif account.weight != queue.fair_weight:
             account.weight = queue.fair_weight
             _changed(account)

@@ -162,6 +162,28 @@ def test_what_a_local_queue_consumed_is_read_from_its_status() -> None:
     assert translate.local_queue(obj).consumed is None
 
 
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        ({"consumedResources": {"cpu": "-1", "memory": "1"}}, (("cpu", 0), ("memory", 1))),
+        ({"consumedResources": {"cpu": "much", "memory": "1"}}, (("memory", 1),)),
+        ({"lastUpdate": "2026-01-01T00:00:00+99:00"}, None),
+        ({"lastUpdate": None, "consumedResources": {"cpu": "1"}}, None),
+    ],
+    ids=["negative", "unreadable", "another-time", "no-time"],
+)
+def test_e_consumption_that_another_program_wrote_keeps_no_local_queue_from_being_read(
+    told: Any, expected: Any
+) -> None:
+    past = {"lastUpdate": CREATED, **told}
+    obj: dict[str, Any] = {
+        "metadata": {"name": "q", "namespace": "team"},
+        "status": {"fairSharing": {"admissionFairSharingStatus": past}},
+    }
+    read = translate.local_queue(obj).consumed
+    assert (None if read is None else read.consumed) == expected
+
+
 def test_a_limit_range_rules_for_containers_and_pods_only() -> None:
     limits = [
         {"type": "PersistentVolumeClaim", "max": {"storage": "1Gi"}},

@@ -69,6 +69,14 @@ def test_it_never_grows() -> None:
 # --- consumption ----------------------------------------------------------------------------------------
 
 
+def test_e_consumption_dated_in_the_future_decays_from_now_on() -> None:
+    consumed = ConsumedResources((("cpu", 8000),), 10**6 * MINUTE)
+    of = books(HALVED_IN_TEN, queue(consumed=consumed))
+    assert of.next_sample(MAIN) == 5 * MINUTE
+    of.sample(MAIN, {}, 10 * MINUTE)
+    assert used(of) == 4
+
+
 def test_past_use_goes_half_way_to_the_present_every_half_life() -> None:
     some = books()
     for minute, expected in ((10, 4.0), (20, 6.0), (30, 7.0)):
@@ -95,7 +103,8 @@ def test_use_that_is_long_past_is_forgotten() -> None:
 
 def test_the_status_is_taken_up_once() -> None:
     known = ConsumedResources((("cpu", 3000),), 7 * MINUTE)
-    some = books(HALVED_IN_TEN, queue(consumed=known))
+    some = Books(HALVED_IN_TEN)
+    some.open(queue(consumed=known), 7 * MINUTE)
     assert used(some) == 3
     some.open(queue(consumed=ConsumedResources((("cpu", 9000),), 9 * MINUTE)), 9 * MINUTE)
     assert some.consumed(MAIN) == known
