@@ -362,7 +362,9 @@ async def test_groups_of_the_leader_worker_set_in_the_guide_wait_each_as_a_whole
 async def test_b11_workload_under_the_older_name_of_a_stateful_set_is_adopted(stage: Stage) -> None:
     await stage.queues()
     name = workload_name("StatefulSet", "apps", "s", "")
-    pod_sets = [{"name": "main", "count": 2, "template": template(1, labels={"app": "s"})}]
+    # Another release creates it from the template as it is stored, with all defaults.
+    model = await serve(stage, STATEFUL_SETS, "model", replicas=0)
+    pod_sets = [{"name": "main", "count": 2, "template": model["spec"]["template"]}]
     metadata = {"annotations": {stage.names.is_group_workload: "true"}}
     spec = {"queueName": "lq", "podSets": pod_sets}
     await stage.create(stage.kinds.workloads, name, {"metadata": metadata, "spec": spec})

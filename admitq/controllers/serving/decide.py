@@ -110,12 +110,11 @@ def decide(case: ServingCase) -> Plan:
         return plan(*(action for one in case.workloads for action in _release(case, one)))
     is_managed = case.namespace_matches and _is_ours(case, job)
     is_going = "deletionTimestamp" in job["metadata"]
-    adopted = {name for name, _ in _groups(case, job)} if is_managed and not is_going else set[str]()
+    kept_free = set(_kept_free(case, job)) if is_managed and not is_going else set[str]()
     former = [
         one
         for one in case.workloads
-        if not is_owned(one, job)
-        and not (one["metadata"]["name"] in adopted and _is_adoptable(case, job, one))
+        if not is_owned(one, job) and not (one["metadata"]["name"] in kept_free and _is_free(case, job, one))
     ]
     released = tuple(action for one in former for action in _release(case, one))
     kept = {one["metadata"]["name"] for one in case.workloads if is_owned(one, job) and _must_end(one)}
@@ -156,24 +155,54 @@ def _workload_name(case: ServingCase, job: Object, group: ServedGroup) -> str:
     prebuilt = prebuilt_name(job, case.names, by_annotation=by_annotation) if _is_remote(case, job) else ""
     if prebuilt:
         return prebuilt
-    one, longest = case.integration, case.settings.longest_workload_name
-    name, without_uid = (
-        workload_name(one.kind, one.group, group.name, uid, longest=longest)
-        for uid in (job["metadata"]["uid"], "")
-    )
-    if not case.serving.is_found_without_uid or case.lookups.workload(name) is not None:
+    name = _derived_name(case, group, job["metadata"]["uid"])
+    if case.lookups.workload(name) is not None:
         return name
-    found = case.lookups.workload(without_uid)
+    found = _older(case, group)
     if found is None or not (is_owned(found, job) or _is_adoptable(case, job, found)):
         return name
-    return without_uid
+    return str(found["metadata"]["name"])
+
+
+def _derived_name(case: ServingCase, group: ServedGroup, uid: str) -> str:
+    one, longest = case.integration, case.settings.longest_workload_name
+    return workload_name(one.kind, one.group, group.name, uid, longest=longest)
+
+
+def _older(case: ServingCase, group: ServedGroup) -> Object | None:
+    """The Workload under the older name of a group, which follows from no UID, if the kind has such names."""
+    is_found = case.serving.is_found_without_uid
+    return case.lookups.workload(_derived_name(case, group, "")) if is_found else None
+
+
+def _kept_free(case: ServingCase, job: Object) -> Iterator[str]:
+    """Names of free Workloads that the object adopts, or leaves alone because their podsets differ."""
+    for name, group in _groups(case, job):
+        yield name
+        older = _older(case, group)
+        if older is not None and not _is_adoptable(case, job, older):
+            yield str(older["metadata"]["name"])
 
 
 def _is_adoptable(case: ServingCase, job: Object, workload: Object) -> bool:
     """Whether a Workload that has the name of a group, and that the object does not own, becomes its own.
 
-    It must be unfinished, have no controller, and belong to nothing but the object's own pods.
+    It must be free, and have the podsets of the object, unless it says by its label that it is the object's.
     """
+    if not _is_free(case, job, workload):
+        return False
+    labelled = label(workload, case.names.job_uid) == value_at(job, ("metadata", "uid"))
+    return labelled or _has_pod_sets_of(case, job, workload)
+
+
+def _has_pod_sets_of(case: ServingCase, job: Object, workload: Object) -> bool:
+    """Whether the podsets of a Workload equal those of the object, whose number does not count on hold."""
+    source = GroupSource(case.integration, case.names, job, case.settings, case.lookups)
+    return _are_equal(source, workload, counted=not case.integration.is_on_hold(job))
+
+
+def _is_free(case: ServingCase, job: Object, workload: Object) -> bool:
+    """Whether a Workload is unfinished, has no controller, and belongs to nothing but the object's pods."""
     own = {value_at(one, ("metadata", "uid"), "") for one in (job, *case.pods)}
     is_foreign = belongs_to_others(workload, own, case.names)
     is_ending = "deletionTimestamp" in workload["metadata"] or holds(workload, ConditionType.FINISHED)
@@ -251,6 +280,7 @@ def _of_group(case: ServingCase, job: Object, group: ServedGroup, name: str) -> 
     if workload is None:
         if not case.integration.is_on_hold(job) and not case.namespace_ends:
             created = _made(case, job, group, source, name)
+            yield from _not_adopted(case, job, _older(case, group))
             yield Create(case.kinds.workloads, created, CONCERN)
             yield Tell(job, "Normal", "CreatedWorkload", f"Created Workload: {name_of(created)}")
         return
@@ -261,6 +291,8 @@ def _of_group(case: ServingCase, job: Object, group: ServedGroup, name: str) -> 
     if not is_owned(workload, job):
         if _is_adoptable(case, job, workload):
             yield _adopted(case, job, group, source, workload)
+        elif _is_free(case, job, workload):
+            yield from _not_adopted(case, job, workload)
         elif _is_taken(case, job, name):
             note = f"Workload {name} exists already and belongs to something else"
             yield Tell(job, "Warning", Unfit.reason, note)
@@ -277,6 +309,14 @@ def _of_group(case: ServingCase, job: Object, group: ServedGroup, name: str) -> 
     yield from changed
     if not changed:
         yield from _told(case, job, group, name)
+
+
+def _not_adopted(case: ServingCase, job: Object, workload: Object | None) -> Iterator[Action]:
+    """The event about a Workload that the object could adopt, had it the podsets of the object."""
+    if workload is not None and _is_free(case, job, workload):
+        name = workload["metadata"]["name"]
+        note = f"Workload {name} is not adopted: its podsets differ from those of the {case.integration.kind}"
+        yield Tell(job, "Warning", Unfit.reason, note)
 
 
 def _made(
@@ -332,8 +372,11 @@ def _is_taken(case: ServingCase, job: Object, name: str) -> bool:
     workload = case.lookups.workload(name)
     if workload is None or _is_remote(case, job) or "deletionTimestamp" in workload["metadata"]:
         return False
-    is_released = workload in case.workloads and next(_release(case, workload), None) is not None
-    return not (is_released or is_owned(workload, job) or _is_adoptable(case, job, workload))
+    if is_owned(workload, job):
+        return False
+    if _is_free(case, job, workload):
+        return not _is_adoptable(case, job, workload)
+    return workload not in case.workloads or next(_release(case, workload), None) is None
 
 
 def _given_back(case: ServingCase, group: ServedGroup, workload: Object) -> Iterator[Action]:
@@ -385,16 +428,21 @@ def _back_in_queue(case: ServingCase, workload: Object, reason: str, message: st
 
 
 def _stands_for(source: GroupSource, workload: Object) -> bool:
-    spec = value_at(workload, ("spec",), {})
-    wanted, listed = pod_sets_of(source), spec.get("podSets") or []
     return (
-        spec.get("queueName", "") == queue_name(source.job or {}, source.names)
+        value_at(workload, ("spec", "queueName"), "") == queue_name(source.job or {}, source.names)
         and not priority_update(source, workload, reserved=False)
-        and len(wanted) == len(listed)
-        and all(
-            one["count"] == other.get("count", 1) and has_same_pods(source, one, other, tolerations=True)
-            for one, other in zip(wanted, listed, strict=True)
-        )
+        and _are_equal(source, workload)
+    )
+
+
+def _are_equal(source: GroupSource, workload: Object, *, counted: bool = True) -> bool:
+    """Whether the podsets of a Workload equal those of the object, by name, number and pods."""
+    wanted, listed = pod_sets_of(source), value_at(workload, ("spec", "podSets")) or []
+    return len(wanted) == len(listed) and all(
+        one["name"] == other.get("name", "main")
+        and (not counted or one["count"] == other.get("count", 1))
+        and has_same_pods(source, one, other, tolerations=True)
+        for one, other in zip(wanted, listed, strict=True)
     )
 
 

@@ -329,6 +329,69 @@ def test_b11_workload_under_the_older_name_that_belongs_elsewhere_is_not_adopted
     assert made["metadata"]["name"] == NAME
 
 
+def with_podset(found: Object, **changes: Any) -> Object:
+    """A Workload whose one podset differs by these fields."""
+    [pod_set] = found["spec"]["podSets"]
+    return with_value(found, ("spec", "podSets"), [{**pod_set, **changes}])
+
+
+LARGER = with_value(
+    held_template("statefulset"),
+    ("spec", "containers"),
+    [{"name": "c", "image": "c", "resources": {"requests": {"cpu": "9"}}}],
+)
+DIFFERENT = {
+    "more pods": {"count": 30},
+    "fewer pods": {"count": 1},
+    "larger pods": {"template": LARGER},
+    "another role": {"name": "other"},
+}
+NOT_ADOPTED = "is not adopted: its podsets differ from those of the StatefulSet"
+
+
+@pytest.mark.parametrize("noted", [True, False], ids=["annotated", "bare"])
+@pytest.mark.parametrize("changes", DIFFERENT.values(), ids=list(DIFFERENT))
+def test_b11_workload_under_the_older_name_with_other_podsets_is_left_alone(
+    changes: Any, noted: bool
+) -> None:
+    found = with_podset(older(OF_POD), **changes)
+    plan = decided(stateful_set(), *([found] if noted else []), pods=[pod()], others=[found])
+    [refusal, event] = [one for one in plan.actions if isinstance(one, Tell)]
+    note = f"Workload {found['metadata']['name']} {NOT_ADOPTED}"
+    assert (refusal.reason, refusal.note) == ("ErrWorkloadCompose", note)
+    assert event.reason == "CreatedWorkload"
+    [made] = [one for one in plan.actions if not isinstance(one, Tell)]
+    assert isinstance(made, Create)
+    assert made.obj["metadata"]["name"] == NAME
+
+
+def test_workload_under_the_older_name_of_a_stateful_set_on_hold_is_adopted_whatever_its_number() -> None:
+    found = older(annotations={NAMES.job_owner_name: "s"})
+    patch = only_patch(decided(stateful_set(0), found))
+    assert patch["metadata"]["ownerReferences"] == [OF_SET]
+
+
+@pytest.mark.parametrize("noted", [True, False], ids=["annotated", "bare"])
+def test_free_workload_of_the_name_of_a_group_with_other_podsets_is_reported_and_left_alone(
+    noted: bool,
+) -> None:
+    found = with_value(with_podset(older(), count=30), ("metadata", "name"), NAME)
+    plan = decided(stateful_set(), *([found] if noted else []), pods=[pod()], others=[found])
+    [event] = plan.actions
+    assert isinstance(event, Tell)
+    assert (event.reason, event.note, plan.again) == (
+        "ErrWorkloadCompose",
+        f"Workload {NAME} {NOT_ADOPTED}",
+        5.0,
+    )
+
+
+def test_workload_that_lost_its_owner_and_kept_the_label_of_the_stateful_set_is_adopted_again() -> None:
+    found = with_podset(older(labels={NAMES.job_uid: "uid-s"}), count=30)
+    owners = only_patch(decided(stateful_set(), others=[found]))["metadata"]["ownerReferences"]
+    assert owners == [OF_SET]
+
+
 @pytest.mark.parametrize("left", [{}, {NAMES.is_group_workload: "true"}])
 def test_e_workload_of_a_stateful_set_is_marked_again_when_it_has_lost_its_annotations(left: Any) -> None:
     job = stateful_set()
