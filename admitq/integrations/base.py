@@ -399,6 +399,8 @@ class Integration:
     """In what an object (second) differs from those that the controller creates for a job (first): names and
     ordinals, number of pods, requests. None if the controller may have created it. Objects of kinds that the
     controller does not create (``creates``) are not asked about. The job is resolved as far as possible."""
+    differs_below: Callable[[Object, Object, Elastic], Difference | None] = never_differs
+    """In what an object (second) differs from those that children of a job (first) create, as ``differs``."""
     covers_children: bool = True
     """Whether what a queued job of the kind makes is queued with it; else it is with an ancestor of that."""
     serving: Serving | None = None

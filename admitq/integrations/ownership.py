@@ -208,7 +208,7 @@ class Ancestry:
             if value_at(owner, ("metadata", "uid")) != reference.get("uid"):
                 return found
             if integration is not None and found.difference is None:
-                difference = await self._difference(integration, named, owner, current)
+                difference = await self._difference(integration, named, owner, current, obj)
                 found = found._replace(difference=difference)
             covers = kind in self._external or (integration is not None and integration.covers(obj))
             if covers and (self._without_queue_name or queue_name(owner, self._names)):
@@ -218,19 +218,25 @@ class Ancestry:
         raise NestedTooDeep(f"more than {DEEPEST} owners")
 
     async def _difference(
-        self, integration: Integration, named: Owner, owner: Object, child: Object
+        self, integration: Integration, named: Owner, owner: Object, child: Object, obj: Object
     ) -> Difference | None:
-        difference = await self._compared(integration, owner, child)
+        difference = await self._compared(integration, owner, child, obj)
         if difference is None or self._read_again is None:
             return difference
         current = await self._read_again(named)
         if current is None or value_at(current, ("metadata", "uid")) != named.uid:
             return difference
-        return await self._compared(integration, current, child)
+        return await self._compared(integration, current, child, obj)
 
-    async def _compared(self, integration: Integration, owner: Object, child: Object) -> Difference | None:
+    async def _compared(
+        self, integration: Integration, owner: Object, child: Object, obj: Object
+    ) -> Difference | None:
+        """Compare the child of an owner, and the object that the chain of owners begins with."""
         resolved = owner if self._resolve is None else await self._resolve(integration, owner)
-        return integration.differs(resolved, child, self._is_elastic)
+        difference = integration.differs(resolved, child, self._is_elastic)
+        if difference is not None or child is obj:
+            return difference
+        return integration.differs_below(resolved, obj, self._is_elastic)
 
     def _is_elastic(self, obj: Object) -> bool:
         annotation = value_at(obj, ("metadata", "annotations", self._names.elastic_job))

@@ -115,7 +115,9 @@ def differs(lws: Object, child: Object, _is_elastic: Elastic) -> Difference | No
     """In what a StatefulSet differs from the one that the controller creates for leaders.
 
     It has the name of the LeaderWorkerSet, and a replica for each group. The StatefulSets of workers are
-    controlled by the pods of their leaders.
+    controlled by the pods of their leaders. Nothing follows through these: a StatefulSet whose template lacks
+    the marks of a LeaderWorkerSet is queued for itself. Pods with these marks join a group, whose number of
+    pods is fixed, as is what each may request.
     """
     if child.get("kind") != "StatefulSet":
         return None

@@ -70,9 +70,19 @@ def differs(cluster: Object, child: Object, _is_elastic: Elastic) -> Difference 
         or text_at(child, (*_LABELS, _CLUSTER)) != name
         or not is_named
         or f"-{role}" not in named
+        or (role == ray_cluster.HEAD and _is_second_head(cluster, child))
     ):
         return Difference.IDENTITY
     return None if is_pod_within(child, granted.template_in(cluster)) else Difference.REQUESTS
+
+
+def _is_second_head(cluster: Object, pod: Object) -> bool:
+    """Whether a head has not the one name that the operator gives heads, as the status shows.
+
+    Older operators generate a name for each. Not all operators delete a second head.
+    """
+    known = text_at(cluster, ("status", "head", "podName"))
+    return known.endswith(f"-{ray_cluster.HEAD}") and name_of(pod) != known
 
 
 def _differing_cleanup(cluster: Object, job: Object) -> Difference | None:

@@ -9,6 +9,7 @@ from typing import Final
 
 from admitq.integrations import while_managed
 from admitq.integrations.base import Difference, Elastic, Finished, Integration, PodSetTemplate, Rules
+from admitq.integrations.children import is_pod_within
 from admitq.integrations.paths import Object, value_at
 from admitq.integrations.reading import mapping, text_at, texts, whole
 from admitq.integrations.spark_pods import (
@@ -17,6 +18,7 @@ from admitq.integrations.spark_pods import (
     DRIVER,
     DYNAMIC_ALLOCATION,
     EXECUTOR,
+    Role,
     allocates_dynamically,
     executors,
     selects_nodes_by_role,
@@ -98,14 +100,22 @@ def pods_ready(app: Object) -> bool:
 
 
 def differs(app: Object, pod: Object, _is_elastic: Elastic) -> Difference | None:
-    """In what a pod differs from the driver's; executors are controlled by that one, not by the application.
-
-    Spark works out what the driver requests, so that only names are compared.
-    """
+    """In what a pod differs from the driver's: its name, and the requests that Spark derives from fields."""
     configured = texts(app, CONF).get("spark.kubernetes.driver.pod.name")
     default = f"{text_at(app, ('metadata', 'name'))}-driver"
     name = text_at(app, (*DRIVER.path, "podName")) or configured or default
-    return None if text_at(pod, ("metadata", "name")) == name else Difference.IDENTITY
+    if text_at(pod, ("metadata", "name")) != name:
+        return Difference.IDENTITY
+    return _differing_requests(app, pod, DRIVER)
+
+
+def differs_below(app: Object, pod: Object, _is_elastic: Elastic) -> Difference | None:
+    """In what the requests of a pod differ from those of executors, which the driver creates."""
+    return _differing_requests(app, pod, EXECUTOR)
+
+
+def _differing_requests(app: Object, pod: Object, role: Role) -> Difference | None:
+    return None if is_pod_within(pod, template_of(app, role)) else Difference.REQUESTS
 
 
 def _errors(app: Object, _rules: Rules) -> list[FieldError]:
@@ -149,6 +159,7 @@ SPARK_APPLICATION: Final = Integration(
     pods_ready=pods_ready,
     creates=frozenset({("", "Pod")}),
     differs=differs,
+    differs_below=differs_below,
     validate_create=while_managed.on_create(_errors),
     is_update_validated=while_managed.is_update_validated,
     validate_update=while_managed.on_update(_errors),

@@ -21,6 +21,7 @@ from admitq.integrations.kinds.mpijob import MPI_JOB
 from admitq.integrations.kinds.raycluster import RAY_CLUSTER
 from admitq.integrations.kinds.rayjob import RAY_JOB
 from admitq.integrations.kinds.rayservice import RAY_SERVICE
+from admitq.integrations.kinds.sparkapplication import SPARK_APPLICATION
 from admitq.integrations.kinds.statefulset import STATEFUL_SET
 from admitq.integrations.kinds.trainjob import TRAIN_JOB
 
@@ -333,6 +334,57 @@ def ray_cluster_row() -> Row:
     )
 
 
+def ray_cluster_whose_head_has_one_name_row() -> Row:
+    head = {"ray.io/cluster": "ray", "ray.io/node-type": "head", "ray.io/group": "headgroup"}
+    owner = {**a_cluster("ray"), "status": {"head": {"podName": "ray-head"}}}
+    return Row(
+        RAY_CLUSTER,
+        owner,
+        {"the head": a_pod("ray-head", labels=head)},
+        {
+            "a second head": (NAME, a_pod("ray-head-x7k2p", labels=head)),
+            "a second head whose name is to be generated": (
+                NAME,
+                changed(a_pod("", labels=head), metadata__generateName="ray-head-"),
+            ),
+        },
+    )
+
+
+def spark_application_row() -> Row:
+    driver = {"cores": 1, "coreLimit": "1200m", "memory": "2g", "memoryOverhead": "512m"}
+    owner = an_object(
+        "sparkoperator.k8s.io/v1beta2", "SparkApplication", "pi", {"type": "Scala", "driver": driver}
+    )
+
+    def a_driver(name: str = "pi-driver", *more: Object, cpu: str = "1", memory: str = "2560Mi") -> Object:
+        return a_pod(name, container("spark-kubernetes-driver", cpu=cpu, memory=memory), *more)
+
+    limit = {"limits": {"cpu": "9"}, "requests": {"memory": "1Gi"}}
+    return Row(
+        SPARK_APPLICATION,
+        owner,
+        {
+            "the driver": a_driver(),
+            "with an injected sidecar": a_driver("pi-driver", container("istio-proxy")),
+            "a smaller one": a_driver(cpu="500m", memory="1Gi"),
+        },
+        {
+            "name of another": (NAME, a_driver("mine")),
+            "more cores": (REQUESTS, a_driver(cpu="2")),
+            "more memory": (REQUESTS, a_driver(memory="2561Mi")),
+            "a limit without a request": (
+                REQUESTS,
+                changed(
+                    a_driver(), spec__containers=[{"name": "spark-kubernetes-driver", "resources": limit}]
+                ),
+            ),
+            "a claim": (REQUESTS, changed(a_driver(), spec__resourceClaims=[{"resourceClaimName": "g"}])),
+            "a Job": (KIND, a_job("pi-driver")),
+        },
+    )
+
+
 def ray_cluster_with_a_long_name_row() -> Row:
     name, labels = "c" * 50, {"ray.io/node-type": "worker", "ray.io/group": "small"}
     cut = f"{'c' * 38}-small-worker-x7k2p"
@@ -538,6 +590,7 @@ ROWS: tuple[Callable[[], Row], ...] = (
     elastic_ray_row,
     ray_service_row,
     ray_cluster_row,
+    ray_cluster_whose_head_has_one_name_row,
     ray_cluster_with_a_long_name_row,
     train_job_row,
     train_job_without_runtime_row,
@@ -547,6 +600,7 @@ ROWS: tuple[Callable[[], Row], ...] = (
     mpi_job_row,
     kubeflow_row,
     app_wrapper_row,
+    spark_application_row,
 )
 
 

@@ -7,8 +7,10 @@ import pytest
 from admitq.integrations.base import Difference, Integration, OwnerKind, never_differs
 from admitq.integrations.kinds.deployment import DEPLOYMENT
 from admitq.integrations.kinds.job import JOB
+from admitq.integrations.kinds.leaderworkerset import LEADER_WORKER_SET
 from admitq.integrations.kinds.mpijob import MPI_JOB
 from admitq.integrations.kinds.pod import POD
+from admitq.integrations.kinds.statefulset import STATEFUL_SET
 from admitq.integrations.ownership import (
     Ancestry,
     NestedTooDeep,
@@ -92,6 +94,34 @@ def test_a_true_reference_to_a_job_that_does_not_make_this_very_object_finds_nob
     kind = replace(NESTING, differs=_unless_made)
     assert ancestor_of(an_object("a", owner="b"), an_object("b", queue="q"), kind=kind) is None
     assert ancestor_of(an_object("made", owner="b"), an_object("b", queue="q"), kind=kind) == "b"
+
+
+def test_object_is_compared_with_each_owner_whose_child_it_descends_from() -> None:
+    def differs_below(_job: Any, obj: Any, _is_elastic: Any) -> Difference | None:
+        return None if obj["metadata"]["name"] == "made" else Difference.REQUESTS
+
+    kind = replace(NESTING, differs_below=differs_below)
+    chain = [an_object("b", owner="c"), an_object("c", queue="q")]
+    assert ancestor_of(an_object("made", owner="b"), *chain, kind=kind) == "c"
+    assert ancestor_of(an_object("forged", owner="b"), *chain, kind=kind) is None
+    assert ancestor_of(an_object("child", owner="c"), *chain, kind=kind) == "c"
+
+
+def test_workers_of_a_leader_worker_set_follow_nothing_and_need_their_marks() -> None:
+    """Neither the StatefulSet of workers, whose controller is the leader pod, nor the pods do."""
+    lws = an_object("l", queue="q")
+    leaders = an_object(
+        "l-leaders", owner="l", kind="LeaderWorkerSet", api_version=LEADER_WORKER_SET.api_version
+    )
+    leader = an_object("l-0", owner="l-leaders", kind="StatefulSet", api_version="apps/v1")
+    workers = an_object("workers", owner="l-0", kind="Pod", api_version="v1")
+    worker = an_object("worker", owner="workers", kind="StatefulSet", api_version="apps/v1")
+    workers |= {"apiVersion": "apps/v1", "kind": "StatefulSet"}
+    kinds = [replace(one, differs=never_differs) for one in (POD, STATEFUL_SET, LEADER_WORKER_SET)]
+    for one in (leader, worker):
+        one |= {"apiVersion": "v1", "kind": "Pod"}
+    for one in (workers, worker, leader):
+        assert ancestor_of(one, lws, leaders, leader, workers, kind=kinds) is None
 
 
 def test_a_reference_to_an_unknown_kind_ends_the_walk() -> None:

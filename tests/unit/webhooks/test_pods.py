@@ -221,6 +221,27 @@ async def test_pods_that_name_a_queue_are_queued_unless_what_makes_them_is(
     assert (changed is not linked[0]) is is_held
 
 
+def spark_pod(name: str, role: str, cpu: str) -> dict[str, Any]:
+    container = {"name": f"spark-kubernetes-{role}", "resources": {"requests": {"cpu": cpu}}}
+    return {**a_pod(spark(role), name=name), "spec": {"containers": [container]}}
+
+
+@pytest.mark.parametrize(
+    ("driver_cpu", "executor_cpu", "is_held"), [("1", "1", False), ("1", "9", True), ("9", "1", True)]
+)
+async def test_executor_that_asks_for_more_than_its_application_was_charged_is_held(
+    driver_cpu: str, executor_cpu: str, is_held: bool
+) -> None:
+    created = spark_pod("pi-driver", "driver", driver_cpu)
+    driver = owned({**DRIVER, "spec": created["spec"]}, APPLICATION)
+    executor = owned(spark_pod("pi-exec-1", "executor", executor_cpu), driver)
+    world = FakeWorld(owners={"Pod/pi-driver": driver, "SparkApplication/pi": APPLICATION})
+    changed = await mutated(executor, world, integrations=REGISTRY)
+    assert (changed is not executor) is is_held
+    held = await mutated(owned(created, APPLICATION), world, integrations=REGISTRY)
+    assert (NAMES.managed in held["metadata"]["labels"]) is (driver_cpu == "9")
+
+
 async def test_pods_of_a_replica_set_that_nobody_queues_are_held() -> None:
     replica_set = {
         "apiVersion": "apps/v1",
