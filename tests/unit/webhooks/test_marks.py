@@ -9,10 +9,12 @@ import orjson
 import pytest
 
 from admitq.integrations.base import Integration
+from admitq.integrations.kinds.appwrapper import APP_WRAPPER
 from admitq.integrations.kinds.deployment import DEPLOYMENT
 from admitq.integrations.kinds.job import JOB
 from admitq.integrations.kinds.pod import POD
 from admitq.integrations.kinds.raycluster import RAY_CLUSTER
+from admitq.integrations.kinds.sparkapplication import SPARK_APPLICATION
 from admitq_webhooks.validate.marks import JOB_MARKS, MARKS
 from localcluster.folders import REPOSITORY
 from tests.unit.webhooks.support import NAMES, QUEUE, Answer, FakeWorld, a_job, handlers, post, review
@@ -374,6 +376,113 @@ async def test_mark_of_a_job_that_is_stopping_is_kept() -> None:
     assert answered.message == said(f"metadata.annotations[{NAMES.stopping}]")
     assert (await change(new, old, **job)).allowed
     assert (await change(old, new, user="system:serviceaccount:admitq-system:m", **job)).allowed
+
+
+def an_app_wrapper(
+    infos: Any, wrapped: Mapping[str, Any] | None = None, suspend: bool = False
+) -> dict[str, Any]:
+    template = {"metadata": {**(wrapped or {})}, "spec": {"containers": [{"name": "c"}]}}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}, "spec": {"template": template}}
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}}
+    return {
+        "apiVersion": "workload.codeflare.dev/v1beta2",
+        "kind": "AppWrapper",
+        "metadata": {"name": "a", "labels": {QUEUE: "q"}},
+        "spec": {
+            "suspend": suspend,
+            "components": [{"template": service}, {"template": job, "podSetInfos": infos}],
+        },
+    }
+
+
+def a_spark_application(labels: Mapping[str, str], **role: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "sparkoperator.k8s.io/v1beta2",
+        "kind": "SparkApplication",
+        "metadata": {"name": "a", "labels": {QUEUE: "q"}},
+        "spec": {"driver": {"labels": labels, **role}, "executor": {"instances": 1}},
+    }
+
+
+def an_autoscaling_cluster(labels: Mapping[str, str]) -> dict[str, Any]:
+    elastic = {NAMES.elastic_job: "true"}
+    cluster = a_ray_cluster(False, MARKED, annotations=elastic)
+    cluster["spec"]["enableInTreeAutoscaling"] = True
+    cluster["spec"]["headGroupSpec"]["template"]["metadata"] = {"labels": labels}
+    return cluster
+
+
+APP: Any = {"gvk": ("workload.codeflare.dev", "v1beta2", "AppWrapper"), "integrations": (JOB, APP_WRAPPER)}
+SPARK: Any = {
+    "gvk": ("sparkoperator.k8s.io", "v1beta2", "SparkApplication"),
+    "integrations": (JOB, SPARK_APPLICATION),
+}
+INFO = {
+    "labels": {NAMES.podset: "a-0"},
+    "annotations": {NAMES.workload: "w"},
+    "schedulingGates": [{"name": NAMES.topology_gate}],
+}
+COMPONENT = "spec.components[1]"
+IN_WRAPPED = f"{COMPONENT}.template.spec.template.metadata"
+IN_INFO = f"{COMPONENT}.podSetInfos[0]"
+COMPOSED: Any = [
+    (APP, an_app_wrapper([INFO], {"labels": MARKED}), f"{IN_WRAPPED}.labels[{NAMES.podset}]"),
+    (APP, an_app_wrapper([{**INFO, "labels": {}}]), f"{IN_INFO}.labels[{NAMES.podset}]"),
+    (APP, an_app_wrapper([{**INFO, "labels": MARKED}]), f"{IN_INFO}.labels[{NAMES.podset}]"),
+    (APP, an_app_wrapper([{**INFO, "annotations": {}}]), f"{IN_INFO}.annotations[{NAMES.workload}]"),
+    (
+        APP,
+        an_app_wrapper([INFO], {"annotations": {NAMES.workload: "other"}}),
+        f"{IN_WRAPPED}.annotations[{NAMES.workload}]",
+    ),
+    (
+        APP,
+        an_app_wrapper([{**INFO, "schedulingGates": []}]),
+        f"{IN_INFO}.schedulingGates[{NAMES.topology_gate}]",
+    ),
+    (SPARK, a_spark_application({}), f"spec.driver.labels[{NAMES.podset}]"),
+    (SPARK, a_spark_application({NAMES.podset: "executor"}), f"spec.driver.labels[{NAMES.podset}]"),
+    (
+        RAY,
+        an_autoscaling_cluster({NAMES.podset: "w"}),
+        f"spec.headGroupSpec.template.metadata.labels[{NAMES.podset}]",
+    ),
+]
+
+
+def stored(kind: Any) -> dict[str, Any]:
+    if kind is APP:
+        return an_app_wrapper([INFO])
+    return (
+        a_spark_application({NAMES.podset: "driver"})
+        if kind is SPARK
+        else an_autoscaling_cluster({NAMES.podset: "head"})
+    )
+
+
+@pytest.mark.parametrize(("kind", "new", "field"), COMPOSED)
+async def test_template_that_is_made_of_several_fields_keeps_its_marks(
+    kind: Any, new: Any, field: str
+) -> None:
+    answered = await change(stored(kind), new, **kind)
+    assert answered.message == said(field)
+    assert (await change(stored(kind), new, world=FakeWorld(permitted={ADMIN}), **kind)).allowed
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (an_app_wrapper([INFO]), an_app_wrapper([INFO], {"labels": {"own": "x"}})),
+        (an_app_wrapper([INFO]), an_app_wrapper([{**INFO, "nodeSelector": {"pool": "spot"}}])),
+        (an_app_wrapper([]), an_app_wrapper([INFO], suspend=True)),
+        (an_app_wrapper([INFO], suspend=True), an_app_wrapper([{}], {"labels": MARKED}, suspend=True)),
+    ],
+    ids=["label of the user", "node selector", "stopped", "suspended"],
+)
+async def test_app_wrapper_without_a_change_of_marks_asks_nothing(old: Any, new: Any) -> None:
+    world = FakeWorld()
+    assert (await change(old, new, world=world, **APP)).allowed
+    assert world.accesses == []
 
 
 # --- the guide --------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ Pure functions. Which accounts may change a mark is decided in ``admitq_webhooks
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from admitq.integrations.base import Integration
 from admitq.integrations.ownership import controller_of
@@ -62,6 +62,7 @@ _PLACES: Final[Mapping[str, tuple[str, ...]]] = {
     "label or annotation": ("labels", "annotations"),
 }
 _GATE: Final = "scheduling gate"
+_GATES: Final = "schedulingGates"
 
 
 class _Field(NamedTuple):
@@ -140,7 +141,8 @@ def job_changes(old: Object, new: Object, integration: Integration, names: Names
     """Return the protected marks that a change of a job takes away or changes.
 
     The templates of a job that is suspended before or after the change are free: its pods do not run, and
-    the next start writes the marks again.
+    the next start writes the marks again. Pods of some kinds get a template that is made of several fields:
+    of an object that the job wraps, and of what is added to it. Such templates are compared as a whole.
     """
     found = [
         _path(Path(), one)
@@ -152,16 +154,35 @@ def job_changes(old: Object, new: Object, integration: Integration, names: Names
     after = {one.name: one.template_in(new) for one in integration.pod_sets(new, names)}
     fields = [one for mark in MARKS if mark.on_templates for one in _fields(mark, names)]
     for pod_set in integration.pod_sets(old, names):
-        if pod_set.template is not None or pod_set.name not in after:
-            # What is no template of the job carries no marks; a podset that is gone makes no pods.
+        if pod_set.name not in after:
+            # A podset that is gone makes no pods.
             continue
-        before = pod_set.template_in(old)
-        found += [
-            _path(Path().at(*pod_set.template_path), one)
-            for one in fields
-            if _value(before, one) is not None and _differs(before, after[pod_set.name], one)
-        ]
+        before, now = pod_set.template_in(old), after[pod_set.name]
+        for one in fields:
+            if _value(before, one) is not None and _differs(before, now, one):
+                written = _path(Path().at(*pod_set.template_path), one)
+                places = [] if pod_set.template is None else _changed_places(old, new, one)
+                found += [place for place in places or [written] if place not in found]
     return found
+
+
+def _changed_places(old: Object, new: Object, field: _Field) -> list[Path]:
+    """Return all paths in the spec of a job at which a mark was added, changed or removed."""
+    before, after = (dict(_places(one.get("spec"), Path("spec"), field)) for one in (old, new))
+    return [path for path in {**before, **after} if before.get(path) != after.get(path)]
+
+
+def _places(value: Any, path: Path, field: _Field) -> Iterator[tuple[Path, Any]]:
+    """Return each place of a mark at any depth: in a map of labels or annotations, or a list of gates."""
+    if isinstance(value, list):
+        for index, item in enumerate(cast("list[Any]", value)):
+            yield from _places(item, path.at(index), field)
+    elif isinstance(value, Mapping):
+        entries = cast("Object", value)
+        if (field.place or _GATES) in entries and (found := _value_in(entries, field)) is not None:
+            yield path.at(field.place or _GATES).key(field.key), found
+        for key, item in entries.items():
+            yield from _places(item, path.at(key), field)
 
 
 def refusals(changed: list[Path], names: Names) -> list[FieldError]:
@@ -181,14 +202,19 @@ _REMEDY: Final = "keep it as it is, or delete the object and create another"
 
 def _path(base: Path, field: _Field) -> Path:
     if not field.place:
-        return base.at("spec", "schedulingGates").key(field.key)
+        return base.at("spec", _GATES).key(field.key)
     return base.at("metadata", field.place).key(field.key)
 
 
 def _value(holder: Object, field: _Field) -> Any:
+    return _value_in(mapping(holder, "metadata" if field.place else "spec"), field)
+
+
+def _value_in(holder: Object, field: _Field) -> Any:
+    """Return the value of a mark in the object that holds the map or the list of gates."""
     if field.place:
-        return mapping(holder, "metadata", field.place).get(field.key)
-    gates = objects(holder, "spec", "schedulingGates")
+        return mapping(holder, field.place).get(field.key)
+    gates = objects(holder, _GATES)
     return True if any(gate.get("name") == field.key for gate in gates) else None
 
 
