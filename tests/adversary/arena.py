@@ -11,11 +11,12 @@ from admitq.controllers.indexes import resource_of
 from admitq.integrations.kinds.jobset import JOBSET
 from admitq.integrations.paths import value_at
 from admitq.runtime.errors import ApiError
-from admitq.runtime.resources import DEPLOYMENTS, JOBS, PODS
+from admitq.runtime.resources import DEPLOYMENTS, JOBS, PODS, STATEFUL_SETS
 from localcluster.installation import Installation
 from localcluster.waiting import eventually
 from tests.adversary.calls import Object, Target
 from tests.adversary.law import sampled
+from tests.controlplane.leader_worker_sets import LWS, play_group
 from tests.controlplane.stage import Stage
 from tests.controlplane.tenants import tenant
 
@@ -96,6 +97,27 @@ class Arena:
         spec = {"replicas": 1, "selector": {"matchLabels": {"app": full}}, "template": template}
         await self.tenant.create(DEPLOYMENTS, full, {"metadata": {"labels": labels}, "spec": spec})
         return Target(DEPLOYMENTS, full, self.admin.namespace)
+
+    async def stateful_set(self, queue: str, name: str = "s") -> Target:
+        """Create a StatefulSet of one pod as the tenant, and return it."""
+        full = f"{queue}-{name}"
+        labels = {self.admin.names.queue_name: queue}
+        template = self.pod_manifest(None, restartPolicy="Always", metadata={"labels": {"app": full}})
+        selector = {"matchLabels": {"app": full}}
+        spec = {"replicas": 1, "serviceName": full, "selector": selector, "template": template}
+        await self.tenant.create(STATEFUL_SETS, full, {"metadata": {"labels": labels}, "spec": spec})
+        return Target(STATEFUL_SETS, full, self.admin.namespace)
+
+    async def leader_worker_set(self, queue: str, name: str = "l") -> Target:
+        """Create a LeaderWorkerSet of one group of two as the tenant, and its pods; return it."""
+        full = f"{queue}-{name}"
+        template = self.pod_manifest(None, restartPolicy="Always")
+        group = {"size": 2, "leaderTemplate": template, "workerTemplate": template}
+        metadata = {"labels": {self.admin.names.queue_name: queue}}
+        spec = {"replicas": 1, "leaderWorkerTemplate": group}
+        created = await self.tenant.create(LWS, full, {"metadata": metadata, "spec": spec})
+        await play_group(self.admin, created, 0)
+        return Target(LWS, full, self.admin.namespace)
 
     async def job_set(self, queue: str, name: str = "set") -> Target:
         """Create a JobSet of one Job of one pod as the tenant, and return it; its controller does not run."""

@@ -55,12 +55,34 @@ async def running_deployment(arena: Arena, queue: str) -> Targets:
     deployment = await arena.deployment(queue)
     [name] = await arena.until_runs(f"{queue}-")
 
+    await _until_ready(arena, deployment)
+    return {"pod": Target(PODS, name, arena.admin.namespace), "deployment": deployment}
+
+
+async def running_stateful_set(arena: Arena, queue: str) -> Targets:
+    """The pod of a StatefulSet, which runs and fills its queue."""
+    await arena.queue(queue)
+    stateful_set = await arena.stateful_set(queue)
+    [name] = await arena.until_runs(f"{queue}-")
+    await _until_ready(arena, stateful_set)
+    return {"pod": Target(PODS, name, arena.admin.namespace), "statefulset": stateful_set}
+
+
+async def running_leader_worker_set(arena: Arena, queue: str) -> Targets:
+    """A leader and a worker, which run and fill their queue. Their controller does not run."""
+    await arena.queue(queue, cpu=2)
+    lws = await arena.leader_worker_set(queue)
+    await arena.until_runs(f"{queue}-", 2)
+    worker = Target(PODS, f"{lws.name}-0-1", arena.admin.namespace)
+    return {"pod": worker, "leaderworkerset": lws}
+
+
+async def _until_ready(arena: Arena, target: Target) -> None:
     async def is_ready() -> bool:
-        found = await arena.admin.get(deployment.resource, deployment.name)
+        found = await arena.admin.get(target.resource, target.name)
         return value_at(found, ("status", "readyReplicas"), 0) == 1
 
-    await eventually(is_ready, what=f"{deployment.name} to be ready")
-    return {"pod": Target(PODS, name, arena.admin.namespace), "deployment": deployment}
+    await eventually(is_ready, what=f"{target.name} to be ready")
 
 
 async def running_job(arena: Arena, queue: str) -> Targets:
@@ -78,6 +100,23 @@ async def running_job(arena: Arena, queue: str) -> Targets:
         "clusterqueue": Target(kinds.cluster_queues, arena.admin.own(queue), None),
         "resourceflavor": Target(kinds.resource_flavors, arena.admin.own("f"), None),
     }
+
+
+async def stopping_job(arena: Arena, queue: str) -> Targets:
+    """A Job that is being stopped: its Workload was deactivated, and its pod takes long to end."""
+    names, kinds = arena.admin.names, arena.admin.kinds
+    await arena.queue(queue)
+    job = await arena.job(queue, template=arena.pod_manifest(None, termination=60))
+    await arena.until_runs(f"{queue}-")
+    [workload] = await arena.workloads(queue)
+    await arena.admin.change(kinds.workloads, workload["metadata"]["name"], {"spec": {"active": False}})
+
+    async def is_stopping() -> bool:
+        found = await arena.admin.get(JOBS, job.name)
+        return value_at(found, ("metadata", "annotations", names.stopping)) == "true"
+
+    await eventually(is_stopping, what=f"the stop of {job.name} to begin")
+    return {"job": job}
 
 
 async def elastic_job(arena: Arena, queue: str) -> Targets:
@@ -168,8 +207,11 @@ SCENES: Final[Mapping[str, Scene]] = {
     "waiting-pod": waiting_pod,
     "running-group": running_group,
     "running-deployment": running_deployment,
+    "running-statefulset": running_stateful_set,
+    "running-leaderworkerset": running_leader_worker_set,
     "running-job": running_job,
     "waiting-job": waiting_job,
+    "stopping-job": stopping_job,
     "elastic-job": elastic_job,
     "foreign-job": foreign_job,
     **{f"waiting-{one.kind.lower()}": waiting(one) for one in OF_OTHER_PROJECTS},

@@ -72,6 +72,10 @@ def _marks() -> Iterator[Attempt]:
     yield from rows(
         "waiting-pod", "pod", [("spec", "schedulingGates", 0)], [Way.JSON_REMOVE, Way.PUT_WITHOUT], MARK
     )
+    topology = Refused(403, ("/topology]: Forbidden: the mark decides what is charged",))
+    yield from rows(
+        "waiting-pod", "pod", [("spec", "schedulingGates", 1)], [Way.JSON_REMOVE, Way.PUT_WITHOUT], topology
+    )
     gates = [("spec", "schedulingGates")]
     yield from rows("waiting-pod", "pod", gates, [Way.JSON_REMOVE, Way.MERGE_NULL, Way.PUT_WITHOUT], MARK)
     yield from rows("waiting-pod", "pod", gates, [Way.MERGE, Way.JSON_REPLACE, Way.PUT], MARK, value=[])
@@ -80,6 +84,55 @@ def _marks() -> Iterator[Attempt]:
     yield from rows(
         "running-deployment", "pod", [label("managed"), annotation("pod_suspending_parent")], Way, MARK
     )
+
+
+IMMUTABLE: Final = Refused(403, ("field is immutable",))
+"""The refusal of a change of what pods that serve ask for."""
+IN_MANY_WAYS: Final = (Way.JSON_REMOVE, Way.JSON_REPLACE, Way.MERGE, Way.STRATEGIC_NULL, Way.PUT)
+ON_SERVING_PODS: Final = (
+    label("managed"),
+    annotation("pod_suspending_parent"),
+    annotation("role_hash"),
+    annotation("pod_group_name"),
+    annotation("pod_group_total_count"),
+)
+"""Marks of the pods of a StatefulSet or LeaderWorkerSet."""
+
+
+def _stateful_sets() -> Iterator[Attempt]:
+    """Pods of a StatefulSet keep their marks, and its number of pods and their requests do not change."""
+    scene = "running-statefulset"
+    yield from rows(scene, "pod", ON_SERVING_PODS, IN_MANY_WAYS, MARK)
+    yield from rows(scene, "statefulset", [label("queue_name")], REPLACEMENTS, Refused(403, ("queue-name",)))
+    replicas = [("spec", "replicas")]
+    yield from rows(scene, "statefulset", replicas, REPLACEMENTS, IMMUTABLE, value=2)
+    yield from rows(
+        scene, "statefulset", replicas, [Way.MERGE, Way.STRATEGIC], IMMUTABLE, value=3, subresources=["scale"]
+    )
+    yield from _templates_that_serve(scene, "statefulset", ("spec", "template"))
+
+
+def _leader_worker_sets() -> Iterator[Attempt]:
+    """The same of the groups of a LeaderWorkerSet, whose size does not change either."""
+    scene = "running-leaderworkerset"
+    yield from rows(scene, "pod", ON_SERVING_PODS, IN_MANY_WAYS, MARK)
+    removals = [way for way in REMOVALS if way in OF_CUSTOM_KINDS]
+    replacements = [way for way in REPLACEMENTS if way in OF_CUSTOM_KINDS]
+    queue = Refused(403, ("queue-name",))
+    yield from rows(scene, "leaderworkerset", [label("queue_name")], removals, queue)
+    group = ("spec", "leaderWorkerTemplate")
+    ways = [way for way in replacements if way != Way.APPLY]
+    yield from rows(scene, "leaderworkerset", [(*group, "size")], ways, IMMUTABLE, value=9)
+    for template in ("leaderTemplate", "workerTemplate"):
+        yield from _templates_that_serve(scene, "leaderworkerset", (*group, template))
+
+
+def _templates_that_serve(scene: str, target: str, template: Path) -> Iterator[Attempt]:
+    """Requests of a template do not change, and its marks are written again."""
+    requests = [(*template, "spec", "containers", 0, "resources", "requests", "cpu")]
+    yield from rows(scene, target, requests, [Way.JSON_REPLACE, Way.PUT], IMMUTABLE, value="9")
+    marks = [(*template, "metadata", "annotations", "{names.pod_suspending_parent}")]
+    yield from rows(scene, target, marks, [Way.JSON_REMOVE, Way.MERGE_NULL, Way.PUT_WITHOUT], NoEffect())
 
 
 def _marks_of_job_pods() -> Iterator[Attempt]:
@@ -98,6 +151,13 @@ def _marks_of_job_pods() -> Iterator[Attempt]:
     yield from rows("elastic-job", "waiting", gates, removals, MARK)
     emptied = [Way.MERGE, Way.JSON_REPLACE, Way.PUT]
     yield from rows("elastic-job", "waiting", gates, emptied, MARK, value=[])
+
+
+def _stopping() -> Iterator[Attempt]:
+    """The mark of a stop stays until the stop has ended; admitq removes one that a tenant writes."""
+    mark = [annotation("stopping")]
+    yield from rows("stopping-job", "job", mark, Way, MARK)
+    yield from rows("waiting-job", "job", mark, REPLACEMENTS, Undone(), value="true")
 
 
 def _subresources() -> Iterator[Attempt]:
@@ -201,18 +261,20 @@ def _kinds() -> Iterator[Attempt]:
         yield from rows(
             f"running-{name}", "job", [label("queue_name")], (*replacements, *removals), immutable
         )
-        for template in (one.template for one in case.podSets[:1] if one.template and not one.places):
-            mark = (*path_of(template), "metadata", "labels", "{names.podset}")
-            yield from rows(
-                f"running-{name}", "job", [mark], (Way.JSON_REPLACE, Way.JSON_REMOVE, Way.PUT), MARK
-            )
+        changes = (Way.JSON_REPLACE, Way.JSON_REMOVE, Way.PUT)
+        for pod_set in case.podSets[:1]:
+            if (labels := pod_set.place("labels")) is not None:
+                yield from rows(f"running-{name}", "job", [(*labels, "{names.podset}")], changes, MARK)
+            if pod_set.template and pod_set.places:
+                wrapped = (*path_of(pod_set.template), "metadata", "labels", "{names.podset}")
+                yield from rows(f"running-{name}", "job", [wrapped], (Way.JSON_REPLACE, Way.PUT), MARK)
 
 
 CHAPTERS: Final = {
-    "marks": tuple(_marks()),
-    "marks of jobs": tuple(_marks_of_job_pods()),
+    "marks": (*_marks(), *_stateful_sets()),
+    "marks of jobs": (*_marks_of_job_pods(), *_stopping()),
     "others": (*_subresources(), *_jobs(), *_own_kinds()),
-    "kinds": tuple(_kinds()),
+    "kinds": (*_kinds(), *_leader_worker_sets()),
 }
 """The rows, in groups that run in an arena each."""
 

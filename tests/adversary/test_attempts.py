@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from admitq.integrations.kinds.leaderworkerset import LEADER_WORKER_SET
 from admitq.runtime.errors import ApiError
 from admitq_api.labels import DEFAULT_GROUP
 from localcluster.waiting import eventually
@@ -36,7 +37,8 @@ async def test_attempts_end_as_the_table_says(
     open_arena: OpenArena, definitions: Callable[[Iterable[str]], None], chapter: str
 ) -> None:
     if chapter == "kinds":
-        definitions(name for one in OF_OTHER_PROJECTS for name in load(one, DEFAULT_GROUP).definitions)
+        kinds = (*OF_OTHER_PROJECTS, LEADER_WORKER_SET)
+        definitions(name for one in kinds for name in load(one, DEFAULT_GROUP).definitions)
 
     def scene_of(row: Attempt) -> str:
         return row.scene

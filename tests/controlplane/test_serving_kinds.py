@@ -12,18 +12,14 @@ from typing import Any
 import pytest
 import yaml
 
-from admitq.controllers.indexes import resource_of
-from admitq.integrations.kinds.leaderworkerset import LEADER_WORKER_SET
 from admitq.integrations.names import workload_name
 from admitq.integrations.paths import value_at
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import DEPLOYMENTS, PODS, REPLICA_SETS, STATEFUL_SETS, Resource
 from localcluster.folders import REPOSITORY
 from localcluster.waiting import eventually
+from tests.controlplane.leader_worker_sets import LWS, play_group
 from tests.controlplane.stage import Object, Stage, condition_of, controlled_by
-
-LWS = resource_of(LEADER_WORKER_SET)
-PREFIX = "leaderworkerset.sigs.k8s.io/"
 
 
 def container(cpu: Any, image: str = "example.com/c:1") -> Object:
@@ -299,21 +295,6 @@ async def test_a_copy_from_another_cluster_has_no_workload_made(stage: Stage) ->
 
 
 # --- LeaderWorkerSets -----------------------------------------------------------------------------
-
-
-async def play_group(stage: Stage, lws: Object, number: int) -> None:
-    """Make the pods of a group as the controller of LeaderWorkerSets does."""
-    group, name = lws["spec"]["leaderWorkerTemplate"], lws["metadata"]["name"]
-    for worker in range(group["size"]):
-        made = group["workerTemplate"] if worker else group["leaderTemplate"]
-        marks = {
-            "app": f"{name}-{number}",
-            f"{PREFIX}name": name,
-            f"{PREFIX}group-index": str(number),
-            f"{PREFIX}worker-index": str(worker),
-        }
-        metadata = {**made["metadata"], "labels": {**made["metadata"].get("labels", {}), **marks}}
-        await stage.create(PODS, f"{name}-{number}-{worker}", {"metadata": metadata, "spec": made["spec"]})
 
 
 def lws_name(lws: Object, number: int) -> str:

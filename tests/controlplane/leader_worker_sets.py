@@ -1,0 +1,24 @@
+"""What the controller of LeaderWorkerSets does, which does not run in the tests."""
+
+from admitq.controllers.indexes import resource_of
+from admitq.integrations.kinds.leaderworkerset import LEADER_WORKER_SET
+from admitq.runtime.resources import PODS
+from tests.controlplane.stage import Object, Stage
+
+LWS = resource_of(LEADER_WORKER_SET)
+PREFIX = "leaderworkerset.sigs.k8s.io/"
+
+
+async def play_group(stage: Stage, lws: Object, number: int) -> None:
+    """Make the pods of a group as the controller of LeaderWorkerSets does."""
+    group, name = lws["spec"]["leaderWorkerTemplate"], lws["metadata"]["name"]
+    for worker in range(group["size"]):
+        made = group["workerTemplate"] if worker else group["leaderTemplate"]
+        marks = {
+            "app": f"{name}-{number}",
+            f"{PREFIX}name": name,
+            f"{PREFIX}group-index": str(number),
+            f"{PREFIX}worker-index": str(worker),
+        }
+        metadata = {**made["metadata"], "labels": {**made["metadata"].get("labels", {}), **marks}}
+        await stage.create(PODS, f"{name}-{number}-{worker}", {"metadata": metadata, "spec": made["spec"]})
