@@ -6,13 +6,20 @@ import orjson
 import pytest
 
 from admitq.controllers import registry
+from admitq.controllers.job.matching import increases_over
+from admitq.controllers.job.running import started
+from admitq.controllers.plan import Create
+from admitq.integrations.base import Integration
 from admitq.integrations.paths import with_value
+from admitq.job_workloads import pod_sets_of
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import JOBS
 from admitq.runtime.store import Change, Key
-from tests.unit.controllers.builders import KINDS, Object, admitted, job
-from tests.unit.controllers.test_job_steps import RUNNING, decided, told
+from tests.unit.controllers.builders import KINDS, NAMES, Object, admitted, job
+from tests.unit.controllers.test_job_steps import RUNNING, case_of, decided, told, written
 from tests.unit.controllers.world import CONFLICT, World
+from tests.unit.integrations.raises import ELASTIC, RAISES, Raise, job_of
+from tests.unit.integrations.raises import KINDS as KINDS_OF_JOBS
 
 
 def raised(pods: int) -> Object:
@@ -30,6 +37,68 @@ def test_raise_of_an_admitted_job_is_reported_when_it_is_stopped() -> None:
 
 def test_job_that_asks_for_fewer_pods_is_stopped_without_a_report() -> None:
     assert [reason for reason, _ in told(decided(raised(2), admitted()))] == ["Stopped"]
+
+
+# --- every kind -----------------------------------------------------------------------------------
+
+
+def admitted_as(kind: Integration, **annotations: str) -> tuple[Object, Object]:
+    """A running job of the kind, and the Workload by whose admission it was started."""
+    given = kind.with_suspend(job_of(kind), True)
+    metadata = {**job()["metadata"], "name": given["metadata"]["name"], "annotations": annotations}
+    given = {**given, "metadata": metadata}
+    case = case_of(given, integration=kind)
+    pod_sets = pod_sets_of(case)
+    assignments = [{"name": one["name"], "count": one["count"], "flavors": {}} for one in pod_sets]
+    owner = {
+        "apiVersion": kind.api_version,
+        "kind": kind.kind,
+        "name": metadata["name"],
+        "uid": metadata["uid"],
+        "controller": True,
+    }
+    made = admitted(
+        owner=owner,
+        spec={"podSets": pod_sets},
+        admission={"clusterQueue": "cq", "podSetAssignments": assignments},
+    )
+    return dict(started(case, made)), made
+
+
+@pytest.mark.parametrize("kind", KINDS_OF_JOBS, ids=lambda one: one.framework)
+def test_running_job_of_every_kind_matches_its_admission(kind: Integration) -> None:
+    runs, made = admitted_as(kind)
+    plan = decided(runs, made, integration=kind)
+    assert "Stopped" not in [reason for reason, _ in told(plan)]
+    assert increases_over(case_of(runs, made, integration=kind), made) == []
+
+
+@pytest.mark.parametrize("raised", RAISES, ids=lambda one: f"{one.framework} {one.path}")
+def test_raise_of_a_running_job_of_every_kind_stops_it(raised: Raise) -> None:
+    kind = raised.kind
+    runs, made = admitted_as(kind)
+    now = raised.of(runs)
+    assert [str(one) for one in increases_over(case_of(now, made, integration=kind), made)] == [raised.says]
+    plan = decided(now, made, integration=kind)
+    assert ("ExceedsAdmission", raised.says) in told(plan)
+    assert plan.unless_admitted
+    assert kind.is_suspended(written(now, plan), NAMES) or kind.is_half_stopped(written(now, plan), NAMES)
+
+
+@pytest.mark.parametrize("raised", ELASTIC, ids=lambda one: one.framework)
+def test_elastic_job_of_every_kind_that_grows_runs_on_and_asks_for_the_rest(raised: Raise) -> None:
+    kind = raised.kind
+    runs, made = admitted_as(kind, **{NAMES.elastic_job: "true"})
+    plan = decided(raised.of(runs), made, integration=kind, settings={"elastic_jobs": True})
+    [created] = [one for one in plan.actions if isinstance(one, Create)]
+    assert (
+        created.obj["metadata"]["annotations"][NAMES.workload_slice_replacement_for]
+        == f"ns/{made['metadata']['name']}"
+    )
+    assert not any(reason in ("Stopped", "ExceedsAdmission") for reason, _ in told(plan))
+    asked = {one["name"]: one["count"] for one in created.obj["spec"]["podSets"]}
+    granted = {one["name"]: one["count"] for one in made["spec"]["podSets"]}
+    assert sum(asked.values()) > sum(granted.values())
 
 
 # --- the shell ------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from admitq import podsets
-from admitq.integrations.base import Integration, Rules
+from admitq.integrations.base import Integration, Rules, never_elastic
 from admitq.integrations.paths import merge_patch, with_value, without_value
 from admitq.integrations.registry import registered
 from admitq.podsets import PodSetInfo
@@ -108,6 +108,7 @@ def ask_all(kind: Integration, old: Any, job: Any) -> None:
     kind.start(job, kind.with_suspend(started, False), NAMES)
     kind.makes(job, old)
     kind.makes(old, job)
+    kind.differs_below(job, old, never_elastic)
     if kind.with_counts is not None:
         kind.with_counts(job, {pod_set.name: 1 for pod_set in pod_sets}, NAMES)
     kind.mutate(job, RULES)

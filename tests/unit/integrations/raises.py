@@ -1,0 +1,165 @@
+"""Raises of a running job of every kind: of the number of its pods, and of what a pod requests."""
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from admitq.integrations.base import Integration
+from admitq.integrations.paths import with_value
+from admitq.integrations.registry import registered
+from tests.unit.integrations.examples import custom_kinds, examples_of
+
+Object = dict[str, Any]
+
+_NODE: Object = {"containers": [{"name": "node", "image": "i", "resources": {"requests": {"cpu": "1"}}}]}
+_LARGE: Object = {"requests": {"cpu": "99", "memory": "200Mi"}}
+_SUBMITTER: Object = {"containers": [{"name": "ray-job-submitter", "image": "i", "resources": _LARGE}]}
+_STEP: Object = {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}}
+_NODES: Object = {"name": "node", "template": {"metadata": _STEP, "spec": {"template": {"spec": _NODE}}}}
+TRAIN_JOB: Final[Object] = {
+    "apiVersion": "trainer.kubeflow.org/v1alpha1",
+    "kind": "TrainJob",
+    "metadata": {"name": "t"},
+    "spec": {
+        "runtimeRef": {"name": "r"},
+        "trainer": {"numNodes": 2, "resourcesPerNode": {"requests": {"cpu": "1"}}},
+    },
+    "resolvedRuntime": {
+        "spec": {"mlPolicy": {"numNodes": 1}, "template": {"spec": {"replicatedJobs": [_NODES]}}}
+    },
+}
+"""A TrainJob with its runtime, which the guide has in an object of its own."""
+
+
+@dataclass(frozen=True)
+class Raise:
+    """A change by which a running job asks for more.
+
+    Attributes:
+        framework: the kind, as the configuration names it.
+        path: the field, its steps separated by dots.
+        value: what is written there.
+        says: what the webhook and the event say of it.
+        also: further fields to write, by path.
+    """
+
+    framework: str
+    path: str
+    value: Any
+    says: str
+    also: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    @property
+    def kind(self) -> Integration:
+        """The kind of the job."""
+        return next(one for one in KINDS if one.framework == self.framework)
+
+    def of(self, job: Object) -> Object:
+        """The job with the change."""
+        result = job
+        for path, value in {**self.also, self.path: self.value}.items():
+            steps = tuple(int(step) if step.isdigit() else step for step in path.split("."))
+            result = with_value(result, steps, value)
+        return dict(result)
+
+
+KINDS: Final = tuple(
+    one for one in (*registered(), *custom_kinds()) if one.composition is None and one.serving is None
+)
+"""All kinds whose jobs are suspended and stopped as a whole."""
+
+
+def job_of(kind: Integration) -> Object:
+    """A job of the kind, as the guide has it, and as the manager knows it."""
+    job = TRAIN_JOB if kind.kind == "TrainJob" else examples_of(kind.api_version, kind.kind)[0]
+    return {key: value for key, value in copy.deepcopy(job).items() if key != "status"}
+
+
+def _count(
+    framework: str, path: str, pod_set: str, count: int, before: int, value: int | None = None, **also: int
+) -> Raise:
+    """A raise of the number of pods; ``also`` names further fields beside the one at the path."""
+    says = f"podset {pod_set} asks for {count} pods, {before} admitted"
+    beside = {f"{path.rpartition('.')[0]}.{name}": one for name, one in also.items()}
+    return Raise(framework, path, count if value is None else value, says, beside)
+
+
+def _requests(framework: str, path: str, pod_set: str, value: Any = "99", resource: str = "cpu") -> Raise:
+    return Raise(
+        framework, path, value, f"pods of podset {pod_set} ask for more {resource} than was admitted"
+    )
+
+
+def _template(framework: str, path: str, pod_set: str) -> Raise:
+    return _requests(framework, f"{path}.spec.containers.0.resources.requests.cpu", pod_set)
+
+
+def _of_kubeflow(framework: str, field: str) -> list[Raise]:
+    worker = f"spec.{field}.Worker"
+    return [
+        _count(framework, f"{worker}.replicas", "worker", 9, 2),
+        _template(framework, f"{worker}.template", "worker"),
+    ]
+
+
+def _of_ray(framework: str, cluster: str, group: str, before: int) -> list[Raise]:
+    first = f"{cluster}.workerGroupSpecs.0"
+    return [
+        _count(framework, f"{first}.replicas", group, 9, before, maxReplicas=9),
+        _count(framework, f"{first}.minReplicas", group, 9, before),
+        _count(framework, f"{first}.numOfHosts", group, 4 * before, before, value=4),
+        _template(framework, f"{first}.template", group),
+        _template(framework, f"{cluster}.headGroupSpec.template", "head"),
+    ]
+
+
+_JOB, _JOBSET, _TRAINJOB = "batch/job", "jobset.x-k8s.io/jobset", "trainer.kubeflow.org/trainjob"
+_WRAPPER, _SPARK = "workload.codeflare.dev/appwrapper", "sparkoperator.k8s.io/sparkapplication"
+_WORKERS = "spec.replicatedJobs.1"
+_WRAPPED = "spec.components.2"
+
+RAISES: Final = (
+    _count(_JOB, "spec.parallelism", "main", 9, 2),
+    _template(_JOB, "spec.template", "main"),
+    _requests(_JOB, "spec.template.spec.overhead", "main", {"cpu": "99"}),
+    _requests(
+        _JOB,
+        "spec.template.spec.initContainers",
+        "main",
+        [{"name": "i", "image": "i", "resources": {"requests": {"cpu": "99"}}}],
+    ),
+    _requests(_JOB, "spec.template.spec.resources", "main", {"requests": {"cpu": "99"}}),
+    _count(_JOBSET, f"{_WORKERS}.replicas", "workers", 27, 6, value=9),
+    _count(_JOBSET, f"{_WORKERS}.template.spec.parallelism", "workers", 18, 6, value=9, completions=9),
+    _template(_JOBSET, f"{_WORKERS}.template.spec.template", "workers"),
+    _count("kubeflow.org/mpijob", "spec.mpiReplicaSpecs.Worker.replicas", "worker", 9, 2),
+    _template("kubeflow.org/mpijob", "spec.mpiReplicaSpecs.Launcher.template", "launcher"),
+    *_of_kubeflow("kubeflow.org/pytorchjob", "pytorchReplicaSpecs"),
+    *_of_kubeflow("kubeflow.org/tfjob", "tfReplicaSpecs"),
+    *_of_kubeflow("kubeflow.org/xgboostjob", "xgbReplicaSpecs"),
+    *_of_kubeflow("kubeflow.org/paddlejob", "paddleReplicaSpecs"),
+    *_of_kubeflow("kubeflow.org/jaxjob", "jaxReplicaSpecs"),
+    *_of_ray("ray.io/rayjob", "spec.rayClusterSpec", "workers", 3),
+    _requests("ray.io/rayjob", "spec.submitterPodTemplate", "submitter", {"spec": _SUBMITTER}),
+    *_of_ray("ray.io/raycluster", "spec", "small", 2),
+    *_of_ray("ray.io/rayservice", "spec.rayClusterConfig", "replicas", 2),
+    _count(_TRAINJOB, "spec.trainer.numNodes", "node", 9, 2),
+    _requests(_TRAINJOB, "spec.trainer.resourcesPerNode.requests.cpu", "node"),
+    _count(_WRAPPER, f"{_WRAPPED}.podSets.0.replicas", "train-and-serve-1", 9, 2),
+    _template(_WRAPPER, f"{_WRAPPED}.template.spec.template", "train-and-serve-1"),
+    _count(_WRAPPER, "spec.components.1.template.spec.replicas", "train-and-serve-0", 9, 1),
+    _count(_SPARK, "spec.executor.instances", "executor", 9, 2),
+    _requests(_SPARK, "spec.driver.coreRequest", "driver"),
+    _requests(_SPARK, "spec.driver.memoryOverhead", "driver", "99g", "memory"),
+    _requests(_SPARK, "spec.executor.memory", "executor", "99g", "memory"),
+    _count("example.com/training", "spec.workers.replicas", "workers", 9, 3),
+    _template("example.com/training", "spec.workers.template", "workers"),
+    _count("tasks.example.com/job", "spec.tasks.1.replicas", "workers", 9, 4),
+    _template("tasks.example.com/job", "spec.tasks.1.template", "workers"),
+)
+
+ELASTIC: Final = tuple(
+    next(one for one in RAISES if one.framework == kind.framework) for kind in KINDS if kind.can_be_elastic
+)
+"""A raise of the number of pods for each kind that can be elastic."""
