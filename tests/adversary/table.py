@@ -115,7 +115,7 @@ def _stateful_sets() -> Iterator[Attempt]:
 def _leader_worker_sets() -> Iterator[Attempt]:
     """The same of the groups of a LeaderWorkerSet, whose size does not change either."""
     scene = "running-leaderworkerset"
-    yield from rows(scene, "pod", ON_SERVING_PODS, IN_MANY_WAYS, MARK)
+    yield from rows(scene, "pod", ON_SERVING_PODS, [Way.JSON_REMOVE, Way.MERGE, Way.PUT], MARK)
     removals = [way for way in REMOVALS if way in OF_CUSTOM_KINDS]
     replacements = [way for way in REPLACEMENTS if way in OF_CUSTOM_KINDS]
     queue = Refused(403, ("queue-name",))

@@ -7,10 +7,10 @@ import pytest
 from admitq.integrations.names import workload_name
 from admitq.integrations.paths import value_at
 from admitq.runtime.errors import ApiError
-from admitq.runtime.resources import JOBS, PRIORITY_CLASSES
+from admitq.runtime.resources import JOBS, PODS, PRIORITY_CLASSES
 from localcluster.installation import Installation
 from tests.controlplane.recording import series_of, total
-from tests.controlplane.stage import Stage, changed, condition_of
+from tests.controlplane.stage import Stage, changed, condition_of, controlled_by
 from tests.controlplane.test_pods import group, until_phases
 from tests.unit.metric_table import PROMISED
 
@@ -360,6 +360,26 @@ async def test_t9_job_that_names_the_workload_of_a_pod_group_gets_an_event_and_t
     assert condition_of(after, "Finished") is None
     await until_phases(stage, victim_0="Running", victim_1="Running")
     assert value_at(await stage.get(JOBS, "j"), ("spec", "suspend")) is True
+
+
+async def test_t6_pod_that_is_stored_as_one_of_a_job_runs_in_the_place_of_another(stage: Stage) -> None:
+    """An administrator creates it, as the webhook lets no tenant do. The Job controller counts its pods."""
+    await stage.queues(cpu=1)
+    await stage.job(completions=9)
+
+    async def number() -> int:
+        found, _ = await stage.client.list(PODS, stage.namespace)
+        return sum("deletionTimestamp" not in one["metadata"] for one in found)
+
+    await stage.until(number, 1)
+    owner = await stage.get(JOBS, "j")
+    uid = {"batch.kubernetes.io/controller-uid": owner["metadata"]["uid"]}
+    metadata = {"labels": {**uid, stage.names.queue_name: "lq"}, **controlled_by(owner)}
+    spec = owner["spec"]["template"]["spec"]
+    forged = await stage.create(PODS, "j-x7k2p", {"metadata": metadata, "spec": spec})
+    assert "schedulingGates" not in forged["spec"]
+    await stage.until(number, 1)
+    assert [one["spec"]["podSets"][0]["count"] for one in await stage.workloads()] == [1]
 
 
 # --- priority -------------------------------------------------------------------------------------
