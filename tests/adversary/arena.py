@@ -5,11 +5,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import pytest
-
 from admitq.controllers.indexes import resource_of
 from admitq.integrations.kinds.jobset import JOBSET
-from admitq.integrations.paths import value_at
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import DEPLOYMENTS, JOBS, PODS, STATEFUL_SETS
 from localcluster.installation import Installation
@@ -17,7 +14,7 @@ from localcluster.waiting import eventually
 from tests.adversary.calls import Object, Target
 from tests.adversary.law import sampled
 from tests.controlplane.leader_worker_sets import LWS, play_group
-from tests.controlplane.stage import Stage
+from tests.controlplane.stage import Stage, condition_of
 from tests.controlplane.tenants import tenant
 
 TERMINATION = "kwok.admitq.dev/termination-seconds"
@@ -160,18 +157,19 @@ class Arena:
         items, _ = await self.admin.client.list(self.admin.kinds.workloads, self.admin.namespace)
         return [one for one in items if one["spec"].get("queueName") == queue]
 
+    async def waiting(self, queue: str) -> list[Object]:
+        """The Workloads of a queue that have been considered and hold no quota."""
+        return [
+            one
+            for one in await self.workloads(queue)
+            if (condition_of(one, "QuotaReserved") or ("",))[0] == "False"
+        ]
+
     async def until_waits(self, queue: str, count: int = 1) -> list[Object]:
         """Wait until so many Workloads of a queue have been considered and hold no quota."""
 
         async def found() -> list[Object]:
-            waiting = [
-                one
-                for one in await self.workloads(queue)
-                if any(
-                    (two["type"], two["status"]) == ("QuotaReserved", "False")
-                    for two in value_at(one, ("status", "conditions"), [])
-                )
-            ]
+            waiting = await self.waiting(queue)
             assert len(waiting) == count, f"{len(waiting)} wait"
             return waiting
 
@@ -190,11 +188,24 @@ class Arena:
 
     async def refused(self, call: Awaitable[Any], code: int, *texts: str) -> None:
         """Assert that the API server refuses a call with this code and message."""
-        with pytest.raises(ApiError) as refusal:
-            await call
-        assert refusal.value.status == code, f"{refusal.value.status}, not {code}: {refusal.value.message}"
-        missing = [text for text in texts if text not in refusal.value.message]
-        assert not missing, f"{missing} not in {refusal.value.message!r}"
+        assert_refused(await attempt(call), code, *texts)
+
+
+async def attempt(call: Awaitable[Any]) -> ApiError | None:
+    """Make a call and return the API server's refusal; None where it accepted the call."""
+    try:
+        await call
+    except ApiError as error:
+        return error
+    return None
+
+
+def assert_refused(answer: ApiError | None, code: int, *texts: str) -> None:
+    """Assert that the answer to an attempt is a refusal with this code and message."""
+    assert answer is not None, "the API server accepted the call"
+    assert answer.status == code, f"{answer.status}, not {code}: {answer.message}"
+    missing = [text for text in texts if text not in answer.message]
+    assert not missing, f"{missing} not in {answer.message!r}"
 
 
 def container(cpu: Any) -> Object:

@@ -1,10 +1,13 @@
 """Attempts of more than one call: what a tenant tries, and what must happen. The law is sampled beside.
 
-A story gets an arena and the name of a queue that is its own. Its docstring says what must happen.
+A story gets an arena and the name of a queue that is its own. Its docstring says what must happen. It checks
+first which pods run after the attempt, and then how the attempt was answered: a product that lets the
+attempt through fails by the pods that run.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final
 
 from admitq.integrations.ownership import controller_of
@@ -13,10 +16,10 @@ from admitq.runtime.client import Propagation
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import DEPLOYMENTS, JOBS, PODS
 from localcluster.waiting import eventually
-from tests.adversary.arena import Arena
+from tests.adversary.arena import Arena, assert_refused, attempt
 from tests.adversary.calls import MERGE, Target
 from tests.adversary.law import REACTION_S
-from tests.controlplane.stage import controlled_by
+from tests.controlplane.stage import condition_of, controlled_by
 
 Story = Callable[[Arena, str], Coroutine[Any, Any, None]]
 
@@ -30,6 +33,49 @@ async def expect_running(arena: Arena, prefix: str, names: list[str]) -> None:
     """Assert that of the pods whose names begin so these run, and no other."""
     found = await arena.running(prefix)
     assert found == names, f"running: {found}, not {names}"
+
+
+async def expect_at_most(arena: Arena, prefix: str, count: int) -> None:
+    """Assert that no more pods than so many run whose names begin so."""
+    found = await arena.running(prefix)
+    assert len(found) <= count, f"running: {found}, at most {count} may"
+
+
+async def until(
+    look: Callable[[], Awaitable[Any]], what: str, *, meanwhile: Callable[[], Awaitable[None]]
+) -> None:
+    """Wait until a look finds something. A failure of what must hold meanwhile ends the wait at once."""
+    deadline = time.monotonic() + 60.0
+    while True:
+        found = await look()
+        await meanwhile()
+        if found:
+            return
+        assert time.monotonic() < deadline, f"not within 60 s: {what}"
+        await asyncio.sleep(0.1)
+
+
+async def until_outlived(arena: Arena, queue: str, workload: str) -> None:
+    """Wait until a Workload reports the pods that outlive its job, of which one fills the queue."""
+
+    async def is_reported() -> bool:
+        for one in await arena.workloads(queue):
+            if one["metadata"]["name"] == workload:
+                return (condition_of(one, "PodsOutliveJob") or ("",))[0] == "True"
+        return False
+
+    await until(
+        is_reported, f"PodsOutliveJob of {workload}", meanwhile=lambda: expect_at_most(arena, queue, 1)
+    )
+
+
+async def until_next_runs_alone(arena: Arena, queue: str, name: str) -> None:
+    """Wait until a pod of this name runs, in a queue with room for one, and never runs beside another."""
+    await until(
+        lambda: arena.running(f"{queue}-{name}"),
+        f"a pod of {queue}-{name} runs",
+        meanwhile=lambda: expect_at_most(arena, queue, 1),
+    )
 
 
 async def filled(arena: Arena, queue: str) -> Target:
@@ -304,30 +350,38 @@ async def t1_waiting_pod_drops_its_label_and_its_gates(arena: Arena, queue: str)
     pod = await arena.pod(queue, cpu=2)
     await arena.until_waits(queue)
     both = {"metadata": {"labels": {names.managed: None}}, "spec": {"schedulingGates": None}}
-    call = arena.tenant.change(PODS, pod.name, both)
-    await arena.refused(
-        call, 403, f"metadata.labels[{names.managed}]", f"spec.schedulingGates[{names.admission_gate}]"
-    )
+    answer = await attempt(arena.tenant.change(PODS, pod.name, both))
     await longer_than_a_reaction()
     await expect_running(arena, queue, [])
+    label, gate = f"metadata.labels[{names.managed}]", f"spec.schedulingGates[{names.admission_gate}]"
+    assert_refused(answer, 403, label, gate)
 
 
 async def t2_running_pod_drops_what_charges_it(arena: Arena, queue: str) -> None:
     """The patches are refused, and the next pod waits."""
     names = arena.admin.names
     await arena.queue(queue)
-    pod = await arena.pod(queue, "first")
+    pod = await arena.pod(queue, "first", group=f"{queue}-g", total=1)
     await arena.until_runs(queue)
-    for place, name in (("labels", names.managed), ("annotations", names.role_hash)):
-        call = arena.tenant.change(PODS, pod.name, {"metadata": {place: {name: None}}})
-        await arena.refused(call, 403, f"metadata.{place}[{name}]")
-    await arena.pod(queue, "second")
+    marks = (("labels", names.managed), ("annotations", names.role_hash))
+    answers = [
+        await attempt(arena.tenant.change(PODS, pod.name, {"metadata": {place: {name: None}}}))
+        for place, name in marks
+    ]
+    second = await arena.pod(queue, "second")
+    await until(
+        lambda: arena.waiting(queue),
+        f"{second.name} waits",
+        meanwhile=lambda: expect_running(arena, queue, [pod.name]),
+    )
     await longer_than_a_reaction()
     await expect_running(arena, queue, [pod.name])
+    for answer, (place, name) in zip(answers, marks, strict=True):
+        assert_refused(answer, 403, f"metadata.{place}[{name}]")
 
 
 async def t3_big_pod_of_a_group_takes_the_role_of_a_small_one(arena: Arena, queue: str) -> None:
-    """The patch is refused, and the group waits as a whole."""
+    """The patches are refused, whether the pod drops its label first or not; the group waits as a whole."""
     names = arena.admin.names
     await arena.queue(queue, cpu=3)
     pods = [
@@ -336,10 +390,15 @@ async def t3_big_pod_of_a_group_takes_the_role_of_a_small_one(arena: Arena, queu
     ]
     await arena.until_waits(queue)
     small = (await arena.admin.get(PODS, pods[0].name))["metadata"]["annotations"][names.role_hash]
-    call = arena.tenant.change(PODS, pods[1].name, {"metadata": {"annotations": {names.role_hash: small}}})
-    await arena.refused(call, 403, f"metadata.annotations[{names.role_hash}]")
+    steps = (("labels", names.managed, None), ("annotations", names.role_hash, small))
+    answers = [
+        await attempt(arena.tenant.change(PODS, pods[1].name, {"metadata": {place: {name: value}}}))
+        for place, name, value in (*steps, ("labels", names.managed, "true"))
+    ]
     await longer_than_a_reaction()
     await expect_running(arena, queue, [])
+    for answer, (place, name, _) in zip(answers, steps, strict=False):
+        assert_refused(answer, 403, f"metadata.{place}[{name}]")
 
 
 MARKS: Final[tuple[Story, ...]] = (
@@ -354,9 +413,13 @@ MARKS: Final[tuple[Story, ...]] = (
 
 async def t4_job_is_deleted_and_its_pods_are_orphans(arena: Arena, queue: str) -> None:
     """The next Job waits until the orphan has ended."""
+    await arena.admin.until_garbage_is_collected()
     job = await filled(arena, queue)
+    [workload] = await arena.workloads(queue)
     await delete(arena, job, "Orphan")
+    await arena.admin.until_gone(JOBS, job.name)
     await arena.job(queue, "next")
+    await until_outlived(arena, queue, workload["metadata"]["name"])
     await longer_than_a_reaction()
     await expect_running(arena, f"{queue}-next", [])
     [name] = await arena.running(f"{queue}-j")
@@ -369,11 +432,12 @@ async def t5_job_with_a_finalizer_of_the_tenant_is_deleted(arena: Arena, queue: 
     await arena.queue(queue)
     job = await arena.job(queue, completions=9, metadata={"finalizers": ["example.com/mine"]})
     await arena.until_runs(f"{queue}-j-")
+    [workload] = await arena.workloads(queue)
     await delete(arena, job, "Background")
     await arena.job(queue, "next")
+    await until_outlived(arena, queue, workload["metadata"]["name"])
     await longer_than_a_reaction()
-    running = await arena.running(queue)
-    assert len(running) <= 1, running
+    await expect_running(arena, f"{queue}-next", [])
     await arena.tenant.change(JOBS, job.name, {"metadata": {"finalizers": None}})
     await arena.until_runs(f"{queue}-next")
 
@@ -387,9 +451,7 @@ async def t5_job_is_suspended_and_deleted_at_once(arena: Arena, queue: str) -> N
     await arena.tenant.change(JOBS, job.name, {"spec": {"suspend": True}})
     await delete(arena, job, "Orphan")
     await arena.job(queue, "next")
-    await longer_than_a_reaction()
-    await expect_running(arena, f"{queue}-next", [])
-    await arena.until_runs(f"{queue}-next")
+    await until_next_runs_alone(arena, queue, "next")
 
 
 async def deleted_pod_takes_its_time_to_end(arena: Arena, queue: str) -> None:
@@ -399,16 +461,7 @@ async def deleted_pod_takes_its_time_to_end(arena: Arena, queue: str) -> None:
     await arena.until_runs(f"{queue}-first")
     await delete(arena, first)
     await arena.pod(queue, "second")
-
-    async def ends() -> bool:
-        beside = await arena.running(f"{queue}-second")
-        ended = not await arena.running(first.name)
-        assert ended or not beside, "both pods run"
-        return ended
-
-    while not await ends():
-        await asyncio.sleep(0.1)
-    await arena.until_runs(f"{queue}-second")
+    await until_next_runs_alone(arena, queue, "second")
 
 
 OUTLIVE: Final[tuple[Story, ...]] = (
@@ -428,7 +481,7 @@ async def t6_pod_names_an_admitted_job_as_its_controller(arena: Arena, queue: st
     owner = await arena.admin.get(JOBS, job.name)
     forged = await arena.pod(queue, "forged", metadata=controlled_by(owner))
     await longer_than_a_reaction()
-    assert await arena.running(forged.name) == []
+    await expect_running(arena, forged.name, [])
 
     async def is_without_controller() -> bool:
         # The webhook stores the reference of a pod that the Job could have created as that of a plain owner.
@@ -448,8 +501,9 @@ async def t7_job_claims_to_be_of_an_admitted_jobset(arena: Arena, queue: str) ->
     owner = controlled_by(await arena.admin.get(jobset.resource, jobset.name))
     for creator, name in ((arena.tenant, f"{queue}-mine"), (arena.admin, f"{jobset.name}-workers-0")):
         await creator.job(name, queue=queue, pods=5, metadata=owner, suspend=False)
-    await arena.until_waits(queue, 2)
     await longer_than_a_reaction()
+    await expect_running(arena, queue, [])
+    await arena.until_waits(queue, 2)
     await expect_running(arena, queue, [])
 
 
@@ -461,9 +515,16 @@ async def t9_job_names_the_workload_of_a_pod_group_as_prebuilt(arena: Arena, que
     uid = (await arena.admin.get(PODS, victim.name))["metadata"]["uid"]
     prebuilt = {arena.admin.names.prebuilt_workload_name: f"{queue}-g"}
     job = await arena.job(queue, labels=prebuilt)
-    await arena.until_event("Job", job.name, "ErrWorkloadCompose")
+
+    async def is_reported() -> bool:
+        return any(reason == "ErrWorkloadCompose" for reason, _ in await arena.admin.events("Job", job.name))
+
+    async def victim_runs() -> None:
+        await expect_running(arena, queue, [victim.name])
+
+    await until(is_reported, f"event ErrWorkloadCompose of {job.name}", meanwhile=victim_runs)
     await longer_than_a_reaction()
-    assert await arena.running(queue) == [victim.name]
+    await expect_running(arena, queue, [victim.name])
     assert (await arena.admin.get(PODS, victim.name))["metadata"]["uid"] == uid
     assert await suspended(arena, job)
 
@@ -495,11 +556,15 @@ async def t8_elastic_job_grows_and_its_gates_are_removed(arena: Arena, queue: st
             one["metadata"]["name"] for one in await arena.pods(queue) if one["spec"].get("schedulingGates")
         ]
 
-    for name in await eventually(gated, what="gated pods"):
-        without_gates = {"spec": {"schedulingGates": None}}
-        await arena.refused(arena.tenant.change(PODS, name, without_gates), 403, "the mark decides")
+    without_gates = {"spec": {"schedulingGates": None}}
+    answers = [
+        await attempt(arena.tenant.change(PODS, name, without_gates))
+        for name in await eventually(gated, what="gated pods")
+    ]
     await longer_than_a_reaction()
-    assert len(await arena.running(queue)) <= 1
+    await expect_at_most(arena, queue, 1)
+    for answer in answers:
+        assert_refused(answer, 403, "the mark decides")
 
 
 async def t10_parallelism_of_an_admitted_job_rises(arena: Arena, queue: str) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from localcluster.folders import REPOSITORY
+from tests.adversary.stories import STORIES
 
 TEXT = (REPOSITORY / "THREAT_MODEL.md").read_text()
 LINK = re.compile(r"\[([^\]]+)\]\(([^)]+)\)")
@@ -38,5 +39,14 @@ def test_attack_links_to_a_test(row: str) -> None:
 def test_link_leads_to_what_it_names(words: str, target: str) -> None:
     file = REPOSITORY / target.partition("#")[0]
     assert file.exists()
-    if words.startswith("`test_"):
+    if words.startswith("`") and file.suffix == ".py":
         assert f"def {words.strip('`')}(" in file.read_text()
+
+
+def test_every_numbered_attack_links_to_its_stories() -> None:
+    numbered = {
+        one.__name__ for chapter in STORIES.values() for one in chapter if re.match(r"t\d+_", one.__name__)
+    }
+    assert {one.partition("_")[0] for one in numbered} == {f"t{number}" for number in range(1, 11)}
+    linked = {words.strip("`") for words, _ in LINK.findall(TEXT)}
+    assert numbered - linked == set()

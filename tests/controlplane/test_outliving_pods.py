@@ -48,7 +48,7 @@ async def delete_pods(stage: Stage) -> None:
         await stage.client.delete(PODS, pod["metadata"]["name"], stage.namespace)
 
 
-async def test_quota_is_kept_while_orphaned_pods_of_a_deleted_job_run(stage: Stage) -> None:
+async def test_t4_quota_is_kept_while_orphaned_pods_of_a_deleted_job_run(stage: Stage) -> None:
     workload = await run_first_job(stage)
     await stage.until_garbage_is_collected()
     await stage.client.delete(JOBS, "first", stage.namespace, propagation="Orphan")
@@ -58,7 +58,7 @@ async def test_quota_is_kept_while_orphaned_pods_of_a_deleted_job_run(stage: Sta
     await stage.until_running("second")
 
 
-async def test_quota_is_kept_while_a_finalizer_holds_a_job_whose_pods_run(stage: Stage) -> None:
+async def test_t5_quota_is_kept_while_a_finalizer_holds_a_job_whose_pods_run(stage: Stage) -> None:
     workload = await run_first_job(stage)
     await stage.change(JOBS, "first", {"metadata": {"finalizers": [HOLD]}})
     await stage.client.delete(JOBS, "first", stage.namespace, propagation="Background")
@@ -82,7 +82,7 @@ async def test_quota_is_kept_while_a_finalizer_holds_pods_of_a_deleted_job(
     await stage.until_running("second")
 
 
-async def test_quota_is_kept_when_a_job_is_suspended_before_it_is_deleted(stage: Stage) -> None:
+async def test_t5_quota_is_kept_when_a_job_is_suspended_before_it_is_deleted(stage: Stage) -> None:
     workload = await run_first_job(stage)
     (pod,) = await stage.pods("first")
     held = [*pod["metadata"].get("finalizers", ()), HOLD]

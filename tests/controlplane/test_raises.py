@@ -74,7 +74,7 @@ async def excess(admitq: Installation, stage: Stage) -> float:
 
 
 @pytest.mark.core
-async def test_stripped_pods_of_elastic_job_are_deleted_down_to_its_grant(
+async def test_t8_stripped_pods_of_elastic_job_are_deleted_down_to_its_grant(
     stage: Stage, admitq_running: Installation
 ) -> None:
     await stage.queues(cpu=1)
@@ -122,7 +122,7 @@ async def test_elastic_job_that_runs_without_quota_is_stopped(stage: Stage) -> N
 
 
 @pytest.mark.core
-async def test_raise_of_a_running_job_is_stopped_and_queued_again(
+async def test_t10_raise_of_a_running_job_is_stopped_and_queued_again(
     stage: Stage, admitq_running: Installation
 ) -> None:
     await stage.queues(cpu=1)

@@ -1,0 +1,36 @@
+"""Raised jobs beside the manager's other work."""
+
+import asyncio
+
+from admitq.app.while_served import key_handler
+from admitq.integrations.paths import with_value
+from admitq.runtime.controller import Controller
+from admitq.runtime.resources import JOBS
+from localcluster.waiting import eventually
+from tests.unit.controllers.builders import KINDS, admitted, job
+from tests.unit.controllers.test_raises import raised, served_by
+from tests.unit.controllers.world import World
+
+
+async def test_t10_raised_job_is_stopped_ahead_of_all_other_work() -> None:
+    """The manager makes 300 calls a second: behind those for other jobs, fifty pods would run for seconds."""
+    world = World()
+    world.put(KINDS.workloads, admitted())
+    world.put(JOBS, raised(3))
+    world.client.api["workloads", "job-j-1"] = admitted()
+    spec = served_by(world)
+    controller = Controller(
+        spec.name, spec.reconcile, workers=spec.workers, urgent_workers=spec.urgent_workers
+    )
+    for watch in spec.watches:
+        world.stores.of(watch.resource).subscribe(key_handler(controller, watch))
+    world.put(JOBS, *(job(name=f"other-{number}", uid=f"uid-{number}") for number in range(100)))
+    newer = with_value(raised(50), ("metadata", "resourceVersion"), "9")
+    world.put(JOBS, with_value(newer, ("metadata", "generation"), 2))
+    running = asyncio.create_task(controller.run())
+    try:
+        await eventually(lambda: "patch jobs/j" in world.calls)
+    finally:
+        running.cancel()
+    ahead = world.calls[: world.calls.index("patch jobs/j")]
+    assert len(ahead) <= 1, f"{len(ahead)} calls before the raised job is stopped"
