@@ -337,8 +337,10 @@ class Observed:
     def tree(self) -> Tree:
         """The trees with what everybody holds."""
         tree = Tree(self.cluster_queues, self.cohorts)
-        for holder in self.holders():
-            tree.add(holder.queue, holder.usage)
+        for key, workload in self.workloads.items():
+            admission = self.admission(key)
+            if admission is not None and not self.is_void(key):
+                tree.add(admission.cluster_queue, self._counted(workload, admission))
         return tree
 
     def waits_for_pods(self) -> bool:
@@ -384,7 +386,6 @@ class Observed:
     def waits_in(self, key: ObjectKey) -> str | None:
         """The ClusterQueue that a workload waits in."""
         workload = self.workloads[key]
-        local_queue = self.local_queues.get(ObjectKey(key.namespace, workload.queue_name))
         if (
             self.admission(key) is not None
             or workload.finished
@@ -393,7 +394,11 @@ class Observed:
             or workload.on_hold
             or workload.admission_gates
             or workload.waiting_for_replacement_pods
-            or local_queue is None
+        ):
+            return None
+        local_queue = self.local_queues.get(ObjectKey(key.namespace, workload.queue_name))
+        if (
+            local_queue is None
             or local_queue.stop_policy is not StopPolicy.NONE
             or local_queue.terminating
             or local_queue.cluster_queue not in self.cluster_queues

@@ -53,8 +53,8 @@ def _quotas(groups: Iterable[ResourceGroup]) -> dict[FlavorResource, ResourceQuo
     }
 
 
-class Tree:
-    """All trees at once, with the usage of the leaves, which may be changed and changed back."""
+class Shape:
+    """What trees of the same ClusterQueues and cohorts share: nothing of it changes with usage."""
 
     def __init__(self, queues: Mapping[str, ClusterQueue], cohorts: Mapping[str, Cohort]) -> None:
         named = {queue.cohort for queue in queues.values()} | {cohort.parent for cohort in cohorts.values()}
@@ -73,8 +73,37 @@ class Tree:
                 self.children[above].append(node)
         self.weights = {cohort_node(name): cohort.fair_weight for name, cohort in cohorts.items()}
         self.weights |= {queue_node(name): queue.fair_weight for name, queue in queues.items()}
+        self.amounts: dict[tuple[str, Node, FlavorResource], int] = {}
+        """What was computed from it before."""
+
+
+_recent: list[tuple[dict[str, ClusterQueue], dict[str, Cohort], Shape]] = []
+"""The last shapes, latest last: a history asks for trees much more often than it changes queues."""
+_RECENT = 4
+
+
+def shape_of(queues: Mapping[str, ClusterQueue], cohorts: Mapping[str, Cohort]) -> Shape:
+    """The shape of these trees, computed once for equal queues and cohorts."""
+    for index in range(len(_recent) - 1, -1, -1):
+        of_queues, of_cohorts, shape = _recent[index]
+        if of_queues == queues and of_cohorts == cohorts:
+            _recent.append(_recent.pop(index))
+            return shape
+    shape = Shape(queues, cohorts)
+    _recent.append((dict(queues), dict(cohorts), shape))
+    del _recent[:-_RECENT]
+    return shape
+
+
+class Tree:
+    """All trees at once, with the usage of the leaves, which may be changed and changed back."""
+
+    def __init__(self, queues: Mapping[str, ClusterQueue], cohorts: Mapping[str, Cohort]) -> None:
+        shape = shape_of(queues, cohorts)
+        self.parents, self.quotas, self.children = shape.parents, shape.quotas, shape.children
+        self.weights = shape.weights
         self._uses: dict[Node, dict[FlavorResource, int]] = {queue_node(name): {} for name in queues}
-        self._fixed: dict[tuple[str, Node, FlavorResource], int] = {}
+        self._fixed = shape.amounts
         self._now: dict[tuple[str, Node, FlavorResource], int] = {}
 
     # --- shape ------------------------------------------------------------------------------------

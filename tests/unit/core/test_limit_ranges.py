@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 
 from admitq.core.limit_ranges import NO_LIMITS, Limits, limits_of
 from admitq.core.model import ExactAmounts, LimitedType, LimitRange, LimitRangeItem
+from tests.unit.core.fractions_drawn import fractions
 
 RESOURCES = ("cpu", "gpu", "memory")
-amounts = st.dictionaries(st.sampled_from(RESOURCES), st.fractions(0, 9, max_denominator=10), max_size=3).map(
+amounts = st.dictionaries(st.sampled_from(RESOURCES), fractions(9, max_denominator=10), max_size=3).map(
     lambda of: tuple(sorted(of.items()))
 )
 items = st.builds(

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from admitq.core.settings import Resources, Transformation, TransformationOutput
 from admitq.core.transformations import counted
+from tests.unit.core.fractions_drawn import ratios
 
 Outputs = dict[str, str]
 
@@ -110,13 +111,13 @@ def test_excluded_resources_are_gone_before_anything_else() -> None:
 
 RESOURCES = ("a", "b", "c", "d")
 resources = st.sampled_from(RESOURCES)
-amounts = st.fractions(0, 5, max_denominator=1000)
+amounts = ratios(0, 5000, denominators=1000)
 transformations = st.lists(
     st.builds(
         Transformation,
         resources,
         st.lists(
-            st.builds(TransformationOutput, resources, st.fractions(-5, 5, max_denominator=1000)), max_size=3
+            st.builds(TransformationOutput, resources, ratios(-5000, 5000, denominators=1000)), max_size=3
         ).map(tuple),
         st.booleans(),
         st.none() | resources,
