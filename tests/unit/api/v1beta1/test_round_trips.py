@@ -1,6 +1,7 @@
 """Objects made from the schemas of both versions lose nothing on the way to the other version and back."""
 
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any, Final
 
 import pytest
@@ -84,7 +85,9 @@ def _key(schema: Json) -> Callable[[Any], object] | None:
             return None
 
 
+@cache
 def objects(kind: str, version: str) -> st.SearchStrategy[Json]:
+    """Objects of a kind; the strategy is built once, not for every example."""
     properties = SCHEMAS[kind, version]["properties"]
     own = {name: valid(one) for name, one in properties.items() if name not in OF_EVERY_KIND}
     metadata = st.fixed_dictionaries(
