@@ -39,12 +39,14 @@ class Patch:
     """Merge patches of one object, each upon the answer of the last, the first upon ``obj`` as it is.
 
     A patch of a Workload's status under the concern of the admission is written by server-side apply.
+    ``reports`` are recorded as soon as the first step is written: a later one may meet another writer.
     """
 
     resource: Resource
     obj: Object
     steps: tuple[Step, ...]
     concern: str
+    reports: "tuple[Tell | Count, ...]" = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,10 +199,8 @@ async def act(ctx: Context, what: Plan) -> float | None:
                 await _ungate(ctx, action)
             case Delete():
                 newest.update(await _delete(ctx, action))
-            case Tell(regarding, type_, reason, note):
-                ctx.recorder.event(_in_newest_version(regarding, newest), type_, reason, note)
-            case Count(tell):
-                tell(ctx.metrics, written)
+            case Tell() | Count():
+                _report(ctx, action, written, newest)
     return what.again
 
 
@@ -216,12 +216,24 @@ def _in_newest_version(regarding: Object, newest: Mapping[str, str]) -> dict[str
 async def _patch(ctx: Context, action: Patch) -> Object:
     answer: Object = action.obj
     version = action.obj["metadata"]["resourceVersion"]
+    reports = action.reports
     for step in action.steps:
         body = {**step.patch, "metadata": {**(step.patch.get("metadata") or {}), "resourceVersion": version}}
         written = await _written(ctx, action, answer, Step(body, step.subresource))
         ctx.observed(action.resource, written)
         answer, version = written, written["metadata"]["resourceVersion"]
+        for one in reports:
+            _report(ctx, one, answer, {answer["metadata"]["uid"]: version})
+        reports = ()
     return answer
+
+
+def _report(ctx: Context, report: Tell | Count, written: Object, newest: Mapping[str, str]) -> None:
+    match report:
+        case Tell(regarding, type_, reason, note):
+            ctx.recorder.event(_in_newest_version(regarding, newest), type_, reason, note)
+        case Count(count):
+            count(ctx.metrics, written)
 
 
 async def _written(ctx: Context, action: Patch, upon: Object, step: Step) -> dict[str, Any]:

@@ -285,7 +285,7 @@ async def test_a_job_without_a_queue_is_left_alone(stage: Stage) -> None:
     assert await stage.workloads() == []
 
 
-async def test_a_job_unsuspended_by_hand_is_stopped_again(stage: Stage) -> None:
+async def test_a_job_unsuspended_by_hand_is_stopped_again(stage: Stage, admitq_running: Installation) -> None:
     await stage.queues(cpu=1)
     await stage.job(pods=2)
     await stage.until_condition("QuotaReserved", "ExceedsMaxQuota")
@@ -297,6 +297,12 @@ async def test_a_job_unsuspended_by_hand_is_stopped_again(stage: Stage) -> None:
         return len([one for one in await stage.pods() if "deletionTimestamp" not in one["metadata"]])
 
     await stage.until(pods, 0)
+
+    async def counted() -> float:
+        labels = {"cluster_queue": stage.own("cq"), "job_kind": "Job.batch"}
+        return await total(admitq_running, "excess_pods_total", **labels)
+
+    await stage.until(counted, 2.0)
 
 
 async def test_d22_podset_of_a_job_carries_its_index_label_without_a_topology(stage: Stage) -> None:

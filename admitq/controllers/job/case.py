@@ -34,6 +34,8 @@ class Ancestor:
     job: Object
     admitted: bool
     """Whether its latest unfinished Workload is admitted."""
+    holds_quota: bool = False
+    """Whether quota is reserved for it, admitted or not."""
     difference: Difference | None = None
     """In what this job differs from those that run with it; it is stopped for that, and ``admitted`` is
     False."""

@@ -422,7 +422,7 @@ class JobController:
             return None
         found = await self._ancestry.of(job)
         if found.ancestor is not None:
-            return Ancestor(found.ancestor, self._is_admitted(found.ancestor))
+            return self._as_ancestor(found.ancestor)
         is_queued = self._ctx.settings.without_queue_name or bool(queue_name(job, self._ctx.names))
         if found.claimed is None or found.difference is not Difference.PODS or is_queued:
             return None
@@ -478,7 +478,7 @@ class JobController:
         # A status may name anything: what was made for another job says nothing of this one.
         return found if is_controlled_by(found, job) else None
 
-    def _is_admitted(self, ancestor: Object) -> bool:
+    def _as_ancestor(self, ancestor: Object) -> Ancestor:
         metadata = ancestor["metadata"]
         group, _, _ = str(ancestor.get("apiVersion", "")).rpartition("/")
         owner = owner_value(group, ancestor.get("kind", ""), metadata["namespace"], metadata["name"])
@@ -488,7 +488,12 @@ class JobController:
             if is_controlled_by(one, ancestor) and not holds(one, ConditionType.FINISHED)
         ]
         annotation = value_at(ancestor, ("metadata", "annotations", self._ctx.names.elastic_job))
-        return lets_run(unfinished, elastic=self._ctx.settings.elastic_jobs and annotation == "true")
+        is_elastic = self._ctx.settings.elastic_jobs and annotation == "true"
+        return Ancestor(
+            ancestor,
+            admitted=lets_run(unfinished, elastic=is_elastic),
+            holds_quota=any(is_reserved(one) for one in unfinished),
+        )
 
     # --- acting -----------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from enum import Enum, auto
 from typing import Any
 
-from admitq.controllers.job import running
+from admitq.controllers.job import excess
 from admitq.controllers.job.case import CONCERN, JobCase
 from admitq.controllers.job.matching import Match, is_comparable, is_equivalent, prebuilt_name
 from admitq.controllers.plan import Patch, Plan, Tell, plan
@@ -110,6 +110,5 @@ def refuse_group(case: JobCase) -> Plan | None:
         is_owned = any(one.get("uid") in uids for one in references)
         if is_owned or is_over(workload) or is_equivalent(case, workload):
             continue
-        stopping = running.stop(case, None, "missing workload", running.NO_MATCHING_WORKLOAD)
-        return stopping or plan(_out_of_sync(case))
+        return excess.stop_without_prebuilt(case) or plan(_out_of_sync(case))
     return None

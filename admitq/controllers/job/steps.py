@@ -9,12 +9,10 @@ from dataclasses import replace
 from typing import Final
 
 from admitq.controllers import outliving
-from admitq.controllers.excess_pods import counted, kind_label
-from admitq.controllers.job import members, prebuilt, reclaim, running, slices
+from admitq.controllers.job import excess, members, prebuilt, reclaim, running, slices
 from admitq.controllers.job.case import CONCERN, JobCase, concern_of, name_of, seconds
 from admitq.controllers.job.matching import (
     Match,
-    increases_over,
     is_comparable,
     is_equivalent,
     match_of,
@@ -62,12 +60,6 @@ from admitq.transitions import (
 from admitq_api.conditions import SECOND, ConditionType, Reason, parse_time
 
 MISSING_FLAVOR_RETRY_SECONDS: Final = 1.0
-STARTED_BY_OTHERS: Final = "Started before it was admitted"
-SECONDS_FOR_QUOTA: Final = 2
-"""How long an elastic job may run without quota, counted from the creation of its Workload.
-
-Creation times have whole seconds: it is between one and two seconds.
-"""
 
 
 def decide(case: JobCase) -> Plan:
@@ -97,8 +89,7 @@ def decide(case: JobCase) -> Plan:
 
 def refuse_group(case: JobCase) -> Plan:
     """Report to pods that the Workload they name as their group is not theirs; end those that run."""
-    stopping = running.stop(case, None, "missing workload", running.NO_MATCHING_WORKLOAD)
-    return _gone(case) or stopping or members.name_taken(case) or NOTHING
+    return _gone(case) or excess.stop_without_prebuilt(case) or members.name_taken(case) or NOTHING
 
 
 def _match_of(case: JobCase) -> Match:
@@ -199,16 +190,7 @@ def _nested(case: JobCase) -> Plan | None:
         return None
     if case.ancestor.admitted or case.job is None or case.integration.finished(case.job) is not None:
         return _without_waiting(case)
-    begun = case.integration.is_half_stopped(case.job, case.names)
-    stopping = running.stop(case, None, "", running.NOT_ADMITTED)
-    if stopping is None or begun:
-        return stopping or _without_waiting(case)
-    note = f"{case.names.product} managed child job suspended"
-    if (difference := case.ancestor.difference) is not None:
-        owner = case.ancestor.job
-        note += f": its {difference} exceeds that of {owner.get('kind')} {owner['metadata']['name']}"
-    # Recorded first: where a later step meets another writer, the next decision finds a stop that has begun.
-    return plan(case.tell("Suspended", note), *stopping.actions)
+    return excess.stop_child(case) or _without_waiting(case)
 
 
 def _unmanaged(case: JobCase) -> Plan | None:
@@ -269,13 +251,13 @@ def _without_workload(case: JobCase, match: Match) -> Plan:
     if not match.others and (forgotten := members.forgotten(case)):
         return forgotten
     if prebuilt_name(case):
-        stopping = running.stop(case, None, "missing workload", running.NO_MATCHING_WORKLOAD)
+        stopping = excess.stop_without_prebuilt(case)
         others = None if case.integration.is_active(job) else _delete_stopped(case, match.others)
         return stopping or others or plan(prebuilt.refusal(case))
     if not case.integration.is_suspended(job, case.names):
         if slices.is_elastic(case) and not match.others and not case.namespace_ends:
             return _incomplete(case) or _create(case)
-        return _stop_unmatched(case, match.others) or NOTHING
+        return excess.stop_unmatched(case, match.others) or NOTHING
     if match.others:
         return _unmarked(case, match.others) or _replace(case, match.others)
     if case.namespace_ends or case.integration.is_active(job):
@@ -293,34 +275,6 @@ def _incomplete(case: JobCase) -> Plan | None:
     return plan(case.tell("ErrWorkloadCompose", note, warning=True))
 
 
-def _stop_unmatched(case: JobCase, others: list[Object]) -> Plan | None:
-    if len(others) == 1:
-        message = "No matching Workload; restoring pod templates according to existent Workload"
-        stopping = running.stop(case, others[0], message, running.NO_MATCHING_WORKLOAD)
-        return _unless_admitted(_with_increases(case, others[0], stopping))
-    message = "Missing Workload; unable to restore pod templates"
-    return _unless_admitted(running.stop(case, None, message, running.NO_MATCHING_WORKLOAD))
-
-
-def _with_increases(case: JobCase, workload: Object, stopping: Plan | None) -> Plan | None:
-    """The stop of a job, with a report of what the job asks for beyond its admission."""
-    if (
-        stopping is None
-        or not stopping.actions
-        or case.integration.is_half_stopped(case.job or {}, case.names)
-    ):
-        return stopping
-    found = increases_over(case, workload)
-    if not found:
-        return stopping
-    kind = kind_label(case.integration.group, case.integration.kind)
-    return plan(
-        *stopping.actions,
-        case.tell("ExceedsAdmission", "; ".join(map(str, found)), warning=True),
-        counted(workload, kind, sum(one.pods for one in found)),
-    )
-
-
 def _unmarked(case: JobCase, others: list[Object]) -> Plan | None:
     """Restore a suspended job that still has what an admission gave it, before its Workload follows it.
 
@@ -330,16 +284,6 @@ def _unmarked(case: JobCase, others: list[Object]) -> Plan | None:
     if rest or running.is_marked_workload(case, first):
         return None
     return running.stop(case, first, "", running.NO_MATCHING_WORKLOAD)
-
-
-def _unless_admitted(stopping: Plan | None) -> Plan | None:
-    """A stop of what nothing admits, as far as is known here."""
-    return None if stopping is None else replace(stopping, unless_admitted=True)
-
-
-def _not_admitted(case: JobCase, workload: Object) -> Plan | None:
-    message = "Not admitted by cluster queue"
-    return _unless_admitted(running.stop(case, workload, message, running.NOT_ADMITTED))
 
 
 def _replace(case: JobCase, others: list[Object]) -> Plan:
@@ -416,7 +360,7 @@ def _out_of_sync(case: JobCase, workload: Object) -> Plan | None:
     message = "The prebuilt workload is out of sync with its user job"
     if case.composition is None and is_admitted(workload):
         if stopping := running.stop(case, None, message, running.NO_MATCHING_WORKLOAD):
-            return _with_increases(case, workload, stopping)
+            return excess.with_excess(case, workload, stopping)
         if case.integration.is_active(case.job or {}):
             return NOTHING
     return _after_pods(case, workload, _finish(case, workload, Reason.OUT_OF_SYNC, message))
@@ -436,7 +380,7 @@ def _workload_finished(case: JobCase, workload: Object) -> Plan | None:
     if case.integration.finished(case.job or {}) is None and (
         stopping := running.stop(case, workload, "Workload is finished", running.WORKLOAD_FINISHED)
     ):
-        return stopping
+        return excess.with_excess(case, workload, stopping)
     if not has_finalizer(workload, case.names.finalizer):
         return plan(*members.freed(case))
     note = f"Workload '{name_of(workload)}' is declared finished"
@@ -582,7 +526,7 @@ def _evicted(case: JobCase, workload: Object) -> Plan | None:
         return None
     reason: str = evicted.get("reason", "")
     if stopping := running.stop(case, workload, evicted.get("message", ""), running.evicted_due_to(reason)):
-        return stopping
+        return excess.with_excess(case, workload, stopping)
     if is_reserved(workload):
         if case.integration.is_active(case.job or {}):
             return NOTHING
@@ -657,7 +601,7 @@ def _suspended(case: JobCase, workload: Object) -> Plan | None:
         return None
     if is_reserved(workload):
         return _tell_pending_checks(case, workload)
-    if stopping := _not_admitted(case, workload):
+    if stopping := excess.stop_unadmitted(case, workload):
         return stopping
     if is_served(workload, case.names):
         return NOTHING
@@ -692,33 +636,6 @@ def _tell_pending_checks(case: JobCase, workload: Object) -> Plan:
     return plan(case.tell("UpdatedAdmissionCheck", "; ".join(pending))) if pending else NOTHING
 
 
-def _running(case: JobCase, workload: Object) -> Plan | None:
-    """Nothing runs that is not admitted, or that was started by another than its admission.
-
-    An elastic job that runs keeps its pods while admission checks of its next slice are pending. One that
-    another program started before its admission does not have in its pods what the admission injects.
-    """
-    admitted = is_admitted(workload)
-    if not slices.is_elastic(case):
-        if admitted and running.is_started_by_others(case, workload):
-            return running.stop(case, workload, STARTED_BY_OTHERS, running.NOT_ADMITTED)
-        return None if admitted else _not_admitted(case, workload)
-    if admitted:
-        if running.is_marked(case):
-            return None
-        return running.stop(case, workload, STARTED_BY_OTHERS, running.NOT_ADMITTED)
-    if is_reserved(workload) and running.is_marked(case):
-        return None
-    return _await_quota(case, workload) or _not_admitted(case, workload)
-
-
-def _await_quota(case: JobCase, workload: Object) -> Plan | None:
-    """Give the Workload of a running elastic job, if it was just created, a moment to get quota."""
-    created = parse_time(workload["metadata"]["creationTimestamp"])
-    left = created + SECONDS_FOR_QUOTA * SECOND - case.now
-    return Plan(again=left / SECOND) if left > 0 else None
-
-
 BEFORE_MATCHING: Final[tuple[Callable[[JobCase], Plan | None], ...]] = (
     _gone,
     _elsewhere,
@@ -747,6 +664,6 @@ AFTER_MATCHING: Final[tuple[Callable[[JobCase, Object], Plan | None], ...]] = (
     _pods_ready,
     _evicted,
     _suspended,
-    _running,
+    excess.stop_running,
 )
 """In the order in which they are asked."""

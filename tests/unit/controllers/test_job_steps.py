@@ -113,7 +113,13 @@ def kinds(plan: Plan) -> list[str]:
 
 
 def told(plan: Plan) -> list[tuple[str, str]]:
-    return [(one.reason, one.note) for one in plan.actions if isinstance(one, Tell)]
+    return [(one.reason, one.note) for one in reports(plan) if isinstance(one, Tell)]
+
+
+def reports(plan: Plan) -> list[Tell | Count]:
+    """What a plan reports, in order: with its patches, or after them."""
+    of_patches = ((one.reports if isinstance(one, Patch) else (one,)) for one in plan.actions)
+    return [one for found in of_patches for one in found if isinstance(one, Tell | Count)]
 
 
 def written(obj: Object, plan: Plan) -> Object:
@@ -159,7 +165,9 @@ def test_a_running_job_inside_one_that_is_not_admitted_is_stopped() -> None:
     plan = decided(job({"suspend": False}, labels={}), ancestor=ancestor)
     assert kinds(plan) == ["patch Job"]
     assert told(plan) == [("Suspended", "admitq managed child job suspended")]
-    assert isinstance(plan.actions[0], Tell), "a conflict of a later step must not lose the event"
+    [stop] = plan.actions
+    assert isinstance(stop, Patch)
+    assert isinstance(stop.reports[0], Tell), "a conflict of a later step must not lose the event"
     assert decided(job(labels={}), ancestor=ancestor) == Plan()
 
 

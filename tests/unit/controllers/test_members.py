@@ -960,3 +960,24 @@ async def test_group_larger_than_the_workload_it_names_gets_an_event_and_the_wor
     left = world.get(KINDS.workloads, "g")
     assert left["metadata"].get("ownerReferences", []) == []
     assert not any(one["type"] == "Finished" for one in left.get("status", {}).get("conditions", ()))
+
+
+@pytest.mark.parametrize(
+    ("held", "states", "labels", "counted"),
+    [
+        (of_group(workload), ("running", "held"), {}, [("g", "Pod", 1)]),
+        (of_group(workload, EVICTED), ("running", "running"), {NAMES.podset: "r"}, []),
+        (of_group(admitted, EVICTED), ("running", "running"), {}, []),
+        (of_group(admitted), ("running", "running"), {}, []),
+    ],
+    ids=["never admitted", "evicted by another program", "evicted", "admitted"],
+)
+async def test_pods_of_a_group_that_run_without_a_grant_are_counted(
+    held: Object, states: tuple[str, ...], labels: dict[str, str], counted: list[Any]
+) -> None:
+    world = PodWorld()
+    world.put(KINDS.workloads, held)
+    world.client.api["workloads", "g"] = held
+    world.put(PODS, *pair(*states, labels=labels))
+    await world.settle()
+    assert world.told.excess == counted

@@ -1,22 +1,35 @@
-"""What is done about a running job that asks for more than it was granted."""
+"""What is done about a job that runs without a grant, or asks for more than it was granted."""
 
+from dataclasses import replace
 from typing import Any
 
 import orjson
 import pytest
 
 from admitq.controllers import registry
+from admitq.controllers.job.case import Ancestor
 from admitq.controllers.job.matching import increases_over
 from admitq.controllers.job.running import started
-from admitq.controllers.plan import Create
-from admitq.integrations.base import Integration
+from admitq.controllers.plan import Count, Create, Plan
+from admitq.integrations.base import Difference, Integration
 from admitq.integrations.paths import with_value
 from admitq.job_workloads import pod_sets_of
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import JOBS
 from admitq.runtime.store import Change, Key
-from tests.unit.controllers.builders import KINDS, NAMES, Object, admitted, job
-from tests.unit.controllers.test_job_steps import RUNNING, case_of, decided, told, written
+from tests.unit.controllers.builders import (
+    FINISHED,
+    KINDS,
+    NAMES,
+    Object,
+    admitted,
+    condition,
+    job,
+    reserved,
+    time,
+    workload,
+)
+from tests.unit.controllers.test_job_steps import RUNNING, case_of, decided, reports, told, written
 from tests.unit.controllers.world import CONFLICT, World
 from tests.unit.integrations.raises import ELASTIC, RAISES, Raise, job_of
 from tests.unit.integrations.raises import KINDS as KINDS_OF_JOBS
@@ -99,6 +112,110 @@ def test_elastic_job_of_every_kind_that_grows_runs_on_and_asks_for_the_rest(rais
     asked = {one["name"]: one["count"] for one in created.obj["spec"]["podSets"]}
     granted = {one["name"]: one["count"] for one in made["spec"]["podSets"]}
     assert sum(asked.values()) > sum(granted.values())
+
+
+# --- what is counted ------------------------------------------------------------------------------
+
+UNSUSPENDED = {"suspend": False}
+UNRESERVED = workload(condition("QuotaReserved", False, "Pending"))
+EVICTED = condition("Evicted", True, "Preempted", "preempted")
+MINE = {"labels": {NAMES.queue_name: "lq", NAMES.prebuilt_workload_name: "mine"}}
+OF_QUEUE = job(labels={NAMES.queue_name: "of-ancestor"})
+WAITING = Ancestor(OF_QUEUE, admitted=False)
+RAISED_CHILD = replace(WAITING, difference=Difference.PODS, holds_quota=True)
+CHILD = {"labels": {}}
+
+
+def counts(plan: Plan) -> list[tuple[str, str, int]]:
+    """The excess pods that a plan counts: LocalQueue, kind and number."""
+    world = World()
+    found: list[tuple[str, str, int]] = []
+
+    def excess_pods(obj: Object, kind: str, number: int) -> None:
+        found.append((obj["spec"]["queueName"], kind, number))
+
+    world.told.excess_pods = excess_pods  # type: ignore[method-assign]
+    for one in reports(plan):
+        if isinstance(one, Count):
+            one.what(world.ctx.metrics, {})
+    return found
+
+
+@pytest.mark.parametrize(
+    ("obj", "workloads", "parts", "expected"),
+    [
+        pytest.param(job(UNSUSPENDED), [UNRESERVED], {}, ("lq", 3), id="unsuspended by hand"),
+        pytest.param(job(UNSUSPENDED), [], {}, ("lq", 3), id="without Workload"),
+        pytest.param(raised(5), [UNRESERVED], {}, ("lq", 5), id="unsuspended and raised"),
+        pytest.param(job(UNSUSPENDED, **MINE), [], {}, ("lq", 3), id="without prebuilt Workload"),
+        pytest.param(raised(5), [admitted()], {}, ("lq", 2), id="raised"),
+        pytest.param(job(UNSUSPENDED), [workload(EVICTED)], {}, ("lq", 3), id="unsuspended after eviction"),
+        pytest.param(job(UNSUSPENDED), [workload(FINISHED)], {}, ("lq", 3), id="unsuspended after the end"),
+        pytest.param(job(UNSUSPENDED, **CHILD), [], {"ancestor": WAITING}, ("of-ancestor", 3), id="child"),
+        pytest.param(
+            job(UNSUSPENDED, **CHILD), [], {"ancestor": RAISED_CHILD}, ("of-ancestor", 3), id="raised child"
+        ),
+    ],
+)
+def test_pods_of_a_job_that_runs_without_a_grant_are_counted(
+    obj: Object, workloads: list[Object], parts: Any, expected: tuple[str, int]
+) -> None:
+    queue, number = expected
+    assert counts(decided(obj, *workloads, **parts)) == [(queue, "Job.batch", number)]
+
+
+@pytest.mark.parametrize(
+    ("obj", "workloads", "parts"),
+    [
+        pytest.param(job(), [], {}, id="created suspended"),
+        pytest.param(job(), [UNRESERVED], {}, id="waits"),
+        pytest.param(job({"template": RUNNING["template"]}), [UNRESERVED], {}, id="restored"),
+        pytest.param(job(RUNNING), [admitted(EVICTED)], {}, id="evicted"),
+        pytest.param(job(RUNNING), [workload(EVICTED)], {}, id="evicted by another program"),
+        pytest.param(job(RUNNING), [admitted(FINISHED)], {}, id="Workload finished"),
+        pytest.param(job(UNSUSPENDED), [reserved()], {}, id="quota is reserved"),
+        pytest.param(
+            job(RUNNING, **CHILD),
+            [],
+            {"ancestor": replace(WAITING, holds_quota=True)},
+            id="quota of the ancestor is reserved",
+        ),
+        pytest.param(
+            job({**RUNNING, "suspend": True}, annotations={NAMES.stopping: "true"}),
+            [UNRESERVED],
+            {},
+            id="stop was begun",
+        ),
+    ],
+)
+def test_pods_of_a_job_that_is_granted_or_stopped_are_not_counted(
+    obj: Object, workloads: list[Object], parts: Any
+) -> None:
+    assert counts(decided(obj, *workloads, **parts)) == []
+
+
+async def test_excess_is_counted_when_a_later_step_of_the_stop_meets_another_write() -> None:
+    world = World()
+    started = job(UNSUSPENDED, {"startTime": time(5)})
+    world.put(JOBS, started)
+    waiting = with_value(UNRESERVED, ("metadata", "labels", NAMES.job_uid), "uid-j")
+    world.put(KINDS.workloads, waiting)
+    world.client.api["workloads", "job-j-1"] = waiting
+    patch, subresources = world.client.merge_patch, list[Any]()
+
+    async def conflicting(*args: Any, **named: Any) -> Object:
+        if args[0] == JOBS and not subresources and named.get("subresource") == "status":
+            subresources.append("status")
+            world.client.api["jobs", "j"] = world.get(JOBS, "j")
+            raise CONFLICT
+        return await patch(*args, **named)
+
+    world.client.merge_patch = conflicting  # type: ignore[method-assign]
+    await served_by(world).reconcile(Key("ns", "j"))
+    assert subresources
+    assert world.told.excess == [("job-j-1", "Job.batch", 3)]
+    assert [reason for _, reason, _ in world.told.events] == ["Stopped"]
+    assert NAMES.stopping not in world.get(JOBS, "j")["metadata"].get("annotations", {})
 
 
 # --- the shell ------------------------------------------------------------------------------------
