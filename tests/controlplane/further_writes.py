@@ -440,7 +440,7 @@ RETENTION: Final[Sequence[Row]] = (
     ),
     Row(
         "deactivate-for-a-cause-and-be-deleted",
-        ("job._evicted", "workload._deactivate", "workload._inactive"),
+        ("releases.evicted", "workload._deactivate", "workload._inactive"),
         job_admitted,
         status(
             lambda one: one.set(
@@ -451,7 +451,7 @@ RETENTION: Final[Sequence[Row]] = (
     ),
     Row(
         "deactivate-by-hand-and-stay",
-        ("job._evicted", "workload._inactive"),
+        ("releases.evicted", "workload._inactive"),
         job_admitted,
         spec(active=False),
         {"active": False, "Evicted": "True Deactivated", "admission": None, "job": "suspended"},

@@ -527,7 +527,7 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
         ),
         Row(
             "reserve-and-leave-evicted",
-            ("transitions.requeue", "job._evicted"),
+            ("transitions.requeue", "releases.evicted"),
             job_waits,
             reserve_and_leave_evicted,
             {**_RUNS, "Evicted": _FORMERLY_EVICTED, "Requeued": "True NodeFailures"},
@@ -572,7 +572,7 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
         ),
         Row(
             "evict-and-say-no-more",
-            ("transitions.requeue", "job._evicted"),
+            ("transitions.requeue", "releases.evicted"),
             job_runs,
             status(_evict_only),
             {**_RUNS, "Evicted": _FORMERLY_EVICTED, "Requeued": "True NodeFailures"},
@@ -635,7 +635,7 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
     "releases": (
         _alone(
             "release-after-eviction",
-            ("transitions.requeue", "transitions.release", "job._evicted"),
+            ("transitions.requeue", "transitions.release", "releases.evicted"),
             alone_evicted,
             status(_requeue(may_return=True)),
             {**_ADMITTED, "Evicted": _FORMERLY_EVICTED, "Requeued": "True NodeFailures"},
@@ -688,14 +688,14 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
         ),
         _alone(
             "hold",
-            ("transitions.release", "job._on_hold", "serving._back_in_queue"),
+            ("transitions.release", "releases.on_hold", "serving._back_in_queue"),
             alone_admitted,
             status(lambda one: one.release(Reason.ON_HOLD, "on hold")),
             {**_WAITS, "QuotaReserved": "False OnHold"},
         ),
         Row(
             "hold-a-job-that-is-not-on-hold",
-            ("transitions.release", "job._on_hold"),
+            ("transitions.release", "releases.on_hold"),
             job_runs,
             status(lambda one: one.release(Reason.ON_HOLD, "on hold")),
             _RUNS,
@@ -733,7 +733,7 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
         ),
         Row(
             "check-retry-during-an-eviction",
-            ("transitions.requeue", "job._evicted"),
+            ("transitions.requeue", "releases.evicted"),
             job_checked_and_running,
             status(_evicted_and_retried),
             {
@@ -775,14 +775,14 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
     "ends": (
         Row(
             "finish",
-            ("transitions.finish", "job._job_finished", "job._workload_finished"),
+            ("transitions.finish", "releases.job_finished", "releases.workload_finished"),
             job_runs,
             status(lambda one: one.finish(Reason.SUCCEEDED, "done")),
             {"Finished": "True Succeeded", "finalizer": False, "job": "suspended"},
         ),
         Row(
             "finish-before-admission",
-            ("transitions.finish", "job._out_of_sync"),
+            ("transitions.finish", "releases.out_of_sync"),
             job_waits,
             status(lambda one: one.finish(Reason.FAILED, "never tried")),
             {"Finished": "True Failed", "finalizer": False, "job": "suspended"},
@@ -913,16 +913,16 @@ DRAWN: Final[Mapping[str, Change]] = {
 """What sequences of writes are drawn from: all that makes sense of any Workload, in every manner."""
 
 NOT_PLAYED: Final[Mapping[str, str]] = {
-    "job._create": "creates the Workload",
+    "one_workload._create": "creates the Workload",
     "members.name_taken": "writes members of groups, not Workloads",
     "prebuilt.refuse_group": "writes members of groups, not Workloads",
     "members.excess": "writes members of groups, not Workloads",
     "members.owners": "writes metadata alone: members become owners",
     "members.awaited": "writes members of groups, not Workloads",
-    "job._workload_deleted": "removes the finalizer alone",
-    "job._half_stopped": "writes jobs, not Workloads",
-    "job._running": "writes jobs, not Workloads",
-    "job._gone": "writes what `_finish` and the removal of the finalizer write",
+    "releases.workload_deleted": "removes the finalizer alone",
+    "excess.end_begun_stop": "writes jobs, not Workloads",
+    "excess.stop_running": "writes jobs, not Workloads",
+    "releases.gone": "writes what `_finish` and the removal of the finalizer write",
     "job._elsewhere": "writes no Workload",
     "job._skipped": "writes no Workload",
     "job._nested": "writes no Workload",

@@ -9,7 +9,7 @@ import pytest
 
 from admitq import preemption_writer, reservation, transitions
 from admitq.controllers import priority_class, workload
-from admitq.controllers.job import members, prebuilt, slices, steps
+from admitq.controllers.job import excess, members, one_workload, prebuilt, releases, slices, steps
 from admitq.controllers.provisioning import decide as provisioning
 from admitq.controllers.serving import decide as serving
 from admitq.integrations.paths import Object
@@ -30,6 +30,9 @@ MODULES: Final[dict[str, ModuleType | type]] = {
     "reservation": reservation,
     "workload": workload,
     "job": steps,
+    "releases": releases,
+    "one_workload": one_workload,
+    "excess": excess,
     "members": members,
     "prebuilt": prebuilt,
     "slices": slices,
@@ -57,6 +60,8 @@ def listed() -> set[str]:
 def steps_of(module: str, functions: Iterable[Any]) -> set[str]:
     prefixes = {
         steps.__name__: "job",
+        releases.__name__: "releases",
+        excess.__name__: "excess",
         members.__name__: "members",
         prebuilt.__name__: "prebuilt",
         workload.__name__: "workload",

@@ -23,9 +23,10 @@ from admitq.controllers.job import members
 from admitq.controllers.job.case import CONCERN, Ancestor, JobCase
 from admitq.controllers.job.looking_up import is_unsettled, lookups_in
 from admitq.controllers.job.matching import is_equivalent
+from admitq.controllers.job.one_workload import without_outdated
 from admitq.controllers.job.owners import Owners
 from admitq.controllers.job.slices import is_elastic, lets_run
-from admitq.controllers.job.steps import decide, refuse_group, without_outdated
+from admitq.controllers.job.steps import decide, refuse_group
 from admitq.controllers.outliving import OutlivingPods, next_look
 from admitq.controllers.plan import (
     Action,
@@ -171,10 +172,11 @@ class JobController:
         if store is None:
             # The kind is not served any more; its Workloads stay as they are until it is again.
             return None
-        if strangers := self._strangers(key, store):
-            await self._refuse(key, strangers)
-        job = self._job(key, store)
+        strangers = self._strangers(key, store)
+        job = self._job(key, store, strangers)
         workloads = self._workloads_of(key, job)
+        if strangers:
+            await self._refuse(key, strangers)
         if job is None:
             self._granted.pop(key, None)
             workloads = tuple(one for one in workloads if not self._is_kept_for_pods(one))
@@ -266,8 +268,8 @@ class JobController:
 
     # --- gathering --------------------------------------------------------------------------------
 
-    def _job(self, key: Key, store: Store) -> Object | None:
-        """The job, put together if it has to be."""
+    def _job(self, key: Key, store: Store, strangers: Sequence[Object]) -> Object | None:
+        """The job, put together if it has to be, without members that only claim to belong to it."""
         composition = self.integration.composition
         if composition is None:
             return store.get(key.namespace, key.name)
@@ -277,8 +279,8 @@ class JobController:
             if group
             else (store.get(key.namespace, key.name),)
         )
-        strangers = self._strangers(key, store)
-        present = [one for one in found if one is not None and one not in strangers]
+        refused = {one["metadata"].get("uid") for one in strangers}
+        present = [one for one in found if one is not None and one["metadata"].get("uid") not in refused]
         return self._composed(composition, present, group)
 
     def _strangers(self, key: Key, store: Store) -> Sequence[Object]:

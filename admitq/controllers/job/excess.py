@@ -102,6 +102,13 @@ def stop_child(case: JobCase) -> Plan | None:
     return _after_first_step(stopping, reports)
 
 
+def end_begun_stop(case: JobCase, workload: Object) -> Plan | None:
+    """A stop that was begun is ended, whatever has been decided since."""
+    if not case.integration.is_half_stopped(case.job or {}, case.names):
+        return None
+    return running.stop(case, workload, "", running.NOT_ADMITTED)
+
+
 def _unless_admitted(stopping: Plan | None) -> Plan | None:
     """A stop of what nothing admits, as far as is known here."""
     return None if stopping is None else replace(stopping, unless_admitted=True)

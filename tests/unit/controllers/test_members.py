@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from admitq.controllers.indexes import group_key
+from admitq.controllers.indexes import group_key, strangers_in
 from admitq.controllers.job.controller import JobController, start_admitted
 from admitq.controllers.job.owners import Owners
 from admitq.controllers.registry import controllers
@@ -548,7 +548,9 @@ async def test_members_become_owners_of_their_groups_workload() -> None:
 
 
 @pytest.mark.parametrize("waits", ["held", "running"])
-async def test_pod_that_names_the_workload_of_a_stateful_set_does_not_join_its_group(waits: str) -> None:
+async def test_pod_that_names_the_workload_of_a_stateful_set_does_not_join_its_group(
+    waits: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world = PodWorld(integrations=(POD, STATEFUL_SET))
     parent = {NAMES.pod_suspending_parent: "statefulset"}
     owned = {**owner("s"), "apiVersion": "apps/v1", "kind": "StatefulSet", "controller": True}
@@ -567,6 +569,15 @@ async def test_pod_that_names_the_workload_of_a_stateful_set_does_not_join_its_g
     assert not any("pods/b" in call for call in world.calls), world.calls
     reasons = {reason for name, reason, _ in world.told.events if name == "a"}
     assert reasons == {"WorkloadNameConflict"} | ({"Stopped"} if waits == "running" else set())
+    compared = list[Any]()
+
+    def strangers(*known: Any) -> Any:
+        compared.append(known[0])
+        return strangers_in(*known)
+
+    monkeypatch.setattr("admitq.controllers.job.controller.strangers_in", strangers)
+    await world.pods.reconcile(GROUP)
+    assert len(compared) == 1
 
 
 @pytest.mark.parametrize("validated", [True, False])

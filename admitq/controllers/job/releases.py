@@ -1,0 +1,260 @@
+"""Quota of a Workload is freed when its job has gone, ended or stopped, and no pod of the job can run.
+
+The steps here end a Workload, or take its quota back. Each waits for the pods.
+"""
+
+from dataclasses import replace
+
+from admitq.controllers import outliving
+from admitq.controllers.job import excess, members, running
+from admitq.controllers.job.case import CONCERN, JobCase, name_of
+from admitq.controllers.job.matching import (
+    is_comparable,
+    is_equivalent,
+    prebuilt_name,
+)
+from admitq.controllers.plan import (
+    NOTHING,
+    Action,
+    Delete,
+    Plan,
+    RemoveFinalizer,
+    has_finalizer,
+    plan,
+    status_patch,
+)
+from admitq.controllers.workload import told
+from admitq.core.model import Instant
+from admitq.integrations.ownership import is_of_pod_alone, is_served
+from admitq.integrations.paths import Object
+from admitq.transitions import (
+    condition,
+    holds,
+    is_active,
+    is_admitted,
+    is_on_hold,
+    is_over,
+    is_reserved,
+    since,
+)
+from admitq_api.conditions import SECOND, ConditionType, Reason
+
+# --- the job is gone ------------------------------------------------------------------------------
+
+
+def _release(case: JobCase, workload: Object) -> tuple[Action | None, ...]:
+    """The next thing to do with a Workload whose job is gone; none is released while its pods can run."""
+    found = case.outliving.get(workload["metadata"]["uid"], ())
+    stopped = outliving.stop_excess(workload, found, case.names, case.settings)
+    if found and outliving.may_have_pods(workload):
+        return (*stopped, _report_outliving(case, workload))
+    if stopped:
+        return tuple(stopped)
+    is_requeued = _is_evicted_with_its_pod(case, workload) or _is_evicted_without_pods(case, workload)
+    if is_requeued and (returned := _requeue(case, workload)):
+        return returned.actions
+    if case.settings.finish_orphaned and not holds(workload, ConditionType.FINISHED):
+        transition = case.begin(workload)
+        outliving.withdraw(transition)
+        transition.finish(Reason.OWNER_NOT_FOUND, "The workload's owner no longer exists")
+        write = status_patch(case.kinds.workloads, workload, transition.patch(), CONCERN)
+        return (write,)
+    if has_finalizer(workload, case.names.finalizer):
+        return (RemoveFinalizer(case.kinds.workloads, workload),)
+    return ()
+
+
+def _report_outliving(case: JobCase, workload: Object) -> Action | None:
+    transition = case.begin(workload)
+    outliving.report(transition, case.outliving[workload["metadata"]["uid"]])
+    return status_patch(case.kinds.workloads, workload, transition.patch(), CONCERN)
+
+
+def after_pods(case: JobCase, workload: Object, freeing: Plan | None) -> Plan | None:
+    """The plan, which frees the quota of a Workload, once no pod of the Workload can run.
+
+    The status of a job says little of pods that take long to end, or that its controller does not delete.
+    Members of a composed job are known one by one.
+    """
+    if freeing is None or case.composition is not None or not outliving.may_have_pods(workload):
+        return freeing
+    if case.is_outlived(workload):
+        return plan(_report_outliving(case, workload), again=outliving.next_look(workload, case.now))
+    return replace(freeing, frees=(*freeing.frees, workload))
+
+
+def _is_evicted_with_its_pod(case: JobCase, workload: Object) -> bool:
+    """Whether an eviction has deleted the single pod for which the Workload holds quota."""
+    is_evicted = holds(workload, ConditionType.EVICTED) and is_reserved(workload) and not is_over(workload)
+    return is_evicted and case.job is not None and is_of_pod_alone(workload)
+
+
+def _is_evicted_without_pods(case: JobCase, workload: Object) -> bool:
+    """Whether the Workload of a group was evicted that has no pods yet: no job has to stop first."""
+    return case.job is None and members.is_evicted_before_first(workload, case.names)
+
+
+def gone(case: JobCase) -> Plan | None:
+    """Workloads of jobs that are gone, or going, are finished and freed; unless pods outlive the job."""
+    released = plan(
+        *(action for one in case.without_job for action in _release(case, one)),
+        *(members.freed(case) if case.is_going else ()),
+    )
+    return released if case.is_going or released.actions else None
+
+
+# --- the job or the Workload ends -----------------------------------------------------------------
+
+
+def out_of_sync(case: JobCase, workload: Object) -> Plan | None:
+    """A prebuilt Workload that asks for something else than its job ends."""
+    if not prebuilt_name(case) or is_over(workload) or not is_comparable(case):
+        return None
+    if is_equivalent(case, workload):
+        return None
+    message = "The prebuilt workload is out of sync with its user job"
+    if case.composition is None and is_admitted(workload):
+        if stopping := running.stop(case, None, message, running.NO_MATCHING_WORKLOAD):
+            return excess.with_excess(case, workload, stopping)
+        if case.integration.is_active(case.job or {}):
+            return NOTHING
+    return after_pods(case, workload, finish(case, workload, Reason.OUT_OF_SYNC, message))
+
+
+def finish(case: JobCase, workload: Object, reason: Reason, message: str) -> Plan | None:
+    """Finish a Workload, which frees its quota."""
+    transition = case.begin(workload)
+    outliving.withdraw(transition)
+    transition.finish(reason, message)
+    return case.end(workload, transition)
+
+
+def workload_finished(case: JobCase, workload: Object) -> Plan | None:
+    """A finished Workload is told of once, and freed."""
+    if not holds(workload, ConditionType.FINISHED):
+        return None
+    if case.integration.finished(case.job or {}) is None and (
+        stopping := running.stop(case, workload, "Workload is finished", running.WORKLOAD_FINISHED)
+    ):
+        return excess.with_excess(case, workload, stopping)
+    if not has_finalizer(workload, case.names.finalizer):
+        return plan(*members.freed(case))
+    note = f"Workload '{name_of(workload)}' is declared finished"
+    return plan(
+        *members.freed(case),
+        RemoveFinalizer(case.kinds.workloads, workload),
+        case.tell("FinishedWorkload", note),
+    )
+
+
+def workload_deleted(case: JobCase, workload: Object) -> Plan | None:
+    """Who deletes the Workload stops the job; it goes when the job holds nothing any more."""
+    if "deletionTimestamp" not in workload["metadata"]:
+        return None
+    job: Object = case.job or {}
+    if case.integration.finished(job) is None:
+        if stopping := running.stop(case, workload, "Workload is deleted", running.WORKLOAD_DELETED):
+            return stopping
+        if case.integration.is_active(job):
+            return NOTHING
+    if not has_finalizer(workload, case.names.finalizer):
+        return plan(*members.freed(case))
+    released = plan(*members.freed(case), RemoveFinalizer(case.kinds.workloads, workload))
+    return after_pods(case, workload, released)
+
+
+def on_hold(case: JobCase, workload: Object) -> Plan | None:
+    """A job on hold keeps its Workload and no quota; afterwards it waits again.
+
+    That a Workload is deactivated goes before, and is told by others.
+    """
+    if is_served(workload, case.names) or not is_active(workload):
+        return None
+    on_hold = case.integration.is_on_hold(case.job or {})
+    if on_hold == is_on_hold(workload):
+        return None
+    transition = case.begin(workload)
+    outliving.withdraw(transition)
+    if on_hold:
+        transition.release(Reason.ON_HOLD, "Job is on hold")
+    else:
+        transition.release(
+            told(Reason.PENDING_EVALUATION, case.settings),
+            "Workload no longer on hold; waiting for quota reservation",
+        )
+    return after_pods(case, workload, case.end(workload, transition))
+
+
+def job_finished(case: JobCase, workload: Object) -> Plan | None:
+    """The Workload ends as its job did."""
+    ended = case.integration.finished(case.job or {})
+    if ended is None:
+        return None
+    reason = Reason.SUCCEEDED if ended.success else Reason.FAILED
+    finishing = finish(case, workload, reason, ended.message) or NOTHING
+    return finishing if case.integration.ends_after_pods else after_pods(case, workload, finishing)
+
+
+# --- the Workload is evicted ----------------------------------------------------------------------
+
+
+def evicted(case: JobCase, workload: Object) -> Plan | None:
+    """An eviction stops the job; when nothing runs any more its quota is free."""
+    evicted = condition(workload, ConditionType.EVICTED)
+    if evicted is None or evicted.get("status") != "True":
+        return None
+    reason: str = evicted.get("reason", "")
+    if stopping := running.stop(case, workload, evicted.get("message", ""), running.evicted_due_to(reason)):
+        return excess.with_excess(case, workload, stopping)
+    if is_reserved(workload):
+        if case.integration.is_active(case.job or {}):
+            return NOTHING
+        return after_pods(case, workload, _requeue(case, workload))
+    return _retention_over(case, workload, reason)
+
+
+def _requeue(case: JobCase, workload: Object) -> Plan | None:
+    """The quota of an eviction is given back.
+
+    A pod alone that was started is deleted, and its Workload ends with it: until then it competes again only
+    where the feature gate SkipReassignmentForPodOwnedWorkloads is off. One that is still held competes again
+    whatever that says: it can be started, and nobody would make another in its place.
+    """
+    transition = case.begin(workload)
+    outliving.withdraw(transition)
+    ends = is_of_pod_alone(workload) and case.job is not None and "deletionTimestamp" in case.job["metadata"]
+    stays_out = ends and case.settings.skips_reassignment_of_pods
+    transition.requeue(told(Reason.PENDING_EVALUATION, case.settings), may_return=not stays_out)
+    return case.end(workload, transition)
+
+
+def _retention_over(case: JobCase, workload: Object, reason: str) -> Plan | None:
+    """A job that was deactivated for a cause, not by hand, is deleted after a while, if so configured.
+
+    So are all members of one that is put together, and let go.
+    """
+    if is_served(workload, case.names):
+        # Whoever made the members would make them again.
+        return None
+    retention = case.settings.retention_of_deactivated
+    evicted_at = since(workload, ConditionType.EVICTED)
+    if retention is None or evicted_at is None or not reason.startswith("DeactivatedDueTo"):
+        return None
+    if is_active(workload) or _was_returned_since(workload, evicted_at):
+        # What was reactivated since, and is not active, was deactivated by hand.
+        return None
+    if evicted_at + retention > case.now:
+        return Plan(again=(evicted_at + retention - case.now) / SECOND)
+    note = "Deleted job: deactivation retention period expired"
+    going = [one for one in case.objects if "deletionTimestamp" not in one["metadata"]]
+    # Nobody waits for others in the place of members that were ended, whom that would keep.
+    actions = (*(Delete(case.resource, one) for one in going), *members.freed(case))
+    return plan(*actions, case.tell("Deleted", note)) if actions else NOTHING
+
+
+def _was_returned_since(workload: Object, evicted_at: Instant) -> bool:
+    """Whether the Workload was requeued after an eviction, by admitq or by another program."""
+    requeued = condition(workload, ConditionType.REQUEUED) or {}
+    returned_at = since(workload, ConditionType.REQUEUED) if requeued.get("status") == "True" else None
+    is_later = returned_at is not None and returned_at > evicted_at
+    return is_later or requeued.get("reason") == Reason.REACTIVATED
