@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from admitq.controllers.context import Context
-from admitq.controllers.excess_pods import EXCESS_NOTE, EXCESS_POD_DELETED, counted, job_kind
+from admitq.controllers.excess_pods import EXCESS_NOTE, EXCESS_POD_DELETED, counted, job_kind, last_slice
 from admitq.controllers.plan import Action, Delete, Tell
 from admitq.controllers.settings import Settings
 from admitq.core.model import Instant
@@ -103,37 +103,72 @@ def _uids_of_job(workload: Object, names: Names) -> set[str]:
     return {uid for uid in stated if uid}
 
 
-def _uid_of_job(workload: Object, names: Names) -> str:
-    """The UID of the Job that a Workload was created for; empty if it says none, or is of another kind."""
-    is_other = controller_of(workload) is not None and job_kind(workload) != "Job.batch"
-    return "" if is_other else min(_uids_of_job(workload, names), default="")
+def _has_labelled_pods(workload: Object, job: Object | None) -> bool:
+    """Whether Kubernetes writes the UID of the job into a label of its pods, as far as is known.
+
+    It does for a Job that does not choose the selector of its pods itself.
+    """
+    return job_kind(workload) == "Job.batch" and value_at(job, ("spec", "manualSelector")) is not True
 
 
-def excess_of(workload: Object, pods: Sequence[Object], names: Names) -> list[Object]:
+def _may_be_started_by_hand(workload: Object) -> bool:
+    """Whether pods of the Workload may run although it is not admitted: no gate of ours holds them."""
+    is_waiting = not may_have_pods(workload) and not holds(workload, ConditionType.FINISHED)
+    return is_waiting and job_kind(workload) != "Pod"
+
+
+def charged_of(workload: Object, slices: Sequence[Object], names: Names) -> Object | None:
+    """The Workload whose admission counts for the pods that a Workload shares with its slices.
+
+    Of the slices of an elastic job that is gone, one is charged for the pods of all: the last that is
+    admitted, or the last if none is.
+
+    Args:
+        workload: one Workload of the job.
+        slices: Workloads of the same namespace, among them the slices of the job.
+        names: of annotations.
+    """
+    place = ("metadata", "annotations", names.workload_slice_name)
+    chain = value_at(workload, place)
+    if chain is None:
+        return workload
+    known = [one for one in (*slices, workload) if value_at(one, place) == chain]
+    admitted = [one for one in known if may_have_pods(one)]
+    unfinished = [one for one in known if not holds(one, ConditionType.FINISHED)]
+    return last_slice(admitted or unfinished, names)
+
+
+def excess_of(
+    workload: Object, pods: Sequence[Object], names: Names, slices: Sequence[Object] = ()
+) -> list[Object]:
     """The pods of a Workload whose job is gone that run beyond what was admitted, newest first.
 
     Args:
-        workload: not one slice among several: the pods of an elastic job are those of all its slices.
+        workload: what was admitted, or not. Of several slices one has excess pods: the one that is charged.
         pods: those that belong to the Workload and may run. A pod that does not name its podset counts as one
-            of the only podset; of several podsets, it is left alone.
+            of the only podset. Of several podsets, such pods share the room that all together have left.
         names: of labels and annotations.
+        slices: further Workloads of an elastic job.
     """
-    if value_at(workload, ("metadata", "annotations", names.workload_slice_name)) is not None:
+    charged = charged_of(workload, slices, names)
+    if charged is None or charged["metadata"]["uid"] != workload["metadata"]["uid"]:
         return []
     counts = pod_counts(workload)
     allowed = covered_counts(workload) if may_have_pods(workload) else {}
     only_one = next(iter(counts)) if len(counts) == 1 else ""
     by_podset: dict[str, list[Object]] = {}
-    for pod in pods:
+    for pod in sorted(pods, key=pods_of.age):
         if not pods_of.is_deleting(pod):
             by_podset.setdefault(pods_of.label(pod, names.podset) or only_one, []).append(pod)
+    unnamed = by_podset.pop("", [])
+    left = sum(max(0, count - len(by_podset.get(name, ()))) for name, count in allowed.items())
     beyond = [
         one
         for name, found in by_podset.items()
-        if name in counts
-        for one in sorted(found, key=pods_of.age)[allowed.get(name, 0) :]
+        if name in counts or not allowed
+        for one in found[allowed.get(name, 0) :]
     ]
-    return sorted(beyond, key=pods_of.age, reverse=True)
+    return sorted((*beyond, *unnamed[left:]), key=pods_of.age, reverse=True)
 
 
 def may_delete_pods(settings: Settings) -> bool:
@@ -142,10 +177,19 @@ def may_delete_pods(settings: Settings) -> bool:
     return elastic or any((one.group, one.kind) == ("", "Pod") for one in settings.integrations)
 
 
-def stop_excess(workload: Object, pods: Sequence[Object], names: Names, settings: Settings) -> list[Action]:
-    """Delete the pods of a Workload without a job that run beyond what was admitted; report each of them."""
+def stop_excess(
+    workload: Object,
+    pods: Sequence[Object],
+    names: Names,
+    settings: Settings,
+    slices: Sequence[Object] = (),
+) -> list[Action]:
+    """Delete the pods of a Workload without a job that run beyond what was admitted; report each of them.
+
+    The arguments are those of ``excess_of``.
+    """
     kind, actions = job_kind(workload), list[Action]()
-    for one in excess_of(workload, pods, names) if may_delete_pods(settings) else ():
+    for one in excess_of(workload, pods, names, slices) if may_delete_pods(settings) else ():
         actions += (
             Delete(ORPHANED_PODS, one),
             Tell(one, "Warning", EXCESS_POD_DELETED, EXCESS_NOTE),
@@ -198,27 +242,38 @@ class OutlivingPods:
                 return found
         return self._found(await self._pods_in(namespace), asked)
 
-    async def of_gone(self, workloads: Sequence[Object]) -> Mapping[str, tuple[Object, ...]]:
+    async def of_gone(
+        self, workloads: Sequence[Object], job: Object | None = None
+    ) -> Mapping[str, tuple[Object, ...]]:
         """The same for Workloads whose job is gone or going, with the pods of those that are not admitted.
 
-        A Job that was started by hand may have pods although its Workload waits. They are found by the UID of
-        the Job, which Kubernetes writes into a label.
+        A job that was started by hand may have pods although its Workload waits. They are found by the UID of
+        the job, in a label or as that of their owner. Only those of a Job can be listed without the others of
+        the namespace.
+
+        Args:
+            workloads: of one namespace.
+            job: the job, if it is going.
 
         Raises:
             ApiError: pods cannot be listed.
         """
         found = dict(await self.of(workloads))
-        for one in workloads:
-            uid = _uid_of_job(one, self._ctx.names)
-            if uid and not may_have_pods(one) and not holds(one, ConditionType.FINISHED):
-                listed, _ = await self._ctx.client.list(
-                    PODS,
-                    one["metadata"]["namespace"],
-                    label_selector=f"{CONTROLLER_UID}={uid}",
-                    field_selector=_NOT_ENDED,
-                )
-                if running := tuple(self._running(listed)):
-                    found[one["metadata"]["uid"]] = running
+        for one in filter(_may_be_started_by_hand, workloads):
+            if not (uids := _uids_of_job(one, self._ctx.names)):
+                continue
+            namespace = one["metadata"]["namespace"]
+            if not _has_labelled_pods(one, job):
+                found |= self._found(await self._pods_in(namespace), (one,))
+                continue
+            listed, _ = await self._ctx.client.list(
+                PODS,
+                namespace,
+                label_selector=f"{CONTROLLER_UID}={min(uids)}",
+                field_selector=_NOT_ENDED,
+            )
+            if running := tuple(self._running(listed)):
+                found[one["metadata"]["uid"]] = running
         return found
 
     def _running(self, listed: Sequence[Object]) -> list[Object]:

@@ -14,7 +14,7 @@ from admitq.controllers import outliving
 from admitq.controllers.absent_owners import AbsentOwners
 from admitq.controllers.context import Context, CoreView
 from admitq.controllers.executions import Executions
-from admitq.controllers.indexes import flavors_of
+from admitq.controllers.indexes import BY_CHAIN, chains, flavors_of
 from admitq.controllers.plan import (
     NOTHING,
     Delete,
@@ -131,6 +131,8 @@ class World:
     """None of the owners that the Workload names is there, and nobody else will find that out."""
     outliving: Sequence[Object] = ()
     """Pods of the Workload that can still run although its job is gone."""
+    slices: Sequence[Object] = ()
+    """The Workloads of the same elastic job, if the Workload is one of its slices."""
     unrecorded_execution: Instant = 0
     """How long admissions lasted that another program ended without adding up their time; nanoseconds."""
     acting_since: Instant = 0
@@ -237,7 +239,7 @@ def _orphan(case: Case) -> Plan | None:
 def _outlived(case: Case) -> Plan | None:
     """Stop pods of a job that is gone which run beyond what was admitted, and report those that remain."""
     world, workload = case.world, case.workload
-    stopped = outliving.stop_excess(workload, world.outliving, world.names, world.settings)
+    stopped = outliving.stop_excess(workload, world.outliving, world.names, world.settings, world.slices)
     again = outliving.next_look(workload, case.now)
     if not outliving.may_have_pods(workload):
         return plan(*stopped, again=again) if stopped else None
@@ -845,6 +847,7 @@ class WorkloadController:
         self._core = core
         self._absent_owners = AbsentOwners(ctx)
         self._outliving = outliving.OutlivingPods(ctx)
+        self._chains = chains(ctx.names)
         self._executions = Executions(ctx.clock)
         ctx.stores.of(ctx.kinds.workloads).subscribe(self._executions.observe)
         self._acting_since: Instant | None = None
@@ -862,9 +865,14 @@ class WorkloadController:
             world = replace(world, owners_gone=True)
         if is_orphan(workload, world):
             found = await self._outliving.of_gone((workload,))
-            world = replace(world, outliving=found.get(workload["metadata"]["uid"], ()))
+            outlived = found.get(workload["metadata"]["uid"], ())
+            world = replace(world, outliving=outlived, slices=self._slices(workload))
         again = await act(self._ctx, decide(workload, world, self._ctx.clock()))
         return min(again or HELD_RETRY_SECONDS, HELD_RETRY_SECONDS) if held else again
+
+    def _slices(self, workload: Object) -> Sequence[Object]:
+        workloads = self._ctx.stores.of(self._ctx.kinds.workloads)
+        return [one for chain in self._chains(dict(workload)) for one in workloads.by_index(BY_CHAIN, chain)]
 
     def _world(self, key: Key, workload: Object) -> World:
         ctx, kinds = self._ctx, self._ctx.kinds

@@ -126,9 +126,11 @@ async def test_a_manager_killed_at_any_step_goes_on_as_if_nothing_had_been(
     # What others hold was known before anybody was tried, and who may not be queued was not for a moment.
     assert {job: await stage.workload(job) for job in before} == before
     await until_phases(stage, alone="Succeeded", **{"stormy-0": "held", "stormy-1": "held"})
+    await _delete_and_leave_pods(stage, "holds")
     kill()
     await pod(stage, "stormy-2", group="stormy", total=3)
     await start()
+    await _until_pods_end(stage, before["holds"], "holds", "waits")
     await stage.until(lambda: reason(stage, "stormy", "QuotaReserved"), "QuotaReserved")
     kill()
     await start()
@@ -160,6 +162,27 @@ async def _jobs_in_every_state(stage: Stage) -> dict[str, Any]:
     await stage.change(stage.kinds.workloads, sleeper, {"spec": {"active": False}})
     await stage.until_condition("QuotaReserved", "Deactivated", "sleeps")
     return {job: await stage.workload(job) for job in ("ends", "holds", "waits", "sleeps")}
+
+
+async def _delete_and_leave_pods(stage: Stage, job: str) -> None:
+    """Delete a Job that a finalizer holds, so that its pods run on."""
+    await stage.change(JOBS, job, {"metadata": {"finalizers": ["example.com/hold"]}})
+    await stage.client.delete(JOBS, job, stage.namespace, propagation="Background")
+
+
+async def _until_pods_end(stage: Stage, workload: Any, job: str, waiting: str) -> None:
+    """End the pods of a deleted Job; until then they keep its quota from the Job that waits for it."""
+    workloads, name = stage.kinds.workloads, workload["metadata"]["name"]
+
+    async def outlived() -> str | None:
+        found = condition_of(await stage.get(workloads, name), "PodsOutliveJob")
+        return found and found[0]
+
+    await stage.until(outlived, "True", what="condition PodsOutliveJob")
+    assert (await stage.get(JOBS, waiting))["spec"]["suspend"]
+    for one in await stage.some_pods(job):
+        await stage.client.delete(PODS, one["metadata"]["name"], stage.namespace)
+    await stage.until_running(waiting)
 
 
 ALONE_AND_WITH_PODS: Final = {

@@ -1,12 +1,23 @@
-"""Pods that outlive their Job keep its quota: no other Job starts in their place until they have ended."""
+"""Pods that outlive their job keep its quota: no other job starts in their place until they have ended."""
 
 import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
 
 import pytest
 
+from admitq.controllers.indexes import resource_of
+from admitq.integrations.base import Integration
+from admitq.integrations.kinds.jobset import JOBSET
+from admitq.integrations.kinds.leaderworkerset import LEADER_WORKER_SET
+from admitq.integrations.kinds.raycluster import RAY_CLUSTER
+from admitq.integrations.paths import value_at
 from admitq.runtime.client import Propagation
-from admitq.runtime.resources import JOBS, PODS
-from tests.controlplane.stage import Object, Stage, condition_of, until_next_second
+from admitq.runtime.errors import ApiError
+from admitq.runtime.resources import JOBS, PODS, Resource
+from admitq.transitions import is_reserved
+from tests.controlplane.stage import Object, Stage, condition_of, controlled_by, until_next_second
 
 HOLD = "example.com/hold"
 
@@ -149,3 +160,162 @@ async def test_pods_of_an_orphaned_job_that_was_never_admitted_are_deleted(stage
         return [one["metadata"]["name"] for one in await stage.pods("second")]
 
     await stage.until(remaining, [])
+
+
+# --- other kinds ----------------------------------------------------------------------------------
+
+CONTAINER: Object = {"name": "c", "image": "example.com/c:1", "resources": {"requests": {"cpu": 1}}}
+TEMPLATE: Object = {"spec": {"terminationGracePeriodSeconds": 1, "containers": [CONTAINER]}}
+
+
+async def create_pod_of(stage: Stage, name: str, template: Object, labels: Object, owner: Object) -> None:
+    metadata = template.get("metadata") or {}
+    marks = {**metadata, "labels": {**metadata.get("labels", {}), **labels}, **owner}
+    await stage.create(PODS, name, {"metadata": marks, "spec": template["spec"]})
+
+
+async def run_job_set(stage: Stage, created: Object) -> None:
+    """Create the Job of a JobSet, whose pod the Job controller creates."""
+    metadata, [replicated] = created["metadata"], created["spec"]["replicatedJobs"]
+    prefix = "jobset.sigs.k8s.io/"
+    labels = {
+        f"{prefix}jobset-name": metadata["name"],
+        f"{prefix}jobset-uid": metadata["uid"],
+        f"{prefix}replicatedjob-name": replicated["name"],
+        f"{prefix}job-index": "0",
+    }
+    spec = replicated["template"]["spec"]
+    inside = spec["template"].get("metadata") or {}
+    marked = {**inside, "labels": {**inside.get("labels", {}), **labels}}
+    job = {
+        "metadata": {"labels": labels, **controlled_by(created)},
+        "spec": {**spec, "template": {**spec["template"], "metadata": marked}},
+    }
+    await stage.create(JOBS, f"{metadata['name']}-{replicated['name']}-0", job)
+
+
+async def run_ray_cluster(stage: Stage, created: Object) -> None:
+    """Create the head of a RayCluster."""
+    name = created["metadata"]["name"]
+    labels = {"ray.io/cluster": name, "ray.io/node-type": "head", "ray.io/group": "headgroup"}
+    template = created["spec"]["headGroupSpec"]["template"]
+    await create_pod_of(stage, f"{name}-head-x7k2p", template, labels, controlled_by(created))
+
+
+async def run_leader_worker_set(stage: Stage, created: Object) -> None:
+    """Create the leader of the one group of a LeaderWorkerSet."""
+    prefix, name = "leaderworkerset.sigs.k8s.io/", created["metadata"]["name"]
+    labels = {f"{prefix}name": name, f"{prefix}group-index": "0", f"{prefix}worker-index": "0"}
+    template = created["spec"]["leaderWorkerTemplate"]["workerTemplate"]
+    await create_pod_of(stage, f"{name}-0", template, labels, {})
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of job whose controller the test plays: one pod that asks for one CPU."""
+
+    integration: Integration
+    spec: Object
+    run: Callable[[Stage, Object], Awaitable[None]]
+
+    @property
+    def resource(self) -> Resource:
+        return resource_of(self.integration)
+
+
+OF_JOB_SET: Object = {
+    "parallelism": 1,
+    "completions": 1,
+    "template": {"spec": {**TEMPLATE["spec"], "restartPolicy": "Never"}},
+}
+KINDS = (
+    Kind(
+        JOBSET,
+        {"replicatedJobs": [{"name": "w", "replicas": 1, "template": {"spec": OF_JOB_SET}}]},
+        run_job_set,
+    ),
+    Kind(RAY_CLUSTER, {"headGroupSpec": {"rayStartParams": {}, "template": TEMPLATE}}, run_ray_cluster),
+    Kind(
+        LEADER_WORKER_SET,
+        {"replicas": 1, "leaderWorkerTemplate": {"size": 1, "workerTemplate": TEMPLATE}},
+        run_leader_worker_set,
+    ),
+)
+
+
+async def pods_of_first(stage: Stage) -> list[Object]:
+    listed, _ = await stage.client.list(PODS, stage.namespace)
+    return [one for one in listed if one["metadata"]["name"].startswith("first-")]
+
+
+async def run_first_of(stage: Stage, kind: Kind) -> Object:
+    """Fill the queue with one job of a kind, and let a Job wait for its quota; returns its Workload."""
+    await stage.queues(cpu=1)
+    metadata = {"labels": {stage.names.queue_name: "lq"}}
+    await stage.create(kind.resource, "first", {"metadata": metadata, "spec": kind.spec})
+    workloads = stage.kinds.workloads
+
+    async def is_admitted() -> bool:
+        [found] = (await stage.client.list(workloads, stage.namespace))[0]
+        job = await stage.get(kind.resource, "first")
+        return is_reserved(found) and value_at(job, kind.integration.suspend_path) is not True
+
+    await stage.until(is_admitted, what=f"{kind.integration.kind} to be admitted")
+    await kind.run(stage, await stage.get(kind.resource, "first"))
+
+    async def runs() -> list[str | None]:
+        return [one["status"].get("phase") for one in await pods_of_first(stage)]
+
+    await stage.until(runs, ["Running"], what="the pod to run")
+    [workload] = (await stage.client.list(workloads, stage.namespace))[0]
+    await stage.job("second")
+    await stage.until_condition("QuotaReserved", "WaitingForQuota", "second")
+    return workload
+
+
+async def orphan(stage: Stage, kind: Kind, workload: Object) -> None:
+    """Delete a job and leave its dependents, as ``kubectl delete --cascade=orphan`` does.
+
+    The garbage collector learns of new kinds every half a minute only. Its part is played.
+    """
+    await stage.client.delete(kind.resource, "first", stage.namespace, propagation="Orphan")
+    owned = [(stage.kinds.workloads, workload), *((PODS, one) for one in await pods_of_first(stage))]
+    if kind.integration is JOBSET:
+        owned.append((JOBS, await stage.get(JOBS, "first-w-0")))
+    uid = (await stage.get(kind.resource, "first"))["metadata"]["uid"]
+    for resource, one in owned:
+        current = await stage.get(resource, one["metadata"]["name"])
+        kept = [ref for ref in current["metadata"].get("ownerReferences", ()) if ref["uid"] != uid]
+        await stage.change(resource, one["metadata"]["name"], {"metadata": {"ownerReferences": kept}})
+    with suppress(ApiError):
+        await stage.change(kind.resource, "first", {"metadata": {"finalizers": []}})
+    await stage.until_gone(kind.resource, "first")
+
+
+@pytest.mark.parametrize("is_orphaned", [True, False], ids=["orphaned", "held by a finalizer"])
+@pytest.mark.parametrize("kind", KINDS, ids=lambda one: one.integration.kind)
+async def test_quota_is_kept_while_pods_of_a_deleted_job_of_another_kind_run(
+    stage: Stage, definitions: Callable[[Iterable[str]], None], kind: Kind, is_orphaned: bool
+) -> None:
+    definitions([f"{kind.resource.plural}.{kind.resource.group}"])
+    workload = await run_first_of(stage, kind)
+    # What serves keeps its Workloads as they are for as long as it exists.
+    is_kept = not is_orphaned and kind.integration.serving is not None
+    if is_orphaned:
+        await orphan(stage, kind, workload)
+    else:
+        await stage.change(kind.resource, "first", {"metadata": {"finalizers": [HOLD]}})
+        await stage.client.delete(kind.resource, "first", stage.namespace, propagation="Background")
+    if not is_kept:
+        await until_outlived(stage, workload)
+    if kind.integration is JOBSET:
+        await stage.client.delete(JOBS, "first-w-0", stage.namespace, propagation="Background")
+    else:
+        for pod in await pods_of_first(stage):
+            await stage.client.delete(PODS, pod["metadata"]["name"], stage.namespace)
+    if is_kept:
+        assert await stage.pods("second") == []
+        await stage.change(kind.resource, "first", {"metadata": {"finalizers": []}})
+    await stage.until_running("second")
+    if not is_orphaned and not is_kept:
+        await stage.change(kind.resource, "first", {"metadata": {"finalizers": []}})

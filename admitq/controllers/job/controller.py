@@ -469,7 +469,7 @@ class JobController:
         """The same with pods that outlive the job; of a group, those that are not known as its members."""
         if case.composition is not None and case.job is not None:
             return case
-        return replace(case, outliving=await self._outliving.of_gone(case.without_job))
+        return replace(case, outliving=await self._outliving.of_gone(case.without_job, case.job))
 
     def _referenced(self, reference: Reference, job: Object) -> Object | None:
         resource = self._followed.get(reference.kind)

@@ -22,6 +22,7 @@ from admitq.controllers.workload import WorkloadController
 from admitq.integrations.kinds.job import JOB
 from admitq.integrations.kinds.mpijob import MPI_JOB
 from admitq.integrations.kinds.pod import POD
+from admitq.integrations.paths import with_value
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import JOBS
 from admitq.runtime.store import Key
@@ -105,6 +106,8 @@ def test_pod_may_run_until_it_has_ended_unless_it_cannot_start(one: Object, expe
     assert may_run(one, NAMES) is expected
 
 
+FIVE_PODS = {"podSets": [{"name": "main", "count": 5, "template": TEMPLATE}]}
+FOR_FIVE = {"clusterQueue": "cq", "podSetAssignments": [{"name": "main", "count": 5, "flavors": {}}]}
 SLICE = {"annotations": {NAMES.workload_slice_name: "job-j-0"}}
 BARE: Object = {"labels": {}}
 OF_JOB: Object = {"labels": {"batch.kubernetes.io/controller-uid": "uid-j"}}
@@ -225,11 +228,109 @@ def test_excess_pods_of_a_gone_job_are_the_newest_beyond_what_was_admitted(
     assert [one["metadata"]["name"] for one in excess_of(admitted(), found, NAMES)] == expected
 
 
-def test_pods_that_name_no_podset_of_several_and_pods_of_slices_are_left_alone() -> None:
-    several = [{"name": name, "count": 1, "template": TEMPLATE} for name in ("one", "two")]
-    found = [aged(name, 1, labels={}) for name in "abcd"]
-    assert excess_of(admitted(spec={"podSets": several}), found, NAMES) == []
-    assert excess_of(admitted(metadata=SLICE), found, NAMES) == []
+SEVERAL = {"podSets": [{"name": name, "count": 2, "template": TEMPLATE} for name in ("one", "two")]}
+FOR_BOTH = {
+    "clusterQueue": "cq",
+    "podSetAssignments": [{"name": name, "count": 2, "flavors": {}} for name in ("one", "two")],
+}
+
+
+@pytest.mark.parametrize(
+    ("make", "named", "expected"),
+    [
+        (admitted, {}, ["e"]),
+        (admitted, {"a": "one", "b": "one"}, ["e"]),
+        (admitted, {"c": "one", "d": "one", "e": "one"}, ["e"]),
+        (admitted, dict.fromkeys("abcde", "one"), ["e", "d", "c"]),
+        (workload, {"a": "one"}, ["e", "d", "c", "b", "a"]),
+        (workload, {"a": "of another"}, ["e", "d", "c", "b", "a"]),
+    ],
+    ids=["none named", "oldest named", "newest named", "all named", "never admitted", "unknown podset"],
+)
+def test_pods_that_name_no_podset_share_the_room_that_is_left(
+    make: Callable[..., Object], named: dict[str, str], expected: list[str]
+) -> None:
+    found = [
+        aged(name, number, labels={NAMES.podset: named[name]} if name in named else {})
+        for number, name in enumerate("abcde")
+    ]
+    given = {} if make is workload else {"admission": FOR_BOTH}
+    of = make(spec=SEVERAL, **given)
+    assert [one["metadata"]["name"] for one in excess_of(of, found, NAMES)] == expected
+
+
+def slice_of(make: Callable[..., Object], name: str, replaces: str = "", **parts: Any) -> Object:
+    notes = dict(SLICE["annotations"])
+    if replaces:
+        notes[NAMES.workload_slice_replacement_for] = f"ns/{replaces}"
+    return make(metadata={"name": name, "uid": f"uid-{name}", "annotations": notes}, **parts)
+
+
+HELD_SLICE = slice_of(admitted, "held")
+LARGER_SLICE = slice_of(workload, "larger", "held", spec=FIVE_PODS)
+REPLACING_SLICE = slice_of(admitted, "larger", "held", spec=FIVE_PODS, admission=FOR_FIVE)
+
+
+@pytest.mark.parametrize(
+    ("slices", "charged", "expected"),
+    [
+        ([HELD_SLICE], HELD_SLICE, ["f", "e", "d"]),
+        ([HELD_SLICE, LARGER_SLICE], HELD_SLICE, ["f", "e", "d"]),
+        ([HELD_SLICE, LARGER_SLICE], LARGER_SLICE, []),
+        ([HELD_SLICE, REPLACING_SLICE], REPLACING_SLICE, ["f"]),
+        ([HELD_SLICE, REPLACING_SLICE], HELD_SLICE, []),
+        ([LARGER_SLICE], LARGER_SLICE, ["f", "e", "d", "c", "b", "a"]),
+    ],
+)
+def test_excess_pods_of_slices_are_those_beyond_the_one_that_is_charged(
+    slices: list[Object], charged: Object, expected: list[str]
+) -> None:
+    found = [aged(name, number) for number, name in enumerate("abcdef")]
+    assert [one["metadata"]["name"] for one in excess_of(charged, found, NAMES, slices)] == expected
+
+
+async def test_orphaned_pods_of_a_slice_without_owner_are_deleted_down_to_its_grant(world: World) -> None:
+    def orphaned(one: Object) -> Object:
+        metadata = {**one["metadata"], **GONE}
+        del metadata["ownerReferences"]
+        return {**one, "metadata": metadata}
+
+    world.put(KINDS.workloads, orphaned(HELD_SLICE), orphaned(LARGER_SLICE))
+    with_pods(
+        world, *(aged(name, number, annotations=SLICE["annotations"]) for number, name in enumerate("abcd"))
+    )
+    controller = WorkloadController(world.ctx, world.core)
+    for name in ("larger", "held"):
+        await controller.reconcile(Key("ns", name))
+    assert [call for call in world.calls if call.startswith("delete")] == ["delete pods/d"]
+    assert world.told.excess == [("held", "", 1)]
+
+
+@pytest.mark.parametrize("gone", [False, True], ids=["held by a finalizer", "gone"])
+async def test_pods_of_a_job_of_another_kind_that_was_never_admitted_are_deleted(gone: bool) -> None:
+    world = World(replace(SETTINGS, integrations=(MPI_JOB, POD)))
+    owner = {**OWNER, "apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob"}
+    world.put(KINDS.workloads, workload(owner=owner))
+    if not gone:
+        going = mpi_job({})
+        world.put(resource_of(MPI_JOB), with_value(going, ("metadata", "deletionTimestamp"), time(9)))
+    owned = {"ownerReferences": [{"uid": "uid-j"}]}
+    with_pods(world, aged("a", 1, labels={}, **owned), aged("other", 1, labels={}))
+    controller = JobController(world.ctx, MPI_JOB, Owners(world.ctx))
+    await controller.reconcile(JOB_KEY)
+    assert [call for call in world.calls if call.startswith("delete")] == ["delete pods/a"]
+    assert world.told.excess == [("job-j-1", "MPIJob.kubeflow.org", 1)]
+    world.client.api.clear()
+    await controller.reconcile(JOB_KEY)
+    assert state(world) == (None, "OwnerNotFound")
+
+
+async def test_pods_of_a_going_job_with_a_selector_of_its_own_are_found_by_their_owner(world: World) -> None:
+    world.put(KINDS.workloads, workload())
+    world.put(JOBS, job({"manualSelector": True}, deletionTimestamp=time(9)))
+    with_pods(world, aged("a", 1, labels={}, ownerReferences=[{"uid": "uid-j"}]))
+    await reconcile_job(world)
+    assert [call for call in world.calls if call.startswith("delete")] == ["delete pods/a"]
 
 
 async def test_pods_of_a_raised_job_that_was_orphaned_are_deleted_down_to_its_grant(world: World) -> None:
