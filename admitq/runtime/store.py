@@ -221,6 +221,11 @@ class Store:
             return None
         return self._drop(key, entry)
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether all objects of some version of the resource have been taken in: a list has been read."""
+        return bool(self._complete_through)
+
     def progressed(self, resource_version: str) -> str:
         """Note that everything up to this version has been seen, and tell how far that reaches now.
 

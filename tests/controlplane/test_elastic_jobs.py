@@ -119,14 +119,36 @@ async def test_what_there_is_no_quota_for_is_held_until_there_is(stage: Stage) -
     assert not await is_suspended(stage)
 
 
-async def test_a_job_that_shrinks_frees_quota_at_once_and_keeps_its_workload(stage: Stage) -> None:
+HOLD = "example.com/hold"
+
+
+async def hold_pods(stage: Stage, *, held: bool) -> None:
+    """Have a finalizer hold the pods of a Job, or no more."""
+    for one in await stage.pods():
+        others = [name for name in one["metadata"].get("finalizers", ()) if name != HOLD]
+        finalizers = [*others, HOLD] if held else others
+        await stage.change(PODS, one["metadata"]["name"], {"metadata": {"finalizers": finalizers}})
+
+
+async def test_a_job_that_shrinks_frees_quota_when_its_pods_have_ended_and_keeps_its_workload(
+    stage: Stage,
+) -> None:
     await stage.queues(cpu=4)
     await elastic(stage, 4)
     await until_let_go(stage, 4, 0)
     before = (await stage.workload())["metadata"]["uid"]
     await stage.job("next", pods=2)
-    await stage.workload_exists("next")
+    await stage.until_condition("QuotaReserved", "WaitingForQuota", "next")
+    await hold_pods(stage, held=True)
     await resize(stage, 2)
+
+    async def ending() -> int:
+        return sum("deletionTimestamp" in one["metadata"] for one in await stage.pods())
+
+    await stage.until(ending, 2, what="pods to be deleted")
+    assert await held(stage) == [(4, True)]
+    assert await is_suspended(stage, "next")
+    await hold_pods(stage, held=False)
     await stage.until_running("next")
     await until_slices(stage, (2, True))
     workload = await stage.workload()

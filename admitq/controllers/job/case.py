@@ -51,6 +51,9 @@ class Lookups:
     priority_classes: Callable[[], Iterable[Object]]
     workload: Callable[[str], Object | None]
     """A Workload of the job's namespace."""
+    running_pods: Callable[[Object], Mapping[str, int] | None] = lambda _slice: {}
+    """Pods of an elastic job, by podset, that no gate holds and that have not ended; those that are being
+    deleted count. None if they are not known now. Takes one of the job's slices."""
 
 
 @dataclass(frozen=True)

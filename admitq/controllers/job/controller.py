@@ -21,13 +21,14 @@ from admitq.controllers.indexes import (
 )
 from admitq.controllers.job import members
 from admitq.controllers.job.case import CONCERN, Ancestor, JobCase
+from admitq.controllers.job.delays import next_look_at
 from admitq.controllers.job.looking_up import is_unsettled, lookups_in
 from admitq.controllers.job.matching import is_equivalent
 from admitq.controllers.job.one_workload import without_outdated
 from admitq.controllers.job.owners import Owners
 from admitq.controllers.job.slices import is_elastic, lets_run
 from admitq.controllers.job.steps import decide, refuse_group
-from admitq.controllers.outliving import OutlivingPods, next_look
+from admitq.controllers.outliving import OutlivingPods
 from admitq.controllers.plan import (
     Action,
     Count,
@@ -41,7 +42,6 @@ from admitq.controllers.plan import (
     plan,
     status_patch,
 )
-from admitq.core.model import SECOND, Instant
 from admitq.core.selectors import selects_namespace
 from admitq.integrations.base import (
     Composition,
@@ -223,7 +223,7 @@ class JobController:
         else:
             self._remember_grant(key, case)
             again = await self._act(case, decided)
-        return _earliest(again, _next_look(case), _until_grace_ends(job, case.now))
+        return next_look_at(case, again)
 
     async def _stop(self, key: Key, case: JobCase, decided: Plan, attempts: int) -> float | None:
         """Stop a job that runs more than was admitted, ahead of all that is less urgent.
@@ -570,21 +570,6 @@ def _only_reserved(case: JobCase) -> str | None:
     """The name of the one Workload of a job, if it has quota."""
     [*names] = (one["metadata"]["name"] for one in case.owned if is_reserved(one))
     return names[0] if len(names) == len(case.owned) == 1 and not case.group else None
-
-
-def _earliest(*delays: float | None) -> float | None:
-    return min((one for one in delays if one is not None), default=None)
-
-
-def _next_look(case: JobCase) -> float | None:
-    """In how many seconds pods that outlive the job are looked for again."""
-    return _earliest(*(next_look(one, case.now) for one in case.without_job if case.is_outlived(one)))
-
-
-def _until_grace_ends(job: Object | None, now: Instant) -> float | None:
-    """In how many seconds a member that was deleted counts as gone, if nothing is heard of it until then."""
-    changes = value_at(job, ("changes",))
-    return None if changes is None or not members_of(job or {}) else max(0.0, (changes - now) / SECOND) + 0.1
 
 
 async def start_admitted(controllers: Mapping[OwnerKind, JobController], workload: Object) -> None:

@@ -1,8 +1,14 @@
 """What controllers of jobs, and of what serves, ask the stores and Workloads in the same words."""
 
+from collections import Counter
+from collections.abc import Mapping
+
 from admitq.controllers.context import Context
+from admitq.controllers.elastic_pods import STARTED_PODS, is_gated, pods_of_job
+from admitq.controllers.indexes import BY_CHAIN, chains
 from admitq.controllers.job.case import Lookups
 from admitq.controllers.plan import has_finalizer
+from admitq.integrations import pods
 from admitq.integrations.paths import Object
 from admitq.runtime.resources import PRIORITY_CLASSES
 from admitq.transitions import holds
@@ -19,6 +25,19 @@ def lookups_in(ctx: Context, namespace: str) -> Lookups:
         priority_class=lambda name: stores.of(PRIORITY_CLASSES).get("", name),
         priority_classes=lambda: stores.of(PRIORITY_CLASSES).list(),
         workload=lambda name: stores.of(kinds.workloads).get(namespace, name),
+        running_pods=lambda slice_: _running_pods(ctx, slice_),
+    )
+
+
+def _running_pods(ctx: Context, slice_: Object) -> Mapping[str, int] | None:
+    store = ctx.stores.find(STARTED_PODS)
+    if store is None or not store.is_complete:
+        return None
+    named = [pod for chain in chains(ctx.names)(dict(slice_)) for pod in store.by_index(BY_CHAIN, chain)]
+    return Counter(
+        pods.label(pod, ctx.names.podset)
+        for pod in pods_of_job((slice_,), named, ctx.settings.integrations)
+        if not is_gated(pod, ctx.names) and not pods.has_ended(pod)
     )
 
 

@@ -2,8 +2,9 @@
 
 A job that grows while it runs gets a Workload for all of its pods, which replaces the one that has quota when
 there is room; until then the new pods are held by their scheduling gate. A job that shrinks has its Workload
-shrink with it. So there is at most one slice with quota and one that waits; any others are finished, the
-oldest first. A job that is suspended, or whose pods are of another shape now, is treated like any other.
+shrink with it, as its pods end. So there is at most one slice with quota and one that waits; any others are
+finished, the oldest first. A job that is suspended, or whose pods are of another shape now, is treated like
+any other.
 """
 
 from collections.abc import Mapping, Sequence
@@ -97,11 +98,36 @@ def _beside(case: JobCase, held: Object, waiting: Sequence[Object], wanted: Coun
     if all(count <= granted[name] for name, count in wanted.items()):
         if waiting:
             return _over(case, waiting[0], held)
-        lowered = reclaim.lower(case, held, wanted) if pod_counts(held) != wanted else None
-        return lowered or _resized(case, held, wanted) or _given_back(case, held)
+        sizes = _sizes(case, held, wanted)
+        lowered = reclaim.lower(case, held, sizes) if pod_counts(held) != sizes else None
+        return lowered or _resized(case, held, sizes) or _given_back(case, held)
     if waiting:
         return _followed(case, waiting[0], held, wanted)
     return None if case.namespace_ends else _grow(case, held, wanted)
+
+
+def _sizes(case: JobCase, held: Object, wanted: Counts) -> Counts:
+    """The pod counts that a slice with quota shrinks to: those of the job and of its pods that still run.
+
+    The quota of pods that the job does not want any more is free when they have ended, and not before. Those
+    that need no successor hold none: they are counted beside the pods that run.
+    """
+    counts, running = pod_counts(held), case.lookups.running_pods(held)
+    if running is None:
+        return counts
+    ended = (case.integration.reclaimable(case.job or {}) or {}) if reclaim.is_reported(case) else {}
+    return {
+        name: max(count, min(counts[name], running.get(name, 0) + ended.get(name, 0)))
+        for name, count in wanted.items()
+    }
+
+
+def is_shrinking(case: JobCase) -> bool:
+    """Whether a slice holds quota for pods that the job does not want any more, until they have ended."""
+    if not is_elastic(case) or not is_comparable(case):
+        return False
+    holding, wanted = slices_of(case).holding, _job_counts(case)
+    return any(count > wanted.get(name, count) for one in holding for name, count in pod_counts(one).items())
 
 
 def match_of(case: JobCase) -> Match:
@@ -242,7 +268,7 @@ def _marks(case: JobCase, held: Object) -> dict[str, str]:
 
 
 def _given_back(case: JobCase, workload: Object) -> Plan | None:
-    """What a slice that shrank was assigned for the pods that it has no more is free at once."""
+    """What a slice that shrank was assigned for the pods that it has no more is free."""
     counts = pod_counts(workload)
     admission = value_at(workload, ("status", "admission"), {})
     if not admission:

@@ -9,10 +9,12 @@ import orjson
 import pytest
 
 from admitq.controllers import registry
+from admitq.controllers.elastic_pods import STARTED_PODS, ElasticPodsController
 from admitq.controllers.indexes import resource_followed, resource_of
 from admitq.controllers.job.controller import JobController
 from admitq.controllers.job.owners import Owners
 from admitq.controllers.job.slices import lets_run
+from admitq.controllers.job.steps import decide
 from admitq.controllers.plan import Create, Patch, Plan
 from admitq.integrations.base import Integration, Rules
 from admitq.integrations.kinds.job import JOB
@@ -21,11 +23,12 @@ from admitq.integrations.names import workload_name
 from admitq.integrations.paths import Path, value_at, with_value
 from admitq.integrations.ray_cluster import CLUSTERS as CLUSTERS_OF_JOBS
 from admitq.integrations.registry import registered
-from admitq.runtime.store import Change, Key
+from admitq.runtime.store import Change, Key, Store
 from admitq_api.feature_gates import FeatureGates, Gate
 from tests.unit.controllers.builders import (
     KINDS,
     NAMES,
+    OWNER,
     SETTINGS,
     TEMPLATE,
     Object,
@@ -41,6 +44,7 @@ from tests.unit.controllers.builders import (
 from tests.unit.controllers.test_job_steps import (
     RUNNING,
     RUNNING_TEMPLATE,
+    case_of,
     decided,
     kinds,
     told,
@@ -196,13 +200,89 @@ def test_a_job_that_shrinks_to_what_it_has_waits_for_no_more() -> None:
     assert condition_of(written(second, plan), "Finished")[:2] == ("True", "WorkloadSliceReplaced")
 
 
-def test_a_job_that_shrinks_gives_quota_back_at_once() -> None:
+def test_a_job_that_shrinks_gives_quota_back_at_once_when_its_pods_have_ended() -> None:
     first = slice_("first", 3)
     shrunk = written(first, decided(running(2), first))
     assert value_at(shrunk, ("spec", "podSets"))[0]["count"] == 2
     given_back = written(shrunk, decided(running(2), shrunk))
     [assignment] = value_at(given_back, ("status", "admission", "podSetAssignments"))
     assert (assignment["count"], assignment["resourceUsage"]) == (2, {"cpu": "2"})
+
+
+def shrinking(of_job: Object, pods: int | None, *slices: Object) -> Plan:
+    """What is decided about a job that so many pods run of; None if that is not known."""
+    case = case_of(of_job, *slices)
+    counts = None if pods is None else {"main": pods}
+    return decide(replace(case, lookups=replace(case.lookups, running_pods=lambda _: counts)))
+
+
+@pytest.mark.parametrize(
+    ("pods", "expected"),
+    [(0, 2), (2, 2), (3, 3), (4, 4), (5, 5), (9, 5), (None, 5)],
+    ids=["none", "as wanted", "one leaves", "two leave", "all", "more than granted", "not known"],
+)
+def test_slice_of_a_job_that_shrinks_keeps_quota_of_pods_that_have_not_ended(
+    pods: int | None, expected: int
+) -> None:
+    first = slice_("first", 5)
+    shrunk = written(first, shrinking(running(2), pods, first))
+    assert value_at(shrunk, ("spec", "podSets"))[0]["count"] == expected
+    given_back = written(shrunk, shrinking(running(2), pods, shrunk))
+    [assignment] = value_at(given_back, ("status", "admission", "podSetAssignments"))
+    assert assignment["count"] == expected
+
+
+def test_job_that_grows_again_while_it_shrinks_keeps_its_slice() -> None:
+    first = slice_("first", 5)
+    assert shrinking(running(4), 5, first).actions == ()
+    assert isinstance(shrinking(running(6), 5, first).actions[0], Create)
+
+
+def test_pods_that_need_no_successor_hold_no_quota_of_a_slice_that_shrinks() -> None:
+    reclaimable = [{"name": "main", "count": 1}]
+    first = slice_("first", 5, admitted, STARTED, reclaimablePods=reclaimable)
+    # One of three indexes is complete. Three pods run, one of which leaves.
+    shrunk = written(first, shrinking(indexed(3, completedIndexes="0"), 3, first))
+    assert value_at(shrunk, ("spec", "podSets"))[0]["count"] == 4
+    assert shrunk["status"]["reclaimablePods"] == reclaimable
+
+
+def watch_started_pods(world: World) -> Store:
+    """Add the store of the pods of elastic jobs, before a list has been read."""
+    served = ElasticPodsController(world.ctx).when_served()
+    store = Store(STARTED_PODS, transform=served.transform, indexes=served.indexes)
+    world.stores.stores[STARTED_PODS] = store
+    return store
+
+
+async def test_pods_of_a_job_that_shrinks_are_counted_until_they_have_ended() -> None:
+    world = World()
+    world.put(KINDS.workloads, slice_("first", 3))
+    world.put(resource_of(JOB), running(2, status={"ready": 2, "active": 2}))
+    controller = JobController(world.ctx, JOB, Owners(world.ctx))
+
+    def size() -> int:
+        return value_at(world.get(KINDS.workloads, "first"), ("spec", "podSets"))[0]["count"]
+
+    assert await controller.reconcile(Key("ns", "j")) == 1.0
+    assert size() == 3, "nothing is known of pods before they are watched"
+    store = watch_started_pods(world)
+    metadata = {"namespace": "ns", "labels": {NAMES.podset: "main"}, "ownerReferences": [OWNER]}
+    notes = {"annotations": {NAMES.workload_slice_name: "first"}}
+    for number in range(3):
+        name = {"name": f"p{number}", "uid": f"uid-p{number}", "resourceVersion": "1"}
+        gone = {"deletionTimestamp": time(9)} if number else {}
+        store.upsert({"metadata": {**metadata, **notes, **name, **gone}, "status": {"phase": "Running"}})
+    assert await controller.reconcile(Key("ns", "j")) == 1.0
+    assert size() == 3, "a list has not been read"
+    store.progressed("1")
+    assert await controller.reconcile(Key("ns", "j")) == 1.0
+    assert size() == 3
+    store.remove({"metadata": {**metadata, "name": "p2", "uid": "uid-p2", "resourceVersion": "2"}})
+    await controller.reconcile(Key("ns", "j"))
+    assert size() == 2
+    await controller.reconcile(Key("ns", "j"))
+    assert await controller.reconcile(Key("ns", "j")) is None
 
 
 STARTED = condition("PodsReady", True, "Started")
@@ -697,6 +777,7 @@ class Ray:
 
     def __init__(self, job_: Object | None = None, **settings: Any) -> None:
         self.world = World(settings=replace(SETTINGS, integrations=(RAY_JOB,), **settings))
+        watch_started_pods(self.world).progressed("1")
         self.world.put(RAY_JOBS, job_ or ray_job())
         self.world.put(KINDS.workloads, with_quota(job_ or ray_job()))
         self.jobs = JobController(self.world.ctx, RAY_JOB, Owners(self.world.ctx))
@@ -722,7 +803,7 @@ async def test_what_ray_adds_to_the_cluster_of_a_job_gets_a_slice_that_follows_i
     assert await ray.scaled(made_cluster(3, generation=4)) == [first]
 
 
-async def test_of_what_ray_removes_from_the_cluster_of_a_job_the_quota_is_free_at_once() -> None:
+async def test_of_what_ray_removes_from_the_cluster_of_a_job_the_quota_is_free_when_no_pod_runs() -> None:
     ray = Ray()
     assert await ray.scaled(made_cluster(1, generation=2)) == [("first", [1, 1])]
     await ray.jobs.reconcile(RAY_KEY)
