@@ -52,6 +52,7 @@ from admitq.core.model import (
     Toleration,
     Workload,
 )
+from admitq.core.preemption.policies import NEVER, POLICIES
 from admitq.integrations.admission_gates import holding_gates
 from admitq_api import conditions
 from admitq_api.conditions import ConditionType, Reason
@@ -111,6 +112,16 @@ def _mapping(value: Any, field: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         raise Malformed(field, "must be an object")
     return cast("Mapping[str, Any]", value)
+
+
+def _whole(value: Any, field: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise Malformed(field, "must be a whole number")
+    return value
+
+
+def _optional_whole(value: Any, field: str) -> int | None:
+    return None if value is None else _whole(value, field)
 
 
 def _quota_amount(resource: str, value: Any, field: str) -> int:
@@ -196,6 +207,29 @@ def _stop_policy(raw: Any) -> StopPolicy:
         return StopPolicy(raw or "None")
     except ValueError as error:
         raise Malformed("spec.stopPolicy", f"must be one of {', '.join(StopPolicy)}") from error
+
+
+def _preemption_policy(spec: Mapping[str, Any]) -> PreemptionPolicy:
+    path = "spec.preemption"
+    preemption = _mapping(spec.get("preemption"), path)
+    borrow = _mapping(preemption.get("borrowWithinCohort"), f"{path}.borrowWithinCohort")
+
+    def policy(of: Mapping[str, Any], name: str, field: str) -> str:
+        value = of.get(name) or NEVER
+        if value not in POLICIES:
+            raise Malformed(field, f"must be one of {', '.join(POLICIES)}")
+        return value
+
+    return PreemptionPolicy(
+        reclaim_within_cohort=policy(preemption, "reclaimWithinCohort", f"{path}.reclaimWithinCohort"),
+        within_cluster_queue=policy(preemption, "withinClusterQueue", f"{path}.withinClusterQueue"),
+        borrow_within_cohort=BorrowWithinCohort(
+            policy(borrow, "policy", f"{path}.borrowWithinCohort.policy"),
+            _optional_whole(
+                borrow.get("maxPriorityThreshold"), f"{path}.borrowWithinCohort.maxPriorityThreshold"
+            ),
+        ),
+    )
 
 
 def _resource_groups(raw: Any) -> tuple[ResourceGroup, ...]:
@@ -288,8 +322,6 @@ def cluster_queue(obj: RawObject) -> ClusterQueue:
     """
     metadata, spec = obj["metadata"], _mapping(obj.get("spec"), "spec")
     fungibility = _mapping(spec.get("flavorFungibility"), "spec.flavorFungibility")
-    preemption = _mapping(spec.get("preemption"), "spec.preemption")
-    borrow = _mapping(preemption.get("borrowWithinCohort"), "spec.preemption.borrowWithinCohort")
     strategy = spec.get("queueingStrategy") or QueueingStrategy.BEST_EFFORT_FIFO
     try:
         queueing = QueueingStrategy(strategy)
@@ -309,13 +341,7 @@ def cluster_queue(obj: RawObject) -> ClusterQueue:
             when_can_preempt=fungibility.get("whenCanPreempt") or "TryNextFlavor",
             preference=fungibility.get("preference"),
         ),
-        preemption=PreemptionPolicy(
-            reclaim_within_cohort=preemption.get("reclaimWithinCohort") or "Never",
-            within_cluster_queue=preemption.get("withinClusterQueue") or "Never",
-            borrow_within_cohort=BorrowWithinCohort(
-                borrow.get("policy") or "Never", borrow.get("maxPriorityThreshold")
-            ),
-        ),
+        preemption=_preemption_policy(spec),
         fair_weight=_fair_weight(spec),
         usage_based_admission=_mapping(spec.get("admissionScope"), "spec.admissionScope").get("admissionMode")
         == "UsageBasedAdmissionFairSharing",
@@ -522,9 +548,9 @@ def pod_set(raw: Mapping[str, Any], field: str, problems: list[ResourceProblem])
     topology = _mapping(raw.get("topologyRequest"), f"{field}.topologyRequest")
     return PodSet(
         name=raw.get("name", "main"),
-        count=raw.get("count", 1),
+        count=_whole(raw.get("count", 1), f"{field}.count"),
         template=_pod_template(spec, spec_field, problems),
-        min_count=raw.get("minCount"),
+        min_count=_optional_whole(raw.get("minCount"), f"{field}.minCount"),
         group=topology.get("podSetGroupName"),
         node_selector=labels_of(spec.get("nodeSelector")),
         required_node_affinity=_required_node_affinity(spec, spec_field),
@@ -560,7 +586,9 @@ def admission(raw: Mapping[str, Any], pods: Mapping[str, int] = MappingProxyType
                         for resource, value in _mapping(item.get("resourceUsage"), path).items()
                     }
                 ),
-                count=pods.get(name, 0) if item.get("count") is None else item["count"],
+                count=pods.get(name, 0)
+                if item.get("count") is None
+                else _whole(item["count"], f"{path}.count"),
                 is_place_open=item.get("delayedTopologyRequest") == "Pending"
                 and not item.get("topologyAssignment"),
             )
@@ -668,7 +696,7 @@ def priority_of(obj: RawObject, names: Names, how: Reading) -> Priority:
     Raises:
         Malformed: the boost is not a whole number.
     """
-    base = _mapping(obj.get("spec"), "spec").get("priority") or 0
+    base = _whole(_mapping(obj.get("spec"), "spec").get("priority") or 0, "spec.priority")
     annotations = _mapping(obj["metadata"].get("annotations"), "metadata.annotations")
     boost = annotations.get(names.priority_boost) if how.boosts else None
     if boost is None:
@@ -705,6 +733,8 @@ def _evicted_at(state: list[Any]) -> Instant:
 def holder(obj: RawObject) -> Workload:
     """Read of a Workload only what it holds, where the rest cannot be read.
 
+    It keeps its stated priority, so that it does not become the first to be preempted.
+
     Raises:
         Malformed: it holds nothing, or what it holds is not readable either.
     """
@@ -714,13 +744,16 @@ def holder(obj: RawObject) -> Workload:
         raise Malformed("status.conditions", "QuotaReserved must be True for the Workload to hold quota")
     if not status.get("admission"):
         raise Malformed("status.admission", "must be set for the Workload to hold quota")
+    spec = _mapping(obj.get("spec"), "spec")
+    priority = spec.get("priority")
     return Workload(
         key=key_of(obj),
         uid=obj["metadata"]["uid"],
-        queue_name=str(_mapping(obj.get("spec"), "spec").get("queueName", "")),
+        queue_name=str(spec.get("queueName", "")),
         queued_at=0,
         pod_sets=(),
-        active=_mapping(obj.get("spec"), "spec").get("active") is not False,
+        priority=priority if isinstance(priority, int) else 0,
+        active=spec.get("active") is not False,
         finished=conditions.is_true(state, ConditionType.FINISHED),
         admission=admission(status["admission"]),
         reserved_at=_reserved_at(state),
@@ -791,8 +824,8 @@ def workload(obj: RawObject, names: Names, how: Reading = _AS_BY_DEFAULT) -> Wor
         admission_gates=_admission_gates(obj, state, names, how),
         reclaimable_pods=tuple(
             sorted(
-                (item["name"], item["count"])
-                for item in _items(status.get("reclaimablePods"), "status.reclaimablePods")
+                (item["name"], _whole(item["count"], f"status.reclaimablePods[{index}].count"))
+                for index, item in enumerate(_items(status.get("reclaimablePods"), "status.reclaimablePods"))
             )
         ),
         admission_checks=tuple(

@@ -28,6 +28,7 @@ from admitq.core.model import (
 )
 from admitq.core.requests import resolve
 from admitq.core.selectors import matches
+from admitq.integrations.paths import with_value
 from admitq.translate import Malformed, Reading
 from admitq_api import conditions
 from admitq_api.configuration import load_configuration
@@ -129,6 +130,51 @@ def test_a_malformed_cluster_queue_names_the_field(spec: dict[str, Any], field: 
         translate.cluster_queue(cluster_queue(**spec))
     assert field in caught.value.field
     assert caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("preemption", "field"),
+    [
+        ({"reclaimWithinCohort": "Borrowers"}, "spec.preemption.reclaimWithinCohort"),
+        ({"withinClusterQueue": "Borrowers"}, "spec.preemption.withinClusterQueue"),
+        ({"borrowWithinCohort": {"policy": "Borrowers"}}, "spec.preemption.borrowWithinCohort.policy"),
+        (
+            {"borrowWithinCohort": {"maxPriorityThreshold": "10"}},
+            "spec.preemption.borrowWithinCohort.maxPriorityThreshold",
+        ),
+    ],
+)
+def test_e_cluster_queue_with_unknown_preemption_policy_is_malformed(
+    preemption: dict[str, Any], field: str
+) -> None:
+    with pytest.raises(Malformed) as caught:
+        translate.cluster_queue(cluster_queue(preemption=preemption))
+    assert caught.value.field == field
+    assert caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        ("spec", "priority"),
+        ("spec", "podSets", 0, "count"),
+        ("spec", "podSets", 0, "minCount"),
+        ("status", "reclaimablePods", 0, "count"),
+        ("status", "admission", "podSetAssignments", 0, "count"),
+    ],
+)
+@pytest.mark.parametrize("value", ["3", 1.5, True])
+def test_e_number_of_a_workload_that_is_no_whole_number_is_malformed(
+    path: tuple[str | int, ...], value: object
+) -> None:
+    status: dict[str, Any] = {
+        "conditions": [condition("QuotaReserved")],
+        "admission": {"clusterQueue": "cq", "podSetAssignments": [{"name": "main", "count": 2}]},
+        "reclaimablePods": [{"name": "main", "count": 1}],
+    }
+    with pytest.raises(Malformed) as caught:
+        translate.workload(with_value(workload(status=status), path, value), NAMES)
+    assert str(path[-1]) in caught.value.field
 
 
 @pytest.mark.parametrize(
@@ -426,6 +472,15 @@ def test_e_inactive_workload_that_cannot_be_read_is_inactive(active: bool | None
     }
     obj = workload(status=status, podSets="nonsense", active=active)
     assert translate.holder(obj).active is read
+
+
+@pytest.mark.parametrize(("stated", "read"), [(1000, 1000), (None, 0), ("high", 0)])
+def test_e_holder_that_cannot_be_read_keeps_its_priority(stated: object, read: int) -> None:
+    status = {
+        "conditions": [condition("QuotaReserved")],
+        "admission": {"clusterQueue": "cq", "podSetAssignments": []},
+    }
+    assert translate.holder(workload(status=status, podSets="nonsense", priority=stated)).priority == read
 
 
 def test_a_workload_that_holds_nothing_has_nothing_to_keep() -> None:

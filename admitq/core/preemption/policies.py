@@ -31,6 +31,10 @@ _RULES: Final[Mapping[str, _Rule]] = {
 }
 
 
+POLICIES: Final = tuple(_RULES)
+"""Every value that a policy may have."""
+
+
 def never_preempts(policy: PreemptionPolicy) -> bool:
     """Whether workloads of a ClusterQueue preempt nobody, whatever there is to gain."""
     return policy.within_cluster_queue == NEVER and policy.reclaim_within_cohort == NEVER
