@@ -88,6 +88,14 @@ async def test_wrong_requests_name_the_annotation(annotations: dict[str, str], f
     assert says in answer.message
 
 
+@pytest.mark.parametrize("key", [REQUIRED, UNCONSTRAINED, SIZE, CONSTRAINTS, GROUP])
+@pytest.mark.parametrize("value", [{}, ["a"], 1])
+async def test_e_annotation_that_is_no_text_is_refused_by_name(key: str, value: Any) -> None:
+    answer = await validate_job(a_job(template_annotations={key: value}))
+    assert answer.response["status"]["code"] == 403
+    assert f"{AT}[{key}]: " in answer.message
+
+
 @pytest.mark.parametrize("key", [REQUIRED, PREFERRED])
 async def test_elastic_jobs_are_placed_without_constraint_only(key: str) -> None:
     elastic = {NAMES.elastic_job: "true"}

@@ -64,7 +64,7 @@ def _one_kind(template: TemplateAnnotations, names: Names) -> Iterator[FieldErro
     for key in used:
         value = template.annotations[key]
         if key == names.podset_unconstrained_topology:
-            if value not in _BOOLEANS:
+            if not isinstance(value, str) or value not in _BOOLEANS:
                 yield FieldError.invalid(template.path.key(key), value, "must be a boolean value")
         else:
             yield from named(template.path.key(key), value, qualified_name)
