@@ -574,32 +574,44 @@ def admission(raw: Mapping[str, Any], pods: Mapping[str, int] = MappingProxyType
     Raises:
         Malformed: a usage is not a readable quantity.
     """
+    path = "status.admission.podSetAssignments"
     return Admission(
-        cluster_queue=raw["clusterQueue"],
-        pod_set_assignments=tuple(
-            PodSetAssignment(
-                name=(name := item.get("name", "main")),
-                flavors=labels_of(item.get("flavors")),
-                resource_usage=amounts(
-                    {
-                        resource: _quota_amount(resource, value, f"{path}.resourceUsage[{resource}]")
-                        for resource, value in _mapping(item.get("resourceUsage"), path).items()
-                    }
-                ),
-                count=pods.get(name, 0)
-                if item.get("count") is None
-                else _whole(item["count"], f"{path}.count"),
-                is_place_open=item.get("delayedTopologyRequest") == "Pending"
-                and not item.get("topologyAssignment"),
-            )
-            for path, item in (
-                (f"status.admission.podSetAssignments[{index}]", item)
-                for index, item in enumerate(
-                    _items(raw.get("podSetAssignments"), "status.admission.podSetAssignments")
-                )
-            )
+        raw["clusterQueue"],
+        tuple(
+            _assignment(item, f"{path}[{index}]", pods)
+            for index, item in enumerate(_items(raw.get("podSetAssignments"), path))
         ),
     )
+
+
+def _assignment(item: Mapping[str, Any], path: str, pods: Mapping[str, int]) -> PodSetAssignment:
+    name, count = item.get("name", "main"), item.get("count")
+    usage = {
+        resource: _quota_amount(resource, value, f"{path}.resourceUsage[{resource}]")
+        for resource, value in _mapping(item.get("resourceUsage"), path).items()
+    }
+    return PodSetAssignment(
+        name=name,
+        flavors=labels_of(item.get("flavors")),
+        resource_usage=amounts(usage),
+        count=pods.get(name, 0) if count is None else _whole(count, f"{path}.count"),
+        is_place_open=item.get("delayedTopologyRequest") == "Pending" and not item.get("topologyAssignment"),
+    )
+
+
+def _readable_admission(raw: Mapping[str, Any]) -> Admission:
+    """Read of an admission all that can be read: what cannot, or is negative, counts as nothing."""
+    assignments: list[PodSetAssignment] = []
+    for item in _items(raw.get("podSetAssignments"), "status.admission.podSetAssignments"):
+        usage: dict[str, int] = {}
+        with suppress(Malformed, AttributeError):
+            for resource, value in _mapping(item.get("resourceUsage"), "resourceUsage").items():
+                with suppress(QuantityError):
+                    usage[resource] = max(0, amount(resource, value))
+            flavors = labels_of(_mapping(item.get("flavors"), "flavors"))
+            # No count: the usage does not shrink with the pods that remain, for they are not known either.
+            assignments.append(PodSetAssignment(item.get("name", "main"), flavors, amounts(usage), 0))
+    return Admission(raw["clusterQueue"], tuple(assignments))
 
 
 def admission_status(value: Admission) -> dict[str, Any]:
@@ -755,7 +767,7 @@ def holder(obj: RawObject) -> Workload:
         priority=priority if isinstance(priority, int) else 0,
         active=spec.get("active") is not False,
         finished=conditions.is_true(state, ConditionType.FINISHED),
-        admission=admission(status["admission"]),
+        admission=_readable_admission(status["admission"]),
         reserved_at=_reserved_at(state),
         admitted=conditions.is_true(state, ConditionType.ADMITTED),
         pods_ready=conditions.is_true(state, ConditionType.PODS_READY),

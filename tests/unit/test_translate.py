@@ -474,6 +474,29 @@ def test_e_inactive_workload_that_cannot_be_read_is_inactive(active: bool | None
     assert translate.holder(obj).active is read
 
 
+@pytest.mark.parametrize("memory", ["-1", "1e1.5", None])
+def test_e_amounts_that_can_be_read_count_when_another_program_wrote_one_that_cannot(memory: Any) -> None:
+    assigned = {
+        "name": "main",
+        "flavors": {"cpu": "spot", "memory": "spot"},
+        "resourceUsage": {"cpu": "4", "memory": memory},
+        "count": 2,
+    }
+    unread = {"name": "other", "flavors": "nonsense", "resourceUsage": {"cpu": "1"}}
+    status = {
+        "conditions": [condition("QuotaReserved")],
+        "admission": {"clusterQueue": "cq", "podSetAssignments": [unread, assigned, None]},
+    }
+    with pytest.raises(Malformed):
+        translate.workload(
+            with_value(workload(status=status), ("status", "admission", "podSetAssignments"), [assigned]),
+            NAMES,
+        )
+    held = translate.holder(workload(status=status))
+    assert held.admission is not None
+    assert usage_of(held, held.admission) == ((FlavorResource("spot", "cpu"), 4000),)
+
+
 @pytest.mark.parametrize(("stated", "read"), [(1000, 1000), (None, 0), ("high", 0)])
 def test_e_holder_that_cannot_be_read_keeps_its_priority(stated: object, read: int) -> None:
     status = {
