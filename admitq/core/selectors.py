@@ -15,12 +15,25 @@ from admitq.core.model import (
 
 _NO_SCHEDULE: Final = ("NoSchedule", "NoExecute")
 
+_INT64: Final = range(-(2**63), 2**63)
+_DIGITS: Final = 19
+"""How many digits an integer of 64 bits has at most."""
+
 
 def _integer(text: str | None) -> int | None:
+    """The integer of a text; None for anything else, and beyond 64 bits, as in the Kubernetes scheduler.
+
+    A user may write any number of digits, and Python reads no more than some thousands.
+    """
     if text is None:
         return None
+    is_negative = text[:1] == "-"
     digits = text[1:] if text[:1] in ("-", "+") else text
-    return int(text) if digits.isascii() and digits.isdecimal() else None
+    significant = digits.lstrip("0")
+    if not (digits.isascii() and digits.isdecimal()) or len(significant) > _DIGITS:
+        return None
+    value = int(significant or "0") * (-1 if is_negative else 1)
+    return value if value in _INT64 else None
 
 
 def _compares(value: str | None, values: tuple[str, ...], holds: Callable[[int, int], bool]) -> bool:

@@ -45,6 +45,28 @@ def test_requirement(key: str, operator: SelectorOperator, values: tuple[str, ..
     assert matches(LabelSelector((SelectorRequirement(key, operator, values),)), LABELS) is holds
 
 
+@pytest.mark.parametrize(
+    ("bound", "more", "less"),
+    [
+        ("9" * 5000, False, False),
+        ("-" + "9" * 5000, False, False),
+        (str(2**63), False, False),
+        (str(2**63 - 1), False, True),
+        (str(-(2**63)), True, False),
+        ("0" * 5000 + "8", True, False),
+        ("+8", True, False),
+        ("-", False, False),
+        ("8_0", False, False),
+    ],
+)
+def test_e_bound_of_any_length_is_compared_as_the_scheduler_does(
+    bound: str, *, more: bool, less: bool
+) -> None:
+    for operator, holds in ((MORE, more), (LESS, less)):
+        requirement = SelectorRequirement("cores", operator, (bound,))
+        assert matches(LabelSelector((requirement,)), LABELS) is holds
+
+
 def test_all_requirements_must_hold() -> None:
     west, east = SelectorRequirement("zone", IN, ("west",)), SelectorRequirement("zone", IN, ("east",))
     assert not matches(LabelSelector((west, east)), LABELS)
