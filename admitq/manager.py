@@ -154,7 +154,9 @@ class Manager:
             recorder=self.recorder,
             measures=self.measures,
             clock=self.clock,
-            priority_of=lambda obj: EffectivePriority(*translate.priority_of(obj, self.names, self.reading)),
+            priority_of=lambda obj: EffectivePriority(
+                *translate.readable_priority(obj, self.names, self.reading)
+            ),
         )
         self._preempting = asyncio.Semaphore(PREEMPTIONS_AT_ONCE)
         self._malformed = Malformed(

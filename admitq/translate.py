@@ -5,6 +5,7 @@ either was in place. What cannot be read raises ``Malformed`` with the field and
 shows that on the object and goes on with the others.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -68,6 +69,9 @@ if TYPE_CHECKING:
 RawObject = Mapping[str, Any]
 
 MILLISECOND: Final = 1_000_000
+
+_SIGNED_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,10}")
+_INT32: Final = range(-(2**31), 2**31)
 
 
 class Malformed(ValueError):
@@ -713,11 +717,22 @@ def priority_of(obj: RawObject, names: Names, how: Reading) -> Priority:
     boost = annotations.get(names.priority_boost) if how.boosts else None
     if boost is None:
         return Priority(base, 0)
-    try:
-        return Priority(base, int(boost))
-    except ValueError as error:
+    if not _SIGNED_INTEGER.fullmatch(boost) or int(boost) not in _INT32:
         field = f"metadata.annotations[{names.priority_boost}]"
-        raise Malformed(field, "must be a whole number, such as 10 or -10") from error
+        raise Malformed(field, "must be a whole number of 32 bits, such as 10 or -10")
+    return Priority(base, int(boost))
+
+
+def readable_priority(obj: RawObject, names: Names, how: Reading) -> Priority:
+    """Read of a Workload's priority what can be read: 0 stands for the rest."""
+    with suppress(Malformed):
+        return priority_of(obj, names, how)
+    return Priority(_stated_priority(obj), 0)
+
+
+def _stated_priority(obj: RawObject) -> int:
+    stated = _mapping(obj.get("spec"), "spec").get("priority")
+    return stated if isinstance(stated, int) else 0
 
 
 def replaced(obj: RawObject, names: Names) -> ObjectKey | None:
@@ -757,14 +772,13 @@ def holder(obj: RawObject) -> Workload:
     if not status.get("admission"):
         raise Malformed("status.admission", "must be set for the Workload to hold quota")
     spec = _mapping(obj.get("spec"), "spec")
-    priority = spec.get("priority")
     return Workload(
         key=key_of(obj),
         uid=obj["metadata"]["uid"],
         queue_name=str(spec.get("queueName", "")),
         queued_at=0,
         pod_sets=(),
-        priority=priority if isinstance(priority, int) else 0,
+        priority=_stated_priority(obj),
         active=spec.get("active") is not False,
         finished=conditions.is_true(state, ConditionType.FINISHED),
         admission=_readable_admission(status["admission"]),

@@ -93,6 +93,16 @@ def test_a_boost_that_is_no_number_is_malformed() -> None:
         translate.workload(obj, NAMES, Reading(boosts=True))
 
 
+@pytest.mark.parametrize("boost", ["high", "", "9" * 5000, str(2**31), "1_0"])
+def test_e_priority_is_the_stated_one_where_another_program_wrote_no_boost(boost: str) -> None:
+    obj = workload(priority=7)
+    obj["metadata"]["annotations"] = {NAMES.priority_boost: boost}
+    how = Reading(boosts=True)
+    with pytest.raises(Malformed, match="must be a whole number"):
+        translate.priority_of(obj, NAMES, how)
+    assert translate.readable_priority(obj, NAMES, how) == (7, 0)
+
+
 @pytest.mark.parametrize(
     ("annotation", "gate", "expected"),
     [
