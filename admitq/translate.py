@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from admitq.core.amounts import Amounts, amounts
 from admitq.core.model import (
@@ -55,6 +55,18 @@ from admitq.core.model import (
 )
 from admitq.core.preemption.policies import NEVER, POLICIES
 from admitq.integrations.admission_gates import holding_gates
+from admitq.stored_fields import (
+    Malformed,
+    exact_amount,
+    items,
+    mapping,
+    optional_amount,
+    optional_whole,
+    quota_amount,
+    text,
+    texts,
+    whole,
+)
 from admitq_api import conditions
 from admitq_api.conditions import ConditionType, Reason
 from admitq_api.feature_gates import FeatureGates, Gate
@@ -74,20 +86,6 @@ _SIGNED_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,10}")
 _INT32: Final = range(-(2**31), 2**31)
 
 
-class Malformed(ValueError):
-    """A stored object that cannot be used as it is.
-
-    Attributes:
-        field: the path of the field that is wrong.
-        remedy: what to do about it.
-    """
-
-    def __init__(self, field: str, remedy: str) -> None:
-        super().__init__(f"{field}: {remedy}")
-        self.field = field
-        self.remedy = remedy
-
-
 # --- pieces ---------------------------------------------------------------------------------------
 
 
@@ -97,50 +95,13 @@ def key_of(obj: RawObject) -> ObjectKey:
     return ObjectKey(metadata.get("namespace", ""), metadata["name"])
 
 
-def labels_of(values: Mapping[str, str] | None) -> Labels:
-    """Labels in their canonical order."""
-    return tuple(sorted((values or {}).items()))
+def labels_of(values: Mapping[str, str] | None, field: str = "labels") -> Labels:
+    """Labels in their canonical order.
 
-
-def _items(value: Any, field: str) -> list[Any]:
-    if value is None:
-        return []
-    if not isinstance(value, list):
-        raise Malformed(field, "must be a list")
-    return cast("list[Any]", value)
-
-
-def _mapping(value: Any, field: str) -> Mapping[str, Any]:
-    if value is None:
-        return {}
-    if not isinstance(value, Mapping):
-        raise Malformed(field, "must be an object")
-    return cast("Mapping[str, Any]", value)
-
-
-def _whole(value: Any, field: str) -> int:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise Malformed(field, "must be a whole number")
-    return value
-
-
-def _optional_whole(value: Any, field: str) -> int | None:
-    return None if value is None else _whole(value, field)
-
-
-def _quota_amount(resource: str, value: Any, field: str) -> int:
-    try:
-        result = amount(resource, value)
-    except QuantityError as error:
-        raise Malformed(field, str(error)) from error
-    if result < 0:
-        raise Malformed(field, "must not be negative")
-    return result
-
-
-def _optional_amount(resource: str, quota: Mapping[str, Any], name: str, field: str) -> int | None:
-    value = quota.get(name)
-    return None if value is None else _quota_amount(resource, value, f"{field}.{name}")
+    Raises:
+        Malformed: a value is no text.
+    """
+    return tuple(sorted([(key, text(value, field)) for key, value in (values or {}).items()]))
 
 
 def _requirement(raw: Mapping[str, Any], field: str) -> SelectorRequirement:
@@ -150,7 +111,7 @@ def _requirement(raw: Mapping[str, Any], field: str) -> SelectorRequirement:
         allowed = ", ".join(SelectorOperator)
         raise Malformed(f"{field}.operator", f"must be one of {allowed}") from error
     return SelectorRequirement(
-        raw.get("key", ""), operator, tuple(_items(raw.get("values"), f"{field}.values"))
+        text(raw.get("key"), f"{field}.key"), operator, texts(raw.get("values"), f"{field}.values")
     )
 
 
@@ -163,12 +124,12 @@ def label_selector(raw: Mapping[str, Any] | None, field: str = "selector") -> La
     if raw is None:
         return None
     matched = (
-        SelectorRequirement(key, SelectorOperator.IN, (value,))
-        for key, value in sorted(_mapping(raw.get("matchLabels"), f"{field}.matchLabels").items())
+        SelectorRequirement(key, SelectorOperator.IN, (text(value, f"{field}.matchLabels"),))
+        for key, value in sorted(mapping(raw.get("matchLabels"), f"{field}.matchLabels").items())
     )
     expressed = (
         _requirement(item, f"{field}.matchExpressions[{index}]")
-        for index, item in enumerate(_items(raw.get("matchExpressions"), f"{field}.matchExpressions"))
+        for index, item in enumerate(items(raw.get("matchExpressions"), f"{field}.matchExpressions"))
     )
     return LabelSelector((*matched, *expressed))
 
@@ -192,18 +153,21 @@ def managed_namespaces(configuration: "Configuration") -> LabelSelector:
 def _tolerations(raw: Any, field: str) -> tuple[Toleration, ...]:
     return tuple(
         Toleration(
-            key=item.get("key", ""),
-            operator=item.get("operator") or "Equal",
-            value=item.get("value", ""),
-            effect=item.get("effect", ""),
+            key=text(item.get("key"), field),
+            operator=text(item.get("operator"), field) or "Equal",
+            value=text(item.get("value"), field),
+            effect=text(item.get("effect"), field),
             toleration_seconds=item.get("tolerationSeconds"),
         )
-        for item in _items(raw, field)
+        for item in items(raw, field)
     )
 
 
 def _taints(raw: Any, field: str) -> tuple[Taint, ...]:
-    return tuple(Taint(item["key"], item.get("value", ""), item["effect"]) for item in _items(raw, field))
+    return tuple(
+        Taint(*(text(item.get(name), field) for name in ("key", "value", "effect")))
+        for item in items(raw, field)
+    )
 
 
 def _stop_policy(raw: Any) -> StopPolicy:
@@ -215,8 +179,8 @@ def _stop_policy(raw: Any) -> StopPolicy:
 
 def _preemption_policy(spec: Mapping[str, Any]) -> PreemptionPolicy:
     path = "spec.preemption"
-    preemption = _mapping(spec.get("preemption"), path)
-    borrow = _mapping(preemption.get("borrowWithinCohort"), f"{path}.borrowWithinCohort")
+    preemption = mapping(spec.get("preemption"), path)
+    borrow = mapping(preemption.get("borrowWithinCohort"), f"{path}.borrowWithinCohort")
 
     def policy(of: Mapping[str, Any], name: str, field: str) -> str:
         value = of.get(name) or NEVER
@@ -229,7 +193,7 @@ def _preemption_policy(spec: Mapping[str, Any]) -> PreemptionPolicy:
         within_cluster_queue=policy(preemption, "withinClusterQueue", f"{path}.withinClusterQueue"),
         borrow_within_cohort=BorrowWithinCohort(
             policy(borrow, "policy", f"{path}.borrowWithinCohort.policy"),
-            _optional_whole(
+            optional_whole(
                 borrow.get("maxPriorityThreshold"), f"{path}.borrowWithinCohort.maxPriorityThreshold"
             ),
         ),
@@ -238,45 +202,34 @@ def _preemption_policy(spec: Mapping[str, Any]) -> PreemptionPolicy:
 
 def _resource_groups(raw: Any) -> tuple[ResourceGroup, ...]:
     groups: list[ResourceGroup] = []
-    for group_index, group in enumerate(_items(raw, "spec.resourceGroups")):
+    for group_index, group in enumerate(items(raw, "spec.resourceGroups")):
         path = f"spec.resourceGroups[{group_index}]"
-        covered = tuple(_items(group.get("coveredResources"), f"{path}.coveredResources"))
+        covered = texts(group.get("coveredResources"), f"{path}.coveredResources")
         flavors: list[FlavorQuotas] = []
-        for flavor_index, flavor in enumerate(_items(group.get("flavors"), f"{path}.flavors")):
+        for flavor_index, flavor in enumerate(items(group.get("flavors"), f"{path}.flavors")):
             flavor_path = f"{path}.flavors[{flavor_index}]"
             quotas: list[tuple[str, ResourceQuota]] = []
-            for index, quota in enumerate(_items(flavor.get("resources"), f"{flavor_path}.resources")):
+            for index, quota in enumerate(items(flavor.get("resources"), f"{flavor_path}.resources")):
                 field = f"{flavor_path}.resources[{index}]"
-                resource = quota["name"]
+                resource = text(quota["name"], f"{field}.name")
                 quotas.append(
                     (
                         resource,
                         ResourceQuota(
-                            _quota_amount(resource, quota.get("nominalQuota", 0), f"{field}.nominalQuota"),
-                            _optional_amount(resource, quota, "borrowingLimit", field),
-                            _optional_amount(resource, quota, "lendingLimit", field),
+                            quota_amount(resource, quota.get("nominalQuota", 0), f"{field}.nominalQuota"),
+                            optional_amount(resource, quota, "borrowingLimit", field),
+                            optional_amount(resource, quota, "lendingLimit", field),
                         ),
                     )
                 )
-            flavors.append(FlavorQuotas(flavor["name"], tuple(quotas)))
+            flavors.append(FlavorQuotas(text(flavor["name"], f"{flavor_path}.name"), tuple(quotas)))
         groups.append(ResourceGroup(covered, tuple(flavors)))
     return tuple(groups)
 
 
 def _fair_weight(spec: Mapping[str, Any]) -> Fraction:
-    weight = _mapping(spec.get("fairSharing"), "spec.fairSharing").get("weight")
-    return ONE if weight is None else _exact_amount(weight, "spec.fairSharing.weight")
-
-
-def _exact_amount(value: Any, field: str) -> Fraction:
-    """Read an amount in its own unit, not rounded."""
-    try:
-        result = parse(value)
-    except QuantityError as error:
-        raise Malformed(field, str(error)) from error
-    if result < 0:
-        raise Malformed(field, "must not be negative")
-    return result
+    weight = mapping(spec.get("fairSharing"), "spec.fairSharing").get("weight")
+    return ONE if weight is None else exact_amount(weight, "spec.fairSharing.weight")
 
 
 def _consumed(local_queue: RawObject) -> ConsumedResources | None:
@@ -286,15 +239,15 @@ def _consumed(local_queue: RawObject) -> ConsumedResources | None:
     and the next status replaces it: a status must not put its queue out of service.
     """
     path = "status.fairSharing.admissionFairSharingStatus"
-    status = _mapping(local_queue.get("status"), "status")
-    shares = _mapping(status.get("fairSharing"), "status.fairSharing")
-    told = _mapping(shares.get("admissionFairSharingStatus"), path)
+    status = mapping(local_queue.get("status"), "status")
+    shares = mapping(status.get("fairSharing"), "status.fairSharing")
+    told = mapping(shares.get("admissionFairSharingStatus"), path)
     try:
         at = conditions.parse_time(told.get("lastUpdate") or "")
     except (TypeError, ValueError):
         return None
     consumed: dict[str, int] = {}
-    for resource, value in _mapping(told.get("consumedResources"), f"{path}.consumedResources").items():
+    for resource, value in mapping(told.get("consumedResources"), f"{path}.consumedResources").items():
         with suppress(QuantityError):
             consumed[resource] = max(0, amount(resource, value))
     return ConsumedResources(amounts(consumed), at)
@@ -310,11 +263,11 @@ def admission_check_rules(cluster_queue: RawObject) -> tuple[AdmissionCheckRule,
         Malformed: a list is not readable.
     """
     path = "spec.admissionChecksStrategy"
-    spec = _mapping(cluster_queue.get("spec"), "spec")
-    checks = _mapping(spec.get("admissionChecksStrategy"), path).get("admissionChecks")
+    spec = mapping(cluster_queue.get("spec"), "spec")
+    checks = mapping(spec.get("admissionChecksStrategy"), path).get("admissionChecks")
     return tuple(
-        AdmissionCheckRule(rule["name"], tuple(_items(rule.get("onFlavors"), "onFlavors")))
-        for rule in _items(checks, f"{path}.admissionChecks")
+        AdmissionCheckRule(text(rule["name"], path), texts(rule.get("onFlavors"), "onFlavors"))
+        for rule in items(checks, f"{path}.admissionChecks")
     )
 
 
@@ -324,8 +277,8 @@ def cluster_queue(obj: RawObject) -> ClusterQueue:
     Raises:
         Malformed: a quantity, operator or enum is not readable.
     """
-    metadata, spec = obj["metadata"], _mapping(obj.get("spec"), "spec")
-    fungibility = _mapping(spec.get("flavorFungibility"), "spec.flavorFungibility")
+    metadata, spec = obj["metadata"], mapping(obj.get("spec"), "spec")
+    fungibility = mapping(spec.get("flavorFungibility"), "spec.flavorFungibility")
     strategy = spec.get("queueingStrategy") or QueueingStrategy.BEST_EFFORT_FIFO
     try:
         queueing = QueueingStrategy(strategy)
@@ -334,20 +287,22 @@ def cluster_queue(obj: RawObject) -> ClusterQueue:
     return ClusterQueue(
         name=metadata["name"],
         uid=metadata.get("uid", ""),
-        cohort=spec.get("cohortName") or None,
+        cohort=text(spec.get("cohortName"), "spec.cohortName") or None,
         resource_groups=_resource_groups(spec.get("resourceGroups")),
         queueing_strategy=queueing,
         namespace_selector=label_selector(spec.get("namespaceSelector"), "spec.namespaceSelector"),
         stop_policy=_stop_policy(spec.get("stopPolicy")),
         admission_checks=admission_check_rules(obj),
         flavor_fungibility=FlavorFungibility(
-            when_can_borrow=fungibility.get("whenCanBorrow") or "MayStopSearch",
-            when_can_preempt=fungibility.get("whenCanPreempt") or "TryNextFlavor",
-            preference=fungibility.get("preference"),
+            when_can_borrow=text(fungibility.get("whenCanBorrow"), "spec.flavorFungibility")
+            or "MayStopSearch",
+            when_can_preempt=text(fungibility.get("whenCanPreempt"), "spec.flavorFungibility")
+            or "TryNextFlavor",
+            preference=text(fungibility.get("preference"), "spec.flavorFungibility.preference") or None,
         ),
         preemption=_preemption_policy(spec),
         fair_weight=_fair_weight(spec),
-        usage_based_admission=_mapping(spec.get("admissionScope"), "spec.admissionScope").get("admissionMode")
+        usage_based_admission=mapping(spec.get("admissionScope"), "spec.admissionScope").get("admissionMode")
         == "UsageBasedAdmissionFairSharing",
         terminating="deletionTimestamp" in metadata,
         created_at=_instant(metadata.get("creationTimestamp")),
@@ -360,10 +315,10 @@ def cohort(obj: RawObject) -> Cohort:
     Raises:
         Malformed: a quantity is not readable.
     """
-    spec = _mapping(obj.get("spec"), "spec")
+    spec = mapping(obj.get("spec"), "spec")
     return Cohort(
         name=obj["metadata"]["name"],
-        parent=spec.get("parentName") or None,
+        parent=text(spec.get("parentName"), "spec.parentName") or None,
         resource_groups=_resource_groups(spec.get("resourceGroups")),
         fair_weight=_fair_weight(spec),
     )
@@ -375,10 +330,10 @@ def local_queue(obj: RawObject) -> LocalQueue:
     Raises:
         Malformed: the stop policy is not known.
     """
-    metadata, spec = obj["metadata"], _mapping(obj.get("spec"), "spec")
+    metadata, spec = obj["metadata"], mapping(obj.get("spec"), "spec")
     return LocalQueue(
         key=key_of(obj),
-        cluster_queue=spec.get("clusterQueue", ""),
+        cluster_queue=text(spec.get("clusterQueue"), "spec.clusterQueue"),
         uid=metadata.get("uid", ""),
         stop_policy=_stop_policy(spec.get("stopPolicy")),
         fair_weight=_fair_weight(spec),
@@ -389,22 +344,22 @@ def local_queue(obj: RawObject) -> LocalQueue:
 
 def resource_flavor(obj: RawObject) -> ResourceFlavor:
     """Read a ResourceFlavor."""
-    spec = _mapping(obj.get("spec"), "spec")
+    spec = mapping(obj.get("spec"), "spec")
     return ResourceFlavor(
         name=obj["metadata"]["name"],
-        node_labels=labels_of(spec.get("nodeLabels")),
+        node_labels=labels_of(spec.get("nodeLabels"), "spec.nodeLabels"),
         node_taints=_taints(spec.get("nodeTaints"), "spec.nodeTaints"),
         tolerations=_tolerations(spec.get("tolerations"), "spec.tolerations"),
-        topology_name=spec.get("topologyName"),
+        topology_name=text(spec.get("topologyName"), "spec.topologyName") or None,
     )
 
 
 def admission_check(obj: RawObject) -> AdmissionCheck:
     """Read an AdmissionCheck."""
-    status = _mapping(obj.get("status"), "status")
+    status = mapping(obj.get("status"), "status")
     return AdmissionCheck(
         name=obj["metadata"]["name"],
-        controller_name=_mapping(obj.get("spec"), "spec").get("controllerName", ""),
+        controller_name=text(mapping(obj.get("spec"), "spec").get("controllerName"), "spec.controllerName"),
         active=conditions.is_true(status.get("conditions"), ConditionType.ACTIVE),
     )
 
@@ -415,12 +370,12 @@ def limit_range(obj: RawObject) -> LimitRange:
     Raises:
         Malformed: a quantity is not readable.
     """
-    spec = _mapping(obj.get("spec"), "spec")
+    spec = mapping(obj.get("spec"), "spec")
     limited = {str(one) for one in LimitedType}
     return LimitRange(
         tuple(
             _limit_range_item(item, f"spec.limits[{index}]")
-            for index, item in enumerate(_items(spec.get("limits"), "spec.limits"))
+            for index, item in enumerate(items(spec.get("limits"), "spec.limits"))
             if item.get("type") in limited
         )
     )
@@ -452,14 +407,12 @@ def overhead(runtime_class: RawObject) -> ExactAmounts:
         Malformed: a quantity is not readable.
     """
     field = "overhead.podFixed"
-    return _exact_amounts(_mapping(runtime_class.get("overhead"), "overhead").get("podFixed"), field)
+    return _exact_amounts(mapping(runtime_class.get("overhead"), "overhead").get("podFixed"), field)
 
 
 def _exact_amounts(raw: Any, field: str) -> ExactAmounts:
     return tuple(
-        sorted(
-            (name, _exact_amount(value, f"{field}[{name}]")) for name, value in _mapping(raw, field).items()
-        )
+        sorted((name, exact_amount(value, f"{field}[{name}]")) for name, value in mapping(raw, field).items())
     )
 
 
@@ -469,7 +422,7 @@ def _exact_amounts(raw: Any, field: str) -> ExactAmounts:
 def _exact(raw: Any, field: str, problems: list[ResourceProblem]) -> ExactAmounts:
     """Read amounts by resource; what cannot be counted is left out and told."""
     result: dict[str, Fraction] = {}
-    for resource, quantity in _mapping(raw, field).items():
+    for resource, quantity in mapping(raw, field).items():
         try:
             value = parse(quantity)
         except QuantityError as error:
@@ -484,7 +437,7 @@ def _exact(raw: Any, field: str, problems: list[ResourceProblem]) -> ExactAmount
 
 def _stated(raw: Any, field: str, problems: list[ResourceProblem]) -> tuple[ExactAmounts, ExactAmounts]:
     """Requests and limits."""
-    resources = _mapping(raw, field)
+    resources = mapping(raw, field)
     return (
         _exact(resources.get("requests"), f"{field}.requests", problems),
         _exact(resources.get("limits"), f"{field}.limits", problems),
@@ -494,8 +447,8 @@ def _stated(raw: Any, field: str, problems: list[ResourceProblem]) -> tuple[Exac
 def _containers(
     spec: Mapping[str, Any], name: str, field: str, problems: list[ResourceProblem]
 ) -> Iterator[ContainerResources]:
-    for index, item in enumerate(_items(spec.get(name), f"{field}.{name}")):
-        container = _mapping(item, f"{field}.{name}[{index}]")
+    for index, item in enumerate(items(spec.get(name), f"{field}.{name}")):
+        container = mapping(item, f"{field}.{name}[{index}]")
         stated = _stated(container.get("resources"), f"{field}.{name}[{index}].resources", problems)
         yield ContainerResources(*stated, restartable=container.get("restartPolicy") == "Always")
 
@@ -509,7 +462,7 @@ def _pod_template(spec: Mapping[str, Any], field: str, problems: list[ResourcePr
         requests=requests,
         limits=limits,
         overhead=None if overhead is None else _exact(overhead, f"{field}.overhead", problems),
-        runtime_class=spec.get("runtimeClassName"),
+        runtime_class=text(spec.get("runtimeClassName"), f"{field}.runtimeClassName") or None,
     )
 
 
@@ -523,8 +476,8 @@ def pod_template(spec: Mapping[str, Any]) -> PodTemplate:
 
 
 def _required_node_affinity(spec: Mapping[str, Any], field: str) -> tuple[NodeSelectorTerm, ...] | None:
-    affinity = _mapping(spec.get("affinity"), f"{field}.affinity")
-    node = _mapping(affinity.get("nodeAffinity"), f"{field}.affinity.nodeAffinity")
+    affinity = mapping(spec.get("affinity"), f"{field}.affinity")
+    node = mapping(affinity.get("nodeAffinity"), f"{field}.affinity.nodeAffinity")
     required = node.get("requiredDuringSchedulingIgnoredDuringExecution")
     if required is None:
         return None
@@ -533,10 +486,10 @@ def _required_node_affinity(spec: Mapping[str, Any], field: str) -> tuple[NodeSe
         NodeSelectorTerm(
             tuple(
                 _requirement(item, f"{path}[{index}].matchExpressions[{place}]")
-                for place, item in enumerate(_items(term.get("matchExpressions"), path))
+                for place, item in enumerate(items(term.get("matchExpressions"), path))
             )
         )
-        for index, term in enumerate(_items(required.get("nodeSelectorTerms"), path))
+        for index, term in enumerate(items(required.get("nodeSelectorTerms"), path))
     )
 
 
@@ -547,16 +500,17 @@ def pod_set(raw: Mapping[str, Any], field: str, problems: list[ResourceProblem])
         Malformed: the template's structure or an operator is not readable.
     """
     spec_field = f"{field}.template.spec"
-    template = _mapping(raw.get("template"), f"{field}.template")
-    spec = _mapping(template.get("spec"), spec_field)
-    topology = _mapping(raw.get("topologyRequest"), f"{field}.topologyRequest")
+    template = mapping(raw.get("template"), f"{field}.template")
+    spec = mapping(template.get("spec"), spec_field)
+    topology = mapping(raw.get("topologyRequest"), f"{field}.topologyRequest")
+    group = topology.get("podSetGroupName")
     return PodSet(
-        name=raw.get("name", "main"),
-        count=_whole(raw.get("count", 1), f"{field}.count"),
+        name=text(raw.get("name", "main"), f"{field}.name"),
+        count=whole(raw.get("count", 1), f"{field}.count"),
         template=_pod_template(spec, spec_field, problems),
-        min_count=_optional_whole(raw.get("minCount"), f"{field}.minCount"),
-        group=topology.get("podSetGroupName"),
-        node_selector=labels_of(spec.get("nodeSelector")),
+        min_count=optional_whole(raw.get("minCount"), f"{field}.minCount"),
+        group=None if group is None else text(group, f"{field}.topologyRequest.podSetGroupName"),
+        node_selector=labels_of(spec.get("nodeSelector"), f"{spec_field}.nodeSelector"),
         required_node_affinity=_required_node_affinity(spec, spec_field),
         tolerations=_tolerations(spec.get("tolerations"), f"{spec_field}.tolerations"),
     )
@@ -580,25 +534,25 @@ def admission(raw: Mapping[str, Any], pods: Mapping[str, int] = MappingProxyType
     """
     path = "status.admission.podSetAssignments"
     return Admission(
-        raw["clusterQueue"],
+        text(raw["clusterQueue"], "status.admission.clusterQueue"),
         tuple(
             _assignment(item, f"{path}[{index}]", pods)
-            for index, item in enumerate(_items(raw.get("podSetAssignments"), path))
+            for index, item in enumerate(items(raw.get("podSetAssignments"), path))
         ),
     )
 
 
 def _assignment(item: Mapping[str, Any], path: str, pods: Mapping[str, int]) -> PodSetAssignment:
-    name, count = item.get("name", "main"), item.get("count")
+    name, count = text(item.get("name", "main"), f"{path}.name"), item.get("count")
     usage = {
-        resource: _quota_amount(resource, value, f"{path}.resourceUsage[{resource}]")
-        for resource, value in _mapping(item.get("resourceUsage"), path).items()
+        resource: quota_amount(resource, value, f"{path}.resourceUsage[{resource}]")
+        for resource, value in mapping(item.get("resourceUsage"), path).items()
     }
     return PodSetAssignment(
         name=name,
-        flavors=labels_of(item.get("flavors")),
+        flavors=labels_of(mapping(item.get("flavors"), f"{path}.flavors"), f"{path}.flavors"),
         resource_usage=amounts(usage),
-        count=pods.get(name, 0) if count is None else _whole(count, f"{path}.count"),
+        count=pods.get(name, 0) if count is None else whole(count, f"{path}.count"),
         is_place_open=item.get("delayedTopologyRequest") == "Pending" and not item.get("topologyAssignment"),
     )
 
@@ -606,16 +560,17 @@ def _assignment(item: Mapping[str, Any], path: str, pods: Mapping[str, int]) -> 
 def _readable_admission(raw: Mapping[str, Any]) -> Admission:
     """Read of an admission all that can be read: what cannot, or is negative, counts as nothing."""
     assignments: list[PodSetAssignment] = []
-    for item in _items(raw.get("podSetAssignments"), "status.admission.podSetAssignments"):
+    for item in items(raw.get("podSetAssignments"), "status.admission.podSetAssignments"):
         usage: dict[str, int] = {}
         with suppress(Malformed, AttributeError):
-            for resource, value in _mapping(item.get("resourceUsage"), "resourceUsage").items():
+            for resource, value in mapping(item.get("resourceUsage"), "resourceUsage").items():
                 with suppress(QuantityError):
                     usage[resource] = max(0, amount(resource, value))
-            flavors = labels_of(_mapping(item.get("flavors"), "flavors"))
+            flavors = labels_of(mapping(item.get("flavors"), "flavors"))
             # No count: the usage does not shrink with the pods that remain, for they are not known either.
-            assignments.append(PodSetAssignment(item.get("name", "main"), flavors, amounts(usage), 0))
-    return Admission(raw["clusterQueue"], tuple(assignments))
+            name = text(item.get("name", "main"), "name")
+            assignments.append(PodSetAssignment(name, flavors, amounts(usage), 0))
+    return Admission(text(raw["clusterQueue"], "status.admission.clusterQueue"), tuple(assignments))
 
 
 def admission_status(value: Admission) -> dict[str, Any]:
@@ -680,7 +635,7 @@ def queue_order_timestamp(obj: RawObject, how: Reading) -> Instant:
     That is its creation; after an admission check's Retry, and where the configuration says so after a
     PodsReady timeout, it is the eviction. Ordinary preemption keeps the old place.
     """
-    state = _mapping(obj.get("status"), "status").get("conditions")
+    state = mapping(obj.get("status"), "status").get("conditions")
     evicted = conditions.find(state, ConditionType.EVICTED)
     if evicted is not None and evicted.get("status") == "True":
         reason = evicted.get("reason")
@@ -712,8 +667,8 @@ def priority_of(obj: RawObject, names: Names, how: Reading) -> Priority:
     Raises:
         Malformed: the boost is not a whole number.
     """
-    base = _whole(_mapping(obj.get("spec"), "spec").get("priority") or 0, "spec.priority")
-    annotations = _mapping(obj["metadata"].get("annotations"), "metadata.annotations")
+    base = whole(mapping(obj.get("spec"), "spec").get("priority") or 0, "spec.priority")
+    annotations = mapping(obj["metadata"].get("annotations"), "metadata.annotations")
     boost = annotations.get(names.priority_boost) if how.boosts else None
     if boost is None:
         return Priority(base, 0)
@@ -731,14 +686,14 @@ def readable_priority(obj: RawObject, names: Names, how: Reading) -> Priority:
 
 
 def _stated_priority(obj: RawObject) -> int:
-    stated = _mapping(obj.get("spec"), "spec").get("priority")
+    stated = mapping(obj.get("spec"), "spec").get("priority")
     return stated if isinstance(stated, int) else 0
 
 
 def replaced(obj: RawObject, names: Names) -> ObjectKey | None:
     """The Workload of the same namespace that this one replaces; None if it replaces none."""
     metadata = obj["metadata"]
-    annotations = _mapping(metadata.get("annotations"), "metadata.annotations")
+    annotations = mapping(metadata.get("annotations"), "metadata.annotations")
     namespace, _, name = str(annotations.get(names.workload_slice_replacement_for, "")).partition("/")
     return ObjectKey(namespace, name) if name and namespace == metadata["namespace"] else None
 
@@ -765,13 +720,13 @@ def holder(obj: RawObject) -> Workload:
     Raises:
         Malformed: it holds nothing, or what it holds is not readable either.
     """
-    status = _mapping(obj.get("status"), "status")
-    state = _items(status.get("conditions"), "status.conditions")
+    status = mapping(obj.get("status"), "status")
+    state = items(status.get("conditions"), "status.conditions")
     if not conditions.is_true(state, ConditionType.QUOTA_RESERVED):
         raise Malformed("status.conditions", "QuotaReserved must be True for the Workload to hold quota")
     if not status.get("admission"):
         raise Malformed("status.admission", "must be set for the Workload to hold quota")
-    spec = _mapping(obj.get("spec"), "spec")
+    spec = mapping(obj.get("spec"), "spec")
     return Workload(
         key=key_of(obj),
         uid=obj["metadata"]["uid"],
@@ -811,13 +766,13 @@ def workload(obj: RawObject, names: Names, how: Reading = _AS_BY_DEFAULT) -> Wor
     Raises:
         Malformed: the object's structure, an operator or an assigned usage is not readable.
     """
-    metadata, spec = obj["metadata"], _mapping(obj.get("spec"), "spec")
-    status = _mapping(obj.get("status"), "status")
-    state = _items(status.get("conditions"), "status.conditions")
+    metadata, spec = obj["metadata"], mapping(obj.get("spec"), "spec")
+    status = mapping(obj.get("status"), "status")
+    state = items(status.get("conditions"), "status.conditions")
     problems: list[ResourceProblem] = []
     pod_sets = tuple(
         pod_set(item, f"spec.podSets[{index}]", problems)
-        for index, item in enumerate(_items(spec.get("podSets"), "spec.podSets"))
+        for index, item in enumerate(items(spec.get("podSets"), "spec.podSets"))
     )
     # The condition alone decides: an admission without it is a leftover, and nothing is held.
     reserved = conditions.is_true(state, ConditionType.QUOTA_RESERVED)
@@ -825,11 +780,11 @@ def workload(obj: RawObject, names: Names, how: Reading = _AS_BY_DEFAULT) -> Wor
         raise Malformed("status.admission", "must be set while the QuotaReserved condition is true")
     quota = conditions.find(state, ConditionType.QUOTA_RESERVED) or {}
     requeued = conditions.find(state, ConditionType.REQUEUED) or {}
-    requeue_at = _mapping(status.get("requeueState"), "status.requeueState").get("requeueAt")
+    requeue_at = mapping(status.get("requeueState"), "status.requeueState").get("requeueAt")
     return Workload(
         key=key_of(obj),
         uid=metadata["uid"],
-        queue_name=spec.get("queueName", ""),
+        queue_name=text(spec.get("queueName"), "spec.queueName"),
         queued_at=queue_order_timestamp(obj, how),
         pod_sets=_shared(pod_sets),
         priority=sum(priority_of(obj, names, how)),
@@ -850,19 +805,25 @@ def workload(obj: RawObject, names: Names, how: Reading = _AS_BY_DEFAULT) -> Wor
         admission_gates=_admission_gates(obj, state, names, how),
         reclaimable_pods=tuple(
             sorted(
-                (item["name"], _whole(item["count"], f"status.reclaimablePods[{index}].count"))
-                for index, item in enumerate(_items(status.get("reclaimablePods"), "status.reclaimablePods"))
+                (
+                    text(item["name"], "status.reclaimablePods"),
+                    whole(item["count"], f"status.reclaimablePods[{index}].count"),
+                )
+                for index, item in enumerate(items(status.get("reclaimablePods"), "status.reclaimablePods"))
             )
         ),
         admission_checks=tuple(
             sorted(
-                (item["name"], item["state"])
-                for item in _items(status.get("admissionChecks"), "status.admissionChecks")
+                (
+                    text(item["name"], "status.admissionChecks"),
+                    text(item["state"], "status.admissionChecks"),
+                )
+                for item in items(status.get("admissionChecks"), "status.admissionChecks")
             )
         ),
         has_closed_preemption_gate=any(
             gate.get("position") == "Closed"
-            for gate in _items(status.get("preemptionGates"), "status.preemptionGates")
+            for gate in items(status.get("preemptionGates"), "status.preemptionGates")
         ),
         resource_problems=tuple(problems),
         replaces=replaced(obj, names) if how.replaces else None,

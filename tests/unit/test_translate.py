@@ -177,6 +177,70 @@ def test_e_number_of_a_workload_that_is_no_whole_number_is_malformed(
     assert str(path[-1]) in caught.value.field
 
 
+_TOLERATION: dict[str, Any] = {"key": "k", "operator": "Equal", "value": "v", "effect": "NoExecute"}
+_RESERVED: dict[str, Any] = {
+    "conditions": [condition("QuotaReserved")],
+    "admission": {
+        "clusterQueue": "cq",
+        "podSetAssignments": [{"name": "main", "count": 2, "flavors": {"cpu": "spot"}}],
+    },
+    "reclaimablePods": [{"name": "main", "count": 1}],
+    "admissionChecks": [{"name": "check", "state": "Ready"}],
+}
+
+
+@pytest.mark.parametrize("value", [1, True, ["x"], {"x": "y"}])
+@pytest.mark.parametrize(
+    "path",
+    [
+        ("spec", "queueName"),
+        ("spec", "podSets", 0, "name"),
+        ("spec", "podSets", 0, "topologyRequest", "podSetGroupName"),
+        ("spec", "podSets", 0, "template", "spec", "runtimeClassName"),
+        ("spec", "podSets", 0, "template", "spec", "nodeSelector", "zone"),
+        *(("spec", "podSets", 0, "template", "spec", "tolerations", 0, field) for field in _TOLERATION),
+        ("status", "admission", "clusterQueue"),
+        ("status", "admission", "podSetAssignments", 0, "name"),
+        ("status", "admission", "podSetAssignments", 0, "flavors", "cpu"),
+        ("status", "reclaimablePods", 0, "name"),
+        ("status", "admissionChecks", 0, "name"),
+        ("status", "admissionChecks", 0, "state"),
+    ],
+)
+def test_e_name_in_a_workload_that_is_no_text_is_malformed(path: tuple[str | int, ...], value: Any) -> None:
+    pod = {**container(cpu="1"), "tolerations": [_TOLERATION]}
+    with pytest.raises(Malformed, match="must be a text"):
+        translate.workload(with_value(workload(pod=pod, status=_RESERVED), path, value), NAMES)
+
+
+@pytest.mark.parametrize("value", [1, True, ["x"], {"x": "y"}])
+@pytest.mark.parametrize(
+    "path",
+    [
+        ("cohortName",),
+        ("resourceGroups", 0, "coveredResources", 0),
+        ("resourceGroups", 0, "flavors", 0, "name"),
+        ("resourceGroups", 0, "flavors", 0, "resources", 0, "name"),
+        ("admissionChecksStrategy", "admissionChecks", 0, "name"),
+        ("admissionChecksStrategy", "admissionChecks", 0, "onFlavors", 0),
+        ("flavorFungibility", "preference"),
+        ("namespaceSelector", "matchExpressions", 0, "key"),
+        ("namespaceSelector", "matchExpressions", 0, "values", 0),
+        ("namespaceSelector", "matchLabels", "team"),
+    ],
+)
+def test_e_name_in_a_cluster_queue_that_is_no_text_is_malformed(
+    path: tuple[str | int, ...], value: Any
+) -> None:
+    spec = {
+        "resourceGroups": group(nominalQuota="1"),
+        "admissionChecksStrategy": {"admissionChecks": [{"name": "check", "onFlavors": ["default"]}]},
+        "namespaceSelector": {"matchExpressions": [{"key": "team", "operator": "In", "values": ["a"]}]},
+    }
+    with pytest.raises(Malformed, match="must be a text"):
+        translate.cluster_queue(cluster_queue(**with_value(spec, path, value)))
+
+
 @pytest.mark.parametrize(
     ("pod", "requests"),
     [

@@ -1,0 +1,132 @@
+"""Fields of stored objects, read as the types that the core relies on.
+
+A definition of another version, or none at all, may have let another type pass.
+"""
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any, cast
+
+from admitq_api.quantity import QuantityError, amount, parse
+
+
+class Malformed(ValueError):
+    """A stored object that cannot be used as it is.
+
+    Attributes:
+        field: the path of the field that is wrong.
+        remedy: what to do about it.
+    """
+
+    def __init__(self, field: str, remedy: str) -> None:
+        super().__init__(f"{field}: {remedy}")
+        self.field = field
+        self.remedy = remedy
+
+
+def items(value: Any, field: str) -> list[Any]:
+    """The list; an empty one where there is none.
+
+    Raises:
+        Malformed: the value is no list.
+    """
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise Malformed(field, "must be a list")
+    return cast("list[Any]", value)
+
+
+def mapping(value: Any, field: str) -> Mapping[str, Any]:
+    """The object; an empty one where there is none.
+
+    Raises:
+        Malformed: the value is no object.
+    """
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise Malformed(field, "must be an object")
+    return cast("Mapping[str, Any]", value)
+
+
+def text(value: Any, field: str) -> str:
+    """The text, which the core uses as a key or sorts by; an empty one where there is none.
+
+    Raises:
+        Malformed: the value is no text.
+    """
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return ""
+    raise Malformed(field, "must be a text")
+
+
+def texts(value: Any, field: str) -> tuple[str, ...]:
+    """The texts of a list; none where there is no list.
+
+    Raises:
+        Malformed: the value is no list, or an item no text.
+    """
+    return tuple([text(item, field) for item in items(value, field)])
+
+
+def whole(value: Any, field: str) -> int:
+    """The whole number.
+
+    Raises:
+        Malformed: the value is no whole number.
+    """
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise Malformed(field, "must be a whole number")
+    return value
+
+
+def optional_whole(value: Any, field: str) -> int | None:
+    """The whole number; None where there is none.
+
+    Raises:
+        Malformed: the value is no whole number.
+    """
+    return None if value is None else whole(value, field)
+
+
+def quota_amount(resource: str, value: Any, field: str) -> int:
+    """The amount of a resource, in milli-CPU or whole units.
+
+    Raises:
+        Malformed: the value is no quantity, or negative.
+    """
+    try:
+        result = amount(resource, value)
+    except QuantityError as error:
+        raise Malformed(field, str(error)) from error
+    if result < 0:
+        raise Malformed(field, "must not be negative")
+    return result
+
+
+def optional_amount(resource: str, quota: Mapping[str, Any], name: str, field: str) -> int | None:
+    """The amount of a resource that a quota states under a name; None where it states none.
+
+    Raises:
+        Malformed: the value is no quantity, or negative.
+    """
+    value = quota.get(name)
+    return None if value is None else quota_amount(resource, value, f"{field}.{name}")
+
+
+def exact_amount(value: Any, field: str) -> Fraction:
+    """The amount in its own unit, not rounded.
+
+    Raises:
+        Malformed: the value is no quantity, or negative.
+    """
+    try:
+        result = parse(value)
+    except QuantityError as error:
+        raise Malformed(field, str(error)) from error
+    if result < 0:
+        raise Malformed(field, "must not be negative")
+    return result
