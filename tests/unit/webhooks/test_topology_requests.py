@@ -76,6 +76,7 @@ async def test_valid_requests(annotations: dict[str, str]) -> None:
             "may not be set together",
         ),
         ({GROUP: "7", REQUIRED: "rack"}, f"{AT}[{GROUP}]", "must not be a number"),
+        ({GROUP: "12345678901", REQUIRED: "rack"}, f"{AT}[{GROUP}]", "must not be a number"),
         ({GROUP: "g"}, f"{AT}[{GROUP}]", "neither"),
         ({GROUP: "g", REQUIRED: "rack", SLICE: "r", SIZE: "2"}, f"{AT}[{GROUP}]", "together"),
         ({GROUP: "g", REQUIRED: "rack"}, f"{AT}[{GROUP}]", "exactly 2 pod sets"),

@@ -146,7 +146,7 @@ def _group_name(template: TemplateAnnotations, names: Names) -> Iterator[FieldEr
     if value is None:
         return
     where = template.path.key(key)
-    if not isinstance(value, str) or _DIGITS.fullmatch(value):
+    if not isinstance(value, str) or (value.isascii() and value.isdigit()):
         yield FieldError.invalid(where, value, "must not be a number")
     requests = (names.podset_required_topology, names.podset_preferred_topology)
     if not any(request in template.annotations for request in requests):
