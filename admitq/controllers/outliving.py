@@ -117,7 +117,7 @@ def _may_be_started_by_hand(workload: Object) -> bool:
     return is_waiting and job_kind(workload) != "Pod"
 
 
-def charged_of(workload: Object, slices: Sequence[Object], names: Names) -> Object | None:
+def _charged_of(workload: Object, slices: Sequence[Object], names: Names) -> Object | None:
     """The Workload whose admission counts for the pods that a Workload shares with its slices.
 
     Of the slices of an elastic job that is gone, one is charged for the pods of all: the last that is
@@ -150,7 +150,7 @@ def excess_of(
         names: of labels and annotations.
         slices: further Workloads of an elastic job.
     """
-    charged = charged_of(workload, slices, names)
+    charged = _charged_of(workload, slices, names)
     if charged is None or charged["metadata"]["uid"] != workload["metadata"]["uid"]:
         return []
     counts = pod_counts(workload)
@@ -259,16 +259,21 @@ class OutlivingPods:
             ApiError: pods cannot be listed.
         """
         found = dict(await self.of(workloads))
-        for one in filter(_may_be_started_by_hand, workloads):
-            if not (uids := _uids_of_job(one, self._ctx.names)):
-                continue
-            namespace = one["metadata"]["namespace"]
+        asked = [
+            (one, uids)
+            for one in filter(_may_be_started_by_hand, workloads)
+            if (uids := _uids_of_job(one, self._ctx.names))
+        ]
+        if unlabelled := [one for one, _ in asked if not _has_labelled_pods(one, job)]:
+            # One list for all of them: an elastic job may have several Workloads.
+            pods = await self._pods_in(unlabelled[0]["metadata"]["namespace"])
+            found |= self._found(pods, unlabelled)
+        for one, uids in asked:
             if not _has_labelled_pods(one, job):
-                found |= self._found(await self._pods_in(namespace), (one,))
                 continue
             listed, _ = await self._ctx.client.list(
                 PODS,
-                namespace,
+                one["metadata"]["namespace"],
                 label_selector=f"{CONTROLLER_UID}={min(uids)}",
                 field_selector=_NOT_ENDED,
             )

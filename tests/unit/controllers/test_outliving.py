@@ -400,6 +400,20 @@ async def test_jobs_that_go_together_share_a_list(world: World, monkeypatch: pyt
     assert world.calls.count(LIST) == 2
 
 
+async def test_waiting_workloads_of_a_job_without_labelled_pods_share_a_list(world: World) -> None:
+    outliving = OutlivingPods(world.ctx, clock=iter(range(100)).__next__)
+    with_pods(world, pod_of(1))
+    owner = {**OWNER, "apiVersion": "example.com/v1", "kind": "Example"}
+    waiting = [
+        workload(
+            owner={**owner, "uid": f"uid-{number}"}, metadata={"name": f"e{number}", "uid": f"uid-w{number}"}
+        )
+        for number in range(3)
+    ]
+    assert list(await outliving.of_gone(waiting)) == ["uid-w1"]
+    assert world.calls.count(LIST) == 1
+
+
 async def test_pods_of_a_recent_list_are_taken_to_remain(world: World) -> None:
     now = [10.0]
     outliving = OutlivingPods(world.ctx, clock=lambda: now[0])
