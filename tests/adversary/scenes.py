@@ -51,21 +51,22 @@ async def running_group(arena: Arena, queue: str) -> Targets:
 
 async def running_deployment(arena: Arena, queue: str) -> Targets:
     """The pod of a Deployment, which runs and fills its queue."""
-    await arena.queue(queue)
-    deployment = await arena.deployment(queue)
-    [name] = await arena.until_runs(f"{queue}-")
-
-    await _until_ready(arena, deployment)
-    return {"pod": Target(PODS, name, arena.admin.namespace), "deployment": deployment}
+    return await _running_replica(arena, queue, "deployment", arena.deployment)
 
 
 async def running_stateful_set(arena: Arena, queue: str) -> Targets:
     """The pod of a StatefulSet, which runs and fills its queue."""
+    return await _running_replica(arena, queue, "statefulset", arena.stateful_set)
+
+
+async def _running_replica(
+    arena: Arena, queue: str, kind: str, create: Callable[[str], Awaitable[Target]]
+) -> Targets:
     await arena.queue(queue)
-    stateful_set = await arena.stateful_set(queue)
+    serving = await create(queue)
     [name] = await arena.until_runs(f"{queue}-")
-    await _until_ready(arena, stateful_set)
-    return {"pod": Target(PODS, name, arena.admin.namespace), "statefulset": stateful_set}
+    await _until_ready(arena, serving)
+    return {"pod": Target(PODS, name, arena.admin.namespace), kind: serving}
 
 
 async def running_leader_worker_set(arena: Arena, queue: str) -> Targets:

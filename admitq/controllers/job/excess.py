@@ -95,7 +95,7 @@ def stop_child(case: JobCase) -> Plan | None:
         owner = case.ancestor.job
         note += f": its {difference} exceeds that of {owner.get('kind')} {owner['metadata']['name']}"
     reports: list[Tell | Count] = [case.tell("Suspended", note)]
-    number = pods_at_a_time(case) if difference is not None or not case.ancestor.holds_quota else 0
+    number = _number_of_pods(case) if difference is not None or not case.ancestor.holds_quota else 0
     if number:
         queue = queue_name(case.ancestor.job, case.names)
         reports.append(counted(_unreserved(case, queue), _kind_of(case), number))
@@ -168,10 +168,10 @@ def _pods_without_grant(case: JobCase, workload: Object | None, actions: Iterabl
         return sum(not (is_over and pods.label(one, case.names.podset)) for one in ended)
     if slices.is_elastic(case) or (is_over and running.is_marked(case)):
         return 0
-    return pods_at_a_time(case)
+    return _number_of_pods(case)
 
 
-def pods_at_a_time(case: JobCase) -> int:
+def _number_of_pods(case: JobCase) -> int:
     """How many pods the job runs at a time."""
     return sum(one.count for one in case.integration.pod_sets(case.job or {}, case.names))
 

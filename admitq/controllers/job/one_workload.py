@@ -60,7 +60,7 @@ def without_workload(case: JobCase, match: Match) -> Plan:
 
 
 def incomplete(case: JobCase) -> Plan | None:
-    """Tell what is missing without which nobody knows the job's pods; its coming brings us back."""
+    """Report a missing object that defines pods of the job. Its creation triggers the next decision."""
     required = [one for one in case.missing if case.integration.requires(one)]
     if not required:
         return None
@@ -125,8 +125,8 @@ def _create(case: JobCase) -> Plan:
 def without_outdated(case: JobCase, refused: Plan) -> Plan:
     """What is left to do where Workloads cannot be made to ask for what the job does now: they go.
 
-    They would be admitted for pods that nobody wants any more. What has quota already keeps it for those that
-    it stands for.
+    Otherwise they would be admitted for pods that the job does not ask for any more. A Workload that has
+    quota keeps it.
     """
     outdated = [
         one.obj
@@ -173,7 +173,7 @@ def _deletion(case: JobCase, workload: Object) -> tuple[Action, ...]:
     note = f"Deleted not matching Workload: {name_of(workload)}"
     return (
         Delete(workloads, workload, as_seen=True),
-        # Told before it is let go: where that meets another writer, the next decision finds it deleted.
+        # Reported before the finalizer goes: if that write conflicts, the next decision finds it deleted.
         case.tell("DeletedWorkload", note),
         RemoveFinalizer(workloads, workload),
     )

@@ -130,7 +130,7 @@ def finish(case: JobCase, workload: Object, reason: Reason, message: str) -> Pla
 
 
 def workload_finished(case: JobCase, workload: Object) -> Plan | None:
-    """A finished Workload is told of once, and freed."""
+    """Report a finished Workload once, and remove its finalizer."""
     if not holds(workload, ConditionType.FINISHED):
         return None
     if case.integration.finished(case.job or {}) is None and (
@@ -148,7 +148,7 @@ def workload_finished(case: JobCase, workload: Object) -> Plan | None:
 
 
 def workload_deleted(case: JobCase, workload: Object) -> Plan | None:
-    """Who deletes the Workload stops the job; it goes when the job holds nothing any more."""
+    """The deletion of a Workload stops its job. The finalizer stays until no pod of the job can run."""
     if "deletionTimestamp" not in workload["metadata"]:
         return None
     job: Object = case.job or {}
@@ -166,7 +166,7 @@ def workload_deleted(case: JobCase, workload: Object) -> Plan | None:
 def on_hold(case: JobCase, workload: Object) -> Plan | None:
     """A job on hold keeps its Workload and no quota; afterwards it waits again.
 
-    That a Workload is deactivated goes before, and is told by others.
+    A deactivated Workload is left to the Workload controller, which reports the deactivation.
     """
     if is_served(workload, case.names) or not is_active(workload):
         return None
@@ -218,7 +218,7 @@ def _requeue(case: JobCase, workload: Object) -> Plan | None:
 
     A pod alone that was started is deleted, and its Workload ends with it: until then it competes again only
     where the feature gate SkipReassignmentForPodOwnedWorkloads is off. One that is still held competes again
-    whatever that says: it can be started, and nobody would make another in its place.
+    whatever that says: it can be started, and no controller creates another in its place.
     """
     transition = case.begin(workload)
     outliving.withdraw(transition)
@@ -234,7 +234,7 @@ def _retention_over(case: JobCase, workload: Object, reason: str) -> Plan | None
     So are all members of one that is put together, and let go.
     """
     if is_served(workload, case.names):
-        # Whoever made the members would make them again.
+        # The controller of the members would create them again.
         return None
     retention = case.settings.retention_of_deactivated
     evicted_at = since(workload, ConditionType.EVICTED)
@@ -247,7 +247,7 @@ def _retention_over(case: JobCase, workload: Object, reason: str) -> Plan | None
         return Plan(again=(evicted_at + retention - case.now) / SECOND)
     note = "Deleted job: deactivation retention period expired"
     going = [one for one in case.objects if "deletionTimestamp" not in one["metadata"]]
-    # Nobody waits for others in the place of members that were ended, whom that would keep.
+    # Members that have ended are freed, too: no replacements are awaited any more.
     actions = (*(Delete(case.resource, one) for one in going), *members.freed(case))
     return plan(*actions, case.tell("Deleted", note)) if actions else NOTHING
 
