@@ -5,13 +5,14 @@ writes in order, each on the version that the decision was made from, each answe
 then what is told about them. A write that fails ends the plan, so that nothing is told that did not happen.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
 from admitq import admission_status
 from admitq.controllers.context import Context, Metrics
+from admitq.controllers.json_patches import Operations, finalizer_removal, if_as_seen, ungating
 from admitq.core.model import SECOND, Instant
 from admitq.integrations.base import Step
 from admitq.integrations.paths import Object, value_at
@@ -36,7 +37,7 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """Merge patches of one object, each upon the answer of the last, the first upon ``obj`` as it is.
+    """Patches of one object, each upon the answer of the last, the first upon ``obj`` as it is.
 
     A patch of a Workload's status under the concern of the admission is written by server-side apply.
     ``reports`` are recorded as soon as the first step is written: a later one may meet another writer.
@@ -218,8 +219,13 @@ async def _patch(ctx: Context, action: Patch) -> Object:
     version = action.obj["metadata"]["resourceVersion"]
     reports = action.reports
     for step in action.steps:
-        body = {**step.patch, "metadata": {**(step.patch.get("metadata") or {}), "resourceVersion": version}}
-        written = await _written(ctx, action, answer, Step(body, step.subresource))
+        if step.as_seen:
+            operations = if_as_seen(answer, step)
+            written = await _json_patched(ctx, action.resource, answer, operations, action.concern)
+        else:
+            metadata = {**(step.patch.get("metadata") or {}), "resourceVersion": version}
+            body = {**step.patch, "metadata": metadata}
+            written = await _written(ctx, action, answer, Step(body, step.subresource))
         ctx.observed(action.resource, written)
         answer, version = written, written["metadata"]["resourceVersion"]
         for one in reports:
@@ -262,22 +268,6 @@ def has_finalizer(obj: Object, finalizer: str) -> bool:
     return finalizer in value_at(obj, ("metadata", "finalizers"), [])
 
 
-def finalizer_removal(obj: Object, finalizer: str, version: str | None) -> Sequence[Mapping[str, Any]]:
-    """The JSON patch that removes one finalizer of this very object and leaves those of others alone.
-
-    With a version of the object nothing else of it may have changed since, either.
-    """
-    place = value_at(obj, ("metadata", "finalizers"), []).index(finalizer)
-    path = f"/metadata/finalizers/{place}"
-    unchanged = {"op": "test", "path": "/metadata/resourceVersion", "value": version}
-    return (
-        {"op": "test", "path": "/metadata/uid", "value": obj["metadata"]["uid"]},
-        *((unchanged,) if version is not None else ()),
-        {"op": "test", "path": path, "value": finalizer},
-        {"op": "remove", "path": path},
-    )
-
-
 async def remove_finalizer(
     ctx: Context,
     resource: Resource,
@@ -306,29 +296,35 @@ async def remove_finalizer(
         await _json_patch(ctx, resource, obj, operations, "finalizer")
 
 
-def ungating(pod: Object, gate: str) -> Sequence[Mapping[str, Any]]:
-    """The JSON patch that takes one gate off this very pod and leaves those of others alone."""
-    item = {"name": gate}
-    path = f"/spec/schedulingGates/{pod['spec']['schedulingGates'].index(item)}"
-    return (
-        {"op": "test", "path": "/metadata/uid", "value": pod["metadata"]["uid"]},
-        {"op": "test", "path": path, "value": item},
-        {"op": "remove", "path": path},
-    )
-
-
 async def _ungate(ctx: Context, action: Ungate) -> None:
     operations = ungating(action.obj, action.gate)
     await _json_patch(ctx, action.resource, action.obj, operations, action.concern)
 
 
 async def _json_patch(
-    ctx: Context, resource: Resource, obj: Object, operations: Sequence[Mapping[str, Any]], concern: str
+    ctx: Context, resource: Resource, obj: Object, operations: Operations, concern: str
 ) -> None:
     """Carry out a patch that tests what it was decided from; nothing is to be done if the object is gone."""
+    try:
+        answer = await _json_patched(ctx, resource, obj, operations, concern)
+    except ApiError as error:
+        if error.is_not_found:
+            return
+        raise
+    ctx.observed(resource, answer)
+
+
+async def _json_patched(
+    ctx: Context, resource: Resource, obj: Object, operations: Operations, concern: str
+) -> dict[str, Any]:
+    """The object as such a patch leaves it.
+
+    Raises:
+        ApiError: among others a conflict, where the object is not the one that was decided on.
+    """
     metadata = obj["metadata"]
     try:
-        answer = await ctx.client.json_patch(
+        return await ctx.client.json_patch(
             resource,
             metadata["name"],
             operations,
@@ -336,13 +332,10 @@ async def _json_patch(
             field_manager=ctx.names.field_manager(concern),
         )
     except ApiError as error:
-        if error.is_not_found:
-            return
-        if error.is_invalid:
-            # A test in the patch failed: the object is not the one that was decided on.
+        # What makes an object invalid is told of the object, a test that failed of the patch.
+        if error.is_invalid and not error.tells_of(metadata["name"]):
             raise ApiError(409, "Conflict", error.message) from error
         raise
-    ctx.observed(resource, answer)
 
 
 async def _delete(ctx: Context, action: Delete) -> Mapping[str, str]:

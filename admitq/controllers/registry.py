@@ -67,7 +67,8 @@ WORKLOAD: Final = "workload"
 PRIORITY_CLASS: Final = "workloadpriorityclass"
 
 WORKERS_OF_JOBS: Final = 16
-URGENT_WORKERS_OF_JOBS: Final = 4
+URGENT_WORKERS_OF_JOBS: Final = 16
+"""As many as all others: each mostly waits for the API server, and all jobs may be raised at once."""
 WORKERS_OF_WORKLOADS: Final = 8
 
 

@@ -132,10 +132,15 @@ class Finished(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One merge patch of a job, to its main resource or to a subresource."""
+    """One merge patch of a job, to its main resource or to a subresource.
+
+    It is written only over the version of the job that it was decided on. With ``as_seen``, only what is at
+    these paths must be as it was: the step takes effect whatever else has changed.
+    """
 
     patch: dict[str, Any]
     subresource: str | None = None
+    as_seen: tuple[tuple[str, ...], ...] = ()
 
 
 class Moment(NamedTuple):

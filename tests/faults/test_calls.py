@@ -168,6 +168,24 @@ async def test_a_write_over_a_newer_version_is_a_conflict(client: Client, namesp
     assert (await client.get(CONFIG_MAPS, "a", namespace))["data"] == {"x": "1"}
 
 
+async def test_a_patch_can_test_that_nothing_is_there(client: Client, namespace: str):
+    await client.create(CONFIG_MAPS, {"metadata": {"name": "a", "namespace": namespace}})
+    patch = [
+        {"op": "test", "path": "/data", "value": None},
+        {"op": "add", "path": "/data", "value": {"x": "1"}},
+    ]
+    await client.json_patch(CONFIG_MAPS, "a", patch, namespace)
+    with pytest.raises(ApiError) as caught:
+        await client.json_patch(CONFIG_MAPS, "a", patch, namespace)
+    assert caught.value.is_invalid
+    assert not caught.value.tells_of("a")
+    invalid = [{"op": "add", "path": "/data/not a name", "value": "1"}]
+    with pytest.raises(ApiError) as caught:
+        await client.json_patch(CONFIG_MAPS, "a", invalid, namespace)
+    assert caught.value.is_invalid
+    assert caught.value.tells_of("a")
+
+
 async def test_fields_have_the_manager_that_was_named(client: Client, namespace: str):
     applied = {"apiVersion": "v1", "kind": "ConfigMap", **config_map("a", namespace, x="1")}
     await client.apply(CONFIG_MAPS, applied, field_manager="admitq-one")

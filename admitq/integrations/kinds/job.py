@@ -30,6 +30,7 @@ from admitq_api.labels import Names
 TEMPLATE = ("spec", "template")
 SUSPEND = ("spec", "suspend")
 ANNOTATIONS = ("metadata", "annotations")
+_SPEC_AND_CONDITIONS = (("metadata", "generation"), ("status", "conditions"))
 MAIN = "main"
 OWN_CONTROLLER = "kubernetes.io/job-controller"
 
@@ -98,14 +99,22 @@ def is_half_stopped(job: Object, names: Names) -> bool:
 
 
 def stop(job: Object, stopped: Object, names: Names) -> tuple[Step, ...]:
-    """Suspend and mark; without pods, take back the start time, then restore and unmark."""
+    """Suspend and mark; without pods, take back the start time, then restore and unmark.
+
+    While pods start, the Job controller counts them in the status several times a second. The stop of a Job
+    that runs does not depend on their numbers.
+    """
     mark = (*ANNOTATIONS, names.stopping)
     suspended = with_value(with_value(job, SUSPEND, True), mark, "true")
-    steps = [Step(merge_patch(job, suspended))]
-    if not is_active(job):
-        started = value_at(job, ("status", "startTime")) is not None
-        steps.append(Step({"status": {"startTime": None}} if started else {}, "status"))
-        steps.append(Step(merge_patch(suspended, with_value(stopped, mark, None))))
+    patch = merge_patch(job, suspended)
+    if is_active(job):
+        return (Step(patch, as_seen=_SPEC_AND_CONDITIONS),) if patch else ()
+    started = value_at(job, ("status", "startTime")) is not None
+    steps = (
+        Step(patch),
+        Step({"status": {"startTime": None}} if started else {}, "status"),
+        Step(merge_patch(suspended, with_value(stopped, mark, None))),
+    )
     return tuple(step for step in steps if step.patch)
 
 

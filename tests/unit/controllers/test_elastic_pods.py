@@ -18,7 +18,8 @@ from admitq.controllers.elastic_pods import (
     slim,
     to_ungate,
 )
-from admitq.controllers.plan import Count, ungating
+from admitq.controllers.json_patches import ungating
+from admitq.controllers.plan import Count
 from admitq.controllers.wiring import WhenServed
 from admitq.integrations.kinds.job import JOB
 from admitq.integrations.kinds.rayjob import RAY_JOB

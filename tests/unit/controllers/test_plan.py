@@ -7,8 +7,10 @@ import pytest
 
 from admitq.controllers.plan import Count, Delete, Patch, RemoveFinalizer, Tell, act, plan
 from admitq.integrations.base import Step
+from admitq.integrations.paths import merged, with_value
 from admitq.runtime.errors import ApiError
-from tests.unit.controllers.builders import KINDS, NAMES, SETTINGS, workload
+from admitq.runtime.resources import JOBS
+from tests.unit.controllers.builders import KINDS, NAMES, SETTINGS, Object, job, workload
 from tests.unit.controllers.world import CONFLICT, World
 
 
@@ -29,6 +31,45 @@ async def test_each_step_is_made_upon_the_answer_of_the_last(world: World) -> No
     assert seen == ["102"]
     final = world.get(KINDS.workloads, "job-j-1")
     assert (final["spec"]["priority"], final["status"]["clusterName"]) == (1, "x")
+
+
+@pytest.mark.parametrize(
+    ("meanwhile", "written"),
+    [
+        pytest.param({}, True, id="nothing"),
+        pytest.param({"status": {"active": 7}}, True, id="counts in the status"),
+        pytest.param({"metadata": {"labels": {"a": "b"}}}, True, id="labels"),
+        pytest.param({"metadata": {"generation": 3}}, False, id="spec"),
+        pytest.param({"status": {"conditions": [{"type": "Complete"}]}}, False, id="conditions"),
+        pytest.param({"metadata": {"annotations": {"c": "d"}}}, False, id="the first annotation"),
+        pytest.param({"metadata": {"uid": "uid-of-another"}}, False, id="another of the same name"),
+    ],
+)
+async def test_step_may_be_written_over_what_it_was_not_decided_from(
+    world: World, meanwhile: Object, written: bool
+) -> None:
+    seen = merged(job({"suspend": False}, {"active": 1}), {"metadata": {"annotations": None}})
+    newer = with_value(merged(seen, meanwhile), ("metadata", "resourceVersion"), "9")
+    world.put(JOBS, newer)
+    mark = {"spec": {"suspend": True}, "metadata": {"annotations": {"a/b": "true"}}}
+    step = Step(mark, as_seen=(("metadata", "generation"), ("status", "conditions")))
+    acting = act(world.ctx, plan(Patch(JOBS, seen, (step,), "c")))
+    if written:
+        await acting
+        assert world.get(JOBS, "j") == with_value(merged(newer, mark), ("metadata", "resourceVersion"), "101")
+        return
+    with pytest.raises(ApiError) as refused:
+        await acting
+    assert refused.value.is_conflict
+
+
+async def test_step_that_makes_an_object_invalid_is_no_conflict(world: World) -> None:
+    """Decided once more from the same object, it would be refused again."""
+    world.client.fails["json_patch"] = ApiError(422, "Invalid", "", body={"details": {"name": "j"}})
+    step = Step({"spec": {"suspend": True}}, as_seen=(("metadata", "generation"),))
+    with pytest.raises(ApiError) as refused:
+        await act(world.ctx, plan(Patch(JOBS, job(), (step,), "c")))
+    assert refused.value.is_invalid
 
 
 async def test_nothing_is_told_of_a_write_that_failed(world: World) -> None:

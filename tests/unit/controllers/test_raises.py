@@ -12,7 +12,7 @@ from admitq.controllers.job.matching import increases_over
 from admitq.controllers.job.running import started
 from admitq.controllers.plan import Count, Create, Plan
 from admitq.integrations.base import Difference, Integration
-from admitq.integrations.paths import with_value
+from admitq.integrations.paths import merged, with_value
 from admitq.job_workloads import pod_sets_of
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import JOBS
@@ -282,6 +282,26 @@ async def test_stop_that_meets_another_write_of_the_job_is_repeated_at_once(worl
 
     world.client.merge_patch = conflicting  # type: ignore[method-assign]
     await served_by(world).reconcile(Key("ns", "j"))
+    assert world.get(JOBS, "j")["spec"]["suspend"] is True
+    assert world.told.excess == [("job-j-1", "Job.batch", 2)]
+
+
+async def test_stop_of_a_job_that_runs_does_not_meet_writes_of_its_status(world: World) -> None:
+    """While pods start, the Job controller counts them in the status several times a second."""
+    known, stored = (
+        merged(raised(5), {"status": {"active": pods}, "metadata": {"resourceVersion": version}})
+        for pods, version in ((1, "8"), (4, "9"))
+    )
+    world.put(JOBS, known)
+    json_patch = world.client.json_patch
+
+    async def over_newer(*args: Any, **named: Any) -> Object:
+        world.put(JOBS, stored)
+        return await json_patch(*args, **named)
+
+    world.client.json_patch = over_newer  # type: ignore[method-assign]
+    await served_by(world).reconcile(Key("ns", "j"))
+    assert world.calls[:2] == ["get workloads/job-j-1", "json_patch jobs/j"]
     assert world.get(JOBS, "j")["spec"]["suspend"] is True
     assert world.told.excess == [("job-j-1", "Job.batch", 2)]
 

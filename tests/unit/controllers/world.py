@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+import jsonpatch
+
 from admitq.admission_status import CONDITIONS, FIELDS
 from admitq.controllers.context import Context
 from admitq.controllers.indexes import indexes_of_jobs, resource_followed, resource_of
@@ -19,6 +21,12 @@ from tests.unit.controllers.builders import KINDS, NAMES, SETTINGS, Object, afte
 
 NOT_FOUND = ApiError(404, "NotFound", "the server could not find the requested resource")
 CONFLICT = ApiError(409, "Conflict", "changed since")
+
+
+def _path(pointer: str) -> list[str | int]:
+    """The steps of a JSON pointer; none of the fields here has a number for its name."""
+    steps = (step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:])
+    return [int(step) if step.isdigit() else step for step in steps]
 
 
 def not_found(name: str) -> ApiError:
@@ -149,14 +157,12 @@ class StubClient:
         self._call("json_patch", f"{resource.plural}/{name}", operations)
         found = self.stores.of(resource).get(namespace or "", name)
         assert found is not None
-        for test in operations[:-1]:
-            *parts, last = test["path"].split("/")[1:]
-            holder: Any = value_at(found, tuple(parts))
-            if holder[int(last) if isinstance(holder, list) else last] != test["value"]:
+        tests = [one for one in operations if one["op"] == "test"]
+        for test in tests:
+            if value_at(found, _path(test["path"])) != test["value"]:
                 raise ApiError(422, "Invalid", f"testing value {test['path']} failed")
-        *parts, place = operations[-1]["path"].split("/")[1:]
-        del value_at(found, tuple(parts))[int(place)]
-        return self._written(found)
+        changes = [one for one in operations if one["op"] != "test"]
+        return self._written(jsonpatch.apply_patch(found, changes))
 
     async def delete(
         self,

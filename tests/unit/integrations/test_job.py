@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from admitq.integrations.base import Finished, Rules
+from admitq.integrations.base import Finished, Rules, Step
 from admitq.integrations.kinds.job import JOB
 from admitq_api.labels import names_for
 
@@ -157,15 +157,14 @@ def test_a_job_between_the_steps_of_a_stop_is_not_suspended() -> None:
 def test_a_stop_suspends_then_takes_back_the_start_then_restores() -> None:
     running = job({"suspend": False, "template": {"spec": {"nodeSelector": {"a": "b"}}}}, {"startTime": "t"})
     stopped = job({"suspend": True, "template": {"spec": {}}}, {"startTime": "t"})
-    assert [tuple(step) for step in JOB.stop(running, stopped, NAMES)] == [
-        ({"spec": {"suspend": True}, "metadata": {"annotations": {NAMES.stopping: "true"}}}, None),
-        ({"status": {"startTime": None}}, "status"),
-        (
+    assert list(JOB.stop(running, stopped, NAMES)) == [
+        Step({"spec": {"suspend": True}, "metadata": {"annotations": {NAMES.stopping: "true"}}}),
+        Step({"status": {"startTime": None}}, "status"),
+        Step(
             {
                 "spec": {"template": {"spec": {"nodeSelector": None}}},
                 "metadata": {"annotations": {NAMES.stopping: None}},
-            },
-            None,
+            }
         ),
     ]
 
@@ -175,6 +174,7 @@ def test_a_stop_waits_for_the_pods_before_it_restores() -> None:
     running = job({"suspend": False, "template": {"spec": {"nodeSelector": {"a": "b"}}}}, {"active": 1})
     [step] = JOB.stop(running, stopped, NAMES)
     assert step.patch["spec"] == {"suspend": True}
+    assert step.as_seen == (("metadata", "generation"), ("status", "conditions"))
     waiting = job({**running["spec"], "suspend": True}, {"active": 1}, {NAMES.stopping: "true"})
     assert JOB.stop(waiting, stopped, NAMES) == ()
 
