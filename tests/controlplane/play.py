@@ -21,7 +21,7 @@ import yaml
 from admitq.integrations.paths import value_at
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import LIMIT_RANGES, NAMESPACES, RUNTIME_CLASSES, Resource
-from admitq_api.conditions import SECOND, parse_time
+from admitq_api.conditions import SECOND, Reason, parse_time
 from localcluster.waiting import eventually
 from tests.controlplane.stage import Object, Stage, condition_of
 
@@ -250,9 +250,30 @@ class Play:
         await self.stage.change(self.stage.kinds.workloads, name, {"status": self._filled(status)}, "status")
 
     async def _label_namespace(self, labels: Object) -> None:
-        await self.stage.client.merge_patch(
-            NAMESPACES, self.stage.namespace, {"metadata": {"labels": labels}}, None, None
-        )
+        """Label the namespace, and go on when admitq has seen it.
+
+        A Workload made at once may reach admitq before the labels: watches have no common order. So a
+        Workload waits, in a queue of its own that selects these labels, until it lacks nothing but quota.
+        """
+        stage, kinds, name = self.stage, self.stage.kinds, "labels-seen"
+        labelled = {"metadata": {"labels": labels}}
+        await stage.client.merge_patch(NAMESPACES, stage.namespace, labelled, None, None)
+        no_quota = [{name: {"cpu": 0}}]
+        await self._queue(name, {"quota": no_quota, "namespaceSelector": {"matchLabels": labels}})
+        await self._workload(name, {"queue": name, "cpu": 1})
+
+        async def seen() -> bool:
+            reserved = condition_of(await self._read(name), "QuotaReserved")
+            return reserved is not None and reserved[1] != Reason.MISCONFIGURED
+
+        await eventually(seen, what=f"labels {labels} of the namespace to be seen")
+        for resource, own in (
+            (kinds.workloads, name),
+            (kinds.local_queues, name),
+            (kinds.cluster_queues, stage.own(name)),
+        ):
+            await stage.client.delete(resource, own, stage.namespace if resource.namespaced else None)
+            await stage.until_gone(resource, own)
 
     async def _delete(self, what: str) -> None:
         resource, name = self._place(what)
