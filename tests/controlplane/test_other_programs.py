@@ -71,7 +71,8 @@ async def at_rest(
         assert loop.time() - since > still, "it is still written to"
         return seen
 
-    return await eventually(rests, timeout=25, interval=0.2, what=what)
+    # Many plays look at the same time: looks more often than these would slow down what they wait for.
+    return await eventually(rests, timeout=60, interval=min(0.5, still), what=what)
 
 
 def lawful(seen: Snapshot) -> bool:

@@ -276,13 +276,14 @@ async def run_first_of(stage: Stage, kind: Kind) -> Object:
 async def orphan(stage: Stage, kind: Kind, workload: Object) -> None:
     """Delete a job and leave its dependents, as ``kubectl delete --cascade=orphan`` does.
 
-    The garbage collector learns of new kinds every half a minute only. Its part is played.
+    The garbage collector learns of new kinds every half a minute only. Its part is played, unless it comes
+    first.
     """
+    uid = (await stage.get(kind.resource, "first"))["metadata"]["uid"]
     await stage.client.delete(kind.resource, "first", stage.namespace, propagation="Orphan")
     owned = [(stage.kinds.workloads, workload), *((PODS, one) for one in await pods_of_first(stage))]
     if kind.integration is JOBSET:
         owned.append((JOBS, await stage.get(JOBS, "first-w-0")))
-    uid = (await stage.get(kind.resource, "first"))["metadata"]["uid"]
     for resource, one in owned:
         current = await stage.get(resource, one["metadata"]["name"])
         kept = [ref for ref in current["metadata"].get("ownerReferences", ()) if ref["uid"] != uid]
