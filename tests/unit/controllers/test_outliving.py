@@ -13,11 +13,10 @@ from admitq.controllers.job.owners import Owners
 from admitq.controllers.outliving import (
     SHORTEST_DELAY_SECONDS,
     OutlivingPods,
-    belongs_to,
     excess_of,
-    may_run,
     next_look,
 )
+from admitq.controllers.pod_index import belongs_to, may_run
 from admitq.controllers.workload import WorkloadController
 from admitq.integrations.kinds.job import JOB
 from admitq.integrations.kinds.mpijob import MPI_JOB

@@ -1,5 +1,6 @@
 """A context of stand-ins: real stores, and a client that applies writes to them or fails as it is told."""
 
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -13,7 +14,7 @@ from admitq.controllers.settings import Settings
 from admitq.core.model import ObjectKey
 from admitq.core.statuses import ClusterQueueStatus, CohortStatus, LocalQueueStatus
 from admitq.integrations.paths import value_at
-from admitq.runtime.client import Client
+from admitq.runtime.client import Client, Page
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import NAMESPACES, Resource
 from admitq.runtime.store import Store
@@ -95,6 +96,20 @@ class StubClient:
             and (not label or value_at(one, ("metadata", "labels", label)) == value)
         ]
         return found, str(self.version)
+
+    async def pages(
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        label_selector: str | None = None,
+        field_selector: str | None = None,
+        *,
+        page_size: int,
+    ) -> AsyncGenerator[Page]:
+        """The same in pages of which each begins where the last one ended."""
+        found, version = await self.list(resource, namespace, label_selector, field_selector)
+        for start in range(0, max(1, len(found)), page_size):
+            yield Page(found[start : start + page_size], version, start == 0)
 
     async def request_json(self, method: str, path: str) -> Object:
         """Tell of the versions of groups, or of the resources of one."""

@@ -1,0 +1,133 @@
+"""Which pods of a namespace belong to which Workload, and an index that finds them.
+
+Pods and Workloads are brought together by keys. A pod belongs to a Workload if one of the keys of the pod is
+one of those under which the pods of the Workload are looked for. A key has a kind, so that no label value can
+pose as the name of a Workload.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from enum import StrEnum, auto
+from typing import Final, TypeAlias
+
+from admitq.integrations.ownership import controller_of
+from admitq.integrations.paths import Object, only, value_at
+from admitq.runtime.resources import PODS
+from admitq_api.labels import Names
+
+_ENDED: Final = ("Succeeded", "Failed")
+NOT_ENDED: Final = ",".join(f"status.phase!={phase}" for phase in _ENDED)
+"""Field selector of the pods that have not ended."""
+
+_KEPT: Final = ("name", "namespace", "uid", "labels", "creationTimestamp", "deletionTimestamp")
+
+
+class KeyKind(StrEnum):
+    """What the value of a key is."""
+
+    WORKLOAD = auto()
+    """Name of a Workload, by the annotation that the admission gave the pod."""
+    CHAIN = auto()
+    """Name of the first slice of an elastic job, by an annotation of the pod."""
+    POD = auto()
+    """UID of the pod itself. The pods of a group own its Workload."""
+    JOB = auto()
+    """UID of a job: that of an owner of the pod, or a label that the controller of the job set."""
+
+
+Key: TypeAlias = tuple[KeyKind, str]
+
+
+def may_run(pod: Object, names: Names) -> bool:
+    """Whether a pod holds resources, or may yet: it has not ended, and no gate of ours holds it.
+
+    A pod that is being deleted runs until its object is gone, if it has a node. Without one it never starts.
+    """
+    status, spec = pod.get("status") or {}, pod.get("spec") or {}
+    if status.get("phase") in _ENDED:
+        return False
+    if "deletionTimestamp" in pod["metadata"] and not spec.get("nodeName"):
+        return False
+    gates = {gate.get("name") for gate in spec.get("schedulingGates") or ()}
+    return gates.isdisjoint((names.admission_gate, names.elastic_gate))
+
+
+def keys_of_pod(pod: Object, names: Names) -> Iterator[Key]:
+    """The keys under which a pod is found."""
+    metadata: Object = pod["metadata"]
+    annotations: Mapping[str, str] = metadata.get("annotations") or {}
+    if (workload := annotations.get(names.workload)) is not None:
+        yield KeyKind.WORKLOAD, workload
+    if (chain := annotations.get(names.workload_slice_name)) is not None:
+        yield KeyKind.CHAIN, chain
+    if uid := metadata.get("uid"):
+        yield KeyKind.POD, uid
+    for value in (metadata.get("labels") or {}).values():
+        yield KeyKind.JOB, value
+    for owner in metadata.get("ownerReferences") or ():
+        if uid := owner.get("uid"):
+            yield KeyKind.JOB, uid
+
+
+def keys_of_workload(workload: Object, names: Names) -> Iterator[Key]:
+    """The keys under which the pods of a Workload are looked for."""
+    metadata: Object = workload["metadata"]
+    yield KeyKind.WORKLOAD, metadata["name"]
+    if (chain := value_at(metadata, ("annotations", names.workload_slice_name))) is not None:
+        yield KeyKind.CHAIN, chain
+    for owner in metadata.get("ownerReferences") or ():
+        if uid := owner.get("uid"):
+            yield KeyKind.POD, uid
+    for uid in uids_of_job(workload, names):
+        yield KeyKind.JOB, uid
+
+
+def belongs_to(pod: Object, workload: Object, names: Names) -> bool:
+    """Whether a pod was created for the job of a Workload of its namespace."""
+    return not set(keys_of_pod(pod, names)).isdisjoint(keys_of_workload(workload, names))
+
+
+def uids_of_job(workload: Object, names: Names) -> set[str]:
+    """UIDs of the job of a Workload: that in a label, and that of its controller."""
+    stated = (
+        value_at(workload, ("metadata", "labels", names.job_uid)),
+        value_at(controller_of(workload), ("uid",)),
+    )
+    return {uid for uid in stated if uid}
+
+
+class PodIndex:
+    """The pods of one namespace that may run, by their keys.
+
+    To find the pods of a Workload costs what is found, however many pods there are. Of a pod only that part
+    of its metadata is kept from which excess pods are chosen, deleted and reported.
+
+    Args:
+        names: of annotations and labels.
+    """
+
+    def __init__(self, names: Names) -> None:
+        self._names = names
+        self._pods: list[Object] = []
+        self._by_key: dict[Key, list[int]] = {}
+
+    @property
+    def pods(self) -> tuple[Object, ...]:
+        """All pods, in the order in which they were added."""
+        return tuple(self._pods)
+
+    def add(self, pods: Iterable[Object]) -> None:
+        """Add those of the pods that may run."""
+        for pod in pods:
+            if not may_run(pod, self._names):
+                continue
+            for key in keys_of_pod(pod, self._names):
+                self._by_key.setdefault(key, []).append(len(self._pods))
+            metadata = only(pod["metadata"], _KEPT)
+            self._pods.append({"apiVersion": PODS.api_version, "kind": PODS.kind, "metadata": metadata})
+
+    def of(self, workload: Object) -> tuple[Object, ...]:
+        """The pods that belong to a Workload, in the order in which they were added."""
+        keys = set(keys_of_workload(workload, self._names))
+        # A pod may be found under several keys.
+        found = {at for key in keys for at in self._by_key.get(key, ())}
+        return tuple(self._pods[at] for at in sorted(found))
