@@ -181,11 +181,9 @@ class OutlivingPods:
         if not asked:
             return {}
         namespace = asked[0]["metadata"]["namespace"]
-        recent = self._listed.get(namespace, _Listed())
-        if recent.pods is not None and self._is_recent(recent):
-            found = self._found(recent.pods, asked)
-            if len(found) == len(asked):
-                return found
+        found = self._found_recently(namespace, asked)
+        if len(found) == len(asked):
+            return found
         return self._found(await self._pods_in(namespace), asked)
 
     async def of_gone(
@@ -227,6 +225,25 @@ class OutlivingPods:
 
     def _found(self, pods: PodIndex, workloads: Sequence[Object]) -> Mapping[str, tuple[Object, ...]]:
         return {one["metadata"]["uid"]: own for one in workloads if (own := pods.of(one))}
+
+    def _found_recently(
+        self, namespace: str, workloads: Sequence[Object]
+    ) -> Mapping[str, tuple[Object, ...]]:
+        """What a list of the last second found, without pods of which some may have been deleted since."""
+        recent = self._listed.get(namespace, _Listed())
+        if recent.pods is None or not self._is_recent(recent):
+            return {}
+        found = self._found(recent.pods, workloads)
+        return {
+            uid: found[uid]
+            for one in workloads
+            if (uid := one["metadata"]["uid"]) in found
+            and not self._are_some_excess(one, found[uid], workloads)
+        }
+
+    def _are_some_excess(self, workload: Object, pods: Sequence[Object], workloads: Sequence[Object]) -> bool:
+        ctx = self._ctx
+        return may_delete_pods(ctx.settings) and bool(excess_of(workload, pods, ctx.names, workloads))
 
     async def _pods_in(self, namespace: str) -> PodIndex:
         """The pods that may run, by a list that begins after the call."""

@@ -427,6 +427,17 @@ async def test_pods_of_a_recent_list_are_taken_to_remain(world: World) -> None:
     assert world.calls.count(LIST) == 3
 
 
+async def test_excess_pods_are_deleted_and_counted_once(world: World) -> None:
+    world.put(KINDS.workloads, admitted())
+    with_pods(world, *(aged(name, number) for number, name in enumerate("abcd")))
+    controller = JobController(world.ctx, JOB, Owners(world.ctx))
+    await controller.reconcile(JOB_KEY)
+    del world.client.api["pods", "d"]
+    await controller.reconcile(JOB_KEY)
+    assert [call for call in world.calls if call.startswith("delete")] == ["delete pods/d"]
+    assert world.told.excess == [("job-j-1", "Job.batch", 1)]
+
+
 EVICTED = condition("Evicted", True, "Preempted", "preempted")
 RAISED = {"parallelism": 5, "completions": 9}
 SYNC = {"labels": {NAMES.queue_name: "lq", NAMES.prebuilt_workload_name: "job-j-1"}}
