@@ -1,28 +1,21 @@
 """Pods that outlive their job, and keep the quota of its Workload reserved.
 
 A job that is deleted with its pods orphaned, or that a finalizer of another program holds, leaves pods that
-run on. No watch covers all pods of the cluster. When an admitted job goes, the pods of its namespace are
-listed once, and again now and then while some of its pods remain. The list is not limited to a label: users
-who may edit pods may remove labels.
+run on. ``outliving_pods`` finds them. What follows from them is decided here, by pure functions.
 
 A job may have started more pods than were admitted in the moment before it went, or pods although nothing was
 admitted. No controller stops those. They are deleted, newest first, down to what was admitted.
 """
 
-import asyncio
-import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
-from admitq.controllers.context import Context
 from admitq.controllers.excess_pods import EXCESS_NOTE, EXCESS_POD_DELETED, counted, job_kind, last_slice
 from admitq.controllers.plan import Action, Delete, Tell
-from admitq.controllers.pod_index import NOT_ENDED, PodIndex, uids_of_job
 from admitq.controllers.settings import Settings
 from admitq.core.model import Instant
 from admitq.integrations import pods as pods_of
-from admitq.integrations.job_pods import CONTROLLER_UID
 from admitq.integrations.paths import Object, value_at
 from admitq.pod_counts import covered_counts, pod_counts
 from admitq.runtime.resources import PODS
@@ -35,31 +28,35 @@ ORPHANED_PODS: Final = replace(PODS, view="of jobs that are gone")
 
 SHORTEST_DELAY_SECONDS: Final = 1.0
 LONGEST_DELAY_SECONDS: Final = 15.0
+"""Bounds of the time between two looks whether pods remain."""
+
+SHORTEST_LIST_DELAY_SECONDS: Final = 15.0
+LONGEST_LIST_DELAY_SECONDS: Final = 120.0
+"""Bounds of the time between two lists, while a look finds that a pod of the last list may still run."""
 
 _NAMED: Final = 3
 """Most pods that a message names."""
 
-_PAGE_SIZE: Final = 250
-"""Pods of one page of a list. To parse and index so many takes 20 to 40 ms, in which no other task runs."""
+
+@dataclass(frozen=True, slots=True)
+class Remaining:
+    """Pods of a Workload that may run: there is at least one.
+
+    Args:
+        listed: all of them, as a list found them. Empty where one pod that an earlier list found was read
+            instead: the quota stays reserved, nothing is reported anew, and no pod is excess.
+    """
+
+    listed: tuple[Object, ...] = ()
+
+
+CONFIRMED: Final = Remaining()
+"""A pod that an earlier list found may still run."""
 
 
 def may_have_pods(workload: Object) -> bool:
     """Whether pods of the Workload may run: it is admitted, or its job has not stopped since."""
     return is_admitted(workload) and not holds(workload, ConditionType.FINISHED)
-
-
-def _has_labelled_pods(workload: Object, job: Object | None) -> bool:
-    """Whether Kubernetes writes the UID of the job into a label of its pods, as far as is known.
-
-    It does for a Job that does not choose the selector of its pods itself.
-    """
-    return job_kind(workload) == "Job.batch" and value_at(job, ("spec", "manualSelector")) is not True
-
-
-def _may_be_started_by_hand(workload: Object) -> bool:
-    """Whether pods of the Workload may run although it is not admitted: no gate of ours holds them."""
-    is_waiting = not may_have_pods(workload) and not holds(workload, ConditionType.FINISHED)
-    return is_waiting and job_kind(workload) != "Pod"
 
 
 def _charged_of(workload: Object, slices: Sequence[Object], names: Names) -> Object | None:
@@ -143,140 +140,11 @@ def stop_excess(
     return actions
 
 
-@dataclass(slots=True)
-class _Listed:
-    """The pods of a namespace that may run, as of the last list."""
-
-    begun: float = float("-inf")
-    pods: PodIndex | None = None
-    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-
-
-class OutlivingPods:
-    """Finds pods of Workloads whose jobs are gone, or going.
-
-    Jobs of one namespace that go together share lists. That no pods remain, only a list says that began after
-    the question; that pods remain, a list of the last second says as well.
-
-    Args:
-        ctx: client and names.
-        clock: seconds that only grow.
-    """
-
-    def __init__(self, ctx: Context, clock: Callable[[], float] = time.monotonic) -> None:
-        self._ctx = ctx
-        self._clock = clock
-        self._listed: dict[str, _Listed] = {}
-
-    async def of(self, workloads: Sequence[Object]) -> Mapping[str, tuple[Object, ...]]:
-        """The pods that may run, by UID of their Workload; a Workload without such pods is left out.
-
-        Args:
-            workloads: of one namespace. Only those that may have pods are looked for.
-
-        Raises:
-            ApiError: pods cannot be listed. What is not known to have ended keeps its quota.
-        """
-        asked = [one for one in workloads if may_have_pods(one)]
-        if not asked:
-            return {}
-        namespace = asked[0]["metadata"]["namespace"]
-        found = self._found_recently(namespace, asked)
-        if len(found) == len(asked):
-            return found
-        return self._found(await self._pods_in(namespace), asked)
-
-    async def of_gone(
-        self, workloads: Sequence[Object], job: Object | None = None
-    ) -> Mapping[str, tuple[Object, ...]]:
-        """The same for Workloads whose job is gone or going, with the pods of those that are not admitted.
-
-        A job that was started by hand may have pods although its Workload waits. They are found by the UID of
-        the job, in a label or as that of their owner. Only those of a Job can be listed without the others of
-        the namespace.
-
-        Args:
-            workloads: of one namespace.
-            job: the job, if it is going.
-
-        Raises:
-            ApiError: pods cannot be listed.
-        """
-        found = dict(await self.of(workloads))
-        asked = [
-            (one, uids)
-            for one in filter(_may_be_started_by_hand, workloads)
-            if (uids := uids_of_job(one, self._ctx.names))
-        ]
-        if unlabelled := [one for one, _ in asked if not _has_labelled_pods(one, job)]:
-            # One list for all of them: an elastic job may have several Workloads.
-            pods = await self._pods_in(unlabelled[0]["metadata"]["namespace"])
-            found |= self._found(pods, unlabelled)
-        for one, uids in asked:
-            if not _has_labelled_pods(one, job):
-                continue
-            listed = await self._list(one["metadata"]["namespace"], f"{CONTROLLER_UID}={min(uids)}")
-            if listed.pods:
-                found[one["metadata"]["uid"]] = listed.pods
-        return found
-
-    def _is_recent(self, listed: _Listed) -> bool:
-        return self._clock() - listed.begun < SHORTEST_DELAY_SECONDS
-
-    def _found(self, pods: PodIndex, workloads: Sequence[Object]) -> Mapping[str, tuple[Object, ...]]:
-        return {one["metadata"]["uid"]: own for one in workloads if (own := pods.of(one))}
-
-    def _found_recently(
-        self, namespace: str, workloads: Sequence[Object]
-    ) -> Mapping[str, tuple[Object, ...]]:
-        """What a list of the last second found, without pods of which some may have been deleted since."""
-        recent = self._listed.get(namespace, _Listed())
-        if recent.pods is None or not self._is_recent(recent):
-            return {}
-        found = self._found(recent.pods, workloads)
-        return {
-            uid: found[uid]
-            for one in workloads
-            if (uid := one["metadata"]["uid"]) in found
-            and not self._are_some_excess(one, found[uid], workloads)
-        }
-
-    def _are_some_excess(self, workload: Object, pods: Sequence[Object], workloads: Sequence[Object]) -> bool:
-        ctx = self._ctx
-        return may_delete_pods(ctx.settings) and bool(excess_of(workload, pods, ctx.names, workloads))
-
-    async def _pods_in(self, namespace: str) -> PodIndex:
-        """The pods that may run, by a list that begins after the call."""
-        self._listed = {
-            key: one for key, one in self._listed.items() if one.lock.locked() or self._is_recent(one)
-        }
-        listed = self._listed.setdefault(namespace, _Listed())
-        asked_at = self._clock()
-        async with listed.lock:
-            if listed.pods is None or listed.begun <= asked_at:
-                begun = self._clock()
-                listed.pods = await self._list(namespace)
-                listed.begun = begun
-            return listed.pods
-
-    async def _list(self, namespace: str, label_selector: str | None = None) -> PodIndex:
-        """The pods that may run, page by page.
-
-        A namespace may have ten thousand pods, and parsing and indexing them takes a second or two. Jobs that
-        run beyond their grant must be stopped meanwhile, so each page is done with before the next is read.
-        """
-        found = PodIndex(self._ctx.names)
-        async for page in self._ctx.client.pages(
-            PODS, namespace, label_selector, NOT_ENDED, page_size=_PAGE_SIZE
-        ):
-            if page.first:
-                found = PodIndex(self._ctx.names)
-            found.add(page.items)
-        return found
-
-
-def report(transition: Transition, pods: Sequence[Object]) -> None:
-    """State in the Workload's status which pods keep its quota reserved."""
+def report(transition: Transition, remaining: Remaining) -> None:
+    """State in the Workload's status which pods keep its quota reserved, if they were listed."""
+    pods = remaining.listed
+    if not pods:
+        return
     names = sorted(one["metadata"]["name"] for one in pods)
     named = ", ".join(names[:_NAMED]) + (", …" if len(pods) > _NAMED else "")
     count = "1 pod" if len(pods) == 1 else f"{len(pods)} pods"
@@ -295,6 +163,19 @@ def withdraw(transition: Transition) -> None:
 
 
 def next_look(workload: Object, now: Instant) -> float:
-    """Seconds until the pods are listed again: half of the time that they have remained, within bounds."""
-    remained = max(0, now - (since(workload, ConditionType.PODS_OUTLIVE_JOB) or now)) / SECOND
-    return min(LONGEST_DELAY_SECONDS, max(SHORTEST_DELAY_SECONDS, remained / 2))
+    """Seconds until the next look whether pods remain: half of the time that they have, within bounds."""
+    return _half_of_remained(workload, now, SHORTEST_DELAY_SECONDS, LONGEST_DELAY_SECONDS)
+
+
+def next_list(workload: Object, now: Instant) -> float:
+    """Seconds until the pods are listed again at the latest, so that their reported number follows."""
+    return _half_of_remained(workload, now, SHORTEST_LIST_DELAY_SECONDS, LONGEST_LIST_DELAY_SECONDS)
+
+
+def remained(workload: Object, now: Instant) -> float:
+    """Seconds for which the Workload's status has stated that pods keep its quota; 0 if it does not."""
+    return max(0, now - (since(workload, ConditionType.PODS_OUTLIVE_JOB) or now)) / SECOND
+
+
+def _half_of_remained(workload: Object, now: Instant, shortest: float, longest: float) -> float:
+    return min(longest, max(shortest, remained(workload, now) / 2))

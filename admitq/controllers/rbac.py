@@ -100,8 +100,9 @@ def rbac(names: Names, integrations: Sequence[Integration]) -> Mapping[str, tupl
         WORKLOAD: (
             _may(workloads, *_WATCH, "patch", "delete"),
             _may(workloads, "patch", subresource="status"),
-            # By the controllers of jobs, too: pods that outlive their job keep its quota.
-            _may(PODS, "list"),
+            # By the controllers of jobs, too: pods that outlive their job keep its quota. While some are
+            # known to remain, one of them is read.
+            _may(PODS, "list", "get"),
             # What pods ask for depends on the rules of their namespace and on how they are run.
             *_watched(kinds.local_queues, cluster_queues, NAMESPACES, LIMIT_RANGES, RUNTIME_CLASSES),
         ),

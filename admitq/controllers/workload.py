@@ -15,6 +15,8 @@ from admitq.controllers.absent_owners import AbsentOwners
 from admitq.controllers.context import Context, CoreView
 from admitq.controllers.executions import Executions
 from admitq.controllers.indexes import BY_CHAIN, chains, flavors_of
+from admitq.controllers.outliving import Remaining
+from admitq.controllers.outliving_pods import OutlivingPods
 from admitq.controllers.plan import (
     NOTHING,
     Delete,
@@ -129,7 +131,7 @@ class World:
     """Why an equal Workload was refused, so that this one was not tried."""
     owners_gone: bool = False
     """None of the owners that the Workload names is there, and nobody else will find that out."""
-    outliving: Sequence[Object] = ()
+    outliving: Remaining | None = None
     """Pods of the Workload that can still run although its job is gone."""
     slices: Sequence[Object] = ()
     """The Workloads of the same elastic job, if the Workload is one of its slices."""
@@ -223,7 +225,7 @@ def _orphan(case: Case) -> Plan | None:
     """A Workload without an owner is finished, and freed for deletion, once no pods outlive its job."""
     if not is_orphan(case.workload, case.world):
         return None
-    if case.world.outliving and (kept := _outlived(case)) is not None:
+    if case.world.outliving and (kept := _outlived(case, case.world.outliving)) is not None:
         return kept
     deleting = "deletionTimestamp" in case.workload["metadata"]
     if case.settings.finish_orphaned and not case.is_true(ConditionType.FINISHED):
@@ -236,15 +238,15 @@ def _orphan(case: Case) -> Plan | None:
     return NOTHING if deleting else None
 
 
-def _outlived(case: Case) -> Plan | None:
+def _outlived(case: Case, remaining: Remaining) -> Plan | None:
     """Stop pods of a job that is gone which run beyond what was admitted, and report those that remain."""
     world, workload = case.world, case.workload
-    stopped = outliving.stop_excess(workload, world.outliving, world.names, world.settings, world.slices)
+    stopped = outliving.stop_excess(workload, remaining.listed, world.names, world.settings, world.slices)
     again = outliving.next_look(workload, case.now)
     if not outliving.may_have_pods(workload):
         return plan(*stopped, again=again) if stopped else None
     transition = case.begin()
-    outliving.report(transition, world.outliving)
+    outliving.report(transition, remaining)
     reported = case.end(transition) or NOTHING
     return plan(*stopped, *reported.actions, again=again)
 
@@ -846,7 +848,7 @@ class WorkloadController:
         self._ctx = ctx
         self._core = core
         self._absent_owners = AbsentOwners(ctx)
-        self._outliving = outliving.OutlivingPods(ctx)
+        self._outliving = OutlivingPods(ctx)
         self._chains = chains(ctx.names)
         self._executions = Executions(ctx.clock)
         ctx.stores.of(ctx.kinds.workloads).subscribe(self._executions.observe)
@@ -865,8 +867,8 @@ class WorkloadController:
             world = replace(world, owners_gone=True)
         if is_orphan(workload, world):
             found = await self._outliving.of_gone((workload,))
-            outlived = found.get(workload["metadata"]["uid"], ())
-            world = replace(world, outliving=outlived, slices=self._slices(workload))
+            remaining = found.get(workload["metadata"]["uid"])
+            world = replace(world, outliving=remaining, slices=self._slices(workload))
         again = await act(self._ctx, decide(workload, world, self._ctx.clock()))
         return min(again or HELD_RETRY_SECONDS, HELD_RETRY_SECONDS) if held else again
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
+from admitq.controllers.outliving import Remaining
 from admitq.controllers.plan import Count, Plan, Tell, plan, status_patch, workload_status_patch
 from admitq.controllers.settings import Settings
 from admitq.core.model import Instant
@@ -79,7 +80,7 @@ class JobCase:
     """Nothing can be created in the namespace any more."""
     ancestor: Ancestor | None = None
     missing: tuple[Reference, ...] = ()
-    outliving: Mapping[str, Sequence[Object]] = field(default_factory=dict[str, Sequence[Object]])
+    outliving: Mapping[str, Remaining] = field(default_factory=dict[str, Remaining])
     """Pods that can still run although their job is gone or going, by the UID of their Workload."""
 
     @property

@@ -28,7 +28,7 @@ from admitq.controllers.job.one_workload import without_outdated
 from admitq.controllers.job.owners import Owners
 from admitq.controllers.job.slices import is_elastic, lets_run
 from admitq.controllers.job.steps import decide, refuse_group
-from admitq.controllers.outliving import OutlivingPods
+from admitq.controllers.outliving_pods import OutlivingPods
 from admitq.controllers.plan import (
     Action,
     Count,

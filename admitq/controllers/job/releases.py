@@ -44,9 +44,10 @@ from admitq_api.conditions import SECOND, ConditionType, Reason
 
 def _release(case: JobCase, workload: Object) -> tuple[Action | None, ...]:
     """The next thing to do with a Workload whose job is gone; none is released while its pods can run."""
-    found = case.outliving.get(workload["metadata"]["uid"], ())
-    stopped = outliving.stop_excess(workload, found, case.names, case.settings, case.without_job)
-    if found and outliving.may_have_pods(workload):
+    remaining = case.outliving.get(workload["metadata"]["uid"])
+    listed = () if remaining is None else remaining.listed
+    stopped = outliving.stop_excess(workload, listed, case.names, case.settings, case.without_job)
+    if remaining and outliving.may_have_pods(workload):
         return (*stopped, _report_outliving(case, workload))
     if stopped:
         return tuple(stopped)

@@ -15,7 +15,8 @@ from admitq.controllers.indexes import (
     resource_of,
 )
 from admitq.controllers.job.looking_up import is_unsettled, lookups_in
-from admitq.controllers.outliving import OutlivingPods, next_look
+from admitq.controllers.outliving import next_look
+from admitq.controllers.outliving_pods import OutlivingPods
 from admitq.controllers.plan import act, describes_pods
 from admitq.controllers.serving.decide import ServingCase, decide, is_owned
 from admitq.controllers.wiring import ControllerSpec, Watch, WhenServed

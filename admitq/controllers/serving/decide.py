@@ -5,12 +5,13 @@ asks what there is now, so that one cut short is taken up by whoever looks next 
 LeaderWorkerSet).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from admitq.controllers import outliving
 from admitq.controllers.job.case import Lookups, name_of
+from admitq.controllers.outliving import Remaining
 from admitq.controllers.plan import (
     Action,
     Create,
@@ -80,7 +81,7 @@ class ServingCase:
     namespace_matches: bool = True
     namespace_ends: bool = False
     """Nothing can be created in the namespace any more."""
-    outliving: Mapping[str, Sequence[Object]] = field(default_factory=dict[str, Sequence[Object]])
+    outliving: Mapping[str, Remaining] = field(default_factory=dict[str, Remaining])
     """Pods that can still run although their object is gone, by the UID of their Workload."""
 
     def members(self, group: ServedGroup) -> list[Object]:
@@ -220,9 +221,9 @@ def _is_remote(case: ServingCase, job: Object) -> bool:
 def _release(case: ServingCase, workload: Object) -> Iterator[Action]:
     """The next thing to do with a Workload whose object is no more."""
     write: Action | None = None
-    if pods := case.outliving.get(workload["metadata"]["uid"]):
+    if remaining := case.outliving.get(workload["metadata"]["uid"]):
         transition = Transition(workload, case.now)
-        outliving.report(transition, pods)
+        outliving.report(transition, remaining)
         write = status_patch(case.kinds.workloads, workload, transition.patch(), CONCERN)
     elif case.settings.finish_orphaned and not holds(workload, ConditionType.FINISHED):
         transition = Transition(workload, case.now)
