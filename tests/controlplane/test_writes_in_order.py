@@ -357,6 +357,8 @@ async def _a_cluster_queue_is_deleted(stage: Stage, writes: Writes) -> None:
     queue = stage.own("deleted")
     await stage.client.delete(stage.kinds.cluster_queues, queue)
     await stage.until_condition("QuotaReserved", "Suspended", "holds")
+    # Statuses of queues are written at most once a second, and it may be gone sooner.
+    await stage.until_active(stage.kinds.cluster_queues, queue, active=False)
     await stage.end_pods("deleted")
     await stage.until_condition("QuotaReserved", "Misconfigured", "holds")
     lost = f"ClusterQueue {queue} is terminating or missing"
