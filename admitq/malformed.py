@@ -25,6 +25,7 @@ UNREADABLE: Final = (translate.Malformed, KeyError, TypeError, ValueError, Attri
 """What reading an object raises that does not have the shape it should."""
 
 
+MALFORMED: Final = "Malformed"
 WITH_ACTIVE_CONDITION: Final = ("clusterqueues", "localqueues")
 
 
@@ -41,11 +42,13 @@ def what_is_left(observation: Observation, obj: Object, *, is_workload: bool) ->
 
 @dataclass(frozen=True, slots=True)
 class Malformation:
-    """A stored object that cannot be read, and why."""
+    """A stored object that cannot be read, or is left out for another reason, and why."""
 
     resource: Resource
     obj: Object
     problem: str
+    reason: str = MALFORMED
+    """Of the event about it."""
 
 
 @dataclass
@@ -73,14 +76,18 @@ class Malformed:
 
     def found(self, resource: Resource, obj: Object, error: Exception) -> bool:
         """Note that an object cannot be read, and tell so on it; returns whether that is news."""
-        key = translate.key_of(obj)
         problem = str(error) if isinstance(error, translate.Malformed) else f"unreadable: {error!r}"
+        return self.leave_out(resource, obj, problem, MALFORMED)
+
+    def leave_out(self, resource: Resource, obj: Object, problem: str, reason: str) -> bool:
+        """Note that an object is left out, and tell so on it; returns whether that is news."""
+        key = translate.key_of(obj)
         before = self.known.get((resource.plural, key))
-        now = self.known[resource.plural, key] = Malformation(resource, obj, problem)
+        now = self.known[resource.plural, key] = Malformation(resource, obj, problem, reason)
         if before is not None and before.problem == problem:
             return False
         self.count(resource)
-        log.warning("object cannot be read", resource=resource.plural, object=str(key), problem=problem)
+        log.warning("object is left out", resource=resource.plural, object=str(key), problem=problem)
         self.spawn(self._report(now))
         return True
 
@@ -104,7 +111,7 @@ class Malformed:
         if not self.leading():
             return
         key = translate.key_of(one.obj)
-        self.writer.recorder.event(one.obj, "Warning", "Malformed", one.problem)
+        self.writer.recorder.event(one.obj, "Warning", one.reason, one.problem)
         try:
             if one.resource == self.writer.writes.resource:
                 uid = one.obj["metadata"]["uid"]

@@ -9,7 +9,7 @@ not be written comes back as an event.
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, Protocol
@@ -41,6 +41,7 @@ from admitq.measures import Measures
 from admitq.metrics import Metrics
 from admitq.observations import observations
 from admitq.preemption_writer import PreemptionWriter
+from admitq.recovery import Recovery
 from admitq.runtime.client import Client
 from admitq.runtime.errors import ApiError
 from admitq.runtime.events import EventRecorder
@@ -71,6 +72,14 @@ class Refresh(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class _Reserving:
+    """A reservation that is being written, or was not and is about to be given back."""
+
+    instruction: ReserveQuota
+    task: "asyncio.Future[None]"
+
+
 @dataclass
 class Manager:
     """Drives one ``AdmissionState`` on a cluster.
@@ -91,6 +100,7 @@ class Manager:
         leading: whether this process may decide now.
         reading: how Workloads are read.
         set_aside: how many objects of a resource the stores could not read.
+        objects: all objects that decisions depend on, as the stores hold them.
         tracks_pods_ready: whether Workloads tell if their pods are ready.
         tell_reasons: whether each cause of waiting has a reason of its own.
         reports_malformed: whether objects that cannot be read get an event and a status from this process.
@@ -114,6 +124,7 @@ class Manager:
     leading: Callable[[], bool]
     reading: Reading = field(default_factory=Reading)
     set_aside: Callable[[Resource], int] = lambda _: 0
+    objects: Callable[[], Iterable[tuple[Resource, Object]]] = tuple
     tracks_pods_ready: bool = True
     tell_reasons: bool = True
     reports_malformed: bool = True
@@ -122,9 +133,7 @@ class Manager:
 
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
     _failures: dict[ObjectKey, int] = field(default_factory=dict[ObjectKey, int])
-    _reserving: "dict[ObjectKey, asyncio.Future[None]]" = field(
-        default_factory=dict[ObjectKey, "asyncio.Future[None]"]
-    )
+    _reserving: dict[ObjectKey, _Reserving] = field(default_factory=dict[ObjectKey, _Reserving])
     """Reservations that are being written."""
     _tasks: "set[asyncio.Future[None]]" = field(default_factory=set["asyncio.Future[None]"])
 
@@ -167,6 +176,16 @@ class Manager:
             self._spawn,
             self.set_aside,
         )
+        self._recovery = Recovery(
+            state=self.state,
+            observations=self._observations,
+            objects=self.objects,
+            reserving=lambda: [one.instruction for one in self._reserving.values()],
+            malformed=self._malformed,
+            metrics=self.metrics,
+            clock=self.clock,
+            workloads=self.workload_resource.plural,
+        )
 
     # --- observations in --------------------------------------------------------------------------
 
@@ -188,12 +207,13 @@ class Manager:
         obj, key = change.object, ObjectKey(*change.key)
         observation = self._observations[resource.plural]
         if change.new is None:
+            self._recovery.forget(resource, key)
             self._malformed.mended(resource, key)
             if resource == self.workload_resource:
                 self.measures.workload_gone(key)
                 self._writer.forget(key)
             gone = observation.deleted(obj)
-            self._put(gone)
+            self._put(gone, None)
             self._forget(gone)
             return
         try:
@@ -203,7 +223,11 @@ class Manager:
             is_news = self._malformed.found(resource, obj, error)
             # A Workload may reserve or release quota while it cannot be read for the same reason as before.
             if is_news or is_workload:
-                self._put(what_is_left(observation, obj, is_workload=is_workload))
+                self._put(what_is_left(observation, obj, is_workload=is_workload), (resource, obj))
+            return
+        if self._recovery.is_set_aside(resource, key, event):
+            if (left := self._recovery.event_of(resource, obj)) is not None:
+                self._put(left, (resource, obj))
             return
         self._malformed.mended(resource, key)
         match event:
@@ -218,7 +242,7 @@ class Manager:
                 self.measures.cohorts_changed()
             case _:
                 pass
-        self._put(event)
+        self._put(event, (resource, obj))
 
     def _forget(self, gone: happened.Event) -> None:
         """Drop the series of a queue or cohort whose object was deleted, as the core has taken in."""
@@ -243,13 +267,17 @@ class Manager:
             return changed(decided) == changed(current)
         return False
 
-    def _put(self, event: happened.Event) -> None:
+    def _put(self, event: happened.Event, of: tuple[Resource, Object] | None) -> None:
+        """Have the core observe an event, which is about an object, if that still exists."""
         try:
-            self.state.observe(event, now=self.clock())
-        except Exception:
-            # One observation that the core cannot digest must not stop the others.
-            log.exception("event was not taken in", core_event=type(event).__name__)
+            self._recovery.receiver.observe(event, now=self.clock())
+        except Exception as error:  # noqa: BLE001 - one object that the core fails on must not stop the others
+            self._recovery.failed(type(event).__name__, of, error)
         self._wake.set()
+
+    def _workload(self, key: ObjectKey | None) -> tuple[Resource, Object] | None:
+        obj = None if key is None else self.workloads.get(*key)
+        return None if obj is None else (self.workload_resource, obj)
 
     # --- the loop ---------------------------------------------------------------------------------
 
@@ -259,19 +287,34 @@ class Manager:
         try:
             while True:
                 self._wake.clear()
-                # What watches brought since the last turn is told together.
-                self._carry_out(self.state.instructions())
-                now = self.clock()
-                due = self.state.next_wakeup(now) if self.leading() else None
-                if due is not None and due <= now:
-                    self._cycle(now)
+                if self._recovery.is_due:
+                    await self._recovery.make_anew()
+                idle = self._turn()
+                if idle == 0:
                     # Watches, writes and renewals get their turn between two cycles.
                     await asyncio.sleep(0)
-                    continue
-                await self._idle(None if due is None else (due - now) / SECOND)
+                else:
+                    await self._idle(idle)
         finally:
             for task in self._tasks:
                 task.cancel()
+
+    def _turn(self) -> float | None:
+        """Carry out what was decided, and run a cycle if one is due; returns in how many seconds one is."""
+        try:
+            # What watches brought since the last turn is told together.
+            self._carry_out(self.state.instructions())
+            now = self.clock()
+            due = self.state.next_wakeup(now) if self.leading() else None
+            if due is None:
+                return None
+            if due <= now:
+                self._cycle(now)
+                self._recovery.cycle_ended()
+            return max(0, due - now) / SECOND
+        except Exception as error:  # noqa: BLE001 - a defect in a cycle must not end all that goes on beside it
+            self._recovery.failed("cycle", self._workload(self.state.deciding), error)
+            return 0.0
 
     def lead(self) -> None:
         """Begin to act: this process leads, and what it saw as a follower may now be told."""
@@ -308,7 +351,8 @@ class Manager:
         for instruction in instructions:
             match instruction:
                 case ReserveQuota(key):
-                    self._reserving[key] = task = self._spawn(self._reserve(instruction))
+                    task = self._spawn(self._reserve(instruction))
+                    self._reserving[key] = _Reserving(instruction, task)
                     task.add_done_callback(lambda done, key=key: self._reserved(key, done))
                 case Preempt():
                     self._spawn(self._preempt(instruction))
@@ -348,7 +392,7 @@ class Manager:
                 log.info("job is left to its controller", workload=str(instruction.key), error=str(error))
 
     def _reserved(self, key: ObjectKey, done: "asyncio.Future[None]") -> None:
-        if self._reserving.get(key) is done:
+        if (reserving := self._reserving.get(key)) is not None and reserving.task is done:
             del self._reserving[key]
 
     async def _give_back(self, key: ObjectKey, failed: happened.Event) -> None:
@@ -357,14 +401,14 @@ class Manager:
         await asyncio.sleep(backoff(attempt))
         if self.workloads.get(*key) is None:
             self._failures.pop(key, None)
-        self._put(failed)
+        self._put(failed, self._workload(key))
 
     # --- preemptions ------------------------------------------------------------------------------
 
     async def _preempt(self, instruction: Preempt) -> None:
         """Have a preemption written, after the reservation that it ends."""
         if (reserving := self._reserving.get(instruction.key)) is not None:
-            await asyncio.wait([reserving])
+            await asyncio.wait([reserving.task])
         try:
             async with self._preempting:
                 stands = await self._preemptions.preempt(instruction)

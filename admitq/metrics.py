@@ -330,7 +330,10 @@ TABLE: Final[tuple[Series, ...]] = (
     Series(
         "forcefully_deleted_pods_total", _C, "Pods deleted by force, for their nodes could not be reached"
     ),
-    Series("malformed_objects", _G, "Stored objects that cannot be read", ("resource",)),
+    Series("malformed_objects", _G, "Stored objects that are left out", ("resource",)),
+    Series(
+        "core_failures_total", _C, "Internal errors of the core, which was then started anew", ("during",)
+    ),
     Series(
         "quarantined_keys", _G, "Objects whose reconciliation was given up until they change", ("controller",)
     ),

@@ -173,6 +173,7 @@ class ManagerPart:
             leading=self._is_leading,
             reading=translate.reading(configuration, settings.gates),
             set_aside=self._set_aside,
+            objects=self._decisive_objects,
             tracks_pods_ready=pods_ready(configuration, settings.gates) is not None,
             tell_reasons=settings.gates[Gate.UNADMITTED_WORKLOADS_OBSERVABILITY],
             merge_patches=settings.gates[Gate.WORKLOAD_REQUEST_USE_MERGE_PATCH],
@@ -358,6 +359,14 @@ class ManagerPart:
     def _set_aside(self, resource: Resource) -> int:
         store = self._stores.find(resource)
         return 0 if store is None else len(store.quarantined)
+
+    def _decisive_objects(self) -> Iterator[tuple[Resource, Object]]:
+        """All that the core observes; objects may come and go while they are looked at."""
+        for resource in decisive(self._kinds):
+            store = self._stores.of(resource)
+            for key in tuple(store.keys()):
+                if (obj := store.get(*key)) is not None:
+                    yield resource, obj
 
     def _on_objects_set_aside(self, resource: Resource) -> None:
         self.manager.count_malformed(resource)

@@ -257,3 +257,4 @@ def _check_nothing_left_undone(world: World) -> None:
     )
     if any(undone):
         raise InvariantViolated("instructions were decided and not handed out")
+    _expect("who is decided over", world.deciding, None)

@@ -15,11 +15,11 @@ from admitq.core.cohorts import Node, declared_quotas
 from admitq.core.cycle import heads, inadmissibility, is_second_pass_due, run_cycle, tell_again
 from admitq.core.events import Event
 from admitq.core.fair_sharing import Share, share
-from admitq.core.instructions import Instruction, RefreshCohort
+from admitq.core.instructions import Instruction, RefreshCohort, ReserveQuota
 from admitq.core.invariants import InvariantViolated
 from admitq.core.ledger import Usage
 from admitq.core.lifecycle import Phase
-from admitq.core.model import Instant, ObjectKey, QueueingStrategy
+from admitq.core.model import SECOND, Instant, ObjectKey, QueueingStrategy
 from admitq.core.offers import Offer
 from admitq.core.queues import PendingQueue
 from admitq.core.refusals import Refusal
@@ -38,7 +38,7 @@ from admitq.core.statuses import (
     local_queue_reason,
     local_queue_status,
 )
-from admitq.core.world import ClusterQueueEntry, LocalQueueEntry, WorkloadEntry, World
+from admitq.core.world import Assumption, ClusterQueueEntry, LocalQueueEntry, WorkloadEntry, World
 
 __all__ = ["AdmissionState", "InvariantViolated"]
 
@@ -145,6 +145,37 @@ class AdmissionState:
         """
         tell_again(self._world)
         return self.instructions()
+
+    # --- after a defect ---------------------------------------------------------------------------
+
+    @property
+    def deciding(self) -> ObjectKey | None:
+        """The workload over which a call decided that raised; None if it raised elsewhere."""
+        return self._world.deciding
+
+    def empty(self) -> "AdmissionState":
+        """A state that has observed nothing, for the same driver."""
+        return AdmissionState(self._world.settings, statuses=self._statuses, cycles=self._cycles)
+
+    def become(self, other: "AdmissionState") -> None:
+        """Go on as another state would, of which nothing else may be made use of from now on."""
+        cycles, self._world = self._world.cycle, other._world  # noqa: SLF001 - of the same class
+        self._world.cycle += cycles
+
+    def assume(self, instruction: ReserveQuota, *, now: Instant) -> None:
+        """Count a reservation that an earlier state decided and that is being written.
+
+        Nothing is counted if the workload is gone, or was observed with a reservation or with its end.
+        """
+        world = self._world
+        entry = world.workloads.get(instruction.key)
+        if entry is None or entry.workload.uid != instruction.uid:
+            return
+        if entry.workload.admission is not None or entry.workload.finished:
+            return
+        entry.assumed = Assumption(instruction.admission, instruction.admit, now // SECOND * SECOND)
+        world.settle(entry, now)
+        charging.charge(world, entry, world.assigned(entry))
 
     # --- queries ----------------------------------------------------------------------------------
 

@@ -267,6 +267,8 @@ class World:
     """By RuntimeClass, what its pods need beside what their containers ask for."""
     cycle: int = 0
     """How many cycles have run."""
+    deciding: ObjectKey | None = None
+    """The workload that a cycle decides over at the moment."""
     replacements: Replacements[WorkloadEntry] = field(default_factory=Replacements[WorkloadEntry])
     outdated: list[WorkloadEntry] = field(default_factory=list[WorkloadEntry])
     """Who was in flight while what it is to take over changed."""

@@ -208,6 +208,7 @@ def test_metrics_beside_the_promised_ones_are_known() -> None:
     assert {
         "api_requests_total",
         "certificate_expiry_timestamp_seconds",
+        "core_failures_total",
         "excess_pods_total",
         "forcefully_deleted_pods_total",
         "malformed_objects",

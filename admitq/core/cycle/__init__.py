@@ -27,6 +27,7 @@ Rules of this file
 
 from collections.abc import Iterable
 
+from admitq.core.cycle.entry import Entry
 from admitq.core.cycle.inadmissibility import inadmissibility
 from admitq.core.cycle.nominate import nominate
 from admitq.core.cycle.process import refusal_of, reserve
@@ -76,8 +77,13 @@ def run_cycle(world: World, of: Iterable[tuple[ClusterQueueEntry, Pending]], now
     world.cycle += 1
     try_second_passes(world, now)
     cycle = Cycle(world, now)
-    entries = [nominate(world, queue, pending) for queue, pending in of]
+    entries: list[Entry] = []
+    for queue, pending in of:
+        world.deciding = pending.workload.key
+        entries.append(nominate(world, queue, pending))
+    world.deciding = None
     for entry in cycle.turns(entries):
+        world.deciding = entry.workload.key
         if world.is_halted:
             put_back(world, entry)
             continue
@@ -86,6 +92,7 @@ def run_cycle(world: World, of: Iterable[tuple[ClusterQueueEntry, Pending]], now
             reserve(cycle, entry)
         else:
             requeue(cycle, entry, refusal)
+    world.deciding = None
     for overlay in cycle.overlays.values():
         overlay.undo()
     settle_undecided(cycle)
@@ -93,4 +100,6 @@ def run_cycle(world: World, of: Iterable[tuple[ClusterQueueEntry, Pending]], now
     for root in cycle.advanced:
         world.wake_hopeful(root)
     for entry in cycle.parked:
+        world.deciding = entry.workload.key
         calm(world, entry)
+    world.deciding = None

@@ -130,20 +130,24 @@ def settle_undecided(cycle: Cycle) -> None:
     """Put those back of whom only the whole cycle tells whether the next can differ from it."""
     world = cycle.world
     for entry, refusal in cycle.out_of_flavors:
+        world.deciding = entry.workload.key
         if entry.since != entry.root.progress:
             entry.queue.queue.enter(entry.pending)
         else:
             _park(cycle, entry, refusal)
     for entry in cycle.beaten:
+        world.deciding = entry.workload.key
         # Who was only taken along goes on with other flavors when it is next: two might wake each other so.
         goes_on = entry.pending.progress is not None and not entry.stood
         _try_again_or_stand(world, entry, again=goes_on or entry.since != entry.root.progress)
     for entry in cycle.waiting:
+        world.deciding = entry.workload.key
         # Who may do with fewer pods may have preempted for more than is left to be had, and who went on to
         # another flavor may fit the first, which is kept for nobody any more.
         changed = entry.disturbed or entry.generation != entry.root.generation
         kept_no_more = entry.was_beaten and entry.since != entry.root.progress
         _try_again_or_stand(world, entry, again=changed or kept_no_more)
+    world.deciding = None
 
 
 def calm(world: World, entry: Entry) -> None:

@@ -22,8 +22,10 @@ def tell_again(world: World) -> None:
         for name in sorted(root.sleepers.names):
             queue = world.cluster_queues[name]
             for pending in queue.queue.first_refused() if queue.is_active else ():
+                world.deciding = pending.workload.key
                 _refuse_again(world, queue, pending)
         world.untold.pop(root, None)
+    world.deciding = None
 
 
 def _refuse_again(world: World, queue: ClusterQueueEntry, pending: Pending) -> None:

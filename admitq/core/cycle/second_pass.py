@@ -30,12 +30,14 @@ def is_second_pass_due(world: World, now: Instant) -> bool:
 def try_second_passes(world: World, now: Instant) -> None:
     """Try those whose turn it is."""
     for turn in world.second_passes.take_due(now):
+        world.deciding = turn.key
         entry = world.workloads[turn.key]
         admission = entry.workload.admission
         assert admission is not None  # noqa: S101 narrows the type
         refusal = _refusal(world, entry, admission)
         world.second_pass_reports.append(ReportSecondPass(turn.key, entry.workload.uid, refusal))
         world.second_passes.put_off(turn, now)
+    world.deciding = None
 
 
 def _refusal(world: World, entry: WorkloadEntry, admission: Admission) -> Refusal:

@@ -1,0 +1,180 @@
+"""After a defect of the core: a new state is made of what the stores hold, without the object that failed.
+
+A function of the core that raises leaves its books half changed. Nothing is decided with them any more. All
+objects are observed once more by a new state, which then takes the place of the old one. The object that the
+core failed on is set aside until it changes: the core goes on as if it could not be read, and its event, its
+condition and metrics tell so. A Workload that is set aside keeps its quota.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from admitq.core.events import Event
+from admitq.core.instructions import ReserveQuota
+from admitq.core.model import Instant, ObjectKey
+from admitq.core.state import AdmissionState
+from admitq.guarded_writes import backoff
+from admitq.logs import logger
+from admitq.malformed import UNREADABLE, Malformed, what_is_left
+from admitq.metrics import Metrics
+from admitq.observations import Observation
+from admitq.runtime.resources import Object, Resource
+from admitq.translate import key_of
+
+log = logger(__name__)
+
+INTERNAL_ERROR: Final = "InternalError"
+"""Reason of the event about an object that the core failed on."""
+
+_AT_A_TIME: Final = 100
+"""Objects that are observed before other tasks get their turn; so many take a few milliseconds."""
+
+ObjectId: TypeAlias = tuple[str, ObjectKey]
+"""An object by the plural of its resource, and its key."""
+
+
+@dataclass
+class Recovery:
+    """Keeps the state of the core reliable.
+
+    Args:
+        state: what decides.
+        observations: how objects become events, by the plural of their resource.
+        objects: all objects that decisions depend on, as the stores hold them.
+        reserving: reservations that are being written, which the stores may not show yet.
+        malformed: tells of objects that are left out.
+        metrics: where failures are counted.
+        clock: wall time in nanoseconds.
+        workloads: the plural of the resource of Workloads.
+    """
+
+    state: AdmissionState
+    observations: Mapping[str, Observation]
+    objects: Callable[[], Iterable[tuple[Resource, Object]]]
+    reserving: Callable[[], Iterable[ReserveQuota]]
+    malformed: Malformed
+    metrics: Metrics
+    clock: Callable[[], Instant]
+    workloads: str
+
+    _set_aside: dict[ObjectId, Event] = field(default_factory=dict[ObjectId, Event])
+    """Objects that the core failed on, by the event that it failed to take in or to decide over."""
+    _without: set[ObjectId] = field(default_factory=set[ObjectId])
+    """Those of them of which the core cannot even take in that they hold quota."""
+    _fresh: AdmissionState | None = None
+    """The state that is being made."""
+    _failures: int = 0
+    """Failures in a row, without a cycle in between that came to its end."""
+
+    @property
+    def is_due(self) -> bool:
+        """Whether a new state has to be made before anything is decided."""
+        return self._fresh is not None
+
+    @property
+    def receiver(self) -> AdmissionState:
+        """The state that observes what happens now."""
+        return self.state if self._fresh is None else self._fresh
+
+    @property
+    def pause(self) -> float:
+        """Seconds until the next cycle, which grow with each failure in a row."""
+        return backoff(self._failures) if self._failures else 0.0
+
+    def cycle_ended(self) -> None:
+        """Note that the core decided without a failure."""
+        self._failures = 0
+
+    def is_set_aside(self, resource: Resource, key: ObjectKey, event: Event) -> bool:
+        """Whether the core failed on an object as it is now. One that has changed is tried again."""
+        which = (resource.plural, key)
+        if which not in self._set_aside:
+            return False
+        if self._set_aside[which] == event:
+            return True
+        self.forget(resource, key)
+        return False
+
+    def forget(self, resource: Resource, key: ObjectKey) -> None:
+        """An object is gone, or has changed."""
+        self._set_aside.pop((resource.plural, key), None)
+        self._without.discard((resource.plural, key))
+
+    def failed(self, during: str, culprit: tuple[Resource, Object] | None, error: Exception) -> None:
+        """Leave the state as it is and begin a new one.
+
+        Args:
+            during: what the core did, for the metric: the name of an event, or ``cycle``.
+            culprit: the object that it failed on, as far as that is known.
+            error: what it raised.
+        """
+        self._failures += 1
+        key = None if culprit is None else key_of(culprit[1])
+        log.error("the core failed and is started anew", during=during, object=str(key), exc_info=error)
+        self.metrics.increment("core_failures_total", during=during)
+        if culprit is not None:
+            self._leave_out(*culprit, error)
+        self._fresh = self.state.empty()
+
+    def _leave_out(self, resource: Resource, obj: Object, error: Exception) -> None:
+        which = (resource.plural, key_of(obj))
+        try:
+            event = self.observations[resource.plural].changed(obj)
+        except UNREADABLE:
+            # It is known as malformed. The core failed on what is left of it.
+            self._without.add(which)
+            return
+        if self._set_aside.get(which) == event:
+            self._without.add(which)
+        self._set_aside[which] = event
+        problem = f"internal error, the object is left out until it changes: {error!r}"
+        self.malformed.leave_out(resource, obj, problem, INTERNAL_ERROR)
+
+    async def make_anew(self) -> None:
+        """Make a new state of what the stores hold, and have it decide from now on."""
+        while (fresh := self._fresh) is not None:
+            await asyncio.sleep(self.pause)
+            for number, (resource, obj) in enumerate(self.objects()):
+                if number % _AT_A_TIME == 0:
+                    await asyncio.sleep(0)
+                if not self._observed(fresh, resource, obj):
+                    break
+            if self._fresh is fresh and self._with_reservations(fresh):
+                self._fresh = None
+                self.state.become(fresh)
+
+    def _observed(self, fresh: AdmissionState, resource: Resource, obj: Object) -> bool:
+        """Have an object observed; whether the state that is being made is still the same."""
+        event = self.event_of(resource, obj)
+        if event is not None and self._fresh is fresh:
+            try:
+                fresh.observe(event, now=self.clock())
+            except Exception as error:  # noqa: BLE001 - whatever it is, the others go on
+                self.failed(type(event).__name__, (resource, obj), error)
+        return self._fresh is fresh
+
+    def _with_reservations(self, fresh: AdmissionState) -> bool:
+        try:
+            for instruction in self.reserving():
+                fresh.assume(instruction, now=self.clock())
+        except Exception as error:  # noqa: BLE001 - as above
+            self.failed("ReserveQuota", None, error)
+            return False
+        return True
+
+    def event_of(self, resource: Resource, obj: Object) -> Event | None:
+        """What the core is told of an object; None if it cannot take in anything of it."""
+        which = (resource.plural, key_of(obj))
+        observation = self.observations[resource.plural]
+        if which in self._without:
+            return None
+        try:
+            event = observation.changed(obj)
+        except UNREADABLE:
+            pass
+        else:
+            if not self.is_set_aside(resource, which[1], event):
+                return event
+        return what_is_left(observation, obj, is_workload=resource.plural == self.workloads)

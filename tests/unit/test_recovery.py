@@ -1,0 +1,416 @@
+"""A defect of the core costs the object that it fails on its turn, and nobody else anything."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import asynccontextmanager
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+from admitq.app.decisive import decisive
+from admitq.core import cycle as cycles
+from admitq.core import events as happened
+from admitq.core import state
+from admitq.core.cycle import process
+from admitq.core.model import ObjectKey
+from admitq.core.state import AdmissionState
+from admitq.manager import Manager
+from admitq.measures import Measures
+from admitq.metrics import Metrics
+from admitq.runtime.resources import LIMIT_RANGES, NAMESPACES, RUNTIME_CLASSES, Resource
+from admitq.transitions import is_reserved
+from localcluster.waiting import eventually
+from tests.unit.controllers.builders import KINDS, NAMES, Object, condition_of, workload
+from tests.unit.controllers.builders import RESERVED as QUOTA_RESERVED
+from tests.unit.controllers.world import World, cluster_scoped
+
+BAD = "bad"
+HANDLERS: dict[type[Any], Any] = vars(AdmissionState())["_handlers"]
+"""The method that takes in an event, by its type."""
+
+
+class Defect(Exception):
+    """What the core raises in these tests."""
+
+
+class _Nothing:
+    """Whatever is asked of it is not done."""
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *_args, **_named: None
+
+
+class Answer:
+    """An answer of the API server that does not come before it may."""
+
+    def __init__(self) -> None:
+        self.is_asked = asyncio.Event()
+        self.may_come = asyncio.Event()
+
+
+class Running:
+    """A manager that runs, the stores that it follows, and an API server that takes every write."""
+
+    def __init__(self) -> None:
+        self.world = World()
+        self.metrics = Metrics()
+        self.state = AdmissionState()
+        nothing: Any = _Nothing()
+        recorder: Any = self.world.told
+
+        async def start(_: Object) -> None:
+            """Jobs are not looked at here."""
+
+        self.manager = Manager(
+            state=self.state,
+            client=self.world.ctx.client,
+            workload_resource=KINDS.workloads,
+            workloads=self.world.stores.of(KINDS.workloads),
+            names=NAMES,
+            recorder=recorder,
+            metrics=self.metrics,
+            measures=Measures(self.metrics, lambda _: None),
+            clock=lambda: self.world.now,
+            observed=self.world.put,
+            start=start,
+            refresh=nothing,
+            leading=lambda: True,
+            objects=self._objects,
+        )
+        for resource in decisive(KINDS):
+            self.world.stores.of(resource).subscribe(
+                lambda change, resource=resource: self.manager.observe(resource, change)
+            )
+        for namespace in tuple(self.world.stores.of(NAMESPACES).list()):
+            self.put(NAMESPACES, {**namespace, "metadata": {**namespace["metadata"], "resourceVersion": "2"}})
+
+    def _objects(self) -> Iterable[tuple[Resource, Object]]:
+        for resource in decisive(KINDS):
+            for obj in tuple(self.world.stores.of(resource).list()):
+                yield resource, dict(obj)
+
+    def put(self, resource: Resource, *objects: Object) -> None:
+        self.world.put(resource, *objects)
+
+    def queues(self, cpu: int = 4) -> None:
+        """A ClusterQueue with so many CPUs, and what it needs."""
+        flavors = [{"name": "f", "resources": [{"name": "cpu", "nominalQuota": str(cpu)}]}]
+        spec = {
+            "namespaceSelector": {},
+            "resourceGroups": [{"coveredResources": ["cpu"], "flavors": flavors}],
+        }
+        metadata = {"name": "lq", "namespace": "ns", "uid": "uid-lq", "resourceVersion": "1"}
+        self.put(KINDS.resource_flavors, cluster_scoped("f", spec={}))
+        self.put(KINDS.cluster_queues, cluster_scoped("cq", spec=spec))
+        self.put(KINDS.local_queues, {"metadata": metadata, "spec": {"clusterQueue": "cq"}})
+
+    def submit(
+        self,
+        name: str,
+        *,
+        pods: int = 1,
+        priority: int = 0,
+        version: int = 7,
+        assignment: Object | None = None,
+    ) -> None:
+        """A Workload that asks for a CPU for each of its pods, or has quota."""
+        parts: Object = {}
+        template = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}}
+        spec = {
+            "priority": priority,
+            "podSets": [{"name": "main", "count": pods, "template": template}],
+        }
+        metadata = {"uid": f"uid-{name}", "resourceVersion": str(version)}
+        conditions = (QUOTA_RESERVED,) if assignment else ()
+        if assignment:
+            parts["admission"] = {"clusterQueue": "cq", "podSetAssignments": [assignment]}
+        self.put(KINDS.workloads, workload(*conditions, name=name, metadata=metadata, spec=spec, **parts))
+
+    def delete(self, resource: Resource, obj: Object) -> None:
+        """Take an object out of its store, as a watch does."""
+        self.world.stores.of(resource).remove(version(obj, 2_000))
+
+    def hold_back(self, call: str, name: str) -> "Answer":
+        """Keep calls of one kind about an object waiting."""
+        answer, function = Answer(), getattr(self.world.client, call)
+
+        async def waiting(resource: Resource, obj: Object, **named: Any) -> Object:
+            if obj["metadata"]["name"] == name:
+                answer.is_asked.set()
+                await answer.may_come.wait()
+            return await function(resource, obj, **named)
+
+        setattr(self.world.client, call, waiting)
+        return answer
+
+    def is_reserved(self, name: str) -> bool:
+        return is_reserved(self.world.get(KINDS.workloads, name))
+
+    def count(self, series: str) -> float:
+        lines = self.metrics.exposition().decode().splitlines()
+        return sum(
+            float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith((series + "{", series + " "))
+        )
+
+    @property
+    def reasons(self) -> set[str]:
+        """The reasons of the events about the bad object."""
+        return {reason for name, reason, _ in self.world.told.events if name == BAD}
+
+
+@asynccontextmanager
+async def running() -> AsyncGenerator[Running]:
+    """A manager that runs until the end of the block, and not less."""
+    made = Running()
+    task = asyncio.create_task(made.manager.run())
+    try:
+        yield made
+        assert not task.done()
+        made.state.validate()
+    finally:
+        task.cancel()
+
+
+def fail(
+    monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, concerns: Callable[..., bool], *, after: bool
+) -> list[bool]:
+    """Have a function raise for the bad object, before or after it has done its work.
+
+    Returns:
+        Items of which there are any while the defect exists; to mend it, empty the list.
+    """
+    function, exists = getattr(owner, name), [True]
+
+    def failing(*arguments: Any, **named: Any) -> Any:
+        is_bad = bool(exists) and concerns(*arguments)
+        if is_bad and not after:
+            raise Defect(name)
+        result = function(*arguments, **named)
+        if is_bad:
+            raise Defect(name)
+        return result
+
+    monkeypatch.setattr(owner, name, failing)
+    return exists
+
+
+def _is_bad_event(_state: Any, event: Any, _now: Any) -> bool:
+    return BAD in repr(event)
+
+
+def _handler(event: type[Any]) -> str:
+    # Read as it stands: each state makes the table of its own handlers.
+    return HANDLERS[event].__name__
+
+
+def namespaced(name: str, spec: Object) -> Object:
+    metadata = {"name": name, "namespace": "ns", "uid": f"uid-{name}", "resourceVersion": "5"}
+    return {"metadata": metadata, "spec": spec}
+
+
+OBJECTS: dict[type[Any], tuple[Resource, Object]] = {
+    happened.ResourceFlavorChanged: (KINDS.resource_flavors, cluster_scoped(BAD, spec={})),
+    happened.AdmissionCheckChanged: (
+        KINDS.admission_checks,
+        cluster_scoped(BAD, spec={"controllerName": "c/d"}),
+    ),
+    happened.TopologyChanged: (KINDS.topologies, cluster_scoped(BAD, spec={"levels": [{"nodeLabel": "a"}]})),
+    happened.CohortChanged: (KINDS.cohorts, cluster_scoped(BAD, spec={})),
+    happened.ClusterQueueChanged: (KINDS.cluster_queues, cluster_scoped(BAD, spec={"namespaceSelector": {}})),
+    happened.LocalQueueChanged: (KINDS.local_queues, namespaced(BAD, {"clusterQueue": "cq"})),
+    happened.NamespaceChanged: (NAMESPACES, cluster_scoped(BAD)),
+    happened.LimitRangeChanged: (LIMIT_RANGES, namespaced(BAD, {"limits": []})),
+    happened.RuntimeClassChanged: (RUNTIME_CLASSES, cluster_scoped(BAD, handler="h")),
+}
+DELETIONS = {
+    happened.ResourceFlavorChanged: happened.ResourceFlavorDeleted,
+    happened.AdmissionCheckChanged: happened.AdmissionCheckDeleted,
+    happened.TopologyChanged: happened.TopologyDeleted,
+    happened.CohortChanged: happened.CohortDeleted,
+    happened.ClusterQueueChanged: happened.ClusterQueueDeleted,
+    happened.LocalQueueChanged: happened.LocalQueueDeleted,
+    happened.NamespaceChanged: happened.NamespaceDeleted,
+    happened.LimitRangeChanged: happened.LimitRangeDeleted,
+    happened.RuntimeClassChanged: happened.RuntimeClassDeleted,
+}
+
+
+def test_every_event_about_an_object_is_in_the_tables() -> None:
+    others = {
+        happened.WorkloadChanged,
+        happened.WorkloadDeleted,
+        happened.ReservationFailed,
+        happened.PreemptionFailed,
+        happened.CyclesRequested,
+    }
+    listed = {*OBJECTS, *DELETIONS.values(), *others}
+    assert listed == set(HANDLERS)
+
+
+def version(obj: Object, number: int, **metadata: Any) -> Object:
+    """An object as it is in a later version."""
+    return {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(number), **metadata}}
+
+
+CHANGED: dict[type[Any], Any] = {
+    happened.ResourceFlavorChanged: {"spec": {"nodeLabels": {"a": "b"}}},
+    happened.AdmissionCheckChanged: {"spec": {"controllerName": "c/e"}},
+    happened.CohortChanged: {"spec": {"parentName": "above"}},
+    happened.ClusterQueueChanged: {"spec": {"namespaceSelector": {}, "cohortName": "team"}},
+    happened.LocalQueueChanged: {"spec": {"clusterQueue": "another"}},
+    happened.LimitRangeChanged: {"spec": {"limits": [{"type": "Container", "default": {"cpu": "1"}}]}},
+    happened.RuntimeClassChanged: {"overhead": {"podFixed": {"cpu": "1"}}},
+}
+"""What changes of the bad object. Of a namespace there are labels alone.
+
+Of a Topology the core knows nothing but that it exists.
+"""
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["at once", "when all is done"])
+@pytest.mark.parametrize("event", OBJECTS, ids=lambda one: one.__name__)
+async def test_object_that_the_core_fails_on_is_left_out_until_it_changes(
+    monkeypatch: pytest.MonkeyPatch, event: type[Any], after: bool
+) -> None:
+    exists = fail(monkeypatch, AdmissionState, _handler(event), _is_bad_event, after=after)
+    async with running() as here:
+        here.queues()
+        resource, obj = OBJECTS[event]
+        here.put(resource, obj)
+        here.submit("good")
+        await eventually(lambda: here.is_reserved("good"))
+        assert here.count("admitq_core_failures_total") == 1
+        assert here.count("admitq_malformed_objects") == 1
+        assert "InternalError" in here.reasons
+        exists.clear()
+        here.put(resource, version(obj, 1_000))
+        assert here.count("admitq_malformed_objects") == 1, "nothing that the core reads has changed"
+        if event is happened.NamespaceChanged:
+            here.put(resource, version(obj, 1_001, labels={"a": "b"}))
+        elif event in CHANGED:
+            here.put(resource, version({**obj, **CHANGED[event]}, 1_001))
+        else:
+            here.delete(resource, obj)
+        assert here.count("admitq_malformed_objects") == 0
+        here.submit("another")
+        await eventually(lambda: here.is_reserved("another"))
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["at once", "when all is done"])
+@pytest.mark.parametrize("event", DELETIONS, ids=lambda one: one.__name__)
+async def test_object_is_gone_although_the_core_fails_on_its_deletion(
+    monkeypatch: pytest.MonkeyPatch, event: type[Any], after: bool
+) -> None:
+    fail(monkeypatch, AdmissionState, _handler(DELETIONS[event]), _is_bad_event, after=after)
+    async with running() as here:
+        here.queues()
+        resource, obj = OBJECTS[event]
+        here.put(resource, obj)
+        here.delete(resource, obj)
+        here.submit("good")
+        await eventually(lambda: here.is_reserved("good"))
+        assert here.count("admitq_core_failures_total") == 1
+        assert here.count("admitq_malformed_objects") == 0
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["at once", "when all is done"])
+async def test_workload_that_the_core_fails_on_keeps_its_quota(
+    monkeypatch: pytest.MonkeyPatch, after: bool
+) -> None:
+    def is_bad(_state: Any, event: Any, _now: Any) -> bool:
+        # What is left of a Workload that is left out has no podsets.
+        return BAD in repr(event) and bool(event.workload.pod_sets)
+
+    exists = fail(monkeypatch, AdmissionState, "_workload_changed", is_bad, after=after)
+    async with running() as here:
+        here.queues(cpu=4)
+        usage = {"name": "main", "count": 3, "flavors": {"cpu": "f"}, "resourceUsage": {"cpu": "3"}}
+        here.submit(BAD, pods=3, assignment=usage)
+        here.submit("large", pods=2, priority=1)
+        here.submit("small")
+        await eventually(lambda: here.is_reserved("small"))
+        assert not here.is_reserved("large")
+        assert here.state.usage_of_workload(ObjectKey("ns", BAD)) != ()
+        assert "InternalError" in here.reasons
+        exists.clear()
+        here.delete(KINDS.workloads, here.world.get(KINDS.workloads, BAD))
+        await eventually(lambda: here.is_reserved("large"))
+
+
+STEPS: list[tuple[Any, str, int]] = [
+    (cycles, "nominate", 1),
+    (cycles, "refusal_of", 1),
+    (cycles, "reserve", 1),
+    (cycles, "requeue", 9),
+    (cycles, "calm", 9),
+    (import_module("admitq.core.cycle.requeue"), "_park", 9),
+    (process, "_is_refused", 9),
+    (process, "_no_longer_fits", 1),
+    (process, "_waits_for_pods", 1),
+]
+"""Functions of a cycle, and how many pods a head has that comes to them: it fits, or it does not."""
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["at once", "when all is done"])
+@pytest.mark.parametrize(
+    ("owner", "name", "pods"), STEPS, ids=lambda one: one if isinstance(one, str) else ""
+)
+async def test_head_that_a_cycle_fails_on_is_left_out_until_it_changes(
+    monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, pods: int, after: bool
+) -> None:
+    def is_bad(*arguments: Any) -> bool:
+        heads = [getattr(one, "workload", None) for one in arguments]
+        return any(one is not None and one.key.name == BAD for one in heads)
+
+    function = getattr(owner, name)
+    exists = fail(monkeypatch, owner, name, is_bad, after=after)
+    for steps in ("_STEPS", "_STEPS_OF_WHO_FITS"):
+        replaced = tuple(getattr(owner, name) if one is function else one for one in getattr(process, steps))
+        monkeypatch.setattr(process, steps, replaced)
+    async with running() as here:
+        here.queues()
+        here.submit(BAD, pods=pods, priority=9)
+        here.submit("good")
+        await eventually(lambda: here.is_reserved("good"))
+        assert here.count("admitq_core_failures_total") == 1
+        assert "InternalError" in here.reasons
+        told = await eventually(lambda: condition_of(here.world.get(KINDS.workloads, BAD), "QuotaReserved"))
+        assert told[:2] == ("False", "Misconfigured")
+        exists.clear()
+        here.world.client.version += 1
+        here.submit(BAD, pods=2, priority=9, version=here.world.client.version)
+        await eventually(lambda: here.is_reserved(BAD))
+        assert here.count("admitq_malformed_objects") == 0
+
+
+async def test_reservation_that_is_being_written_is_counted_by_the_state_that_follows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fail(monkeypatch, AdmissionState, "_flavor_changed", _is_bad_event, after=False)
+    async with running() as here:
+        here.queues(cpu=4)
+        answer = here.hold_back("apply", "first")
+        here.submit("first", pods=3)
+        await eventually(answer.is_asked.is_set)
+        here.put(*OBJECTS[happened.ResourceFlavorChanged])
+        here.submit("second", pods=3)
+        here.submit("third", pods=1)
+        await eventually(lambda: here.is_reserved("third"))
+        assert not here.is_reserved("second")
+        answer.may_come.set()
+        await eventually(lambda: here.is_reserved("first"))
+        assert here.count("admitq_core_failures_total") == 1
+
+
+async def test_failure_that_no_object_is_known_for_stops_no_other_work_and_does_not_spin(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    exists = fail(monkeypatch, state, "heads", lambda _world: True, after=False)
+    async with running() as here:
+        here.queues()
+        here.submit("good")
+        await eventually(lambda: here.count("admitq_core_failures_total") >= 3)
+        exists.clear()
+        await eventually(lambda: here.is_reserved("good"))
+        assert here.count("admitq_core_failures_total") < 20
