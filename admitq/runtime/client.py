@@ -16,12 +16,12 @@ import orjson
 from admitq.runtime.credentials import Credentials
 from admitq.runtime.errors import ApiError
 from admitq.runtime.lines import LineTooLongError, split_lines
+from admitq.runtime.rate_limit import TokenBucket
 from admitq.runtime.resources import Object, Resource
 from admitq.runtime.transport import (
     JSON,
     Call,
     Request,
-    TokenBucket,
     Transport,
     as_api_error,
     excerpt,

@@ -21,6 +21,7 @@ from typing import Any, Final, Literal
 
 from admitq.runtime.client import Client
 from admitq.runtime.errors import ApiError, NotLeadingError
+from admitq.runtime.rate_limit import CallPriority, call_priority
 from admitq.runtime.resources import EVENTS, Object
 
 log = logging.getLogger(__name__)
@@ -243,7 +244,8 @@ class EventRecorder:
         for attempt in range(self._limits.attempts):
             count = series.count
             try:
-                await self._send(series)
+                with call_priority(CallPriority.EVENT):
+                    await self._send(series)
             except ApiError as error:
                 if error.is_transient and attempt + 1 < self._limits.attempts:
                     await asyncio.sleep(max(error.retry_after or 0.0, 0.2 * 2**attempt))

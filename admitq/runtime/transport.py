@@ -11,7 +11,6 @@ import random
 import re
 import time
 from collections.abc import Callable, Generator, Mapping
-from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,6 +20,7 @@ from yarl import URL
 
 from admitq.runtime.credentials import Credentials, CredentialsError
 from admitq.runtime.errors import ApiError
+from admitq.runtime.rate_limit import CallPriority, TokenBucket, current_priority
 from admitq.runtime.resources import Object
 
 JSON: Final = "application/json"
@@ -42,48 +42,6 @@ class Call:
     seconds: float
 
 
-_ahead: ContextVar[bool] = ContextVar("ahead of the rate limit", default=False)
-
-
-@contextlib.contextmanager
-def ahead_of_rate_limit() -> Generator[None]:
-    """Let calls within the block pass the rate limit at once; they count, so that others wait longer."""
-    token = _ahead.set(True)
-    try:
-        yield
-    finally:
-        _ahead.reset(token)
-
-
-class TokenBucket:
-    """Lets ``burst`` calls through at once and ``qps`` a second after that; a negative qps lets all through.
-
-    Those who wait are served in the order in which they came.
-    """
-
-    def __init__(self, qps: float, burst: int, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._qps = qps
-        self._burst = max(1, burst)
-        self._clock = clock
-        self._tokens = float(self._burst)
-        self._at = clock()
-
-    async def take(self) -> None:
-        """Wait for one's turn; calls that are ahead of the rate limit take theirs at once."""
-        if self._qps <= 0:
-            return
-        now = self._clock()
-        self._tokens = min(self._burst, self._tokens + (now - self._at) * self._qps)
-        self._at = now
-        self._tokens -= 1
-        if self._tokens < 0 and not _ahead.get():
-            try:
-                await asyncio.sleep(-self._tokens / self._qps)
-            except asyncio.CancelledError:
-                self._tokens += 1
-                raise
-
-
 @dataclass(frozen=True, slots=True)
 class Request:
     """One request; ``verb`` and ``resource`` are what metrics call it."""
@@ -100,6 +58,13 @@ class Request:
 
     def __str__(self) -> str:
         return f"{self.method} {self.path}"
+
+    @property
+    def default_priority(self) -> CallPriority:
+        """The priority of the request where its sender sets none."""
+        if self.write:
+            return CallPriority.STATUS
+        return CallPriority.WATCH if self.verb == "watch" else CallPriority.READ
 
 
 class Transport:
@@ -202,7 +167,7 @@ class Transport:
         request: Request,
         timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - aiohttp's socket timeouts
     ) -> aiohttp.ClientResponse:
-        await self._bucket.take()
+        await self._bucket.take(current_priority(request.default_priority))
         try:
             identity = await self._credentials.identity()
         except CredentialsError as error:

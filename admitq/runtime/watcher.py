@@ -11,12 +11,13 @@ import contextlib
 import logging
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from admitq.runtime.client import Client, WatchEvent
+from admitq.runtime.client import Client, Page, WatchEvent
 from admitq.runtime.errors import ApiError
+from admitq.runtime.rate_limit import CallPriority, call_priority
 from admitq.runtime.resources import Resource
 from admitq.runtime.store import Handler, Store
 
@@ -159,7 +160,7 @@ class Watcher:
         version = ""
         pages = self._client.pages(self.resource, self._namespace, self._label_selector, self._field_selector)
         async with contextlib.aclosing(pages):
-            async for page in pages:
+            while (page := await _next(pages)) is not None:
                 if listing is None or page.first:
                     listing = self.store.begin_listing(page.resource_version)
                     version = page.resource_version
@@ -227,6 +228,12 @@ class Watcher:
             self._observe(self.resource, outcome)
         except Exception:
             log.exception("the observer of %s failed", self.resource)
+
+
+async def _next(pages: AsyncGenerator[Page]) -> Page | None:
+    """Read the next page. The priority holds for that alone, not for what handlers of the store begin."""
+    with call_priority(CallPriority.WATCH):
+        return await anext(pages, None)
 
 
 def _is_from_the_future(error: ApiError) -> bool:

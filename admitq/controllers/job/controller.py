@@ -65,9 +65,9 @@ from admitq.integrations.ownership import (
 from admitq.integrations.paths import Object, value_at
 from admitq.job_workloads import Unfit
 from admitq.runtime.errors import ApiError, PermanentlyRefused
+from admitq.runtime.rate_limit import CallPriority, call_priority
 from admitq.runtime.resources import NAMESPACES, Resource
 from admitq.runtime.store import Key, Store
-from admitq.runtime.transport import ahead_of_rate_limit
 from admitq.transitions import Transition, holds, is_admitted, is_reserved
 from admitq_api.conditions import ConditionType, Reason
 
@@ -145,7 +145,8 @@ class JobController:
         """
         key = self.key_of(workload)
         if key is not None and key not in self._busy:
-            with suppress(PermanentlyRefused):  # reported; the queue of keys quarantines the job
+            # The queue of keys quarantines a job whose refusal is reported here.
+            with suppress(PermanentlyRefused), call_priority(CallPriority.RESERVATION):
                 await self._work_on(key)
 
     def key_of(self, workload: Object) -> Key | None:
@@ -231,7 +232,7 @@ class JobController:
         The controller of the job writes the job often while pods start. What it has written is read at once,
         for the watch may be late.
         """
-        with ahead_of_rate_limit():
+        with call_priority(CallPriority.AHEAD):
             if not self._has_changed_since_granted(key, case) and await self._is_behind(case):
                 return BEHIND_RETRY_SECONDS
             try:

@@ -1,58 +1,15 @@
-import asyncio
-import time
+from collections.abc import AsyncGenerator
+from typing import Any, cast
 
 import pytest
 
-from admitq.runtime.client import user_agent
+from admitq.runtime import client as clients
+from admitq.runtime.client import Client, user_agent
+from admitq.runtime.credentials import Credentials
 from admitq.runtime.errors import ApiError
-from admitq.runtime.transport import TokenBucket, ahead_of_rate_limit, from_status
-
-
-async def test_a_burst_passes_at_once():
-    bucket = TokenBucket(qps=0.001, burst=5)
-    async with asyncio.timeout(60):
-        for _ in range(5):
-            await bucket.take()
-
-
-async def test_the_rest_passes_at_the_rate():
-    bucket = TokenBucket(qps=50, burst=5)
-    began = time.monotonic()
-    for _ in range(10):
-        await bucket.take()
-    assert time.monotonic() - began >= 0.09
-
-
-async def test_without_a_limit_nobody_waits():
-    bucket = TokenBucket(qps=-1, burst=1)
-    async with asyncio.timeout(60):
-        for _ in range(10_000):
-            await bucket.take()
-
-
-async def test_those_who_wait_are_served_in_order():
-    bucket = TokenBucket(qps=100, burst=1)
-    served: list[int] = []
-
-    async def wait(number: int) -> None:
-        await bucket.take()
-        served.append(number)
-
-    await asyncio.gather(*(wait(number) for number in range(6)))
-    assert served == [0, 1, 2, 3, 4, 5]
-
-
-async def test_one_who_gives_up_waiting_gives_the_turn_back():
-    bucket = TokenBucket(qps=10, burst=1)
-    await bucket.take()
-    quitters = [asyncio.create_task(bucket.take()) for _ in range(1000)]
-    await asyncio.sleep(0)
-    for quitter in quitters:
-        quitter.cancel()
-    await asyncio.gather(*quitters, return_exceptions=True)
-    # With their turns it would be a hundred seconds.
-    async with asyncio.timeout(60):
-        await bucket.take()
+from admitq.runtime.rate_limit import CallPriority, call_priority
+from admitq.runtime.resources import CONFIG_MAPS
+from admitq.runtime.transport import from_status
 
 
 @pytest.mark.parametrize(
@@ -91,11 +48,52 @@ def test_we_have_a_name_of_our_own():
     assert component == "manager"
 
 
-async def test_call_ahead_of_the_rate_limit_does_not_wait_and_counts():
-    now = 0.0
-    bucket = TokenBucket(qps=0.001, burst=1, clock=lambda: now)
-    await bucket.take()
-    with ahead_of_rate_limit():
-        await asyncio.wait_for(bucket.take(), 1)
-    with pytest.raises(TimeoutError):
-        await asyncio.wait_for(bucket.take(), 0.05)
+class Bucket:
+    """Keeps the priorities of calls, and lets none through."""
+
+    def __init__(self, *_: Any) -> None:
+        self.asked: list[CallPriority] = []
+
+    async def take(self, priority: CallPriority) -> None:
+        self.asked.append(priority)
+        raise ApiError(0, "Kept", "not sent")
+
+
+@pytest.fixture
+def bucket(monkeypatch: pytest.MonkeyPatch) -> Bucket:
+    made = Bucket()
+    monkeypatch.setattr(clients, "TokenBucket", lambda *_: made)
+    return made
+
+
+@pytest.fixture
+async def client(bucket: Bucket) -> AsyncGenerator[Client]:
+    async with Client(cast("Credentials", None), user_agent="tests") as opened:
+        yield opened
+
+
+async def make_each_call(client: Client) -> None:
+    """Make a get, a list, a watch and two writes."""
+    config_map = {"metadata": {"name": "a", "namespace": "ns"}}
+    calls = (
+        client.get(CONFIG_MAPS, "a", "ns"),
+        client.list(CONFIG_MAPS),
+        anext(client.watch(CONFIG_MAPS, "1")),
+        client.create(CONFIG_MAPS, config_map),
+        client.delete(CONFIG_MAPS, "a", "ns"),
+    )
+    for call in calls:
+        with pytest.raises(ApiError, match="not sent"):
+            await call
+
+
+async def test_calls_without_a_set_priority_have_that_of_their_kind(client: Client, bucket: Bucket) -> None:
+    await make_each_call(client)
+    read, write = CallPriority.READ, CallPriority.STATUS
+    assert bucket.asked == [read, read, CallPriority.WATCH, write, write]
+
+
+async def test_calls_have_the_priority_that_is_set(client: Client, bucket: Bucket) -> None:
+    with call_priority(CallPriority.EVENT):
+        await make_each_call(client)
+    assert bucket.asked == [CallPriority.EVENT] * 5

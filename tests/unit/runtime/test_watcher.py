@@ -8,6 +8,7 @@ import pytest
 
 from admitq.runtime.client import Client, Page
 from admitq.runtime.errors import ApiError
+from admitq.runtime.rate_limit import CallPriority, current_priority
 from admitq.runtime.resources import CONFIG_MAPS
 from admitq.runtime.store import Change, Store
 from admitq.runtime.watcher import Outcome, Timing, Watcher
@@ -71,3 +72,26 @@ def test_who_unsubscribed_is_told_nothing_more() -> None:
     store.unsubscribe(changes.append)
     store.remove({"metadata": {**OBJECT["metadata"], "resourceVersion": "2"}})
     assert [change.kind for change in changes] == ["added"]
+
+
+async def test_list_has_the_priority_of_watches_and_what_handlers_begin_has_not() -> None:
+    listed, handled = list[CallPriority](), list[CallPriority]()
+
+    class Paged(Served):
+        async def pages(self, *_: Any) -> AsyncGenerator[Page]:
+            for first in (True, False):
+                listed.append(current_priority(CallPriority.READ))
+                yield Page([OBJECT], "5", first)
+
+    watcher = Watcher(
+        cast("Client", Paged(1)),
+        CONFIG_MAPS,
+        Store(CONFIG_MAPS),
+        handlers=[lambda _: handled.append(current_priority(CallPriority.STATUS))],
+        timing=QUICK,
+    )
+    running = asyncio.create_task(watcher.run())
+    await asyncio.wait_for(watcher.synced.wait(), 60)
+    running.cancel()
+    assert listed == [CallPriority.WATCH] * 2
+    assert set(handled) == {CallPriority.STATUS}

@@ -1,0 +1,291 @@
+"""Calls that wait for the rate limit: which goes next, and when."""
+
+import asyncio
+import heapq
+from collections.abc import Callable
+
+import pytest
+
+from admitq.runtime.rate_limit import (
+    MOST_OVERTAKES,
+    CallPriority,
+    TokenBucket,
+    call_priority,
+    current_priority,
+)
+
+AHEAD, WATCH, RESERVATION, EVICTION, READ, STATUS, EVENT = CallPriority
+
+
+class Script:
+    """A clock that the test sets, with the timers that run by it, and calls that take tokens."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1000.0
+        self.sent: list[str] = []
+        self.timers: list[tuple[float, int, asyncio.TimerHandle, Callable[[], None]]] = []
+        """All timers that were set and have not run, also cancelled ones, by their time."""
+        self.timers_set = 0
+        self._loop = asyncio.get_running_loop()
+        monkeypatch.setattr(self._loop, "call_later", self._call_later)
+
+    def _call_later(self, seconds: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
+        self.timers_set += 1
+        handle = asyncio.TimerHandle(self.now + seconds, callback, (), self._loop)
+        heapq.heappush(self.timers, (handle.when(), self.timers_set, handle, callback))
+        return handle
+
+    def bucket(self, qps: float = 1.0, burst: int = 1) -> TokenBucket:
+        return TokenBucket(qps, burst, clock=lambda: self.now)
+
+    async def call(
+        self, bucket: TokenBucket, name: str, priority: CallPriority = STATUS
+    ) -> asyncio.Task[None]:
+        """Make a call, which is recorded when it has its token."""
+
+        async def take() -> None:
+            await bucket.take(priority)
+            self.sent.append(name)
+
+        task = asyncio.create_task(take())
+        await settled()
+        return task
+
+    async def pass_time(self, seconds: float) -> None:
+        """Run the timers that are due in so many seconds, each at its time."""
+        end = self.now + seconds
+        while self.timers and self.timers[0][0] <= end:
+            self.now, _, handle, callback = heapq.heappop(self.timers)
+            if not handle.cancelled():
+                callback()
+                await settled()
+        self.now = end
+
+
+async def settled() -> None:
+    """Let tasks go on that a granted or cancelled call has woken."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+@pytest.fixture
+async def script(monkeypatch: pytest.MonkeyPatch) -> Script:
+    return Script(monkeypatch)
+
+
+# --- how many pass ----------------------------------------------------------------------------------
+
+
+async def test_calls_up_to_the_burst_pass_at_once(script: Script) -> None:
+    bucket = script.bucket(burst=5)
+    for number in range(6):
+        await script.call(bucket, str(number))
+    assert script.sent == ["0", "1", "2", "3", "4"]
+
+
+async def test_calls_beyond_the_burst_pass_at_the_rate(script: Script) -> None:
+    bucket = script.bucket(qps=64, burst=5)
+    for number in range(10):
+        await script.call(bucket, str(number))
+    passed: list[int] = []
+    for _ in range(6):
+        passed.append(len(script.sent))
+        await script.pass_time(1 / 64)
+    assert passed == [5, 6, 7, 8, 9, 10]
+
+
+async def test_part_of_a_token_shortens_the_wait(script: Script) -> None:
+    bucket = script.bucket(qps=1, burst=2)
+    await script.call(bucket, "a")
+    await script.call(bucket, "b")
+    await script.pass_time(0.75)
+    await script.call(bucket, "c")
+    await script.pass_time(0.2)
+    assert script.sent == ["a", "b"]
+    await script.pass_time(0.1)
+    assert script.sent == ["a", "b", "c"]
+
+
+async def test_bucket_that_rests_holds_no_more_than_the_burst(script: Script) -> None:
+    bucket = script.bucket(burst=2)
+    await script.call(bucket, "a")
+    await script.pass_time(100)
+    for name in ("b", "c", "d"):
+        await script.call(bucket, name)
+    assert script.sent == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("qps", [-1, 0])
+async def test_without_a_limit_no_call_waits(script: Script, qps: float) -> None:
+    bucket = script.bucket(qps=qps)
+    for number in range(1000):
+        await bucket.take(CallPriority(number % len(CallPriority)))
+
+
+async def test_calls_pass_at_the_rate_of_the_real_clock() -> None:
+    bucket = TokenBucket(qps=50, burst=5)
+    began = asyncio.get_running_loop().time()
+    async with asyncio.timeout(60):
+        for _ in range(10):
+            await bucket.take()
+    assert asyncio.get_running_loop().time() - began >= 0.09
+
+
+# --- in which order ---------------------------------------------------------------------------------
+
+
+async def test_calls_that_wait_go_by_priority_and_then_in_order_of_arrival(script: Script) -> None:
+    bucket = script.bucket()
+    await script.call(bucket, "first")
+    for priority in (EVENT, STATUS, READ, EVICTION, RESERVATION, WATCH):
+        for number in (1, 2):
+            await script.call(bucket, f"{priority.name} {number}", priority)
+    await script.pass_time(9)
+    by_priority = (WATCH, RESERVATION, EVICTION, READ, STATUS)
+    names = [f"{one.name} {number}" for one in by_priority for number in (1, 2)]
+    assert script.sent == ["first", *names[:9]]
+
+
+async def test_calls_of_one_priority_go_in_order_of_arrival(script: Script) -> None:
+    bucket = script.bucket()
+    for number in range(30):
+        await script.call(bucket, str(number), RESERVATION)
+    await script.pass_time(30)
+    assert script.sent == [str(number) for number in range(30)]
+
+
+async def test_full_bucket_does_not_change_the_order(script: Script) -> None:
+    bucket = script.bucket(burst=10)
+    for one in (EVENT, STATUS, RESERVATION, AHEAD, READ, WATCH, EVICTION):
+        await script.call(bucket, one.name, one)
+    assert script.sent == ["EVENT", "STATUS", "RESERVATION", "AHEAD", "READ", "WATCH", "EVICTION"]
+    assert script.timers_set == 0
+
+
+async def test_new_call_does_not_take_the_token_of_a_call_that_waits(script: Script) -> None:
+    """The timer of an event loop that has much to do may be late."""
+    bucket = script.bucket()
+    await script.call(bucket, "first")
+    await script.call(bucket, "waiting")
+    script.now += 1
+    await script.call(bucket, "new")
+    assert script.sent == ["first", "waiting"]
+
+
+async def test_call_that_has_waited_longest_is_overtaken_a_limited_number_of_times(script: Script) -> None:
+    bucket = script.bucket()
+    await script.call(bucket, "first")
+    for name, priority in (("event", EVENT), ("status", STATUS)):
+        await script.call(bucket, name, priority)
+    for number in range(40):
+        await script.call(bucket, str(number), RESERVATION)
+    await script.pass_time(25)
+    places = [script.sent.index(name) for name in ("event", "status")]
+    assert places == [MOST_OVERTAKES + 1, 2 * (MOST_OVERTAKES + 1)]
+
+
+async def test_reservations_get_nine_tokens_of_ten_beside_many_statuses(script: Script) -> None:
+    bucket = script.bucket(qps=8)
+    for number in range(100):
+        await script.call(bucket, f"status {number}", STATUS)
+    for number in range(100):
+        await script.call(bucket, f"reservation {number}", RESERVATION)
+    before = len(script.sent)
+    await script.pass_time(100 / 8)
+    sent = script.sent[before:]
+    assert len(sent) == 100
+    assert sum(name.startswith("reservation") for name in sent) == 90
+
+
+# --- calls that never wait --------------------------------------------------------------------------
+
+
+async def test_call_ahead_of_the_rate_limit_does_not_wait_and_counts(script: Script) -> None:
+    bucket = script.bucket()
+    await script.call(bucket, "a")
+    await script.call(bucket, "waiting", RESERVATION)
+    await script.call(bucket, "ahead", AHEAD)
+    await script.call(bucket, "ahead", AHEAD)
+    assert script.sent == ["a", "ahead", "ahead"]
+    await script.pass_time(2.9)
+    assert script.sent == ["a", "ahead", "ahead"]
+    await script.pass_time(0.2)
+    assert script.sent == ["a", "ahead", "ahead", "waiting"]
+
+
+# --- calls that are cancelled -----------------------------------------------------------------------
+
+
+async def test_cancelled_calls_take_no_tokens(script: Script) -> None:
+    bucket = script.bucket(qps=10)
+    await script.call(bucket, "a")
+    tasks = [await script.call(bucket, "cancelled") for _ in range(100)]
+    await script.call(bucket, "b")
+    for task in tasks:
+        task.cancel()
+    await script.pass_time(0.1)
+    assert script.sent == ["a", "b"]
+
+
+async def test_call_that_is_cancelled_with_its_token_gives_it_to_the_next(script: Script) -> None:
+    bucket = script.bucket()
+    await script.call(bucket, "a")
+    granted = await script.call(bucket, "granted")
+    await script.call(bucket, "next")
+    script.now += 1
+    # The timer grants the token, and the deadline of the call passes before its task goes on.
+    script.timers.pop()[3]()
+    granted.cancel()
+    await settled()
+    assert script.sent == ["a", "next"]
+
+
+async def test_last_cancelled_call_leaves_no_timer(script: Script) -> None:
+    bucket = script.bucket()
+    await script.call(bucket, "a")
+    task = await script.call(bucket, "cancelled")
+    task.cancel()
+    await settled()
+    assert all(handle.cancelled() for _, _, handle, _ in script.timers)
+
+
+async def test_one_timer_serves_all_calls_that_wait(script: Script) -> None:
+    bucket = script.bucket()
+    for number in range(50):
+        await script.call(bucket, str(number), CallPriority(1 + number % 6))
+    assert script.timers_set == 1
+    await script.pass_time(49)
+    assert len(script.sent) == 50
+    assert script.timers_set == 49
+
+
+# --- the priority of a block ------------------------------------------------------------------------
+
+
+def test_without_a_block_the_default_priority_applies() -> None:
+    assert current_priority(READ) is READ
+
+
+def test_block_replaces_the_default_priority() -> None:
+    with call_priority(EVENT):
+        assert current_priority(STATUS) is EVENT
+    assert current_priority(STATUS) is STATUS
+
+
+@pytest.mark.parametrize(("outer", "inner"), [(AHEAD, STATUS), (STATUS, AHEAD)])
+def test_in_nested_blocks_the_higher_priority_applies(outer: CallPriority, inner: CallPriority) -> None:
+    with call_priority(outer):
+        with call_priority(inner):
+            assert current_priority(EVENT) is AHEAD
+        assert current_priority(EVENT) is outer
+
+
+async def test_block_covers_tasks_that_are_created_in_it() -> None:
+    async def found() -> CallPriority:
+        await asyncio.sleep(0)
+        return current_priority(STATUS)
+
+    with call_priority(EVICTION):
+        task = asyncio.create_task(found())
+    assert await task is EVICTION
+    assert await asyncio.create_task(found()) is STATUS
