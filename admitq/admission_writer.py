@@ -19,6 +19,7 @@ from admitq.pod_counts import pod_counts
 from admitq.reservation import pending_patch, queued_since, reservation_patch
 from admitq.runtime.errors import ApiError
 from admitq.runtime.events import EventRecorder
+from admitq.runtime.rate_limit import CallPriority, call_priority
 from admitq.runtime.resources import Object
 from admitq.transitions import is_reserved
 from admitq_api.conditions import Reason
@@ -89,18 +90,19 @@ class AdmissionWriter:
         """
         self.forget(instruction.key)
         async with self._reservations, self.writes.sole_writer(instruction.key):
-            written = await self.writes.until_certain(
-                instruction.key,
-                instruction.uid,
-                lambda obj: reservation_patch(
-                    obj,
-                    instruction.admission,
-                    admit=instruction.admit,
-                    now=self.clock(),
-                    tracks_pods_ready=self.tracks_pods_ready,
-                ),
-                stands=partial(_is_reserved_as, admission=instruction.admission),
-            )
+            with call_priority(CallPriority.RESERVATION):
+                written = await self.writes.until_certain(
+                    instruction.key,
+                    instruction.uid,
+                    lambda obj: reservation_patch(
+                        obj,
+                        instruction.admission,
+                        admit=instruction.admit,
+                        now=self.clock(),
+                        tracks_pods_ready=self.tracks_pods_ready,
+                    ),
+                    stands=partial(_is_reserved_as, admission=instruction.admission),
+                )
         if written is not None:
             self._tell_reserved(instruction, written)
         return written

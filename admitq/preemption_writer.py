@@ -12,6 +12,7 @@ from admitq.explain import EffectivePriority
 from admitq.guarded_writes import GuardedWrites
 from admitq.measures import Measures
 from admitq.runtime.events import EventRecorder
+from admitq.runtime.rate_limit import CallPriority, call_priority
 from admitq.runtime.resources import Object
 from admitq.transitions import Transition, condition, holds, holds_quota, is_reserved
 from admitq_api.conditions import ConditionType, Reason
@@ -50,12 +51,13 @@ class PreemptionWriter:
             before = self.writes.current(instruction.key, instruction.uid)
             if before is not None and _is_leaving(before):
                 return True
-            written = await self.writes.until_certain(
-                instruction.key,
-                instruction.uid,
-                lambda obj: self._patch(obj, instruction, message),
-                _is_leaving,
-            )
+            with call_priority(CallPriority.EVICTION):
+                written = await self.writes.until_certain(
+                    instruction.key,
+                    instruction.uid,
+                    lambda obj: self._patch(obj, instruction, message),
+                    _is_leaving,
+                )
         if written is None or before is None:
             return False
         if (condition(written, ConditionType.PREEMPTED) or {}).get("message") == message:

@@ -17,8 +17,10 @@ from admitq.core.model import SECOND, Instant
 from admitq.integrations.base import Step
 from admitq.integrations.paths import Object, value_at
 from admitq.runtime.errors import ApiError
-from admitq.runtime.resources import Resource
-from admitq.transitions import since
+from admitq.runtime.rate_limit import CallPriority, call_priority
+from admitq.runtime.resources import PODS, Resource
+from admitq.transitions import holds, is_reserved, since
+from admitq_api import conditions
 from admitq_api.conditions import ConditionType, format_time, parse_time
 
 EventType = Literal["Normal", "Warning"]
@@ -41,6 +43,7 @@ class Patch:
 
     A patch of a Workload's status under the concern of the admission is written by server-side apply.
     ``reports`` are recorded as soon as the first step is written: a later one may meet another writer.
+    ``priority`` is that of its calls, unless the plan has a more urgent action.
     """
 
     resource: Resource
@@ -48,6 +51,7 @@ class Patch:
     steps: tuple[Step, ...]
     concern: str
     reports: "tuple[Tell | Count, ...]" = ()
+    priority: CallPriority = CallPriority.STATUS
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +126,24 @@ class Plan:
     refusal: str = ""
     frees: tuple[Object, ...] = ()
 
+    @property
+    def priority(self) -> CallPriority:
+        """The priority of all calls of the plan: that of its most urgent action, which the others precede."""
+        starts = () if self.starts is None else (CallPriority.RESERVATION,)
+        return min((*starts, *map(_priority_of, self.actions)), default=CallPriority.STATUS)
+
+
+def _priority_of(action: Action) -> CallPriority:
+    match action:
+        case Patch():
+            return action.priority
+        case Ungate():
+            return CallPriority.RESERVATION
+        case Delete(resource) if (resource.group, resource.plural) == (PODS.group, PODS.plural):
+            return CallPriority.EVICTION
+        case _:
+            return CallPriority.STATUS
+
 
 NOTHING = Plan()
 
@@ -144,7 +166,28 @@ def status_patch(
     resource: Resource, obj: Object, patch: Mapping[str, Any] | None, concern: str
 ) -> Patch | None:
     """The patch of an object's status; None if there is nothing to write."""
-    return None if patch is None else Patch(resource, obj, (Step(dict(patch), "status"),), concern)
+    if patch is None:
+        return None
+    return Patch(
+        resource, obj, (Step(dict(patch), "status"),), concern, priority=_status_priority(obj, patch)
+    )
+
+
+def _status_priority(obj: Object, patch: Mapping[str, Any]) -> CallPriority:
+    """The priority of a patch of a status, by what it does to the admission of a Workload."""
+    written = value_at(patch, ("status", "conditions"))
+    if written is None:
+        return CallPriority.STATUS
+
+    def begins(type_: ConditionType) -> bool:
+        return conditions.is_true(written, type_) and not holds(obj, type_)
+
+    if begins(ConditionType.ADMITTED):
+        return CallPriority.RESERVATION
+    releases = is_reserved(obj) and not conditions.is_true(written, ConditionType.QUOTA_RESERVED)
+    if releases or begins(ConditionType.EVICTED) or begins(ConditionType.DEACTIVATION_TARGET):
+        return CallPriority.EVICTION
+    return CallPriority.STATUS
 
 
 def workload_status_patch(
@@ -177,6 +220,11 @@ async def act(ctx: Context, what: Plan) -> float | None:
     Raises:
         ApiError: a write failed otherwise.
     """
+    with call_priority(what.priority):
+        return await _act(ctx, what)
+
+
+async def _act(ctx: Context, what: Plan) -> float | None:
     written: Object = {}
     newest: dict[str, str] = {}
     for action in what.actions:

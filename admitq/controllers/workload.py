@@ -40,6 +40,7 @@ from admitq.integrations.admission_gates import holding_gates
 from admitq.integrations.base import Step
 from admitq.integrations.paths import Object, value_at
 from admitq.runtime.kinds import Kinds
+from admitq.runtime.rate_limit import CallPriority
 from admitq.runtime.store import Key
 from admitq.transitions import (
     CHECKS_OUTSTANDING,
@@ -324,7 +325,8 @@ def _deactivate(case: Case) -> Plan | None:
     if not case.active or not case.is_true(ConditionType.DEACTIVATION_TARGET):
         return None
     step = Step({"spec": {"active": False}})
-    return plan(Write(case.world.kinds.workloads, case.workload, (step,), CONCERN))
+    workloads = case.world.kinds.workloads
+    return plan(Write(workloads, case.workload, (step,), CONCERN, priority=CallPriority.EVICTION))
 
 
 def _inactive(case: Case) -> Plan | None:

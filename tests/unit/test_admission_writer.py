@@ -16,6 +16,7 @@ from admitq.explain import Explanation
 from admitq.guarded_writes import GuardedWrites
 from admitq.runtime.errors import ApiError
 from admitq.runtime.events import EventRecorder
+from admitq.runtime.rate_limit import CallPriority, current_priority
 from admitq_api import conditions
 from admitq_api.labels import names_for
 from tests.unit.test_guarded_writes import ADMISSION as ADMISSION_OF_CORE
@@ -32,6 +33,7 @@ class Writes:
 
     def __init__(self, **status: Any) -> None:
         self.status = status
+        self.priority: CallPriority | None = None
         self.written: asyncio.Future[Object] = asyncio.get_running_loop().create_future()
 
     def current(self, _key: ObjectKey, uid: str) -> Object:
@@ -43,6 +45,7 @@ class Writes:
         yield
 
     async def once(self, _obj: Object, patch: Object) -> Object:
+        self.priority = current_priority(CallPriority.STATUS)
         self.written.set_result(patch["status"])
         return patch
 
@@ -102,6 +105,7 @@ async def test_a_refusal_is_told_by_the_reasons_that_are_switched_on(
         status = await asyncio.wait_for(writes.written, 10)
     quota = conditions.find(status["conditions"], "QuotaReserved") or {}
     assert (quota.get("status"), quota.get("reason")) == ("False", reason)
+    assert writes.priority is CallPriority.STATUS
     assert recorder.told == [("Warning", event, quota.get("message"))]
 
 
@@ -170,6 +174,7 @@ async def test_reservation_of_which_the_answer_was_lost_is_reported() -> None:
     server, recorder = Server(workload(), lost=1), Recorder()
     async with writing(cast("Writes", server.writes), recorder) as writer:
         assert await writer.reserve(ReserveQuota(KEY, "u", ADMISSION_OF_CORE, admit=True)) == server.stored
+    assert server.priorities == [CallPriority.RESERVATION] * 2
     assert [reason for _, reason, _ in recorder.told] == ["QuotaReserved", "Admitted"]
 
 

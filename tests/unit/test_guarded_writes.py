@@ -11,6 +11,7 @@ from admitq.guarded_writes import GuardedWrites
 from admitq.reservation import reservation_patch
 from admitq.runtime.errors import ApiError
 from admitq.runtime.kinds import kinds_of
+from admitq.runtime.rate_limit import CallPriority, current_priority
 from admitq.runtime.store import Store
 from admitq.transitions import is_reserved
 from admitq_api.labels import names_for
@@ -41,6 +42,7 @@ class Server:
     def __init__(self, stored: Object, *, lost: int = 0, newer: Object | None = None) -> None:
         self.stored, self.lost, self.newer = stored, lost, newer
         self.applied = 0
+        self.priorities: list[CallPriority] = []
         self.store = Store(WORKLOADS)
         self.store.upsert(stored)
         self.writes = GuardedWrites(
@@ -53,6 +55,7 @@ class Server:
         )
 
     async def apply(self, _resource: Any, body: Object, **_: Any) -> Object:
+        self.priorities.append(current_priority(CallPriority.STATUS))
         if self.newer is not None:
             self.stored, self.newer = self.newer, None
         version = self.stored["metadata"]["resourceVersion"]

@@ -15,6 +15,7 @@ from admitq.metrics import Metrics
 from admitq.preemption_writer import PreemptionWriter
 from admitq.runtime.errors import ApiError
 from admitq.runtime.kinds import kinds_of
+from admitq.runtime.rate_limit import CallPriority, current_priority
 from admitq.runtime.store import Store
 from admitq_api.conditions import format_time
 from admitq_api.labels import names_for
@@ -93,6 +94,7 @@ class World:
         self.api: Object | None = stored
         self.answers = list(answers)
         self.writes = 0
+        self.priorities: list[CallPriority] = []
         self.store = Store(WORKLOADS)
         for obj in (stored, workload("preemptor", "other", 10, labels={NAMES.job_uid: "job-1"})):
             if obj is not None:
@@ -121,6 +123,7 @@ class World:
 
     async def apply(self, _resource: Any, configuration: Object, **_: Any) -> Object:
         self.writes += 1
+        self.priorities.append(current_priority(CallPriority.STATUS))
         answer = self.answers.pop(0) if self.answers else None
         if isinstance(answer, ApiError):
             raise answer
@@ -140,6 +143,7 @@ class World:
         raise REFUSED
 
     async def get(self, *_: Any, **__: Any) -> Object:
+        self.priorities.append(current_priority(CallPriority.READ))
         if self.api is None:
             raise ApiError(404, "NotFound", "gone")
         return self.api
@@ -252,3 +256,10 @@ async def test_a_preemptor_that_is_gone_leaves_its_place_in_the_text() -> None:
     assert world.api is not None
     assert "(UID: uid-preemptor, JobUID: UNKNOWN)" in world.api["status"]["conditions"][-1]["message"]
     assert [reason for _, reason, _ in world.recorder.told] == ["Preempted", "EvictedDueToPreempted"]
+
+
+async def test_preemption_is_written_and_read_again_with_the_priority_of_evictions() -> None:
+    world = World(victim(), [CONFLICT])
+    assert await world.writer.preempt(PREEMPTION)
+    assert world.priorities == [CallPriority.EVICTION] * 3
+    assert current_priority(CallPriority.STATUS) is CallPriority.STATUS

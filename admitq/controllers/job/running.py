@@ -9,6 +9,7 @@ from admitq.controllers.job.case import CONCERN, JobCase
 from admitq.controllers.plan import NOTHING, Patch, Plan, plan
 from admitq.integrations.paths import Object, merge_patch, value_at
 from admitq.podsets import Conflict, FlavorMissing, infos_of, inject, restore
+from admitq.runtime.rate_limit import CallPriority
 from admitq.transitions import condition
 from admitq_api.conditions import ConditionType, Reason
 
@@ -117,7 +118,7 @@ def stop(case: JobCase, workload: Object | None, message: str, reason: str) -> P
         return NOTHING
     begun = case.integration.is_half_stopped(job, case.names)
     told = None if begun or not message else case.tell("Stopped", message)
-    return plan(Patch(case.resource, job, steps, CONCERN), told)
+    return plan(Patch(case.resource, job, steps, CONCERN, priority=CallPriority.EVICTION), told)
 
 
 def start(case: JobCase, workload: Object) -> Plan:

@@ -16,6 +16,7 @@ from admitq.core.statuses import ClusterQueueStatus, CohortStatus, LocalQueueSta
 from admitq.integrations.paths import value_at
 from admitq.runtime.client import Client, Page
 from admitq.runtime.errors import ApiError
+from admitq.runtime.rate_limit import CallPriority, current_priority
 from admitq.runtime.resources import NAMESPACES, Resource
 from admitq.runtime.store import Store
 from tests.unit.controllers.builders import KINDS, NAMES, SETTINGS, Object, after, at, time
@@ -55,6 +56,8 @@ class StubClient:
     stores: Stores
     fails: dict[str, ApiError] = field(default_factory=dict[str, ApiError])
     calls: list[tuple[str, str, Any]] = field(default_factory=list[tuple[str, str, Any]])
+    priorities: list[CallPriority] = field(default_factory=list[CallPriority])
+    """With what priority each of the calls would wait for the rate limit."""
     api: dict[tuple[str, str], Object] = field(default_factory=dict[tuple[str, str], Object])
     """What the API server has that the stores may lack, by plural and name."""
     served: set[Resource] = field(default_factory=set[Resource])
@@ -65,6 +68,8 @@ class StubClient:
 
     def _call(self, verb: str, what: str, body: Any = None) -> None:
         self.calls.append((verb, what, body))
+        is_read = verb in {"get", "list"}
+        self.priorities.append(current_priority(CallPriority.READ if is_read else CallPriority.STATUS))
         if (error := self.fails.get(verb)) is not None:
             raise error
 

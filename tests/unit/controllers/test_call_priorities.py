@@ -1,0 +1,164 @@
+"""With what priority the calls of controllers wait for the rate limit."""
+
+import pytest
+
+from admitq.controllers.elastic_pods import STARTED_PODS
+from admitq.controllers.job.controller import JobController
+from admitq.controllers.job.owners import Owners
+from admitq.controllers.outliving import ORPHANED_PODS
+from admitq.controllers.plan import Delete, Patch, Plan, plan
+from admitq.controllers.workload import WorkloadController
+from admitq.integrations.base import Step
+from admitq.integrations.kinds.job import JOB
+from admitq.runtime.rate_limit import CallPriority
+from admitq.runtime.resources import JOBS
+from admitq.runtime.store import Key
+from admitq.transitions import CHECKS_OUTSTANDING
+from tests.unit.controllers.builders import (
+    KINDS,
+    Object,
+    admitted,
+    cluster_queue,
+    condition,
+    job,
+    local_queue,
+    reserved,
+    time,
+    workload,
+)
+from tests.unit.controllers.test_elastic_pods import CHAIN, pod, served_by, world
+from tests.unit.controllers.test_excess_pods import GROWING
+from tests.unit.controllers.test_job_steps import RUNNING
+from tests.unit.controllers.test_slices import slice_
+from tests.unit.controllers.world import World, cluster_scoped
+
+__all__ = ["world"]
+
+AHEAD, WATCH, RESERVATION, EVICTION, READ, STATUS, EVENT = CallPriority
+KEY = Key("ns", "j")
+EVICTED = condition("Evicted", True, "Preempted", "for another")
+TARGET = condition("DeactivationTarget", True, "AdmissionCheck", "rejected")
+UNADMITTED = condition("Admitted", False, "UnsatisfiedAdmissionChecks", CHECKS_OUTSTANDING)
+CHECK = {"name": "c", "state": "Pending", "lastTransitionTime": time(0), "message": ""}
+
+
+def stored(queue: Object) -> Object:
+    return {**queue, "metadata": {**queue["metadata"], "uid": "uid", "resourceVersion": "1"}}
+
+
+def of_job(*objects: Object, obj: Object | None = None) -> World:
+    """A Job, by default suspended, with its Workloads."""
+    world = World()
+    world.put(KINDS.resource_flavors, cluster_scoped("f", spec={"nodeLabels": {"pool": "spot"}}))
+    world.put(JOBS, obj or job())
+    world.put(KINDS.workloads, *objects)
+    return world
+
+
+def controller_of(world: World) -> JobController:
+    return JobController(world.ctx, JOB, Owners(world.ctx))
+
+
+@pytest.mark.parametrize(
+    ("obj", "workloads", "calls"),
+    [
+        pytest.param(job(), [admitted()], [("patch jobs/j", RESERVATION)], id="start"),
+        pytest.param(job(RUNNING), [admitted(EVICTED)], [("patch jobs/j", EVICTION)], id="stop"),
+        pytest.param(
+            job(), [reserved(EVICTED)], [("apply workloads/job-j-1/status", EVICTION)], id="release"
+        ),
+        pytest.param(
+            job({"suspend": False}),
+            [],
+            [("list workloads", AHEAD), ("patch jobs/j", AHEAD)],
+            id="stop of a job that runs beyond its grant",
+        ),
+        pytest.param(
+            job(RUNNING, {"ready": 3, "active": 3}),
+            [admitted()],
+            [("patch workloads/job-j-1/status", STATUS)],
+            id="readiness of pods",
+        ),
+    ],
+)
+async def test_calls_for_a_job(
+    obj: Object, workloads: list[Object], calls: list[tuple[str, CallPriority]]
+) -> None:
+    world = of_job(*workloads, obj=obj)
+    await controller_of(world).reconcile(KEY)
+    found = list(zip(world.calls, world.client.priorities, strict=True))
+    assert found[: len(calls)] == calls
+
+
+async def test_creation_of_a_workload_has_the_priority_of_statuses() -> None:
+    world = of_job()
+    await controller_of(world).reconcile(KEY)
+    assert world.client.priorities == [STATUS]
+
+
+async def test_all_calls_of_a_start_after_an_admission_have_the_priority_of_reservations() -> None:
+    world = of_job(workload())
+    world.stores.of(JOBS).remove(job(resourceVersion="9"))
+    await controller_of(world).start(workload())
+    assert world.calls[0] == "get jobs/j"
+    assert set(world.client.priorities) == {RESERVATION}
+
+
+@pytest.mark.parametrize(
+    ("obj", "queue", "priority"),
+    [
+        pytest.param(admitted(), cluster_queue("HoldAndDrain"), EVICTION, id="eviction"),
+        pytest.param(admitted(TARGET), cluster_queue(), EVICTION, id="deactivation"),
+        pytest.param(
+            admitted(spec={"active": False}), cluster_queue(), EVICTION, id="eviction of a deactivated one"
+        ),
+        pytest.param(
+            reserved(UNADMITTED, admissionChecks=[CHECK]), None, EVICTION, id="release of a reservation"
+        ),
+        pytest.param(reserved(UNADMITTED), cluster_queue(), RESERVATION, id="admission"),
+        pytest.param(workload(), None, STATUS, id="reason for waiting"),
+    ],
+)
+async def test_calls_for_a_workload(obj: Object, queue: Object | None, priority: CallPriority) -> None:
+    world = World()
+    world.put(KINDS.local_queues, stored(local_queue()))
+    world.put(KINDS.workloads, obj)
+    if queue is not None:
+        world.put(KINDS.cluster_queues, stored(queue))
+    await WorkloadController(world.ctx, world.core).reconcile(Key("ns", "job-j-1"))
+    assert world.client.priorities == [priority]
+
+
+async def test_release_of_a_gated_pod_has_the_priority_of_reservations(world: World) -> None:
+    world.put(KINDS.workloads, slice_("first", 1))
+    world.put(STARTED_PODS, pod("a"))
+    await served_by(world).spec.reconcile(CHAIN)
+    assert world.client.priorities == [RESERVATION]
+
+
+async def test_deletion_of_an_excess_pod_has_the_priority_of_evictions(world: World) -> None:
+    world.put(KINDS.workloads, *GROWING)
+    world.put(STARTED_PODS, pod("a", gated=False, made=1), pod("b", gated=False, made=2))
+    await served_by(world).spec.reconcile(CHAIN)
+    assert list(zip(world.calls, world.client.priorities, strict=True)) == [
+        ("list workloads", READ),
+        ("delete pods/b", EVICTION),
+    ]
+
+
+STATUS_PATCH = Patch(KINDS.workloads, workload(), (Step({}, "status"),), "c")
+DELETED_POD = Delete(ORPHANED_PODS, pod("a"))
+
+
+@pytest.mark.parametrize(
+    ("decided", "priority"),
+    [
+        pytest.param(plan(), STATUS, id="nothing"),
+        pytest.param(plan(STATUS_PATCH), STATUS, id="status"),
+        pytest.param(plan(Delete(KINDS.workloads, workload())), STATUS, id="deletion of a Workload"),
+        pytest.param(plan(STATUS_PATCH, DELETED_POD), EVICTION, id="stop after a status"),
+        pytest.param(plan(DELETED_POD, STATUS_PATCH, starts=admitted()), RESERVATION, id="start"),
+    ],
+)
+def test_plan_has_the_priority_of_its_most_urgent_action(decided: Plan, priority: CallPriority) -> None:
+    assert decided.priority is priority
