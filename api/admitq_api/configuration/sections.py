@@ -275,7 +275,9 @@ class ClientConnection(Section):
     """The connection to the API server."""
 
     qps: float = 300
-    """Requests per second; 0 or negative: no limit."""
+    """Requests per second; 0 or negative: no limit. At the limit, watches go first, then reservations
+    and starts of jobs, evictions, reads, statuses, and events. One request of ten is the one that has waited
+    longest."""
 
     burst: Count = 500
     """Requests at once."""
