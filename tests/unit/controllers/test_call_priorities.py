@@ -115,6 +115,12 @@ async def test_all_calls_of_a_start_after_an_admission_have_the_priority_of_rese
         pytest.param(
             reserved(UNADMITTED, admissionChecks=[CHECK]), None, EVICTION, id="release of a reservation"
         ),
+        pytest.param(
+            reserved(UNADMITTED, admissionChecks=[{**CHECK, "state": "Rejected"}]),
+            None,
+            EVICTION,
+            id="reason for a deactivation",
+        ),
         pytest.param(reserved(UNADMITTED), cluster_queue(), RESERVATION, id="admission"),
         pytest.param(workload(), None, STATUS, id="reason for waiting"),
     ],

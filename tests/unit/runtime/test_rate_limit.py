@@ -223,6 +223,8 @@ async def test_cancelled_calls_take_no_tokens(script: Script) -> None:
     await script.call(bucket, "b")
     for task in tasks:
         task.cancel()
+    await settled()
+    assert script.sent == ["a"]
     await script.pass_time(0.1)
     assert script.sent == ["a", "b"]
 
