@@ -1,8 +1,9 @@
 """A defect of the core costs the object that it fails on its turn, and nobody else anything."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -28,6 +29,9 @@ from tests.unit.controllers.world import World, cluster_scoped
 BAD = "bad"
 HANDLERS: dict[type[Any], Any] = vars(AdmissionState())["_handlers"]
 """The method that takes in an event, by its type."""
+
+
+soon = partial(eventually, timeout=20)
 
 
 class Defect(Exception):
@@ -93,17 +97,17 @@ class Running:
     def put(self, resource: Resource, *objects: Object) -> None:
         self.world.put(resource, *objects)
 
-    def queues(self, cpu: int = 4) -> None:
-        """A ClusterQueue with so many CPUs, and what it needs."""
+    def queues(self, cpu: int = 4, name: str = "", *, preempts: bool = False) -> None:
+        """A ClusterQueue with so many CPUs, a LocalQueue, and their flavor."""
         flavors = [{"name": "f", "resources": [{"name": "cpu", "nominalQuota": str(cpu)}]}]
         spec = {
             "namespaceSelector": {},
             "resourceGroups": [{"coveredResources": ["cpu"], "flavors": flavors}],
+            "preemption": {"withinClusterQueue": "LowerPriority" if preempts else "Never"},
         }
-        metadata = {"name": "lq", "namespace": "ns", "uid": "uid-lq", "resourceVersion": "1"}
         self.put(KINDS.resource_flavors, cluster_scoped("f", spec={}))
-        self.put(KINDS.cluster_queues, cluster_scoped("cq", spec=spec))
-        self.put(KINDS.local_queues, {"metadata": metadata, "spec": {"clusterQueue": "cq"}})
+        self.put(KINDS.cluster_queues, cluster_scoped(f"cq{name}", spec=spec))
+        self.put(KINDS.local_queues, namespaced(f"lq{name}", {"clusterQueue": f"cq{name}"}))
 
     def submit(
         self,
@@ -111,18 +115,20 @@ class Running:
         *,
         pods: int = 1,
         priority: int = 0,
+        queue: str = "",
         version: int = 7,
         assignment: Object | None = None,
     ) -> None:
         """A Workload that asks for a CPU for each of its pods, or has quota."""
-        parts: Object = {}
         template = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}}
         spec = {
+            "queueName": f"lq{queue}",
             "priority": priority,
             "podSets": [{"name": "main", "count": pods, "template": template}],
         }
         metadata = {"uid": f"uid-{name}", "resourceVersion": str(version)}
         conditions = (QUOTA_RESERVED,) if assignment else ()
+        parts: Object = {}
         if assignment:
             parts["admission"] = {"clusterQueue": "cq", "podSetAssignments": [assignment]}
         self.put(KINDS.workloads, workload(*conditions, name=name, metadata=metadata, spec=spec, **parts))
@@ -279,7 +285,7 @@ async def test_object_that_the_core_fails_on_is_left_out_until_it_changes(
         resource, obj = OBJECTS[event]
         here.put(resource, obj)
         here.submit("good")
-        await eventually(lambda: here.is_reserved("good"))
+        await soon(lambda: here.is_reserved("good"))
         assert here.count("admitq_core_failures_total") == 1
         assert here.count("admitq_malformed_objects") == 1
         assert "InternalError" in here.reasons
@@ -294,7 +300,7 @@ async def test_object_that_the_core_fails_on_is_left_out_until_it_changes(
             here.delete(resource, obj)
         assert here.count("admitq_malformed_objects") == 0
         here.submit("another")
-        await eventually(lambda: here.is_reserved("another"))
+        await soon(lambda: here.is_reserved("another"))
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["at once", "when all is done"])
@@ -309,7 +315,7 @@ async def test_object_is_gone_although_the_core_fails_on_its_deletion(
         here.put(resource, obj)
         here.delete(resource, obj)
         here.submit("good")
-        await eventually(lambda: here.is_reserved("good"))
+        await soon(lambda: here.is_reserved("good"))
         assert here.count("admitq_core_failures_total") == 1
         assert here.count("admitq_malformed_objects") == 0
 
@@ -327,37 +333,70 @@ async def test_workload_that_the_core_fails_on_keeps_its_quota(
         here.queues(cpu=4)
         usage = {"name": "main", "count": 3, "flavors": {"cpu": "f"}, "resourceUsage": {"cpu": "3"}}
         here.submit(BAD, pods=3, assignment=usage)
-        here.submit("large", pods=2, priority=1)
+        here.submit("large", pods=2)
         here.submit("small")
-        await eventually(lambda: here.is_reserved("small"))
+        await soon(lambda: here.is_reserved("small"))
         assert not here.is_reserved("large")
         assert here.state.usage_of_workload(ObjectKey("ns", BAD)) != ()
         assert "InternalError" in here.reasons
         exists.clear()
         here.delete(KINDS.workloads, here.world.get(KINDS.workloads, BAD))
-        await eventually(lambda: here.is_reserved("large"))
+        await soon(lambda: here.is_reserved("large"))
 
 
-STEPS: list[tuple[Any, str, int]] = [
-    (cycles, "nominate", 1),
-    (cycles, "refusal_of", 1),
-    (cycles, "reserve", 1),
-    (cycles, "requeue", 9),
-    (cycles, "calm", 9),
-    (import_module("admitq.core.cycle.requeue"), "_park", 9),
-    (process, "_is_refused", 9),
-    (process, "_no_longer_fits", 1),
-    (process, "_waits_for_pods", 1),
+async def _fits(here: Running) -> None:
+    """There is room for the bad workload."""
+    here.submit(BAD)
+
+
+async def _is_too_large(here: Running) -> None:
+    """The bad workload asks for more than there is."""
+    here.submit(BAD, pods=9)
+
+
+async def _preempts(here: Running) -> None:
+    """The bad workload may have another one preempted."""
+    here.queues(name="-1", preempts=True)
+    here.submit("victim", pods=4, queue="-1")
+    await soon(lambda: here.is_reserved("victim"))
+    here.submit(BAD, pods=2, priority=9, queue="-1")
+
+
+async def _waits_while_quota_is_returned(here: Running) -> None:
+    """The bad workload is told anew what it lacks."""
+    here.submit("ended")
+    await soon(lambda: here.is_reserved("ended"))
+    here.submit(BAD, pods=9)
+    await soon(lambda: condition_of(here.world.get(KINDS.workloads, BAD), "QuotaReserved"))
+    here.delete(KINDS.workloads, here.world.get(KINDS.workloads, "ended"))
+
+
+_REQUEUE = import_module("admitq.core.cycle.requeue")
+STEPS: list[tuple[Any, str, Callable[[Running], Awaitable[None]]]] = [
+    (cycles, "nominate", _fits),
+    (cycles, "refusal_of", _fits),
+    *((process, one.__name__, _fits) for one in process.STEPS_OF_WHO_FITS),
+    (cycles, "reserve", _fits),
+    (cycles, "requeue", _is_too_large),
+    (_REQUEUE, "_park", _is_too_large),
+    (cycles, "calm", _is_too_large),
+    *((process, one.__name__, _preempts) for one in process.STEPS),
+    (_REQUEUE, "_try_again_or_stand", _preempts),
+    (import_module("admitq.core.cycle.retelling"), "_refuse_again", _waits_while_quota_is_returned),
 ]
-"""Functions of a cycle, and how many pods a head has that comes to them: it fits, or it does not."""
+"""Functions of a cycle, and how the bad workload comes to them."""
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["at once", "when all is done"])
 @pytest.mark.parametrize(
-    ("owner", "name", "pods"), STEPS, ids=lambda one: one if isinstance(one, str) else ""
+    ("owner", "name", "begin"), STEPS, ids=lambda one: getattr(one, "__name__", str(one))
 )
 async def test_head_that_a_cycle_fails_on_is_left_out_until_it_changes(
-    monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, pods: int, after: bool
+    monkeypatch: pytest.MonkeyPatch,
+    owner: Any,
+    name: str,
+    begin: Callable[[Running], Awaitable[None]],
+    after: bool,
 ) -> None:
     def is_bad(*arguments: Any) -> bool:
         heads = [getattr(one, "workload", None) for one in arguments]
@@ -365,22 +404,28 @@ async def test_head_that_a_cycle_fails_on_is_left_out_until_it_changes(
 
     function = getattr(owner, name)
     exists = fail(monkeypatch, owner, name, is_bad, after=after)
-    for steps in ("_STEPS", "_STEPS_OF_WHO_FITS"):
+    for steps in ("STEPS", "STEPS_OF_WHO_FITS"):
         replaced = tuple(getattr(owner, name) if one is function else one for one in getattr(process, steps))
         monkeypatch.setattr(process, steps, replaced)
     async with running() as here:
         here.queues()
-        here.submit(BAD, pods=pods, priority=9)
-        here.submit("good")
-        await eventually(lambda: here.is_reserved("good"))
+        here.queues(name="-2")
+        await begin(here)
+        await soon(lambda: here.count("admitq_core_failures_total") == 1)
+        here.submit("good", queue="-2")
+        await soon(lambda: here.is_reserved("good"))
         assert here.count("admitq_core_failures_total") == 1
         assert "InternalError" in here.reasons
-        told = await eventually(lambda: condition_of(here.world.get(KINDS.workloads, BAD), "QuotaReserved"))
-        assert told[:2] == ("False", "Misconfigured")
+
+        def told() -> bool:
+            seen = condition_of(here.world.get(KINDS.workloads, BAD), "QuotaReserved") or ()
+            return seen[:2] == ("False", "Misconfigured")
+
+        await soon(told)
         exists.clear()
         here.world.client.version += 1
-        here.submit(BAD, pods=2, priority=9, version=here.world.client.version)
-        await eventually(lambda: here.is_reserved(BAD))
+        here.submit(BAD, queue="-2", version=here.world.client.version)
+        await soon(lambda: here.is_reserved(BAD))
         assert here.count("admitq_malformed_objects") == 0
 
 
@@ -392,14 +437,14 @@ async def test_reservation_that_is_being_written_is_counted_by_the_state_that_fo
         here.queues(cpu=4)
         answer = here.hold_back("apply", "first")
         here.submit("first", pods=3)
-        await eventually(answer.is_asked.is_set)
+        await soon(answer.is_asked.is_set)
         here.put(*OBJECTS[happened.ResourceFlavorChanged])
         here.submit("second", pods=3)
         here.submit("third", pods=1)
-        await eventually(lambda: here.is_reserved("third"))
+        await soon(lambda: here.is_reserved("third"))
         assert not here.is_reserved("second")
         answer.may_come.set()
-        await eventually(lambda: here.is_reserved("first"))
+        await soon(lambda: here.is_reserved("first"))
         assert here.count("admitq_core_failures_total") == 1
 
 
@@ -410,7 +455,7 @@ async def test_failure_that_no_object_is_known_for_stops_no_other_work_and_does_
     async with running() as here:
         here.queues()
         here.submit("good")
-        await eventually(lambda: here.count("admitq_core_failures_total") >= 3)
+        await soon(lambda: here.count("admitq_core_failures_total") >= 3)
         exists.clear()
-        await eventually(lambda: here.is_reserved("good"))
+        await soon(lambda: here.is_reserved("good"))
         assert here.count("admitq_core_failures_total") < 20

@@ -197,7 +197,7 @@ def _waits_for_pods(cycle: Cycle, _entry: Entry) -> Refusal | None:
     return PodsNotReady() if cycle.world.halt_if_unready() else None
 
 
-_STEPS: Final[tuple[Callable[[Cycle, Entry], Refusal | None], ...]] = (
+STEPS: Final[tuple[Callable[[Cycle, Entry], Refusal | None], ...]] = (
     _is_refused,
     _lost_its_original,
     _spares_others_victims,
@@ -212,7 +212,7 @@ _STEPS: Final[tuple[Callable[[Cycle, Entry], Refusal | None], ...]] = (
 entry). The first refusal counts; whoever gets to the last step has victims to wait for."""
 
 
-_STEPS_OF_WHO_FITS: Final = (_lost_its_original, _no_longer_fits, _waits_for_pods)
+STEPS_OF_WHO_FITS: Final = (_lost_its_original, _no_longer_fits, _waits_for_pods)
 """What is asked of who was found to fit without preempting; who passes is admitted."""
 
 
@@ -220,7 +220,7 @@ def refusal_of(cycle: Cycle, entry: Entry) -> Refusal | None:
     """Why an entry whose turn has come gets nothing; None if it may reserve."""
     assignment = entry.assignment
     fits = entry.refusal is None and assignment is not None and assignment.mode is Mode.FIT
-    for step in _STEPS_OF_WHO_FITS if fits and not (entry.victims or entry.deferred) else _STEPS:
+    for step in STEPS_OF_WHO_FITS if fits and not (entry.victims or entry.deferred) else STEPS:
         refusal = step(cycle, entry)
         if refusal is not None:
             return refusal
