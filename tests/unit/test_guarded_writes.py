@@ -1,6 +1,7 @@
 """Applies of the admission whose answer is lost, or that meet another program's write."""
 
 import asyncio
+import gc
 from typing import Any, cast
 
 import pytest
@@ -104,21 +105,37 @@ async def test_a2_leftover_admission_in_a_newer_version_is_no_reservation() -> N
     assert written["status"]["admission"]["clusterQueue"] == "cq"
 
 
-async def test_workload_has_one_writer_at_a_time_though_another_arrives_as_one_ends() -> None:
+@pytest.mark.parametrize("cancelled", ["no writer", "a writer that waits", "the writer that is next"])
+async def test_sole_writer_keeps_out_writer_that_arrives_as_another_leaves(cancelled: str) -> None:
     writes = Server(workload()).writes
-    writing = 0
+    inside, most_inside, written = 0, 0, 0
 
     async def write() -> None:
-        nonlocal writing
+        nonlocal inside, most_inside, written
         async with writes.sole_writer(KEY):
-            writing += 1
-            assert writing == 1
+            inside += 1
+            most_inside = max(most_inside, inside)
             await asyncio.sleep(0)
             await asyncio.sleep(0)
-            writing -= 1
+            inside -= 1
+            written += 1
 
-    async def write_and_write_again() -> None:
+    async def write_twice() -> None:
         await write()
+        # Here the lock is free, and the first of those that wait is about to take it.
+        if cancelled == "the writer that is next":
+            waiting[0].cancel()
         await write()
 
-    await asyncio.gather(write_and_write_again(), write(), write_and_write_again())
+    leaving = asyncio.create_task(write_twice())
+    waiting = [asyncio.create_task(write()) for _ in range(3)]
+    await asyncio.sleep(0)
+    if cancelled == "a writer that waits":
+        waiting[0].cancel()
+    await asyncio.wait([leaving, *waiting])
+    leaving.result()
+    assert most_inside == 1
+    assert written == (5 if cancelled == "no writer" else 4)
+    waiting.clear()
+    gc.collect()  # of what a cancellation was raised through
+    assert not writes._writing  # pyright: ignore[reportPrivateUsage]
