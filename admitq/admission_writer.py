@@ -17,11 +17,12 @@ from admitq.guarded_writes import GuardedWrites, backoff
 from admitq.logs import logger
 from admitq.pod_counts import pod_counts
 from admitq.reservation import pending_patch, queued_since, reservation_patch
-from admitq.runtime.errors import ApiError
+from admitq.runtime.errors import ApiError, NotLeadingError
 from admitq.runtime.events import EventRecorder
 from admitq.runtime.rate_limit import CallPriority, call_priority
 from admitq.runtime.resources import Object
 from admitq.transitions import is_reserved
+from admitq.unexpected_errors import LOG_ONLY, ErrorPart, UnexpectedErrors
 from admitq_api.conditions import Reason
 from admitq_api.labels import Names
 
@@ -52,6 +53,7 @@ class AdmissionWriter:
             cycle, and another program may have put the workload on hold or ended it meanwhile.
         tracks_pods_ready: whether Workloads tell if their pods are ready.
         tell_reasons: whether each cause of waiting has a reason of its own; otherwise all are Pending.
+        errors: takes unexpected exceptions; each costs one refusal or one event.
     """
 
     writes: GuardedWrites
@@ -61,6 +63,7 @@ class AdmissionWriter:
     waits: Callable[[ObjectKey], bool]
     tracks_pods_ready: bool = True
     tell_reasons: bool = True
+    errors: UnexpectedErrors = LOG_ONLY
 
     _reports: dict[ObjectKey, ReportPending] = field(default_factory=dict[ObjectKey, ReportPending])
     _reports_due: "asyncio.Queue[ObjectKey]" = field(default_factory=asyncio.Queue)
@@ -104,7 +107,9 @@ class AdmissionWriter:
                     stands=partial(_is_reserved_as, admission=instruction.admission),
                 )
         if written is not None:
-            self._tell_reserved(instruction, written)
+            # The reservation stands, whether or not its event can be recorded.
+            with self.errors.contain(ErrorPart.REPORT, instruction.key):
+                self._tell_reserved(instruction, written)
         return written
 
     def _tell_reserved(self, instruction: ReserveQuota, obj: Object) -> None:
@@ -145,26 +150,30 @@ class AdmissionWriter:
     async def _write_reports(self) -> None:
         while True:
             key = await self._reports_due.get()
-            instruction = self._reports.pop(key, None)
-            if instruction is None or not self.waits(key):
-                continue
-            self._reported_at[key] = asyncio.get_running_loop().time()
-            why = self._explained(instruction.refusal)
-            try:
-                async with self.writes.sole_writer(key):
-                    await self.report(
-                        key,
-                        instruction.uid,
-                        why,
-                        instruction.resource_requests,
-                        gated=isinstance(instruction.refusal, PreemptionGated),
-                    )
-            except ApiError as error:
-                await self._report_again(instruction, error)
-            except Exception:
-                log.exception("refusal was not written", workload=str(key))
-            else:
-                self._unanswered = 0
+            with self.errors.contain(ErrorPart.REPORT, key):
+                await self._write_report(key)
+
+    async def _write_report(self, key: ObjectKey) -> None:
+        instruction = self._reports.pop(key, None)
+        if instruction is None or not self.waits(key):
+            return
+        self._reported_at[key] = asyncio.get_running_loop().time()
+        why = self._explained(instruction.refusal)
+        try:
+            async with self.writes.sole_writer(key):
+                await self.report(
+                    key,
+                    instruction.uid,
+                    why,
+                    instruction.resource_requests,
+                    gated=isinstance(instruction.refusal, PreemptionGated),
+                )
+        except ApiError as error:
+            await self._report_again(instruction, error)
+        except NotLeadingError as error:
+            log.info("refusal was not written", workload=str(key), error=str(error))
+        else:
+            self._unanswered = 0
 
     async def _report_again(self, instruction: ReportPending, error: ApiError) -> None:
         if not (error.is_conflict or error.is_transient):

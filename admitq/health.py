@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from admitq.serving.http import Request, Response, text
 from admitq.serving.server import Limits, Server
+from admitq.unexpected_errors import LOG_ONLY, UnexpectedErrors
 
 Check = Callable[[], Awaitable[str | None]]
 """Answers None when well, otherwise what is missing."""
@@ -37,8 +38,11 @@ class Health:
         ]
         return text(503, "\n".join(problems)) if problems else text(200, "ok")
 
-    def server(self) -> Server:
-        """Make a server of these probes; they tell no secret and need no TLS."""
-        return Server(
-            self.answer, tls=None, plain_anywhere=True, limits=Limits(body_bytes=1024, connections=100)
-        )
+    def server(self, errors: UnexpectedErrors = LOG_ONLY) -> Server:
+        """Make a server of these probes; they tell no secret and need no TLS.
+
+        Args:
+            errors: takes exceptions of checks; the probe that meets one is answered by 500.
+        """
+        limits = Limits(body_bytes=1024, connections=100)
+        return Server(self.answer, tls=None, plain_anywhere=True, limits=limits, errors=errors)

@@ -16,6 +16,7 @@ from admitq.metrics import Metrics
 from admitq.observations import Observation
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import Object, Resource
+from admitq.unexpected_errors import ErrorPart
 from admitq_api import conditions
 from admitq_api.conditions import ConditionType, Reason
 
@@ -103,9 +104,10 @@ class Malformed:
 
     def count(self, resource: Resource) -> None:
         """Tell how many objects of a resource cannot be read."""
-        unreadable = sum(plural == resource.plural for plural, _ in self.known)
-        count = unreadable + self.set_aside(resource)
-        self.metrics.set("malformed_objects", count, resource=resource.plural)
+        with self.metrics.errors.contain(ErrorPart.METRICS, resource):
+            unreadable = sum(plural == resource.plural for plural, _ in self.known)
+            count = unreadable + self.set_aside(resource)
+            self.metrics.set("malformed_objects", count, resource=resource.plural)
 
     async def _report(self, one: Malformation) -> None:
         if not self.leading():

@@ -43,12 +43,13 @@ from admitq.observations import observations
 from admitq.preemption_writer import PreemptionWriter
 from admitq.recovery import Recovery
 from admitq.runtime.client import Client
-from admitq.runtime.errors import ApiError
+from admitq.runtime.errors import ApiError, NotLeadingError
 from admitq.runtime.events import EventRecorder
 from admitq.runtime.resources import Object, Resource
 from admitq.runtime.store import Change, Store
 from admitq.transition_metrics import Versions, count_transitions
 from admitq.translate import Reading
+from admitq.unexpected_errors import ErrorPart
 from admitq_api.labels import Names
 
 log = logger(__name__)
@@ -156,6 +157,7 @@ class Manager:
             waits=lambda key: self.state.workload_phase(key) is Phase.PENDING,
             tracks_pods_ready=self.tracks_pods_ready,
             tell_reasons=self.tell_reasons,
+            errors=self.metrics.errors,
         )
         self._preemptions = PreemptionWriter(
             writes=writes,
@@ -166,6 +168,7 @@ class Manager:
             priority_of=lambda obj: EffectivePriority(
                 *translate.readable_priority(obj, self.names, self.reading)
             ),
+            errors=self.metrics.errors,
         )
         self._preempting = asyncio.Semaphore(PREEMPTIONS_AT_ONCE)
         self._malformed = Malformed(
@@ -193,7 +196,8 @@ class Manager:
         """Take in what a watch, or the answer to a write of ours, showed. Never raises."""
         self._take_in(resource, change)
         if resource == self.workload_resource and self.counts_transitions and self.leading():
-            self._count_transitions(change)
+            with self.metrics.errors.contain(ErrorPart.METRICS, change.key):
+                self._count_transitions(change)
 
     def _count_transitions(self, change: Change) -> None:
         if change.old is None:
@@ -210,11 +214,11 @@ class Manager:
             self._recovery.forget(resource, key)
             self._malformed.mended(resource, key)
             if resource == self.workload_resource:
-                self.measures.workload_gone(key)
                 self._writer.forget(key)
             gone = observation.deleted(obj)
             self._put(gone, None)
-            self._forget(gone)
+            with self.metrics.errors.contain(ErrorPart.METRICS, key):
+                self._forget(gone)
             return
         try:
             event = observation.changed(obj)
@@ -230,6 +234,13 @@ class Manager:
                 self._put(left, (resource, obj))
             return
         self._malformed.mended(resource, key)
+        # A bug in a metric must not keep from the core what it decides by.
+        with self.metrics.errors.contain(ErrorPart.METRICS, key):
+            self._measure(event, obj)
+        self._put(event, (resource, obj))
+
+    def _measure(self, event: happened.Event, obj: Object) -> None:
+        """Have metrics show an object as it is now."""
         match event:
             case happened.WorkloadChanged(workload):
                 self.measures.workload_observed(workload, obj)
@@ -242,11 +253,12 @@ class Manager:
                 self.measures.cohorts_changed()
             case _:
                 pass
-        self._put(event, (resource, obj))
 
     def _forget(self, gone: happened.Event) -> None:
-        """Drop the series of a queue or cohort whose object was deleted, as the core has taken in."""
+        """Have metrics show an object no more that was deleted, as the core has taken in."""
         match gone:
+            case happened.WorkloadDeleted(key):
+                self.measures.workload_gone(key)
             case happened.ClusterQueueDeleted(name):
                 self.measures.forget_cluster_queue(name)
             case happened.LocalQueueDeleted(key):
@@ -282,7 +294,11 @@ class Manager:
     # --- the loop ---------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Run cycles, while this process leads, until cancelled."""
+        """Run cycles, while this process leads, until cancelled.
+
+        After an exception out of the core, nothing is decided before a new state has been made of what the
+        stores hold. A report or a metric may fail and changes nothing of what was decided.
+        """
         self._spawn(self._writer.run())
         try:
             while True:
@@ -336,15 +352,16 @@ class Manager:
         admits = any(isinstance(item, ReserveQuota) for item in instructions)
         result = "success" if admits else "inadmissible"
         took = time.perf_counter() - started
-        self.metrics.increment("admission_attempts_total", result=result)
-        self.metrics.observe("admission_attempt_duration_seconds", took, result=result)
-        self.measures.preemptions_skipped(
-            Counter(
-                item.cluster_queue
-                for item in instructions
-                if isinstance(item, TargetsRecomputed) and item.result is Recomputation.SKIPPED
+        with self.metrics.errors.contain(ErrorPart.METRICS, "cycle"):
+            self.metrics.increment("admission_attempts_total", result=result)
+            self.metrics.observe("admission_attempt_duration_seconds", took, result=result)
+            self.measures.preemptions_skipped(
+                Counter(
+                    item.cluster_queue
+                    for item in instructions
+                    if isinstance(item, TargetsRecomputed) and item.result is Recomputation.SKIPPED
+                )
             )
-        )
         self._carry_out(instructions)
 
     def _carry_out(self, instructions: list[Instruction]) -> None:
@@ -356,18 +373,27 @@ class Manager:
                     task.add_done_callback(lambda done, key=key: self._reserved(key, done))
                 case Preempt():
                     self._spawn(self._preempt(instruction))
-                case TargetsRecomputed(cluster_queue, result):
-                    self.measures.targets_recomputed(cluster_queue, result)
-                case ReportPending():
-                    self._writer.schedule_report(instruction)
-                case ReportSecondPass():
-                    self._writer.tell_second_pass(instruction)
-                case RefreshClusterQueue(name):
-                    self.refresh.cluster_queue(name)
-                case RefreshLocalQueue(key):
-                    self.refresh.local_queue(key)
-                case RefreshCohort(name):
-                    self.refresh.cohort(name)
+                case _:
+                    with self.metrics.errors.contain(ErrorPart.REPORT, type(instruction).__name__):
+                        self._report(instruction)
+
+    def _report(self, instruction: Instruction) -> None:
+        """Carry out an instruction by which nothing is decided: it has something shown or written."""
+        match instruction:
+            case ReserveQuota() | Preempt():
+                raise TypeError(f"{type(instruction).__name__} decides")
+            case TargetsRecomputed(cluster_queue, result):
+                self.measures.targets_recomputed(cluster_queue, result)
+            case ReportPending():
+                self._writer.schedule_report(instruction)
+            case ReportSecondPass():
+                self._writer.tell_second_pass(instruction)
+            case RefreshClusterQueue(name):
+                self.refresh.cluster_queue(name)
+            case RefreshLocalQueue(key):
+                self.refresh.local_queue(key)
+            case RefreshCohort(name):
+                self.refresh.cohort(name)
 
     # --- reservations -----------------------------------------------------------------------------
 
@@ -375,8 +401,8 @@ class Manager:
         """Have a reservation written; then start the job in the next statement."""
         try:
             written = await self._writer.reserve(instruction)
-        except Exception:
-            log.exception("reservation was not written", workload=str(instruction.key))
+        except Exception as error:  # noqa: BLE001 the core must not count for ever what was not written
+            self._not_written("reservation was not written", instruction.key, error)
             written = None
         if written is None:
             await self._give_back(
@@ -412,8 +438,8 @@ class Manager:
         try:
             async with self._preempting:
                 stands = await self._preemptions.preempt(instruction)
-        except Exception:
-            log.exception("preemption was not written", workload=str(instruction.key))
+        except Exception as error:  # noqa: BLE001 the core must not count for ever what was not written
+            self._not_written("preemption was not written", instruction.key, error)
             stands = False
         if stands:
             self._failures.pop(instruction.key, None)
@@ -433,4 +459,10 @@ class Manager:
     def _done(self, task: "asyncio.Future[None]") -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("a write failed unexpectedly", error=repr(error))
+            self._not_written("write behind the loop failed", None, error)
+
+    def _not_written(self, event: str, workload: ObjectKey | None, error: BaseException) -> None:
+        if isinstance(error, ApiError | NotLeadingError):
+            log.warning(event, workload=str(workload or ""), error=str(error))
+        else:
+            self.metrics.errors.report(ErrorPart.WRITE, error, workload or "")

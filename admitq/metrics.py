@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disa
 from prometheus_client.exposition import generate_latest
 
 from admitq.custom_labels import NONE, SERIES_PREFIX, CustomLabel, CustomLabels, Source
+from admitq.unexpected_errors import ErrorPart, UnexpectedErrors
 from admitq_api.version import VERSION
 
 Role = str
@@ -71,6 +72,8 @@ _EVICTION: Final = ("reason", "underlying_cause", "priority_class")
 
 # Named as clients of the API group know them; what does not exist here is empty.
 _BUILD: Final = ("git_version", "git_commit", "build_date", "go_version", "compiler", "platform")
+
+UNEXPECTED_ERRORS: Final = "unexpected_errors_total"
 
 TABLE: Final[tuple[Series, ...]] = (
     Series("build_info", _G, "1, labelled with what was built", _BUILD),
@@ -346,6 +349,7 @@ TABLE: Final[tuple[Series, ...]] = (
     Series("reconciliations_total", _C, "Reconciliations by result", ("controller", "result")),
     Series("api_requests_total", _C, "Requests to the API server", ("verb", "resource", "code")),
     Series("watch_restarts_total", _C, "Watches that had to start again", ("resource", "reason")),
+    Series(UNEXPECTED_ERRORS, _C, "Unexpected exceptions; the log has the traceback of each", ("part",)),
     Series("webhook_reviews_total", _C, "Reviews by verdict", ("path", "result")),
     Series("webhook_review_duration_seconds", _H, "Time to a verdict", ("path",), ATTEMPT_BUCKETS),
     Series("shadow_decisions_total", _C, "Decisions that a shadow compared with its own", _CQ, carries=OF_CQ),
@@ -389,6 +393,10 @@ class Metrics:
         prefix: what every name starts with, "admitq" by default.
         role: the replica's role at the start.
         custom: further labels, from what objects say of themselves.
+
+    Attributes:
+        role: the replica's role now.
+        errors: where the tasks of the process report unexpected exceptions, which are counted here.
     """
 
     def __init__(
@@ -405,6 +413,8 @@ class Metrics:
         }
         self._at_reading: list[Callable[[], None]] = []
         self._series = {series.name: self._build(prefix, series) for series in TABLE}
+        self.errors = UnexpectedErrors(lambda part: self.increment(UNEXPECTED_ERRORS, part=part))
+        self._show_errors()
         self.set(
             "build_info",
             1,
@@ -458,15 +468,29 @@ class Metrics:
             return
         self._move_gauges(self._series, {ROLE: self.role}, {ROLE: role})
         self.role = role
+        # Counters stay with the role in which they counted; of these, those that did not count are dropped.
+        errors = self._series[UNEXPECTED_ERRORS]
+        for sample in [one for family in errors.collect() for one in family.samples if not one.value]:
+            errors.remove_by_labels(sample.labels)
+        self._show_errors()
+
+    def _show_errors(self) -> None:
+        """Expose counters of errors from 0 on: of one that appears with its first error, no rate is seen."""
+        for part in ErrorPart:
+            self.increment(UNEXPECTED_ERRORS, 0, part=part)
 
     def at_reading(self, count: Callable[[], None]) -> None:
         """Have something counted each time that metrics are read, because it is not counted as it changes."""
         self._at_reading.append(count)
 
     def count(self) -> None:
-        """Count all that is counted when metrics are read: only in the thread of the event loop."""
+        """Count all that is counted when metrics are read: only in the thread of the event loop.
+
+        Where that raises, the metrics that it counts may be old or missing; all others are as they should be.
+        """
         for count in self._at_reading:
-            count()
+            with self.errors.contain(ErrorPart.METRICS, getattr(count, "__qualname__", "")):
+                count()
 
     def render(self) -> bytes:
         """All series, as last counted, in the Prometheus text format. For any thread."""

@@ -15,6 +15,7 @@ from admitq.runtime.events import EventRecorder
 from admitq.runtime.rate_limit import CallPriority, call_priority
 from admitq.runtime.resources import Object
 from admitq.transitions import Transition, condition, holds, holds_quota, is_reserved
+from admitq.unexpected_errors import LOG_ONLY, ErrorPart, UnexpectedErrors
 from admitq_api.conditions import ConditionType, Reason
 from admitq_api.labels import Names
 
@@ -34,6 +35,7 @@ class PreemptionWriter:
         measures: where it is counted what happened to workloads.
         clock: wall time in nanoseconds.
         priority_of: a Workload's priority and what is added to it.
+        errors: takes unexpected exceptions after the write; each costs events.
     """
 
     writes: GuardedWrites
@@ -42,6 +44,7 @@ class PreemptionWriter:
     measures: Measures
     clock: Callable[[], Instant]
     priority_of: Callable[[Object], EffectivePriority]
+    errors: UnexpectedErrors = LOG_ONLY
 
     async def preempt(self, instruction: Preempt) -> bool:
         """Write a preemption and tell of it; returns False if it is certain that there is no eviction."""
@@ -61,7 +64,9 @@ class PreemptionWriter:
         if written is None or before is None:
             return False
         if (condition(written, ConditionType.PREEMPTED) or {}).get("message") == message:
-            self._tell(instruction, message, written, preemptor)
+            # The preemption stands, whether or not its events can be recorded.
+            with self.errors.contain(ErrorPart.REPORT, instruction.key):
+                self._tell(instruction, message, written, preemptor)
         return True
 
     def _patch(self, obj: Object, instruction: Preempt, message: str) -> dict[str, Any] | None:

@@ -14,6 +14,7 @@ from admitq.serving.http import Handler, Request, Response, by_path
 from admitq.serving.rotation import FromFiles
 from admitq.serving.server import Limits, Server, is_loopback
 from admitq.serving.tls import LiveCertificate
+from admitq.unexpected_errors import ErrorPart, UnexpectedErrors
 from admitq_api.configuration import parse_address
 
 EXPOSITION = "text/plain; version=0.0.4; charset=utf-8"
@@ -22,7 +23,9 @@ CERTIFICATE_PERIOD = 60.0
 """Seconds between two looks at whether the certificate of the metrics endpoint is due."""
 
 
-async def serve_health(settings: Settings, checks: Mapping[str, Check]) -> Server | None:
+async def serve_health(
+    settings: Settings, checks: Mapping[str, Check], errors: UnexpectedErrors
+) -> Server | None:
     """Start the probes; None where the configuration switches them off.
 
     Raises:
@@ -32,7 +35,7 @@ async def serve_health(settings: Settings, checks: Mapping[str, Check]) -> Serve
     address = parse_address(health.health_probe_bind_address)
     if address is None:
         return None
-    server = Health(health.readiness_endpoint_name, health.liveness_endpoint_name, checks).server()
+    server = Health(health.readiness_endpoint_name, health.liveness_endpoint_name, checks).server(errors)
     await server.start(*address)
     return server
 
@@ -52,11 +55,13 @@ async def serve_metrics(
     handler = by_path({METRICS_PATH: _exposition(metrics)})
     limits = Limits(body_bytes=1024, connections=100, connections_per_peer=50, answer_seconds=30.0)
     if is_loopback(host):
-        server = Server(handler, tls=None, limits=limits)
+        server = Server(handler, tls=None, limits=limits, errors=metrics.errors)
     else:
         live = LiveCertificate(settings.tls)
-        await _keep_certificate(settings, live, tasks)
-        server = Server(protected(handler, Authorizer(reviews)), tls=live.context, limits=limits)
+        await keep_certificate(settings, live, metrics.errors, tasks)
+        server = Server(
+            protected(handler, Authorizer(reviews)), tls=live.context, limits=limits, errors=metrics.errors
+        )
     await server.start(host, port)
     return server
 
@@ -75,13 +80,15 @@ def _exposition(metrics: Metrics) -> Handler:
     return handle
 
 
-async def _keep_certificate(settings: Settings, live: LiveCertificate, tasks: asyncio.TaskGroup) -> None:
+async def keep_certificate(
+    settings: Settings, live: LiveCertificate, errors: UnexpectedErrors, tasks: asyncio.TaskGroup
+) -> None:
     """Show a certificate from files where they are managed elsewhere, else one made for this process alone.
 
     Scrapers that want to verify it use certificates from files; the one made here ends with the process.
     """
     if not settings.configuration.internal_cert_management.enable:
-        files = FromFiles(Path(settings.configuration.webhook.cert_dir), live)
+        files = FromFiles(Path(settings.configuration.webhook.cert_dir), live, errors=errors)
         tasks.create_task(files.run(), name="metrics certificate files")
         return
     names = (f"{settings.names.product.lower()}-metrics.{settings.configuration.namespace}.svc",)
@@ -95,7 +102,8 @@ async def _keep_certificate(settings: Settings, live: LiveCertificate, tasks: as
     async def keep() -> None:
         while True:
             await asyncio.sleep(CERTIFICATE_PERIOD)
-            renew()
+            with errors.contain(ErrorPart.CERTIFICATES, "metrics endpoint"):
+                renew()
 
     renew()
     tasks.create_task(keep(), name="metrics certificate")

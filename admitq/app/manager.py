@@ -37,6 +37,7 @@ from admitq.runtime.leases import Elector, LeaseTiming, unique_identity
 from admitq.runtime.resources import Object, Resource
 from admitq.runtime.store import Change, Key, Store
 from admitq.runtime.watcher import Outcome, Watcher
+from admitq.unexpected_errors import ErrorPart, UnexpectedErrors
 from admitq_api.configuration import Configuration, LeaderElection
 from admitq_api.feature_gates import Gate
 
@@ -112,7 +113,7 @@ class ManagerPart:
         self._kinds = kinds_of(names)
         identity = unique_identity()
         self._elector = (
-            _elector(configuration, credentials, identity, user_agent)
+            _elector(configuration, credentials, identity, user_agent, metrics.errors)
             if configuration.leader_election.leader_elect
             else None
         )
@@ -128,7 +129,12 @@ class ManagerPart:
             fence=self._elector.assert_leading if self._elector is not None else None,
         )
         self._stores = LiveStores(
-            Store(resource, indexes=indexes, on_quarantine=self._on_objects_set_aside)
+            Store(
+                resource,
+                indexes=indexes,
+                on_quarantine=self._on_objects_set_aside,
+                errors=metrics.errors,
+            )
             for resource, indexes in registry.stores_needed(names).items()
             if runs_core or runs_jobs or resource in decisive(self._kinds)
         )
@@ -137,6 +143,7 @@ class ManagerPart:
             f"{names.group}/manager",
             identity,
             on_drop=lambda cause: log.debug("event dropped", cause=cause),
+            errors=metrics.errors,
         )
         self._state = AdmissionState(core_settings(configuration, settings.gates), cycles=runs_cycles)
         self._dumping = Dumping(
@@ -195,7 +202,8 @@ class ManagerPart:
         )
         self._wire(table.specs if runs_core else ())
         self._watchers = [
-            Watcher(self._client, store.resource, store, observe=self._on_watch) for store in self._stores
+            Watcher(self._client, store.resource, store, observe=self._on_watch, errors=metrics.errors)
+            for store in self._stores
         ]
         self.checks: dict[str, Check] = {
             "caches": caches_ready(self._watchers),
@@ -220,6 +228,7 @@ class ManagerPart:
             urgent_workers=spec.urgent_workers,
             observe=self._on_reconciled,
             on_quarantine=self._on_quarantine,
+            errors=self._metrics.errors,
         )
 
     def _core_handler(self, resource: Resource) -> Callable[[Change], None]:
@@ -317,7 +326,8 @@ class ManagerPart:
         if self._elector is not None:
             self._elector.start()
             await self._elector.leading()
-            self._metrics.become("leader")
+            with self._metrics.errors.contain(ErrorPart.METRICS):
+                self._metrics.become("leader")
             self._while_served.report()
         log.info("leading")
         tasks.create_task(self._recorder.run(), name="events")
@@ -381,7 +391,11 @@ def _selects(selector: LabelSelector, obj: Object) -> bool:
 
 
 def _elector(
-    configuration: Configuration, credentials: Credentials, identity: str, user_agent: str
+    configuration: Configuration,
+    credentials: Credentials,
+    identity: str,
+    user_agent: str,
+    errors: UnexpectedErrors,
 ) -> Elector:
     election: LeaderElection = configuration.leader_election
     return Elector(
@@ -395,4 +409,5 @@ def _elector(
             renew_deadline=election.renew_deadline.total_seconds(),
             retry=election.retry_period.total_seconds(),
         ),
+        errors=errors,
     )

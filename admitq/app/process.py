@@ -19,6 +19,7 @@ from admitq.metrics import Metrics
 from admitq.runtime.client import Call, Client, user_agent
 from admitq.runtime.credentials import Credentials, CredentialsError, load_credentials
 from admitq.serving.server import Server
+from admitq.unexpected_errors import ErrorPart
 from admitq_api.version import VERSION
 from admitq_webhooks.live import ServingCalls
 
@@ -106,7 +107,9 @@ async def _serve(
     )
 
     def observe(call: Call) -> None:
-        metrics.increment("api_requests_total", verb=call.verb, resource=call.resource, code=str(call.status))
+        labels = {"verb": call.verb, "resource": call.resource, "code": str(call.status)}
+        with metrics.errors.contain(ErrorPart.METRICS, call.resource):
+            metrics.increment("api_requests_total", **labels)
 
     log.info(
         "starting",
@@ -158,7 +161,7 @@ async def _listen(
         if part is not None:
             checks.update(part.checks)
     servers = [
-        await serve_health(settings, checks),
+        await serve_health(settings, checks, metrics.errors),
         await serve_metrics(settings, metrics, ServingCalls(client), tasks),
     ]
     return [server for server in servers if server is not None]

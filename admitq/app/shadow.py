@@ -30,6 +30,7 @@ from admitq.runtime.watcher import Outcome, Watcher
 from admitq.shadow.comparison import Shadow
 from admitq.shadow.findings import Disagreement, Preempted
 from admitq.shadow.words import told
+from admitq.unexpected_errors import ErrorPart
 from admitq_api import conditions
 from admitq_api.conditions import ConditionType, Reason
 
@@ -113,14 +114,15 @@ class ShadowPart:
         self._observations = observations(
             settings.names, translate.reading(settings.configuration, settings.gates)
         )
-        self._stores = [Store(resource) for resource in decisive(self._kinds)]
+        self._stores = [Store(resource, errors=metrics.errors) for resource in decisive(self._kinds)]
         for store in self._stores:
             store.subscribe(self._handler(store.resource))
         self._dumping = Dumping(
             self._shadow.state, lambda: {str(store.resource): len(store) for store in self._stores}
         )
         self._watchers = [
-            Watcher(self._client, store.resource, store, observe=self._on_watch) for store in self._stores
+            Watcher(self._client, store.resource, store, observe=self._on_watch, errors=metrics.errors)
+            for store in self._stores
         ]
         self._wake = asyncio.Event()
         self.checks: dict[str, Check] = {"caches": caches_ready(self._watchers)}
@@ -154,6 +156,7 @@ class ShadowPart:
         self._dumping.begin()
 
     async def _run(self) -> None:
+        """Compare until cancelled. An exception out of the core ends the process, as in the manager."""
         while True:
             self._wake.clear()
             self._shadow.look(time.time_ns())
@@ -168,12 +171,13 @@ class ShadowPart:
 
     def _tell(self) -> None:
         for finding in self._shadow.findings():
-            self._metrics.increment("shadow_decisions_total", cluster_queue=finding.cluster_queue)
-            if isinstance(finding, Disagreement):
-                self._metrics.increment(
-                    "shadow_disagreements_total", cluster_queue=finding.cluster_queue, kind=finding.kind
-                )
-                log.warning("the manager in charge decided otherwise", **told(finding))
+            with self._metrics.errors.contain(ErrorPart.REPORT, finding.cluster_queue):
+                self._metrics.increment("shadow_decisions_total", cluster_queue=finding.cluster_queue)
+                if isinstance(finding, Disagreement):
+                    self._metrics.increment(
+                        "shadow_disagreements_total", cluster_queue=finding.cluster_queue, kind=finding.kind
+                    )
+                    log.warning("the manager in charge decided otherwise", **told(finding))
 
     # --- observations in --------------------------------------------------------------------------
 
@@ -193,11 +197,11 @@ class ShadowPart:
                 event = what_is_left(observation, obj, is_workload=is_workload)
         try:
             self._shadow.observe(event, now=time.time_ns(), preemption=preemption)
-        except Exception:
-            # One observation that the core cannot digest must not stop the others.
-            log.exception("event was not taken in", core_event=type(event).__name__)
+        except Exception as error:  # noqa: BLE001 one observation must not stop the others
+            self._metrics.errors.report(ErrorPart.OBSERVATION, error, type(event).__name__)
         if isinstance(event, happened.ClusterQueueDeleted):
-            self._metrics.forget_cluster_queue(event.name)
+            with self._metrics.errors.contain(ErrorPart.METRICS, event.name):
+                self._metrics.forget_cluster_queue(event.name)
         self._wake.set()
 
     def _on_watch(self, resource: Resource, outcome: Outcome) -> None:

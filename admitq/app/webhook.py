@@ -14,6 +14,7 @@ from admitq.serving.http import Handler, Request, Response, by_path, text
 from admitq.serving.rotation import FromFiles, OwnAuthority, Target
 from admitq.serving.server import Server
 from admitq.serving.tls import LiveCertificate
+from admitq.unexpected_errors import ErrorPart
 from admitq_api.v1beta1.table import definitions
 from admitq_webhooks.conversion import conversion
 from admitq_webhooks.large_reviews import LargeReviews
@@ -47,7 +48,7 @@ def hosts(settings: Settings) -> tuple[str, ...]:
 def webhook_part(settings: Settings, client: Client, metrics: Metrics) -> WebhookPart:
     """Put the webhooks together; nothing listens before ``start``."""
     configuration, names = settings.configuration, settings.names
-    world, watchers = watched_world(client, names, settings.integrations)
+    world, watchers = watched_world(client, names, settings.integrations, metrics.errors)
     live = LiveCertificate(settings.tls)
     certificates = _certificates(settings, client, live, metrics)
     certificates_are_ours = configuration.internal_cert_management.enable
@@ -57,7 +58,7 @@ def webhook_part(settings: Settings, client: Client, metrics: Metrics) -> Webhoo
     reviews = routes(policy, world, settings.known, observe=observe)
     large = LargeReviews(Start(configuration, settings.gates), world, observe=observe)
     handlers = {path: _once(synced, large.instead_of(handler)) for path, handler in reviews.items()}
-    server = Server(by_path({**handlers, **conversion(names)}), tls=live.context)
+    server = Server(by_path({**handlers, **conversion(names)}), tls=live.context, errors=metrics.errors)
 
     async def certificates_ready() -> str | None:
         if certificates.first.is_set():
@@ -112,11 +113,13 @@ def _certificates(
     settings: Settings, client: Client, live: LiveCertificate, metrics: Metrics
 ) -> OwnAuthority | FromFiles:
     def on_expiry(certificate: str, at: int) -> None:
-        metrics.set("certificate_expiry_timestamp_seconds", at / 1e9, certificate=certificate)
+        with metrics.errors.contain(ErrorPart.METRICS, certificate):
+            metrics.set("certificate_expiry_timestamp_seconds", at / 1e9, certificate=certificate)
 
     management = settings.configuration.internal_cert_management
     if not management.enable:
-        return FromFiles(Path(settings.configuration.webhook.cert_dir), live, on_expiry=on_expiry)
+        folder = Path(settings.configuration.webhook.cert_dir)
+        return FromFiles(folder, live, on_expiry=on_expiry, errors=metrics.errors)
     return OwnAuthority(
         ServingCalls(client),
         live,
@@ -132,12 +135,14 @@ def _certificates(
         hosts=hosts(settings),
         name="admitq webhook",
         on_expiry=on_expiry,
+        errors=metrics.errors,
     )
 
 
 def _review_observer(metrics: Metrics) -> Callable[[str, bool, float], None]:
     def observe(path: str, allowed: bool, seconds: float) -> None:
-        metrics.increment("webhook_reviews_total", path=path, result="allowed" if allowed else "refused")
-        metrics.observe("webhook_review_duration_seconds", seconds, path=path)
+        with metrics.errors.contain(ErrorPart.METRICS, path):
+            metrics.increment("webhook_reviews_total", path=path, result="allowed" if allowed else "refused")
+            metrics.observe("webhook_review_duration_seconds", seconds, path=path)
 
     return observe

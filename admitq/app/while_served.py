@@ -12,7 +12,7 @@ as we know, so that nothing that depends on them is brought to an end.
 import asyncio
 import random
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Final, Protocol
 
 from admitq.controllers.wiring import ControllerSpec, Followed, Watch, WhenServed
@@ -23,8 +23,9 @@ from admitq.runtime.controller import Controller
 from admitq.runtime.discovery import served_of
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import Resource
-from admitq.runtime.store import Change, Handler, Key, Store
+from admitq.runtime.store import Change, Key, Store
 from admitq.runtime.watcher import Outcome, Watcher
+from admitq.unexpected_errors import ErrorPart, UnexpectedErrors
 
 log = logger(__name__)
 
@@ -57,7 +58,8 @@ class WhileServed:
         parts: the controllers.
         controller: makes one ready to run.
         leading: set once this process may act.
-        metrics: where it is told which of them run.
+        metrics: where it is told which of them run, and where unexpected exceptions are counted. After one,
+            the controller starts again as if its resource had come back.
         on_watch: told of the ends of watches.
         on_set_aside: told when another number of a resource's objects cannot be read.
         look_seconds: between two looks at what is served.
@@ -82,6 +84,7 @@ class WhileServed:
         self._controller = controller
         self._leading = leading
         self._metrics = metrics
+        self._errors = metrics.errors
         self._on_watch = on_watch
         self._on_set_aside = on_set_aside
         self._look_seconds = look_seconds
@@ -100,14 +103,16 @@ class WhileServed:
         self.report()
         for resource, wanted in list(self._awaited.items()):
             self._stores.of(wanted.resource).subscribe(lambda _, one=resource: self._want(one))
-            self._want(resource)
+            with self._errors.contain(ErrorPart.KIND, resource):
+                self._want(resource)
         async with asyncio.TaskGroup() as tasks:
             while True:
                 self._newly_wanted.clear()
                 not_looked_for = {*self._served, *self._awaited}
                 missing = [part for part in self._parts if part.resource not in not_looked_for]
                 if missing:
-                    await self._look_for(missing, tasks)
+                    with self._errors.contain(ErrorPart.KIND):
+                        await self._look_for(missing, tasks)
                 else:
                     self._missing.clear()
                     await self._missing.wait()
@@ -139,9 +144,10 @@ class WhileServed:
 
     def report(self) -> None:
         """Tell metrics which controllers run and which wait for their resource."""
-        for part in self._parts:
-            is_running = part.resource in self._running
-            self._metrics.set("managed_kinds", int(is_running), controller=part.spec.name)
+        with self._errors.contain(ErrorPart.METRICS):
+            for part in self._parts:
+                is_running = part.resource in self._running
+                self._metrics.set("managed_kinds", int(is_running), controller=part.spec.name)
 
     async def _look_for(self, missing: Sequence[WhenServed], tasks: asyncio.TaskGroup) -> None:
         try:
@@ -165,7 +171,11 @@ class WhileServed:
     async def _while_served(self, part: WhenServed) -> None:
         resource = part.resource
         store = Store(
-            resource, transform=part.transform, indexes=part.indexes, on_quarantine=self._on_set_aside
+            resource,
+            transform=part.transform,
+            indexes=part.indexes,
+            on_quarantine=self._on_set_aside,
+            errors=self._errors,
         )
         watcher = Watcher(
             self._client,
@@ -175,17 +185,22 @@ class WhileServed:
             field_selector=part.field_selector,
             observe=self._on_watch,
             ends_when_missing=True,
+            errors=self._errors,
         )
-        followed = [_Followed(self._client, one, self._on_watch, self._on_set_aside) for one in part.follows]
-        controller = self._controller(part.spec)
-        for one in (store, *(one.store for one in followed)):
-            self._stores.add(one)
-        subscriptions: list[tuple[Store, Handler]] = [
-            (self._stores.of(watch.resource), key_handler(controller, watch)) for watch in part.spec.watches
+        followed = [
+            _Followed(self._client, one, self._on_watch, self._on_set_aside, self._errors)
+            for one in part.follows
         ]
-        for watched, handler in subscriptions:
-            watched.subscribe(handler)
-        try:
+        controller = self._controller(part.spec)
+        with self._errors.contain(ErrorPart.KIND, part.spec.name), ExitStack() as at_end:
+            at_end.callback(self._no_longer_served, resource)
+            for one in (store, *(one.store for one in followed)):
+                self._stores.add(one)
+                at_end.callback(self._stores.discard, one)
+            for watch in part.spec.watches:
+                watched, handler = self._stores.of(watch.resource), key_handler(controller, watch)
+                watched.subscribe(handler)
+                at_end.callback(watched.unsubscribe, handler)
             async with asyncio.TaskGroup() as tasks:
                 work = self._work(part, watcher, followed, controller)
                 beside = [
@@ -198,14 +213,12 @@ class WhileServed:
                 await watcher.run()
                 for task in beside:
                     task.cancel()
-        finally:
-            for watched, handler in subscriptions:
-                watched.unsubscribe(handler)
-            for one in (store, *(one.store for one in followed)):
-                self._stores.discard(one)
-            self._served.pop(resource).set()
-            self._missing.set()
-        self._forget(part, store, controller)
+        with self._errors.contain(ErrorPart.KIND, part.spec.name):
+            self._forget(part, store, controller)
+
+    def _no_longer_served(self, resource: Resource) -> None:
+        self._served.pop(resource).set()
+        self._missing.set()
 
     async def _work(
         self,
@@ -235,7 +248,7 @@ class WhileServed:
             self._running.discard(part.resource)
             self.report()
             log.warning(
-                "kind is not served any more and is waited for; Workloads of its jobs stay as they are",
+                "kind is not managed and is waited for; Workloads of its jobs stay as they are",
                 name=part.spec.name,
                 awaited=f"{part.resource.api_version} {part.resource.kind}",
             )
@@ -250,12 +263,13 @@ class _Followed:
         followed: Followed,
         on_watch: Callable[[Resource, Outcome], None],
         on_set_aside: Callable[[Resource], None],
+        errors: UnexpectedErrors,
     ) -> None:
         self.looked = asyncio.Event()
         """Set once its objects are known, or that they are not to be had for now."""
         resource = followed.resource
-        self.store = Store(resource, transform=followed.transform, on_quarantine=on_set_aside)
-        self.watcher = Watcher(client, resource, self.store, observe=self._observe)
+        self.store = Store(resource, transform=followed.transform, on_quarantine=on_set_aside, errors=errors)
+        self.watcher = Watcher(client, resource, self.store, observe=self._observe, errors=errors)
         self._on_watch = on_watch
 
     def _observe(self, resource: Resource, outcome: Outcome) -> None:

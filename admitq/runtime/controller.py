@@ -14,6 +14,7 @@ from typing import Generic, TypeVar
 
 from admitq.runtime.errors import ApiError, NotLeadingError, PermanentlyRefused
 from admitq.runtime.workqueue import WorkQueue
+from admitq.unexpected_errors import LOG_ONLY, ErrorPart, UnexpectedErrors
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +61,7 @@ class Controller(Generic[KeyT]):
     Besides ``workers``, ``urgent_workers`` work on urgent keys alone: these do not wait while all others are
     in the middle of a call. ``deadline`` (seconds) ends a reconcile that hangs; that counts as a failure.
     ``on_quarantine`` is told the controller and a key whenever that key comes into quarantine or out of it.
+    ``errors`` takes exceptions of ``observe`` and ``on_quarantine``; those of reconciles are results.
     """
 
     def __init__(
@@ -74,6 +76,7 @@ class Controller(Generic[KeyT]):
         on_quarantine: "Callable[[Controller[KeyT], KeyT], None] | None" = None,
         quarantine_after: int = QUARANTINE_AFTER,
         refused_retry: float = REFUSED_RETRY_S,
+        errors: UnexpectedErrors = LOG_ONLY,
     ) -> None:
         self.name = name
         self.queue: WorkQueue[KeyT] = WorkQueue()
@@ -87,6 +90,7 @@ class Controller(Generic[KeyT]):
         self._on_quarantine = on_quarantine
         self._quarantine_after = quarantine_after
         self._refused_retry = refused_retry
+        self._errors = errors
         self._refused: set[KeyT] = set()
         """Keys in quarantine for what the API server said."""
         self._failures: dict[KeyT, int] = {}
@@ -121,7 +125,8 @@ class Controller(Generic[KeyT]):
             finally:
                 self.queue.done(key)
             if self._observe is not None:
-                self._observe(Reconciled(self.name, result, waited, time.monotonic() - began))
+                with self._errors.contain(ErrorPart.METRICS, self.name):
+                    self._observe(Reconciled(self.name, result, waited, time.monotonic() - began))
 
     async def _once(self, key: KeyT) -> Result:
         if key in self.quarantined and key not in self._refused:  # a retry that was on its way
@@ -204,7 +209,8 @@ class Controller(Generic[KeyT]):
 
     def _tell_quarantine(self, key: KeyT) -> None:
         if self._on_quarantine is not None:
-            self._on_quarantine(self, key)
+            with self._errors.contain(ErrorPart.REPORT, key):
+                self._on_quarantine(self, key)
 
     def _forget(self, key: KeyT) -> None:
         self._failures.pop(key, None)

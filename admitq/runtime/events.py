@@ -15,6 +15,7 @@ import secrets
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
@@ -23,6 +24,7 @@ from admitq.runtime.client import Client
 from admitq.runtime.errors import ApiError, NotLeadingError
 from admitq.runtime.rate_limit import CallPriority, call_priority
 from admitq.runtime.resources import EVENTS, Object
+from admitq.unexpected_errors import LOG_ONLY, ErrorPart, UnexpectedErrors
 
 log = logging.getLogger(__name__)
 
@@ -85,7 +87,7 @@ class EventRecorder:
     """Records events about objects; :meth:`run` writes them until it is cancelled.
 
     ``reporting_controller`` is a qualified name (``<group>/manager``), ``instance`` names the process.
-    ``dropped`` counts what was not recorded, by cause.
+    ``dropped`` counts what was not recorded, by cause. ``errors`` takes exceptions that nothing here expects.
     """
 
     def __init__(
@@ -98,6 +100,7 @@ class EventRecorder:
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], datetime] = lambda: datetime.now(UTC),
         on_drop: Callable[[Drop], None] | None = None,
+        errors: UnexpectedErrors = LOG_ONLY,
     ) -> None:
         self.dropped: Counter[Drop] = Counter()
         self._client = client
@@ -107,6 +110,7 @@ class EventRecorder:
         self._clock = clock
         self._wall = wall
         self._on_drop = on_drop
+        self._errors = errors
         self._series: OrderedDict[_SeriesKey, _Series] = OrderedDict()
         self._grown: dict[_SeriesKey, _Series] = {}
         self._look_at = float("-inf")
@@ -130,22 +134,22 @@ class EventRecorder:
         """
         try:
             self._take(regarding, kind, reason, note, action or reason, related)
-        except Exception:
-            log.exception("an event was not recorded: %s", reason)
+        except Exception as error:  # noqa: BLE001 - nothing may fail for want of an event
+            self._errors.report(ErrorPart.EVENT, error, reason)
             self._drop("malformed")
 
     async def run(self) -> None:
         """Write what is taken, and series that have grown, until cancelled."""
         while True:
-            try:
+            series = None
+            with suppress(TimeoutError):
                 async with asyncio.timeout(self._limits.series_interval):
                     series = await self._queue.get()
-            except TimeoutError:
-                self._enqueue_grown()
-                continue
-            await self._write(series)
-            if self._clock() >= self._look_at:
-                self._enqueue_grown()
+            with self._errors.contain(ErrorPart.EVENT):
+                if series is not None:
+                    await self._write(series)
+                if series is None or self._clock() >= self._look_at:
+                    self._enqueue_grown()
 
     async def flush(self) -> None:
         """Write all that is waiting, also series before their time. For the end of a process."""
@@ -226,7 +230,8 @@ class EventRecorder:
     def _drop(self, cause: Drop) -> None:
         self.dropped[cause] += 1
         if self._on_drop is not None:
-            self._on_drop(cause)
+            with self._errors.contain(ErrorPart.EVENT, cause):
+                self._on_drop(cause)
 
     # Writing
 
@@ -254,8 +259,8 @@ class EventRecorder:
                 self._drop("refused")
             except NotLeadingError:
                 self._drop("not leading")
-            except Exception:
-                log.exception("event %s is not written", series.event["reason"])
+            except Exception as error:  # noqa: BLE001 - one event must not end the others
+                self._errors.report(ErrorPart.EVENT, error, series.event["reason"])
                 self._drop("malformed")
             series.written_count = count  # also when it failed: it is not tried for ever
             series.due = self._clock() + self._limits.series_interval

@@ -33,6 +33,7 @@ from admitq.runtime.client import Client
 from admitq.runtime.credentials import Credentials
 from admitq.runtime.errors import ApiError, NotLeadingError
 from admitq.runtime.resources import LEASES, Object
+from admitq.unexpected_errors import LOG_ONLY, ErrorPart, UnexpectedErrors
 
 log = logging.getLogger(__name__)
 
@@ -151,6 +152,8 @@ class Elector:
 
     ``on_lost`` is called in the elector's thread when leadership ends against our will, by default it ends
     the process; if it returns, the elector is at its end. ``stop`` gives leadership up in good order.
+    ``errors`` takes unexpected exceptions of attempts and of ``observe``, in the elector's thread. Any other
+    exception ends leadership.
     """
 
     def __init__(
@@ -166,6 +169,7 @@ class Elector:
         observe: Callable[[Milestone], None] | None = None,
         clock: Callable[[], float] = steady_seconds,
         wall: Callable[[], datetime] = lambda: datetime.now(UTC),
+        errors: UnexpectedErrors = LOG_ONLY,
     ) -> None:
         self.identity = identity
         self._credentials = credentials
@@ -177,6 +181,7 @@ class Elector:
         self._observe = observe
         self._clock = clock
         self._wall = wall
+        self._errors = errors
         # Written by the elector's thread, read by any; each is one reference, so no lock is needed.
         self._leads_until = float("-inf")
         self._resigned = False
@@ -299,8 +304,8 @@ class Elector:
             return await self._take(client)
         except ApiError as error:
             log.warning("lease %s/%s: %s", self._namespace, self._name, error)
-        except Exception:
-            log.exception("lease %s/%s", self._namespace, self._name)
+        except Exception as error:  # noqa: BLE001 - the next attempt may be well, and the lease tells how long
+            self._errors.report(ErrorPart.LEASE, error, f"{self._namespace}/{self._name}")
         self._note(Milestone.FAILED)
         return False
 
@@ -397,7 +402,5 @@ class Elector:
     def _note(self, milestone: Milestone) -> None:
         if self._observe is None:
             return
-        try:
+        with self._errors.contain(ErrorPart.LEASE, milestone):
             self._observe(milestone)
-        except Exception:
-            log.exception("the observer of the lease failed")

@@ -24,6 +24,7 @@ from typing import Any, Literal, NamedTuple
 import orjson
 
 from admitq.runtime.resources import Object, Resource
+from admitq.unexpected_errors import LOG_ONLY, ErrorPart, UnexpectedErrors
 
 log = logging.getLogger(__name__)
 
@@ -125,7 +126,7 @@ class Store:
     an object's values in it. If either raises, the object is quarantined; ``on_quarantine`` is told whenever
     it is another number of objects that are.
 
-    Not for use by several threads.
+    ``errors`` takes exceptions of handlers and of ``on_quarantine``. Not for use by several threads.
     """
 
     def __init__(
@@ -136,6 +137,7 @@ class Store:
         indexes: Mapping[str, Index] | None = None,
         on_quarantine: Callable[[Resource], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
+        errors: UnexpectedErrors = LOG_ONLY,
     ) -> None:
         self.resource = resource
         self.quarantined: dict[Key, Quarantined] = {}
@@ -144,6 +146,7 @@ class Store:
         self._indexes: dict[str, dict[str, dict[Key, None]]] = {name: {} for name in self._index_functions}
         self._on_quarantine = on_quarantine
         self._clock = clock
+        self._errors = errors
         self._entries: dict[Key, _Entry] = {}
         self._tombstones: dict[str, _Tombstone] = {}
         self._handlers: list[Handler] = []
@@ -342,14 +345,15 @@ class Store:
 
     def _tell_quarantine(self) -> None:
         if self._on_quarantine is not None:
-            self._on_quarantine(self.resource)
+            with self._errors.contain(ErrorPart.METRICS, self.resource):
+                self._on_quarantine(self.resource)
 
     def _tell(self, change: Change) -> Change:
         for handler in self._handlers:
             try:
                 handler(change)
-            except Exception:
-                log.exception("a handler failed on %s %s", self.resource, change.key)
+            except Exception as error:  # noqa: BLE001 - the other handlers have to see the change
+                self._errors.report(ErrorPart.OBSERVATION, error, f"{self.resource} {change.key}")
         return change
 
 

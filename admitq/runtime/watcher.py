@@ -20,6 +20,7 @@ from admitq.runtime.errors import ApiError
 from admitq.runtime.rate_limit import CallPriority, call_priority
 from admitq.runtime.resources import Resource
 from admitq.runtime.store import Handler, Store
+from admitq.unexpected_errors import LOG_ONLY, ErrorPart, UnexpectedErrors
 
 log = logging.getLogger(__name__)
 
@@ -84,6 +85,7 @@ class Watcher:
     was deleted, or serves another version. What the store holds then stays as it was.
 
     ``synced`` is set once the first complete list is in the store. ``handlers`` are subscribed to the store.
+    ``errors`` takes exceptions that nothing here expects; after one, everything is listed again.
     """
 
     def __init__(
@@ -99,6 +101,7 @@ class Watcher:
         timing: Timing | None = None,
         observe: Callable[[Resource, Outcome], None] | None = None,
         ends_when_missing: bool = False,
+        errors: UnexpectedErrors = LOG_ONLY,
     ) -> None:
         self.resource = resource
         self.store = store
@@ -110,6 +113,7 @@ class Watcher:
         self._timing = timing or Timing()
         self._observe = observe
         self._ends_when_missing = ends_when_missing
+        self._errors = errors
         self._backoff = Backoff(self._timing.backoff_first, self._timing.backoff_most)
         self._version = ""
         self._failures = 0
@@ -148,8 +152,8 @@ class Watcher:
             await self._watch()
         except ApiError as error:
             return self._failed(error)
-        except Exception:
-            log.exception("watching %s failed in a way nobody thought of", self.resource)
+        except Exception as error:  # noqa: BLE001 - whatever it was, a new list may be well
+            self._errors.report(ErrorPart.WATCH, error, self.resource)
             self._version = ""
             return Outcome.FAILED
         self._failures = self._silences = 0
@@ -224,10 +228,8 @@ class Watcher:
     def _tell(self, outcome: Outcome) -> None:
         if self._observe is None:
             return
-        try:
+        with self._errors.contain(ErrorPart.METRICS, self.resource):
             self._observe(self.resource, outcome)
-        except Exception:
-            log.exception("the observer of %s failed", self.resource)
 
 
 async def _next(pages: AsyncGenerator[Page]) -> Page | None:

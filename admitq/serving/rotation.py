@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol, cast
 from admitq.serving import certificates
 from admitq.serving.certificates import Authority, KeyPair, Unusable
 from admitq.serving.tls import LiveCertificate
+from admitq.unexpected_errors import LOG_ONLY, ErrorPart, UnexpectedErrors
 
 _log = logging.getLogger(__name__)
 
@@ -124,6 +125,7 @@ class OwnAuthority:
         clock: wall clock, nanoseconds since the epoch.
         overlap: how long a new authority waits at least before it signs.
         period: seconds between two looks.
+        errors: takes exceptions that no step should raise.
     """
 
     def __init__(
@@ -139,6 +141,7 @@ class OwnAuthority:
         clock: Callable[[], int] = time.time_ns,
         overlap: int = certificates.OVERLAP,
         period: float = PERIOD_SECONDS,
+        errors: UnexpectedErrors = LOG_ONLY,
     ) -> None:
         self.first = asyncio.Event()
         self._api = api
@@ -151,6 +154,7 @@ class OwnAuthority:
         self._clock = clock
         self._overlap = overlap
         self._period = period
+        self._errors = errors
         self._trust = b""
         self._missing: tuple[Target, ...] = ()
 
@@ -177,6 +181,9 @@ class OwnAuthority:
                 wait = self._period if self.first.is_set() else RETRY_SECONDS
             except (ApiFailed, Unusable) as error:
                 _log.warning("certificates could not be brought up to date", extra={"reason": str(error)})
+                wait = RETRY_SECONDS
+            except Exception as error:  # noqa: BLE001 what is shown serves on
+                self._errors.report(ErrorPart.CERTIFICATES, error, self._name)
                 wait = RETRY_SECONDS
             await asyncio.sleep(min(wait, self._period))
 
@@ -292,6 +299,7 @@ class FromFiles:
         live: the certificate that servers show.
         on_expiry: told when the certificate expires.
         period: seconds between two looks.
+        errors: takes exceptions that no step should raise, the same one once.
     """
 
     def __init__(
@@ -301,12 +309,14 @@ class FromFiles:
         *,
         on_expiry: OnExpiry | None = None,
         period: float = FILES_PERIOD_SECONDS,
+        errors: UnexpectedErrors = LOG_ONLY,
     ) -> None:
         self.first = asyncio.Event()
         self._folder = folder
         self.live = live
         self._on_expiry = on_expiry
         self._period = period
+        self._errors = errors
         self._trust = b""
         self._trouble = ""
 
@@ -330,6 +340,10 @@ class FromFiles:
                 if str(error) != self._trouble:
                     _log.warning("certificate files cannot be used", extra={"reason": str(error)})
                 self._trouble = str(error)
+            except Exception as error:  # noqa: BLE001 what is shown serves on
+                if repr(error) != self._trouble:
+                    self._errors.report(ErrorPart.CERTIFICATES, error, self._folder)
+                self._trouble = repr(error)
             await asyncio.sleep(self._period)
 
     async def step(self) -> None:

@@ -25,6 +25,7 @@ from aiohttp.web_server import Server as AiohttpServer
 
 from admitq.serving.connections import Connection, Connections, Phase
 from admitq.serving.http import Handler, Request, Response, text
+from admitq.unexpected_errors import LOG_ONLY, ErrorPart, UnexpectedErrors
 
 _log = logging.getLogger(__name__)
 
@@ -155,6 +156,7 @@ class Server:
             no protection, such as health probes.
         on_answer: told of each answer: path, status, seconds.
         on_drop: told of each connection that was ended by a limit: why.
+        errors: takes exceptions of the handler, and others that nothing here expects.
     """
 
     def __init__(
@@ -166,6 +168,7 @@ class Server:
         plain_anywhere: bool = False,
         on_answer: Callable[[str, int, float], None] | None = None,
         on_drop: Callable[[str], None] | None = None,
+        errors: UnexpectedErrors = LOG_ONLY,
     ) -> None:
         self.limits = limits or Limits()
         self.connections = Connections(
@@ -180,6 +183,7 @@ class Server:
         self._plain_anywhere = plain_anywhere
         self._on_answer = on_answer
         self._on_drop = on_drop
+        self._errors = errors
         self._manager: AiohttpServer | None = None
         self._listener: socket.socket | None = None
         self._accepting: asyncio.Task[None] | None = None
@@ -264,12 +268,18 @@ class Server:
                 accepted, address = await loop.sock_accept(listener)
             except OSError as error:
                 if error.errno in _OUT_OF_RESOURCES:
-                    self.dropped("out_of_resources")
-                    self.connections.make_room()
+                    with self._errors.contain(ErrorPart.SERVER):
+                        self.dropped("out_of_resources")
+                        self.connections.make_room()
                 # Whatever it was may last: without a pause it would keep the process spinning.
                 await asyncio.sleep(0.05)
                 continue
-            self._admit(accepted, _peer(address))
+            peer = _peer(address)
+            try:
+                self._admit(accepted, peer)
+            except Exception as error:  # noqa: BLE001 one connection must not keep out all later ones
+                self._errors.report(ErrorPart.SERVER, error, peer)
+                accepted.close()
 
     def _admit(self, accepted: socket.socket, peer: str) -> None:
         connection = self.connections.admit(peer, accepted.close)
@@ -285,7 +295,10 @@ class Server:
 
         def end(task: asyncio.Task[None]) -> None:
             self._handshakes.discard(task)
-            if task.cancelled():
+            error = None if task.cancelled() else task.exception()
+            if error is not None:
+                self._errors.report(ErrorPart.SERVER, error, peer)
+            if error is not None or task.cancelled():
                 self.released(connection)
                 accepted.close()
 
@@ -372,8 +385,8 @@ class Server:
         except TimeoutError:
             _log.error("no answer in time", extra={"path": asked.path})
             return text(504, "no answer in time, try again")
-        except Exception:  # noqa: BLE001 one request that fails must not end the connection of others
-            _log.exception("answering failed", extra={"path": asked.path})
+        except Exception as error:  # noqa: BLE001 one request that fails must not end the connection of others
+            self._errors.report(ErrorPart.SERVER, error, asked.path)
             return text(500, "internal error, see the log of the server")
 
     async def _read(self, request: BaseRequest, held: "_Held") -> bytes:

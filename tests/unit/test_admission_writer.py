@@ -17,6 +17,7 @@ from admitq.guarded_writes import GuardedWrites
 from admitq.runtime.errors import ApiError
 from admitq.runtime.events import EventRecorder
 from admitq.runtime.rate_limit import CallPriority, current_priority
+from admitq.unexpected_errors import LOG_ONLY, UnexpectedErrors
 from admitq_api import conditions
 from admitq_api.labels import names_for
 from tests.unit.test_guarded_writes import ADMISSION as ADMISSION_OF_CORE
@@ -67,6 +68,7 @@ async def writing(
     *,
     tell_reasons: bool = True,
     waits: Callable[[ObjectKey], bool] = lambda _: True,
+    errors: UnexpectedErrors = LOG_ONLY,
 ) -> AsyncGenerator[AdmissionWriter]:
     """A writer that runs."""
     writer = AdmissionWriter(
@@ -76,6 +78,7 @@ async def writing(
         clock=lambda: NOW,
         waits=waits,
         tell_reasons=tell_reasons,
+        errors=errors,
     )
     running = asyncio.create_task(writer.run())
     try:

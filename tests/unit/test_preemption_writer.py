@@ -119,6 +119,7 @@ class World:
             priority_of=lambda obj: EffectivePriority(
                 obj["spec"]["priority"], 2 * (obj["spec"]["priority"] > 5)
             ),
+            errors=self.metrics.errors,
         )
 
     async def apply(self, _resource: Any, configuration: Object, **_: Any) -> Object:

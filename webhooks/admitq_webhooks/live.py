@@ -25,6 +25,7 @@ from admitq.runtime.watcher import Watcher
 from admitq.serving.access_reviews import Access, AccessReviews
 from admitq.serving.authorization import ReviewFailed, User
 from admitq.serving.rotation import ApiFailed, Target
+from admitq.unexpected_errors import LOG_ONLY, UnexpectedErrors
 from admitq_api.labels import Names
 from admitq_webhooks.world import LookupFailed
 
@@ -177,15 +178,21 @@ class LiveWorld:
 
 
 def watched_world(
-    client: Client, names: Names, integrations: Iterable[Integration]
+    client: Client,
+    names: Names,
+    integrations: Iterable[Integration],
+    errors: UnexpectedErrors = LOG_ONLY,
 ) -> tuple[LiveWorld, Sequence[Watcher]]:
     """Make a world of its own with its watchers, which the caller runs.
 
-    Answers are to be trusted once every watcher is ``synced``.
+    Answers are to be trusted once every watcher is ``synced``. ``errors`` takes what watches do not expect.
     """
-    stores = {resource: Store(resource, transform=transform) for resource, transform in _kept(names).items()}
+    stores = {
+        resource: Store(resource, transform=transform, errors=errors)
+        for resource, transform in _kept(names).items()
+    }
     world = LiveWorld(client, names, integrations, stores)
-    return world, [Watcher(client, resource, store) for resource, store in stores.items()]
+    return world, [Watcher(client, resource, store, errors=errors) for resource, store in stores.items()]
 
 
 class ServingCalls:

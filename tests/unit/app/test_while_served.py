@@ -96,7 +96,12 @@ class Stage:
 
 @asynccontextmanager
 async def staged(
-    server: Server, *, follows: tuple[Resource, ...] = (), wanting: str = "", look_seconds: float = 0.01
+    server: Server,
+    *,
+    follows: tuple[Resource, ...] = (),
+    wanting: str = "",
+    look_seconds: float = 0.01,
+    known: Callable[[], list[Key]] = lambda: [Key("ns", "known")],
 ) -> AsyncGenerator[Stage]:
     """Foxes are wanted only while there is the namespace ``wanting``, if that is given.
 
@@ -139,7 +144,7 @@ async def staged(
             resource,
             {},
             spec,
-            known=lambda: [Key("ns", "known")],
+            known=known,
             follows=tuple(map(Followed, of(resource))),
             wanted=wanted if wanting and resource is FOXES else None,
         )

@@ -3,6 +3,7 @@ from importlib.util import cache_from_source
 from pathlib import Path
 
 import pytest
+
 from bootstrap import compile_ahead
 
 

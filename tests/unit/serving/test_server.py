@@ -91,7 +91,7 @@ async def test_a_handler_that_fails_is_answered_with_500_and_the_connection_live
             assert status == 500
             assert b"secret" not in body
         await close(writer)
-    assert "answering failed" in caplog.text
+    assert "unexpected error" in caplog.text
 
 
 async def test_a_handler_that_hangs_is_answered_with_504() -> None:
