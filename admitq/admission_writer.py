@@ -11,9 +11,9 @@ from admitq import explain, translate
 from admitq.core.amounts import Amounts
 from admitq.core.instructions import ReportPending, ReportSecondPass, ReserveQuota
 from admitq.core.model import SECOND, Admission, Instant, ObjectKey
-from admitq.core.refusals import PreemptionGated, Refusal
+from admitq.core.refusals import PreemptionGated
 from admitq.explain import Explanation
-from admitq.guarded_writes import GuardedWrites, backoff
+from admitq.guarded_writes import Decision, DecisionKind, GuardedWrites, Patch, backoff
 from admitq.logs import logger
 from admitq.pod_counts import pod_counts
 from admitq.reservation import pending_patch, queued_since, reservation_patch
@@ -28,7 +28,6 @@ from admitq_api.labels import Names
 
 log = logger(__name__)
 
-RESERVATIONS_AT_ONCE: Final = 64
 REPORT_WRITERS: Final = 4
 REPORT_INTERVAL_SECONDS: Final = 1.0
 """Between two writes about why one workload waits."""
@@ -70,7 +69,8 @@ class AdmissionWriter:
     _reported_at: dict[ObjectKey, float] = field(default_factory=dict[ObjectKey, float])
     _unanswered: int = 0
     """Refusals in a row that could not be written because the API server did not answer as it should."""
-    _reservations: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(RESERVATIONS_AT_ONCE))
+    _withdrawn: set[ObjectKey] = field(default_factory=set[ObjectKey])
+    """Workloads whose last reservation could not be written."""
 
     async def run(self) -> None:
         """Write refusals until cancelled."""
@@ -82,19 +82,25 @@ class AdmissionWriter:
         """A Workload is gone."""
         self._reports.pop(key, None)
         self._reported_at.pop(key, None)
+        self._withdrawn.discard(key)
 
     # --- reservations -----------------------------------------------------------------------------
 
     async def reserve(self, instruction: ReserveQuota) -> Object | None:
         """Write a reservation and tell of it.
 
+        If it cannot be written for a while, a write that states why on the Workload withdraws it.
+
         Returns:
             The Workload as it now is, or None if it is certain that the reservation does not stand.
         """
+        was_withdrawn = instruction.key in self._withdrawn
         self.forget(instruction.key)
-        async with self._reservations, self.writes.sole_writer(instruction.key):
-            with call_priority(CallPriority.RESERVATION):
-                written = await self.writes.until_certain(
+        withdrawal = _Withdrawal(self, instruction)
+        with call_priority(CallPriority.RESERVATION):
+            written = await self.writes.until_certain(
+                Decision(
+                    DecisionKind.RESERVATION,
                     instruction.key,
                     instruction.uid,
                     lambda obj: reservation_patch(
@@ -105,11 +111,16 @@ class AdmissionWriter:
                         tracks_pods_ready=self.tracks_pods_ready,
                     ),
                     stands=partial(_is_reserved_as, admission=instruction.admission),
+                    withdrawal_of=withdrawal.patch,
+                    is_overdue=was_withdrawn,
                 )
+            )
         if written is not None:
             # The reservation stands, whether or not its event can be recorded.
             with self.errors.contain(ErrorPart.REPORT, instruction.key):
                 self._tell_reserved(instruction, written)
+        elif withdrawal.is_recorded and self.writes.current(instruction.key, instruction.uid) is not None:
+            self._withdrawn.add(instruction.key)
         return written
 
     def _tell_reserved(self, instruction: ReserveQuota, obj: Object) -> None:
@@ -158,7 +169,7 @@ class AdmissionWriter:
         if instruction is None or not self.waits(key):
             return
         self._reported_at[key] = asyncio.get_running_loop().time()
-        why = self._explained(instruction.refusal)
+        why = self.with_enabled_reason(explain.pending_condition(instruction.refusal))
         try:
             async with self.writes.sole_writer(key):
                 await self.report(
@@ -193,9 +204,10 @@ class AdmissionWriter:
             note = explain.pending_condition(instruction.refusal).message
             self.recorder.event(obj, "Warning", "SecondPassFailed", note)
 
-    def _explained(self, refusal: Refusal) -> Explanation:
-        reason, message = explain.pending_condition(refusal)
-        return Explanation(reason if self.tell_reasons else OLD_REASONS.get(reason, Reason.PENDING), message)
+    def with_enabled_reason(self, why: Explanation) -> Explanation:
+        """The explanation, with the older reason where reasons in detail are switched off."""
+        reason = why.reason if self.tell_reasons else OLD_REASONS.get(why.reason, Reason.PENDING)
+        return Explanation(reason, why.message)
 
     async def report(
         self,
@@ -231,10 +243,43 @@ class AdmissionWriter:
             tracks_pods_ready=self.tracks_pods_ready,
         )
         if patch is not None:
-            written = await self.writes.once(obj, patch)
-            # Where reasons are not told in detail, events have but one.
-            reason = why.reason if self.tell_reasons else Reason.PENDING
-            self.recorder.event(written, "Warning", reason, why.message)
+            self.record_pending(await self.writes.once(obj, patch), why)
+
+    def record_pending(self, obj: Object, why: Explanation) -> None:
+        """Record in an event why a Workload waits."""
+        # Where reasons are not told in detail, events have but one.
+        self.recorder.event(obj, "Warning", why.reason if self.tell_reasons else Reason.PENDING, why.message)
+
+
+@dataclass
+class _Withdrawal:
+    """Withdraws a reservation that cannot be written, and reports the error.
+
+    The withdrawal states on the Workload that no quota is reserved, and why. The event says so even if the
+    withdrawal cannot be written either.
+    """
+
+    writer: AdmissionWriter
+    instruction: ReserveQuota
+    is_recorded: bool = False
+
+    def patch(self, obj: Object, error: ApiError) -> Patch | None:
+        """The write that withdraws it upon a version of the Workload; None if that version holds quota."""
+        if is_reserved(obj):
+            return None
+        writer, now = self.writer, self.writer.clock()
+        queue = self.instruction.admission.cluster_queue
+        why = writer.with_enabled_reason(explain.unwritten(queue, error.message, now))
+        if not self.is_recorded:
+            self.is_recorded = True
+            writer.record_pending(obj, why)
+        return pending_patch(
+            obj,
+            reason=why.reason,
+            message=why.message,
+            now=now,
+            tracks_pods_ready=writer.tracks_pods_ready,
+        )
 
 
 def _is_reserved_as(obj: Object, admission: Admission) -> bool:

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from admitq.core.activity import ActiveReason, InactiveCause
 from admitq.core.instructions import FlavorAttempt, Preempt, PreemptionReason
-from admitq.core.model import ResourceProblem
+from admitq.core.model import Instant, ResourceProblem
 from admitq.core.refusals import (
     AdmissionChecksFailed,
     Bound,
@@ -40,7 +40,7 @@ from admitq.core.refusals import (
 )
 from admitq.core.requests import rounded_up
 from admitq.core.statuses import ClusterQueueStatus, LocalQueueReason, LocalQueueStatus
-from admitq_api.conditions import Reason
+from admitq_api.conditions import Reason, format_time
 from admitq_api.quantity import format_amount
 
 
@@ -222,6 +222,28 @@ def bypassed_condition(refusal: Refusal) -> Explanation:
         _PENDING_TEXTS[type(refusal)](refusal).reason,
         "Bypassed scheduling evaluation because an equivalent workload recently failed",
     )
+
+
+_RESERVATION_IN: Final = "The reservation in ClusterQueue "
+
+
+def unwritten(cluster_queue: str, error: str, at: Instant) -> Explanation:
+    """Reason and message of QuotaReserved=False for a reservation that cannot be written.
+
+    Args:
+        cluster_queue: where quota was to be reserved.
+        error: what the API server answered, or why it did not.
+        at: when; it makes each such message another one.
+    """
+    return Explanation(
+        Reason.PENDING_EVALUATION,
+        f"{_RESERVATION_IN}{cluster_queue} could not be written at {format_time(at)}: {error}; it is retried",
+    )
+
+
+def is_unwritten(message: str) -> bool:
+    """Whether the message of QuotaReserved=False is that of a reservation that could not be written."""
+    return message.startswith(_RESERVATION_IN)
 
 
 # --- preemption -----------------------------------------------------------------------------------------

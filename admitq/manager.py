@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Protocol
 
 from admitq import translate
 from admitq.admission_status import CONCERN
@@ -53,8 +53,6 @@ from admitq.unexpected_errors import ErrorPart
 from admitq_api.labels import Names
 
 log = logger(__name__)
-
-PREEMPTIONS_AT_ONCE: Final = 8
 
 
 class Refresh(Protocol):
@@ -146,6 +144,7 @@ class Manager:
             workloads=self.workloads,
             observed=self.observed,
             decides_alike=self._decides_alike,
+            metrics=self.metrics,
             field_manager=self.names.field_manager(CONCERN),
             merge_patches=self.merge_patches,
         )
@@ -170,7 +169,6 @@ class Manager:
             ),
             errors=self.metrics.errors,
         )
-        self._preempting = asyncio.Semaphore(PREEMPTIONS_AT_ONCE)
         self._malformed = Malformed(
             self._writer,
             self.metrics,
@@ -436,8 +434,7 @@ class Manager:
         if (reserving := self._reserving.get(instruction.key)) is not None:
             await asyncio.wait([reserving.task])
         try:
-            async with self._preempting:
-                stands = await self._preemptions.preempt(instruction)
+            stands = await self._preemptions.preempt(instruction)
         except Exception as error:  # noqa: BLE001 the core must not count for ever what was not written
             self._not_written("preemption was not written", instruction.key, error)
             stands = False

@@ -333,6 +333,12 @@ TABLE: Final[tuple[Series, ...]] = (
     Series(
         "forcefully_deleted_pods_total", _C, "Pods deleted by force, for their nodes could not be reached"
     ),
+    Series(
+        "unwritten_decisions",
+        _G,
+        "Reservations and preemptions whose writes have failed for more than 5 seconds and are retried",
+        ("decision",),
+    ),
     Series("malformed_objects", _G, "Stored objects that are left out", ("resource",)),
     Series(
         "core_failures_total", _C, "Internal errors of the core, which was then started anew", ("during",)

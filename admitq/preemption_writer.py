@@ -9,7 +9,7 @@ from admitq.core.instructions import Preempt
 from admitq.core.model import Instant
 from admitq.evictions import event_of
 from admitq.explain import EffectivePriority
-from admitq.guarded_writes import GuardedWrites
+from admitq.guarded_writes import Decision, DecisionKind, GuardedWrites
 from admitq.measures import Measures
 from admitq.runtime.events import EventRecorder
 from admitq.runtime.rate_limit import CallPriority, call_priority
@@ -50,18 +50,20 @@ class PreemptionWriter:
         """Write a preemption and tell of it; returns False if it is certain that there is no eviction."""
         preemptor = self.writes.current(instruction.preemptor, instruction.preemptor_uid)
         message = explain.preempted(instruction, self._job_uid(preemptor))
-        async with self.writes.sole_writer(instruction.key):
-            before = self.writes.current(instruction.key, instruction.uid)
-            if before is not None and _is_leaving(before):
-                return True
-            with call_priority(CallPriority.EVICTION):
-                written = await self.writes.until_certain(
+        before = self.writes.current(instruction.key, instruction.uid)
+        if before is not None and _is_leaving(before):
+            return True
+        with call_priority(CallPriority.EVICTION):
+            written = await self.writes.until_certain(
+                Decision(
+                    DecisionKind.PREEMPTION,
                     instruction.key,
                     instruction.uid,
                     lambda obj: self._patch(obj, instruction, message),
                     _is_leaving,
                 )
-        if written is None or before is None:
+            )
+        if written is None:
             return False
         if (condition(written, ConditionType.PREEMPTED) or {}).get("message") == message:
             # The preemption stands, whether or not its events can be recorded.

@@ -109,14 +109,15 @@ def pending_patch(
     *,
     reason: str,
     message: str,
-    resource_requests: Sequence[tuple[str, Amounts]],
+    resource_requests: Sequence[tuple[str, Amounts]] | None = None,
     now: Instant,
     gated: bool = False,
     tracks_pods_ready: bool = True,
 ) -> Patch | None:
     """State why the workload waits and what it asks for; None if its status says so already.
 
-    An admission that another program left there without a reservation is removed.
+    An admission that another program left there without a reservation is removed. Without
+    ``resource_requests`` those that are stated stay.
 
     ``gated`` tells that a closed preemption gate is what keeps it.
     """
@@ -151,10 +152,13 @@ def pending_patch(
             observed_generation=generation,
         )
     state = _with_pods_awaited(obj, state, now, tracks_pods_ready=tracks_pods_ready)
-    requests = [pod_set_request(name, of) for name, of in resource_requests]
+    stated = before.get("resourceRequests") or []
+    requests = (
+        stated if resource_requests is None else [pod_set_request(name, of) for name, of in resource_requests]
+    )
     leftover = {"admission": None} if before.get("admission") else {}
     is_stated = state == list(before.get("conditions") or [])
-    if is_stated and not leftover and requests == (before.get("resourceRequests") or []):
+    if is_stated and not leftover and requests == stated:
         return None
     return _guarded(obj, {"conditions": state, "resourceRequests": requests or None, **leftover})
 

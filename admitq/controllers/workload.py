@@ -35,7 +35,7 @@ from admitq.core.applicable_checks import MOST_CHECKS, applicable_checks, too_ma
 from admitq.core.model import Instant, ObjectKey
 from admitq.core.refusals import NamespaceMismatch
 from admitq.evictions import Returns, event_of, returning
-from admitq.explain import Explanation, bypassed_condition, pending_condition
+from admitq.explain import Explanation, bypassed_condition, is_unwritten, pending_condition
 from admitq.integrations.admission_gates import holding_gates
 from admitq.integrations.base import Step
 from admitq.integrations.paths import Object, value_at
@@ -501,7 +501,8 @@ def _why_it_waits(case: Case) -> Explanation | None:
             return None
     elif reason not in _REFRESHED and not _is_refuted_by_queues(quota):
         return None
-    elif _is_of_eviction(case, quota):
+    elif _is_of_eviction(case, quota) or is_unwritten(quota.get("message", "")):
+        # The next cycle replaces the message.
         return case.world.bypassed
     return case.world.bypassed or Explanation(Reason.PENDING_EVALUATION, PENDING)
 

@@ -102,6 +102,7 @@ async def test_a_preemption_is_counted_once(
             workloads=store,
             observed=lambda _, obj: cast("None", store.upsert(obj)),
             decides_alike=lambda *_: True,
+            metrics=Metrics(),
             field_manager="test",
         ),
         names=names,

@@ -1,21 +1,24 @@
-"""Applies of the admission whose answer is lost, or that meet another program's write."""
+"""Applies of the admission whose answer is lost, that meet another program's write, or that always fail."""
 
 import asyncio
 import gc
+from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 import pytest
 
 from admitq import guarded_writes
 from admitq.core.model import Admission, ObjectKey, PodSetAssignment
-from admitq.guarded_writes import GuardedWrites
-from admitq.reservation import reservation_patch
+from admitq.guarded_writes import OVERDUE_AT_ONCE, REQUESTS_AT_ONCE, Decision, DecisionKind, GuardedWrites
+from admitq.metrics import Metrics
+from admitq.reservation import pending_patch, reservation_patch
 from admitq.runtime.errors import ApiError
 from admitq.runtime.kinds import kinds_of
 from admitq.runtime.rate_limit import CallPriority, current_priority
 from admitq.runtime.store import Store
 from admitq.transitions import is_reserved
 from admitq_api.labels import names_for
+from localcluster.waiting import eventually
 
 Object = dict[str, Any]
 
@@ -23,6 +26,9 @@ WORKLOADS = kinds_of(names_for()).workloads
 KEY = ObjectKey("team", "w")
 ADMISSION = Admission("cq", (PodSetAssignment("main", (("cpu", "f"),), (("cpu", 1000),), 1),))
 NO_ANSWER = ApiError(0, "Timeout", "no answer")
+WEBHOOK_FAILS = ApiError(500, "InternalError", "failed calling webhook")
+FORBIDDEN = ApiError(403, "Forbidden", "denied")
+CONFLICT = ApiError(409, "Conflict", "a webhook may answer so, too")
 LEFTOVER = {"clusterQueue": "other", "podSetAssignments": [{"name": "main", "count": 1}]}
 
 
@@ -38,12 +44,26 @@ def workload(**status: Any) -> Object:
 
 
 class Server:
-    """One Workload that is applied; ``lost`` answers to applies never arrive."""
+    """One Workload that is applied; ``lost`` answers to applies never arrive.
 
-    def __init__(self, stored: Object, *, lost: int = 0, newer: Object | None = None) -> None:
+    A step of the script may fail an apply before it takes effect.
+    """
+
+    def __init__(
+        self,
+        stored: Object,
+        *,
+        lost: int = 0,
+        newer: Object | None = None,
+        script: "Iterable[Callable[[Server, Object], None]]" = (),
+    ) -> None:
         self.stored, self.lost, self.newer = stored, lost, newer
+        self.script = list(script)
+        self.late: Object = {}
         self.applied = 0
         self.priorities: list[CallPriority] = []
+        self.withdrawals = 0
+        self.metrics = Metrics()
         self.store = Store(WORKLOADS)
         self.store.upsert(stored)
         self.writes = GuardedWrites(
@@ -52,11 +72,22 @@ class Server:
             workloads=self.store,
             observed=lambda _, obj: cast("None", self.store.upsert(obj)),
             decides_alike=lambda *_: True,
+            metrics=self.metrics,
             field_manager="admitq-admission",
         )
 
     async def apply(self, _resource: Any, body: Object, **_: Any) -> Object:
         self.priorities.append(current_priority(CallPriority.STATUS))
+        if self.script:
+            self.script.pop(0)(self, body)
+        self.land(body)
+        if self.lost:
+            self.lost -= 1
+            raise NO_ANSWER
+        return self.stored
+
+    def land(self, body: Object) -> None:
+        """Have an apply take effect, or conflict."""
         if self.newer is not None:
             self.stored, self.newer = self.newer, None
         version = self.stored["metadata"]["resourceVersion"]
@@ -65,21 +96,33 @@ class Server:
         self.applied += 1
         metadata = {**self.stored["metadata"], "resourceVersion": str(int(version) + 1)}
         self.stored = {**self.stored, "metadata": metadata, "status": body["status"]}
-        if self.lost:
-            self.lost -= 1
-            raise NO_ANSWER
-        return self.stored
 
     async def get(self, *_: Any, **__: Any) -> Object:
         return self.stored
 
-    async def reserve(self) -> Object | None:
-        return await self.writes.until_certain(
+    async def reserve(self, *, withdraws: bool = False) -> Object | None:
+        return await self.writes.until_certain(self.decision(withdraws=withdraws))
+
+    def decision(self, *, withdraws: bool = False) -> Decision:
+        return Decision(
+            DecisionKind.RESERVATION,
             KEY,
             "u",
             lambda obj: reservation_patch(obj, ADMISSION, admit=True, now=0),
             stands=is_reserved,
+            withdrawal_of=self.withdrawal if withdraws else lambda *_: None,
         )
+
+    def withdrawal(self, obj: Object, error: ApiError) -> Object | None:
+        self.withdrawals += 1
+        message = f"{self.withdrawals}: {error}"
+        return pending_patch(obj, reason="PendingEvaluation", message=message, now=0)
+
+    @property
+    def unwritten(self) -> float:
+        """What the metric counts."""
+        lines = self.metrics.exposition().decode().splitlines()
+        return sum(float(one.split()[-1]) for one in lines if one.startswith("admitq_unwritten_decisions{"))
 
 
 @pytest.fixture(autouse=True)
@@ -139,3 +182,166 @@ async def test_sole_writer_keeps_out_writer_that_arrives_as_another_leaves(cance
     waiting.clear()
     gc.collect()  # of what a cancellation was raised through
     assert not writes._writing  # pyright: ignore[reportPrivateUsage]
+
+
+# --- decisions that cannot be written -------------------------------------------------------------
+
+Step = Callable[[Server, Object], None]
+
+
+def fails(error: ApiError) -> Step:
+    """The apply takes no effect."""
+
+    def step(_server: Server, _body: Object) -> None:
+        raise error
+
+    return step
+
+
+def is_late(server: Server, body: Object) -> None:
+    """The apply is held up on its way, and the client gets no answer."""
+    server.late = body
+    raise NO_ANSWER
+
+
+def arrives(server: Server, _body: Object) -> None:
+    """The apply that was held up arrives just before this one."""
+    server.land(server.late)
+
+
+def is_lost(server: Server, body: Object) -> None:
+    """The apply takes effect, and the client gets no answer."""
+    server.land(body)
+    raise NO_ANSWER
+
+
+@pytest.mark.parametrize(
+    ("script", "is_written"),
+    [
+        ([fails(WEBHOOK_FAILS)], False),
+        ([is_late], False),
+        ([is_late, arrives], True),
+        ([fails(WEBHOOK_FAILS)] * 4, True),
+        ([fails(WEBHOOK_FAILS), fails(FORBIDDEN)] * 2, True),
+        ([fails(WEBHOOK_FAILS), is_lost], True),
+    ],
+    ids=[
+        "withdrawn",
+        "withdrawn while the reservation is on its way",
+        "reserved before it is withdrawn",
+        "neither can be written for a while",
+        "withdrawal refused",
+        "answer to the withdrawal lost",
+    ],
+)
+async def test_overdue_reservation_stands_or_is_withdrawn(
+    monkeypatch: pytest.MonkeyPatch, script: list[Step], is_written: bool
+) -> None:
+    monkeypatch.setattr(guarded_writes, "PATIENCE_SECONDS", 0.0)
+    server = Server(workload(), script=script)
+    written = await server.reserve(withdraws=True)
+    assert (written is not None) == is_written == is_reserved(server.stored)
+    assert not server.script
+    assert server.unwritten == 0
+    if server.late:
+        with pytest.raises(ApiError, match="modified"):
+            server.land(server.late)
+
+
+async def test_withdrawal_that_changes_nothing_does_not_end_the_uncertainty(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(guarded_writes, "PATIENCE_SECONDS", 0.0)
+    server = Server(workload(), script=[is_late])
+    landed = server.land
+
+    def land(body: Object) -> None:
+        if is_reserved(body):
+            landed(body)
+
+    monkeypatch.setattr(server, "land", land)
+    assert await server.reserve(withdraws=True) == server.stored
+    assert is_reserved(server.stored)
+
+
+@pytest.mark.parametrize(
+    ("script", "is_written"),
+    [
+        ([fails(FORBIDDEN)], False),
+        ([fails(NO_ANSWER), fails(FORBIDDEN)], True),
+        ([fails(CONFLICT)], False),
+        ([fails(NO_ANSWER), fails(CONFLICT)], True),
+    ],
+    ids=["refused", "refused after no answer", "conflict without a newer version", "that after no answer"],
+)
+async def test_refusal_is_final_unless_an_earlier_write_may_still_land(
+    script: list[Step], is_written: bool
+) -> None:
+    server = Server(workload(), script=script)
+    written = await server.reserve()
+    assert (written is not None) == is_written == is_reserved(server.stored)
+
+
+async def test_reading_that_is_refused_is_not_final(monkeypatch: pytest.MonkeyPatch) -> None:
+    server, refusals = Server(workload(), lost=1), [FORBIDDEN]
+    reading = server.get
+
+    async def get(*args: Any, **named: Any) -> Object:
+        if refusals:
+            raise refusals.pop()
+        return await reading(*args, **named)
+
+    monkeypatch.setattr(server, "get", get)
+    assert await server.reserve() == server.stored
+    assert not refusals
+
+
+async def test_other_writes_of_a_workload_take_their_turn_between_two_attempts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(guarded_writes, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(guarded_writes, "backoff", lambda _: 3600.0)
+    server = Server(workload(), script=[fails(WEBHOOK_FAILS)])
+    reserving = asyncio.create_task(server.reserve())
+    await eventually(lambda: server.unwritten == 1, interval=0.001, what="the first attempt failed")
+    async with asyncio.timeout(10), server.writes.sole_writer(KEY):
+        assert not reserving.done()
+    reserving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reserving
+    assert server.unwritten == 0
+
+
+async def test_requests_that_hang_for_overdue_decisions_take_no_slots_of_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server = Server(workload())
+    on_their_way, answered = 0, asyncio.Event()
+    kind = DecisionKind.PREEMPTION
+
+    async def once(_obj: Object, _patch: Object) -> Object:
+        nonlocal on_their_way
+        on_their_way += 1
+        await answered.wait()
+        return server.stored
+
+    monkeypatch.setattr(server.writes, "once", once)
+    monkeypatch.setattr(server.writes, "current", lambda *_: server.stored)
+
+    async def settled() -> int:
+        for _ in range(20):
+            await asyncio.sleep(0)
+        return on_their_way
+
+    def begin(number: int, *, is_overdue: bool) -> "asyncio.Task[Object | None]":
+        key = ObjectKey("team", f"{number} {is_overdue}")
+        patch_of = server.decision().patch_of
+        decision = Decision(kind, key, "u", patch_of, is_reserved, is_overdue=is_overdue)
+        return asyncio.create_task(server.writes.until_certain(decision))
+
+    tasks = [begin(number, is_overdue=True) for number in range(100)]
+    assert await settled() == OVERDUE_AT_ONCE
+    tasks += [begin(number, is_overdue=False) for number in range(100)]
+    assert await settled() == OVERDUE_AT_ONCE + REQUESTS_AT_ONCE[kind]
+    answered.set()
+    await asyncio.gather(*tasks)

@@ -108,6 +108,7 @@ class World:
             workloads=self.store,
             observed=lambda _, obj: cast("None", self.store.upsert(obj)),
             decides_alike=lambda *_: self.alike,
+            metrics=self.metrics,
             field_manager="test",
         )
         self.writer = PreemptionWriter(

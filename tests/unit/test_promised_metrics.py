@@ -218,6 +218,7 @@ def test_metrics_beside_the_promised_ones_are_known() -> None:
         "shadow_decisions_total",
         "shadow_disagreements_total",
         "unexpected_errors_total",
+        "unwritten_decisions",
         "watch_restarts_total",
         "webhook_review_duration_seconds",
         "webhook_reviews_total",

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from admitq.controllers.plan import Delete, Patch, Plan, RemoveFinalizer, Tell
 from admitq.controllers.workload import decide
 from admitq.core.applicable_checks import MOST_CHECKS
-from admitq.explain import Explanation
+from admitq.explain import Explanation, unwritten
 from admitq.transitions import Transition
 from admitq_api.conditions import SECOND, ConditionType
 from admitq_api.kinds.workload import WorkloadStatus
@@ -91,6 +91,7 @@ def test_who_is_passed_over_for_an_equal_one_learns_why_from_the_first_look_on()
     "obj",
     [
         workload(condition("QuotaReserved", False, "WaitingForQuota", "m"), NOT_ADMITTED),
+        workload(condition("QuotaReserved", False, *unwritten("cq", "e", 0)), NOT_ADMITTED),
         admitted(condition("PodsReady", True, "Started")),
         reserved(
             condition(
