@@ -1,0 +1,135 @@
+"""A webhook of another program that fails for the Workloads of one namespace delays no others."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Final
+
+import pytest
+
+from admitq.runtime.errors import ApiError
+from admitq.runtime.resources import EVENTS, VALIDATING_WEBHOOKS
+from localcluster.installation import Installation
+from localcluster.waiting import eventually
+from tests.controlplane.recording import recorded, total
+from tests.controlplane.stage import Stage, condition_of, owner_of
+
+WAITING: Final = 66
+"""How many jobs wait: more than the reservations of which requests may be on their way at the same time."""
+UNSERVED: Final = "https://127.0.0.1:9/"
+WEBHOOK: Final = "unserved.example.com"
+PROBE: Final = "probe"
+RESERVES: Final = "object.status.conditions.exists(c, c.type == 'QuotaReserved' && c.status == 'True')"
+
+
+@asynccontextmanager
+async def failing_webhook(stage: Stage, selects: str) -> AsyncGenerator[None]:
+    """A webhook that no process serves is asked about those Workload statuses of a stage that CEL selects."""
+    name = f"unserved-{stage.namespace}"
+    rule = {
+        "apiGroups": [stage.names.group],
+        "apiVersions": ["*"],
+        "operations": ["UPDATE"],
+        "resources": ["workloads/status"],
+    }
+    webhook = {
+        "name": WEBHOOK,
+        "admissionReviewVersions": ["v1"],
+        "clientConfig": {"url": UNSERVED},
+        "failurePolicy": "Fail",
+        "sideEffects": "None",
+        "rules": [rule],
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": stage.namespace}},
+        "matchConditions": [
+            {"name": "selects", "expression": f"object.metadata.name == '{PROBE}' || {selects}"}
+        ],
+    }
+    template = {"spec": {"containers": [{"name": "c", "image": "example.com/c:1"}]}}
+    podsets = [{"name": "main", "count": 1, "template": template}]
+    await stage.create(
+        stage.kinds.workloads, PROBE, {"spec": {"queueName": "none", "active": False, "podSets": podsets}}
+    )
+    await stage.client.create(
+        VALIDATING_WEBHOOKS,
+        {
+            "apiVersion": VALIDATING_WEBHOOKS.api_version,
+            "kind": VALIDATING_WEBHOOKS.kind,
+            "metadata": {"name": name},
+            "webhooks": [webhook],
+        },
+    )
+
+    async def fails() -> bool:
+        status = {"status": {"accumulatedPastExecutionTimeSeconds": 1}}
+        try:
+            await stage.change(stage.kinds.workloads, PROBE, status, "status")
+        except ApiError as error:
+            return error.status == 500
+        return False
+
+    try:
+        await eventually(fails, what="the API server asks the webhook")
+        yield
+    finally:
+        await stage.client.delete(VALIDATING_WEBHOOKS, name)
+
+
+async def conditions(stage: Stage, type_: str) -> dict[str, tuple[str, str, str]]:
+    """Status, reason and message of a condition of each Job's Workload; empty without it."""
+    items, _ = await stage.client.list(stage.kinds.workloads, stage.namespace)
+    return {owner_of(one): condition_of(one, type_) or ("", "", "") for one in items if owner_of(one)}
+
+
+async def unwritten(stage: Stage) -> set[str]:
+    """The names of the Workloads with an event which says that the webhook fails."""
+    events, _ = await stage.client.list(EVENTS, stage.namespace)
+    begin = f"The reservation in ClusterQueue {stage.own('cq')} could not be written"
+    return {
+        one["regarding"]["name"]
+        for one in events
+        if one["reason"] == "PendingEvaluation" and one["note"].startswith(begin) and WEBHOOK in one["note"]
+    }
+
+
+@pytest.mark.parametrize("selects", ["true", RESERVES], ids=["every write", "reservations"])
+async def test_others_are_admitted_while_a_webhook_fails_for_many_reservations(
+    stage: Stage, other_stage: Stage, admitq_running: Installation, selects: str
+) -> None:
+    jobs = [f"j{number}" for number in range(WAITING)]
+    await asyncio.gather(stage.queues(cpu=WAITING), other_stage.queues(cpu=1))
+
+    async def all_reported() -> bool:
+        assert len(await unwritten(stage)) == WAITING
+        return True
+
+    async def other_admitted() -> bool:
+        return (await conditions(other_stage, "Admitted"))["j"][0] == "True"
+
+    async def stated() -> bool:
+        found = await conditions(stage, "QuotaReserved")
+        assert {reason for _, reason, _ in found.values()} == {"PendingEvaluation"}
+        assert all(WEBHOOK in message for _, _, message in found.values())
+        return True
+
+    async def all_admitted() -> bool:
+        found = await conditions(stage, "Admitted")
+        assert [job for job in jobs if found[job][0] != "True"] == []
+        return True
+
+    async with recorded(stage) as record:
+        async with failing_webhook(stage, selects):
+            await asyncio.gather(*(stage.job(job, managedBy="example.com/played") for job in jobs))
+            await eventually(all_reported, what="every Workload has an event that names the webhook")
+            await other_stage.job(managedBy="example.com/played")
+            await eventually(other_admitted, timeout=10, what="the other job is admitted")
+            if selects == "true":
+                counted = await total(admitq_running, "unwritten_decisions", decision="reservation")
+                assert counted >= WAITING
+            else:
+                await eventually(stated, what="every Workload has a condition that names the webhook")
+            reserved = [said for job in jobs for said in record.course(job, ["QuotaReserved"])]
+            assert not any(said[1] == "True" for said in reserved)
+        await eventually(all_admitted, timeout=90, interval=1, what="all jobs are admitted")
+        for job in jobs:
+            times = sum(said[1] == "True" for said in record.course(job, ["QuotaReserved"]))
+            assert times <= 1, f"quota was reserved {times} times for {job}"
