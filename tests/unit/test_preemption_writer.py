@@ -261,7 +261,8 @@ async def test_a_preemptor_that_is_gone_leaves_its_place_in_the_text() -> None:
 
 
 async def test_preemption_is_written_and_read_again_with_the_priority_of_evictions() -> None:
-    world = World(victim(), [CONFLICT])
+    world = World(victim())
+    world.api = victim(resourceVersion="7")
     assert await world.writer.preempt(PREEMPTION)
     assert world.priorities == [CallPriority.EVICTION] * 3
     assert current_priority(CallPriority.STATUS) is CallPriority.STATUS
