@@ -213,6 +213,12 @@ class PendingQueue:
         self._set_aside = 0
         """How many workloads stand in parked lanes."""
         self._parked: dict[Lane, None] = {}
+        self._hopeful: dict[Lane, None] = {}
+        """Parked lanes that are hopeful."""
+        self._emptied: dict[Lane, None] = {}
+        """Parked lanes that nobody may stand in any more; a superset."""
+        self._lanes_of: dict[ObjectKey, dict[Lane, None]] = {}
+        """By LocalQueue, where those take turns by what they used."""
         self._fronts: list[Front] = []
         self._aside: dict[Aside, dict[ObjectKey, Pending]] = {reason: {} for reason in Aside}
         self._by_namespace: dict[str, dict[ObjectKey, Pending]] = {}
@@ -428,7 +434,7 @@ class PendingQueue:
 
     def wake_hopeful(self) -> None:
         """What those who hope were beaten over may be kept no more: they are to be tried again."""
-        for lane in [lane for lane in self._parked if lane.is_hopeful]:
+        for lane in list(self._hopeful):
             self._unpark(lane)
 
     def change_strategy(self, strategy: QueueingStrategy) -> None:
@@ -455,8 +461,8 @@ class PendingQueue:
         if self._usage_of is None:
             return
         usage = self._usage_of(local_queue)
-        for lane in self.lanes.values():
-            if lane.shape.local_queue == local_queue and lane.usage != usage:
+        for lane in self._lanes_of.get(local_queue, ()):
+            if lane.usage != usage:
                 lane.usage = usage
                 if lane.refusal is None:
                     self._offer(lane)
@@ -480,12 +486,18 @@ class PendingQueue:
 
     def drop_empty_lanes(self) -> None:
         """Forget shapes that were found not to fit and that nobody has any more."""
-        for lane in [lane for lane in self._parked if not lane.size]:
-            del self._parked[lane], self.lanes[lane.shape]
+        for lane in self._emptied:
+            if lane in self._parked and not lane.size:
+                del self._parked[lane]
+                self._hopeful.pop(lane, None)
+                self._forget_lane(lane)
+        self._emptied.clear()
 
     def restore_parked(self, shape: Shape, refusal: Refusal, refused_at: Instant, *, hopeful: bool) -> None:
         """Park a lane as a dump had it."""
-        self._park(self._lane(shape), refusal, refused_at, hopeful=hopeful)
+        lane = self._lane(shape)
+        self._park(lane, refusal, refused_at, hopeful=hopeful)
+        self._emptied[lane] = None
 
     def restore_blocked(self, key: ObjectKey) -> None:
         """Block the queue as a dump had it."""
@@ -538,6 +550,15 @@ class PendingQueue:
             raise AssertionError(f"{self._claimant.key} is gone and still waited for")
         if self._blocked is not None and self._blocked.key not in self.members:
             raise AssertionError(f"{self._blocked.key} is gone and still blocks the queue")
+        self._check_indexes()
+
+    def _check_indexes(self) -> None:
+        of_queues = {lane: key for key, lanes in self._lanes_of.items() for lane in lanes}
+        in_queues = {lane: key for lane in self.lanes.values() if (key := lane.shape.local_queue) is not None}
+        hopeful = {lane for lane in self._parked if lane.is_hopeful}
+        emptied = {lane for lane in self._parked if not lane.size}
+        if (of_queues, self._hopeful.keys()) != (in_queues, hopeful) or not emptied <= self._emptied.keys():
+            raise AssertionError("lanes are not where their indexes look for them")
 
     def shape_of(self, workload: Workload) -> Shape:
         """The shape that a workload has in this queue now."""
@@ -555,11 +576,14 @@ class PendingQueue:
     def _park(self, lane: Lane, refusal: Refusal, refused_at: Instant, *, hopeful: bool) -> None:
         lane.refusal, lane.refused_at, lane.is_hopeful = refusal, refused_at, hopeful
         self._parked[lane] = None
+        if hopeful:
+            self._hopeful[lane] = None
         self.parked_in_lanes += lane.size
 
     def _unpark(self, lane: Lane) -> None:
         lane.refusal = None
         del self._parked[lane]
+        self._hopeful.pop(lane, None)
         self.parked_in_lanes -= lane.size
         self._offer(lane)
         self._drop_if_empty(lane)
@@ -623,6 +647,8 @@ class PendingQueue:
             lane.size -= 1
             if lane.refusal is not None:
                 self.parked_in_lanes -= 1
+                if not lane.size:
+                    self._emptied[lane] = None
             elif lane.places[0] == pending.place:
                 self._offer(lane)
         self._drop_if_empty(lane)
@@ -631,6 +657,8 @@ class PendingQueue:
         lane = self.lanes.get(shape)
         if lane is None:
             lane = self.lanes[shape] = Lane(shape, self._usage_by(shape))
+            if shape.local_queue is not None:
+                self._lanes_of.setdefault(shape.local_queue, {})[lane] = None
         return lane
 
     def _usage_by(self, shape: Shape) -> PastUse:
@@ -639,8 +667,16 @@ class PendingQueue:
         return self._usage_of(shape.local_queue)
 
     def _drop_if_empty(self, lane: Lane) -> None:
-        if not lane.size and lane.refusal is None:
-            self.lanes.pop(lane.shape, None)
+        if not lane.size and lane.refusal is None and self.lanes.get(lane.shape) is lane:
+            self._forget_lane(lane)
+
+    def _forget_lane(self, lane: Lane) -> None:
+        del self.lanes[lane.shape]
+        if lane.shape.local_queue is not None:
+            of_queue = self._lanes_of[lane.shape.local_queue]
+            del of_queue[lane]
+            if not of_queue:
+                del self._lanes_of[lane.shape.local_queue]
 
     @staticmethod
     def _parked_with(pending: Pending) -> Refusal | None:

@@ -1,7 +1,10 @@
 import random
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
+from types import FrameType
+from typing import Any
 
 import pytest
 
@@ -462,6 +465,59 @@ def test_a_parked_lane_learns_its_usage_without_waking() -> None:
     queue.check()
     queue.wake()
     assert drained(queue) == ["b1", "a1"]
+
+
+# --- what it costs --------------------------------------------------------------------------------------
+
+
+def lines_run(call: Callable[[], object]) -> int:
+    """How many lines run until a call ends: what it costs, on any machine."""
+    count = 0
+
+    def line(_frame: FrameType, event: str, _argument: object) -> Any:
+        nonlocal count
+        count += event == "line"
+        return line
+
+    before = sys.gettrace()
+    sys.settrace(line)
+    try:
+        call()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+def usage_of_another_changes(queue: PendingQueue, usage: Usage) -> None:
+    usage.amounts["b"] += 1
+    queue.usage_changed(ObjectKey("n", "b"))
+
+
+def lane_is_emptied(queue: PendingQueue, _usage: Usage) -> None:
+    queue.remove(ObjectKey("n", "b1"))
+    queue.drop_empty_lanes()
+
+
+def hopeful_are_woken(queue: PendingQueue, _usage: Usage) -> None:
+    queue.wake_hopeful()
+
+
+@pytest.mark.parametrize("change", [usage_of_another_changes, lane_is_emptied, hopeful_are_woken])
+def test_cost_does_not_grow_with_parked_lanes_that_are_not_concerned(
+    change: Callable[[PendingQueue, Usage], None],
+) -> None:
+    def cost(others: int) -> int:
+        waiting = [through(f"a{number}", "a", number, number) for number in range(others)]
+        queue, usage = queue_of(*waiting, through("b1", "b", others)), Usage(a=1, b=2)
+        queue.go_by_usage(usage)
+        while (pending := queue.pop()) is not None:
+            queue.park(pending, NO_FIT, hopeful=pending.workload.uid == "b1")
+        queue.drop_empty_lanes()
+        result = lines_run(lambda: change(queue, usage))
+        queue.check()
+        return result
+
+    assert cost(others=300) == cost(others=3)
 
 
 # --- what decides over requests -------------------------------------------------------------------------
