@@ -2,8 +2,8 @@
 
 A long-lived task works on one item after another: a report, an event, a metric, a status. A bug that shows
 on one item must cost that item alone. The exception is logged with its traceback, and counted in a metric
-that an alert watches. Where the state after the exception is not known, as in the core, the process ends
-instead, and the next one rebuilds the state from the API.
+that an alert watches. Where the state after the exception is not known, as in the core, it is made anew
+(``recovery``).
 """
 
 import logging
