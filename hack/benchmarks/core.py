@@ -19,7 +19,7 @@ from admitq.core.events import CyclesRequested, WorkloadChanged
 from admitq.core.instructions import ReserveQuota
 from admitq.core.model import Workload
 from admitq.garbage import collect_rarely, spare_what_is_there
-from benchmarks import core_simulations
+from benchmarks import core_crowds, core_simulations
 from benchmarks.core_driver import Driver
 from benchmarks.core_preemption import searches
 from benchmarks.core_worlds import (
@@ -248,6 +248,19 @@ def _preemption(effort: Effort) -> Report:
     }
 
 
+def _crowds(effort: Effort) -> Report:
+    """The least of the repeats of each figure."""
+    report: Report = {}
+    for queues in (250, 1000):
+        count = max(4, round(queues * effort.scale))
+        runs = [core_crowds.reclaim(count) for _ in range(effort.repeats)]
+        report[f"reclaim_ms_{queues}"] = round(min(first for first, _ in runs), 1)
+        report[f"newcomer_ms_{queues}"] = round(min(newcomer for _, newcomer in runs), 1)
+    waiting = max(4, round(20_000 * effort.scale))
+    released = min(core_crowds.release(waiting) for _ in range(effort.repeats))
+    return {**report, "release_ms_20000": round(released, 1)}
+
+
 # --- the simulator --------------------------------------------------------------------------------------
 
 
@@ -271,6 +284,7 @@ FIGURES: Final[Mapping[str, Callable[[Effort], Report]]] = {
     "1000-queues": _large,
     "depth": _depth,
     "preemption": _preemption,
+    "crowds": _crowds,
     "simulate-seed": _simulate_seed,
     "simulate-trace": _simulate_trace,
 }

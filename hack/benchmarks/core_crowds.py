@@ -1,0 +1,93 @@
+"""What one call of the core costs where many queues preempt at once, or many workloads wait.
+
+Measured is the CPU time of single calls, since a call holds up everything else of the process. No call may
+cost in proportion to all that waits.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from admitq.core.events import CyclesRequested, WorkloadChanged
+from admitq.core.instructions import Preempt, ReserveQuota
+from admitq.core.model import SECOND, Admission, PodSet, PodSetAssignment, PreemptionPolicy, Workload
+from admitq.core.requests import asking
+from admitq.core.state import AdmissionState
+from benchmarks.core_worlds import (
+    CPU,
+    FLAVOR,
+    MeasurementFailed,
+    Setting,
+    new_state,
+    pod_sets,
+    queue_name,
+    workload,
+)
+
+_RECLAIM = PreemptionPolicy(reclaim_within_cohort="Any")
+_RUNNING_PER_QUEUE = 20
+_LIMIT_ONE = CyclesRequested(limit=1)
+
+
+def _milliseconds(call: Callable[[], object]) -> float:
+    """CPU time of a call."""
+    began = time.process_time()
+    call()
+    return (time.process_time() - began) * 1000
+
+
+def _running(one: Workload, queue: int, milli_cpu: int) -> Workload:
+    assigned = PodSetAssignment("main", (("cpu", FLAVOR),), (("cpu", milli_cpu),), 1)
+    return replace(
+        one, admission=Admission(queue_name(queue), (assigned,)), admitted=True, reserved_at=SECOND
+    )
+
+
+def reclaim(queues: int) -> tuple[float, float]:
+    """One cycle in which half of the ClusterQueues of a cohort reclaim their quota from the other half.
+
+    Each of the others runs 20 workloads of 2 CPUs, which is twice its quota.
+
+    Returns:
+        Milliseconds of that cycle, and of the next one, which one unrelated newcomer asks for while the
+        workloads that were told to leave have not left.
+    """
+    state = new_state(Setting(1, queues, (), nominal=_RUNNING_PER_QUEUE, preemption=_RECLAIM))
+    for queue in range(0, queues, 2):
+        for number in range(_RUNNING_PER_QUEUE):
+            one = workload(f"running-{queue:04}-{number:02}", queue, pod_sets(2), 0, number)
+            state.handle(WorkloadChanged(_running(one, queue, 2 * CPU)), now=SECOND)
+    for queue in range(1, queues, 2):
+        one = workload(f"waiting-{queue:04}", queue, pod_sets(10), 0, 100)
+        state.handle(WorkloadChanged(one), now=2 * SECOND)
+    told: list[object] = []
+    first = _milliseconds(lambda: told.extend(state.handle(_LIMIT_ONE, now=3 * SECOND)))
+    if not any(isinstance(one, Preempt) for one in told):
+        raise MeasurementFailed("nobody reclaimed anything")
+    state.handle(CyclesRequested(), now=4 * SECOND)
+    state.handle(WorkloadChanged(workload("newcomer", 0, pod_sets(1), 0, 200)), now=5 * SECOND)
+    return first, _milliseconds(lambda: state.handle(_LIMIT_ONE, now=6 * SECOND))
+
+
+def release(waiting: int) -> float:
+    """Milliseconds of taking in that quota is free again, and of admitting who fits, while others wait.
+
+    All wait in one ClusterQueue, and no two ask for the same. One of them fits.
+    """
+    state = new_state(Setting(1, 1, (), nominal=1, borrowing_limit=0))
+    first = workload("first", 0, pod_sets(1), 0, 0)
+    state.handle(WorkloadChanged(_running(first, 0, CPU)), now=SECOND)
+    for number in range(waiting):
+        pods = (PodSet("main", 1, asking({"cpu": CPU + number})),)
+        state.handle(WorkloadChanged(workload(f"w-{number:05}", 0, pods, 0, number)), now=SECOND)
+    state.handle(CyclesRequested(), now=2 * SECOND)
+    decided: list[object] = []
+
+    def released(state: AdmissionState = state) -> None:
+        state.observe(WorkloadChanged(replace(_running(first, 0, CPU), finished=True)), now=3 * SECOND)
+        decided.extend(state.handle(CyclesRequested(), now=3 * SECOND))
+
+    took = _milliseconds(released)
+    if sum(isinstance(one, ReserveQuota) for one in decided) != 1:
+        raise MeasurementFailed("the quota that was released was not used")
+    return took
