@@ -36,7 +36,7 @@ from admitq.core.state import AdmissionState
 from admitq.explain import EffectivePriority
 from admitq.guarded_writes import GuardedWrites, backoff
 from admitq.logs import logger
-from admitq.malformed import UNREADABLE, Malformed, what_is_left
+from admitq.malformed import UNREADABLE, Malformed
 from admitq.measures import Measures
 from admitq.metrics import Metrics
 from admitq.observations import observations
@@ -225,17 +225,20 @@ class Manager:
             is_news = self._malformed.found(resource, obj, error)
             # A Workload may reserve or release quota while it cannot be read for the same reason as before.
             if is_news or is_workload:
-                self._put(what_is_left(observation, obj, is_workload=is_workload), (resource, obj))
+                self._put_what_is_left(resource, obj)
             return
         if self._recovery.is_set_aside(resource, key, event):
-            if (left := self._recovery.event_of(resource, obj)) is not None:
-                self._put(left, (resource, obj))
+            self._put_what_is_left(resource, obj)
             return
         self._malformed.mended(resource, key)
         # A bug in a metric must not keep from the core what it decides by.
         with self.metrics.errors.contain(ErrorPart.METRICS, key):
             self._measure(event, obj)
         self._put(event, (resource, obj))
+
+    def _put_what_is_left(self, resource: Resource, obj: Object) -> None:
+        if (left := self._recovery.event_of(resource, obj)) is not None:
+            self._put(left, (resource, obj))
 
     def _measure(self, event: happened.Event, obj: Object) -> None:
         """Have metrics show an object as it is now."""

@@ -44,7 +44,7 @@ class Recovery:
         observations: how objects become events, by the plural of their resource.
         objects: all objects that decisions depend on, as the stores hold them.
         reserving: reservations that are being written, which the stores may not show yet.
-        malformed: tells of objects that are left out.
+        malformed: reports objects that are left out.
         metrics: where failures are counted.
         clock: wall time in nanoseconds.
         workloads: the plural of the resource of Workloads.
@@ -78,21 +78,13 @@ class Recovery:
         """The state that observes what happens now."""
         return self.state if self._fresh is None else self._fresh
 
-    @property
-    def pause(self) -> float:
-        """Seconds until the next cycle, which grow with each failure in a row."""
-        return backoff(self._failures) if self._failures else 0.0
-
     def cycle_ended(self) -> None:
         """Note that the core decided without a failure."""
         self._failures = 0
 
     def is_set_aside(self, resource: Resource, key: ObjectKey, event: Event) -> bool:
         """Whether the core failed on an object as it is now. One that has changed is tried again."""
-        which = (resource.plural, key)
-        if which not in self._set_aside:
-            return False
-        if self._set_aside[which] == event:
+        if self._set_aside.get((resource.plural, key)) == event:
             return True
         self.forget(resource, key)
         return False
@@ -133,14 +125,18 @@ class Recovery:
         self.malformed.leave_out(resource, obj, problem, INTERNAL_ERROR)
 
     async def make_anew(self) -> None:
-        """Make a new state of what the stores hold, and have it decide from now on."""
+        """Make a new state of what the stores hold, and have it decide from now on.
+
+        It begins later after each failure in a row.
+        """
         while (fresh := self._fresh) is not None:
-            await asyncio.sleep(self.pause)
-            for number, (resource, obj) in enumerate(self.objects()):
-                if number % _AT_A_TIME == 0:
-                    await asyncio.sleep(0)
+            await asyncio.sleep(backoff(self._failures))
+            for number, (resource, obj) in enumerate(self.objects(), start=1):
+                # At once: what happens to the object from now on is observed after it.
                 if not self._observed(fresh, resource, obj):
                     break
+                if number % _AT_A_TIME == 0:
+                    await asyncio.sleep(0)
             if self._fresh is fresh and self._with_reservations(fresh):
                 self._fresh = None
                 self.state.become(fresh)

@@ -374,7 +374,8 @@ class ManagerPart:
         """All that the core observes; objects may come and go while they are looked at."""
         for resource in decisive(self._kinds):
             store = self._stores.of(resource)
-            for key in tuple(store.keys()):
+            keys = store.keys()
+            for key in keys:
                 if (obj := store.get(*key)) is not None:
                     yield resource, obj
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from admitq import recovery
 from admitq.app.decisive import decisive
 from admitq.core import cycle as cycles
 from admitq.core import events as happened
@@ -60,6 +61,7 @@ class Running:
         self.world = World()
         self.metrics = Metrics()
         self.state = AdmissionState()
+        self._then: dict[str, Callable[[], None]] = {}
         nothing: Any = _Nothing()
         recorder: Any = self.world.told
 
@@ -92,7 +94,13 @@ class Running:
     def _objects(self) -> Iterable[tuple[Resource, Object]]:
         for resource in decisive(KINDS):
             for obj in tuple(self.world.stores.of(resource).list()):
+                if (then := self._then.pop(obj["metadata"]["name"], None)) is not None:
+                    asyncio.get_running_loop().call_soon(then)
                 yield resource, dict(obj)
+
+    def on_reading(self, name: str, then: Callable[[], None]) -> None:
+        """Have something happen as soon as an object was read for a new state."""
+        self._then[name] = then
 
     def put(self, resource: Resource, *objects: Object) -> None:
         self.world.put(resource, *objects)
@@ -446,6 +454,21 @@ async def test_reservation_that_is_being_written_is_counted_by_the_state_that_fo
         answer.may_come.set()
         await soon(lambda: here.is_reserved("first"))
         assert here.count("admitq_core_failures_total") == 1
+
+
+async def test_object_that_goes_while_the_new_state_is_made_does_not_come_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fail(monkeypatch, AdmissionState, "_flavor_changed", _is_bad_event, after=False)
+    monkeypatch.setattr(recovery, "_AT_A_TIME", 1)
+    async with running() as here:
+        here.queues(cpu=4)
+        usage = {"name": "main", "count": 4, "flavors": {"cpu": "f"}, "resourceUsage": {"cpu": "4"}}
+        here.submit("gone", pods=4, assignment=usage)
+        here.on_reading("gone", lambda: here.delete(KINDS.workloads, here.world.get(KINDS.workloads, "gone")))
+        here.put(*OBJECTS[happened.ResourceFlavorChanged])
+        here.submit("good", pods=4)
+        await soon(lambda: here.is_reserved("good"))
 
 
 async def test_failure_that_no_object_is_known_for_stops_no_other_work_and_does_not_spin(
