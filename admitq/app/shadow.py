@@ -156,7 +156,7 @@ class ShadowPart:
         self._dumping.begin()
 
     async def _run(self) -> None:
-        """Compare until cancelled. An exception out of the core ends the process, as in the manager."""
+        """Compare until cancelled. An exception out of the core ends the process."""
         while True:
             self._wake.clear()
             self._shadow.look(time.time_ns())

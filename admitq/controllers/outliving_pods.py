@@ -267,8 +267,10 @@ class OutlivingPods:
 
     async def _has_known_pod(self, workload: Object) -> bool:
         known = self._known.get(_uid(workload))
-        for number, pod in enumerate(known.pods[:_READ] if known is not None else ()):
-            if known is not None and await self._may_still_run(workload["metadata"]["namespace"], pod):
+        if known is None:
+            return False
+        for number, pod in enumerate(known.pods[:_READ]):
+            if await self._may_still_run(workload["metadata"]["namespace"], pod):
                 self._known[_uid(workload)] = known._replace(pods=known.pods[number:])
                 return True
         self._known.pop(_uid(workload), None)

@@ -488,9 +488,7 @@ class PendingQueue:
         """Forget shapes that were found not to fit and that nobody has any more."""
         for lane in self._emptied:
             if lane in self._parked and not lane.size:
-                del self._parked[lane]
-                self._hopeful.pop(lane, None)
-                self._forget_lane(lane)
+                self._unpark(lane)
         self._emptied.clear()
 
     def restore_parked(self, shape: Shape, refusal: Refusal, refused_at: Instant, *, hopeful: bool) -> None:

@@ -19,7 +19,7 @@ from admitq.core.instructions import Instruction, RefreshCohort, ReserveQuota
 from admitq.core.invariants import InvariantViolated
 from admitq.core.ledger import Usage
 from admitq.core.lifecycle import Phase
-from admitq.core.model import SECOND, Instant, ObjectKey, QueueingStrategy
+from admitq.core.model import Instant, ObjectKey, QueueingStrategy
 from admitq.core.offers import Offer
 from admitq.core.queues import PendingQueue
 from admitq.core.refusals import Refusal
@@ -173,7 +173,7 @@ class AdmissionState:
             return
         if entry.workload.admission is not None or entry.workload.finished:
             return
-        entry.assumed = Assumption(instruction.admission, instruction.admit, now // SECOND * SECOND)
+        entry.assumed = Assumption.decided(instruction.admission, now, admit=instruction.admit)
         world.settle(entry, now)
         charging.charge(world, entry, world.assigned(entry))
 

@@ -30,6 +30,7 @@ from admitq.core.ledger import Ledger, Reservation, Usage, is_void, usage_of
 from admitq.core.lifecycle import Phase, phase_of
 from admitq.core.limit_ranges import limits_of
 from admitq.core.model import (
+    SECOND,
     Admission,
     AdmissionCheck,
     ClusterQueue,
@@ -105,6 +106,11 @@ class Assumption(NamedTuple):
     admission: Admission
     admit: bool
     reserved_at: Instant = 0
+
+    @classmethod
+    def decided(cls, admission: Admission, now: Instant, *, admit: bool) -> "Assumption":
+        """A reservation that was decided now, as it will be observed: the API counts whole seconds."""
+        return cls(admission, admit, now // SECOND * SECOND)
 
 
 @dataclass(slots=True, eq=False)

@@ -10,19 +10,10 @@ from dataclasses import replace
 
 from admitq.core.events import CyclesRequested, WorkloadChanged
 from admitq.core.instructions import Preempt, ReserveQuota
-from admitq.core.model import SECOND, Admission, PodSet, PodSetAssignment, PreemptionPolicy, Workload
+from admitq.core.model import SECOND, PodSet, PreemptionPolicy
 from admitq.core.requests import asking
 from admitq.core.state import AdmissionState
-from benchmarks.core_worlds import (
-    CPU,
-    FLAVOR,
-    MeasurementFailed,
-    Setting,
-    new_state,
-    pod_sets,
-    queue_name,
-    workload,
-)
+from benchmarks.core_worlds import CPU, MeasurementFailed, Setting, new_state, pod_sets, running, workload
 
 _RECLAIM = PreemptionPolicy(reclaim_within_cohort="Any")
 _RUNNING_PER_QUEUE = 20
@@ -34,13 +25,6 @@ def _milliseconds(call: Callable[[], object]) -> float:
     began = time.process_time()
     call()
     return (time.process_time() - began) * 1000
-
-
-def _running(one: Workload, queue: int, milli_cpu: int) -> Workload:
-    assigned = PodSetAssignment("main", (("cpu", FLAVOR),), (("cpu", milli_cpu),), 1)
-    return replace(
-        one, admission=Admission(queue_name(queue), (assigned,)), admitted=True, reserved_at=SECOND
-    )
 
 
 def reclaim(queues: int) -> tuple[float, float]:
@@ -56,7 +40,7 @@ def reclaim(queues: int) -> tuple[float, float]:
     for queue in range(0, queues, 2):
         for number in range(_RUNNING_PER_QUEUE):
             one = workload(f"running-{queue:04}-{number:02}", queue, pod_sets(2), 0, number)
-            state.handle(WorkloadChanged(_running(one, queue, 2 * CPU)), now=SECOND)
+            state.handle(WorkloadChanged(running(one, queue, 2, SECOND)), now=SECOND)
     for queue in range(1, queues, 2):
         one = workload(f"waiting-{queue:04}", queue, pod_sets(10), 0, 100)
         state.handle(WorkloadChanged(one), now=2 * SECOND)
@@ -76,7 +60,7 @@ def release(waiting: int) -> float:
     """
     state = new_state(Setting(1, 1, (), nominal=1, borrowing_limit=0))
     first = workload("first", 0, pod_sets(1), 0, 0)
-    state.handle(WorkloadChanged(_running(first, 0, CPU)), now=SECOND)
+    state.handle(WorkloadChanged(running(first, 0, 1, SECOND)), now=SECOND)
     for number in range(waiting):
         pods = (PodSet("main", 1, asking({"cpu": CPU + number})),)
         state.handle(WorkloadChanged(workload(f"w-{number:05}", 0, pods, 0, number)), now=SECOND)
@@ -84,7 +68,7 @@ def release(waiting: int) -> float:
     decided: list[object] = []
 
     def released(state: AdmissionState = state) -> None:
-        state.observe(WorkloadChanged(replace(_running(first, 0, CPU), finished=True)), now=3 * SECOND)
+        state.observe(WorkloadChanged(replace(running(first, 0, 1, SECOND), finished=True)), now=3 * SECOND)
         decided.extend(state.handle(CyclesRequested(), now=3 * SECOND))
 
     took = _milliseconds(released)

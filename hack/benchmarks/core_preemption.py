@@ -7,23 +7,13 @@ the decision to preempt who was found. Nobody is preempted really, so that each 
 
 import random
 import time
-from dataclasses import replace
 from typing import Final
 
 from admitq.core.events import CyclesRequested, PreemptionFailed, WorkloadChanged, WorkloadDeleted
 from admitq.core.instructions import Preempt
-from admitq.core.model import SECOND, Admission, BorrowWithinCohort, PodSetAssignment, PreemptionPolicy
+from admitq.core.model import SECOND, BorrowWithinCohort, PreemptionPolicy
 from admitq.core.state import AdmissionState
-from benchmarks.core_worlds import (
-    CPU,
-    FLAVOR,
-    MeasurementFailed,
-    Setting,
-    new_state,
-    pod_sets,
-    queue_name,
-    workload,
-)
+from benchmarks.core_worlds import MeasurementFailed, Setting, new_state, pod_sets, running, workload
 
 ADMITTED: Final = 10_000
 _NOMINAL: Final = 100
@@ -50,14 +40,8 @@ def _fill(state: AdmissionState, choice: random.Random) -> None:
     for queue in range(_SETTING.queues):
         for _ in range(_NOMINAL // 2 if queue % 2 else 3 * _NOMINAL // 2):
             one = workload(f"running-{number:05}", queue, pod_sets(1), choice.choice((0, 50, 100)), number)
-            assigned = PodSetAssignment("main", (("cpu", FLAVOR),), (("cpu", CPU),), 1)
-            running = replace(
-                one,
-                admission=Admission(queue_name(queue), (assigned,)),
-                admitted=True,
-                reserved_at=(1 + choice.randrange(100_000)) * SECOND,
-            )
-            state.handle(WorkloadChanged(running), now=SECOND)
+            reserved_at = (1 + choice.randrange(100_000)) * SECOND
+            state.handle(WorkloadChanged(running(one, queue, 1, reserved_at)), now=SECOND)
             number += 1
     if number != ADMITTED:
         raise MeasurementFailed(f"{number} workloads were admitted")

@@ -1,7 +1,7 @@
 """The worlds of the benchmark of the core: ClusterQueues in cohorts of equals, and workloads in classes."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from admitq.core.events import (
     ClusterQueueChanged,
@@ -11,12 +11,14 @@ from admitq.core.events import (
     ResourceFlavorChanged,
 )
 from admitq.core.model import (
+    Admission,
     ClusterQueue,
     FlavorQuotas,
     LabelSelector,
     LocalQueue,
     ObjectKey,
     PodSet,
+    PodSetAssignment,
     PreemptionPolicy,
     ResourceFlavor,
     ResourceGroup,
@@ -114,6 +116,13 @@ def new_state(setting: Setting) -> AdmissionState:
 def workload(name: str, queue: int, pods: tuple[PodSet, ...], priority: int, queued_at: int) -> Workload:
     """A workload that waits."""
     return Workload(ObjectKey(_NAMESPACE, name), name, queue_name(queue), queued_at, pods, priority)
+
+
+def running(one: Workload, queue: int, cpus: int, reserved_at: int) -> Workload:
+    """The same admitted: it holds so many CPUs of a queue, since an instant (nanoseconds)."""
+    assigned = PodSetAssignment("main", (("cpu", FLAVOR),), (("cpu", cpus * CPU),), 1)
+    admission = Admission(queue_name(queue), (assigned,))
+    return replace(one, admission=admission, admitted=True, reserved_at=reserved_at)
 
 
 def workloads(setting: Setting) -> Iterator[tuple[Workload, Class]]:

@@ -17,7 +17,6 @@ from admitq.core.cycle.turns import Cycle
 from admitq.core.instructions import Preempt, Recomputation, ReserveQuota, TargetsRecomputed
 from admitq.core.model import (
     READY,
-    SECOND,
     Admission,
     ClusterQueue,
     Workload,
@@ -245,7 +244,7 @@ def reserve(cycle: Cycle, entry: Entry) -> None:
     admission = Admission(entry.queue.spec.name, assignment.pod_sets)
     admit = needs_no_check(entry.queue.spec, workload, admission)
     world.dequeue(record)
-    record.assumed = Assumption(admission, admit, cycle.now // SECOND * SECOND)
+    record.assumed = Assumption.decided(admission, cycle.now, admit=admit)
     world.settle_reservation(record)
     charge(world, record, entry.usage)
     world.list_pending(record, None)

@@ -582,8 +582,15 @@ def _forget_front(queue: PendingQueue) -> None:
     in_flight(queue).in_flight = False
 
 
+def _forget_index(queue: PendingQueue) -> None:
+    park_first(queue)
+    [lane] = queue.lanes.values()
+    lane.is_hopeful = True
+
+
 @pytest.mark.parametrize(
-    "damage", [_misplace, _change_shape, _keep_claim, _keep_blocked, _miscount, _forget_front]
+    "damage",
+    [_misplace, _change_shape, _keep_claim, _keep_blocked, _miscount, _forget_front, _forget_index],
 )
 def test_damage_is_seen(damage: Callable[[PendingQueue], None]) -> None:
     queue = queue_of(workload("a", 1))
