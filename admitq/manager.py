@@ -153,7 +153,7 @@ class Manager:
             names=self.names,
             recorder=self.recorder,
             clock=self.clock,
-            waits=lambda key: self.state.workload_phase(key) is Phase.PENDING,
+            waits=lambda key: self.state.queries.workload_phase(key) is Phase.PENDING,
             tracks_pods_ready=self.tracks_pods_ready,
             tell_reasons=self.tell_reasons,
             errors=self.metrics.errors,
@@ -266,7 +266,7 @@ class Manager:
                 self.measures.forget_local_queue(*key)
             case happened.CohortDeleted(name):
                 self.measures.cohorts_changed()
-                self.measures.cohort_object_deleted(name, self.state.cohort_status(name))
+                self.measures.cohort_object_deleted(name, self.state.queries.cohort_status(name))
             case _:
                 pass
 
@@ -344,9 +344,9 @@ class Manager:
                 await self._wake.wait()
 
     def _cycle(self, now: Instant) -> None:
-        started, before = time.perf_counter(), self.state.cycles_run
+        started, before = time.perf_counter(), self.state.queries.cycles_run
         instructions = self.state.handle(happened.CyclesRequested(limit=1), now=now)
-        if self.state.cycles_run == before:
+        if self.state.queries.cycles_run == before:
             # Only time has passed: no workload was tried.
             self._carry_out(instructions)
             return

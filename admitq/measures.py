@@ -13,7 +13,7 @@ from admitq.core.statuses import (
     CohortStatus,
     FlavorTotals,
     LocalQueueStatus,
-    Waiting,
+    PendingWorkload,
 )
 from admitq.custom_labels import Source
 from admitq.metrics import Metrics
@@ -71,7 +71,7 @@ class Measures:
     of_local_queues: Callable[[ObjectKey], bool] = lambda _: True
     with_resources: bool = False
     of_cohorts: bool = True
-    waiting: Callable[[], Iterable[Waiting]] = lambda: ()
+    waiting: Callable[[], Iterable[PendingWorkload]] = lambda: ()
     pending_shapes: Callable[[str], tuple[int, int]] = lambda _: (0, 0)
     pending_requests: Callable[[str], Mapping[str, int]] = lambda _: {}
     _census: "_Census" = field(init=False)

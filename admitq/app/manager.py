@@ -161,7 +161,7 @@ class ManagerPart:
             metrics=self._measures,
             observed=self._observed,
         )
-        table = registry.controllers(ctx, self._state)
+        table = registry.controllers(ctx, self._state.queries)
         self.manager = Manager(
             state=self._state,
             client=self._client,
@@ -275,9 +275,9 @@ class ManagerPart:
             of_local_queues=of_local_queues,
             with_resources=configuration.metrics.enable_cluster_queue_resources,
             of_cohorts=self._settings.tells_of_cohorts,
-            waiting=self._state.waiting,
-            pending_shapes=self._state.pending_shapes,
-            pending_requests=self._state.pending_requests,
+            waiting=self._state.queries.pending_workloads,
+            pending_shapes=self._state.queries.pending_shapes,
+            pending_requests=self._state.queries.pending_requests,
         )
 
     # --- what the core says has changed -----------------------------------------------------------

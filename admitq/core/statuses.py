@@ -82,7 +82,7 @@ class LocalQueueStatus(NamedTuple):
     """By which it takes turns with others: what it used, weighed; None as above, or beyond all bounds."""
 
 
-class Waiting(NamedTuple):
+class PendingWorkload(NamedTuple):
     """One workload that waits. Where its LocalQueue leads to no ClusterQueue the name of that is empty."""
 
     workload: ObjectKey

@@ -242,11 +242,19 @@ class SeenAdmitted(NamedTuple):
     uid: str
 
 
+class Driver(NamedTuple):
+    """What the driver of a state does with it."""
+
+    writes_statuses: bool = True
+    runs_cycles: bool = True
+
+
 @dataclass(eq=False)
 class World:
     """The state of all queues. Everything here is changed by event handlers and cycles alone."""
 
     settings: Settings = field(default_factory=Settings)
+    driver: Driver = field(default_factory=Driver)
     flavors: dict[str, ResourceFlavor] = field(default_factory=dict[str, ResourceFlavor])
     checks: dict[str, AdmissionCheck] = field(default_factory=dict[str, AdmissionCheck])
     topologies: dict[str, None] = field(default_factory=dict[str, None])

@@ -362,8 +362,9 @@ class Shadow:
         absences = [frozenset[ObjectKey](), frozenset(told), frozenset(told | arrived)]
         if isinstance(deed, Preempted):
             # Whose turn it was in other queues shows when they get something. A preemption is for one alone.
-            own = state.cluster_queue_of(subject)
-            elsewhere = {one.workload for one in state.waiting() if one.cluster_queue != own}
+            own = state.queries.cluster_queue_of(subject)
+            pending = state.queries.pending_workloads()
+            elsewhere = {one.workload for one in pending if one.cluster_queue != own}
             absences.append(frozenset(told | arrived | elsewhere - subjects))
         return list(dict.fromkeys(absences))
 
@@ -392,7 +393,7 @@ class Shadow:
             return deed.admission.cluster_queue
         if workload.admission is not None:
             return workload.admission.cluster_queue
-        return self._state.cluster_queue_of(workload.key) or ""
+        return self._state.queries.cluster_queue_of(workload.key) or ""
 
     # --- telling who is left waiting --------------------------------------------------------------
 
@@ -434,7 +435,7 @@ class Shadow:
 
     def _is_held_up(self, workload: Workload, queue: str) -> bool:
         """Whether it stands behind one of whom that was told already, in a queue that keeps the order."""
-        if self._state.queueing_strategy(queue) is not QueueingStrategy.STRICT_FIFO:
+        if self._state.queries.queueing_strategy(queue) is not QueueingStrategy.STRICT_FIFO:
             return False
         return any(
             self._cluster_queue_of(other) == queue
@@ -456,17 +457,17 @@ class Shadow:
     def _opinion(self, key: ObjectKey, now: Instant) -> Opinion:
         """What the core would do with a workload, with what it would do besides."""
         state, expected = self._state, self._expected
-        queue = state.cluster_queue_of(key) or ""
+        queue = state.queries.cluster_queue_of(key) or ""
         reserved = expected.reservations.get(key)
-        refusal = state.parked_refusal(key) or state.admissibility(key)
-        behind = state.held_up_by(queue)
+        refusal = state.queries.parked_refusal(key) or state.queries.admissibility(key)
+        behind = state.queries.held_up_by(queue)
         return Opinion(
             workload=key,
             admission=None if reserved is None else reserved.admission,
             victims=expected.victims_of(key),
             refusal=refusal,
             obstacle=None if refusal is not None else self._obstacle(key, now),
-            phase=state.workload_phase(key),
+            phase=state.queries.workload_phase(key),
             instead=tuple(
                 one.key
                 for one in expected.reservations.values()
@@ -476,13 +477,13 @@ class Shadow:
         )
 
     def _obstacle(self, key: ObjectKey, now: Instant) -> Obstacle:
-        workload, queue = self._workloads[key], self._state.cluster_queue_of(key)
-        status = self._state.local_queue_status(ObjectKey(key.namespace, workload.queue_name))
+        workload, queue = self._workloads[key], self._state.queries.cluster_queue_of(key)
+        status = self._state.queries.local_queue_status(ObjectKey(key.namespace, workload.queue_name))
         if status is None or queue is None:
             return Obstacle.NO_LOCAL_QUEUE
         if status.reason is LocalQueueReason.STOPPED:
             return Obstacle.LOCAL_QUEUE_STOPPED
-        if self._state.queueing_strategy(queue) is None:
+        if self._state.queries.queueing_strategy(queue) is None:
             return Obstacle.NO_CLUSTER_QUEUE
         if workload.requeue_blocked or (workload.requeue_at is not None and workload.requeue_at > now):
             return Obstacle.BACKOFF

@@ -438,7 +438,7 @@ def _jain_of_waits(measures: Measures) -> float | None:
 
 def _left(simulation: Simulation, course: Course) -> Waiting:
     state, key = simulation.state, course.workload.key
-    refusal = state.parked_refusal(key) or state.admissibility(key)
+    refusal = state.queries.parked_refusal(key) or state.queries.admissibility(key)
     said = _said(refusal, course.local_queue)
     return Waiting(
         str(key),

@@ -321,7 +321,7 @@ class Simulation:
         self._tell(WorkloadDeleted(course.workload.key, course.workload.uid))
 
     def _hold(self, course: Course) -> None:
-        self.measures.holds(course, self.state.usage_of_workload(course.workload.key), self.now)
+        self.measures.holds(course, self.state.queries.usage_of_workload(course.workload.key), self.now)
 
     # --- evictions --------------------------------------------------------------------------------
 

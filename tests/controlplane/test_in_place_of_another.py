@@ -194,8 +194,8 @@ async def test_the_file_and_a_kubeconfig_are_enough(
         for resource in (JOBS, stage.kinds.workloads):
             assert cached[str(resource)] == len((await client.list(resource))[0])
         running = ObjectKey(managed, (await stage.workload("stays"))["metadata"]["name"])
-        assert state.workload_phase(running) is Phase.ADMITTED
-        assert (queue := state.cluster_queue_status(stage.own("cq"))) is not None
+        assert state.queries.workload_phase(running) is Phase.ADMITTED
+        assert (queue := state.queries.cluster_queue_status(stage.own("cq"))) is not None
         assert (queue.reserving, queue.pending) == (1, 0)
         await place.end("together", together)
 

@@ -10,8 +10,9 @@ from contextlib import contextmanager
 from typing import NamedTuple
 from unittest import mock
 
-from admitq.core import cycle, state
+from admitq.core import cycle
 from admitq.core.cycle.nominate import valid_progress
+from admitq.core.handlers import cycles as cycle_handler
 from admitq.core.model import Instant, ObjectKey
 from admitq.core.queues import Pending
 from admitq.core.state import AdmissionState
@@ -79,5 +80,5 @@ def taken_heads(
         cycles.append(Taken(heads, _used(world)))
         cycle.run_cycle(world, taken, now)
 
-    with mock.patch.object(state, "run_cycle", run_cycle):
+    with mock.patch.object(cycle_handler, "run_cycle", run_cycle):
         yield cycles

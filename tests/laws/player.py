@@ -600,7 +600,7 @@ class Player:
         if isinstance(decided, ReserveQuota):
             return self.is_let_in(decided.key)
         assert isinstance(decided, Preempt), decided
-        if self.core.parked_refusal(decided.preemptor) == OverlappingVictims(will_fit=True):
+        if self.core.queries.parked_refusal(decided.preemptor) == OverlappingVictims(will_fit=True):
             return False
         if self.found_victims_further(decided.preemptor):
             return False
@@ -614,7 +614,7 @@ class Player:
 
         What one who is parked keeps, for the one cycle in which he is tried in vain, may be what it lacks.
         """
-        if not isinstance(self.core.parked_refusal(key), WaitingForVictims):
+        if not isinstance(self.core.queries.parked_refusal(key), WaitingForVictims):
             return True
         return self.tried_beside(name, key, self.keepers(name, standing=True)).preempts_for(key)
 
@@ -627,7 +627,7 @@ class Player:
         name = self.observed.waits_in(key)
         if name is not None and not self.is_let_in_without_takers(name, key):
             return False
-        if name is None or not isinstance(self.core.parked_refusal(key), _STANDING):
+        if name is None or not isinstance(self.core.queries.parked_refusal(key), _STANDING):
             return True
         return self.tried_beside(name, key, self.keepers(name, standing=True)).lets_in(key)
 
@@ -649,7 +649,8 @@ class Player:
 
     def found_victims_further(self, key: ObjectKey) -> bool:
         """Whether it waits for victims that were found behind the first flavor."""
-        return key in self.began_further and isinstance(self.core.parked_refusal(key), WaitingForVictims)
+        refusal = self.core.queries.parked_refusal(key)
+        return key in self.began_further and isinstance(refusal, WaitingForVictims)
 
     def to_be_tried(self, name: str) -> list[ObjectKey]:
         """Who would be tried in a ClusterQueue if everything was tried again.
@@ -661,13 +662,13 @@ class Player:
         waiting = self.in_order(name)
         if self.observed.is_strict(name):
             return [] if self.is_held_up_by_checks(name) else waiting[:1]
-        standing = [key for key in waiting if isinstance(self.core.parked_refusal(key), _STANDING)]
+        standing = [key for key in waiting if isinstance(self.core.queries.parked_refusal(key), _STANDING)]
         return standing[:1] or waiting
 
     def is_held_up_by_checks(self, name: str) -> bool:
         """Whether somebody was refused for his checks whose namespace is not selected."""
         return any(
-            self.core.parked_refusal(key) == AdmissionChecksFailed()
+            self.core.queries.parked_refusal(key) == AdmissionChecksFailed()
             for key in self.observed.workloads
             if self.observed.waits_in(key) == name and not self.observed.is_selected(key, name)
         )
@@ -711,7 +712,7 @@ class Player:
 
     def is_standing(self, name: str, key: ObjectKey) -> bool:
         """Whether the first of a ClusterQueue takes part in every cycle of its tree."""
-        return self.observed.is_strict(name) or isinstance(self.core.parked_refusal(key), _STANDING)
+        return self.observed.is_strict(name) or isinstance(self.core.queries.parked_refusal(key), _STANDING)
 
     # --- books ------------------------------------------------------------------------------------
 
@@ -719,11 +720,11 @@ class Player:
         """A refresh is asked for whenever what is shown changed."""
         current: dict[object, object] = {}
         for name in QUEUES:
-            current[RefreshClusterQueue(name)] = self.core.cluster_queue_status(name)
+            current[RefreshClusterQueue(name)] = self.core.queries.cluster_queue_status(name)
         for key in LOCAL_QUEUES:
-            current[RefreshLocalQueue(key)] = self.core.local_queue_status(key)
+            current[RefreshLocalQueue(key)] = self.core.queries.local_queue_status(key)
         for name in COHORTS:
-            current[RefreshCohort(name)] = self.core.cohort_status(name)
+            current[RefreshCohort(name)] = self.core.queries.cohort_status(name)
         changed = {
             what for what, status in current.items() if status is not None and status != self.shown.get(what)
         }
@@ -737,7 +738,7 @@ class Player:
         tree = observed.tree()
         waits_in = [observed.waits_in(key) for key in observed.workloads]
         for name, queue in observed.cluster_queues.items():
-            status = self.core.cluster_queue_status(name)
+            status = self.core.queries.cluster_queue_status(name)
             assert status is not None, name
             law(status.active == observed.is_active(name), "S2: activity", name, status)
             law(status.pending == waits_in.count(name), "S3: how many wait", name, status)
@@ -750,13 +751,13 @@ class Player:
                     law((total.total, total.borrowed) == (used, beyond), "S2: usage", name, total, used)
         for key, local_queue in observed.local_queues.items():
             if local_queue.cluster_queue not in observed.cluster_queues:
-                status = self.core.local_queue_status(key)
+                status = self.core.queries.local_queue_status(key)
                 assert status is not None, key
                 counters = (status.pending, status.reserving, status.admitted)
                 lists = (status.flavors_reservation, status.flavors_usage)
                 law((*counters, *lists) == (0, 0, 0, None, None), "a queue without ClusterQueue counts", key)
         for name in sorted({node.name for node in tree.parents if node.cohort}):
-            status = self.core.cohort_status(name)
+            status = self.core.queries.cohort_status(name)
             assert status is not None, name
             if tree.path(cohort_node(name)) is None:
                 continue
@@ -772,7 +773,7 @@ class Player:
                 continue
             counted = Counter[FlavorResource]()
             for each in observed.line(key):
-                counted.update(dict(self.core.usage_of_workload(each)))
+                counted.update(dict(self.core.queries.usage_of_workload(each)))
             assigned = observed.assigned(key)
             law(all(counted[pair] >= assigned[pair] for pair in assigned), "S1: too little", key, counted)
 

@@ -79,10 +79,10 @@ def _considered(story: Story, expected: Raw) -> None:
 
 
 def _explained(story: Story, key: ObjectKey) -> str:
-    refusal = story.core.parked_refusal(key)
+    refusal = story.core.queries.parked_refusal(key)
     if refusal is None:
         return "not refused"
-    if story.core.is_bypassed(key):
+    if story.core.queries.is_bypassed(key):
         reason, message = explain.bypassed_condition(refusal)
     else:
         reason, message = explain.pending_condition(refusal)
@@ -140,7 +140,7 @@ def _refreshed(story: Story, names: list[str]) -> None:
 
 
 def _phases(story: Story, expected: Raw) -> None:
-    assert {name: story.core.workload_phase(key_of(name)) for name in expected} == dict(expected)
+    assert {name: story.core.queries.workload_phase(key_of(name)) for name in expected} == dict(expected)
 
 
 def _wakeup(story: Story, when: Any) -> None:
@@ -151,10 +151,10 @@ def _wakeup(story: Story, when: Any) -> None:
 
 def _in_use(story: Story, expected: Raw) -> None:
     ask: dict[str, Callable[[str], bool]] = {
-        "flavors": story.core.is_flavor_in_use,
-        "checks": story.core.is_admission_check_in_use,
-        "topologies": story.core.is_topology_in_use,
-        "clusterQueues": story.core.cluster_queue_has_reservations,
+        "flavors": story.core.queries.is_flavor_in_use,
+        "checks": story.core.queries.is_admission_check_in_use,
+        "topologies": story.core.queries.is_topology_in_use,
+        "clusterQueues": story.core.queries.cluster_queue_has_reservations,
     }
     for kind, of in expected.items():
         assert {name: ask[kind](name) for name in of} == of
@@ -225,19 +225,19 @@ def _shown(expected: Any, status: Raw | None) -> None:
 
 def _cluster_queues(story: Story, expected: Raw) -> None:
     for name, of in expected.items():
-        status = story.core.cluster_queue_status(name)
+        status = story.core.queries.cluster_queue_status(name)
         _shown(of, None if status is None else _of_cluster_queue(status))
 
 
 def _local_queues(story: Story, expected: Raw) -> None:
     for name, of in expected.items():
-        status = story.core.local_queue_status(key_of(name))
+        status = story.core.queries.local_queue_status(key_of(name))
         _shown(of, None if status is None else _of_local_queue(status))
 
 
 def _cohorts(story: Story, expected: Raw) -> None:
     for name, of in expected.items():
-        status = story.core.cohort_status(name)
+        status = story.core.queries.cohort_status(name)
         _shown(of, None if status is None else _of_cohort(status))
 
 

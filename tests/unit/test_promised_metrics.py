@@ -20,8 +20,8 @@ from admitq.core.statuses import (
     FlavorTotals,
     LocalQueueReason,
     LocalQueueStatus,
+    PendingWorkload,
     ResourceTotal,
-    Waiting,
 )
 from admitq.custom_labels import CustomLabel, CustomLabels, Source
 from admitq.measures import Measures
@@ -123,8 +123,8 @@ class Played:
     def __init__(self, *custom: CustomLabel) -> None:
         self.metrics = Metrics(custom=custom)
         self.waiting = [
-            Waiting(ObjectKey("team", "waits"), MAIN, "cq", False),
-            Waiting(ObjectKey("team", "parked"), MAIN, "cq", True),
+            PendingWorkload(ObjectKey("team", "waits"), MAIN, "cq", False),
+            PendingWorkload(ObjectKey("team", "parked"), MAIN, "cq", True),
         ]
         self.measures = Measures(
             self.metrics,

@@ -13,8 +13,9 @@ from admitq import recovery
 from admitq.app.decisive import decisive
 from admitq.core import cycle as cycles
 from admitq.core import events as happened
-from admitq.core import state
 from admitq.core.cycle import process
+from admitq.core.handlers import HANDLERS
+from admitq.core.handlers import cycles as cycle_handler
 from admitq.core.model import ObjectKey
 from admitq.core.state import AdmissionState
 from admitq.manager import Manager
@@ -28,9 +29,6 @@ from tests.unit.controllers.builders import RESERVED as QUOTA_RESERVED
 from tests.unit.controllers.world import World, cluster_scoped
 
 BAD = "bad"
-HANDLERS: dict[type[Any], Any] = vars(AdmissionState())["_handlers"]
-"""The method that takes in an event, by its type."""
-
 
 soon = partial(eventually, timeout=20)
 
@@ -194,7 +192,25 @@ def fail(
     Returns:
         Items of which there are any while the defect exists; to mend it, empty the list.
     """
-    function, exists = getattr(owner, name), [True]
+    failing, exists = _failing(getattr(owner, name), name, concerns, after=after)
+    monkeypatch.setattr(owner, name, failing)
+    return exists
+
+
+def fail_to_handle(
+    monkeypatch: pytest.MonkeyPatch, event: type[Any], concerns: Callable[..., bool], *, after: bool
+) -> list[bool]:
+    """As ``fail``, for the handler of a type of event."""
+    failing, exists = _failing(HANDLERS[event], event.__name__, concerns, after=after)
+    monkeypatch.setitem(HANDLERS, event, failing)
+    return exists
+
+
+def _failing(
+    function: Callable[..., Any], name: str, concerns: Callable[..., bool], *, after: bool
+) -> tuple[Callable[..., Any], list[bool]]:
+    """The function with a defect, and items of which there are any while the defect exists."""
+    exists = [True]
 
     def failing(*arguments: Any, **named: Any) -> Any:
         is_bad = bool(exists) and concerns(*arguments)
@@ -205,17 +221,11 @@ def fail(
             raise Defect(name)
         return result
 
-    monkeypatch.setattr(owner, name, failing)
-    return exists
+    return failing, exists
 
 
-def _is_bad_event(_state: Any, event: Any, _now: Any) -> bool:
+def _is_bad_event(_world: Any, event: Any, _now: Any) -> bool:
     return BAD in repr(event)
-
-
-def _handler(event: type[Any]) -> str:
-    # Read as it stands: each state makes the table of its own handlers.
-    return HANDLERS[event].__name__
 
 
 def namespaced(name: str, spec: Object) -> Object:
@@ -287,7 +297,7 @@ Of a Topology the core knows nothing but that it exists.
 async def test_object_that_the_core_fails_on_is_left_out_until_it_changes(
     monkeypatch: pytest.MonkeyPatch, event: type[Any], after: bool
 ) -> None:
-    exists = fail(monkeypatch, AdmissionState, _handler(event), _is_bad_event, after=after)
+    exists = fail_to_handle(monkeypatch, event, _is_bad_event, after=after)
     async with running() as here:
         here.queues()
         resource, obj = OBJECTS[event]
@@ -316,7 +326,7 @@ async def test_object_that_the_core_fails_on_is_left_out_until_it_changes(
 async def test_object_is_gone_although_the_core_fails_on_its_deletion(
     monkeypatch: pytest.MonkeyPatch, event: type[Any], after: bool
 ) -> None:
-    fail(monkeypatch, AdmissionState, _handler(DELETIONS[event]), _is_bad_event, after=after)
+    fail_to_handle(monkeypatch, DELETIONS[event], _is_bad_event, after=after)
     async with running() as here:
         here.queues()
         resource, obj = OBJECTS[event]
@@ -332,11 +342,11 @@ async def test_object_is_gone_although_the_core_fails_on_its_deletion(
 async def test_workload_that_the_core_fails_on_keeps_its_quota(
     monkeypatch: pytest.MonkeyPatch, after: bool
 ) -> None:
-    def is_bad(_state: Any, event: Any, _now: Any) -> bool:
+    def is_bad(_world: Any, event: Any, _now: Any) -> bool:
         # What is left of a Workload that is left out has no podsets.
         return BAD in repr(event) and bool(event.workload.pod_sets)
 
-    exists = fail(monkeypatch, AdmissionState, "_workload_changed", is_bad, after=after)
+    exists = fail_to_handle(monkeypatch, happened.WorkloadChanged, is_bad, after=after)
     async with running() as here:
         here.queues(cpu=4)
         usage = {"name": "main", "count": 3, "flavors": {"cpu": "f"}, "resourceUsage": {"cpu": "3"}}
@@ -345,7 +355,7 @@ async def test_workload_that_the_core_fails_on_keeps_its_quota(
         here.submit("small")
         await soon(lambda: here.is_reserved("small"))
         assert not here.is_reserved("large")
-        assert here.state.usage_of_workload(ObjectKey("ns", BAD)) != ()
+        assert here.state.queries.usage_of_workload(ObjectKey("ns", BAD)) != ()
         assert "InternalError" in here.reasons
         exists.clear()
         here.delete(KINDS.workloads, here.world.get(KINDS.workloads, BAD))
@@ -440,7 +450,7 @@ async def test_head_that_a_cycle_fails_on_is_left_out_until_it_changes(
 async def test_reservation_that_is_being_written_is_counted_by_the_state_that_follows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    fail(monkeypatch, AdmissionState, "_flavor_changed", _is_bad_event, after=False)
+    fail_to_handle(monkeypatch, happened.ResourceFlavorChanged, _is_bad_event, after=False)
     async with running() as here:
         here.queues(cpu=4)
         answer = here.hold_back("apply", "first")
@@ -459,7 +469,7 @@ async def test_reservation_that_is_being_written_is_counted_by_the_state_that_fo
 async def test_object_that_goes_while_the_new_state_is_made_does_not_come_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    fail(monkeypatch, AdmissionState, "_flavor_changed", _is_bad_event, after=False)
+    fail_to_handle(monkeypatch, happened.ResourceFlavorChanged, _is_bad_event, after=False)
     monkeypatch.setattr(recovery, "_AT_A_TIME", 1)
     async with running() as here:
         here.queues(cpu=4)
@@ -474,7 +484,7 @@ async def test_object_that_goes_while_the_new_state_is_made_does_not_come_back(
 async def test_failure_that_no_object_is_known_for_stops_no_other_work_and_does_not_spin(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    exists = fail(monkeypatch, state, "heads", lambda _world: True, after=False)
+    exists = fail(monkeypatch, cycle_handler, "heads", lambda _world: True, after=False)
     async with running() as here:
         here.queues()
         here.submit("good")

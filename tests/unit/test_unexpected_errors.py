@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Self, cast
 
 import pytest
@@ -272,7 +273,7 @@ class Core:
 
     def __init__(self, *instructions: Instruction) -> None:
         self.given = list(instructions)
-        self.cycles_run = 0
+        self.queries = SimpleNamespace(cycles_run=0)
         self.observed: list[object] = []
 
     def instructions(self) -> list[Instruction]:
@@ -283,7 +284,7 @@ class Core:
 
     def handle(self, _: object, *, now: int) -> list[Instruction]:
         assert now
-        self.cycles_run += 1
+        self.queries.cycles_run += 1
         given, self.given = self.given, []
         return given
 

@@ -131,7 +131,7 @@ class Cluster:
     @property
     def reserving(self) -> int:
         """How many reservations of the queue the core counts."""
-        status = self.state.cluster_queue_status("broken")
+        status = self.state.queries.cluster_queue_status("broken")
         assert status is not None
         return status.reserving
 

@@ -16,7 +16,7 @@ from tests.unit.core.play import RECLAIM, Play, group, key, queue
 
 def _missing(play: Play, name: str) -> int:
     """How much the workload lacks, by what it is parked for."""
-    refusal = play.state.parked_refusal(key(name))
+    refusal = play.state.queries.parked_refusal(key(name))
     told = refusal.refused if isinstance(refusal, NobodyToPreempt) else refusal
     assert isinstance(told, NoFlavorFits)
     (short,) = told.parts[0].refusals
@@ -86,7 +86,7 @@ def test_an_equal_that_comes_later_is_as_little_tried_as_before() -> None:
     play.cycles()
     play.submit("equal", "q", 3)
     play.cycles()
-    assert play.state.is_bypassed(key("equal"))
+    assert play.state.queries.is_bypassed(key("equal"))
 
 
 def test_who_may_preempt_is_woken_by_everything() -> None:
@@ -123,7 +123,7 @@ def test_whoever_is_not_selected_any_more_is_tried_at_the_next_release() -> None
     play.run()
     play.finish("a")
     play.run()
-    assert play.state.parked_refusal(key("large")) == NamespaceMismatch()
+    assert play.state.queries.parked_refusal(key("large")) == NamespaceMismatch()
 
 
 def test_groups_of_flavors_and_podsets_are_let_in_by_what_they_lack() -> None:

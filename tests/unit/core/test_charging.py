@@ -26,7 +26,7 @@ def shared(gates: Gates = Gates(), *, by_usage: bool = True) -> Play:  # noqa: B
 
 
 def status(play: Play, name: str) -> LocalQueueStatus:
-    found = play.state.local_queue_status(key(name))
+    found = play.state.queries.local_queue_status(key(name))
     assert found is not None
     return found
 

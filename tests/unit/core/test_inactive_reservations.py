@@ -14,7 +14,7 @@ INACTIVE: dict[str, Any] = {"active": False, "evicted": True, "evicted_at": EVIC
 
 
 def reserving(play: Play) -> bool:
-    return play.state.cluster_queue_has_reservations("a")
+    return play.state.queries.cluster_queue_has_reservations("a")
 
 
 def show_reservation(play: Play, name: str = "old", cpu: int = 2, **fields: Any) -> None:

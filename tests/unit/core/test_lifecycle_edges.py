@@ -28,7 +28,7 @@ class History:
         self.seen: set[tuple[Phase, Phase]] = set()
 
     def phases(self) -> dict[str, Phase]:
-        phases = {name: self.play.state.workload_phase(key(name)) for name in self.play.workloads}
+        phases = {name: self.play.state.queries.workload_phase(key(name)) for name in self.play.workloads}
         return {name: phase for name, phase in phases.items() if phase is not None}
 
     def step(self, act: Callable[[], object]) -> None:

@@ -23,7 +23,7 @@ def pods(count: int, cpu: int = 1) -> tuple[PodSet, ...]:
 
 
 def held(play: Play, name: str) -> int:
-    return sum(amount for _, amount in play.state.usage_of_workload(key(name)))
+    return sum(amount for _, amount in play.state.queries.usage_of_workload(key(name)))
 
 
 def used(play: Play) -> int:

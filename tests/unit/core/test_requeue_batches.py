@@ -167,7 +167,7 @@ def test_where_somebody_else_decides_time_passes_and_no_cycle_runs() -> None:
         seen.add(play.now)
         assert reserved(play.cycles()) == []
     assert len(seen) == 4, "each time is over when it was seen"
-    assert state.workload_phase(key("waits")) is not None
+    assert state.queries.workload_phase(key("waits")) is not None
 
 
 def _alone() -> Play:
@@ -250,4 +250,4 @@ def test_c13_head_follows_its_cohort_to_another_tree_within_the_period() -> None
     play.send(happened.CohortChanged(Cohort("inner", "outer")))
     play.submit("borrows", "borrower", 1)
     play.run()
-    assert play.state.held_up_by("strict") == key("head")
+    assert play.state.queries.held_up_by("strict") == key("head")

@@ -31,15 +31,17 @@ def observed(play: Play) -> AdmissionState:
 
 
 def held(state: AdmissionState, name: str) -> int:
-    return sum(amount for _, amount in state.usage_of_workload(key(name)))
+    return sum(amount for _, amount in state.queries.usage_of_workload(key(name)))
 
 
 def test_reservation_that_is_being_written_stays_counted() -> None:
     play, reservation = decided()
-    cycles, fresh = play.state.cycles_run, observed(play)
+    queries, fresh = play.state.queries, observed(play)
+    cycles = queries.cycles_run
     fresh.assume(reservation, now=play.now)
     play.state.become(fresh)
-    assert (held(play.state, "first"), play.state.cycles_run) == (3, cycles)
+    assert (held(play.state, "first"), play.state.queries.cycles_run) == (3, cycles)
+    assert queries.usage_of_workload(key("first")) == play.state.queries.usage_of_workload(key("first"))
     assert play.state.deciding is None
     assert play.decide() == []
     play.send(happened.ReservationFailed(reservation.key, reservation.uid))

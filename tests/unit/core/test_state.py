@@ -126,8 +126,8 @@ def test_what_has_ended_leaves_no_trace_when_it_is_gone(state: AdmissionState, k
         state.handle(happened.WorkloadDeleted(name, f"uid-{name.name}"), now=2)
     state.validate()
     state.handle(happened.CyclesRequested(), now=2)
-    assert (state.workload_phase(key), state.pending_shapes("q")) == (None, (0, 0))
-    assert not state.cluster_queue_has_reservations("q")
+    assert (state.queries.workload_phase(key), state.queries.pending_shapes("q")) == (None, (0, 0))
+    assert not state.queries.cluster_queue_has_reservations("q")
     world = state._world  # pyright: ignore[reportPrivateUsage]
     assert (world.workloads_of, world.local_queues_in) == ({}, {})
 
@@ -139,7 +139,8 @@ def test_status_names_a_flavor_once_that_a_stored_queue_has_in_several_groups() 
     play.put(queue("q", resource_groups=groups))
     play.submit("one", "q", 2)
     play.run("one")
-    for status in (play.state.cluster_queue_status("q"), play.state.local_queue_status(key("q"))):
+    queries = play.state.queries
+    for status in (queries.cluster_queue_status("q"), queries.local_queue_status(key("q"))):
         assert status is not None
         expected = (FlavorTotals("default", (ResourceTotal("cpu", 2, 0), ResourceTotal("memory", 0, 0))),)
         assert (status.flavors_reservation, status.flavors_usage) == (expected, expected)
@@ -167,31 +168,31 @@ def test_a_limit_ends_cycles_early() -> None:
 
 def test_what_is_not_known_is_answered_with_none(state: AdmissionState) -> None:
     unknown = ObjectKey("n", "unknown")
-    assert state.cluster_queue_status("unknown") is None
-    assert state.local_queue_status(unknown) is None
-    assert state.cohort_status("unknown") is None
-    assert state.workload_phase(unknown) is None
-    assert state.parked_refusal(unknown) is None
-    assert state.admissibility(unknown) is None
-    assert not state.is_bypassed(unknown)
-    assert not state.cluster_queue_has_reservations("unknown")
+    assert state.queries.cluster_queue_status("unknown") is None
+    assert state.queries.local_queue_status(unknown) is None
+    assert state.queries.cohort_status("unknown") is None
+    assert state.queries.workload_phase(unknown) is None
+    assert state.queries.parked_refusal(unknown) is None
+    assert state.queries.admissibility(unknown) is None
+    assert not state.queries.is_bypassed(unknown)
+    assert not state.queries.cluster_queue_has_reservations("unknown")
 
 
 def test_what_is_decided_is_used_before_it_is_seen_and_until_its_end(state: AdmissionState) -> None:
-    assert state.usage_of_workload(FIRST) == ((CPU, 2),)
-    assert state.usage_of_workload(SECOND) == ()
-    assert state.usage_of_workload(ObjectKey("n", "unknown")) == ()
+    assert state.queries.usage_of_workload(FIRST) == ((CPU, 2),)
+    assert state.queries.usage_of_workload(SECOND) == ()
+    assert state.queries.usage_of_workload(ObjectKey("n", "unknown")) == ()
     state.handle(happened.WorkloadChanged(replace(workload(FIRST), finished=True)), now=2)
-    assert state.usage_of_workload(FIRST) == ()
+    assert state.queries.usage_of_workload(FIRST) == ()
 
 
 def test_shapes_are_counted_while_somebody_has_them(state: AdmissionState) -> None:
-    assert state.pending_shapes("q") == (0, 1)
+    assert state.queries.pending_shapes("q") == (0, 1)
     state.handle(happened.WorkloadChanged(workload(THIRD, cpu=1)), now=2)
-    assert state.pending_shapes("q") == (1, 1)
+    assert state.queries.pending_shapes("q") == (1, 1)
     state.handle(happened.WorkloadDeleted(SECOND, "uid-second"), now=2)
-    assert state.pending_shapes("q") == (1, 0)
-    assert state.pending_shapes("unknown") == (0, 0)
+    assert state.queries.pending_shapes("q") == (1, 0)
+    assert state.queries.pending_shapes("unknown") == (0, 0)
 
 
 def test_d19_shapes_and_requests_of_an_inactive_cluster_queue_are_inadmissible() -> None:
@@ -201,12 +202,12 @@ def test_d19_shapes_and_requests_of_an_inactive_cluster_queue_are_inadmissible()
         play.submit(name, "q", cpu=cpu)
     play.decide()
     play.submit("ready", "q", cpu=2)
-    assert play.state.pending_shapes("q") == (1, 1)
-    assert play.state.pending_requests("q") == {"cpu": 8}
+    assert play.state.queries.pending_shapes("q") == (1, 1)
+    assert play.state.queries.pending_requests("q") == {"cpu": 8}
     play.send(happened.ClusterQueueChanged(queue("q", 2, stop_policy=StopPolicy.HOLD)))
-    assert play.state.pending_shapes("q") == (0, 2)
-    assert play.state.pending_requests("q") == {"cpu": 8}
-    assert play.state.pending_requests("unknown") == {}
+    assert play.state.queries.pending_shapes("q") == (0, 2)
+    assert play.state.queries.pending_requests("q") == {"cpu": 8}
+    assert play.state.queries.pending_requests("unknown") == {}
 
 
 def test_d19_workload_of_another_namespace_counts_as_inadmissible_shape() -> None:
@@ -214,7 +215,7 @@ def test_d19_workload_of_another_namespace_counts_as_inadmissible_shape() -> Non
     play.put(queue("q", 2, namespace_selector=None))
     play.submit("alien", "q", cpu=1)
     play.decide()
-    assert play.state.pending_shapes("q") == (0, 1)
+    assert play.state.queries.pending_shapes("q") == (0, 1)
 
 
 @pytest.mark.parametrize("gate", ["count", "reclaimable"])
@@ -237,12 +238,12 @@ def test_c14_lower_count_of_a_reserved_workload_wakes_what_waits(gate: str) -> N
 def test_d19_implicit_cohort_without_members_is_refreshed(last: str) -> None:
     play = Play()
     play.put(queue("q", 2, cohort="org"))
-    assert play.state.cohort_status("org") is not None
+    assert play.state.queries.cohort_status("org") is not None
     if last == "leaves":
         instructions = play.send(happened.ClusterQueueChanged(queue("q", 2)))
     else:
         instructions = play.send(happened.ClusterQueueDeleted("q"))
-    assert play.state.cohort_status("org") is None
+    assert play.state.queries.cohort_status("org") is None
     assert RefreshCohort("org") in instructions
 
 
@@ -252,7 +253,7 @@ def test_d19_implicit_cohort_of_a_broken_circle_is_refreshed_when_it_vanishes() 
         play.send(happened.CohortChanged(Cohort(name, parent, ())))
     play.send(happened.CohortDeleted("a"))
     instructions = play.send(happened.CohortDeleted("b"))
-    assert (play.state.cohort_status("a"), play.state.cohort_status("b")) == (None, None)
+    assert (play.state.queries.cohort_status("a"), play.state.queries.cohort_status("b")) == (None, None)
     assert {RefreshCohort("a"), RefreshCohort("b")} <= {*instructions}
 
 
@@ -261,7 +262,7 @@ def test_d20_shares_are_exact_and_the_status_rounds_up() -> None:
     play.put(queue("q", 0, cohort="org"), queue("pool", 3, cohort="org"))
     play.submit("w", "q", cpu=2)
     play.decide()
-    status = play.state.cluster_queue_status("q")
+    status = play.state.queries.cluster_queue_status("q")
     assert status is not None
     assert status.share is not None
     assert (status.share.amount, status.share.weighted_share) == (Fraction(2000, 3), 667)
@@ -273,16 +274,16 @@ def test_d20_local_queue_without_cluster_queue_counts_nothing() -> None:
     for name in ("runs", "waits"):
         play.submit(name, "q", cpu=2)
     play.decide()
-    status = play.state.local_queue_status(key("q"))
+    status = play.state.queries.local_queue_status(key("q"))
     assert status is not None
     assert (status.pending, status.reserving, status.admitted) == (1, 1, 1)
     play.send(happened.ClusterQueueDeleted("q"))
-    status = play.state.local_queue_status(key("q"))
+    status = play.state.queries.local_queue_status(key("q"))
     assert status is not None
     assert (status.pending, status.reserving, status.admitted) == (0, 0, 0)
     assert (status.flavors_reservation, status.flavors_usage) == (None, None)
     play.put(queue("q", 2))
-    status = play.state.local_queue_status(key("q"))
+    status = play.state.queries.local_queue_status(key("q"))
     assert status is not None
     assert (status.pending, status.reserving, status.admitted) == (1, 1, 1)
 
@@ -291,35 +292,35 @@ def test_d19_time_that_passes_is_no_cycle() -> None:
     sharing = AdmissionFairSharing(half_life=60 * 10**9, sampling_interval=60 * 10**9)
     play = Play(Settings(admission_fair_sharing=sharing))
     play.put(queue("q", 2))
-    before = play.state.cycles_run
+    before = play.state.queries.cycles_run
     play.now += 60 * 10**9
     play.cycles()
-    assert play.state.cycles_run == before
+    assert play.state.queries.cycles_run == before
     play.submit("w", "q")
     play.cycles()
-    assert play.state.cycles_run == before + 1
+    assert play.state.queries.cycles_run == before + 1
 
 
 def test_admissibility_tells_of_those_who_were_never_tried(state: AdmissionState) -> None:
-    assert state.admissibility(THIRD) is None
+    assert state.queries.admissibility(THIRD) is None
     state.handle(happened.NamespaceDeleted("n"), now=2)
-    assert state.admissibility(THIRD) == NamespaceMismatch()
-    assert state.parked_refusal(FIRST) is None
+    assert state.queries.admissibility(THIRD) == NamespaceMismatch()
+    assert state.queries.parked_refusal(FIRST) is None
     for change, expected in (
         ({"admission_gates": ("gate",)}, NamespaceMismatch()),
         ({"active": False}, None),
         ({"queue_name": "unknown"}, None),
     ):
         state.handle(happened.WorkloadChanged(replace(workload(THIRD), **change)), now=2)
-        assert state.admissibility(THIRD) == expected
-    assert state.admissibility(FIRST) is None, "it holds quota"
+        assert state.queries.admissibility(THIRD) == expected
+    assert state.queries.admissibility(FIRST) is None, "it holds quota"
 
 
 def test_moving_to_another_local_queue_is_waiting_anew(state: AdmissionState) -> None:
     state.handle(happened.LocalQueueChanged(LocalQueue(ObjectKey("n", "other"), "q")), now=2)
-    assert [state.is_bypassed(key) for key in (SECOND, THIRD)] == [False, True]
+    assert [state.queries.is_bypassed(key) for key in (SECOND, THIRD)] == [False, True]
     state.handle(happened.WorkloadChanged(replace(workload(SECOND), queue_name="other")), now=2)
-    assert [state.is_bypassed(key) for key in (SECOND, THIRD)] == [True, True]
+    assert [state.queries.is_bypassed(key) for key in (SECOND, THIRD)] == [True, True]
 
 
 def test_trying_everything_again_finds_nothing(state: AdmissionState) -> None:
@@ -333,12 +334,12 @@ def test_trying_everything_again_tries_those_of_no_selected_namespace_too(state:
     state.handle(happened.NamespaceDeleted("n"), now=2)
     state.handle(happened.WorkloadChanged(replace(workload(THIRD), priority=1)), now=2)
     state.handle(happened.CyclesRequested(), now=2)
-    assert state.parked_refusal(THIRD) == NamespaceMismatch()
+    assert state.queries.parked_refusal(THIRD) == NamespaceMismatch()
     assert state.next_wakeup(2) is None
     state.retry_everything()
     assert state.next_wakeup(2) == 2
     assert _reserved(state.handle(happened.CyclesRequested(), now=2)) == []
-    assert state.parked_refusal(THIRD) == NamespaceMismatch()
+    assert state.queries.parked_refusal(THIRD) == NamespaceMismatch()
     assert state.next_wakeup(2) is None
 
 
@@ -613,7 +614,7 @@ def test_those_who_wait_are_told_one_by_one_parked_or_not() -> None:
     play.submit("new", "q", cpu=1)
     told = {
         one.workload.name: (one.local_queue.name, one.cluster_queue, one.is_parked)
-        for one in play.state.waiting()
+        for one in play.state.queries.pending_workloads()
     }
     assert told == {
         "parked": ("q", "q", True),
@@ -629,13 +630,13 @@ def test_it_is_told_where_a_workload_waits_and_who_holds_it_up() -> None:
     play.send(happened.LocalQueueChanged(LocalQueue(ObjectKey("n", "astray"), "nowhere")))
     for name, local_queue in (("first", "q"), ("second", "q"), ("lost", "astray"), ("homeless", "none")):
         play.submit(name, local_queue, cpu=5)
-    assert play.state.held_up_by("q") is None
+    assert play.state.queries.held_up_by("q") is None
     play.decide()
     state = play.state
-    assert [state.held_up_by(name) for name in ("q", "nowhere")] == [key("first"), None]
-    strategies = [state.queueing_strategy(name) for name in ("q", "nowhere")]
+    assert [state.queries.held_up_by(name) for name in ("q", "nowhere")] == [key("first"), None]
+    strategies = [state.queries.queueing_strategy(name) for name in ("q", "nowhere")]
     assert strategies == [QueueingStrategy.STRICT_FIFO, None]
-    of = [state.cluster_queue_of(key(name)) for name in ("second", "lost", "homeless", "unknown")]
+    of = [state.queries.cluster_queue_of(key(name)) for name in ("second", "lost", "homeless", "unknown")]
     assert of == ["q", "nowhere", None, None]
 
 
@@ -650,9 +651,9 @@ def test_a_state_that_is_started_anew_knows_what_was_observed_alone() -> None:
     anew = play.state.started_anew()
     anew.validate()
     assert play.refusal("waits") is not None
-    assert anew.parked_refusal(key("waits")) is None
-    assert anew.workload_phase(key("runs")) is Phase.ADMITTED
-    assert anew.workload_phase(key("decided")) is Phase.PENDING
+    assert anew.queries.parked_refusal(key("waits")) is None
+    assert anew.queries.workload_phase(key("runs")) is Phase.ADMITTED
+    assert anew.queries.workload_phase(key("decided")) is Phase.PENDING
     decided = anew.handle(happened.CyclesRequested(), now=play.now)
     assert reserved(decided) == ["decided"]
-    assert play.state.workload_phase(key("decided")) is Phase.ADMITTED
+    assert play.state.queries.workload_phase(key("decided")) is Phase.ADMITTED

@@ -305,7 +305,7 @@ def test_measured_use_is_what_the_core_reports(tmp_path: Path) -> None:
     seen: list[bool] = []
 
     def compare(of: Simulation) -> None:
-        status = of.state.cluster_queue_status("queue")
+        status = of.state.queries.cluster_queue_status("queue")
         assert status is not None
         meter = of.measures.queues["queue"]
         held = {

@@ -1,0 +1,53 @@
+"""Event handlers of the core: one function for each type of event.
+
+A handler updates what was observed and everything that follows from it. An exception that leaves a handler is
+a defect of the core: the state is then half changed (``admitq.recovery``).
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from admitq.core import events
+from admitq.core.events import Event
+from admitq.core.handlers import (
+    cluster_queues,
+    cohorts,
+    cycles,
+    local_queues,
+    namespaces,
+    references,
+    request_rules,
+    workloads,
+)
+from admitq.core.model import Instant
+from admitq.core.world import World
+
+Handler = Callable[[World, Any, Instant], None]
+"""Handles an event at the present instant, in nanoseconds since the Unix epoch."""
+
+HANDLERS: Final[dict[type[Event], Handler]] = {
+    events.ClusterQueueChanged: cluster_queues.update_cluster_queue,
+    events.ClusterQueueDeleted: cluster_queues.delete_cluster_queue,
+    events.CohortChanged: cohorts.update_cohort,
+    events.CohortDeleted: cohorts.delete_cohort,
+    events.LocalQueueChanged: local_queues.update_local_queue,
+    events.LocalQueueDeleted: local_queues.delete_local_queue,
+    events.ResourceFlavorChanged: references.update_flavor,
+    events.ResourceFlavorDeleted: references.delete_flavor,
+    events.AdmissionCheckChanged: references.update_check,
+    events.AdmissionCheckDeleted: references.delete_check,
+    events.TopologyChanged: references.update_topology,
+    events.TopologyDeleted: references.delete_topology,
+    events.NamespaceChanged: namespaces.update_namespace,
+    events.NamespaceDeleted: namespaces.delete_namespace,
+    events.LimitRangeChanged: request_rules.update_limit_range,
+    events.LimitRangeDeleted: request_rules.delete_limit_range,
+    events.RuntimeClassChanged: request_rules.update_runtime_class,
+    events.RuntimeClassDeleted: request_rules.delete_runtime_class,
+    events.WorkloadChanged: workloads.update_workload,
+    events.WorkloadDeleted: workloads.delete_workload,
+    events.ReservationFailed: workloads.undo_reservation,
+    events.PreemptionFailed: workloads.undo_preemption,
+    events.CyclesRequested: cycles.run_requested_cycles,
+}
+"""The handler of each type of event."""

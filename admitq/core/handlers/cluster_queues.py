@@ -1,0 +1,80 @@
+"""Handlers of events about ClusterQueues."""
+
+from functools import partial
+from typing import Final
+
+from admitq.core import charging
+from admitq.core.cohorts import declared_quotas
+from admitq.core.events import ClusterQueueChanged, ClusterQueueDeleted
+from admitq.core.handlers.local_queues import settle_workloads_in
+from admitq.core.handlers.namespaces import retry_namespace
+from admitq.core.model import ClusterQueue, Instant
+from admitq.core.offers import Offer
+from admitq.core.queues import PendingQueue
+from admitq.core.world import ClusterQueueEntry, World
+
+_NO_FLAVORS: Final = Offer()
+
+
+def update_cluster_queue(world: World, event: ClusterQueueChanged, now: Instant) -> None:
+    """Take a ClusterQueue as it is now, and retry the workloads of its cohort tree."""
+    spec = event.cluster_queue
+    entry = world.cluster_queues.get(spec.name)
+    if entry is not None and entry.spec == spec:
+        return
+    if entry is not None:
+        world.tree_edited(entry.node)
+        world.unindex_cluster_queue(entry.spec)
+    node = world.forest.put_cluster_queue(
+        spec.name, spec.cohort, declared_quotas(spec.resource_groups), spec.fair_weight
+    )
+    world.index_cluster_queue(spec)
+    if entry is None:
+        entry = ClusterQueueEntry(spec, node, _new_queue(world, spec), _NO_FLAVORS)
+        world.cluster_queues[spec.name] = entry
+        world.forest.add_usage(node, world.ledger.of_cluster_queue(spec.name).reserved_usage.items())
+        _settle_workloads_of(world, spec.name, now)
+    entry.spec = spec
+    world.settle_inactive_in(spec.name)
+    world.settle_pods_in(spec.name)
+    entry.queue.change_strategy(spec.queueing_strategy)
+    entry.queue.go_by_usage(world.local_queue_usage if spec.usage_based_admission else None)
+    world.with_empty_lanes.add(spec.name)
+    for key in world.local_queues_of.get(spec.name, ()):
+        charging.schedule_sample(world, key)
+    world.lay_out_offer(entry)
+    world.touch_local_queues_of(spec.name)
+    world.settle_activity(entry)
+    for namespace in entry.queue.namespaces_aside():
+        retry_namespace(world, entry, namespace)
+    world.wake(entry)
+    world.tree_edited(node)
+
+
+def _new_queue(world: World, spec: ClusterQueue) -> PendingQueue:
+    return PendingQueue(
+        spec.queueing_strategy,
+        world.rules_of,
+        partial(world.what_to_take_over, spec.name),
+        equals_share_a_lane=world.settings.gates.scheduling_equivalence_hashing,
+    )
+
+
+def delete_cluster_queue(world: World, event: ClusterQueueDeleted, now: Instant) -> None:
+    """Remove a ClusterQueue. Its workloads keep what they hold, and wait in no queue."""
+    entry = world.cluster_queues.get(event.name)
+    if entry is None:
+        return
+    world.tree_edited(entry.node)
+    world.unindex_cluster_queue(entry.spec)
+    del world.cluster_queues[event.name]
+    world.forest.drop_cluster_queue(event.name)
+    world.settle_inactive_in(event.name)
+    world.settle_pods_in(event.name)
+    _settle_workloads_of(world, event.name, now)
+    world.touch_local_queues_of(event.name)
+
+
+def _settle_workloads_of(world: World, cluster_queue: str, now: Instant) -> None:
+    for key in world.local_queues_of.get(cluster_queue, ()):
+        settle_workloads_in(world, key, now)

@@ -1,0 +1,34 @@
+"""Handlers of events about Cohorts."""
+
+from admitq.core.cohorts import declared_quotas
+from admitq.core.events import CohortChanged, CohortDeleted
+from admitq.core.model import Instant
+from admitq.core.world import World
+
+
+def update_cohort(world: World, event: CohortChanged, _now: Instant) -> None:
+    """Take a Cohort as it is now."""
+    cohort = event.cohort
+    if world.cohorts.get(cohort.name) == cohort:
+        return
+    world.cohorts[cohort.name] = cohort
+    _retry_tree_of(world, cohort.name)
+    world.forest.put_cohort(
+        cohort.name, cohort.parent, declared_quotas(cohort.resource_groups), cohort.fair_weight
+    )
+    _retry_tree_of(world, cohort.name)
+
+
+def delete_cohort(world: World, event: CohortDeleted, _now: Instant) -> None:
+    """Remove a Cohort. Queues that name it stay in a cohort without quota of its own."""
+    if world.cohorts.pop(event.name, None) is not None:
+        _retry_tree_of(world, event.name)
+        world.forest.drop_cohort(event.name)
+        _retry_tree_of(world, event.name)
+
+
+def _retry_tree_of(world: World, cohort: str) -> None:
+    """Retry the workloads of the tree that a cohort is in: an edit may move it, so before and after."""
+    node = world.forest.cohorts.get(cohort)
+    if node is not None:
+        world.tree_edited(node)

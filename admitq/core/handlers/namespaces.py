@@ -1,0 +1,48 @@
+"""Handlers of events about namespaces, whose labels ClusterQueues select."""
+
+from admitq.core.events import NamespaceChanged, NamespaceDeleted
+from admitq.core.model import Instant
+from admitq.core.selectors import selects_namespace
+from admitq.core.world import ClusterQueueEntry, World
+
+
+def update_namespace(world: World, event: NamespaceChanged, _now: Instant) -> None:
+    """Take the labels of a namespace as they are now."""
+    labels = dict(event.labels)
+    if world.namespaces.get(event.name) == labels:
+        return
+    world.namespaces[event.name] = labels
+    _retry(world, event.name)
+
+
+def delete_namespace(world: World, event: NamespaceDeleted, _now: Instant) -> None:
+    """Remove a namespace."""
+    if world.namespaces.pop(event.name, None) is not None:
+        _retry(world, event.name)
+
+
+def _retry(world: World, namespace: str) -> None:
+    for name in sorted(world.attentive_to_namespace.pop(namespace, ())):
+        entry = world.cluster_queues.get(name)
+        if entry is None:
+            continue
+        blocked = entry.queue.blocked
+        if blocked is not None and blocked.key.namespace == namespace:
+            entry.queue.unblock()
+            world.touch(entry)
+            world.settle_standing(entry)
+        if not retry_namespace(world, entry, namespace):
+            world.attend_to_namespace(namespace, entry)
+
+
+def retry_namespace(world: World, entry: ClusterQueueEntry, namespace: str) -> bool:
+    """Retry the workloads of a namespace in a ClusterQueue, if the ClusterQueue selects the namespace.
+
+    Returns:
+        Whether the namespace is selected.
+    """
+    if not selects_namespace(entry.spec.namespace_selector, world.namespaces.get(namespace)):
+        return False
+    entry.queue.wake_namespace(namespace)
+    world.touch(entry)
+    return True

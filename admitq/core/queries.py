@@ -1,0 +1,191 @@
+"""Questions about the state. An answer changes nothing, and counts reservations that are being written."""
+
+from collections.abc import Iterator, Mapping
+
+from admitq.core import charging
+from admitq.core.cohorts import Node
+from admitq.core.cycle import inadmissibility
+from admitq.core.fair_sharing import Share, share
+from admitq.core.ledger import Usage
+from admitq.core.lifecycle import Phase
+from admitq.core.model import ObjectKey, QueueingStrategy
+from admitq.core.queues import PendingQueue
+from admitq.core.refreshes import reason_of
+from admitq.core.refusals import Refusal
+from admitq.core.statuses import (
+    ClusterQueueStatus,
+    CohortStatus,
+    LocalQueueStatus,
+    PendingWorkload,
+    cluster_queue_status,
+    cohort_status,
+    local_queue_status,
+)
+from admitq.core.world import World
+
+
+class StateQueries:
+    """Answers questions about a state.
+
+    Args:
+        world: what the answers are read from. After a defect the state replaces it.
+    """
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+
+    # --- statuses ---------------------------------------------------------------------------------
+
+    def cluster_queue_status(self, name: str) -> ClusterQueueStatus | None:
+        """Numbers and conditions of a ClusterQueue; None if it does not exist."""
+        entry = self.world.cluster_queues.get(name)
+        if entry is None:
+            return None
+        return cluster_queue_status(
+            entry.spec,
+            entry.node,
+            entry.causes,
+            self.world.ledger.of_cluster_queue(entry.spec.name),
+            len(entry.queue.members),
+            entry.queue.inadmissible,
+            share=self._share(entry.node),
+        )
+
+    def local_queue_status(self, key: ObjectKey) -> LocalQueueStatus | None:
+        """Numbers and conditions of a LocalQueue; None if it does not exist."""
+        world = self.world
+        entry = world.local_queues.get(key)
+        if entry is None:
+            return None
+        queue = world.cluster_queues.get(entry.spec.cluster_queue)
+        return local_queue_status(
+            reason_of(entry, queue),
+            None if queue is None else queue.spec,
+            world.ledger.of_local_queue(key),
+            entry.pending,
+            charging.past_use(world, key),
+        )
+
+    def cohort_status(self, name: str) -> CohortStatus | None:
+        """Numbers of a cohort, also of one without an object; None if no object names it."""
+        node = self.world.forest.cohorts.get(name)
+        return None if node is None else cohort_status(node, share=self._share(node))
+
+    def _share(self, node: Node) -> Share | None:
+        return None if self.world.settings.fair_sharing is None else share(node)
+
+    # --- references -------------------------------------------------------------------------------
+
+    def is_flavor_in_use(self, name: str) -> bool:
+        """Whether a ClusterQueue refers to the flavor."""
+        return name in self.world.users_of_flavor
+
+    def is_admission_check_in_use(self, name: str) -> bool:
+        """Whether a ClusterQueue refers to the admission check."""
+        return name in self.world.users_of_check
+
+    def is_topology_in_use(self, name: str) -> bool:
+        """Whether a flavor refers to the topology."""
+        return any(flavor.topology_name == name for flavor in self.world.flavors.values())
+
+    def cluster_queue_has_reservations(self, name: str) -> bool:
+        """Whether workloads hold quota in the ClusterQueue, also if it does not exist any more."""
+        return self.world.ledger.of_cluster_queue(name).reserving > 0
+
+    # --- one workload -----------------------------------------------------------------------------
+
+    def workload_phase(self, key: ObjectKey) -> Phase | None:
+        """The phase of a workload; None if it does not exist."""
+        entry = self.world.workloads.get(key)
+        return None if entry is None else entry.phase
+
+    def usage_of_workload(self, key: ObjectKey) -> Usage:
+        """What the workload uses of the quota; empty if it holds none."""
+        entry = self.world.workloads.get(key)
+        return () if entry is None or entry.held is None else entry.held.usage
+
+    def parked_refusal(self, key: ObjectKey) -> Refusal | None:
+        """Why a pending workload was last refused, or another of its lane; None if none was."""
+        queue = self._queue_of(key)
+        return None if queue is None else queue.refusal_of(key)
+
+    def is_bypassed(self, key: ObjectKey) -> bool:
+        """Whether a pending workload was never tried, because another of its lane was refused."""
+        queue = self._queue_of(key)
+        return queue is not None and queue.is_bypassed(key)
+
+    def admissibility(self, key: ObjectKey) -> Refusal | None:
+        """Why a pending or held workload would be refused, however much quota there is.
+
+        None if no reason is known, or if the workload's queues are closed or do not exist.
+        """
+        world = self.world
+        entry = world.workloads.get(key)
+        if entry is None or entry.phase not in {Phase.PENDING, Phase.HELD}:
+            return None
+        local_queue = world.local_queues.get(entry.local_queue)
+        if local_queue is None or not local_queue.is_open:
+            return None
+        queue = world.cluster_queues.get(local_queue.spec.cluster_queue)
+        return None if queue is None else inadmissibility(world, queue, entry.workload)
+
+    def cluster_queue_of(self, key: ObjectKey) -> str | None:
+        """The ClusterQueue that a workload's LocalQueue names, whether it exists or not."""
+        entry = self.world.workloads.get(key)
+        local_queue = None if entry is None else self.world.local_queues.get(entry.local_queue)
+        return None if local_queue is None else local_queue.spec.cluster_queue
+
+    def _queue_of(self, key: ObjectKey) -> PendingQueue | None:
+        entry = self.world.workloads.get(key)
+        queue = None if entry is None else self.world.cluster_queues.get(entry.queued_in or "")
+        return None if queue is None else queue.queue
+
+    # --- pending workloads ------------------------------------------------------------------------
+
+    def pending_workloads(self) -> Iterator[PendingWorkload]:
+        """Every pending workload of an open LocalQueue, also where its ClusterQueue does not exist."""
+        world = self.world
+        for entry in world.workloads.values():
+            if entry.listed_in is None:
+                continue
+            queue = None if entry.queued_in is None else world.cluster_queues.get(entry.queued_in)
+            parked = (
+                queue is None
+                or entry.pending is None
+                or not queue.is_active
+                or queue.queue.is_parked(entry.pending)
+            )
+            name = "" if queue is None else queue.spec.name
+            yield PendingWorkload(entry.workload.key, entry.listed_in, name, parked)
+
+    def pending_shapes(self, cluster_queue: str) -> tuple[int, int]:
+        """How many distinct scheduling keys pending workloads of a ClusterQueue have: active, inadmissible.
+
+        While the ClusterQueue is not active, all are inadmissible.
+        """
+        entry = self.world.cluster_queues.get(cluster_queue)
+        if entry is None:
+            return 0, 0
+        active, inadmissible = entry.queue.shapes
+        return (len(active), len(inadmissible)) if entry.is_active else (0, len(active | inadmissible))
+
+    def pending_requests(self, cluster_queue: str) -> Mapping[str, int]:
+        """What the pending workloads of a ClusterQueue request, by resource."""
+        entry = self.world.cluster_queues.get(cluster_queue)
+        return {} if entry is None else entry.queue.requests
+
+    def queueing_strategy(self, cluster_queue: str) -> QueueingStrategy | None:
+        """The queueing strategy of a ClusterQueue; None if it does not exist."""
+        entry = self.world.cluster_queues.get(cluster_queue)
+        return None if entry is None else entry.spec.queueing_strategy
+
+    def held_up_by(self, cluster_queue: str) -> ObjectKey | None:
+        """The head that blocks a ClusterQueue; None if no head does."""
+        entry = self.world.cluster_queues.get(cluster_queue)
+        blocked = None if entry is None else entry.queue.blocked
+        return None if blocked is None else blocked.key
+
+    @property
+    def cycles_run(self) -> int:
+        """How many cycles have run since the state was created, also before a defect."""
+        return self.world.cycle

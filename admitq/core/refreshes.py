@@ -1,0 +1,79 @@
+"""Which statuses of queues and cohorts to refresh, by comparison with what was last asked for.
+
+Most events touch few statuses, or none. A touched status may still be equal to the last one. Its *mark*
+tells: it holds everything that the status follows from (``statuses``).
+"""
+
+from admitq.core.instructions import Instruction, RefreshCohort
+from admitq.core.statuses import ClusterQueueMark, LocalQueueMark, LocalQueueReason, local_queue_reason
+from admitq.core.world import ClusterQueueEntry, LocalQueueEntry, World
+
+
+def take_refreshes(world: World) -> list[Instruction]:
+    """Instructions to refresh each status that differs from the last one; none of them is asked for twice."""
+    result: list[Instruction] = []
+    if world.touched_cluster_queues:
+        _refresh_cluster_queues(world, result)
+    if world.touched_local_queues:
+        _refresh_local_queues(world, result)
+    if world.forest.changed_cohorts:
+        changed = world.forest.changed_cohorts
+        result += [RefreshCohort(name) for name in sorted(changed)]
+        changed.clear()
+    return result
+
+
+def discard_refreshes(world: World) -> None:
+    """Forget which statuses may have changed, where the driver writes none."""
+    world.touched_cluster_queues.clear()
+    world.touched_local_queues.clear()
+    world.forest.changed_cohorts.clear()
+
+
+def _refresh_cluster_queues(world: World, result: list[Instruction]) -> None:
+    shows_share = world.settings.fair_sharing is not None
+    for name in sorted(world.touched_cluster_queues):
+        entry = world.cluster_queues.get(name)
+        if entry is None:
+            continue
+        queue = entry.queue
+        mark: ClusterQueueMark = (
+            entry.spec,
+            entry.causes,
+            world.ledger.of_cluster_queue(name).age,
+            len(queue.members),
+            queue.inadmissible,
+            entry.node.root.quota_generation if shows_share else 0,
+        )
+        if mark != entry.shown:
+            entry.shown = mark
+            result.append(entry.refresh)
+    world.touched_cluster_queues.clear()
+
+
+def _refresh_local_queues(world: World, result: list[Instruction]) -> None:
+    for key in sorted(world.touched_local_queues):
+        entry = world.local_queues.get(key)
+        if entry is None:
+            continue
+        queue = world.cluster_queues.get(entry.spec.cluster_queue)
+        mark: LocalQueueMark = (
+            reason_of(entry, queue),
+            None if queue is None else queue.spec,
+            world.ledger.of_local_queue(key).age,
+            entry.pending,
+            0 if world.books is None else world.books.age(key),
+        )
+        if mark != entry.shown:
+            entry.shown = mark
+            result.append(entry.refresh)
+    world.touched_local_queues.clear()
+
+
+def reason_of(entry: LocalQueueEntry, queue: ClusterQueueEntry | None) -> LocalQueueReason:
+    """The reason of a LocalQueue's Active condition, given its ClusterQueue, if that exists."""
+    return local_queue_reason(
+        entry.spec,
+        cluster_queue_exists=queue is not None,
+        cluster_queue_active=queue is not None and queue.is_active,
+    )
