@@ -47,8 +47,8 @@ def _note_usage(world: World, key: ObjectKey) -> None:
     entry = _counting(world, key)
     queue = None if entry is None else world.cluster_queues.get(entry.spec.cluster_queue)
     if queue is not None:
-        queue.queue.usage_changed(key)
-        world.touch(queue)
+        queue.queue.lanes.usage_changed(key)
+        world.waiting.touch(queue)
 
 
 # --- workloads ------------------------------------------------------------------------------------------

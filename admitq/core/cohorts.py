@@ -7,12 +7,11 @@ Rules of this file
   its cohorts is the root of what hangs below, and these trees are *cyclic*: no ClusterQueue in them may
   admit. Whenever an edge goes, the edges kept aside are tried again.
 - An edit costs in proportion to the subtree that moves and its path to the root.
-- Each root counts the changes of its tree (``generation``) and knows which ClusterQueues below have
-  parked workloads and what those need (``sleepers``), so that waking costs what may be let in, and what
-  lets nobody in costs next to nothing.
+- Each root counts the changes of its tree (``generation``) and holds the index of what the lanes of its
+  ClusterQueues wait for (``waiting``).
 """
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import NamedTuple
@@ -21,7 +20,7 @@ from admitq.core import quota
 from admitq.core.amounts import FlavorResource
 from admitq.core.model import ONE, ResourceGroup, ResourceQuota
 from admitq.core.quota import Cell, Height
-from admitq.core.sleepers import Sleepers
+from admitq.core.waiting.wake_index import TreeRegistration, WakeIndex
 
 
 class Lendable(NamedTuple):
@@ -56,9 +55,9 @@ class Node:
     lendable: "Lendable | None" = None
     """Of a cohort, as last reckoned; kept by fair sharing."""
     progress: int = 0
-    """Meaningful at a root: differs after a head of the tree got somewhere in a cycle."""
-    sleepers: Sleepers = field(default_factory=Sleepers)
-    """Meaningful at a root: ClusterQueues below that have workloads to wake."""
+    """Meaningful at a root: differs after a head of the tree made progress in a cycle."""
+    waiting: WakeIndex = field(default_factory=WakeIndex)
+    """Meaningful at a root: what lanes of ClusterQueues below wait for."""
 
     @property
     def root(self) -> "Node":
@@ -116,6 +115,8 @@ class Forest:
     def __init__(self) -> None:
         self.cluster_queues: dict[str, Node] = {}
         self.cohorts: dict[str, Node] = {}
+        self.registrations: dict[str, TreeRegistration] = {}
+        """How ClusterQueues wait in their trees, by name."""
         self.changed_cohorts: set[str] = set()
         """Cohorts whose numbers may differ, or that are gone, since this was last cleared."""
         self._aside: dict[str, Node] = {}
@@ -134,6 +135,7 @@ class Forest:
         node = self.cluster_queues.get(name)
         if node is None:
             node = self.cluster_queues[name] = Node(name, is_cohort=False)
+            self.registrations[name] = TreeRegistration(name, node.cells, node.waiting)
         node.fair_weight = fair_weight
         self._declare_parent(node, cohort)
         self._declare_quotas(node, quotas)
@@ -143,6 +145,7 @@ class Forest:
         """Remove a ClusterQueue with its quota and usage."""
         node = self.cluster_queues.pop(name)
         self._declare_parent(node, None)
+        del self.registrations[name]
 
     def put_cohort(
         self,
@@ -226,32 +229,10 @@ class Forest:
         assert lowest is not None, "the node had no such cell"  # noqa: S101 narrows the type
         return lowest
 
-    # --- sleep ------------------------------------------------------------------------------------
+    # --- progress ---------------------------------------------------------------------------------
 
-    def fall_asleep(self, node: Node, cause: Hashable) -> None:
-        """Note that the ClusterQueue has workloads that a change in the tree must wake, for some cause."""
-        node.root.sleepers.add(node.name, cause)
-
-    def may_let_in(self, node: Node, usage: Iterable[tuple[FlavorResource, int]]) -> bool:
-        """Whether usage that was taken off a ClusterQueue gives somebody in its tree reason to try again."""
-        sleepers = node.root.sleepers
-        if not sleepers.names:
-            return False
-        for pair, _ in usage:
-            at: Node | None = node
-            # A cell that nothing speaks of any more is dropped; what is above it goes on.
-            while at is not None and pair not in at.cells:
-                at = at.parent
-            if at is not None and sleepers.concerned_by(at.cells[pair]):
-                return True
-        return bool(sleepers.restless)
-
-    def wake(self, node: Node) -> list[str]:
-        """The ClusterQueues of the node's tree that have workloads to wake, which is noted as done."""
-        return node.root.sleepers.clear()
-
-    def got_somewhere(self, root: Node) -> None:
-        """Note that a head of the tree got somewhere: others may fare differently in the next cycle."""
+    def count_progress(self, root: Node) -> None:
+        """Count that a head of the tree made progress: others may be decided otherwise in the next cycle."""
         self._changes += 1
         root.progress = self._changes
 
@@ -323,7 +304,7 @@ class Forest:
         for pair, cell in node.cells.items():
             quota.attach(cell, self.cell(parent, pair))
         self._raise_heights(parent)
-        node.sleepers.move(list(node.sleepers.names), parent.root.sleepers)
+        node.waiting.move(self._registrations_below(node), parent.root.waiting)
         self._reshaped(node)
 
     def _unlink(self, node: Node) -> None:
@@ -332,14 +313,17 @@ class Forest:
             return
         self._reshaped(node)
         del (parent.cohorts if node.is_cohort else parent.cluster_queues)[node.name]
-        sleepers = parent.root.sleepers
+        waiting = parent.root.waiting
         node.parent = None
         for pair, cell in node.cells.items():
             quota.detach(cell)
             self._drop_idle_cell(parent, pair)
         self._raise_heights(parent)
-        sleepers.move([queue.name for queue in node.cluster_queues_below()], node.sleepers)
+        waiting.move(self._registrations_below(node), node.waiting)
         self._reshaped(node)
+
+    def _registrations_below(self, node: Node) -> list[TreeRegistration]:
+        return [self.registrations[queue.name] for queue in node.cluster_queues_below()]
 
     def _raise_heights(self, node: Node | None) -> None:
         while node is not None:

@@ -5,7 +5,6 @@ assumptions, parking, scan progress, counts of cycles and changes. Values are fr
 tuples and enums; each is written with its name, so that one rule serves all.
 """
 
-import heapq
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
@@ -22,7 +21,6 @@ from admitq.core import (
     limit_ranges,
     model,
     ordering,
-    queues,
     refusals,
     requests,
     settings,
@@ -31,12 +29,16 @@ from admitq.core.admission_fair_sharing import DumpedBooks
 from admitq.core.events import Event
 from admitq.core.instructions import Preempt
 from admitq.core.model import Instant, ObjectKey
-from admitq.core.queues import Aside, Claimant, Pending, Preemptions, ScanProgress, Shape
 from admitq.core.refusals import Refusal
 from admitq.core.replacing import Original
 from admitq.core.second_pass import Turn
 from admitq.core.settings import Settings
-from admitq.core.world import Assumption, DumpedSleep, SeenAdmitted, Timer, World
+from admitq.core.waiting import order, pending, scheduling_key, wait_states
+from admitq.core.waiting.order import LatestPreemptor
+from admitq.core.waiting.pending import Pending, Preemptions, ScanProgress
+from admitq.core.waiting.scheduling_key import SchedulingKey
+from admitq.core.waiting.wait_states import HELD_BACK, READY, STANDING, HeldBack, LaneState, Ready
+from admitq.core.world import Assumption, ClusterQueueEntry, SeenAdmitted, World
 
 _NAME: Final = "is"
 
@@ -50,7 +52,7 @@ class DumpedPending:
     """A pending workload: where it is kept and what was found out about it."""
 
     key: ObjectKey
-    aside: Aside | None
+    held_back: HeldBack | None
     progress: ScanProgress | None
     refusal: Refusal | None
     preemptions: Preemptions | None
@@ -64,10 +66,9 @@ class DumpedQueue:
     name: str
     generation: int
     progress: int
-    claimant: Claimant | None
-    blocked: ObjectKey | None
-    parked: tuple[tuple[Shape, Refusal, Instant, bool], ...]
-    sleep: DumpedSleep
+    preemptor: LatestPreemptor | None
+    lanes: tuple[tuple[SchedulingKey, LaneState], ...]
+    has_outdated_refusals: bool
     requeue_at: Instant | None
 
 
@@ -142,7 +143,7 @@ def take(world: World) -> Dump:
 def _take_pending(key: ObjectKey, pending: Pending) -> DumpedPending:
     return DumpedPending(
         key,
-        pending.aside,
+        pending.state if isinstance(pending.state, HELD_BACK) else None,
         pending.progress,
         pending.refusal,
         pending.preemptions,
@@ -152,26 +153,16 @@ def _take_pending(key: ObjectKey, pending: Pending) -> DumpedPending:
 
 def _take_queue(world: World, name: str) -> DumpedQueue:
     entry = world.cluster_queues[name]
-    blocked = entry.queue.blocked
     root = entry.node.root
+    lanes = entry.queue.lanes.by_key.values()
     return DumpedQueue(
         name,
         root.generation,
         root.progress,
-        entry.queue.claimant,
-        None if blocked is None else blocked.key,
-        tuple(
-            sorted(
-                (
-                    (lane.shape, lane.refusal, lane.refused_at, lane.is_hopeful)
-                    for lane in entry.queue.lanes.values()
-                    if lane.refusal is not None
-                ),
-                key=repr,
-            )
-        ),
-        world.sleep_of(entry),
-        world.requeues.get(name),
+        entry.queue.positions.preemptor,
+        tuple(sorted(((lane.key, lane.state) for lane in lanes if lane.state != READY), key=repr)),
+        world.waiting.is_outdated(root),
+        world.waiting.batches.get(name),
     )
 
 
@@ -203,7 +194,7 @@ def restore_volatile(world: World, dump: Dump) -> None:
         DumpError: the dump names something that it does not hold.
     """
     world.cycle = dump.cycle
-    world.requeues.clear()
+    world.waiting.batches.clear()
     if dump.books is not None:
         accounts = {balance.queue for balance in dump.books.balances}
         _check("books.balances", accounts, world.local_queues)
@@ -226,20 +217,15 @@ def restore_volatile(world: World, dump: Dump) -> None:
     _check("queues", (each.name for each in dump.queues), world.cluster_queues)
     for each in dump.queues:
         entry = world.cluster_queues[each.name]
-        if each.claimant is not None:
-            _check("queues.claimant", (each.claimant.key,), entry.queue.members)
-            entry.queue.restore_claimant(each.claimant)
-        for shape, refusal, refused_at, hopeful in each.parked:
-            entry.queue.restore_parked(shape, refusal, refused_at, hopeful=hopeful)
-        if each.blocked is not None:
-            _check("queues.blocked", (each.blocked,), entry.queue.members)
-            world.restore_blocked(entry, each.blocked)
+        if each.preemptor is not None:
+            _check("queues.preemptor", (each.preemptor.key,), entry.queue.members)
+            entry.queue.restore_preemptor(each.preemptor)
+        for key, state in each.lanes:
+            _restore_lane(entry, key, state)
         world.forest.restore_counts(entry.node, each.generation, each.progress)
-        _check("queues.sleep.needs", (pair for pair, _ in each.sleep.needs), entry.node.cells)
-        world.restore_sleep(entry, each.sleep)
-        if each.requeue_at is not None:
-            world.requeues[each.name] = each.requeue_at
-        world.with_empty_lanes.add(each.name)
+        world.waiting.restore(
+            entry, batch_at=each.requeue_at, has_outdated_refusals=each.has_outdated_refusals
+        )
     world.is_halted = dump.halted
     needed = {turn.key for turn in world.second_passes.turns}
     _check("second_passes", (turn.key for turn in dump.second_passes), needed)
@@ -254,13 +240,17 @@ def _restore_pending(world: World, each: DumpedPending) -> None:
     queue = world.cluster_queues[entry.queued_in or ""]
     pending.progress, pending.refusal, pending.preemptions = each.progress, each.refusal, each.preemptions
     pending.displaced = frozenset(each.displaced)
-    if each.aside is not None:
-        world.set_aside(queue, pending, each.aside)
-    elif pending.aside is not None:
-        queue.queue.enter(pending)
-    due = entry.workload.requeue_at
-    if each.aside is Aside.BACKOFF and due is not None:
-        heapq.heappush(world.timers, Timer(due, each.key))
+    queue.queue.restore_held_back(pending, None)
+    if each.held_back is not None:
+        world.waiting.restore_held_back(queue, pending, each.held_back)
+
+
+def _restore_lane(entry: ClusterQueueEntry, key: SchedulingKey, state: LaneState) -> None:
+    if isinstance(state, STANDING):
+        _check("queues.lanes.head", (state.head.key,), entry.queue.members)
+    if not isinstance(state, Ready) and state.needs is not None:
+        _check("queues.lanes.needs", (cause for cause, _ in state.needs), entry.node.cells)
+    entry.queue.restore_lane(key, state)
 
 
 # --- writing and reading --------------------------------------------------------------------------------
@@ -280,7 +270,6 @@ _OWN_KINDS: Final = (
     Dump,
     DumpedPending,
     DumpedQueue,
-    DumpedSleep,
     Original,
 )
 
@@ -293,7 +282,10 @@ _KINDS: Final[Mapping[str, type]] = {
         refusals,
         instructions,
         ordering,
-        queues,
+        order,
+        pending,
+        scheduling_key,
+        wait_states,
         flavors,
         requests,
         settings,

@@ -17,7 +17,8 @@ from admitq.core.model import ObjectKey
 from admitq.core.quota import Cell
 from admitq.core.replacing import beyond
 from admitq.core.second_pass import is_needed
-from admitq.core.world import WorkloadEntry, World
+from admitq.core.waiting.queue_checks import check_queue
+from admitq.core.world import ClusterQueueEntry, WorkloadEntry, World
 
 
 class InvariantViolated(AssertionError):
@@ -102,14 +103,31 @@ def _check_forest(world: World) -> None:
         _expect(f"height of {node.name}", node.height.value, 1 + tallest if children else 0)
     for name, spec in world.cohorts.items():
         _check_declared(forest.cohorts[name], declared_quotas(spec.resource_groups))
-    for name, entry in world.cluster_queues.items():
+    for entry in world.cluster_queues.values():
         _check_declared(entry.node, declared_quotas(entry.spec.resource_groups))
-        if entry.queue.is_asleep and name not in entry.node.root.sleepers.names:
-            raise InvariantViolated(f"{name} has parked workloads that nothing would wake")
-    for node in (*forest.cluster_queues.values(), *forest.cohorts.values()):
-        for cell, amount in node.sleepers.needs:
-            if quota.available(cell) >= amount:
-                raise InvariantViolated(f"{amount} is available to who waits for it below {node.name}")
+        _check_registration(world, entry)
+
+
+def _check_registration(world: World, entry: ClusterQueueEntry) -> None:
+    """Every lane that waits is found by what ends its waiting."""
+    name, registration, index = entry.spec.name, entry.queue.registration, entry.node.root.waiting
+    _expect(f"registration of {name}", registration, world.forest.registrations[name])
+    _expect(f"index of {name}", registration.index, index)
+    waits_for_any_return = registration.waits_for_any_return or registration.holds_back_for_queue
+    for what, of, expected in (
+        ("any return", index.any_return, waits_for_any_return),
+        ("progress", index.progress, registration.waits_for_progress),
+        ("cycles of its tree", index.standing, registration.has_standing_head),
+        ("an amount", index.needing, bool(registration.needs)),
+    ):
+        _expect(f"whether {name} waits for {what}", name in of, expected)
+    for pair, amount in registration.needs.items():
+        is_met = registration.available(pair) >= amount
+        is_noticed = name in world.waiting.candidates or name in world.waiting.batches or not entry.is_active
+        if not is_met and pair not in registration.armed:
+            raise InvariantViolated(f"{name} needs {amount} of {pair}, which would not be noticed")
+        if is_met and not is_noticed and entry.queue.head() is not None:
+            raise InvariantViolated(f"{amount} of {pair} is available to {name}, which waits for it")
 
 
 def _check_declared(node: Node, quotas: Any) -> None:
@@ -163,10 +181,10 @@ def _check_places(world: World) -> None:
         _expect(f"members of {name}", set(members), waiting)
         for key, pending in members.items():
             _expect(f"the record of {key}", pending, world.workloads[key].pending)
-            _expect(f"whether {key} is in one place", (pending.lane is None), (pending.aside is not None))
-            if pending.in_flight:
+            _expect(f"whether {key} is in one place", (pending.lane is None), pending.is_held_back)
+            if pending.is_in_cycle:
                 raise InvariantViolated(f"{key} is in flight although no cycle runs")
-        queue.queue.check()
+        check_queue(queue.queue)
 
 
 def _check_local_queues(world: World) -> None:
@@ -220,14 +238,13 @@ def _check_holders(world: World) -> None:
 
 
 def _check_standing(world: World) -> None:
-    entries = world.cluster_queues.values()
-    roots = {id(entry.node.root): entry.node.root for entry in entries}
-    listed = {(name, root) for root, node in roots.items() for name in node.sleepers.standing}
-    blocked = {(entry.spec.name, id(entry.node.root)) for entry in entries if entry.queue.blocked is not None}
-    _expect("queues whose first stands", listed, blocked)
     for name, entry in world.cluster_queues.items():
-        if entry.queue.blocked is not None and not entry.is_active:
-            raise InvariantViolated(f"the first of {name} stands although the queue is not active")
+        stands = entry.queue.standing_head is not None
+        _expect(
+            f"whether {name} is registered as standing", entry.queue.registration.has_standing_head, stands
+        )
+        if stands and not entry.is_active:
+            raise InvariantViolated(f"the head of {name} stands although the queue is not active")
 
 
 def _check_pods(world: World) -> None:
@@ -245,7 +262,7 @@ def _check_second_passes(world: World) -> None:
 
 def _check_nothing_left_undone(world: World) -> None:
     for name, entry in world.cluster_queues.items():
-        if entry.is_active and entry.queue.first() is not None and name not in world.candidates:
+        if entry.is_active and entry.queue.head() is not None and name not in world.waiting.candidates:
             raise InvariantViolated(f"{name} has a head that no cycle would take")
     undone = (
         world.reservations,

@@ -26,7 +26,7 @@ from admitq.core.refusals import FlavorNotFound, NodeAffinityMismatch, ResourceN
 from admitq.core.requests import PodSetDemand
 from admitq.core.selectors import accepts_nodes, untolerated
 from admitq.core.settings import Settings
-from admitq.core.sleepers import Need
+from admitq.core.waiting.wait_states import QuotaNeed
 
 PODS: Final = "pods"
 """The resource that every podset requests by its count, where a ClusterQueue gives quota for it."""
@@ -76,7 +76,7 @@ class UnitPlan(NamedTuple):
     groups: tuple[GroupPlan, ...]
 
     @property
-    def shortage(self) -> tuple[Need, ...] | None:
+    def shortage(self) -> tuple[QuotaNeed, ...] | None:
         """What has to become available, any of these, for the first group that gets no flavor now."""
         for group in self.groups:
             needs = [_short(candidate.checks) for candidate in group.candidates if candidate.unfit is None]
@@ -100,11 +100,11 @@ class Choice(NamedTuple):
     usage: tuple[tuple[FlavorResource, int], ...]
 
 
-def _short(checks: Iterable[Check]) -> Need | None:
+def _short(checks: Iterable[Check]) -> QuotaNeed | None:
     """The first of these amounts that is not available."""
-    for _, cell, amount in checks:
+    for pair, cell, amount in checks:
         if amount > max(0, available(cell)):
-            return cell, amount
+            return QuotaNeed(pair, amount)
     return None
 
 
@@ -145,7 +145,7 @@ class Plan(NamedTuple):
         )
 
     @property
-    def shortage(self) -> tuple[Need, ...] | None:
+    def shortage(self) -> tuple[QuotaNeed, ...] | None:
         """What has to become available, any of these, for an attempt without preemption to end otherwise.
 
         None if that cannot be told: something besides is in the way, or podsets depend on each other.

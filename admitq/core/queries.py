@@ -9,7 +9,6 @@ from admitq.core.fair_sharing import Share, share
 from admitq.core.ledger import Usage
 from admitq.core.lifecycle import Phase
 from admitq.core.model import ObjectKey, QueueingStrategy
-from admitq.core.queues import PendingQueue
 from admitq.core.refreshes import reason_of
 from admitq.core.refusals import Refusal
 from admitq.core.statuses import (
@@ -21,6 +20,8 @@ from admitq.core.statuses import (
     cohort_status,
     local_queue_status,
 )
+from admitq.core.waiting import queue_numbers
+from admitq.core.waiting.pending_queue import PendingQueue
 from admitq.core.world import World
 
 
@@ -107,12 +108,12 @@ class StateQueries:
     def parked_refusal(self, key: ObjectKey) -> Refusal | None:
         """Why a pending workload was last refused, or another of its lane; None if none was."""
         queue = self._queue_of(key)
-        return None if queue is None else queue.refusal_of(key)
+        return None if queue is None else queue_numbers.refusal_of(queue, key)
 
     def is_bypassed(self, key: ObjectKey) -> bool:
         """Whether a pending workload was never tried, because another of its lane was refused."""
         queue = self._queue_of(key)
-        return queue is not None and queue.is_bypassed(key)
+        return queue is not None and queue_numbers.is_bypassed(queue, key)
 
     def admissibility(self, key: ObjectKey) -> Refusal | None:
         """Why a pending or held workload would be refused, however much quota there is.
@@ -153,7 +154,7 @@ class StateQueries:
                 queue is None
                 or entry.pending is None
                 or not queue.is_active
-                or queue.queue.is_parked(entry.pending)
+                or queue_numbers.is_inadmissible(entry.pending)
             )
             name = "" if queue is None else queue.spec.name
             yield PendingWorkload(entry.workload.key, entry.listed_in, name, parked)
@@ -166,13 +167,13 @@ class StateQueries:
         entry = self.world.cluster_queues.get(cluster_queue)
         if entry is None:
             return 0, 0
-        active, inadmissible = entry.queue.shapes
+        active, inadmissible = queue_numbers.equivalence_classes(entry.queue)
         return (len(active), len(inadmissible)) if entry.is_active else (0, len(active | inadmissible))
 
     def pending_requests(self, cluster_queue: str) -> Mapping[str, int]:
         """What the pending workloads of a ClusterQueue request, by resource."""
         entry = self.world.cluster_queues.get(cluster_queue)
-        return {} if entry is None else entry.queue.requests
+        return {} if entry is None else queue_numbers.requests(entry.queue)
 
     def queueing_strategy(self, cluster_queue: str) -> QueueingStrategy | None:
         """The queueing strategy of a ClusterQueue; None if it does not exist."""
@@ -182,8 +183,8 @@ class StateQueries:
     def held_up_by(self, cluster_queue: str) -> ObjectKey | None:
         """The head that blocks a ClusterQueue; None if no head does."""
         entry = self.world.cluster_queues.get(cluster_queue)
-        blocked = None if entry is None else entry.queue.blocked
-        return None if blocked is None else blocked.key
+        head = None if entry is None else entry.queue.standing_head
+        return None if head is None else head.workload.key
 
     @property
     def cycles_run(self) -> int:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from admitq.core import charging, dump, invariants
-from admitq.core.cycle import tell_again
+from admitq.core.cycle import refresh_outdated_refusals
 from admitq.core.events import Event
 from admitq.core.handlers import HANDLERS
 from admitq.core.instructions import Instruction, ReserveQuota
@@ -60,8 +60,8 @@ class AdmissionState:
         if self._world.seen_admitted:
             charging.settle_admissions(self._world, before=now)
         HANDLERS[type(event)](self._world, event, now)
-        if self._world.requeues:
-            self._world.date_requeues(now)
+        if self._world.waiting.batches:
+            self._world.waiting.date_batches(now)
 
     def instructions(self) -> list[Instruction]:
         """What is to be done since the last call.
@@ -97,38 +97,31 @@ class AdmissionState:
         """The earliest instant at which a cycle would have something to do; None if it takes an event."""
         world = self._world
         runs = world.driver.runs_cycles and not world.is_halted
-        for name in list(world.candidates) if runs else ():
-            entry = world.cluster_queues.get(name)
-            if entry is not None and entry.is_active and entry.queue.first() is not None:
-                return now
-            world.candidates.discard(name)
-        if world.seen_admitted or (world.driver.writes_statuses and world.untold and runs):
+        if runs and world.waiting.has_head():
             return now
-        timer = world.next_timer()
+        if world.seen_admitted or (world.driver.writes_statuses and world.waiting.has_outdated and runs):
+            return now
         passes = world.second_passes.next_at() if runs else None
-        woken = world.next_requeue() if runs else None
-        times = (timer and timer.at, passes, woken, charging.next_sample(world))
+        batch = world.waiting.next_batch() if runs else None
+        times = (world.waiting.backoffs.next_at(), passes, batch, charging.next_sample(world))
         due = [each for each in times if each is not None]
         return max(now, min(due)) if due else None
 
     def retry_everything(self) -> None:
-        """Unpark all pending workloads, so that the next cycles try them.
+        """Evaluate all pending workloads again in the next cycles.
 
-        Never needed: every change retries the workloads that it concerns. Tests check this by calling it, and
-        so does a safeguard of running managers, where it must not find anything to admit.
+        Never needed: every cause ends the waiting of the lanes that it concerns. Tests check this by calling
+        it, and so does a safeguard of running managers, where it must not find anything to admit.
         """
-        for entry in self._world.cluster_queues.values():
-            self._world.wake_at_once(entry)
-            for namespace in entry.queue.namespaces_aside():
-                entry.queue.wake_namespace(namespace)
+        self._world.waiting.retry_all()
 
-    def tell_again(self) -> list[Instruction]:
-        """Update what parked workloads lack, as cycles do where the driver writes statuses.
+    def refresh_refusals(self) -> list[Instruction]:
+        """Refresh all refusals that may be outdated, which cycles do step by step.
 
         Returns:
             As ``handle`` does.
         """
-        tell_again(self._world)
+        refresh_outdated_refusals(self._world)
         return self.instructions()
 
     # --- after a defect ---------------------------------------------------------------------------

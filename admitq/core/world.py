@@ -5,8 +5,7 @@ Handlers of events change what was observed and then *settle* what follows from 
 with what is on the books, so that there is one rule for each and none for every transition.
 """
 
-import heapq
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from operator import attrgetter
@@ -14,7 +13,6 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from admitq.core.activity import InactiveCause, Surroundings, check_names, flavor_names, inactive_causes
 from admitq.core.admission_fair_sharing import Books
-from admitq.core.amounts import FlavorResource
 from admitq.core.cohorts import Forest, Node
 from admitq.core.holders import Holders
 from admitq.core.instructions import (
@@ -46,13 +44,17 @@ from admitq.core.model import (
     Workload,
 )
 from admitq.core.offers import Offer, offer_of
-from admitq.core.queues import Aside, Pending, PendingQueue, local_queue_of, new_pending
 from admitq.core.refusals import PreemptionsFailed, Refusal, WaitingForVictims
 from admitq.core.replacing import Original, Replacements, beyond
 from admitq.core.requests import RequestRules, Resolved, resolve
 from admitq.core.second_pass import SecondPasses, is_needed
 from admitq.core.settings import Settings
 from admitq.core.statuses import ClusterQueueMark, LocalQueueMark
+from admitq.core.waiting.pending import Pending, new_pending
+from admitq.core.waiting.pending_queue import PendingQueue
+from admitq.core.waiting.scheduling_key import local_queue_of
+from admitq.core.waiting.wait_states import DEPARTED, DEQUEUED, ENQUEUED, Standing
+from admitq.core.waiting.waiting_queues import WaitingQueues
 
 
 @dataclass(slots=True, eq=False)
@@ -64,8 +66,8 @@ class ClusterQueueEntry:
     queue: PendingQueue
     offer: Offer
     causes: tuple[InactiveCause, ...] = ()
-    is_taken_along: bool = False
-    """Whether its first was taken into the cycle that runs because it stood."""
+    stood: Standing | None = None
+    """The wait state in which its head was taken into the cycle that runs, if it is a standing head."""
     shown: ClusterQueueMark | None = None
     """The mark of the status that a refresh was last asked for."""
     refresh: RefreshClusterQueue = field(init=False)
@@ -210,23 +212,6 @@ def _discard(index: dict[_Key, dict[_Member, Any]], key: _Key, member: _Member) 
     return True
 
 
-class DumpedSleep(NamedTuple):
-    """How a ClusterQueue waits for changes in its tree, as a dump holds it."""
-
-    waits: bool
-    restless: bool
-    needs: tuple[tuple[FlavorResource, int], ...]
-    untold: bool
-    hopeful: bool
-
-
-class Timer(NamedTuple):
-    """The instant before which a workload may not be tried."""
-
-    at: Instant
-    key: ObjectKey
-
-
 class SampleTimer(NamedTuple):
     """The instant at which time is to be let pass for a LocalQueue."""
 
@@ -294,6 +279,9 @@ class World:
     """Whether a workload found admission blocked by them: no cycle runs until there are none."""
     _rules: dict[str, RequestRules] = field(default_factory=dict[str, RequestRules])
 
+    waiting: WaitingQueues = field(init=False)
+    """What pending workloads wait for."""
+
     # Indexes: who must be looked at when something changes.
     local_queues_of: dict[str, dict[ObjectKey, None]] = field(
         default_factory=dict[str, dict[ObjectKey, None]]
@@ -310,25 +298,12 @@ class World:
     users_of_runtime_class: dict[str, dict[ObjectKey, WorkloadEntry]] = field(
         default_factory=dict[str, dict[ObjectKey, WorkloadEntry]]
     )
-    attentive_to_namespace: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
-    """ClusterQueues that may have somebody to try once a namespace is selected, or is not any more."""
-
     inactive_in: dict[str, dict[ObjectKey, WorkloadEntry]] = field(
         default_factory=dict[str, dict[ObjectKey, WorkloadEntry]]
     )
     """Inactive workloads that show a reservation and were evicted, by ClusterQueue."""
 
-    untold: dict[Node, None] = field(default_factory=dict[Node, None])
-    """Roots of trees in which quota was given back that lets nobody in: what they lack has changed."""
-
     # What is to be done.
-    candidates: set[str] = field(default_factory=set[str])
-    """ClusterQueues that may have somebody to try; a superset."""
-    with_empty_lanes: set[str] = field(default_factory=set[str])
-    requeues: dict[str, Instant | None] = field(default_factory=dict[str, Instant | None])
-    """ClusterQueues whose trees were woken and have to wait for their batch, and when that is due; None for
-    those who were woken just now."""
-    timers: list[Timer] = field(default_factory=list[Timer])
     second_passes: SecondPasses = field(default_factory=SecondPasses)
     """Those who hold quota and are to be tried once more."""
     reservations: list[ReserveQuota] = field(default_factory=list[ReserveQuota])
@@ -341,191 +316,30 @@ class World:
 
     def __post_init__(self) -> None:
         """Keep books if the configuration says so."""
+        self.waiting = WaitingQueues(
+            self.cluster_queues,
+            self.forest,
+            self.touched_cluster_queues,
+            batch_period=self.settings.requeue_batch_period,
+        )
         sharing = self.settings.admission_fair_sharing
         if sharing is not None and self.settings.gates.admission_fair_sharing:
             self.books = Books(sharing)
             self.local_queue_usage = self.books.usage
 
-    # --- noting what changed ----------------------------------------------------------------------
-
-    def touch(self, entry: ClusterQueueEntry) -> None:
-        """Note that a ClusterQueue's numbers may differ and that somebody may be to be tried."""
-        self.touched_cluster_queues.add(entry.spec.name)
-        self.candidates.add(entry.spec.name)
+    # --- waiting ----------------------------------------------------------------------------------
 
     def touch_local_queues_of(self, cluster_queue: str) -> None:
         """Note that what LocalQueues show of their ClusterQueue may differ."""
         self.touched_local_queues.update(self.local_queues_of.get(cluster_queue, ()))
 
-    # --- waking -----------------------------------------------------------------------------------
-
-    def wake_tree(self, node: Node) -> None:
-        """Quota may have become free somewhere in the node's tree, or more than quota changed.
-
-        Those who wait are tried again at once or, where wakes are collected, with the batch of their tree.
-        """
-        if self.settings.requeue_batch_period:
-            self._wake_later(node)
-        else:
-            self._wake_now(node)
-
-    def _wake_now(self, node: Node) -> None:
-        self.untold.pop(node.root, None)
-        for name in self.forest.wake(node):
-            self.requeues.pop(name, None)
-            entry = self.cluster_queues[name]
-            self._unlist_standing(entry)
-            self.wake_at_once(entry)
-
-    def _wake_later(self, node: Node) -> None:
-        root = node.root
-        self.untold.pop(root, None)
-        for name in self.forest.wake(node):
-            # It is known by now that their needs may be met: they sleep on, and need nothing in particular.
-            root.sleepers.add(name, name)
-            self.requeues.setdefault(name, None)
-
-    def date_requeues(self, now: Instant) -> None:
-        """Have those who were woken at this instant be tried when the period that begins with it is over."""
-        due = now + self.settings.requeue_batch_period
-        for name in [name for name, at in self.requeues.items() if at is None]:
-            self.requeues[name] = due
-
-    def next_requeue(self) -> Instant | None:
-        """When the next batch of those who were woken is due; None if there is none."""
-        return min((at for at in self.requeues.values() if at is not None), default=None)
-
-    def requeue_due(self, now: Instant) -> None:
-        """Try those again whose batch is due, and with them all who wait in their trees."""
-        for name in [name for name, at in self.requeues.items() if at is not None and at <= now]:
-            entry = self.cluster_queues.get(name)
-            if self.requeues.pop(name, None) is not None and entry is not None:
-                self._wake_now(entry.node)
-
-    def wake_hopeful(self, root: Node) -> None:
-        """Somebody of the tree got somewhere, by whom those may have been beaten who hope."""
-        names = sorted(root.sleepers.hopeful)
-        root.sleepers.hopeful.clear()
-        for name in names:
-            entry = self.cluster_queues[name]
-            entry.queue.wake_hopeful()
-            self.touch(entry)
-
     def tree_edited(self, node: Node) -> None:
         """Quota, weights or the shape of the node's tree are about to change, or did."""
-        self.wake_tree(node)
+        self.waiting.tree_edited(node)
         if self.settings.fair_sharing is not None:
             root = node.root
             self.touched_cluster_queues.update(each.name for each in root.cluster_queues_below())
             self.forest.changed_cohorts.update(each.name for each in root.cohorts_below())
-
-    def wake(self, entry: ClusterQueueEntry) -> None:
-        """Retry the workloads of one ClusterQueue, because something that decides over them changed.
-
-        They are retried at once or, where wakes are collected, with the batch of their tree.
-        """
-        if self.settings.requeue_batch_period and entry.queue.is_asleep:
-            entry.node.root.sleepers.add(entry.spec.name, entry.spec.name)
-            self.requeues.setdefault(entry.spec.name, None)
-            self.touch(entry)
-        else:
-            self.wake_at_once(entry)
-
-    def wake_at_once(self, entry: ClusterQueueEntry) -> None:
-        """Retry the workloads of one ClusterQueue in the next cycle."""
-        entry.queue.wake()
-        self.touch(entry)
-        self.settle_standing(entry)
-
-    def sleep_if_parked(self, entry: ClusterQueueEntry, cause: Hashable = None) -> None:
-        """Have the tree wake this ClusterQueue at its next change, whatever that is.
-
-        A queue that is blocked by a workload also goes on once the namespace of that is no longer selected.
-        """
-        if entry.queue.is_asleep:
-            self.forest.fall_asleep(entry.node, entry.spec.name if cause is None else cause)
-        self._attend_to_blocked(entry)
-
-    def restore_sleep(self, entry: ClusterQueueEntry, sleep: DumpedSleep) -> None:
-        """Have a ClusterQueue wait as a dump had it."""
-        node = entry.node
-        sleepers = node.root.sleepers
-        if sleep.restless:
-            sleepers.add(node.name, node.name)
-        elif sleep.waits:
-            sleepers.names[node.name] = None
-        sleepers.need([(node.cells[pair], amount) for pair, amount in sleep.needs])
-        if sleep.untold:
-            self.untold[node.root] = None
-        if sleep.hopeful:
-            sleepers.hopeful[node.name] = None
-        self._attend_to_blocked(entry)
-
-    def sleep_of(self, entry: ClusterQueueEntry) -> DumpedSleep:
-        """How a ClusterQueue waits."""
-        node = entry.node
-        sleepers = node.root.sleepers
-        pairs = {cell: pair for pair, cell in node.cells.items()}
-        return DumpedSleep(
-            node.name in sleepers.names,
-            node.name in sleepers.restless.values(),
-            tuple(sorted((pairs[cell], amount) for cell, amount in sleepers.needs if cell in pairs)),
-            node.root in self.untold,
-            node.name in sleepers.hopeful,
-        )
-
-    def _attend_to_blocked(self, entry: ClusterQueueEntry) -> None:
-        blocked = entry.queue.blocked
-        if blocked is not None:
-            self.attend_to_namespace(blocked.key.namespace, entry)
-
-    def attend_to_namespace(self, namespace: str, entry: ClusterQueueEntry) -> None:
-        """Have a change of the namespace looked at by this ClusterQueue."""
-        self.attentive_to_namespace.setdefault(namespace, set()).add(entry.spec.name)
-
-    # --- standing ---------------------------------------------------------------------------------
-
-    def stand(self, entry: ClusterQueueEntry, pending: Pending) -> None:
-        """Put one in flight back as the first of its queue, which takes part in every cycle of its tree."""
-        entry.queue.block(pending)
-        self._list_standing(entry)
-        self.sleep_if_parked(entry, pending.lane)
-
-    def restore_blocked(self, entry: ClusterQueueEntry, key: ObjectKey) -> None:
-        """Block a queue as a dump had it."""
-        entry.queue.restore_blocked(key)
-        self._list_standing(entry)
-
-    def _list_standing(self, entry: ClusterQueueEntry) -> None:
-        entry.node.root.sleepers.standing[entry.spec.name] = None
-
-    def settle_standing(self, entry: ClusterQueueEntry) -> None:
-        """Wake the tree if the first of a queue stands no more: its reserved capacity may be free now."""
-        if self.is_standing(entry) and entry.queue.blocked is None:
-            self._unlist_standing(entry)
-            self.wake_tree(entry.node)
-
-    @staticmethod
-    def is_standing(entry: ClusterQueueEntry) -> bool:
-        """Whether the queue is listed as one that is blocked by its first."""
-        return entry.spec.name in entry.node.root.sleepers.standing
-
-    def overtake(self, entry: ClusterQueueEntry) -> None:
-        """Unblock a queue, because its first takes part in a cycle, or another workload came before it."""
-        entry.queue.unblock()
-        self._unlist_standing(entry)
-
-    def take_along(self, root: Node) -> list[ClusterQueueEntry]:
-        """Unblock the blocked queues of a tree whose cycle is about to run, and return them."""
-        entries = [self.cluster_queues[name] for name in sorted(root.sleepers.standing)]
-        for entry in entries:
-            self.overtake(entry)
-            entry.is_taken_along = True
-        return entries
-
-    @staticmethod
-    def _unlist_standing(entry: ClusterQueueEntry) -> None:
-        entry.node.root.sleepers.standing.pop(entry.spec.name, None)
 
     # --- what decides over requests ---------------------------------------------------------------
 
@@ -562,13 +376,7 @@ class World:
             queue = self.cluster_queues.get(entry.queued_in or "")
             if queue is not None and entry.pending is not None:
                 queue.queue.readjust(entry.pending)
-                self._queue_changed(queue)
-
-    def _queue_changed(self, entry: ClusterQueueEntry) -> None:
-        """Note that somebody came into, left or moved in a queue."""
-        self.with_empty_lanes.add(entry.spec.name)
-        self.touch(entry)
-        self.settle_standing(entry)
+                self.waiting.queue_changed(queue)
 
     # --- ClusterQueues ----------------------------------------------------------------------------
 
@@ -606,18 +414,17 @@ class World:
         if causes == entry.causes:
             return
         was_active, entry.causes = entry.is_active, causes
-        self.touch(entry)
+        self.waiting.touch(entry)
         if was_active == entry.is_active:
             return
         self.touch_local_queues_of(entry.spec.name)
         if entry.is_active:
-            self.wake(entry)
+            self.waiting.cluster_queue_changed(entry)
         else:
             entry.queue.forget_refusals()
-            entry.queue.unblock()
-            self.settle_standing(entry)
-        # Who holds quota in it may be preempted for others, or no more.
-        self.wake_tree(entry.node)
+            self.waiting.end_standing(entry)
+        # Workloads that hold quota in it may be preempted for others, or no longer.
+        self.waiting.candidates_changed(entry.node)
 
     # --- workloads --------------------------------------------------------------------------------
 
@@ -763,7 +570,7 @@ class World:
         preemptor = self.workloads.get(told.preemptor)
         if preemptor is not None and preemptor.workload.uid == told.preemptor_uid:
             self._count_failure(preemptor.pending)
-        self.wake_holders_tree(entry)
+        self.retry_preemptors_of(entry)
 
     def _count_failure(self, pending: Pending | None) -> None:
         if pending is None or pending.preemptions is None:
@@ -773,11 +580,11 @@ class World:
         if isinstance(pending.refusal, WaitingForVictims) and failed == pending.preemptions.victims:
             self.report(pending, PreemptionsFailed(failed, pending.refusal.refused))
 
-    def wake_holders_tree(self, entry: WorkloadEntry) -> None:
+    def retry_preemptors_of(self, entry: WorkloadEntry) -> None:
         """Who may preempt a workload that holds quota may have changed."""
         queue = None if entry.held is None else self.cluster_queues.get(entry.held.cluster_queue)
         if queue is not None:
-            self.wake_tree(queue.node)
+            self.waiting.candidates_changed(queue.node)
 
     def report(self, pending: Pending, refusal: Refusal) -> None:
         """Have a refusal written, if it is not what the status tells already."""
@@ -785,7 +592,7 @@ class World:
             return
         pending.refusal = refusal
         workload = pending.workload
-        demands = pending.lane.shape.demands if pending.lane is not None else ()
+        demands = pending.lane.key.demands if pending.lane is not None else ()
         self.reports[workload.key] = ReportPending(
             workload.key,
             workload.uid,
@@ -843,13 +650,7 @@ class World:
         if held is not None and moved:
             queue = self.cluster_queues.get(held.cluster_queue)
             if queue is not None:
-                self._released(queue.node, held.usage)
-
-    def _released(self, node: Node, usage: Usage) -> None:
-        if self.forest.may_let_in(node, usage):
-            self.wake_tree(node)
-        elif (root := node.root).sleepers.names:
-            self.untold[root] = None
+                self.waiting.quota_returned(queue.node, held.usage)
 
     def _reservation_of(self, entry: WorkloadEntry) -> Reservation | None:
         workload, assumed = entry.workload, entry.assumed
@@ -931,7 +732,7 @@ class World:
             self._look_again(each)
 
     def _look_again(self, entry: WorkloadEntry) -> None:
-        if entry.pending is not None and entry.pending.in_flight:
+        if entry.pending is not None and entry.pending.is_in_cycle:
             self.outdated.append(entry)
         else:
             self._readjust({entry.workload.key: entry})
@@ -999,61 +800,19 @@ class World:
         queue = None if name is None else self.cluster_queues.get(name)
         if queue is not None and pending is not None:
             queue.queue.remove(pending.workload.key)
-            self._queue_changed(queue)
+            self.waiting.queue_changed(queue)
+        if pending is not None:
+            pending.change_state(DEQUEUED, DEPARTED)
 
     def _enqueue(self, entry: WorkloadEntry, target: ClusterQueueEntry, now: Instant) -> None:
         workload, pending = entry.workload, entry.pending
-        self.touch(target)
+        self.waiting.touch(target)
         if pending is None:
             pending = entry.pending = new_pending(workload)
             entry.queued_in = target.spec.name
-            if not self._keep_back(target, pending, now):
-                target.queue.enter(pending)
+            if not self.waiting.hold_back_until_due(target, pending, now):
+                target.queue.enter(pending, ENQUEUED)
         elif pending.workload is not workload:
             target.queue.update(pending, workload)
-            self._keep_back(target, pending, now)
-            self._queue_changed(target)
-
-    def set_aside(self, queue: ClusterQueueEntry, pending: Pending, reason: Aside) -> None:
-        """Keep a single workload out of the lanes of its ClusterQueue."""
-        queue.queue.set_aside(pending, reason)
-        if reason is Aside.NAMESPACE:
-            self.attend_to_namespace(pending.workload.key.namespace, queue)
-
-    def _keep_back(self, target: ClusterQueueEntry, pending: Pending, now: Instant) -> bool:
-        workload = pending.workload
-        due = workload.requeue_at
-        if not workload.requeue_blocked and (due is None or due <= now):
-            return False
-        self.set_aside(target, pending, Aside.BACKOFF)
-        if due is not None and not workload.requeue_blocked:
-            heapq.heappush(self.timers, Timer(due, workload.key))
-        return True
-
-    # --- time -------------------------------------------------------------------------------------
-
-    def next_timer(self) -> Timer | None:
-        """The earliest instant at which a workload that is kept back may be tried."""
-        while self.timers:
-            timer = self.timers[0]
-            entry = self.workloads.get(timer.key)
-            pending = None if entry is None else entry.pending
-            if (
-                pending is not None
-                and pending.aside is Aside.BACKOFF
-                and not pending.workload.requeue_blocked
-                and pending.workload.requeue_at == timer.at
-            ):
-                return timer
-            heapq.heappop(self.timers)
-        return None
-
-    def let_in_due(self, now: Instant) -> None:
-        """Queue those whose time has come."""
-        while (timer := self.next_timer()) is not None and timer.at <= now:
-            heapq.heappop(self.timers)
-            entry = self.workloads[timer.key]
-            queue = self.cluster_queues[entry.queued_in or ""]
-            assert entry.pending is not None, "its timer ended with its wait"  # noqa: S101 narrows the type
-            queue.queue.enter(entry.pending)
-            self.touch(queue)
+            self.waiting.hold_back_until_due(target, pending, now)
+            self.waiting.queue_changed(target)

@@ -141,7 +141,7 @@ class Simulation:
             self._expect(source)
 
     def _end(self, ending: Ending) -> Ending:
-        self.state.tell_again()
+        self.state.refresh_refusals()
         self.ending = ending
         return ending
 

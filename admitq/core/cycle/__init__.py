@@ -1,105 +1,90 @@
 """One admission cycle: the head of every ClusterQueue that has one, in order, against quota as it is now.
 
-0. *Second passes*: those who hold quota already and are tried once more come before all others.
+0. *Second passes*: workloads that hold quota and are evaluated once more come before all others.
 1. *Nominate*: each head is refused, or assigned flavors against the quota at the beginning of the cycle;
-   where unused quota does not suffice, those are sought whom it may preempt.
-2. *Process* in the order of cycles, by the steps below: who still fits takes its quota at once, who preempts
-   keeps the capacity that it will have, so that those behind see what is left. Who does not fit any more was
-   beaten within this cycle.
-3. *Requeue* whoever got nothing, by the table below.
+   where unused quota does not suffice, targets are sought which it may preempt.
+2. *Process* in the order of cycles, by the steps of ``process``: a head that still fits reserves quota at
+   once; capacity is reserved for a preemptor, so that later heads see what is left. A head that does not fit
+   any more lost in this cycle.
+3. *Requeue* each head that got nothing, by the table of ``waiting.wait_states``.
 
-Rules of this file
-- Cycles run until nobody is left to be tried, so every cycle must bring the end nearer. Whoever is refused
-  leaves the heads, or goes on with other flavors, or was beaten. Who was beaten, by all flavors or by one, is
-  tried again if anybody of the tree got somewhere since it began: took quota, had victims told, or gave up
-  what was kept for it, as who goes on with other flavors has not. Who found nothing at last, though it was
-  beaten over one flavor, is *hopeful*: it is parked, and woken by the next who gets somewhere.
-- Whose turn would end as it did before *stands* (``queues``): those who wait for others to leave, and whom
-  they beat, and the first of a StrictFIFO queue, whatever it was refused for. Who waits for others, or is the
-  first of a StrictFIFO queue, is tried again first, from the first flavor on, if quota was taken since its
-  scan began, or if it was beaten since then and anybody got somewhere. Who stands does not ask for a cycle,
-  but takes part in every one of its tree.
-- A head that finds no workload to preempt reserves capacity for the cycle only. So the first of a StrictFIFO
-  queue keeps its capacity from borrowers all the time, and that of a BestEffortFIFO queue only in the cycles
-  in which it is tried. A head that no flavor could ever suffice for reserves nothing.
-- What is supposed in a cycle (``overlay``) is undone at its end.
+Rules of this package
+- Cycles run until no head is left, so every cycle must bring the end nearer. A refused head leaves the heads,
+  or goes on with other flavors, or lost. A head that lost, by all flavors or by one, is evaluated again if
+  another head of its tree made progress since it began: reserved, preempted, or gave reserved capacity up. A
+  head that goes on with other flavors has not done so. A head that found nothing at last, but lost over one
+  flavor, waits in state ``RetryOnProgress``.
+- A head that waits for preemption, or is the first of a StrictFIFO queue, is evaluated again from the first
+  flavor on if quota was taken since its scan began, or if it lost since then and there was progress.
+- A head that finds no target reserves capacity for the cycle only. So the first of a StrictFIFO queue keeps
+  its capacity from borrowers all the time, and that of a BestEffortFIFO queue only in cycles that evaluate
+  it. A head that no flavor could ever suffice for reserves nothing.
+- What a cycle supposes (``overlay``) is undone at its end.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from admitq.core.cycle.entry import Entry
 from admitq.core.cycle.inadmissibility import inadmissibility
 from admitq.core.cycle.nominate import nominate
+from admitq.core.cycle.outdated_refusals import refresh_outdated_refusals
 from admitq.core.cycle.process import refusal_of, reserve
-from admitq.core.cycle.requeue import calm, put_back, requeue, settle_undecided
-from admitq.core.cycle.retelling import tell_again
+from admitq.core.cycle.requeue import note_needs, put_back, requeue, requeue_undecided
 from admitq.core.cycle.second_pass import is_second_pass_due, try_second_passes
 from admitq.core.cycle.turns import Cycle
 from admitq.core.model import Instant
-from admitq.core.queues import Pending
+from admitq.core.waiting.pending import Pending
 from admitq.core.world import ClusterQueueEntry, World
 
-__all__ = ["heads", "inadmissibility", "is_second_pass_due", "run_cycle", "tell_again"]
+__all__ = ["inadmissibility", "is_second_pass_due", "refresh_outdated_refusals", "run_cycle", "take_heads"]
+
+Heads = Iterable[tuple[ClusterQueueEntry, Pending]]
 
 
-def heads(world: World) -> list[tuple[ClusterQueueEntry, Pending]]:
-    """Take the head of each active ClusterQueue that has one into flight, and of their trees those who stand.
-
-    Empty while admission is halted.
-    """
-    result: dict[str, tuple[ClusterQueueEntry, Pending]] = {}
-    for name in () if world.is_halted else sorted(world.candidates):
-        queue = world.cluster_queues.get(name)
-        pending = queue.queue.pop() if queue is not None and queue.is_active else None
-        if queue is None or pending is None:
-            world.candidates.discard(name)
-            continue
-        if world.is_standing(queue):
-            world.overtake(queue)
-            # The workload that came before the first may reserve less, or nothing.
-            world.wake_hopeful(queue.node.root)
-        result[name] = (queue, pending)
-    roots = {queue.node.root: None for queue, _ in result.values()}
-    if any(root.sleepers.standing for root in roots):
-        for root in roots:
-            for queue in world.take_along(root):
-                pending = queue.queue.pop()
-                assert pending is not None, "a blocked queue has a first"  # noqa: S101 narrows the type
-                result[queue.spec.name] = (queue, pending)
-        result = dict(sorted(result.items()))
-    world.touched_cluster_queues.update(result)
-    world.candidates.update(result)
-    return list(result.values())
+def take_heads(world: World) -> Heads:
+    """Take the heads of a cycle; none while admission is halted."""
+    return [] if world.is_halted else world.waiting.take_heads()
 
 
-def run_cycle(world: World, of: Iterable[tuple[ClusterQueueEntry, Pending]], now: Instant) -> None:
-    """Decide over second passes that are due, and the heads in flight."""
+def run_cycle(world: World, heads: Heads, now: Instant) -> None:
+    """Decide over second passes that are due, and the heads of the cycle."""
     world.cycle += 1
     try_second_passes(world, now)
     cycle = Cycle(world, now)
-    entries: list[Entry] = []
-    for queue, pending in of:
-        world.deciding = pending.workload.key
-        entries.append(nominate(world, queue, pending))
-    world.deciding = None
-    for entry in cycle.turns(entries):
-        world.deciding = entry.workload.key
-        if world.is_halted:
-            put_back(world, entry)
-            continue
-        refusal = refusal_of(cycle, entry)
-        if refusal is None:
-            reserve(cycle, entry)
-        else:
-            requeue(cycle, entry, refusal)
-    world.deciding = None
+    entries = list(_nominate_each(world, heads))
+    for entry in _decided_one_by_one(world, cycle.turns(entries)):
+        _process(cycle, entry)
     for overlay in cycle.overlays.values():
         overlay.undo()
-    settle_undecided(cycle)
+    requeue_undecided(cycle)
     world.settle_outdated()
-    for root in cycle.advanced:
-        world.wake_hopeful(root)
-    for entry in cycle.parked:
-        world.deciding = entry.workload.key
-        calm(world, entry)
+    for root in cycle.progressed:
+        world.waiting.progress_made(root)
+    for entry in _decided_one_by_one(world, cycle.parked):
+        note_needs(world, entry)
+
+
+def _nominate_each(world: World, heads: Heads) -> Iterator[Entry]:
+    for queue, pending in heads:
+        world.deciding = pending.workload.key
+        yield nominate(world, queue, pending)
     world.deciding = None
+
+
+def _decided_one_by_one(world: World, entries: Iterable[Entry]) -> Iterator[Entry]:
+    """The entries, each while the state names it as the one that is decided over."""
+    for entry in entries:
+        world.deciding = entry.workload.key
+        yield entry
+    world.deciding = None
+
+
+def _process(cycle: Cycle, entry: Entry) -> None:
+    if cycle.world.is_halted:
+        put_back(cycle.world, entry)
+        return
+    refusal = refusal_of(cycle, entry)
+    if refusal is None:
+        reserve(cycle, entry)
+    else:
+        requeue(cycle, entry, refusal)

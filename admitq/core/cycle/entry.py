@@ -8,9 +8,10 @@ from admitq.core.cohorts import Node
 from admitq.core.ledger import Usage
 from admitq.core.model import Instant, Workload
 from admitq.core.preemption import Victim
-from admitq.core.queues import Pending, ScanProgress
 from admitq.core.refusals import Refusal
 from admitq.core.replacing import beyond
+from admitq.core.waiting.pending import Pending, ScanProgress
+from admitq.core.waiting.wait_states import Standing
 from admitq.core.world import ClusterQueueEntry, WorkloadEntry
 
 
@@ -25,8 +26,8 @@ class Entry:
     """Of the cohort tree, when the assignment was made."""
     is_preemptor: bool
     """Whether it waits for workloads that were preempted for it."""
-    stood: bool
-    """Whether it was only taken along."""
+    stood: Standing | None
+    """The wait state of a standing head, which takes part in a cycle that other heads asked for."""
     scan: ScanProgress | None = None
     """Where the scan of flavors stands after this attempt."""
     since: int = 0

@@ -19,9 +19,9 @@ from admitq.core.model import ObjectKey, PodSetAssignment, Workload
 from admitq.core.overlay import replacing, without, without_original
 from admitq.core.partial_admission import assign_partially, may_shrink
 from admitq.core.preemption import Preemptor, Victim, find_victims, never_preempts
-from admitq.core.queues import Pending, ScanProgress
 from admitq.core.refusals import TooManyChecks
 from admitq.core.requests import PodSetDemand
+from admitq.core.waiting.pending import Pending, ScanProgress
 from admitq.core.world import ClusterQueueEntry, WorkloadEntry, World
 
 _LONGEST_SCAN: Final = 64
@@ -150,11 +150,11 @@ def nominate(world: World, queue: ClusterQueueEntry, pending: Pending) -> Entry:
         pending,
         root,
         generation,
-        is_preemptor=queue.queue.is_claimant(pending),
-        stood=queue.is_taken_along,
+        is_preemptor=queue.queue.positions.is_preemptor(pending.workload),
+        stood=queue.stood,
         since=root.progress,
     )
-    queue.is_taken_along = False
+    queue.stood = None
     entry.original = world.original_of(queue.spec.name, pending.workload)
     if entry.original is not None:
         entry.taken_over = world.assigned(entry.original)
@@ -163,7 +163,7 @@ def nominate(world: World, queue: ClusterQueueEntry, pending: Pending) -> Entry:
     if entry.refusal is not None or lane is None:
         return entry
     progress = None if pending.progress is None else valid_progress(world, pending.progress, generation)
-    search, demands = Search(world, queue, pending.workload), lane.shape.demands
+    search, demands = Search(world, queue, pending.workload), lane.key.demands
     tried = () if progress is None else progress.tried
     assignment = search.assign(demands, tried=tried)
     if not search.suffices(assignment):

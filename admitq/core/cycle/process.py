@@ -22,7 +22,6 @@ from admitq.core.model import (
     Workload,
 )
 from admitq.core.preemption import Victim
-from admitq.core.queues import Preemptions
 from admitq.core.refusals import (
     NobodyToPreempt,
     OverlappingVictims,
@@ -32,6 +31,7 @@ from admitq.core.refusals import (
     TakenInThisCycle,
     WaitingForVictims,
 )
+from admitq.core.waiting.pending import Preemptions
 from admitq.core.world import Assumption, World
 
 _RECLAIM_ALWAYS: Final = "Any"
@@ -79,7 +79,7 @@ def _spares_others_victims(cycle: Cycle, entry: Entry) -> Refusal | None:
 def _assign_once_more(search: Search, entry: Entry, nominated: Assignment) -> Assignment | None:
     """An assignment of the flavors that were nominated, from the first on; None if it does not suffice."""
     lane = entry.pending.lane
-    demands = () if lane is None else lane.shape.demands
+    demands = () if lane is None else lane.key.demands
     counts = {part.name: part.count for part in nominated.pod_sets}
     found = search.assign(
         tuple(demand.for_pods(counts[demand.pod_set.name]) for demand in demands),
@@ -169,7 +169,7 @@ def _preempts(cycle: Cycle, entry: Entry) -> Refusal:
     entry.pending.preemptions = Preemptions(len(entry.victims), told)
     entry.pending.displaced |= {victim.entry.workload.uid for victim in entry.victims}
     if told:
-        cycle.got_somewhere(entry)
+        cycle.count_progress(entry)
     return WaitingForVictims(len(entry.victims), assignment.shortfall)
 
 
@@ -260,5 +260,5 @@ def reserve(cycle: Cycle, entry: Entry) -> None:
         )
     )
     cycle.reserved.append(workload.key)
-    cycle.got_somewhere(entry)
+    cycle.count_progress(entry)
     cycle.usage_changed(entry)

@@ -1,4 +1,4 @@
-"""Requeueing: where somebody goes who got nothing, so that the next chance finds it."""
+"""Requeueing: the wait state that each head takes which got nothing."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -9,7 +9,6 @@ from admitq.core.cycle.turns import Cycle
 from admitq.core.model import QueueingStrategy
 from admitq.core.partial_admission import may_shrink
 from admitq.core.preemption import never_preempts
-from admitq.core.queues import Aside, ScanProgress
 from admitq.core.refusals import (
     AdmissionChecksFailed,
     ClusterQueueInactive,
@@ -24,27 +23,42 @@ from admitq.core.refusals import (
     TooManyChecks,
     WaitingForVictims,
 )
+from admitq.core.waiting import wait_states
+from admitq.core.waiting.pending import ScanProgress
+from admitq.core.waiting.wait_states import (
+    NEEDS_KNOWN,
+    FirstOfStrictQueue,
+    HeldBack,
+    InvalidWorkload,
+    LostInCycle,
+    QueueUnusable,
+    Ready,
+    RetryOnProgress,
+    Standing,
+    WaitingForPreemption,
+    WaitingForQuota,
+)
 from admitq.core.world import World
 
-_ASIDE: Final[Mapping[type[Refusal], Aside]] = {
-    AdmissionChecksFailed: Aside.OWN,
-    InvalidResources: Aside.OWN,
-    ClusterQueueInactive: Aside.TREE,
-    ClusterQueueNotFound: Aside.TREE,
-    NamespaceMismatch: Aside.NAMESPACE,
+_HELD_BACK: Final[Mapping[type[Refusal], HeldBack]] = {
+    AdmissionChecksFailed: InvalidWorkload(),
+    InvalidResources: InvalidWorkload(),
+    ClusterQueueInactive: QueueUnusable(),
+    ClusterQueueNotFound: QueueUnusable(),
+    NamespaceMismatch: wait_states.NamespaceNotSelected(),
 }
-"""Refusals that concern a workload for itself, whatever its equals meet."""
+"""Refusals that hold a workload back for itself, whatever becomes of others with its scheduling key."""
 
 
-def _is_beaten(refusal: Refusal) -> bool:
-    """Whether only others of the same cycle were in the way."""
+def _is_lost(refusal: Refusal) -> bool:
+    """Whether only other heads of the same cycle were in the way."""
     return isinstance(refusal, TakenInThisCycle) or (
         isinstance(refusal, OverlappingVictims) and not refusal.will_fit
     )
 
 
-def _waits_for_others(refusal: Refusal) -> bool:
-    """Whether it will fit once those have left who are told to."""
+def _waits_for_preemption(refusal: Refusal) -> bool:
+    """Whether the head will fit once targets have left."""
     return isinstance(refusal, WaitingForVictims) or (
         isinstance(refusal, OverlappingVictims) and refusal.will_fit
     )
@@ -52,34 +66,34 @@ def _waits_for_others(refusal: Refusal) -> bool:
 
 def _scan_to_keep(world: World, entry: Entry, refusal: Refusal) -> ScanProgress | None:
     """Where the scan of flavors goes on, after an attempt that ended so (semantics, Cycle)."""
-    if isinstance(refusal, (PreemptionGated, PodsNotReady)) or _waits_for_others(refusal):
+    if isinstance(refusal, (PreemptionGated, PodsNotReady)) or _waits_for_preemption(refusal):
         return None
-    if entry.scan is None or not _is_beaten(refusal):
+    if entry.scan is None or not _is_lost(refusal):
         return entry.scan
     preserve = world.settings.gates.flavor_fungibility_preserve_scan_progress
     return replace(entry.scan, beaten=True) if preserve else None
 
 
 def requeue(cycle: Cycle, entry: Entry, refusal: Refusal) -> None:
-    """Put a head that got nothing where the next chance finds it."""
+    """Requeue a head that got nothing; some heads wait for the end of the cycle, which decides over them."""
     world, pending, queue = cycle.world, entry.pending, entry.queue.queue
     world.report(pending, refusal)
     pending.progress = _scan_to_keep(world, entry, refusal)
-    reason = _ASIDE.get(type(refusal))
-    strict = queue.strategy is QueueingStrategy.STRICT_FIFO
-    if reason is Aside.NAMESPACE or (reason is not None and not strict):
-        world.set_aside(entry.queue, pending, reason)
-        world.sleep_if_parked(entry.queue)
-    elif _is_beaten(refusal):
-        cycle.beaten.append(entry)
-    elif _waits_for_others(refusal):
-        queue.claim(pending)
-        cycle.waiting.append(entry)
+    held_back = _HELD_BACK.get(type(refusal))
+    is_strict = queue.positions.strategy is QueueingStrategy.STRICT_FIFO
+    if isinstance(refusal, NamespaceMismatch) or (held_back is not None and not is_strict):
+        assert held_back is not None  # noqa: S101 narrows the type
+        world.waiting.hold_back(entry.queue, pending, held_back)
+    elif _is_lost(refusal):
+        cycle.lost.append(entry)
+    elif _waits_for_preemption(refusal):
+        queue.set_preemptor(pending)
+        cycle.standing.append((entry, WaitingForPreemption(pending.position)))
     elif isinstance(refusal, PodsNotReady) or pending.progress is not None:
-        queue.enter(pending)
+        queue.requeue(pending)
     elif entry.disturbed:
-        queue.enter(pending)
-        _gave_up_what_was_kept(cycle, entry)
+        queue.requeue(pending)
+        _give_reserved_capacity_up(cycle, entry)
     elif entry.was_beaten:
         cycle.out_of_flavors.append((entry, refusal))
     else:
@@ -87,93 +101,92 @@ def requeue(cycle: Cycle, entry: Entry, refusal: Refusal) -> None:
 
 
 def _is_for_its_flavors_alone(refusal: Refusal) -> bool:
-    """Whether others of the queue may be admitted although quota does for the one that is refused."""
+    """Whether quota suffices for the refused workload, so that others of its queue may be admitted."""
     return isinstance(refusal, TooManyChecks) and bool(refusal.flavors)
 
 
 def _park(cycle: Cycle, entry: Entry, refusal: Refusal) -> None:
-    """Stop trying an entry, and so give up what was kept for it; the first of a StrictFIFO queue stands.
+    """Have the lane of a head wait, and give the capacity up that was reserved for it.
 
-    An entry is not kept first if only its own flavors have too many checks: it does not block the queue.
+    The first of a StrictFIFO queue stands instead, unless only its own flavors have too many checks.
     """
-    strict = entry.queue.queue.strategy is QueueingStrategy.STRICT_FIFO
-    if strict and _is_for_its_flavors_alone(refusal):
-        cycle.world.set_aside(entry.queue, entry.pending, Aside.TREE)
-        cycle.world.sleep_if_parked(entry.queue)
-        _gave_up_what_was_kept(cycle, entry)
-        return
-    cycle.parked.append(entry)
-    if strict:
-        cycle.waiting.append(entry)
-        return
-    entry.queue.queue.park(entry.pending, refusal, hopeful=entry.was_beaten)
-    if entry.was_beaten:
-        entry.root.sleepers.hopeful[entry.queue.spec.name] = None
-    cycle.world.sleep_if_parked(entry.queue, entry.pending.lane)
-    _gave_up_what_was_kept(cycle, entry)
+    pending, queue = entry.pending, entry.queue
+    if queue.queue.positions.strategy is QueueingStrategy.STRICT_FIFO:
+        if not _is_for_its_flavors_alone(refusal):
+            cycle.parked.append(entry)
+            cycle.standing.append((entry, FirstOfStrictQueue(pending.position)))
+            return
+        cycle.world.waiting.hold_back(queue, pending, QueueUnusable())
+    else:
+        cycle.parked.append(entry)
+        kind = RetryOnProgress if entry.was_beaten else WaitingForQuota
+        queue.queue.requeue_waiting(pending, kind(refusal, pending.workload.queued_at))
+    _give_reserved_capacity_up(cycle, entry)
 
 
-def _gave_up_what_was_kept(cycle: Cycle, entry: Entry) -> None:
-    """Those who were beaten by an entry that is refused by all flavors may fare better now.
+def _give_reserved_capacity_up(cycle: Cycle, entry: Entry) -> None:
+    """Count progress if capacity was reserved for a head that is refused by all flavors.
 
-    Who hopes himself wakes none of those who hope, or two might do so in turn for ever.
+    A head that lost over a flavor wakes no lane that waits for progress: two such lanes could wake each other
+    forever.
     """
     if not (entry.keeps or entry.looked_further):
         return
     if entry.was_beaten:
-        cycle.world.forest.got_somewhere(entry.root)
+        cycle.world.forest.count_progress(entry.root)
     else:
-        cycle.got_somewhere(entry)
+        cycle.count_progress(entry)
 
 
-def settle_undecided(cycle: Cycle) -> None:
-    """Put those back of whom only the whole cycle tells whether the next can differ from it."""
+def requeue_undecided(cycle: Cycle) -> None:
+    """Requeue the heads whose next attempt depends on what the whole cycle did."""
     world = cycle.world
     for entry, refusal in cycle.out_of_flavors:
         world.deciding = entry.workload.key
         if entry.since != entry.root.progress:
-            entry.queue.queue.enter(entry.pending)
+            entry.queue.queue.requeue(entry.pending)
         else:
             _park(cycle, entry, refusal)
-    for entry in cycle.beaten:
+    for entry in cycle.lost:
         world.deciding = entry.workload.key
-        # Who was only taken along goes on with other flavors when it is next: two might wake each other so.
-        goes_on = entry.pending.progress is not None and not entry.stood
-        _try_again_or_stand(world, entry, again=goes_on or entry.since != entry.root.progress)
-    for entry in cycle.waiting:
+        # A standing head goes on with other flavors when it is the next head: two could wake each other so.
+        goes_on = entry.pending.progress is not None and entry.stood is None
+        again = goes_on or entry.since != entry.root.progress
+        _requeue_or_stand(world, entry, LostInCycle(entry.pending.position), again=again)
+    for entry, state in cycle.standing:
         world.deciding = entry.workload.key
-        # Who may do with fewer pods may have preempted for more than is left to be had, and who went on to
-        # another flavor may fit the first, which is kept for nobody any more.
+        # A head that may run with fewer pods may have preempted for more than is left to be had, and one that
+        # went on to another flavor may fit the first, which is withheld no longer.
         changed = entry.disturbed or entry.generation != entry.root.generation
-        kept_no_more = entry.was_beaten and entry.since != entry.root.progress
-        _try_again_or_stand(world, entry, again=changed or kept_no_more)
+        withheld_no_longer = entry.was_beaten and entry.since != entry.root.progress
+        _requeue_or_stand(world, entry, state, again=changed or withheld_no_longer)
     world.deciding = None
 
 
-def calm(world: World, entry: Entry) -> None:
-    """Leave who was parked asleep until that is available which it needs, if quota alone decides over it."""
-    lane = entry.pending.lane
-    if lane is None or not never_preempts(entry.queue.spec.preemption):
-        return
-    if lane.shape.original is not None:
-        return
-    if world.settings.gates.partial_admission and may_shrink(lane.shape.demands):
-        return
-    needs = entry.queue.offer.plan(lane.shape.demands).shortage
-    if needs is not None:
-        entry.root.sleepers.calm(lane, needs)
-
-
-def _try_again_or_stand(world: World, entry: Entry, *, again: bool) -> None:
+def _requeue_or_stand(world: World, entry: Entry, state: Standing, *, again: bool) -> None:
     if again:
-        entry.queue.queue.enter(entry.pending)
+        entry.queue.queue.requeue(entry.pending)
     else:
-        world.stand(entry.queue, entry.pending)
+        world.waiting.stand(entry.queue, entry.pending, state)
+
+
+def note_needs(world: World, entry: Entry) -> None:
+    """Have the lane of a refused head wait for what it needs, if quota alone decides over it."""
+    lane = entry.pending.lane
+    if lane is None or isinstance(lane.state, (Ready, WaitingForPreemption, LostInCycle)):
+        return
+    if not never_preempts(entry.queue.spec.preemption) or lane.key.original is not None:
+        return
+    if world.settings.gates.partial_admission and may_shrink(lane.key.demands):
+        return
+    needs = entry.queue.offer.plan(lane.key.demands).shortage
+    if needs is not None:
+        entry.queue.queue.lanes.change_state(lane, NEEDS_KNOWN, replace(lane.state, needs=needs))
 
 
 def put_back(world: World, entry: Entry) -> None:
-    """Leave an entry whose turn did not come as it was, unless the quota of its tree was taken or freed."""
-    if entry.stood and entry.generation == entry.root.generation:
-        world.stand(entry.queue, entry.pending)
+    """Requeue a head whose turn did not come; it stands as before, unless quota was taken or returned."""
+    if entry.stood is not None and entry.generation == entry.root.generation:
+        world.waiting.stand(entry.queue, entry.pending, entry.stood)
     else:
-        entry.queue.queue.enter(entry.pending)
+        entry.queue.queue.requeue(entry.pending)

@@ -15,6 +15,7 @@ from admitq.core.ordering import CycleOrder, cycle_order
 from admitq.core.overlay import Overlay
 from admitq.core.refusals import Refusal, TakenInThisCycle
 from admitq.core.settings import Gates
+from admitq.core.waiting.wait_states import Standing
 from admitq.core.world import World
 
 
@@ -72,15 +73,18 @@ class Cycle:
     now: Instant
     tournament: Tournament[Entry] | None = None
     overlays: dict[Node, Overlay] = field(default_factory=dict[Node, Overlay])
-    beaten: list[Entry] = field(default_factory=list[Entry])
-    waiting: list[Entry] = field(default_factory=list[Entry])
+    lost: list[Entry] = field(default_factory=list[Entry])
+    """Heads that only other heads of this cycle were in the way of."""
+    standing: list[tuple[Entry, Standing]] = field(default_factory=list[tuple[Entry, Standing]])
+    """Heads that are to stand, unless the cycle changed what they were refused for, and their wait states."""
     out_of_flavors: list[tuple[Entry, Refusal]] = field(default_factory=list[tuple[Entry, Refusal]])
-    """Who found nothing with the last flavors, and was beaten over others."""
+    """Heads that the last flavors refused, and that lost over earlier ones."""
     parked: list[Entry] = field(default_factory=list[Entry])
+    """Heads whose lanes wait for needs that are known at the end of the cycle."""
     reserved: list[ObjectKey] = field(default_factory=list[ObjectKey])
-    """Who took quota in this cycle, and so is nobody's victim before the next."""
-    advanced: dict[Node, None] = field(default_factory=dict[Node, None])
-    """Roots of trees in which somebody got somewhere."""
+    """Workloads that reserved in this cycle, and are no targets before the next."""
+    progressed: dict[Node, None] = field(default_factory=dict[Node, None])
+    """Roots of trees in which a head made progress."""
 
     def overlay(self, entry: Entry) -> Overlay:
         """What is supposed of the entry's tree."""
@@ -121,10 +125,10 @@ class Cycle:
             for each in [each for each in those_behind if not ahead[each]]:
                 line.enter(each)
 
-    def got_somewhere(self, entry: Entry) -> None:
-        """Note that an entry took quota, had victims told, or gave up what was kept for it."""
-        self.world.forest.got_somewhere(entry.root)
-        self.advanced[entry.root] = None
+    def count_progress(self, entry: Entry) -> None:
+        """Count that an entry reserved, preempted, or gave reserved capacity up."""
+        self.world.forest.count_progress(entry.root)
+        self.progressed[entry.root] = None
 
     def usage_changed(self, entry: Entry) -> None:
         """Have shares compared anew where the entry's usage counts."""

@@ -10,7 +10,8 @@ from admitq.core.handlers.local_queues import settle_workloads_in
 from admitq.core.handlers.namespaces import retry_namespace
 from admitq.core.model import ClusterQueue, Instant
 from admitq.core.offers import Offer
-from admitq.core.queues import PendingQueue
+from admitq.core.waiting.pending_queue import PendingQueue
+from admitq.core.waiting.scheduling_key import KeyRules
 from admitq.core.world import ClusterQueueEntry, World
 
 _NO_FLAVORS: Final = Offer()
@@ -39,24 +40,29 @@ def update_cluster_queue(world: World, event: ClusterQueueChanged, now: Instant)
     world.settle_pods_in(spec.name)
     entry.queue.change_strategy(spec.queueing_strategy)
     entry.queue.go_by_usage(world.local_queue_usage if spec.usage_based_admission else None)
-    world.with_empty_lanes.add(spec.name)
+    world.waiting.note_empty_lanes(entry)
     for key in world.local_queues_of.get(spec.name, ()):
         charging.schedule_sample(world, key)
     world.lay_out_offer(entry)
     world.touch_local_queues_of(spec.name)
     world.settle_activity(entry)
-    for namespace in entry.queue.namespaces_aside():
+    for namespace in entry.queue.held_back.namespaces:
         retry_namespace(world, entry, namespace)
-    world.wake(entry)
+    world.waiting.cluster_queue_changed(entry)
     world.tree_edited(node)
 
 
 def _new_queue(world: World, spec: ClusterQueue) -> PendingQueue:
-    return PendingQueue(
-        spec.queueing_strategy,
+    rules = KeyRules(
         world.rules_of,
         partial(world.what_to_take_over, spec.name),
-        equals_share_a_lane=world.settings.gates.scheduling_equivalence_hashing,
+        shares_lanes=world.settings.gates.scheduling_equivalence_hashing,
+    )
+    return PendingQueue(
+        spec.queueing_strategy,
+        rules,
+        world.forest.registrations[spec.name],
+        ends_by_need=not world.settings.requeue_batch_period,
     )
 
 

@@ -1,10 +1,15 @@
 """The handler that runs admission cycles."""
 
+from typing import Final
+
 from admitq.core import charging
-from admitq.core.cycle import heads, is_second_pass_due, run_cycle, tell_again
+from admitq.core.cycle import is_second_pass_due, refresh_outdated_refusals, run_cycle, take_heads
 from admitq.core.events import CyclesRequested
 from admitq.core.model import Instant
 from admitq.core.world import World
+
+_REFRESHED_AT_ONCE: Final = 20
+"""Refusals that are refreshed after the cycles of one call. Decisions must not wait for refreshes."""
 
 
 def run_requested_cycles(world: World, event: CyclesRequested, now: Instant) -> None:
@@ -14,20 +19,16 @@ def run_requested_cycles(world: World, event: CyclesRequested, now: Instant) -> 
     """
     charging.settle_admissions(world)
     charging.take_samples(world, now)
-    world.let_in_due(now)
-    world.requeue_due(now)
-    for name in world.with_empty_lanes:
-        entry = world.cluster_queues.get(name)
-        if entry is not None:
-            entry.queue.drop_empty_lanes()
-    world.with_empty_lanes.clear()
+    world.waiting.end_due_backoffs(now)
+    world.waiting.end_due_batches(now)
+    world.waiting.drop_empty_lanes()
     if not world.driver.runs_cycles:
         return
-    if world.driver.writes_statuses and world.untold:
-        tell_again(world)
     cycles = 0
     while (event.limit is None or cycles < event.limit) and (
-        (of := heads(world)) or is_second_pass_due(world, now)
+        (heads := take_heads(world)) or is_second_pass_due(world, now)
     ):
-        run_cycle(world, of, now)
+        run_cycle(world, heads, now)
         cycles += 1
+    if world.driver.writes_statuses:
+        refresh_outdated_refusals(world, _REFRESHED_AT_ONCE)

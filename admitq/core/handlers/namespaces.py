@@ -22,17 +22,12 @@ def delete_namespace(world: World, event: NamespaceDeleted, _now: Instant) -> No
 
 
 def _retry(world: World, namespace: str) -> None:
-    for name in sorted(world.attentive_to_namespace.pop(namespace, ())):
-        entry = world.cluster_queues.get(name)
-        if entry is None:
-            continue
-        blocked = entry.queue.blocked
-        if blocked is not None and blocked.key.namespace == namespace:
-            entry.queue.unblock()
-            world.touch(entry)
-            world.settle_standing(entry)
+    for entry in world.waiting.take_attentive(namespace):
+        head = entry.queue.standing_head
+        if head is not None and head.workload.key.namespace == namespace:
+            world.waiting.end_standing(entry)
         if not retry_namespace(world, entry, namespace):
-            world.attend_to_namespace(namespace, entry)
+            world.waiting.attend_to_namespace(namespace, entry)
 
 
 def retry_namespace(world: World, entry: ClusterQueueEntry, namespace: str) -> bool:
@@ -43,6 +38,6 @@ def retry_namespace(world: World, entry: ClusterQueueEntry, namespace: str) -> b
     """
     if not selects_namespace(entry.spec.namespace_selector, world.namespaces.get(namespace)):
         return False
-    entry.queue.wake_namespace(namespace)
-    world.touch(entry)
+    entry.queue.namespace_selected(namespace)
+    world.waiting.touch(entry)
     return True

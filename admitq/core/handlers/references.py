@@ -77,4 +77,4 @@ def _retry(world: World, cluster_queues: Iterable[str]) -> None:
     for name in names:
         entry = world.cluster_queues[name]
         world.lay_out_offer(entry)
-        world.wake(entry)
+        world.waiting.cluster_queue_changed(entry)

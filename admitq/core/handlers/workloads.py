@@ -26,7 +26,7 @@ def update_workload(world: World, event: WorkloadChanged, now: Instant) -> None:
         is_other_candidate = former.priority != workload.priority or former.queued_at != workload.queued_at
         if is_other_candidate and entry.held is not None:
             # Other workloads may preempt it now than before.
-            world.wake_holders_tree(entry)
+            world.retry_preemptors_of(entry)
         world.settle(entry, now)
     charging.follow(world, entry, former, now)
 

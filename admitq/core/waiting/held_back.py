@@ -1,0 +1,67 @@
+"""Workloads of one ClusterQueue that are held back out of its lanes, each for itself."""
+
+from collections.abc import Iterator
+from itertools import chain
+
+from admitq.core.model import ObjectKey
+from admitq.core.waiting.pending import Pending
+from admitq.core.waiting.wait_states import HELD_BACK, HeldBack, NamespaceNotSelected, QueueUnusable
+from admitq.core.waiting.wake_index import TreeRegistration
+
+
+class HeldBackWorkloads:
+    """Workloads by the kind of state that holds them back, and by namespace where that is the reason."""
+
+    def __init__(self, registration: TreeRegistration) -> None:
+        """No workloads.
+
+        Args:
+            registration: how the ClusterQueue waits in its cohort tree.
+        """
+        self._registration = registration
+        self._by_kind: dict[type[HeldBack], dict[ObjectKey, Pending]] = {kind: {} for kind in HELD_BACK}
+        self._by_namespace: dict[str, dict[ObjectKey, Pending]] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Pending]:
+        return chain.from_iterable(of_kind.values() for of_kind in self._by_kind.values())
+
+    def of_kind(self, kind: type[HeldBack]) -> list[Pending]:
+        """The workloads that states of this kind hold back."""
+        return list(self._by_kind[kind].values())
+
+    def of_namespace(self, namespace: str) -> list[Pending]:
+        """The workloads that are held back because this namespace is not selected."""
+        return list(self._by_namespace.get(namespace, {}).values())
+
+    @property
+    def namespaces(self) -> list[str]:
+        """Namespaces with workloads that are held back because they are not selected."""
+        return sorted(self._by_namespace)
+
+    def add(self, pending: Pending, state: HeldBack) -> None:
+        """Add a workload whose state was just set to this."""
+        key = pending.workload.key
+        self._by_kind[type(state)][key] = pending
+        self._count += 1
+        if isinstance(state, NamespaceNotSelected):
+            self._by_namespace.setdefault(key.namespace, {})[key] = pending
+        self._register()
+
+    def remove(self, pending: Pending) -> None:
+        """Remove a workload whose state still says why it was held back."""
+        key, state = pending.workload.key, pending.state
+        del self._by_kind[type(state)][key]  # pyright: ignore[reportArgumentType] - it is held back
+        self._count -= 1
+        if isinstance(state, NamespaceNotSelected):
+            of_namespace = self._by_namespace[key.namespace]
+            del of_namespace[key]
+            if not of_namespace:
+                del self._by_namespace[key.namespace]
+        self._register()
+
+    def _register(self) -> None:
+        self._registration.set_held_back(bool(self._by_kind[QueueUnusable]))

@@ -1,0 +1,89 @@
+"""A pending workload, and what is remembered of its attempts."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from admitq.core.assignments import TriedFlavor
+from admitq.core.model import Workload
+from admitq.core.ordering import queue_order
+from admitq.core.refusals import Refusal
+from admitq.core.waiting.order import Position
+from admitq.core.waiting.wait_states import (
+    ARRIVING,
+    HELD_BACK,
+    InCycle,
+    WaitEvent,
+    WorkloadState,
+    check_transition,
+)
+
+if TYPE_CHECKING:
+    from admitq.core.waiting.lanes import Lane
+
+
+class Preemptions(NamedTuple):
+    """The preemptions of one attempt: how many targets there are, were requested, and failed."""
+
+    victims: int
+    told: int
+    failed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ScanProgress:
+    """Where the scan of flavors continues at the next attempt.
+
+    ``cycle`` and ``generation`` are those of the attempt, ``begun`` the generation of the cohort tree when
+    the scan last started from the first flavor, ``since`` the progress count of the tree then, ``attempts``
+    the number of attempts from there on, and ``beaten`` whether other heads were in the way of any of them.
+    """
+
+    tried: tuple[TriedFlavor, ...]
+    cycle: int
+    generation: int
+    begun: int
+    since: int
+    attempts: int
+    beaten: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Pending:
+    """A workload that waits for quota.
+
+    ``lane`` is set while the workload is queued or in a cycle. ``refusal`` is the last refusal that its
+    status shows; ``progress`` where its scan of flavors continues; ``preemptions`` what it waits for;
+    ``displaced`` the uids of all workloads that were preempted for it since it became pending.
+    """
+
+    workload: Workload
+    position: Position
+    state: WorkloadState = ARRIVING
+    lane: "Lane | None" = None
+    progress: ScanProgress | None = None
+    refusal: Refusal | None = None
+    preemptions: Preemptions | None = None
+    displaced: frozenset[str] = frozenset()
+
+    @property
+    def is_in_cycle(self) -> bool:
+        """Whether the workload is a head of the cycle that runs."""
+        return isinstance(self.state, InCycle)
+
+    @property
+    def is_held_back(self) -> bool:
+        """Whether the workload is kept out of the lanes for itself."""
+        return isinstance(self.state, HELD_BACK)
+
+    def change_state(self, event: WaitEvent, state: WorkloadState) -> None:
+        """Take the next state.
+
+        Raises:
+            ImpossibleTransition: the table of wait states has no such transition.
+        """
+        self.state = check_transition(event, self.state, state)
+
+
+def new_pending(workload: Workload) -> Pending:
+    """A workload that begins to wait."""
+    return Pending(workload, Position(queue_order(workload), workload.key))

@@ -1,0 +1,313 @@
+"""The pending workloads of one ClusterQueue: which is the head, and which wait for what.
+
+A workload is queued in the lane of its scheduling key, held back, or a head of the cycle that runs; never in
+two of these. The ClusterQueue's latest preemptor keeps its capacity until it is admitted: in a BestEffortFIFO
+ClusterQueue it stays the first, before workloads of higher priority.
+"""
+
+from collections.abc import Callable
+
+from admitq.core.admission_fair_sharing import PastUse
+from admitq.core.model import ObjectKey, QueueingStrategy, Workload
+from admitq.core.waiting.held_back import HeldBackWorkloads
+from admitq.core.waiting.lanes import Lane, Lanes
+from admitq.core.waiting.order import LatestPreemptor, QueuePositions
+from admitq.core.waiting.pending import Pending
+from admitq.core.waiting.scheduling_key import KeyRules, SchedulingKey
+from admitq.core.waiting.wait_states import (
+    CLUSTER_QUEUE_CHANGED,
+    EVENT_INTO,
+    HEAD_CHANGED,
+    HELD_BACK_BY,
+    IN_CYCLE,
+    NAMESPACE_SELECTED,
+    NOMINATED,
+    ORDER_CHANGED,
+    PARKED,
+    PROGRESS_MADE,
+    QUEUE_RECONSIDERED,
+    QUEUED,
+    READY,
+    REQUESTS_CHANGED,
+    REQUEUED,
+    STANDING,
+    STRATEGY_CHANGED,
+    WORKLOAD_CHANGED,
+    Backoff,
+    HeldBack,
+    InvalidWorkload,
+    LaneState,
+    QueueUnusable,
+    Standing,
+    WaitEvent,
+)
+from admitq.core.waiting.wake_index import TreeRegistration, WakeIndex
+
+
+class PendingQueue:
+    """The pending workloads of one ClusterQueue."""
+
+    def __init__(
+        self,
+        strategy: QueueingStrategy,
+        rules: KeyRules | None = None,
+        registration: TreeRegistration | None = None,
+        *,
+        ends_by_need: bool = True,
+    ) -> None:
+        """An empty queue.
+
+        Args:
+            strategy: what a head that does not fit does to the workloads behind it.
+            rules: what scheduling keys are made of.
+            registration: how the ClusterQueue waits in its cohort tree; None for one without a tree.
+            ends_by_need: as for ``Lanes``.
+        """
+        self.positions = QueuePositions(strategy)
+        self.members: dict[ObjectKey, Pending] = {}
+        self.registration = registration or TreeRegistration("", {}, WakeIndex())
+        self.lanes = Lanes(self.members, self.registration, ends_by_need=ends_by_need)
+        self.held_back = HeldBackWorkloads(self.registration)
+        self._rules = rules or KeyRules()
+
+    # --- numbers ----------------------------------------------------------------------------------
+
+    @property
+    def inadmissible(self) -> int:
+        """How many workloads are in parked lanes or held back."""
+        return self.lanes.parked_workloads + len(self.held_back)
+
+    @property
+    def standing_head(self) -> Pending | None:
+        """The head, while it takes part in every cycle of the cohort tree and blocks those behind it."""
+        state = self.standing_state
+        return None if state is None else self.members[state.head.key]
+
+    @property
+    def standing_state(self) -> Standing | None:
+        """The wait state of the standing head."""
+        lane = self.lanes.standing
+        state = None if lane is None else lane.state
+        return state if isinstance(state, STANDING) else None
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a change of the cohort tree could let a cycle take a workload that waits."""
+        return bool(self.lanes.parked or self.lanes.standing) or self.registration.holds_back_for_queue
+
+    # --- in and out -------------------------------------------------------------------------------
+
+    def enter(self, pending: Pending, event: WaitEvent) -> Lane:
+        """Queue a workload in the lane of its scheduling key.
+
+        Args:
+            pending: a workload that arrives, is held back, or comes from a cycle.
+            event: why, as a row of the table of single workloads.
+        """
+        self.members[pending.workload.key] = pending
+        self._leave_held_back(pending)
+        lane = pending.lane
+        if lane is None:
+            lane = pending.lane = self.lanes.lane_of(self.key_of(pending.workload))
+        pending.change_state(event, QUEUED)
+        self.lanes.add(pending)
+        return lane
+
+    def hold_back(self, pending: Pending, state: HeldBack) -> None:
+        """Keep a workload out of the lanes."""
+        self.members[pending.workload.key] = pending
+        self._leave_held_back(pending)
+        self._leave_lane(pending)
+        pending.change_state(HELD_BACK_BY[type(state)], state)
+        self.held_back.add(pending, state)
+
+    def remove(self, key: ObjectKey) -> None:
+        """Forget a workload."""
+        pending = self.members.pop(key)
+        self._leave_held_back(pending)
+        self._leave_lane(pending)
+        if self.positions.preemptor is not None and self.positions.preemptor.key == key:
+            self.positions.preemptor = None
+
+    def update(self, pending: Pending, workload: Workload) -> None:
+        """Replace a workload by its changed value, which keeps its position if that did not change.
+
+        A workload in a parked lane stays parked while its scheduling key is the same. One that is held back
+        for itself, or is the standing head, is evaluated again.
+        """
+        preemptor = self.positions.preemptor
+        if (
+            preemptor is not None
+            and preemptor.key == workload.key
+            and not self.positions.is_preemptor(workload)
+        ):
+            self.positions.preemptor = None
+        if workload.generation != pending.workload.generation:
+            pending.displaced = frozenset()
+        position = self.positions.position_of(workload)
+        key_now = self.key_of(pending.workload) if pending.lane is None else pending.lane.key
+        is_same_key = self.key_of(workload) == key_now
+        reconsidered = isinstance(pending.state, (InvalidWorkload, Backoff)) or self._is_standing(pending)
+        if not is_same_key:
+            pending.progress = None
+        if is_same_key and position == pending.position and not reconsidered:
+            pending.workload = workload
+            return
+        self._leave_lane(pending)
+        pending.workload, pending.position = workload, position
+        self.enter(pending, WORKLOAD_CHANGED)
+
+    def readjust(self, pending: Pending) -> None:
+        """Evaluate a workload again if what it requests, or what it takes over, has changed.
+
+        A standing head may have been refused for a bound of a LimitRange, with requests that did not change.
+        """
+        if isinstance(pending.state, InvalidWorkload):
+            self.enter(pending, REQUESTS_CHANGED)
+        elif pending.lane is not None:
+            is_same_key = self.key_of(pending.workload) == pending.lane.key
+            if is_same_key and not self._is_standing(pending):
+                return
+            self._leave_lane(pending)
+            if not is_same_key:
+                pending.progress = None
+            self.enter(pending, REQUESTS_CHANGED)
+
+    def head(self) -> Pending | None:
+        """The workload that a cycle evaluates next; None if there is none."""
+        return self.lanes.head()
+
+    def pop(self) -> Pending | None:
+        """Take the head into a cycle."""
+        pending = self.lanes.head()
+        if pending is not None:
+            self.lanes.take_head(pending)
+            pending.change_state(NOMINATED, IN_CYCLE)
+        return pending
+
+    # --- what becomes of a head -------------------------------------------------------------------
+
+    def requeue(self, pending: Pending) -> None:
+        """Queue a head again, to be evaluated in the next cycle."""
+        self.enter(pending, REQUEUED)
+
+    def requeue_waiting(self, pending: Pending, state: LaneState) -> Lane:
+        """Queue a head again, and have its lane wait."""
+        lane = self.enter(pending, REQUEUED)
+        self.lanes.change_state(lane, EVENT_INTO[type(state)], state)
+        return lane
+
+    def set_preemptor(self, pending: Pending) -> None:
+        """Note that a head waits for targets to leave; it replaces the latest preemptor."""
+        former = None if self.positions.preemptor is None else self.members[self.positions.preemptor.key]
+        self.positions.preemptor = LatestPreemptor(pending.workload.key, pending.workload.generation)
+        if former is not None:
+            self._sort_anew(former)
+        self._sort_anew(pending)
+
+    def restore_preemptor(self, preemptor: LatestPreemptor) -> None:
+        """Set the latest preemptor as a dump had it."""
+        self.positions.preemptor = preemptor
+        self._sort_anew(self.members[preemptor.key])
+
+    def restore_held_back(self, pending: Pending, state: HeldBack | None) -> None:
+        """Hold a workload back, or not, as a dump had it."""
+        if pending.is_held_back:
+            self.enter(pending, WORKLOAD_CHANGED)
+        if state is not None:
+            self._leave_lane(pending)
+            if not isinstance(state, Backoff):
+                pending.change_state(NOMINATED, IN_CYCLE)
+            self.hold_back(pending, state)
+
+    def restore_lane(self, key: SchedulingKey, state: LaneState) -> None:
+        """Have a lane wait as a dump had it."""
+        lane = self.lanes.lane_of(key)
+        self.lanes.change_state(lane, EVENT_INTO[type(state)], state)
+        if isinstance(state, PARKED):
+            self.lanes.note_emptied(lane)
+
+    # --- what ends waiting ------------------------------------------------------------------------
+
+    def end_waiting(self, event: WaitEvent) -> None:
+        """Evaluate the workloads again whose waiting an event of the cohort tree or ClusterQueue ends."""
+        self.lanes.end_waiting(event)
+        if event is not PROGRESS_MADE:
+            self._enter_all(self.held_back.of_kind(QueueUnusable), QUEUE_RECONSIDERED)
+
+    def end_standing(self, event: WaitEvent) -> None:
+        """Have the head take part in cycles as any other."""
+        lane = self.lanes.standing
+        if lane is not None:
+            self.lanes.change_state(lane, event, READY)
+
+    def namespace_selected(self, namespace: str) -> None:
+        """Evaluate the workloads again that were held back because of this namespace."""
+        self._enter_all(self.held_back.of_namespace(namespace), NAMESPACE_SELECTED)
+
+    def change_strategy(self, strategy: QueueingStrategy) -> None:
+        """Change the queueing strategy, by which a workload may block others that it did not block before."""
+        if strategy is self.positions.strategy:
+            return
+        self.positions.strategy = strategy
+        self.end_waiting(CLUSTER_QUEUE_CHANGED)
+        self._enter_all(self.held_back.of_kind(InvalidWorkload), STRATEGY_CHANGED)
+        if self.positions.preemptor is not None:
+            self._sort_anew(self.members[self.positions.preemptor.key])
+
+    def go_by_usage(self, usage_of: Callable[[ObjectKey], PastUse] | None) -> None:
+        """Have LocalQueues take turns by past use, or no longer (None)."""
+        if not self.lanes.go_by_usage(usage_of):
+            return
+        for pending in list(self.members.values()):
+            if pending.lane is not None:
+                self._leave_lane(pending)
+                self.enter(pending, ORDER_CHANGED)
+
+    def forget_refusals(self) -> None:
+        """Report refusals anew, because the statuses of the workloads show something else now."""
+        for pending in self.members.values():
+            pending.refusal = None
+
+    # --- keys and positions -----------------------------------------------------------------------
+
+    def key_of(self, workload: Workload) -> SchedulingKey:
+        """The scheduling key that a workload has in this ClusterQueue now."""
+        return self._rules.key_of(workload, by_local_queue=self.lanes.uses_past_use)
+
+    def _sort_anew(self, pending: Pending) -> None:
+        position = self.positions.position_of(pending.workload)
+        if position == pending.position:
+            return
+        if pending.lane is None or pending.is_in_cycle:
+            pending.position = position
+            return
+        self._leave_lane(pending)
+        pending.position = position
+        self.enter(pending, ORDER_CHANGED)
+
+    def _is_standing(self, pending: Pending) -> bool:
+        state = self.standing_state
+        return state is not None and state.head == pending.position
+
+    # --- internals --------------------------------------------------------------------------------
+
+    def _enter_all(self, some: list[Pending], event: WaitEvent) -> None:
+        for pending in some:
+            self.enter(pending, event)
+
+    def _leave_lane(self, pending: Pending) -> None:
+        lane = pending.lane
+        if lane is None:
+            return
+        if self._is_standing(pending):
+            self.end_standing(HEAD_CHANGED)
+        if pending.is_in_cycle:
+            pending.lane = None
+            self.lanes.drop_if_empty(lane)
+        else:
+            self.lanes.remove(pending)
+
+    def _leave_held_back(self, pending: Pending) -> None:
+        if pending.is_held_back:
+            self.held_back.remove(pending)

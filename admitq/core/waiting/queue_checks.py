@@ -1,0 +1,86 @@
+"""The bookkeeping of a ClusterQueue's pending workloads, checked against its workloads and lanes."""
+
+from collections import Counter
+from typing import Any
+
+from admitq.core.waiting.lanes import Lane
+from admitq.core.waiting.pending_queue import PendingQueue
+from admitq.core.waiting.wait_states import STANDING, Ready, RetryOnProgress
+
+
+def check_queue(queue: PendingQueue) -> None:
+    """Check everything. Slow.
+
+    Raises:
+        AssertionError: workloads, lanes and indexes do not agree.
+    """
+    _check_members(queue)
+    lanes = queue.lanes
+    parked = {lane for lane in lanes.by_key.values() if lane.is_parked}
+    waiting = {lane for lane in lanes.by_key.values() if not isinstance(lane.state, Ready)}
+    any_return = {lane for lane in waiting if not isinstance(lane.state, Ready) and lane.state.needs is None}
+    progress = {lane for lane in parked if isinstance(lane.state, RetryOnProgress)}
+    local_queues = {
+        lane: key.local_queue for key, lane in lanes.by_key.items() if key.local_queue is not None
+    }
+    least = {cause: each.least for cause, each in lanes.by_need.items()}
+    registration = queue.registration
+    for what, actual, expected in (
+        ("parked lanes", set(lanes.parked), parked),
+        ("workloads in parked lanes", lanes.parked_workloads, sum(lane.size for lane in parked)),
+        ("standing lanes", {lanes.standing} - {None}, {each for each in waiting if _is_standing(each)}),
+        ("lanes that wait for any return", set(lanes.by_any_return), any_return),
+        ("lanes that wait for progress", set(lanes.by_progress), progress),
+        ("lanes by LocalQueue", _local_queues(queue), local_queues),
+        ("registered needs", registration.needs, least),
+        ("registered for any return", registration.waits_for_any_return, bool(any_return)),
+        ("registered for progress", registration.waits_for_progress, bool(progress)),
+    ):
+        _expect(what, actual, expected)
+    for lane in lanes.by_key.values():
+        _check_lane(queue, lane)
+
+
+def _expect(what: str, actual: Any, expected: Any) -> None:
+    if actual != expected:
+        raise AssertionError(f"{what}: {actual!r}, should be {expected!r}")
+
+
+def _is_standing(lane: Lane) -> bool:
+    return isinstance(lane.state, STANDING)
+
+
+def _local_queues(queue: PendingQueue) -> dict[Lane, Any]:
+    return {lane: key for key, lanes in queue.lanes.by_local_queue.items() for lane in lanes}
+
+
+def _check_members(queue: PendingQueue) -> None:
+    sizes = Counter(id(pending.lane) for pending in queue.members.values() if pending.lane is not None)
+    for lane in queue.lanes.by_key.values():
+        _expect(f"workloads of lane {lane.key}", lane.size, sizes.pop(id(lane), 0))
+    _expect("workloads in lanes that are not indexed", +sizes, Counter())
+    for key, pending in queue.members.items():
+        _expect(f"position of {key}", pending.position, queue.positions.position_of(pending.workload))
+        if pending.lane is not None:
+            _expect(f"lane of {key}", pending.lane.key, queue.key_of(pending.workload))
+    preemptor = queue.positions.preemptor
+    if preemptor is not None and preemptor.key not in queue.members:
+        raise AssertionError(f"the preemptor {preemptor.key} does not wait")
+
+
+def _check_lane(queue: PendingQueue, lane: Lane) -> None:
+    lanes, first = queue.lanes, queue.lanes.first_of(lane)
+    _expect("key of the lane", lanes.by_key[lane.key], lane)
+    _expect(f"past use of {lane.key}", lane.usage, lanes.usage_by(lane.key))
+    indexed = {
+        (cause, amount) for cause, each in lanes.by_need.items() for _, amount, of in each if of is lane
+    }
+    position = None if first is None else lanes.position_of(lane, first)
+    needs: Any = () if isinstance(lane.state, Ready) or position is None else lane.state.needs or ()
+    _expect(f"needs of {lane.key}", indexed, set(needs))
+    if lane.is_parked:
+        _expect(f"indexed position of {lane.key}", lane.indexed_at, position if needs else None)
+        if not lane.size and lane not in lanes.emptied:
+            raise AssertionError(f"lane {lane.key} is empty and would never be dropped")
+    elif position is not None and position not in lanes.offered:
+        raise AssertionError(f"lane {lane.key} has a head that no cycle would take")

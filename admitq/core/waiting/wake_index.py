@@ -1,0 +1,219 @@
+"""The index from a cause to the ClusterQueues of one cohort tree whose lanes it may end the waiting of.
+
+Each cohort tree has one ``WakeIndex``, at its root. Each ClusterQueue has one ``TreeRegistration``, which
+says how its lanes wait; inside the ClusterQueue, ``lanes`` finds the lanes. Nothing else ends waiting in a
+tree.
+
+Quota. What is available at a ClusterQueue is the least of several bounds: one for each node on the path to
+the root that has a borrowing limit, and one for the root (``quota.available``). The least need of a
+ClusterQueue is kept at the lowest node whose bound does not suffice, in a heap by the slack which that node
+must have. Quota that returns raises bounds on its own path to the root alone, so the tops of the heaps on
+that path tell which ClusterQueues may go on, however many wait. A need that was reported as met is
+not *armed* until a cycle has found that no head of the ClusterQueue can be evaluated.
+"""
+
+import heapq
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from admitq.core import quota
+from admitq.core.amounts import FlavorResource
+from admitq.core.quota import Cell
+
+
+def _slack(cell: Cell) -> int | None:
+    """What the node lets through from above; None if it sets no bound."""
+    if cell.parent is None:
+        return cell.subtree - cell.usage
+    limit = cell.borrowing_limit
+    return None if limit is None else cell.lent - cell.spilled + limit
+
+
+def _binding_node(cell: Cell, amount: int) -> tuple[Cell, int]:
+    """The lowest node whose bound does not suffice, and the least slack there with which it may."""
+    kept = local = 0
+    while cell.parent is not None:
+        kept += cell.local_available
+        local += cell.local
+        slack = _slack(cell)
+        if slack is not None and kept + slack < amount:
+            break
+        cell = cell.parent
+    # Local parts below may come free as well: more than all of them cannot.
+    return cell, amount - local
+
+
+@dataclass(slots=True, eq=False)
+class TreeRegistration:
+    """How the lanes of one ClusterQueue wait for changes in its cohort tree."""
+
+    name: str
+    cells: Mapping[FlavorResource, Cell]
+    """The quota cells of the ClusterQueue."""
+    index: "WakeIndex"
+    waits_for_any_return: bool = False
+    """Whether any return of quota to the tree ends the waiting of some lane."""
+    waits_for_progress: bool = False
+    """Whether progress of a head of the tree does."""
+    holds_back_for_queue: bool = False
+    """Whether a workload is held back until the ClusterQueue, its tree or its quota changes."""
+    has_standing_head: bool = False
+    """Whether the head takes part in every cycle of the tree."""
+    needs: dict[FlavorResource, int] = field(default_factory=dict[FlavorResource, int])
+    """The least amount of each (flavor, resource) that ends the waiting of some lane."""
+    armed: dict[FlavorResource, int] = field(default_factory=dict[FlavorResource, int])
+    """The entry of the index that reports each need; a need that was reported as met has none."""
+
+    def available(self, pair: FlavorResource) -> int:
+        """What of a (flavor, resource) is available to the ClusterQueue now, in the resource's unit."""
+        cell = self.cells.get(pair)
+        return 0 if cell is None else quota.available(cell)
+
+    def set_any_return(self, waits: bool) -> None:
+        """Set whether any return of quota ends the waiting of some lane."""
+        if waits != self.waits_for_any_return:
+            self.waits_for_any_return = waits
+            self.index.note(self)
+
+    def set_held_back(self, holds_back: bool) -> None:
+        """Set whether a workload is held back until the ClusterQueue, its tree or its quota changes."""
+        if holds_back != self.holds_back_for_queue:
+            self.holds_back_for_queue = holds_back
+            self.index.note(self)
+
+    def set_progress(self, waits: bool) -> None:
+        """Set whether progress in the tree ends the waiting of some lane."""
+        if waits != self.waits_for_progress:
+            self.waits_for_progress = waits
+            self.index.note(self)
+
+    def set_standing(self, stands: bool) -> None:
+        """Set whether the head takes part in every cycle of the tree."""
+        if stands != self.has_standing_head:
+            self.has_standing_head = stands
+            self.index.note(self)
+
+    def set_need(self, pair: FlavorResource, amount: int | None) -> None:
+        """Set the least amount that ends the waiting of some lane; None if no lane needs any."""
+        if self.needs.get(pair) == amount:
+            return
+        self.armed.pop(pair, None)
+        if amount is None:
+            del self.needs[pair]
+            self.index.note(self)
+        else:
+            self.needs[pair] = amount
+            self.index.arm(self, pair)
+
+    def rearm(self) -> None:
+        """Report needs again that were reported as met, because no head could be evaluated."""
+        if len(self.armed) < len(self.needs):
+            for pair in self.needs.keys() - self.armed.keys():
+                self.index.arm(self, pair)
+
+
+_ArmedNeed = tuple[int, int, TreeRegistration, FlavorResource]
+"""The slack with which the need may be met, the number of the entry, and of which need it is."""
+
+_SMALL_HEAP: Final = 128
+"""Entries up to which a heap is not searched for entries that have no meaning any more."""
+
+
+@dataclass(slots=True, eq=False)
+class WakeIndex:
+    """The ClusterQueues of one cohort tree by what may end the waiting of their lanes."""
+
+    any_return: dict[str, TreeRegistration] = field(default_factory=dict[str, TreeRegistration])
+    progress: dict[str, TreeRegistration] = field(default_factory=dict[str, TreeRegistration])
+    standing: dict[str, TreeRegistration] = field(default_factory=dict[str, TreeRegistration])
+    needing: dict[str, TreeRegistration] = field(default_factory=dict[str, TreeRegistration])
+    """ClusterQueues with lanes that wait for a certain amount."""
+    _heaps: dict[Cell, list[_ArmedNeed]] = field(default_factory=dict[Cell, list[_ArmedNeed]])
+    _full_at: dict[Cell, int] = field(default_factory=dict[Cell, int])
+    """The size at which a heap is searched for entries that have no meaning any more."""
+    _entries: int = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no lane of the tree waits."""
+        return not (self.any_return or self.progress or self.standing or self.needing)
+
+    @property
+    def names(self) -> list[str]:
+        """ClusterQueues with lanes that wait, sorted."""
+        return sorted({*self.any_return, *self.progress, *self.standing, *self.needing})
+
+    def note(self, registration: TreeRegistration) -> None:
+        """Index a ClusterQueue by how its lanes wait now."""
+        for index, belongs in (
+            (self.any_return, registration.waits_for_any_return or registration.holds_back_for_queue),
+            (self.progress, registration.waits_for_progress),
+            (self.standing, registration.has_standing_head),
+            (self.needing, bool(registration.needs)),
+        ):
+            if belongs:
+                index[registration.name] = registration
+            else:
+                index.pop(registration.name, None)
+
+    def arm(self, registration: TreeRegistration, pair: FlavorResource) -> None:
+        """Report a ClusterQueue once its least need of a (flavor, resource) may be met."""
+        self.needing[registration.name] = registration
+        own = registration.cells.get(pair)
+        if own is None:
+            return  # An edit took the quota away, and ends the waiting itself.
+        cell, slack = _binding_node(own, registration.needs[pair])
+        self._entries += 1
+        registration.armed[pair] = self._entries
+        heap = self._heaps.setdefault(cell, [])
+        heapq.heappush(heap, (slack, self._entries, registration, pair))
+        if len(heap) > self._full_at.get(cell, _SMALL_HEAP):
+            heap[:] = [entry for entry in heap if self._is_armed(entry)]
+            heapq.heapify(heap)
+            self._full_at[cell] = max(_SMALL_HEAP, 2 * len(heap))
+
+    def _is_armed(self, entry: _ArmedNeed) -> bool:
+        _, number, registration, pair = entry
+        return registration.index is self and registration.armed.get(pair) == number
+
+    def move(self, registrations: Iterable[TreeRegistration], other: "WakeIndex") -> None:
+        """Move ClusterQueues to another tree."""
+        for registration in registrations:
+            for index in (self.any_return, self.progress, self.standing, self.needing):
+                index.pop(registration.name, None)
+            registration.index = other
+            registration.armed.clear()
+            other.note(registration)
+            for pair in registration.needs:
+                other.arm(registration, pair)
+
+    def met_by_return(self, cell: Cell) -> list[TreeRegistration]:
+        """The ClusterQueues for which a needed amount is available since quota returned at this cell.
+
+        Each need is reported once, until it is armed again.
+        """
+        met: list[TreeRegistration] = []
+        at: Cell | None = cell
+        while at is not None:
+            heap = self._heaps.get(at)
+            if heap:
+                self._take_met(at, heap, met)
+            at = at.parent
+        return met
+
+    def _take_met(self, cell: Cell, heap: list[_ArmedNeed], met: list[TreeRegistration]) -> None:
+        slack = _slack(cell)
+        bound_elsewhere: list[tuple[TreeRegistration, FlavorResource]] = []
+        while heap and slack is not None and heap[0][0] <= slack:
+            entry = heapq.heappop(heap)
+            if not self._is_armed(entry):
+                continue
+            _, _, registration, pair = entry
+            del registration.armed[pair]
+            if registration.available(pair) >= registration.needs[pair]:
+                met.append(registration)
+            else:
+                bound_elsewhere.append((registration, pair))
+        for registration, pair in bound_elsewhere:
+            self.arm(registration, pair)
