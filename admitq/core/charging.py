@@ -48,7 +48,7 @@ def _note_usage(world: World, key: ObjectKey) -> None:
     queue = None if entry is None else world.cluster_queues.get(entry.spec.cluster_queue)
     if queue is not None:
         queue.queue.lanes.usage_changed(key)
-        world.waiting.touch(queue)
+        world.waiting.heads.touch(queue)
 
 
 # --- workloads ------------------------------------------------------------------------------------------

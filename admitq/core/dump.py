@@ -69,7 +69,7 @@ class DumpedQueue:
     preemptor: LatestPreemptor | None
     lanes: tuple[tuple[SchedulingKey, LaneState], ...]
     has_outdated_refusals: bool
-    requeue_at: Instant | None
+    batch_due_at: Instant | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,8 +161,8 @@ def _take_queue(world: World, name: str) -> DumpedQueue:
         root.progress,
         entry.queue.positions.preemptor,
         tuple(sorted(((lane.key, lane.state) for lane in lanes if lane.state != READY), key=repr)),
-        world.waiting.is_outdated(root),
-        world.waiting.batches.get(name),
+        world.waiting.has_outdated_refusals_in(entry),
+        world.waiting.batches.due_at(name),
     )
 
 
@@ -194,7 +194,6 @@ def restore_volatile(world: World, dump: Dump) -> None:
         DumpError: the dump names something that it does not hold.
     """
     world.cycle = dump.cycle
-    world.waiting.batches.clear()
     if dump.books is not None:
         accounts = {balance.queue for balance in dump.books.balances}
         _check("books.balances", accounts, world.local_queues)
@@ -223,9 +222,10 @@ def restore_volatile(world: World, dump: Dump) -> None:
         for key, state in each.lanes:
             _restore_lane(entry, key, state)
         world.forest.restore_counts(entry.node, each.generation, each.progress)
-        world.waiting.restore(
-            entry, batch_at=each.requeue_at, has_outdated_refusals=each.has_outdated_refusals
-        )
+        world.waiting.restore(entry, has_outdated_refusals=each.has_outdated_refusals)
+    world.waiting.batches.restore(
+        (each.name, each.batch_due_at) for each in dump.queues if each.batch_due_at is not None
+    )
     world.is_halted = dump.halted
     needed = {turn.key for turn in world.second_passes.turns}
     _check("second_passes", (turn.key for turn in dump.second_passes), needed)

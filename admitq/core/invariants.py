@@ -123,7 +123,9 @@ def _check_registration(world: World, entry: ClusterQueueEntry) -> None:
         _expect(f"whether {name} waits for {what}", name in of, expected)
     for pair, amount in registration.needs.items():
         is_met = registration.available(pair) >= amount
-        is_noticed = name in world.waiting.candidates or name in world.waiting.batches or not entry.is_active
+        is_noticed = (
+            name in world.waiting.heads.candidates or name in world.waiting.batches or not entry.is_active
+        )
         if not is_met and pair not in registration.armed:
             raise InvariantViolated(f"{name} needs {amount} of {pair}, which would not be noticed")
         if is_met and not is_noticed and entry.queue.head() is not None:
@@ -262,7 +264,7 @@ def _check_second_passes(world: World) -> None:
 
 def _check_nothing_left_undone(world: World) -> None:
     for name, entry in world.cluster_queues.items():
-        if entry.is_active and entry.queue.head() is not None and name not in world.waiting.candidates:
+        if entry.is_active and entry.queue.head() is not None and name not in world.waiting.heads.candidates:
             raise InvariantViolated(f"{name} has a head that no cycle would take")
     undone = (
         world.reservations,

@@ -60,8 +60,7 @@ class AdmissionState:
         if self._world.seen_admitted:
             charging.settle_admissions(self._world, before=now)
         HANDLERS[type(event)](self._world, event, now)
-        if self._world.waiting.batches:
-            self._world.waiting.date_batches(now)
+        self._world.waiting.batches.date(now)
 
     def instructions(self) -> list[Instruction]:
         """What is to be done since the last call.
@@ -97,12 +96,13 @@ class AdmissionState:
         """The earliest instant at which a cycle would have something to do; None if it takes an event."""
         world = self._world
         runs = world.driver.runs_cycles and not world.is_halted
-        if runs and world.waiting.has_head():
+        if runs and world.waiting.heads.exist():
             return now
-        if world.seen_admitted or (world.driver.writes_statuses and world.waiting.has_outdated and runs):
+        refreshes = runs and world.driver.writes_statuses
+        if world.seen_admitted or (refreshes and world.waiting.has_outdated_refusals):
             return now
         passes = world.second_passes.next_at() if runs else None
-        batch = world.waiting.next_batch() if runs else None
+        batch = world.waiting.batches.next_at() if runs else None
         times = (world.waiting.backoffs.next_at(), passes, batch, charging.next_sample(world))
         due = [each for each in times if each is not None]
         return max(now, min(due)) if due else None

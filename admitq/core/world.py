@@ -414,7 +414,7 @@ class World:
         if causes == entry.causes:
             return
         was_active, entry.causes = entry.is_active, causes
-        self.waiting.touch(entry)
+        self.waiting.heads.touch(entry)
         if was_active == entry.is_active:
             return
         self.touch_local_queues_of(entry.spec.name)
@@ -806,7 +806,7 @@ class World:
 
     def _enqueue(self, entry: WorkloadEntry, target: ClusterQueueEntry, now: Instant) -> None:
         workload, pending = entry.workload, entry.pending
-        self.waiting.touch(target)
+        self.waiting.heads.touch(target)
         if pending is None:
             pending = entry.pending = new_pending(workload)
             entry.queued_in = target.spec.name

@@ -25,7 +25,7 @@ def refresh_outdated_refusals(world: World, limit: int | None = None) -> None:
     """
     if world.is_halted:
         return
-    for entry, lane in world.waiting.take_outdated(limit):
+    for entry, lane in world.waiting.take_outdated_refusals(limit):
         _refresh(world, entry, lane)
     world.deciding = None
 
@@ -46,6 +46,8 @@ def _refresh(world: World, entry: ClusterQueueEntry, lane: Lane) -> None:
     look = partial(assign, lane.key.demands, entry.offer)
     original = world.original_of(entry.spec.name, pending.workload)
     assignment = look() if original is None else replacing(world, original, look)
+    if assignment.mode is Mode.FIT:
+        return  # A cycle will take the head of the lane.
     refusal = refused_for_checks(entry, assignment) or _shortfall(assignment)
     state = lane.state
     if isinstance(state, PARKED):

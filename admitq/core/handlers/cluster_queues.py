@@ -40,7 +40,7 @@ def update_cluster_queue(world: World, event: ClusterQueueChanged, now: Instant)
     world.settle_pods_in(spec.name)
     entry.queue.change_strategy(spec.queueing_strategy)
     entry.queue.go_by_usage(world.local_queue_usage if spec.usage_based_admission else None)
-    world.waiting.note_empty_lanes(entry)
+    world.waiting.heads.note_empty_lanes(spec.name)
     for key in world.local_queues_of.get(spec.name, ()):
         charging.schedule_sample(world, key)
     world.lay_out_offer(entry)

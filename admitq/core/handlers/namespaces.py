@@ -39,5 +39,5 @@ def retry_namespace(world: World, entry: ClusterQueueEntry, namespace: str) -> b
     if not selects_namespace(entry.spec.namespace_selector, world.namespaces.get(namespace)):
         return False
     entry.queue.namespace_selected(namespace)
-    world.waiting.touch(entry)
+    world.waiting.heads.touch(entry)
     return True

@@ -93,6 +93,8 @@ class Lanes:
         self.by_any_return: dict[Lane, None] = {}
         self.by_progress: dict[Lane, None] = {}
         self.by_need: dict[FlavorResource, LanesByNeed[Lane]] = {}
+        self.indexed: dict[Lane, None] = {}
+        """Lanes that wait for certain amounts, whose refusals state what is missing of these."""
         self.emptied: dict[Lane, None] = {}
         """Parked lanes without workloads; a superset."""
         self.by_local_queue: dict[ObjectKey, dict[Lane, None]] = {}
@@ -141,7 +143,7 @@ class Lanes:
             self.parked_workloads -= 1
             if not lane.size:
                 self.emptied[lane] = None
-            elif lane.heads[0] == pending.position:
+            if lane.indexed_at is not None and lane.indexed_at[2] == pending.position:
                 self._index_needs_anew(lane)
         elif lane.heads[0] == pending.position:
             self._offer(lane)
@@ -242,12 +244,6 @@ class Lanes:
         for lane in lanes:
             self.change_state(lane, event, READY)
 
-    @property
-    def waiting_for_needs(self) -> list[Lane]:
-        """Lanes that wait for certain amounts, whose refusals state what is missing of these."""
-        lanes = (*self.parked, *(() if self.standing is None else (self.standing,)))
-        return [lane for lane in lanes if lane.indexed_at is not None]
-
     def drop_emptied(self) -> None:
         """Forget parked lanes without workloads."""
         for lane in self.emptied:
@@ -268,10 +264,10 @@ class Lanes:
             self.parked_workloads += lane.size
             if isinstance(state, RetryOnProgress):
                 self.by_progress[lane] = None
-                self._registration.set_progress(True)
+                self._registration.set_progress(waits=True)
         if state.needs is None:
             self.by_any_return[lane] = None
-            self._registration.set_any_return(True)
+            self._registration.set_any_return(waits=True)
         else:
             self._index_needs(lane)
 
@@ -284,10 +280,10 @@ class Lanes:
             self.parked_workloads -= lane.size
             if isinstance(state, RetryOnProgress):
                 del self.by_progress[lane]
-                self._registration.set_progress(bool(self.by_progress))
+                self._registration.set_progress(waits=bool(self.by_progress))
         if state.needs is None:
             del self.by_any_return[lane]
-            self._registration.set_any_return(bool(self.by_any_return))
+            self._registration.set_any_return(waits=bool(self.by_any_return))
         else:
             self._unindex_needs(lane, state)
 
@@ -297,6 +293,7 @@ class Lanes:
         if head is None or not state.needs:
             return
         lane.indexed_at = self.position_of(lane, head)
+        self.indexed[lane] = None
         for cause, amount in state.needs:
             lanes = self.by_need.get(cause)
             if lanes is None:
@@ -309,6 +306,7 @@ class Lanes:
         position, lane.indexed_at = lane.indexed_at, None
         if position is None:
             return
+        del self.indexed[lane]
         for cause, _ in state.needs or ():
             lanes = self.by_need[cause]
             lanes.remove(position)

@@ -70,25 +70,25 @@ class TreeRegistration:
         cell = self.cells.get(pair)
         return 0 if cell is None else quota.available(cell)
 
-    def set_any_return(self, waits: bool) -> None:
+    def set_any_return(self, *, waits: bool) -> None:
         """Set whether any return of quota ends the waiting of some lane."""
         if waits != self.waits_for_any_return:
             self.waits_for_any_return = waits
             self.index.note(self)
 
-    def set_held_back(self, holds_back: bool) -> None:
+    def set_held_back(self, *, holds_back: bool) -> None:
         """Set whether a workload is held back until the ClusterQueue, its tree or its quota changes."""
         if holds_back != self.holds_back_for_queue:
             self.holds_back_for_queue = holds_back
             self.index.note(self)
 
-    def set_progress(self, waits: bool) -> None:
+    def set_progress(self, *, waits: bool) -> None:
         """Set whether progress in the tree ends the waiting of some lane."""
         if waits != self.waits_for_progress:
             self.waits_for_progress = waits
             self.index.note(self)
 
-    def set_standing(self, stands: bool) -> None:
+    def set_standing(self, *, stands: bool) -> None:
         """Set whether the head takes part in every cycle of the tree."""
         if stands != self.has_standing_head:
             self.has_standing_head = stands
