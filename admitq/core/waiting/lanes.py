@@ -141,7 +141,7 @@ class Lanes:
             self.parked_workloads -= 1
             if not lane.size:
                 self.emptied[lane] = None
-            elif lane.heads[0] == pending.position:
+            if not lane.size or lane.heads[0] == pending.position:
                 self._index_needs_anew(lane)
         elif lane.heads[0] == pending.position:
             self._offer(lane)
