@@ -18,6 +18,7 @@ from admitq.core.waiting.pending import Pending
 from admitq.core.waiting.scheduling_key import SchedulingKey
 from admitq.core.waiting.wait_states import (
     EARLIER_WORKLOAD_QUEUED,
+    HEAD_OVERTAKEN,
     LANE_EMPTIED,
     NEED_MET,
     PARKED,
@@ -151,7 +152,9 @@ class Lanes:
         """Take the head of the ClusterQueue, as ``head`` found it, out of its lane into a cycle."""
         lane = pending.lane
         assert lane is not None  # noqa: S101 narrows the type
-        if not isinstance(lane.state, Ready):
+        if isinstance(lane.state, STANDING) and lane.state.head != pending.position:
+            self.change_state(lane, HEAD_OVERTAKEN, READY)
+        elif not isinstance(lane.state, Ready):
             self.change_state(lane, NEED_MET, READY)
         lane.size -= 1
         # It is at the top of both heaps, and would be found out of date there.
