@@ -47,6 +47,8 @@ def _refresh(world: World, entry: ClusterQueueEntry, lane: Lane) -> None:
     original = world.original_of(entry.spec.name, pending.workload)
     assignment = look() if original is None else replacing(world, original, look)
     refusal = refused_for_checks(entry, assignment) or _shortfall(assignment)
+    if refusal is None:
+        return  # A later cycle takes it: the batch is not due, or the queue has another head before it.
     state = lane.state
     if isinstance(state, PARKED):
         refreshed = type(state)(refusal, pending.workload.queued_at, state.needs)
@@ -54,6 +56,8 @@ def _refresh(world: World, entry: ClusterQueueEntry, lane: Lane) -> None:
     world.report(pending, refusal)
 
 
-def _shortfall(assignment: Assignment) -> NoFlavorFits | NobodyToPreempt:
+def _shortfall(assignment: Assignment) -> NoFlavorFits | NobodyToPreempt | None:
+    if assignment.mode is Mode.FIT:
+        return None
     shortfall = assignment.shortfall
     return NobodyToPreempt(shortfall) if assignment.mode is Mode.NO_PREEMPTION_CANDIDATES else shortfall
