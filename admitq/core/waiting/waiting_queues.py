@@ -330,6 +330,8 @@ class WaitingQueues:
             entry = self._cluster_queues.get(name)
             if self.batches.pop(name, None) is not None and entry is not None:
                 self._end_all(entry.node, BATCH_DUE)
+                # Its lanes may wait for a change of the ClusterQueue alone, and are not in the tree's index.
+                self._end_in_queue(entry, BATCH_DUE)
 
     # --- restoring --------------------------------------------------------------------------------
 
