@@ -124,7 +124,7 @@ def _check_registration(world: World, entry: ClusterQueueEntry) -> None:
     for pair, amount in registration.needs.items():
         is_met = registration.available(pair) >= amount
         is_noticed = name in world.waiting.candidates or name in world.waiting.batches or not entry.is_active
-        if not is_met and pair not in registration.armed:
+        if not is_met and pair not in registration.armed and not is_noticed:
             raise InvariantViolated(f"{name} needs {amount} of {pair}, which would not be noticed")
         if is_met and not is_noticed and entry.queue.head() is not None:
             raise InvariantViolated(f"{amount} of {pair} is available to {name}, which waits for it")
