@@ -220,7 +220,7 @@ def restore_volatile(world: World, dump: Dump) -> None:
             _check("queues.preemptor", (each.preemptor.key,), entry.queue.members)
             entry.queue.restore_preemptor(each.preemptor)
         for key, state in each.lanes:
-            _restore_lane(entry, key, state)
+            _restore_lane(entry, key, state, has_batch=each.requeue_at is not None)
         world.forest.restore_counts(entry.node, each.generation, each.progress)
         world.waiting.restore(entry, has_outdated_refusals=each.has_outdated_refusals)
     world.waiting.batches.restore(
@@ -245,10 +245,11 @@ def _restore_pending(world: World, each: DumpedPending) -> None:
         world.waiting.restore_held_back(queue, pending, each.held_back)
 
 
-def _restore_lane(entry: ClusterQueueEntry, key: SchedulingKey, state: LaneState) -> None:
+def _restore_lane(entry: ClusterQueueEntry, key: SchedulingKey, state: LaneState, *, has_batch: bool) -> None:
     if isinstance(state, STANDING):
         _check("queues.lanes.head", (state.head.key,), entry.queue.members)
-    if not isinstance(state, Ready) and state.needs is not None:
+    # Before its batch is due, a lane may need quota that an edit took away.
+    if not isinstance(state, Ready) and state.needs is not None and not has_batch:
         _check("queues.lanes.needs", (cause for cause, _ in state.needs), entry.node.cells)
     entry.queue.restore_lane(key, state)
 

@@ -115,6 +115,7 @@ def _check_registration(world: World, entry: ClusterQueueEntry) -> None:
     _expect(f"index of {name}", registration.index, index)
     waits_for_any_return = registration.waits_for_any_return or registration.holds_back_for_queue
     for what, of, expected in (
+        ("an edit", index.waiting, registration.has_waiting_lanes),
         ("any return", index.any_return, waits_for_any_return),
         ("progress", index.progress, registration.waits_for_progress),
         ("cycles of its tree", index.standing, registration.has_standing_head),
@@ -126,7 +127,7 @@ def _check_registration(world: World, entry: ClusterQueueEntry) -> None:
         is_noticed = (
             name in world.waiting.heads.candidates or name in world.waiting.batches or not entry.is_active
         )
-        if not is_met and pair not in registration.armed:
+        if not is_met and pair not in registration.armed and not is_noticed:
             raise InvariantViolated(f"{name} needs {amount} of {pair}, which would not be noticed")
         if is_met and not is_noticed and entry.queue.head() is not None:
             raise InvariantViolated(f"{amount} of {pair} is available to {name}, which waits for it")

@@ -18,6 +18,7 @@ from admitq.core.waiting.pending import Pending
 from admitq.core.waiting.scheduling_key import SchedulingKey
 from admitq.core.waiting.wait_states import (
     EARLIER_WORKLOAD_QUEUED,
+    HEAD_OVERTAKEN,
     LANE_EMPTIED,
     NEED_MET,
     PARKED,
@@ -153,7 +154,9 @@ class Lanes:
         """Take the head of the ClusterQueue, as ``head`` found it, out of its lane into a cycle."""
         lane = pending.lane
         assert lane is not None  # noqa: S101 narrows the type
-        if not isinstance(lane.state, Ready):
+        if isinstance(lane.state, STANDING) and lane.state.head != pending.position:
+            self.change_state(lane, HEAD_OVERTAKEN, READY)
+        elif not isinstance(lane.state, Ready):
             self.change_state(lane, NEED_MET, READY)
         lane.size -= 1
         # It is at the top of both heaps, and would be found out of date there.
@@ -265,6 +268,7 @@ class Lanes:
             if isinstance(state, RetryOnProgress):
                 self.by_progress[lane] = None
                 self._registration.set_progress(waits=True)
+        self._registration.set_waiting(waits=True)
         if state.needs is None:
             self.by_any_return[lane] = None
             self._registration.set_any_return(waits=True)
@@ -281,6 +285,7 @@ class Lanes:
             if isinstance(state, RetryOnProgress):
                 del self.by_progress[lane]
                 self._registration.set_progress(waits=bool(self.by_progress))
+        self._registration.set_waiting(waits=bool(self.parked) or self.standing is not None)
         if state.needs is None:
             del self.by_any_return[lane]
             self._registration.set_any_return(waits=bool(self.by_any_return))
