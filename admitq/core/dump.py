@@ -10,6 +10,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from fractions import Fraction
+from operator import itemgetter
 from typing import Any, Final, cast
 
 from admitq.core import (
@@ -28,6 +29,8 @@ from admitq.core import (
     settings,
 )
 from admitq.core.admission_fair_sharing import DumpedBooks
+from admitq.core.charging_state import SeenAdmitted
+from admitq.core.entries import Assumption
 from admitq.core.events import Event
 from admitq.core.instructions import Preempt
 from admitq.core.model import Instant, ObjectKey
@@ -36,7 +39,7 @@ from admitq.core.refusals import Refusal
 from admitq.core.replacing import Original
 from admitq.core.second_pass import Turn
 from admitq.core.settings import Settings
-from admitq.core.world import Assumption, DumpedSleep, SeenAdmitted, Timer, World
+from admitq.core.world import DumpedSleep, Timer, World
 
 _NAME: Final = "is"
 
@@ -107,19 +110,16 @@ def take(world: World) -> Dump:
     return Dump(
         settings=world.settings,
         cycle=world.cycle,
-        flavors=tuple(world.flavors[name] for name in sorted(world.flavors)),
-        checks=tuple(world.checks[name] for name in sorted(world.checks)),
-        topologies=tuple(sorted(world.topologies)),
+        flavors=tuple(world.catalog.flavors[name] for name in sorted(world.catalog.flavors)),
+        checks=tuple(world.catalog.checks[name] for name in sorted(world.catalog.checks)),
+        topologies=tuple(sorted(world.catalog.topologies)),
         namespaces=tuple(
-            (name, tuple(sorted(world.namespaces[name].items()))) for name in sorted(world.namespaces)
+            (name, tuple(sorted(labels.items())))
+            for name, labels in sorted(world.catalog.namespaces.items(), key=itemgetter(0))
         ),
-        limit_ranges=tuple(
-            (ObjectKey(namespace, name), world.limit_ranges[namespace][name])
-            for namespace in sorted(world.limit_ranges)
-            for name in sorted(world.limit_ranges[namespace])
-        ),
-        overheads=tuple(sorted(world.overheads.items())),
-        cohorts=tuple(world.cohorts[name] for name in sorted(world.cohorts)),
+        limit_ranges=world.request_rules.limit_ranges,
+        overheads=tuple(sorted(world.request_rules.overheads.items())),
+        cohorts=tuple(world.catalog.cohorts[name] for name in sorted(world.catalog.cohorts)),
         cluster_queues=tuple(world.cluster_queues[name].spec for name in sorted(world.cluster_queues)),
         local_queues=tuple(world.local_queues[key].spec for key in sorted(world.local_queues)),
         workloads=tuple(entry.workload for entry in entries),
@@ -129,9 +129,9 @@ def take(world: World) -> Dump:
         preemptions=tuple(entry.preempting for entry in entries if entry.preempting is not None),
         halted=world.is_halted,
         second_passes=world.second_passes.turns,
-        books=None if world.books is None else world.books.taken(),
-        seen_admitted=tuple(sorted(world.seen_admitted)),
-        seen_leaving=tuple(sorted(world.seen_leaving)),
+        books=None if world.charging.accounts is None else world.charging.accounts.taken(),
+        seen_admitted=tuple(sorted(world.charging.seen_admitted)),
+        seen_leaving=tuple(sorted(world.charging.seen_leaving)),
         pending=tuple(
             _take_pending(entry.workload.key, entry.pending) for entry in entries if entry.pending is not None
         ),
@@ -210,8 +210,8 @@ def restore_volatile(world: World, dump: Dump) -> None:
         _check("local_queues", world.local_queues, accounts)
         _check("books.charges", (charge.queue for charge in dump.books.charges), accounts)
     charging.restore(world, dump.books)
-    world.seen_admitted = list(dump.seen_admitted)
-    world.seen_leaving = set(dump.seen_leaving)
+    world.charging.seen_admitted = list(dump.seen_admitted)
+    world.charging.seen_leaving = set(dump.seen_leaving)
     _check("assumptions", (key for key, _ in dump.assumptions), world.workloads)
     for key, assumption in dump.assumptions:
         entry = world.workloads[key]
@@ -240,7 +240,7 @@ def restore_volatile(world: World, dump: Dump) -> None:
         if each.requeue_at is not None:
             world.requeues[each.name] = each.requeue_at
         world.with_empty_lanes.add(each.name)
-    world.is_halted = dump.halted
+    world.pods.is_halted = dump.halted
     needed = {turn.key for turn in world.second_passes.turns}
     _check("second_passes", (turn.key for turn in dump.second_passes), needed)
     world.second_passes.restore(dump.second_passes)

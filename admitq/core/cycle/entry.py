@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from admitq.core.amounts import FlavorResource
 from admitq.core.assignments import Assignment
 from admitq.core.cohorts import Node
+from admitq.core.entries import ClusterQueueEntry, WorkloadEntry
 from admitq.core.ledger import Usage
 from admitq.core.model import Instant, Workload
 from admitq.core.preemption import Victim
 from admitq.core.queues import Pending, ScanProgress
 from admitq.core.refusals import Refusal
 from admitq.core.replacing import beyond
-from admitq.core.world import ClusterQueueEntry, WorkloadEntry
 
 
 @dataclass(slots=True, eq=False)
