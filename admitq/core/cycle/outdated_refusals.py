@@ -8,12 +8,13 @@ from functools import partial
 from admitq.core.assignments import Assignment, Mode
 from admitq.core.cycle.inadmissibility import inadmissibility
 from admitq.core.cycle.nominate import refused_for_checks
+from admitq.core.entries import ClusterQueueEntry
 from admitq.core.flavors import assign
 from admitq.core.overlay import replacing
 from admitq.core.refusals import NobodyToPreempt, NoFlavorFits, TooManyChecks
 from admitq.core.waiting.lanes import Lane
 from admitq.core.waiting.wait_states import PARKED, REFUSAL_REFRESHED
-from admitq.core.world import ClusterQueueEntry, World
+from admitq.core.world import World
 
 
 def refresh_outdated_refusals(world: World, limit: int | None = None) -> None:

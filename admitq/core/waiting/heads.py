@@ -1,20 +1,17 @@
 """Which ClusterQueues may have a head, and the heads of the next cycle."""
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 from admitq.core.cohorts import Node
+from admitq.core.entries import ClusterQueueEntry
 from admitq.core.waiting.pending import Pending
 from admitq.core.waiting.wait_states import HEAD_OVERTAKEN, TREE_CYCLE_BEGUN
-
-if TYPE_CHECKING:
-    from admitq.core.world import ClusterQueueEntry
 
 
 class Heads:
     """The ClusterQueues that may have a head for the next cycle."""
 
-    def __init__(self, cluster_queues: "dict[str, ClusterQueueEntry]", touched: set[str]) -> None:
+    def __init__(self, cluster_queues: dict[str, ClusterQueueEntry], touched: set[str]) -> None:
         """No ClusterQueues.
 
         Args:
@@ -27,7 +24,7 @@ class Heads:
         self._touched = touched
         self._with_empty_lanes: set[str] = set()
 
-    def touch(self, entry: "ClusterQueueEntry") -> None:
+    def touch(self, entry: ClusterQueueEntry) -> None:
         """Note that a ClusterQueue may have a head, and that its status may differ."""
         self._touched.add(entry.spec.name)
         self.candidates.add(entry.spec.name)
@@ -41,7 +38,7 @@ class Heads:
             self._drop_candidate(name)
         return False
 
-    def take(self, is_overtaken: Callable[[Node], None]) -> "list[tuple[ClusterQueueEntry, Pending]]":
+    def take(self, is_overtaken: Callable[[Node], None]) -> list[tuple[ClusterQueueEntry, Pending]]:
         """Take the head of each active ClusterQueue into a cycle, and the standing heads of their trees.
 
         Args:
@@ -69,7 +66,7 @@ class Heads:
         self.candidates.update(heads)
         return list(heads.values())
 
-    def _take_standing(self, root: Node) -> "Iterator[tuple[ClusterQueueEntry, Pending]]":
+    def _take_standing(self, root: Node) -> Iterator[tuple[ClusterQueueEntry, Pending]]:
         for name in sorted(root.waiting.standing):
             entry = self._cluster_queues[name]
             entry.stood = entry.queue.standing_state

@@ -4,9 +4,9 @@ This is the only module that ends waiting for a cause outside of a ClusterQueue'
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from admitq.core.cohorts import Forest, Node
+from admitq.core.entries import ClusterQueueEntry
 from admitq.core.ledger import Usage
 from admitq.core.model import Instant
 from admitq.core.waiting.backoffs import Backoffs
@@ -32,16 +32,13 @@ from admitq.core.waiting.wait_states import (
 )
 from admitq.core.waiting.wake_index import TreeRegistration, WakeIndex
 
-if TYPE_CHECKING:
-    from admitq.core.world import ClusterQueueEntry
-
 
 class WaitingQueues:
     """All ClusterQueues, by what their pending workloads wait for."""
 
     def __init__(
         self,
-        cluster_queues: "dict[str, ClusterQueueEntry]",
+        cluster_queues: dict[str, ClusterQueueEntry],
         forest: Forest,
         touched: set[str],
         *,
@@ -68,11 +65,11 @@ class WaitingQueues:
 
     # --- heads ------------------------------------------------------------------------------------
 
-    def take_heads(self) -> "list[tuple[ClusterQueueEntry, Pending]]":
+    def take_heads(self) -> list[tuple[ClusterQueueEntry, Pending]]:
         """Take the heads of the next cycle."""
         return self.heads.take(self.progress_made)
 
-    def queue_changed(self, entry: "ClusterQueueEntry") -> None:
+    def queue_changed(self, entry: ClusterQueueEntry) -> None:
         """Note that a workload entered, left or moved in a ClusterQueue."""
         self.heads.note_empty_lanes(entry.spec.name)
         self.heads.touch(entry)
@@ -158,7 +155,7 @@ class WaitingQueues:
 
     # --- causes at a ClusterQueue -----------------------------------------------------------------
 
-    def cluster_queue_changed(self, entry: "ClusterQueueEntry") -> None:
+    def cluster_queue_changed(self, entry: ClusterQueueEntry) -> None:
         """End all waiting in a ClusterQueue, because what decides over its workloads changed."""
         if self.batches.period and entry.queue.is_waiting:
             self.batches.collect([entry.spec.name])
@@ -173,23 +170,23 @@ class WaitingQueues:
             for namespace in entry.queue.held_back.namespaces:
                 entry.queue.namespace_selected(namespace)
 
-    def _end_in_queue(self, entry: "ClusterQueueEntry", event: WaitEvent) -> None:
+    def _end_in_queue(self, entry: ClusterQueueEntry, event: WaitEvent) -> None:
         entry.queue.end_waiting(event)
         self.heads.touch(entry)
         self.settle_standing(entry)
 
-    def hold_back(self, entry: "ClusterQueueEntry", pending: Pending, state: HeldBack) -> None:
+    def hold_back(self, entry: ClusterQueueEntry, pending: Pending, state: HeldBack) -> None:
         """Keep a workload out of the lanes of its ClusterQueue."""
         entry.queue.hold_back(pending, state)
         self._note_held_back(entry, pending, state)
 
-    def _note_held_back(self, entry: "ClusterQueueEntry", pending: Pending, state: HeldBack) -> None:
+    def _note_held_back(self, entry: ClusterQueueEntry, pending: Pending, state: HeldBack) -> None:
         if isinstance(state, NamespaceNotSelected):
             self.attend_to_namespace(pending.workload.key.namespace, entry)
         elif isinstance(state, Backoff) and state.until is not None:
             self.backoffs.add(state.until, entry.spec.name, pending)
 
-    def hold_back_until_due(self, entry: "ClusterQueueEntry", pending: Pending, now: Instant) -> bool:
+    def hold_back_until_due(self, entry: ClusterQueueEntry, pending: Pending, now: Instant) -> bool:
         """Hold a workload back if it must not be evaluated yet; whether that is so."""
         workload = pending.workload
         due = workload.requeue_at
@@ -206,18 +203,18 @@ class WaitingQueues:
             entry.queue.enter(pending, BACKOFF_ENDED)
             self.heads.touch(entry)
 
-    def attend_to_namespace(self, namespace: str, entry: "ClusterQueueEntry") -> None:
+    def attend_to_namespace(self, namespace: str, entry: ClusterQueueEntry) -> None:
         """Have ``take_attentive`` name a ClusterQueue when the namespace changes."""
         self._of_namespace.setdefault(namespace, set()).add(entry.spec.name)
 
-    def take_attentive(self, namespace: str) -> "list[ClusterQueueEntry]":
+    def take_attentive(self, namespace: str) -> list[ClusterQueueEntry]:
         """The ClusterQueues that a change of the namespace may concern; each is named once."""
         names = sorted(self._of_namespace.pop(namespace, ()))
         return [self._cluster_queues[name] for name in names if name in self._cluster_queues]
 
     # --- standing heads ---------------------------------------------------------------------------
 
-    def stand(self, entry: "ClusterQueueEntry", pending: Pending, state: Standing) -> None:
+    def stand(self, entry: ClusterQueueEntry, pending: Pending, state: Standing) -> None:
         """Queue a head again, and have it take part in every cycle of its tree.
 
         It also goes on once its namespace is not selected any more.
@@ -226,14 +223,14 @@ class WaitingQueues:
         entry.queue.registration.set_standing(stands=True)
         self.attend_to_namespace(pending.workload.key.namespace, entry)
 
-    def settle_standing(self, entry: "ClusterQueueEntry") -> None:
+    def settle_standing(self, entry: ClusterQueueEntry) -> None:
         """If the head of a ClusterQueue stands no more, let others have the capacity that it reserved."""
         registration = entry.queue.registration
         if registration.has_standing_head and entry.queue.lanes.standing is None:
             registration.set_standing(stands=False)
             self.capacity_given_up(entry.node)
 
-    def end_standing(self, entry: "ClusterQueueEntry") -> None:
+    def end_standing(self, entry: ClusterQueueEntry) -> None:
         """Have the head of a ClusterQueue take part in cycles as any other, because what it needs changed."""
         entry.queue.end_standing(HEAD_CHANGED)
         self.heads.touch(entry)
@@ -241,16 +238,16 @@ class WaitingQueues:
 
     # --- restoring --------------------------------------------------------------------------------
 
-    def has_outdated_refusals_in(self, entry: "ClusterQueueEntry") -> bool:
+    def has_outdated_refusals_in(self, entry: ClusterQueueEntry) -> bool:
         """Whether refusals of a ClusterQueue may be outdated."""
         return entry.node.root in self._outdated_trees or self._outdated.concerns(entry.queue)
 
-    def restore_held_back(self, entry: "ClusterQueueEntry", pending: Pending, state: HeldBack) -> None:
+    def restore_held_back(self, entry: ClusterQueueEntry, pending: Pending, state: HeldBack) -> None:
         """Hold a workload back as a dump had it."""
         entry.queue.restore_held_back(pending, state)
         self._note_held_back(entry, pending, state)
 
-    def restore(self, entry: "ClusterQueueEntry", *, has_outdated_refusals: bool) -> None:
+    def restore(self, entry: ClusterQueueEntry, *, has_outdated_refusals: bool) -> None:
         """Have a ClusterQueue wait as a dump had it; its lanes and workloads are restored."""
         registration, head = entry.queue.registration, entry.queue.standing_head
         registration.set_standing(stands=head is not None)
@@ -267,7 +264,7 @@ class WaitingQueues:
         """Whether refusals of lanes that go on waiting may be outdated."""
         return bool(self._outdated_trees or self._outdated)
 
-    def take_outdated_refusals(self, limit: int | None) -> "list[tuple[ClusterQueueEntry, Lane]]":
+    def take_outdated_refusals(self, limit: int | None) -> list[tuple[ClusterQueueEntry, Lane]]:
         """Take the next lanes whose refusals may be outdated; at most ``limit``, if that is set."""
         for root in sorted(self._outdated_trees, key=_name):
             registrations = _sorted(root.waiting.needing.values())

@@ -129,7 +129,7 @@ def test_what_has_ended_leaves_no_trace_when_it_is_gone(state: AdmissionState, k
     assert (state.queries.workload_phase(key), state.queries.pending_shapes("q")) == (None, (0, 0))
     assert not state.queries.cluster_queue_has_reservations("q")
     world = state._world  # pyright: ignore[reportPrivateUsage]
-    assert (world.workloads_of, world.local_queues_in) == ({}, {})
+    assert (world.indexes.workloads_of, world.indexes.local_queues_in) == ({}, {})
 
 
 def test_status_names_a_flavor_once_that_a_stored_queue_has_in_several_groups() -> None:
@@ -361,7 +361,7 @@ def _leak_usage(world: World) -> None:
 def _forget_reservation(world: World) -> None:
     entry = world.workloads[FIRST]
     assert entry.held is not None
-    world.ledger.count(entry.held, -1)
+    world.reservations.ledger.count(entry.held, -1)
 
 
 def _drop_from_queue(world: World) -> None:
@@ -385,7 +385,7 @@ def _misplace(world: World) -> None:
 
 
 def _lose_index(world: World) -> None:
-    world.workloads_of.clear()
+    world.indexes.workloads_of.clear()
 
 
 def _lose_head(world: World) -> None:
@@ -458,11 +458,11 @@ def _stand_in_a_stopped_queue(world: World) -> None:
 
 
 def _wait_for_nobody(world: World) -> None:
-    world.is_halted = True
+    world.pods.is_halted = True
 
 
 def _wait_for_unknown(world: World) -> None:
-    world.unready.add(THIRD)
+    world.pods.unready.add(THIRD)
 
 
 def _keep_between_cycles(world: World) -> None:
@@ -470,11 +470,11 @@ def _keep_between_cycles(world: World) -> None:
 
 
 def _leave_untold(world: World) -> None:
-    world.recomputations.append(TargetsRecomputed("q", Recomputation.SKIPPED))
+    world.outbox.recomputations.append(TargetsRecomputed("q", Recomputation.SKIPPED))
 
 
 def _leave_undone(world: World) -> None:
-    world.touched_cluster_queues.add("q")
+    world.outbox.touched_cluster_queues.add("q")
 
 
 @pytest.mark.parametrize(
