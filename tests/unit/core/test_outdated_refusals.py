@@ -1,4 +1,4 @@
-"""What is given back wakes nobody whom it does not let in; they are told what they lack now all the same."""
+"""Returned quota that does not suffice for a lane refreshes the refusal of the lane, without a cycle."""
 
 from typing import Any
 
@@ -6,20 +6,21 @@ import pytest
 
 from admitq.core import events as happened
 from admitq.core.events import CyclesRequested
-from admitq.core.instructions import ReportPending, ReserveQuota
+from admitq.core.instructions import Instruction, ReportPending, ReserveQuota
 from admitq.core.model import LabelSelector, PodSet, QueueingStrategy, SelectorOperator, SelectorRequirement
 from admitq.core.refusals import InsufficientQuota, NamespaceMismatch, NobodyToPreempt, NoFlavorFits
 from admitq.core.requests import asking
+from admitq.core.settings import Settings
 from admitq.core.state import AdmissionState
 from tests.unit.core.play import RECLAIM, Play, group, key, queue
 
 
 def _missing(play: Play, name: str) -> int:
-    """How much the workload lacks, by what it is parked for."""
+    """How much is missing for the workload, by the refusal of its lane."""
     refusal = play.state.queries.parked_refusal(key(name))
-    told = refusal.refused if isinstance(refusal, NobodyToPreempt) else refusal
-    assert isinstance(told, NoFlavorFits)
-    (short,) = told.parts[0].refusals
+    shortfall = refusal.refused if isinstance(refusal, NobodyToPreempt) else refusal
+    assert isinstance(shortfall, NoFlavorFits)
+    (short,) = shortfall.parts[0].refusals
     assert isinstance(short, InsufficientQuota)
     return short.missing
 
@@ -35,7 +36,7 @@ def _full(*, statuses: bool = True, **fields: Any) -> Play:
 
 
 @pytest.mark.parametrize("strategy", QueueingStrategy)
-def test_who_is_not_let_in_is_told_what_is_missing_now(strategy: QueueingStrategy) -> None:
+def test_refusal_is_refreshed_when_returned_quota_does_not_suffice(strategy: QueueingStrategy) -> None:
     play = _full(queueing_strategy=strategy)
     play.submit("large", "q", 3)
     play.run()
@@ -46,39 +47,39 @@ def test_who_is_not_let_in_is_told_what_is_missing_now(strategy: QueueingStrateg
     instructions = play.cycles()
     assert [each.key for each in instructions if isinstance(each, ReportPending)] == [key("large")]
     assert _missing(play, "large") == 2
-    assert play.state.to_dict()["cycle"] == cycle, "nobody had to be tried"
+    assert play.state.to_dict()["cycle"] == cycle, "no cycle was needed"
     assert play.state.next_wakeup(play.now) is None
     play.finish("b", "c")
     play.run("large")
 
 
-def test_without_statuses_nothing_is_told_but_decisions_until_it_is_asked_for() -> None:
+def test_refusal_is_refreshed_only_on_request_where_no_statuses_are_written() -> None:
     play = _full(statuses=False)
     play.submit("large", "q", 3)
     assert play.cycles() == []
     play.finish("a")
     assert play.told == []
-    assert play.is_quiet, "no cycle is needed only to tell what is missing"
+    assert play.is_quiet, "no cycle is needed only for a refresh"
     assert _missing(play, "large") == 3
-    assert play.state.tell_again() == []
+    assert play.state.refresh_refusals() == []
     play.state.validate()
     assert _missing(play, "large") == 2
     play.finish("b", "c")
     assert [type(each) for each in play.cycles()] == [ReserveQuota]
 
 
-def test_what_is_missing_is_told_when_it_is_asked_for() -> None:
+def test_refusals_are_refreshed_on_request() -> None:
     play = _full()
     play.submit("large", "q", 3)
     play.cycles()
     play.finish("a")
-    (told,) = play.state.tell_again()
-    assert isinstance(told, ReportPending)
+    (report,) = play.state.refresh_refusals()
+    assert isinstance(report, ReportPending)
     assert _missing(play, "large") == 2
     assert play.is_quiet
 
 
-def test_an_equal_that_comes_later_is_as_little_tried_as_before() -> None:
+def test_workload_that_enters_a_refreshed_lane_is_bypassed() -> None:
     play = _full()
     play.submit("large", "q", 3)
     play.run()
@@ -89,7 +90,7 @@ def test_an_equal_that_comes_later_is_as_little_tried_as_before() -> None:
     assert play.state.queries.is_bypassed(key("equal"))
 
 
-def test_who_may_preempt_is_woken_by_everything() -> None:
+def test_lane_that_may_preempt_is_evaluated_at_any_return_of_quota() -> None:
     play = _full(preemption=RECLAIM)
     play.submit("large", "q", 3)
     play.run()
@@ -99,7 +100,7 @@ def test_who_may_preempt_is_woken_by_everything() -> None:
     assert play.state.to_dict()["cycle"] == cycle + 1
 
 
-def test_who_would_be_content_with_less_is_woken_by_everything() -> None:
+def test_lane_that_may_shrink_is_evaluated_at_any_return_of_quota() -> None:
     play = _full()
     play.submit("large", "q", pod_sets=(PodSet("main", 3, asking({"cpu": 1}), min_count=2),))
     play.run()
@@ -109,7 +110,7 @@ def test_who_would_be_content_with_less_is_woken_by_everything() -> None:
     play.run("large")
 
 
-def test_whoever_is_not_selected_any_more_is_tried_at_the_next_release() -> None:
+def test_lane_of_a_namespace_not_selected_any_more_is_evaluated_after_the_refresh() -> None:
     blue = SelectorRequirement("team", SelectorOperator.IN, ("blue",))
     play = Play()
     play.send(happened.NamespaceChanged("n", (("team", "blue"),)))
@@ -123,10 +124,13 @@ def test_whoever_is_not_selected_any_more_is_tried_at_the_next_release() -> None
     play.run()
     play.finish("a")
     play.run()
+    assert play.state.next_wakeup(play.now) == play.now, "the refresh found it to be evaluated"
+    play.run()
     assert play.state.queries.parked_refusal(key("large")) == NamespaceMismatch()
+    assert play.is_quiet
 
 
-def test_groups_of_flavors_and_podsets_are_let_in_by_what_they_lack() -> None:
+def test_lane_with_flavors_and_one_with_podsets_are_admitted_when_their_needs_are_met() -> None:
     play = Play()
     play.put_flavors("small", "big")
     play.put(queue("q", resource_groups=group(("small", 1), ("big", 4))))
@@ -140,12 +144,12 @@ def test_groups_of_flavors_and_podsets_are_let_in_by_what_they_lack() -> None:
     cycle = play.state.to_dict()["cycle"]
     play.finish("b")
     play.cycles()
-    assert play.state.to_dict()["cycle"] > cycle, "of several podsets it cannot be told what they lack"
+    assert play.state.to_dict()["cycle"] > cycle, "several podsets have no certain needs"
     play.finish("a")
     play.run("two-sets")
 
 
-def test_a_restart_leaves_asleep_whom_it_finds_asleep() -> None:
+def test_restart_leaves_parked_lanes_parked() -> None:
     play = _full()
     play.submit("large", "q", 3)
     play.submit("two-sets", "q", pod_sets=tuple(PodSet(name, 1, asking({"cpu": 1})) for name in ("x", "y")))
@@ -161,7 +165,7 @@ def test_a_restart_leaves_asleep_whom_it_finds_asleep() -> None:
         assert twin.to_dict() == play.state.to_dict()
 
 
-def test_a_restart_before_they_are_told_tells_them_all_the_same() -> None:
+def test_restart_before_the_refresh_keeps_the_refresh() -> None:
     play = _full()
     play.submit("large", "q", 3)
     play.run()
@@ -173,7 +177,7 @@ def test_a_restart_before_they_are_told_tells_them_all_the_same() -> None:
     assert _missing(play, "large") == 2
 
 
-def test_who_moves_to_another_tree_is_woken_by_everything_there() -> None:
+def test_lane_that_moves_to_another_tree_is_evaluated_there() -> None:
     play = Play()
     play.put(queue("q", 2, "left"), queue("other", 2, "right"))
     play.submit("a", "q", 2)
@@ -187,3 +191,104 @@ def test_who_moves_to_another_tree_is_woken_by_everything_there() -> None:
     play.run()
     play.finish("a")
     play.run("large")
+
+
+def _with_lanes(count: int) -> Play:
+    """A full queue with lanes that need different amounts, all more than workload ``a`` holds."""
+    play = Play()
+    play.put(queue("q", 200))
+    play.submit("a", "q", 1)
+    play.submit("b", "q", 199)
+    play.run("a", "b")
+    for number in range(count):
+        play.submit(f"w{number:02}", "q", 100 + number)
+    play.run()
+    return play
+
+
+def _reported(instructions: list[Instruction]) -> int:
+    return sum(isinstance(each, ReportPending) for each in instructions)
+
+
+def test_refusals_are_refreshed_step_by_step_after_cycles() -> None:
+    play = _with_lanes(45)
+    play.finish("a")
+    for expected in (20, 20, 5):
+        assert play.state.next_wakeup(play.now) == play.now
+        assert _reported(play.cycles()) == expected
+    assert play.is_quiet
+    assert {_missing(play, f"w{number:02}") - number for number in range(45)} == {99}
+
+
+def test_refusals_are_refreshed_all_at_once_on_request() -> None:
+    play = _with_lanes(45)
+    play.finish("a")
+    assert _reported(play.cycles()) == 20
+    assert _reported(play.state.refresh_refusals()) == 25
+    assert play.is_quiet
+    assert play.state.refresh_refusals() == []
+
+
+def test_refusals_left_to_refresh_are_refreshed_after_a_restart() -> None:
+    play = _with_lanes(25)
+    play.finish("a")
+    assert _reported(play.cycles()) == 20
+    play.restart()
+    assert play.state.next_wakeup(play.now) == play.now
+    play.cycles()
+    play.cycles()
+    assert play.is_quiet
+    assert {_missing(play, f"w{number:02}") - number for number in range(25)} == {99}
+
+
+def test_lanes_that_vanish_or_change_before_their_refresh_are_not_refreshed() -> None:
+    play = _with_lanes(25)
+    play.finish("a")
+    assert _reported(play.cycles()) == 20
+    for number in range(20, 23):
+        play.delete(f"w{number}")
+    play.change("w23", priority=-1)
+    play.cycles()
+    assert play.is_quiet
+    assert _missing(play, "w24") == 100 + 24 - 1
+
+
+def test_lanes_of_a_deleted_cluster_queue_are_not_refreshed() -> None:
+    play = _with_lanes(25)
+    play.finish("a")
+    assert _reported(play.cycles()) == 20
+    play.send(happened.ClusterQueueDeleted("q"))
+    assert play.cycles() == []
+    assert play.is_quiet
+
+
+def test_lane_whose_need_is_met_is_not_refreshed_while_cycles_are_limited() -> None:
+    play = _full()
+    play.submit("two", "q", 2)
+    play.submit("one", "q", 1, priority=-1)
+    play.run()
+    before = play.refusal("one")
+    play.finish("a", "b", "c")
+    assert play.decide(limit=1) == ["two"]
+    assert play.refusal("one") == before
+    play.run("one")
+
+
+def test_refusals_are_not_refreshed_while_admission_is_halted() -> None:
+    play = Play(Settings(block_admission=True))
+    play.put(queue("q", 4), queue("other", 1))
+    play.submit("large", "q", 3)
+    play.run("large")
+    play.change("large", pods_ready=True)
+    play.submit("huge", "q", 4)
+    play.submit("one", "q", 1)
+    play.run("one")
+    play.submit("two", "other", 1)
+    play.run()
+    play.finish("large")
+    assert play.is_quiet
+    assert play.state.refresh_refusals() == []
+    assert _missing(play, "huge") == 3
+    play.change("one", pods_ready=True)
+    assert play.decide() == ["two"]
+    assert _missing(play, "huge") == 1
