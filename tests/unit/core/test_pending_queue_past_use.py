@@ -1,4 +1,4 @@
-"""LocalQueues of one ClusterQueue that take turns by past use, and what changes cost where lanes are parked."""
+"""LocalQueues of one ClusterQueue that take turns by past use, and what changes cost with parked lanes."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -96,7 +96,9 @@ def test_restart_keeps_the_batch() -> None:
 
 
 @pytest.mark.parametrize("cohort", [None, "others"])
-def test_cluster_queue_that_leaves_its_tree_is_evaluated_with_the_quota_that_it_has_there(cohort: str | None) -> None:
+def test_cluster_queue_that_leaves_its_tree_is_evaluated_with_the_quota_that_it_has_there(
+    cohort: str | None,
+) -> None:
     play = _waiting()
     play.put(queue("q", 2, cohort))
     play.now += PERIOD

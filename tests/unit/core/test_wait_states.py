@@ -90,10 +90,13 @@ def test_every_event_of_the_module_is_in_one_table_with_a_name_and_a_meaning_of_
     assert all(event.meaning.endswith(".") for event in listed)
 
 
-@pytest.mark.parametrize(("events", "states", "begins", "ends"), [
-    pytest.param(LANE_EVENTS, LANE_STATES, set[type](), set[type](), id="lanes"),
-    pytest.param(WORKLOAD_EVENTS, WORKLOAD_STATES, {Arriving}, {Departed}, id="workloads"),
-])
+@pytest.mark.parametrize(
+    ("events", "states", "begins", "ends"),
+    [
+        pytest.param(LANE_EVENTS, LANE_STATES, set[type](), set[type](), id="lanes"),
+        pytest.param(WORKLOAD_EVENTS, WORKLOAD_STATES, {Arriving}, {Departed}, id="workloads"),
+    ],
+)
 def test_every_state_is_entered_and_left_by_some_event(
     events: tuple[WaitEvent, ...], states: tuple[type, ...], begins: set[type], ends: set[type]
 ) -> None:
