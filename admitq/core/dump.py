@@ -245,9 +245,7 @@ def _restore_pending(world: World, each: DumpedPending) -> None:
         world.waiting.restore_held_back(queue, pending, each.held_back)
 
 
-def _restore_lane(
-    entry: ClusterQueueEntry, key: SchedulingKey, state: LaneState, *, has_batch: bool
-) -> None:
+def _restore_lane(entry: ClusterQueueEntry, key: SchedulingKey, state: LaneState, *, has_batch: bool) -> None:
     if isinstance(state, STANDING):
         _check("queues.lanes.head", (state.head.key,), entry.queue.members)
     # Before its batch is due, a lane may need quota that an edit took away.
