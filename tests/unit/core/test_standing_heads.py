@@ -167,6 +167,21 @@ def test_standing_head_whose_need_is_met_is_the_head() -> None:
     assert drained(queue) == ["a", "b"]
 
 
+def test_standing_head_is_indexed_by_its_own_position_when_an_earlier_workload_of_its_lane_leaves() -> None:
+    stage = Quota()
+    queue = queue_of(workload("b", 2), strict=True, registration=stage.registration)
+    standing = pop(queue)
+    state = FirstOfStrictQueue(standing.position, needs(5))
+    queue.requeue(standing)
+    enter(queue, workload("a", 1))
+    queue.restore_lane(lane_of(queue, "b").key, state)
+    check_queue(queue)
+    queue.remove(name_of("a"))
+    check_queue(queue)
+    stage.give_back(5)
+    assert queue.head() is standing
+
+
 def test_lane_behind_a_standing_head_has_no_head_when_its_need_is_met() -> None:
     stage = Quota()
     queue = queue_of(workload("b", 2, LARGE), strict=True, registration=stage.registration)
