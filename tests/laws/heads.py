@@ -14,8 +14,8 @@ from admitq.core import cycle
 from admitq.core.cycle.nominate import valid_progress
 from admitq.core.handlers import cycles as cycle_handler
 from admitq.core.model import Instant, ObjectKey
-from admitq.core.waiting.pending import Pending
 from admitq.core.state import AdmissionState
+from admitq.core.waiting.pending import Pending
 from admitq.core.world import ClusterQueueEntry, World
 from tests.laws.reference.cycle import Head
 from tests.laws.reference.preemption import Used
