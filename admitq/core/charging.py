@@ -12,26 +12,28 @@ import heapq
 from collections.abc import Iterator
 
 from admitq.core.admission_fair_sharing import DumpedBooks
+from admitq.core.charging_state import SampleTimer, SeenAdmitted
+from admitq.core.entries import LocalQueueEntry, WorkloadEntry
 from admitq.core.ledger import Usage
 from admitq.core.model import ConsumedResources, Instant, LocalQueue, ObjectKey, Workload
 from admitq.core.statuses import ToldUse
-from admitq.core.world import LocalQueueEntry, SampleTimer, SeenAdmitted, WorkloadEntry, World
+from admitq.core.world import World
 
 # --- LocalQueues ----------------------------------------------------------------------------------------
 
 
 def open_account(world: World, spec: LocalQueue, now: Instant) -> None:
     """Keep books of a LocalQueue that was created or changed."""
-    if world.books is not None:
-        world.books.open(spec, now)
+    if world.charging.accounts is not None:
+        world.charging.accounts.open(spec, now)
         _note_usage(world, spec.key)
         schedule_sample(world, spec.key)
 
 
 def close_account(world: World, key: ObjectKey) -> None:
     """Forget a LocalQueue that is gone."""
-    if world.books is not None:
-        world.books.close(key)
+    if world.charging.accounts is not None:
+        world.charging.accounts.close(key)
 
 
 def _counting(world: World, key: ObjectKey) -> LocalQueueEntry | None:
@@ -43,12 +45,12 @@ def _counting(world: World, key: ObjectKey) -> LocalQueueEntry | None:
 
 def _note_usage(world: World, key: ObjectKey) -> None:
     """Sort the workloads of a LocalQueue again where its past use decides, after that changed."""
-    world.touched_local_queues.add(key)
+    world.outbox.touched_local_queues.add(key)
     entry = _counting(world, key)
     queue = None if entry is None else world.cluster_queues.get(entry.spec.cluster_queue)
     if queue is not None:
         queue.queue.lanes.usage_changed(key)
-        world.waiting.touch(queue)
+        world.waiting.heads.touch(queue)
 
 
 # --- workloads ------------------------------------------------------------------------------------------
@@ -57,9 +59,9 @@ def _note_usage(world: World, key: ObjectKey) -> None:
 def charge(world: World, entry: WorkloadEntry, usage: Usage) -> None:
     """A reservation was decided that takes so much, beyond what another held that it is to replace."""
     queue = entry.local_queue
-    if world.books is not None and _counting(world, queue) is not None:
+    if world.charging.accounts is not None and _counting(world, queue) is not None:
         totals = (((pair.resource, amount),) for pair, amount in usage)
-        world.books.penalize(queue, entry.workload.uid, totals)
+        world.charging.accounts.penalize(queue, entry.workload.uid, totals)
         _note_usage(world, queue)
 
 
@@ -70,26 +72,26 @@ def discharge(world: World, entry: WorkloadEntry) -> None:
 
 def _forget_charge(world: World, queue: ObjectKey, uid: str) -> None:
     """Take a charge back; one of a workload that was just seen admitted is settled before."""
-    if world.books is None:
+    if world.charging.accounts is None:
         return
-    if any(seen.uid == uid for seen in world.seen_admitted):
-        world.seen_leaving.add(uid)
+    if any(seen.uid == uid for seen in world.charging.seen_admitted):
+        world.charging.seen_leaving.add(uid)
     else:
-        world.books.roll_back(uid)
+        world.charging.accounts.roll_back(uid)
         _note_usage(world, queue)
 
 
 def follow(world: World, entry: WorkloadEntry, former: Workload, now: Instant) -> None:
     """A workload was seen changed; ``former`` is what it was."""
     workload = entry.workload
-    if world.books is None:
+    if world.charging.accounts is None:
         return
     if former.queue_name != workload.queue_name:
         _forget_charge(world, ObjectKey(former.key.namespace, former.queue_name), workload.uid)
     if workload.finished or (not workload.active and entry.held is None):
         discharge(world, entry)
     if _is_admitted(workload) and not _is_admitted(former):
-        world.seen_admitted.append(SeenAdmitted(now, entry.local_queue, workload.uid))
+        world.charging.seen_admitted.append(SeenAdmitted(now, entry.local_queue, workload.uid))
 
 
 def _is_admitted(workload: Workload) -> bool:
@@ -98,8 +100,8 @@ def _is_admitted(workload: Workload) -> bool:
 
 def restore(world: World, books: DumpedBooks | None) -> None:
     """Put the books in place as a dump had them, where some are kept."""
-    if world.books is not None and books is not None:
-        world.books.restore(books)
+    if world.charging.accounts is not None and books is not None:
+        world.charging.accounts.restore(books)
         for key in world.local_queues:
             _note_usage(world, key)
             schedule_sample(world, key)
@@ -107,24 +109,24 @@ def restore(world: World, books: DumpedBooks | None) -> None:
 
 def settle_admissions(world: World, before: Instant | None = None) -> None:
     """Settle those who were seen admitted, at an instant before the given one if one is given."""
-    books, seen = world.books, world.seen_admitted
+    books, seen = world.charging.accounts, world.charging.seen_admitted
     if books is None or not seen or (before is not None and seen[0].at >= before):
         return
-    world.seen_admitted = []
+    world.charging.seen_admitted = []
     for at, key, uid in sorted(seen):
         if _counting(world, key) is not None:
             books.settle(key, uid, _in_use(world, key), at)
             _note_usage(world, key)
             schedule_sample(world, key)
-    for uid in world.seen_leaving:
+    for uid in world.charging.seen_leaving:
         books.roll_back(uid)
-    world.seen_leaving.clear()
+    world.charging.seen_leaving.clear()
 
 
 def _in_use(world: World, key: ObjectKey) -> dict[str, int]:
     """What admitted workloads of a LocalQueue use now, by resource."""
     used: dict[str, int] = {}
-    for pair, amount in world.ledger.of_local_queue(key).admitted_usage.items():
+    for pair, amount in world.reservations.ledger.of_local_queue(key).admitted_usage.items():
         used[pair.resource] = used.get(pair.resource, 0) + amount
     return used
 
@@ -134,10 +136,10 @@ def past_use(world: World, key: ObjectKey) -> ToldUse:
 
     A resource that its ClusterQueue covers is reported even if nothing of it was used.
     """
-    consumed = None if world.books is None else world.books.consumed(key)
-    if world.books is None or consumed is None:
+    consumed = None if world.charging.accounts is None else world.charging.accounts.consumed(key)
+    if world.charging.accounts is None or consumed is None:
         return ToldUse(None, None)
-    usage = world.books.usage(key)
+    usage = world.charging.accounts.usage(key)
     amounts = dict.fromkeys(_covered_resources(world, key), 0) | dict(consumed.consumed)
     reported = ConsumedResources(tuple(sorted(amounts.items())), consumed.at)
     return ToldUse(reported, None if usage.infinite else usage.amount)
@@ -155,25 +157,25 @@ def _covered_resources(world: World, key: ObjectKey) -> Iterator[str]:
 
 def schedule_sample(world: World, key: ObjectKey) -> None:
     """Let time pass for a LocalQueue when it is due."""
-    if world.books is not None and key in world.local_queues:
-        heapq.heappush(world.samples, SampleTimer(world.books.next_sample(key), key))
+    if world.charging.accounts is not None and key in world.local_queues:
+        heapq.heappush(world.charging.samples, SampleTimer(world.charging.accounts.next_sample(key), key))
 
 
 def next_sample(world: World) -> Instant | None:
     """When time is next to be let pass for some LocalQueue."""
-    while world.books is not None and world.samples:
-        at, key = world.samples[0]
-        if key in world.local_queues and world.books.next_sample(key) == at:
+    while world.charging.accounts is not None and world.charging.samples:
+        at, key = world.charging.samples[0]
+        if key in world.local_queues and world.charging.accounts.next_sample(key) == at:
             return at
-        heapq.heappop(world.samples)
+        heapq.heappop(world.charging.samples)
     return None
 
 
 def take_samples(world: World, now: Instant) -> None:
     """Let time pass for the LocalQueues for which that is due."""
-    books = world.books
+    books = world.charging.accounts
     while books is not None and (at := next_sample(world)) is not None and at <= now:
-        key = heapq.heappop(world.samples).key
+        key = heapq.heappop(world.charging.samples).key
         books.sample(key, _in_use(world, key), now)
         _note_usage(world, key)
         schedule_sample(world, key)

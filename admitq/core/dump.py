@@ -9,6 +9,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from fractions import Fraction
+from operator import itemgetter
 from typing import Any, Final, cast
 
 from admitq.core import (
@@ -26,6 +27,8 @@ from admitq.core import (
     settings,
 )
 from admitq.core.admission_fair_sharing import DumpedBooks
+from admitq.core.charging_state import SeenAdmitted
+from admitq.core.entries import Assumption, ClusterQueueEntry
 from admitq.core.events import Event
 from admitq.core.instructions import Preempt
 from admitq.core.model import Instant, ObjectKey
@@ -38,7 +41,7 @@ from admitq.core.waiting.order import LatestPreemptor
 from admitq.core.waiting.pending import Pending, Preemptions, ScanProgress
 from admitq.core.waiting.scheduling_key import SchedulingKey
 from admitq.core.waiting.wait_states import HELD_BACK, READY, STANDING, HeldBack, LaneState, Ready
-from admitq.core.world import Assumption, ClusterQueueEntry, SeenAdmitted, World
+from admitq.core.world import World
 
 _NAME: Final = "is"
 
@@ -69,7 +72,7 @@ class DumpedQueue:
     preemptor: LatestPreemptor | None
     lanes: tuple[tuple[SchedulingKey, LaneState], ...]
     has_outdated_refusals: bool
-    requeue_at: Instant | None
+    batch_due_at: Instant | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,19 +111,16 @@ def take(world: World) -> Dump:
     return Dump(
         settings=world.settings,
         cycle=world.cycle,
-        flavors=tuple(world.flavors[name] for name in sorted(world.flavors)),
-        checks=tuple(world.checks[name] for name in sorted(world.checks)),
-        topologies=tuple(sorted(world.topologies)),
+        flavors=tuple(world.catalog.flavors[name] for name in sorted(world.catalog.flavors)),
+        checks=tuple(world.catalog.checks[name] for name in sorted(world.catalog.checks)),
+        topologies=tuple(sorted(world.catalog.topologies)),
         namespaces=tuple(
-            (name, tuple(sorted(world.namespaces[name].items()))) for name in sorted(world.namespaces)
+            (name, tuple(sorted(labels.items())))
+            for name, labels in sorted(world.catalog.namespaces.items(), key=itemgetter(0))
         ),
-        limit_ranges=tuple(
-            (ObjectKey(namespace, name), world.limit_ranges[namespace][name])
-            for namespace in sorted(world.limit_ranges)
-            for name in sorted(world.limit_ranges[namespace])
-        ),
-        overheads=tuple(sorted(world.overheads.items())),
-        cohorts=tuple(world.cohorts[name] for name in sorted(world.cohorts)),
+        limit_ranges=world.request_rules.limit_ranges,
+        overheads=tuple(sorted(world.request_rules.overheads.items())),
+        cohorts=tuple(world.catalog.cohorts[name] for name in sorted(world.catalog.cohorts)),
         cluster_queues=tuple(world.cluster_queues[name].spec for name in sorted(world.cluster_queues)),
         local_queues=tuple(world.local_queues[key].spec for key in sorted(world.local_queues)),
         workloads=tuple(entry.workload for entry in entries),
@@ -130,9 +130,9 @@ def take(world: World) -> Dump:
         preemptions=tuple(entry.preempting for entry in entries if entry.preempting is not None),
         halted=world.is_halted,
         second_passes=world.second_passes.turns,
-        books=None if world.books is None else world.books.taken(),
-        seen_admitted=tuple(sorted(world.seen_admitted)),
-        seen_leaving=tuple(sorted(world.seen_leaving)),
+        books=None if world.charging.accounts is None else world.charging.accounts.taken(),
+        seen_admitted=tuple(sorted(world.charging.seen_admitted)),
+        seen_leaving=tuple(sorted(world.charging.seen_leaving)),
         pending=tuple(
             _take_pending(entry.workload.key, entry.pending) for entry in entries if entry.pending is not None
         ),
@@ -161,8 +161,8 @@ def _take_queue(world: World, name: str) -> DumpedQueue:
         root.progress,
         entry.queue.positions.preemptor,
         tuple(sorted(((lane.key, lane.state) for lane in lanes if lane.state != READY), key=repr)),
-        world.waiting.is_outdated(root),
-        world.waiting.batches.get(name),
+        world.waiting.has_outdated_refusals_in(entry),
+        world.waiting.batches.due_at(name),
     )
 
 
@@ -194,15 +194,14 @@ def restore_volatile(world: World, dump: Dump) -> None:
         DumpError: the dump names something that it does not hold.
     """
     world.cycle = dump.cycle
-    world.waiting.batches.clear()
     if dump.books is not None:
         accounts = {balance.queue for balance in dump.books.balances}
         _check("books.balances", accounts, world.local_queues)
         _check("local_queues", world.local_queues, accounts)
         _check("books.charges", (charge.queue for charge in dump.books.charges), accounts)
     charging.restore(world, dump.books)
-    world.seen_admitted = list(dump.seen_admitted)
-    world.seen_leaving = set(dump.seen_leaving)
+    world.charging.seen_admitted = list(dump.seen_admitted)
+    world.charging.seen_leaving = set(dump.seen_leaving)
     _check("assumptions", (key for key, _ in dump.assumptions), world.workloads)
     for key, assumption in dump.assumptions:
         entry = world.workloads[key]
@@ -221,12 +220,13 @@ def restore_volatile(world: World, dump: Dump) -> None:
             _check("queues.preemptor", (each.preemptor.key,), entry.queue.members)
             entry.queue.restore_preemptor(each.preemptor)
         for key, state in each.lanes:
-            _restore_lane(entry, key, state, has_batch=each.requeue_at is not None)
+            _restore_lane(entry, key, state, has_batch=each.batch_due_at is not None)
         world.forest.restore_counts(entry.node, each.generation, each.progress)
-        world.waiting.restore(
-            entry, batch_at=each.requeue_at, has_outdated_refusals=each.has_outdated_refusals
-        )
-    world.is_halted = dump.halted
+        world.waiting.restore(entry, has_outdated_refusals=each.has_outdated_refusals)
+    world.waiting.batches.restore(
+        (each.name, each.batch_due_at) for each in dump.queues if each.batch_due_at is not None
+    )
+    world.pods.is_halted = dump.halted
     needed = {turn.key for turn in world.second_passes.turns}
     _check("second_passes", (turn.key for turn in dump.second_passes), needed)
     world.second_passes.restore(dump.second_passes)

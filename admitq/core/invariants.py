@@ -11,6 +11,7 @@ from typing import Any
 from admitq.core import quota
 from admitq.core.amounts import FlavorResource
 from admitq.core.cohorts import Node, declared_quotas
+from admitq.core.entries import ClusterQueueEntry, WorkloadEntry
 from admitq.core.ledger import Usage, usage_of
 from admitq.core.lifecycle import Phase
 from admitq.core.model import ObjectKey
@@ -18,7 +19,7 @@ from admitq.core.quota import Cell
 from admitq.core.replacing import beyond
 from admitq.core.second_pass import is_needed
 from admitq.core.waiting.queue_checks import check_queue
-from admitq.core.world import ClusterQueueEntry, WorkloadEntry, World
+from admitq.core.world import World
 
 
 class InvariantViolated(AssertionError):
@@ -53,12 +54,12 @@ def _usage(world: World) -> dict[str, Usage]:
     by_queue: dict[str, Counter[FlavorResource]] = {}
     for entry in world.workloads.values():
         admission = entry.admission
-        if admission is not None and not entry.workload.finished and not world.is_void(entry):
+        if admission is not None and not entry.workload.finished and not world.reservations.is_void(entry):
             total = by_queue.setdefault(admission.cluster_queue, Counter())
             usage = usage_of(entry.workload, admission, reclaimable_pods=gate)
             original = world.workloads.get(entry.workload.replaces or entry.workload.key)
-            is_heir = original is not None and world.replacements.heir(original) is entry
-            if original is not None and is_heir and not world.is_void(original):
+            is_heir = original is not None and world.reservations.replacements.heir(original) is entry
+            if original is not None and is_heir and not world.reservations.is_void(original):
                 before = original.admission
                 assert before is not None  # noqa: S101 narrows the type
                 usage = beyond(usage, usage_of(original.workload, before, reclaimable_pods=gate))
@@ -72,8 +73,8 @@ def _usage(world: World) -> dict[str, Usage]:
 
 def _check_ledger(world: World) -> None:
     usage = _usage(world)
-    _expect("ClusterQueues with reservations", set(world.ledger.cluster_queues), set(usage))
-    for name, account in world.ledger.cluster_queues.items():
+    _expect("ClusterQueues with reservations", set(world.reservations.ledger.cluster_queues), set(usage))
+    for name, account in world.reservations.ledger.cluster_queues.items():
         _expect(f"usage reserved in {name}", tuple(sorted(account.reserved_usage.items())), usage[name])
     for name, entry in world.cluster_queues.items():
         phases = [
@@ -82,9 +83,9 @@ def _check_ledger(world: World) -> None:
             if each.admission is not None
             and each.admission.cluster_queue == name
             and not each.workload.finished
-            and not world.is_void(each)
+            and not world.reservations.is_void(each)
         ]
-        account = world.ledger.of_cluster_queue(name)
+        account = world.reservations.ledger.of_cluster_queue(name)
         _expect(f"workloads reserving in {name}", account.reserving, len(phases))
         _expect(f"workloads admitted in {name}", account.admitted, sum(each.is_admitted for each in phases))
         own = {pair: cell.usage for pair, cell in entry.node.cells.items() if cell.usage}
@@ -101,7 +102,7 @@ def _check_forest(world: World) -> None:
         children = (*node.cohorts.values(), *node.cluster_queues.values())
         tallest = max((child.height.value for child in node.cohorts.values()), default=0)
         _expect(f"height of {node.name}", node.height.value, 1 + tallest if children else 0)
-    for name, spec in world.cohorts.items():
+    for name, spec in world.catalog.cohorts.items():
         _check_declared(forest.cohorts[name], declared_quotas(spec.resource_groups))
     for entry in world.cluster_queues.values():
         _check_declared(entry.node, declared_quotas(entry.spec.resource_groups))
@@ -115,6 +116,7 @@ def _check_registration(world: World, entry: ClusterQueueEntry) -> None:
     _expect(f"index of {name}", registration.index, index)
     waits_for_any_return = registration.waits_for_any_return or registration.holds_back_for_queue
     for what, of, expected in (
+        ("an edit", index.waiting, registration.has_waiting_lanes),
         ("any return", index.any_return, waits_for_any_return),
         ("progress", index.progress, registration.waits_for_progress),
         ("cycles of its tree", index.standing, registration.has_standing_head),
@@ -123,7 +125,9 @@ def _check_registration(world: World, entry: ClusterQueueEntry) -> None:
         _expect(f"whether {name} waits for {what}", name in of, expected)
     for pair, amount in registration.needs.items():
         is_met = registration.available(pair) >= amount
-        is_noticed = name in world.waiting.candidates or name in world.waiting.batches or not entry.is_active
+        is_noticed = (
+            name in world.waiting.heads.candidates or name in world.waiting.batches or not entry.is_active
+        )
         if not is_met and pair not in registration.armed and not is_noticed:
             raise InvariantViolated(f"{name} needs {amount} of {pair}, which would not be noticed")
         if is_met and not is_noticed and entry.queue.head() is not None:
@@ -210,10 +214,10 @@ def _check_indexes(world: World) -> None:
             if pod_set.template.runtime_class is not None:
                 by_runtime_class.setdefault(pod_set.template.runtime_class, set()).add(key)
     for what, index, expected in (
-        ("workloads by queue", world.workloads_of, by_queue),
-        ("queues by namespace", world.local_queues_in, queues_in),
-        ("workloads by RuntimeClass", world.users_of_runtime_class, by_runtime_class),
-        ("inactive workloads by ClusterQueue", world.inactive_in, inactive),
+        ("workloads by queue", world.indexes.workloads_of, by_queue),
+        ("queues by namespace", world.indexes.local_queues_in, queues_in),
+        ("workloads by RuntimeClass", world.indexes.users_of_runtime_class, by_runtime_class),
+        ("inactive workloads by ClusterQueue", world.reservations.inactive_in, inactive),
     ):
         _expect(what, {name: set(of) for name, of in index.items()}, expected)
 
@@ -248,10 +252,10 @@ def _check_standing(world: World) -> None:
 
 
 def _check_pods(world: World) -> None:
-    unready = {key for key, entry in world.workloads.items() if world.awaits_pods(entry)}
+    unready = {key for key, entry in world.workloads.items() if world.pods.is_unready(entry)}
     expected = unready if world.settings.block_admission else set[ObjectKey]()
-    _expect("workloads that admission waits for", world.unready, expected)
-    if world.is_halted and not world.unready:
+    _expect("workloads that admission waits for", world.pods.unready, expected)
+    if world.is_halted and not world.pods.unready:
         raise InvariantViolated("admission is halted for nobody")
 
 
@@ -262,15 +266,15 @@ def _check_second_passes(world: World) -> None:
 
 def _check_nothing_left_undone(world: World) -> None:
     for name, entry in world.cluster_queues.items():
-        if entry.is_active and entry.queue.head() is not None and name not in world.waiting.candidates:
+        if entry.is_active and entry.queue.head() is not None and name not in world.waiting.heads.candidates:
             raise InvariantViolated(f"{name} has a head that no cycle would take")
     undone = (
-        world.reservations,
-        world.preemptions,
-        world.recomputations,
-        world.reports,
-        world.touched_cluster_queues,
-        world.touched_local_queues,
+        world.outbox.reservations,
+        world.outbox.preemptions,
+        world.outbox.recomputations,
+        world.outbox.reports,
+        world.outbox.touched_cluster_queues,
+        world.outbox.touched_local_queues,
     )
     if any(undone):
         raise InvariantViolated("instructions were decided and not handed out")

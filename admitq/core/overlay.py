@@ -15,9 +15,10 @@ from admitq.core import quota
 from admitq.core.amounts import FlavorResource
 from admitq.core.assignments import Assignment
 from admitq.core.cohorts import Node
+from admitq.core.entries import WorkloadEntry
 from admitq.core.model import ObjectKey
 from admitq.core.quota import Cell
-from admitq.core.world import WorkloadEntry, World
+from admitq.core.world import World
 
 _Answer = TypeVar("_Answer")
 

@@ -46,7 +46,7 @@ class StateQueries:
             entry.spec,
             entry.node,
             entry.causes,
-            self.world.ledger.of_cluster_queue(entry.spec.name),
+            self.world.reservations.ledger.of_cluster_queue(entry.spec.name),
             len(entry.queue.members),
             entry.queue.inadmissible,
             share=self._share(entry.node),
@@ -62,7 +62,7 @@ class StateQueries:
         return local_queue_status(
             reason_of(entry, queue),
             None if queue is None else queue.spec,
-            world.ledger.of_local_queue(key),
+            world.reservations.ledger.of_local_queue(key),
             entry.pending,
             charging.past_use(world, key),
         )
@@ -79,19 +79,19 @@ class StateQueries:
 
     def is_flavor_in_use(self, name: str) -> bool:
         """Whether a ClusterQueue refers to the flavor."""
-        return name in self.world.users_of_flavor
+        return name in self.world.catalog.users_of_flavor
 
     def is_admission_check_in_use(self, name: str) -> bool:
         """Whether a ClusterQueue refers to the admission check."""
-        return name in self.world.users_of_check
+        return name in self.world.catalog.users_of_check
 
     def is_topology_in_use(self, name: str) -> bool:
         """Whether a flavor refers to the topology."""
-        return any(flavor.topology_name == name for flavor in self.world.flavors.values())
+        return any(flavor.topology_name == name for flavor in self.world.catalog.flavors.values())
 
     def cluster_queue_has_reservations(self, name: str) -> bool:
         """Whether workloads hold quota in the ClusterQueue, also if it does not exist any more."""
-        return self.world.ledger.of_cluster_queue(name).reserving > 0
+        return self.world.reservations.ledger.of_cluster_queue(name).reserving > 0
 
     # --- one workload -----------------------------------------------------------------------------
 

@@ -4,17 +4,18 @@ Most events touch few statuses, or none. A touched status may still be equal to 
 tells: it holds everything that the status follows from (``statuses``).
 """
 
+from admitq.core.entries import ClusterQueueEntry, LocalQueueEntry
 from admitq.core.instructions import Instruction, RefreshCohort
 from admitq.core.statuses import ClusterQueueMark, LocalQueueMark, LocalQueueReason, local_queue_reason
-from admitq.core.world import ClusterQueueEntry, LocalQueueEntry, World
+from admitq.core.world import World
 
 
 def take_refreshes(world: World) -> list[Instruction]:
     """Instructions to refresh each status that differs from the last one; none of them is asked for twice."""
     result: list[Instruction] = []
-    if world.touched_cluster_queues:
+    if world.outbox.touched_cluster_queues:
         _refresh_cluster_queues(world, result)
-    if world.touched_local_queues:
+    if world.outbox.touched_local_queues:
         _refresh_local_queues(world, result)
     if world.forest.changed_cohorts:
         changed = world.forest.changed_cohorts
@@ -25,14 +26,14 @@ def take_refreshes(world: World) -> list[Instruction]:
 
 def discard_refreshes(world: World) -> None:
     """Forget which statuses may have changed, where the driver writes none."""
-    world.touched_cluster_queues.clear()
-    world.touched_local_queues.clear()
+    world.outbox.touched_cluster_queues.clear()
+    world.outbox.touched_local_queues.clear()
     world.forest.changed_cohorts.clear()
 
 
 def _refresh_cluster_queues(world: World, result: list[Instruction]) -> None:
     shows_share = world.settings.fair_sharing is not None
-    for name in sorted(world.touched_cluster_queues):
+    for name in sorted(world.outbox.touched_cluster_queues):
         entry = world.cluster_queues.get(name)
         if entry is None:
             continue
@@ -40,7 +41,7 @@ def _refresh_cluster_queues(world: World, result: list[Instruction]) -> None:
         mark: ClusterQueueMark = (
             entry.spec,
             entry.causes,
-            world.ledger.of_cluster_queue(name).age,
+            world.reservations.ledger.of_cluster_queue(name).age,
             len(queue.members),
             queue.inadmissible,
             entry.node.root.quota_generation if shows_share else 0,
@@ -48,11 +49,11 @@ def _refresh_cluster_queues(world: World, result: list[Instruction]) -> None:
         if mark != entry.shown:
             entry.shown = mark
             result.append(entry.refresh)
-    world.touched_cluster_queues.clear()
+    world.outbox.touched_cluster_queues.clear()
 
 
 def _refresh_local_queues(world: World, result: list[Instruction]) -> None:
-    for key in sorted(world.touched_local_queues):
+    for key in sorted(world.outbox.touched_local_queues):
         entry = world.local_queues.get(key)
         if entry is None:
             continue
@@ -60,14 +61,14 @@ def _refresh_local_queues(world: World, result: list[Instruction]) -> None:
         mark: LocalQueueMark = (
             reason_of(entry, queue),
             None if queue is None else queue.spec,
-            world.ledger.of_local_queue(key).age,
+            world.reservations.ledger.of_local_queue(key).age,
             entry.pending,
-            0 if world.books is None else world.books.age(key),
+            0 if world.charging.accounts is None else world.charging.accounts.age(key),
         )
         if mark != entry.shown:
             entry.shown = mark
             result.append(entry.refresh)
-    world.touched_local_queues.clear()
+    world.outbox.touched_local_queues.clear()
 
 
 def reason_of(entry: LocalQueueEntry, queue: ClusterQueueEntry | None) -> LocalQueueReason:

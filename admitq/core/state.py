@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from admitq.core import charging, dump, invariants
 from admitq.core.cycle import refresh_outdated_refusals
+from admitq.core.entries import Assumption
 from admitq.core.events import Event
 from admitq.core.handlers import HANDLERS
 from admitq.core.instructions import Instruction, ReserveQuota
@@ -18,7 +19,7 @@ from admitq.core.model import Instant, ObjectKey
 from admitq.core.queries import StateQueries
 from admitq.core.refreshes import discard_refreshes, take_refreshes
 from admitq.core.settings import Settings
-from admitq.core.world import Assumption, Driver, World
+from admitq.core.world import Driver, World
 
 __all__ = ["AdmissionState", "InvariantViolated"]
 
@@ -57,11 +58,10 @@ class AdmissionState:
             event: what happened.
             now: the present instant, in nanoseconds since the Unix epoch.
         """
-        if self._world.seen_admitted:
+        if self._world.charging.seen_admitted:
             charging.settle_admissions(self._world, before=now)
         HANDLERS[type(event)](self._world, event, now)
-        if self._world.waiting.batches:
-            self._world.waiting.date_batches(now)
+        self._world.waiting.batches.date(now)
 
     def instructions(self) -> list[Instruction]:
         """What is to be done since the last call.
@@ -74,35 +74,24 @@ class AdmissionState:
             driver writes statuses.
         """
         world = self._world
-        result: list[Instruction] = []
-        for decided in (
-            world.reservations,
-            world.preemptions,
-            world.recomputations,
-            world.second_pass_reports,
-        ):
-            if decided:
-                result += decided
-                decided.clear()
+        decisions = world.outbox.take_decisions()
+        reports = world.outbox.take_reports()
         if not world.driver.writes_statuses:
-            world.reports.clear()
             discard_refreshes(world)
-            return result
-        if world.reports:
-            result += world.reports.values()
-            world.reports.clear()
-        return result + take_refreshes(world)
+            return decisions
+        return [*decisions, *reports, *take_refreshes(world)]
 
     def next_wakeup(self, now: Instant) -> Instant | None:
         """The earliest instant at which a cycle would have something to do; None if it takes an event."""
         world = self._world
         runs = world.driver.runs_cycles and not world.is_halted
-        if runs and world.waiting.has_head():
+        if runs and world.waiting.heads.exist():
             return now
-        if world.seen_admitted or (world.driver.writes_statuses and world.waiting.has_outdated and runs):
+        refreshes = runs and world.driver.writes_statuses
+        if world.charging.seen_admitted or (refreshes and world.waiting.has_outdated_refusals):
             return now
         passes = world.second_passes.next_at() if runs else None
-        batch = world.waiting.next_batch() if runs else None
+        batch = world.waiting.batches.next_at() if runs else None
         times = (world.waiting.backoffs.next_at(), passes, batch, charging.next_sample(world))
         due = [each for each in times if each is not None]
         return max(now, min(due)) if due else None
@@ -202,8 +191,8 @@ class AdmissionState:
         state = cls(taken.settings)
         state._observe_again(taken)
         dump.restore_volatile(state._world, taken)
-        state._world.reservations.clear()
-        state._world.preemptions.clear()
+        state._world.outbox.reservations.clear()
+        state._world.outbox.preemptions.clear()
         state.instructions()
         return state
 

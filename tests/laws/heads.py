@@ -12,11 +12,12 @@ from unittest import mock
 
 from admitq.core import cycle
 from admitq.core.cycle.nominate import valid_progress
+from admitq.core.entries import ClusterQueueEntry
 from admitq.core.handlers import cycles as cycle_handler
 from admitq.core.model import Instant, ObjectKey
 from admitq.core.state import AdmissionState
 from admitq.core.waiting.pending import Pending
-from admitq.core.world import ClusterQueueEntry, World
+from admitq.core.world import World
 from tests.laws.reference.cycle import Head
 from tests.laws.reference.preemption import Used
 

@@ -32,9 +32,10 @@ from admitq.core.cycle.process import refusal_of, reserve
 from admitq.core.cycle.requeue import note_needs, put_back, requeue, requeue_undecided
 from admitq.core.cycle.second_pass import is_second_pass_due, try_second_passes
 from admitq.core.cycle.turns import Cycle
+from admitq.core.entries import ClusterQueueEntry
 from admitq.core.model import Instant
 from admitq.core.waiting.pending import Pending
-from admitq.core.world import ClusterQueueEntry, World
+from admitq.core.world import World
 
 __all__ = ["inadmissibility", "is_second_pass_due", "refresh_outdated_refusals", "run_cycle", "take_heads"]
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from admitq.core.amounts import FlavorResource
 from admitq.core.assignments import Assignment
 from admitq.core.cohorts import Node
+from admitq.core.entries import ClusterQueueEntry, WorkloadEntry
 from admitq.core.ledger import Usage
 from admitq.core.model import Instant, Workload
 from admitq.core.preemption import Victim
@@ -12,7 +13,6 @@ from admitq.core.refusals import Refusal
 from admitq.core.replacing import beyond
 from admitq.core.waiting.pending import Pending, ScanProgress
 from admitq.core.waiting.wait_states import Standing
-from admitq.core.world import ClusterQueueEntry, WorkloadEntry
 
 
 @dataclass(slots=True, eq=False)

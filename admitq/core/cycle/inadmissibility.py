@@ -4,6 +4,7 @@ from typing import Final
 
 from admitq.core.activity import flavor_names
 from admitq.core.applicable_checks import too_many_checks
+from admitq.core.entries import ClusterQueueEntry
 from admitq.core.model import Workload
 from admitq.core.refusals import (
     AdmissionChecksFailed,
@@ -14,7 +15,7 @@ from admitq.core.refusals import (
     Refusal,
 )
 from admitq.core.selectors import selects_namespace
-from admitq.core.world import ClusterQueueEntry, World
+from admitq.core.world import World
 
 _FAILED_CHECKS: Final = ("Retry", "Rejected")
 
@@ -28,11 +29,12 @@ def inadmissibility(world: World, queue: ClusterQueueEntry, workload: Workload) 
         return ClusterQueueInactive(queue.spec.name)
     if queue.node.is_cyclic:
         return ClusterQueueNotFound(queue.spec.name)
-    if not selects_namespace(queue.spec.namespace_selector, world.namespaces.get(workload.key.namespace)):
+    labels = world.catalog.namespaces.get(workload.key.namespace)
+    if not selects_namespace(queue.spec.namespace_selector, labels):
         return NamespaceMismatch()
     spec = queue.spec
     too_many = too_many_checks(spec.name, spec.admission_checks, flavor_names(spec))
     if too_many is not None:
         return too_many
-    problems = workload.resource_problems or world.resolved(workload).problems
+    problems = workload.resource_problems or world.request_rules.resolve(workload).problems
     return InvalidResources(problems) if problems else None

@@ -14,6 +14,7 @@ from admitq.core.applicable_checks import assigned_flavors, too_many_checks
 from admitq.core.assignments import Assignment, Mode, Prospect, TriedFlavor
 from admitq.core.cycle.entry import Entry
 from admitq.core.cycle.inadmissibility import inadmissibility
+from admitq.core.entries import ClusterQueueEntry, WorkloadEntry
 from admitq.core.flavors import PreemptionQuestion, assign, nobody_to_preempt
 from admitq.core.model import ObjectKey, PodSetAssignment, Workload
 from admitq.core.overlay import replacing, without, without_original
@@ -22,7 +23,7 @@ from admitq.core.preemption import Preemptor, Victim, find_victims, never_preemp
 from admitq.core.refusals import TooManyChecks
 from admitq.core.requests import PodSetDemand
 from admitq.core.waiting.pending import Pending, ScanProgress
-from admitq.core.world import ClusterQueueEntry, WorkloadEntry, World
+from admitq.core.world import World
 
 _LONGEST_SCAN: Final = 64
 """Attempts after which a scan of flavors ends although some are untried in combination with others: as many

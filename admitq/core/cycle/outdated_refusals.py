@@ -8,12 +8,13 @@ from functools import partial
 from admitq.core.assignments import Assignment, Mode
 from admitq.core.cycle.inadmissibility import inadmissibility
 from admitq.core.cycle.nominate import refused_for_checks
+from admitq.core.entries import ClusterQueueEntry
 from admitq.core.flavors import assign
 from admitq.core.overlay import replacing
 from admitq.core.refusals import NobodyToPreempt, NoFlavorFits, TooManyChecks
 from admitq.core.waiting.lanes import Lane
 from admitq.core.waiting.wait_states import PARKED, REFUSAL_REFRESHED
-from admitq.core.world import ClusterQueueEntry, World
+from admitq.core.world import World
 
 
 def refresh_outdated_refusals(world: World, limit: int | None = None) -> None:
@@ -25,7 +26,7 @@ def refresh_outdated_refusals(world: World, limit: int | None = None) -> None:
     """
     if world.is_halted:
         return
-    for entry, lane in world.waiting.take_outdated(limit):
+    for entry, lane in world.waiting.take_outdated_refusals(limit):
         _refresh(world, entry, lane)
     world.deciding = None
 
@@ -46,9 +47,9 @@ def _refresh(world: World, entry: ClusterQueueEntry, lane: Lane) -> None:
     look = partial(assign, lane.key.demands, entry.offer)
     original = world.original_of(entry.spec.name, pending.workload)
     assignment = look() if original is None else replacing(world, original, look)
+    if assignment.mode is Mode.FIT:
+        return  # A cycle will take the head of the lane.
     refusal = refused_for_checks(entry, assignment) or _shortfall(assignment)
-    if refusal is None:
-        return  # A later cycle takes it: the batch is not due, or the queue has another head before it.
     state = lane.state
     if isinstance(state, PARKED):
         refreshed = type(state)(refusal, pending.workload.queued_at, state.needs)
@@ -56,8 +57,6 @@ def _refresh(world: World, entry: ClusterQueueEntry, lane: Lane) -> None:
     world.report(pending, refusal)
 
 
-def _shortfall(assignment: Assignment) -> NoFlavorFits | NobodyToPreempt | None:
-    if assignment.mode is Mode.FIT:
-        return None
+def _shortfall(assignment: Assignment) -> NoFlavorFits | NobodyToPreempt:
     shortfall = assignment.shortfall
     return NobodyToPreempt(shortfall) if assignment.mode is Mode.NO_PREEMPTION_CANDIDATES else shortfall

@@ -14,6 +14,7 @@ from admitq.core.cohorts import Node
 from admitq.core.cycle.entry import Entry
 from admitq.core.cycle.nominate import Search
 from admitq.core.cycle.turns import Cycle
+from admitq.core.entries import Assumption
 from admitq.core.instructions import Preempt, Recomputation, ReserveQuota, TargetsRecomputed
 from admitq.core.model import (
     READY,
@@ -32,7 +33,7 @@ from admitq.core.refusals import (
     WaitingForVictims,
 )
 from admitq.core.waiting.pending import Preemptions
-from admitq.core.world import Assumption, World
+from admitq.core.world import World
 
 _RECLAIM_ALWAYS: Final = "Any"
 
@@ -72,7 +73,7 @@ def _spares_others_victims(cycle: Cycle, entry: Entry) -> Refusal | None:
     else:
         result = Recomputation.NEW_TARGETS
         entry.assignment, entry.victims = found, search.victims
-    cycle.world.recomputations.append(TargetsRecomputed(entry.queue.spec.name, result))
+    cycle.world.outbox.recomputations.append(TargetsRecomputed(entry.queue.spec.name, result))
     return None
 
 
@@ -193,7 +194,7 @@ def _preemption(world: World, entry: Entry, victim: Victim) -> Preempt:
 
 def _waits_for_pods(cycle: Cycle, _entry: Entry) -> Refusal | None:
     """Nothing is admitted while pods are not ready, where the configuration says so."""
-    return PodsNotReady() if cycle.world.halt_if_unready() else None
+    return PodsNotReady() if cycle.world.pods.halt_if_unready() else None
 
 
 STEPS: Final[tuple[Callable[[Cycle, Entry], Refusal | None], ...]] = (
@@ -248,8 +249,8 @@ def reserve(cycle: Cycle, entry: Entry) -> None:
     world.settle_reservation(record)
     charge(world, record, entry.usage)
     world.list_pending(record, None)
-    world.reports.pop(workload.key, None)
-    world.reservations.append(
+    world.outbox.reports.pop(workload.key, None)
+    world.outbox.reservations.append(
         ReserveQuota(
             workload.key,
             workload.uid,

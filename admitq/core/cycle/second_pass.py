@@ -5,6 +5,7 @@ not kept here, so that none are found, and every second pass tells what stands i
 """
 
 from admitq.core.cycle.inadmissibility import inadmissibility
+from admitq.core.entries import WorkloadEntry
 from admitq.core.flavors import NO_MATCHING_FLAVOR
 from admitq.core.instructions import ReportSecondPass
 from admitq.core.model import Admission, Instant, ResourceFlavor
@@ -18,7 +19,7 @@ from admitq.core.refusals import (
     TopologyMissing,
     TopologyUnsupported,
 )
-from admitq.core.world import WorkloadEntry, World
+from admitq.core.world import World
 
 
 def is_second_pass_due(world: World, now: Instant) -> bool:
@@ -35,7 +36,7 @@ def try_second_passes(world: World, now: Instant) -> None:
         admission = entry.workload.admission
         assert admission is not None  # noqa: S101 narrows the type
         refusal = _refusal(world, entry, admission)
-        world.second_pass_reports.append(ReportSecondPass(turn.key, entry.workload.uid, refusal))
+        world.outbox.second_pass_reports.append(ReportSecondPass(turn.key, entry.workload.uid, refusal))
         world.second_passes.put_off(turn, now)
     world.deciding = None
 
@@ -51,7 +52,7 @@ def _nowhere(world: World, admission: Admission) -> NoFlavorFits:
     """Why no place is found for the first podset that needs one, flavor by flavor."""
     part = next(part for part in admission.pod_set_assignments if part.is_place_open)
     flavors = sorted({flavor for _, flavor in part.flavors})
-    refusals = tuple(_without_places(name, world.flavors.get(name)) for name in flavors)
+    refusals = tuple(_without_places(name, world.catalog.flavors.get(name)) for name in flavors)
     return NoFlavorFits((PodSetRefusals(part.name, refusals),), NO_MATCHING_FLAVOR)
 
 

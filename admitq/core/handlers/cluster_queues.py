@@ -5,14 +5,16 @@ from typing import Final
 
 from admitq.core import charging
 from admitq.core.cohorts import declared_quotas
+from admitq.core.entries import ClusterQueueEntry
 from admitq.core.events import ClusterQueueChanged, ClusterQueueDeleted
+from admitq.core.handlers.eligibility import update_activity, update_flavor_options
 from admitq.core.handlers.local_queues import settle_workloads_in
 from admitq.core.handlers.namespaces import retry_namespace
 from admitq.core.model import ClusterQueue, Instant
 from admitq.core.offers import Offer
 from admitq.core.waiting.pending_queue import PendingQueue
 from admitq.core.waiting.scheduling_key import KeyRules
-from admitq.core.world import ClusterQueueEntry, World
+from admitq.core.world import World
 
 _NO_FLAVORS: Final = Offer()
 
@@ -25,27 +27,27 @@ def update_cluster_queue(world: World, event: ClusterQueueChanged, now: Instant)
         return
     if entry is not None:
         world.tree_edited(entry.node)
-        world.unindex_cluster_queue(entry.spec)
+        world.catalog.remove_user(entry.spec)
     node = world.forest.put_cluster_queue(
         spec.name, spec.cohort, declared_quotas(spec.resource_groups), spec.fair_weight
     )
-    world.index_cluster_queue(spec)
+    world.catalog.add_user(spec)
     if entry is None:
         entry = ClusterQueueEntry(spec, node, _new_queue(world, spec), _NO_FLAVORS)
         world.cluster_queues[spec.name] = entry
-        world.forest.add_usage(node, world.ledger.of_cluster_queue(spec.name).reserved_usage.items())
+        account = world.reservations.ledger.of_cluster_queue(spec.name)
+        world.forest.add_usage(node, account.reserved_usage.items())
         _settle_workloads_of(world, spec.name, now)
     entry.spec = spec
-    world.settle_inactive_in(spec.name)
-    world.settle_pods_in(spec.name)
+    world.reservations.settle_cluster_queue(spec.name)
     entry.queue.change_strategy(spec.queueing_strategy)
-    entry.queue.go_by_usage(world.local_queue_usage if spec.usage_based_admission else None)
-    world.waiting.note_empty_lanes(entry)
-    for key in world.local_queues_of.get(spec.name, ()):
+    entry.queue.go_by_usage(world.charging.local_queue_usage if spec.usage_based_admission else None)
+    world.waiting.heads.note_empty_lanes(spec.name)
+    for key in world.indexes.local_queues_of.get(spec.name, ()):
         charging.schedule_sample(world, key)
-    world.lay_out_offer(entry)
+    update_flavor_options(world, entry)
     world.touch_local_queues_of(spec.name)
-    world.settle_activity(entry)
+    update_activity(world, entry)
     for namespace in entry.queue.held_back.namespaces:
         retry_namespace(world, entry, namespace)
     world.waiting.cluster_queue_changed(entry)
@@ -54,8 +56,8 @@ def update_cluster_queue(world: World, event: ClusterQueueChanged, now: Instant)
 
 def _new_queue(world: World, spec: ClusterQueue) -> PendingQueue:
     rules = KeyRules(
-        world.rules_of,
-        partial(world.what_to_take_over, spec.name),
+        world.request_rules.of,
+        partial(world.reservations.original_to_take_over, spec.name),
         shares_lanes=world.settings.gates.scheduling_equivalence_hashing,
     )
     return PendingQueue(
@@ -72,15 +74,14 @@ def delete_cluster_queue(world: World, event: ClusterQueueDeleted, now: Instant)
     if entry is None:
         return
     world.tree_edited(entry.node)
-    world.unindex_cluster_queue(entry.spec)
+    world.catalog.remove_user(entry.spec)
     del world.cluster_queues[event.name]
     world.forest.drop_cluster_queue(event.name)
-    world.settle_inactive_in(event.name)
-    world.settle_pods_in(event.name)
+    world.reservations.settle_cluster_queue(event.name)
     _settle_workloads_of(world, event.name, now)
     world.touch_local_queues_of(event.name)
 
 
 def _settle_workloads_of(world: World, cluster_queue: str, now: Instant) -> None:
-    for key in world.local_queues_of.get(cluster_queue, ()):
+    for key in world.indexes.local_queues_of.get(cluster_queue, ()):
         settle_workloads_in(world, key, now)

@@ -9,9 +9,9 @@ from admitq.core.world import World
 def update_cohort(world: World, event: CohortChanged, _now: Instant) -> None:
     """Take a Cohort as it is now."""
     cohort = event.cohort
-    if world.cohorts.get(cohort.name) == cohort:
+    if world.catalog.cohorts.get(cohort.name) == cohort:
         return
-    world.cohorts[cohort.name] = cohort
+    world.catalog.cohorts[cohort.name] = cohort
     _retry_tree_of(world, cohort.name)
     world.forest.put_cohort(
         cohort.name, cohort.parent, declared_quotas(cohort.resource_groups), cohort.fair_weight
@@ -21,7 +21,7 @@ def update_cohort(world: World, event: CohortChanged, _now: Instant) -> None:
 
 def delete_cohort(world: World, event: CohortDeleted, _now: Instant) -> None:
     """Remove a Cohort. Queues that name it stay in a cohort without quota of its own."""
-    if world.cohorts.pop(event.name, None) is not None:
+    if world.catalog.cohorts.pop(event.name, None) is not None:
         _retry_tree_of(world, event.name)
         world.forest.drop_cohort(event.name)
         _retry_tree_of(world, event.name)

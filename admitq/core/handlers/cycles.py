@@ -9,7 +9,7 @@ from admitq.core.model import Instant
 from admitq.core.world import World
 
 _REFRESHED_AT_ONCE: Final = 20
-"""Refusals that are refreshed after the cycles of one call. Decisions must not wait for refreshes."""
+"""Refusals that one call without a cycle refreshes: decisions must not wait for refreshes."""
 
 
 def run_requested_cycles(world: World, event: CyclesRequested, now: Instant) -> None:
@@ -21,7 +21,7 @@ def run_requested_cycles(world: World, event: CyclesRequested, now: Instant) -> 
     charging.take_samples(world, now)
     world.waiting.end_due_backoffs(now)
     world.waiting.end_due_batches(now)
-    world.waiting.drop_empty_lanes()
+    world.waiting.heads.drop_empty_lanes()
     if not world.driver.runs_cycles:
         return
     cycles = 0
@@ -30,5 +30,5 @@ def run_requested_cycles(world: World, event: CyclesRequested, now: Instant) -> 
     ):
         run_cycle(world, heads, now)
         cycles += 1
-    if world.driver.writes_statuses:
+    if world.driver.writes_statuses and not cycles:
         refresh_outdated_refusals(world, _REFRESHED_AT_ONCE)

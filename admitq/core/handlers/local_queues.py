@@ -1,9 +1,10 @@
 """Handlers of events about LocalQueues."""
 
 from admitq.core import charging
+from admitq.core.entries import LocalQueueEntry
 from admitq.core.events import LocalQueueChanged, LocalQueueDeleted
 from admitq.core.model import Instant, ObjectKey
-from admitq.core.world import LocalQueueEntry, World
+from admitq.core.world import World
 
 
 def update_local_queue(world: World, event: LocalQueueChanged, now: Instant) -> None:
@@ -15,10 +16,10 @@ def update_local_queue(world: World, event: LocalQueueChanged, now: Instant) -> 
     elif entry.spec == spec:
         return
     else:
-        _unindex(world, entry)
+        world.indexes.remove_local_queue(entry.spec)
         entry.spec = spec
-    world.local_queues_of.setdefault(spec.cluster_queue, {})[spec.key] = None
-    world.touched_local_queues.add(spec.key)
+    world.indexes.add_local_queue(spec)
+    world.outbox.touched_local_queues.add(spec.key)
     charging.open_account(world, spec, now)
     settle_workloads_in(world, spec.key, now)
 
@@ -27,20 +28,12 @@ def delete_local_queue(world: World, event: LocalQueueDeleted, now: Instant) -> 
     """Remove a LocalQueue. Its workloads wait in no queue."""
     entry = world.local_queues.pop(event.key, None)
     if entry is not None:
-        _unindex(world, entry)
+        world.indexes.remove_local_queue(entry.spec)
         settle_workloads_in(world, event.key, now)
         charging.close_account(world, event.key)
 
 
-def _unindex(world: World, entry: LocalQueueEntry) -> None:
-    index = world.local_queues_of
-    keys = index[entry.spec.cluster_queue]
-    del keys[entry.spec.key]
-    if not keys:
-        del index[entry.spec.cluster_queue]
-
-
 def settle_workloads_in(world: World, key: ObjectKey, now: Instant) -> None:
     """Queue each workload of a LocalQueue where it belongs now."""
-    for entry in world.workloads_of.get(key, {}).values():
+    for entry in world.indexes.workloads_of.get(key, {}).values():
         world.settle_place(entry, now)

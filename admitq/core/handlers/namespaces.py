@@ -1,23 +1,24 @@
 """Handlers of events about namespaces, whose labels ClusterQueues select."""
 
+from admitq.core.entries import ClusterQueueEntry
 from admitq.core.events import NamespaceChanged, NamespaceDeleted
 from admitq.core.model import Instant
 from admitq.core.selectors import selects_namespace
-from admitq.core.world import ClusterQueueEntry, World
+from admitq.core.world import World
 
 
 def update_namespace(world: World, event: NamespaceChanged, _now: Instant) -> None:
     """Take the labels of a namespace as they are now."""
     labels = dict(event.labels)
-    if world.namespaces.get(event.name) == labels:
+    if world.catalog.namespaces.get(event.name) == labels:
         return
-    world.namespaces[event.name] = labels
+    world.catalog.namespaces[event.name] = labels
     _retry(world, event.name)
 
 
 def delete_namespace(world: World, event: NamespaceDeleted, _now: Instant) -> None:
     """Remove a namespace."""
-    if world.namespaces.pop(event.name, None) is not None:
+    if world.catalog.namespaces.pop(event.name, None) is not None:
         _retry(world, event.name)
 
 
@@ -36,8 +37,8 @@ def retry_namespace(world: World, entry: ClusterQueueEntry, namespace: str) -> b
     Returns:
         Whether the namespace is selected.
     """
-    if not selects_namespace(entry.spec.namespace_selector, world.namespaces.get(namespace)):
+    if not selects_namespace(entry.spec.namespace_selector, world.catalog.namespaces.get(namespace)):
         return False
     entry.queue.namespace_selected(namespace)
-    world.waiting.touch(entry)
+    world.waiting.heads.touch(entry)
     return True

@@ -10,6 +10,7 @@ from admitq.core.events import (
     TopologyChanged,
     TopologyDeleted,
 )
+from admitq.core.handlers.eligibility import update_activity, update_flavor_options
 from admitq.core.model import Instant
 from admitq.core.world import World
 
@@ -17,64 +18,55 @@ from admitq.core.world import World
 def update_flavor(world: World, event: ResourceFlavorChanged, _now: Instant) -> None:
     """Take a ResourceFlavor as it is now."""
     flavor = event.flavor
-    if world.flavors.get(flavor.name) != flavor:
-        world.flavors[flavor.name] = flavor
-        _retry(world, world.users_of_flavor.get(flavor.name, ()))
+    if world.catalog.flavors.get(flavor.name) != flavor:
+        world.catalog.flavors[flavor.name] = flavor
+        _retry(world, world.catalog.users_of_flavor.get(flavor.name, ()))
 
 
 def delete_flavor(world: World, event: ResourceFlavorDeleted, _now: Instant) -> None:
     """Remove a ResourceFlavor."""
-    if world.flavors.pop(event.name, None) is not None:
-        _retry(world, world.users_of_flavor.get(event.name, ()))
+    if world.catalog.flavors.pop(event.name, None) is not None:
+        _retry(world, world.catalog.users_of_flavor.get(event.name, ()))
 
 
 def update_check(world: World, event: AdmissionCheckChanged, _now: Instant) -> None:
     """Take an AdmissionCheck as it is now."""
     check = event.admission_check
-    if world.checks.get(check.name) != check:
-        world.checks[check.name] = check
-        _settle_activity(world, world.users_of_check.get(check.name, ()))
+    if world.catalog.checks.get(check.name) != check:
+        world.catalog.checks[check.name] = check
+        _update_activity(world, world.catalog.users_of_check.get(check.name, ()))
 
 
 def delete_check(world: World, event: AdmissionCheckDeleted, _now: Instant) -> None:
     """Remove an AdmissionCheck."""
-    if world.checks.pop(event.name, None) is not None:
-        _settle_activity(world, world.users_of_check.get(event.name, ()))
+    if world.catalog.checks.pop(event.name, None) is not None:
+        _update_activity(world, world.catalog.users_of_check.get(event.name, ()))
 
 
 def update_topology(world: World, event: TopologyChanged, _now: Instant) -> None:
     """Record that a Topology exists."""
-    if event.name not in world.topologies:
-        world.topologies[event.name] = None
-        _retry(world, _users_of_topology(world, event.name))
+    if event.name not in world.catalog.topologies:
+        world.catalog.topologies[event.name] = None
+        _retry(world, world.catalog.users_of_topology(event.name))
 
 
 def delete_topology(world: World, event: TopologyDeleted, _now: Instant) -> None:
     """Remove a Topology."""
-    if event.name in world.topologies:
-        del world.topologies[event.name]
-        _retry(world, _users_of_topology(world, event.name))
+    if event.name in world.catalog.topologies:
+        del world.catalog.topologies[event.name]
+        _retry(world, world.catalog.users_of_topology(event.name))
 
 
-def _users_of_topology(world: World, name: str) -> list[str]:
-    return [
-        user
-        for flavor in world.flavors.values()
-        if flavor.topology_name == name
-        for user in world.users_of_flavor.get(flavor.name, ())
-    ]
-
-
-def _settle_activity(world: World, cluster_queues: Iterable[str]) -> None:
+def _update_activity(world: World, cluster_queues: Iterable[str]) -> None:
     for name in list(cluster_queues):
-        world.settle_activity(world.cluster_queues[name])
+        update_activity(world, world.cluster_queues[name])
 
 
 def _retry(world: World, cluster_queues: Iterable[str]) -> None:
     """Retry the workloads of ClusterQueues that refer to a flavor which changed."""
     names = list(cluster_queues)
-    _settle_activity(world, names)
+    _update_activity(world, names)
     for name in names:
         entry = world.cluster_queues[name]
-        world.lay_out_offer(entry)
+        update_flavor_options(world, entry)
         world.waiting.cluster_queue_changed(entry)

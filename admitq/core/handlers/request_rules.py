@@ -7,29 +7,32 @@ from admitq.core.world import World
 
 def update_limit_range(world: World, event: LimitRangeChanged, _now: Instant) -> None:
     """Take a LimitRange as it is now."""
-    ranges = world.limit_ranges.setdefault(event.key.namespace, {})
-    if ranges.get(event.key.name) != event.limit_range:
-        ranges[event.key.name] = event.limit_range
-        world.limit_ranges_changed(event.key.namespace)
+    if world.request_rules.put_limit_range(event.key, event.limit_range):
+        _readjust_namespace(world, event.key.namespace)
 
 
 def delete_limit_range(world: World, event: LimitRangeDeleted, _now: Instant) -> None:
     """Remove a LimitRange."""
-    ranges = world.limit_ranges.get(event.key.namespace, {})
-    if ranges.pop(event.key.name, None) is not None:
-        if not ranges:
-            del world.limit_ranges[event.key.namespace]
-        world.limit_ranges_changed(event.key.namespace)
+    if world.request_rules.delete_limit_range(event.key):
+        _readjust_namespace(world, event.key.namespace)
 
 
 def update_runtime_class(world: World, event: RuntimeClassChanged, _now: Instant) -> None:
     """Take the overhead of a RuntimeClass as it is now."""
-    if world.overheads.get(event.name) != event.overhead:
-        world.overheads[event.name] = event.overhead
-        world.runtime_class_changed(event.name)
+    if world.request_rules.put_overhead(event.name, event.overhead):
+        _readjust_users(world, event.name)
 
 
 def delete_runtime_class(world: World, event: RuntimeClassDeleted, _now: Instant) -> None:
     """Remove a RuntimeClass."""
-    if world.overheads.pop(event.name, None) is not None:
-        world.runtime_class_changed(event.name)
+    if world.request_rules.delete_overhead(event.name):
+        _readjust_users(world, event.name)
+
+
+def _readjust_namespace(world: World, namespace: str) -> None:
+    for key in world.indexes.local_queues_in.get(namespace, ()):
+        world.readjust(world.indexes.workloads_of[key])
+
+
+def _readjust_users(world: World, runtime_class: str) -> None:
+    world.readjust(world.indexes.users_of_runtime_class.get(runtime_class, {}))

@@ -1,9 +1,12 @@
 """Handlers of events about Workloads, and of writes about them that did not take effect."""
 
 from admitq.core import charging
+from admitq.core.entries import WorkloadEntry
 from admitq.core.events import PreemptionFailed, ReservationFailed, WorkloadChanged, WorkloadDeleted
-from admitq.core.model import Instant
-from admitq.core.world import WorkloadEntry, World
+from admitq.core.model import Instant, Workload
+from admitq.core.refusals import PreemptionsFailed, WaitingForVictims
+from admitq.core.waiting.pending import Pending
+from admitq.core.world import World
 
 
 def update_workload(world: World, event: WorkloadChanged, now: Instant) -> None:
@@ -15,20 +18,52 @@ def update_workload(world: World, event: WorkloadChanged, now: Instant) -> None:
         entry = None
     if entry is None:
         entry = world.workloads[workload.key] = WorkloadEntry(workload)
-        world.index_workload(entry)
+        _index(world, entry)
         world.settle(entry, now)
         return
     former = entry.workload
-    if not world.confirm(entry, workload):
-        if former == workload:
-            return
-        world.observe_workload(entry, workload)
-        is_other_candidate = former.priority != workload.priority or former.queued_at != workload.queued_at
-        if is_other_candidate and entry.held is not None:
+    if entry.confirm(workload):
+        if world.settings.block_admission:
+            world.pods.update(entry)
+    elif former == workload:
+        return
+    else:
+        _observe(world, entry, workload)
+        if former.priority != workload.priority or former.queued_at != workload.queued_at:
             # Other workloads may preempt it now than before.
-            world.retry_preemptors_of(entry)
+            _retry_preemptors(world, entry)
         world.settle(entry, now)
     charging.follow(world, entry, former, now)
+
+
+def _observe(world: World, entry: WorkloadEntry, workload: Workload) -> None:
+    """Take a workload as it is now, and index it anew where that makes a difference."""
+    former = entry.workload
+    if (
+        former.finished == workload.finished
+        and former.queue_name == workload.queue_name
+        and former.pod_sets == workload.pod_sets
+        and former.replaces == workload.replaces
+    ):
+        entry.observe(workload)
+        return
+    _unindex(world, entry)
+    entry.observe(workload)
+    _index(world, entry)
+    if former.replaces is not None and former.replaces != workload.replaces:
+        world.reservations.recount_replacements(former.replaces)
+
+
+def _index(world: World, entry: WorkloadEntry) -> None:
+    if not entry.workload.finished:
+        world.indexes.add_workload(entry)
+        world.reservations.add_replacement(entry)
+
+
+def _unindex(world: World, entry: WorkloadEntry) -> None:
+    if not entry.workload.finished:
+        world.indexes.remove_workload(entry)
+        world.reservations.remove_replacement(entry)
 
 
 def delete_workload(world: World, event: WorkloadDeleted, now: Instant) -> None:
@@ -39,12 +74,12 @@ def delete_workload(world: World, event: WorkloadDeleted, now: Instant) -> None:
 
 
 def _forget(world: World, entry: WorkloadEntry, now: Instant) -> None:
-    """Remove a workload that holds nothing from now on and waits in no queue."""
-    world.unindex_workload(entry)
+    """Remove a workload, which holds nothing from now on and is queued nowhere."""
+    _unindex(world, entry)
     del world.workloads[entry.workload.key]
     world.dequeue(entry)
     world.list_pending(entry, None)
-    world.release(entry)
+    world.reservations.release(entry)
     world.second_passes.settle(entry.workload.key, now, needed=False)
     charging.discharge(world, entry)
 
@@ -59,7 +94,32 @@ def undo_reservation(world: World, event: ReservationFailed, now: Instant) -> No
 
 
 def undo_preemption(world: World, event: PreemptionFailed, _now: Instant) -> None:
-    """Count a workload as staying that could not be preempted."""
+    """Count a workload as staying that could not be preempted, and retry its tree.
+
+    The next cycle finds other victims, or decides the same preemption once more.
+    """
     entry = world.workloads.get(event.key)
-    if entry is not None and entry.workload.uid == event.uid:
-        world.preemption_failed(entry)
+    if entry is None or entry.workload.uid != event.uid or entry.preempting is None:
+        return
+    instruction, entry.preempting = entry.preempting, None
+    world.reservations.holding_changed(entry)
+    preemptor = world.workloads.get(instruction.preemptor)
+    if preemptor is not None and preemptor.workload.uid == instruction.preemptor_uid:
+        _count_failed_preemption(world, preemptor.pending)
+    _retry_preemptors(world, entry)
+
+
+def _count_failed_preemption(world: World, preemptor: Pending | None) -> None:
+    """Report of a preemptor that it waits in vain, once the preemption of all of its victims failed."""
+    if preemptor is None or preemptor.preemptions is None:
+        return
+    failed = preemptor.preemptions.failed + 1
+    preemptor.preemptions = preemptor.preemptions._replace(failed=failed)
+    if isinstance(preemptor.refusal, WaitingForVictims) and failed == preemptor.preemptions.victims:
+        world.report(preemptor, PreemptionsFailed(failed, preemptor.refusal.refused))
+
+
+def _retry_preemptors(world: World, entry: WorkloadEntry) -> None:
+    queue = None if entry.held is None else world.cluster_queues.get(entry.held.cluster_queue)
+    if queue is not None:
+        world.waiting.candidates_changed(queue.node)

@@ -14,13 +14,14 @@ from typing import Any, NamedTuple
 from admitq.core import quota
 from admitq.core.amounts import FlavorResource
 from admitq.core.cohorts import Node
+from admitq.core.entries import ClusterQueueEntry, WorkloadEntry
 from admitq.core.holders import PreemptionOrder
 from admitq.core.instructions import PreemptionReason
 from admitq.core.ledger import Usage
 from admitq.core.model import ObjectKey, Workload
 from admitq.core.preemption.policies import ABOVE_ALL, equals_must_be_newer, highest_priority
 from admitq.core.quota import Cell
-from admitq.core.world import ClusterQueueEntry, WorkloadEntry, World
+from admitq.core.world import World
 
 
 class Victim(NamedTuple):

@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 
 from admitq.core import quota
 from admitq.core.cohorts import Node
+from admitq.core.entries import ClusterQueueEntry
 from admitq.core.holders import PreemptionOrder
 from admitq.core.instructions import PreemptionReason
 from admitq.core.model import BorrowWithinCohort
@@ -25,7 +26,6 @@ from admitq.core.preemption.candidates import Candidate, Search, in_debt
 from admitq.core.preemption.policies import ABOVE_ALL, NEVER, highest_priority
 from admitq.core.preemption.room import Room, fill_back
 from admitq.core.quota import Cell
-from admitq.core.world import ClusterQueueEntry
 
 
 class _Source(NamedTuple):

@@ -19,6 +19,7 @@ from itertools import chain
 from typing import Final, NamedTuple
 
 from admitq.core.cohorts import Node
+from admitq.core.entries import ClusterQueueEntry
 from admitq.core.fair_sharing import Share, share
 from admitq.core.instructions import PreemptionReason
 from admitq.core.ledger import Usage
@@ -26,7 +27,6 @@ from admitq.core.preemption.candidates import Candidate, Search, in_debt
 from admitq.core.preemption.room import Room, fill_back
 from admitq.core.quota import Cell
 from admitq.core.settings import FairSharing, PreemptionStrategy
-from admitq.core.world import ClusterQueueEntry
 
 
 class _Strategy(NamedTuple):

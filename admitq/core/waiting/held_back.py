@@ -64,4 +64,4 @@ class HeldBackWorkloads:
         self._register()
 
     def _register(self) -> None:
-        self._registration.set_held_back(bool(self._by_kind[QueueUnusable]))
+        self._registration.set_held_back(holds_back=bool(self._by_kind[QueueUnusable]))

@@ -94,6 +94,8 @@ class Lanes:
         self.by_any_return: dict[Lane, None] = {}
         self.by_progress: dict[Lane, None] = {}
         self.by_need: dict[FlavorResource, LanesByNeed[Lane]] = {}
+        self.indexed: dict[Lane, None] = {}
+        """Lanes that wait for certain amounts, whose refusals state what is missing of these."""
         self.emptied: dict[Lane, None] = {}
         """Parked lanes without workloads; a superset."""
         self.by_local_queue: dict[ObjectKey, dict[Lane, None]] = {}
@@ -142,7 +144,7 @@ class Lanes:
             self.parked_workloads -= 1
             if not lane.size:
                 self.emptied[lane] = None
-            if not lane.size or lane.heads[0] == pending.position:
+            if lane.indexed_at is not None and lane.indexed_at[2] == pending.position:
                 self._index_needs_anew(lane)
         elif lane.heads[0] == pending.position:
             self._offer(lane)
@@ -245,12 +247,6 @@ class Lanes:
         for lane in lanes:
             self.change_state(lane, event, READY)
 
-    @property
-    def waiting_for_needs(self) -> list[Lane]:
-        """Lanes that wait for certain amounts, whose refusals state what is missing of these."""
-        lanes = (*self.parked, *(() if self.standing is None else (self.standing,)))
-        return [lane for lane in lanes if lane.indexed_at is not None]
-
     def drop_emptied(self) -> None:
         """Forget parked lanes without workloads."""
         for lane in self.emptied:
@@ -271,10 +267,11 @@ class Lanes:
             self.parked_workloads += lane.size
             if isinstance(state, RetryOnProgress):
                 self.by_progress[lane] = None
-                self._registration.set_progress(True)
+                self._registration.set_progress(waits=True)
+        self._registration.set_waiting(waits=True)
         if state.needs is None:
             self.by_any_return[lane] = None
-            self._registration.set_any_return(True)
+            self._registration.set_any_return(waits=True)
         else:
             self._index_needs(lane)
 
@@ -287,10 +284,11 @@ class Lanes:
             self.parked_workloads -= lane.size
             if isinstance(state, RetryOnProgress):
                 del self.by_progress[lane]
-                self._registration.set_progress(bool(self.by_progress))
+                self._registration.set_progress(waits=bool(self.by_progress))
+        self._registration.set_waiting(waits=bool(self.parked) or self.standing is not None)
         if state.needs is None:
             del self.by_any_return[lane]
-            self._registration.set_any_return(bool(self.by_any_return))
+            self._registration.set_any_return(waits=bool(self.by_any_return))
         else:
             self._unindex_needs(lane, state)
 
@@ -302,6 +300,7 @@ class Lanes:
         if head is None or not state.needs:
             return
         lane.indexed_at = self.position_of(lane, head)
+        self.indexed[lane] = None
         for cause, amount in state.needs:
             lanes = self.by_need.get(cause)
             if lanes is None:
@@ -314,6 +313,7 @@ class Lanes:
         position, lane.indexed_at = lane.indexed_at, None
         if position is None:
             return
+        del self.indexed[lane]
         for cause, _ in state.needs or ():
             lanes = self.by_need[cause]
             lanes.remove(position)

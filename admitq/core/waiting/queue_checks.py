@@ -34,6 +34,7 @@ def check_queue(queue: PendingQueue) -> None:
         ("lanes by LocalQueue", _local_queues(queue), local_queues),
         ("registered needs", registration.needs, least),
         ("registered for any return", registration.waits_for_any_return, bool(any_return)),
+        ("registered as waiting", registration.has_waiting_lanes, bool(waiting)),
         ("registered for progress", registration.waits_for_progress, bool(progress)),
     ):
         _expect(what, actual, expected)

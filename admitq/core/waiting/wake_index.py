@@ -52,6 +52,8 @@ class TreeRegistration:
     cells: Mapping[FlavorResource, Cell]
     """The quota cells of the ClusterQueue."""
     index: "WakeIndex"
+    has_waiting_lanes: bool = False
+    """Whether some lane waits, so that an edit of the tree ends its waiting."""
     waits_for_any_return: bool = False
     """Whether any return of quota to the tree ends the waiting of some lane."""
     waits_for_progress: bool = False
@@ -70,25 +72,31 @@ class TreeRegistration:
         cell = self.cells.get(pair)
         return 0 if cell is None else quota.available(cell)
 
-    def set_any_return(self, waits: bool) -> None:
+    def set_waiting(self, *, waits: bool) -> None:
+        """Set whether some lane waits."""
+        if waits != self.has_waiting_lanes:
+            self.has_waiting_lanes = waits
+            self.index.note(self)
+
+    def set_any_return(self, *, waits: bool) -> None:
         """Set whether any return of quota ends the waiting of some lane."""
         if waits != self.waits_for_any_return:
             self.waits_for_any_return = waits
             self.index.note(self)
 
-    def set_held_back(self, holds_back: bool) -> None:
+    def set_held_back(self, *, holds_back: bool) -> None:
         """Set whether a workload is held back until the ClusterQueue, its tree or its quota changes."""
         if holds_back != self.holds_back_for_queue:
             self.holds_back_for_queue = holds_back
             self.index.note(self)
 
-    def set_progress(self, waits: bool) -> None:
+    def set_progress(self, *, waits: bool) -> None:
         """Set whether progress in the tree ends the waiting of some lane."""
         if waits != self.waits_for_progress:
             self.waits_for_progress = waits
             self.index.note(self)
 
-    def set_standing(self, stands: bool) -> None:
+    def set_standing(self, *, stands: bool) -> None:
         """Set whether the head takes part in every cycle of the tree."""
         if stands != self.has_standing_head:
             self.has_standing_head = stands
@@ -124,6 +132,7 @@ _SMALL_HEAP: Final = 128
 class WakeIndex:
     """The ClusterQueues of one cohort tree by what may end the waiting of their lanes."""
 
+    waiting: dict[str, TreeRegistration] = field(default_factory=dict[str, TreeRegistration])
     any_return: dict[str, TreeRegistration] = field(default_factory=dict[str, TreeRegistration])
     progress: dict[str, TreeRegistration] = field(default_factory=dict[str, TreeRegistration])
     standing: dict[str, TreeRegistration] = field(default_factory=dict[str, TreeRegistration])
@@ -137,16 +146,17 @@ class WakeIndex:
     @property
     def is_empty(self) -> bool:
         """Whether no lane of the tree waits."""
-        return not (self.any_return or self.progress or self.standing or self.needing)
+        return not (self.waiting or self.any_return)
 
     @property
     def names(self) -> list[str]:
         """ClusterQueues with lanes that wait, sorted."""
-        return sorted({*self.any_return, *self.progress, *self.standing, *self.needing})
+        return sorted({*self.waiting, *self.any_return})
 
     def note(self, registration: TreeRegistration) -> None:
         """Index a ClusterQueue by how its lanes wait now."""
         for index, belongs in (
+            (self.waiting, registration.has_waiting_lanes),
             (self.any_return, registration.waits_for_any_return or registration.holds_back_for_queue),
             (self.progress, registration.waits_for_progress),
             (self.standing, registration.has_standing_head),
@@ -180,7 +190,7 @@ class WakeIndex:
     def move(self, registrations: Iterable[TreeRegistration], other: "WakeIndex") -> None:
         """Move ClusterQueues to another tree."""
         for registration in registrations:
-            for index in (self.any_return, self.progress, self.standing, self.needing):
+            for index in (self.waiting, self.any_return, self.progress, self.standing, self.needing):
                 index.pop(registration.name, None)
             registration.index = other
             registration.armed.clear()

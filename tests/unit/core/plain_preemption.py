@@ -9,11 +9,12 @@ from typing import Any
 from admitq.core import quota
 from admitq.core.amounts import FlavorResource
 from admitq.core.cohorts import Node
+from admitq.core.entries import WorkloadEntry
 from admitq.core.fair_sharing import share
 from admitq.core.model import Workload
 from admitq.core.preemption import Preemptor
 from admitq.core.settings import FairSharing, PreemptionStrategy
-from admitq.core.world import WorkloadEntry, World
+from admitq.core.world import World
 
 Usage = Mapping[FlavorResource, int]
 OWN, RECLAIM, FAIR, BORROWING = (

@@ -164,7 +164,7 @@ def test_waiting_cluster_queues_are_indexed_in_their_tree_alone() -> None:
     forest.put_cluster_queue("far", "root", {})
     alone = forest.put_cluster_queue("alone", None, {})
     for registration in forest.registrations.values():
-        registration.set_any_return(True)
+        registration.set_any_return(waits=True)
     assert names_waiting(near) == ["far", "near"]
     assert names_waiting(alone) == ["alone"]
 
@@ -175,7 +175,7 @@ def test_waiting_cluster_queues_move_with_their_tree() -> None:
     near = forest.put_cluster_queue("near", "left", {})
     far = forest.put_cluster_queue("far", "root", {})
     for registration in forest.registrations.values():
-        registration.set_any_return(True)
+        registration.set_any_return(waits=True)
     forest.put_cohort("left", None, {})
     assert (names_waiting(near), names_waiting(far)) == (["near"], ["far"])
     forest.put_cohort("left", "root", {})
@@ -187,7 +187,7 @@ def test_waiting_cluster_queue_is_indexed_in_the_tree_that_it_moved_to() -> None
     forest.put_cluster_queue("mover", "north", {})
     stayer = forest.put_cluster_queue("stayer", "north", {})
     other = forest.put_cluster_queue("other", "south", {})
-    forest.registrations["mover"].set_progress(True)
+    forest.registrations["mover"].set_waiting(waits=True)
     forest.put_cluster_queue("mover", "south", {})
     assert (names_waiting(stayer), names_waiting(other)) == ([], ["mover"])
 
@@ -208,7 +208,7 @@ def test_deleted_cluster_queue_is_indexed_in_no_tree() -> None:
     forest = Forest()
     forest.put_cluster_queue("deleted", "org", quotas(1))
     stayer = forest.put_cluster_queue("stayer", "org", quotas(1))
-    forest.registrations["deleted"].set_any_return(True)
+    forest.registrations["deleted"].set_any_return(waits=True)
     forest.drop_cluster_queue("deleted")
     assert (names_waiting(stayer), list(forest.registrations)) == ([], ["stayer"])
 

@@ -45,7 +45,7 @@ def _leak_usage(world: World) -> None:
 def _forget_reservation(world: World) -> None:
     entry = world.workloads[FIRST]
     assert entry.held is not None
-    world.ledger.count(entry.held, -1)
+    world.reservations.ledger.count(entry.held, -1)
 
 
 def _drop_from_queue(world: World) -> None:
@@ -90,12 +90,12 @@ def _misplace(world: World) -> None:
 
 
 def _lose_index(world: World) -> None:
-    world.workloads_of.clear()
+    world.indexes.workloads_of.clear()
 
 
 def _lose_head(world: World) -> None:
     world.cluster_queues["q"].queue.end_waiting(TREE_EDITED)
-    world.waiting.candidates.clear()
+    world.waiting.heads.candidates.clear()
 
 
 def _miscount_parked(world: World) -> None:
@@ -156,7 +156,7 @@ def _index_as_standing(world: World) -> None:
 
 
 def _register_as_standing(world: World) -> None:
-    world.forest.registrations["q"].set_standing(True)
+    world.forest.registrations["q"].set_standing(stands=True)
 
 
 def _stand_in_a_stopped_queue(world: World) -> None:
@@ -169,11 +169,11 @@ def _stand_in_a_stopped_queue(world: World) -> None:
 
 
 def _wait_for_nobody(world: World) -> None:
-    world.is_halted = True
+    world.pods.is_halted = True
 
 
 def _wait_for_unknown(world: World) -> None:
-    world.unready.add(THIRD)
+    world.pods.unready.add(THIRD)
 
 
 def _keep_between_cycles(world: World) -> None:
@@ -181,11 +181,11 @@ def _keep_between_cycles(world: World) -> None:
 
 
 def _leave_untold(world: World) -> None:
-    world.recomputations.append(TargetsRecomputed("q", Recomputation.SKIPPED))
+    world.outbox.recomputations.append(TargetsRecomputed("q", Recomputation.SKIPPED))
 
 
 def _leave_undone(world: World) -> None:
-    world.touched_cluster_queues.add("q")
+    world.outbox.touched_cluster_queues.add("q")
 
 
 @pytest.mark.parametrize(

@@ -210,7 +210,7 @@ def _reported(instructions: list[Instruction]) -> int:
     return sum(isinstance(each, ReportPending) for each in instructions)
 
 
-def test_refusals_are_refreshed_step_by_step_after_cycles() -> None:
+def test_refusals_are_refreshed_step_by_step_in_calls_without_cycles() -> None:
     play = _with_lanes(45)
     play.finish("a")
     for expected in (20, 20, 5):
@@ -245,12 +245,14 @@ def test_lanes_that_vanish_or_change_before_their_refresh_are_not_refreshed() ->
     play = _with_lanes(25)
     play.finish("a")
     assert _reported(play.cycles()) == 20
-    for number in range(20, 23):
-        play.delete(f"w{number}")
-    play.change("w23", priority=-1)
+    for number in range(2):
+        play.delete(f"w{number:02}")
+    play.change("w03", priority=-1)
+    play.cycles()
+    assert play.state.next_wakeup(play.now) == play.now, "decisions come before refreshes"
     play.cycles()
     assert play.is_quiet
-    assert _missing(play, "w24") == 100 + 24 - 1
+    assert {_missing(play, f"w{number:02}") - number for number in range(2, 25)} == {99}
 
 
 def test_lanes_of_a_deleted_cluster_queue_are_not_refreshed() -> None:
@@ -291,4 +293,5 @@ def test_refusals_are_not_refreshed_while_admission_is_halted() -> None:
     assert _missing(play, "huge") == 3
     play.change("one", pods_ready=True)
     assert play.decide() == ["two"]
+    play.cycles()
     assert _missing(play, "huge") == 1

@@ -224,7 +224,7 @@ def test_lane_with_several_needs_has_a_head_when_any_of_them_is_met(flavor: str)
     state = WaitingForQuota(NO_FIT, 1, tuple(QuotaNeed(cause, 9) for cause in cells))
     queue.requeue_waiting(pending, state)
     check_queue(queue)
-    assert [each.key for each in queue.lanes.waiting_for_needs] == [lane_of(queue, "a").key]
+    assert [each.key for each in queue.lanes.indexed] == [lane_of(queue, "a").key]
     stages[flavor].give_back(9)
     assert registration.index.met_by_return(stages[flavor].cell) == [registration]
     assert drained(queue) == ["a"]
@@ -283,8 +283,9 @@ def test_lane_that_no_amount_helps_waits_for_no_return() -> None:
     pending = pop(queue)
     queue.requeue_waiting(pending, replace(waiting_for_quota(pending), needs=()))
     check_queue(queue)
-    assert stage.registration.index.is_empty
-    assert queue.lanes.waiting_for_needs == []
+    index = stage.registration.index
+    assert (index.names, index.any_return, index.needing) == (["q"], {}, {})
+    assert list(queue.lanes.indexed) == []
     assert queue.is_waiting
 
 

@@ -128,7 +128,8 @@ def test_order_of_candidates(first: dict[str, Any], second: dict[str, Any]) -> N
     stage.queue("own", "all", 1, preemption, usage_based_admission=True)
     stage.queue("other", "all", 0)
     stage.cohort("all", None, 1)
-    stage.world.local_queue_usage = lambda key: Fraction(len(key.name)) if key.name == "glutton" else 0
+    usage = {"glutton": Fraction(len("glutton"))}
+    stage.world.charging.local_queue_usage = lambda key: usage.get(key.name, 0)
     names = [each.get("name", name) for each, name in ((first, "x"), (second, "y"))]
     for each, name in reversed(list(zip((first, second), names, strict=True))):
         stage.holds(each.get("queue", "own"), name, **{k: v for k, v in each.items() if k not in _PLACE})
@@ -141,7 +142,7 @@ _PLACE = ("queue", "name")
 def test_usage_of_local_queues_counts_only_where_they_take_turns() -> None:
     stage = Stage()
     stage.queue("own", None, 2, LOWER_HERE)
-    stage.world.local_queue_usage = lambda key: len(key.name)
+    stage.world.charging.local_queue_usage = lambda key: len(key.name)
     stage.holds("own", "low", 1, priority=1, local_queue="a")
     stage.holds("own", "high", 1, priority=2, local_queue="glutton")
     assert stage.names("own", 1, priority=9) == ["low"]

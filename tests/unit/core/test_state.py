@@ -122,7 +122,7 @@ def test_workload_that_finished_leaves_nothing_when_it_is_deleted(
     assert (state.queries.workload_phase(key), state.queries.pending_shapes("q")) == (None, (0, 0))
     assert not state.queries.cluster_queue_has_reservations("q")
     world = state._world  # pyright: ignore[reportPrivateUsage]
-    assert (world.workloads_of, world.local_queues_in) == ({}, {})
+    assert (world.indexes.workloads_of, world.indexes.local_queues_in) == ({}, {})
 
 
 def test_status_names_a_flavor_once_that_a_stored_queue_has_in_several_groups() -> None:

@@ -8,11 +8,12 @@ import pytest
 from admitq.core import cycle
 from admitq.core import events as happened
 from admitq.core.cycle.entry import Entry
+from admitq.core.entries import ClusterQueueEntry
 from admitq.core.model import LocalQueue, PodSet, ResourceFlavor, Workload
 from admitq.core.requests import asking
 from admitq.core.state import AdmissionState
 from admitq.core.waiting.pending import Pending
-from admitq.core.world import ClusterQueueEntry, World
+from admitq.core.world import World
 from tests.unit.core.pending_stage import CPU, lines_run
 from tests.unit.core.play import key, queue, reserved
 

@@ -52,18 +52,20 @@ def test_index_without_waiting_lanes_is_empty_and_reports_nothing() -> None:
 def test_index_names_cluster_queues_by_what_they_wait_for() -> None:
     index = WakeIndex()
     for name, wait in (
-        ("a", lambda of: of.set_any_return(True)),
-        ("b", lambda of: of.set_held_back(True)),
-        ("c", lambda of: of.set_progress(True)),
-        ("d", lambda of: of.set_standing(True)),
+        ("a", lambda of: of.set_any_return(waits=True)),
+        ("b", lambda of: of.set_held_back(holds_back=True)),
+        ("c", lambda of: of.set_progress(waits=True)),
+        ("d", lambda of: of.set_standing(stands=True)),
         ("e", lambda of: of.set_need(CPU, 5)),
+        ("f", lambda of: of.set_waiting(waits=True)),
     ):
         registration = _registered(index, name, _pair()[1])
         for _ in range(2):
             wait(registration)  # The second time changes nothing.
-    assert index.names == ["a", "b", "c", "d", "e"]
+    assert index.names == ["a", "b", "f"]
     assert (list(index.any_return), list(index.progress)) == (["a", "b"], ["c"])
     assert (list(index.standing), list(index.needing)) == (["d"], ["e"])
+    assert list(index.waiting) == ["f"]
     assert not index.is_empty
 
 
@@ -71,10 +73,11 @@ def test_index_forgets_a_cluster_queue_that_waits_for_nothing_any_more() -> None
     index = WakeIndex()
     registration = _registered(index, "q", _pair()[1])
     for waits in (True, False):
-        registration.set_any_return(waits)
-        registration.set_held_back(waits)
-        registration.set_progress(waits)
-        registration.set_standing(waits)
+        registration.set_waiting(waits=waits)
+        registration.set_any_return(waits=waits)
+        registration.set_held_back(holds_back=waits)
+        registration.set_progress(waits=waits)
+        registration.set_standing(stands=waits)
         registration.set_need(CPU, 5 if waits else None)
         assert index.is_empty is not waits
     assert (registration.needs, registration.armed) == ({}, {})
@@ -83,9 +86,9 @@ def test_index_forgets_a_cluster_queue_that_waits_for_nothing_any_more() -> None
 def test_cluster_queue_with_a_workload_that_is_held_back_waits_for_any_return_as_before() -> None:
     index = WakeIndex()
     registration = _registered(index, "q", _pair()[1])
-    registration.set_any_return(True)
-    registration.set_held_back(True)
-    registration.set_any_return(False)
+    registration.set_any_return(waits=True)
+    registration.set_held_back(holds_back=True)
+    registration.set_any_return(waits=False)
     assert list(index.any_return) == ["q"]
 
 
@@ -163,7 +166,7 @@ def test_need_of_quota_that_an_edit_took_away_is_kept_and_not_reported() -> None
     index = WakeIndex()
     registration = TreeRegistration("q", {}, index)
     registration.set_need(CPU, 5)
-    assert (registration.available(CPU), registration.armed, index.names) == (0, {}, ["q"])
+    assert (registration.available(CPU), registration.armed, list(index.needing)) == (0, {}, ["q"])
     registration.rearm()
     assert registration.armed == {}
 
@@ -205,13 +208,14 @@ def test_cluster_queue_that_moved_is_reported_in_its_new_tree_alone() -> None:
     registration = _registered(old, "mover", mover)
     _registered(old, "stayer", stayer).set_need(CPU, 30)
     registration.set_need(CPU, 15)
-    registration.set_progress(True)
-    registration.set_standing(True)
-    registration.set_any_return(True)
+    registration.set_waiting(waits=True)
+    registration.set_progress(waits=True)
+    registration.set_standing(stands=True)
+    registration.set_any_return(waits=True)
     quota.detach(mover)
     quota.attach(mover, new_root)
     old.move([registration], new)
-    assert (old.names, new.names) == (["stayer"], ["mover"])
+    assert (list(old.needing), old.names, new.names) == (["stayer"], [], ["mover"])
     assert list(new.any_return) == list(new.progress) == list(new.standing) == list(new.needing) == ["mover"]
     quota.remove_usage(stayer, 20)
     assert old.met_by_return(stayer) == []

@@ -1,0 +1,52 @@
+"""What ClusterQueues refer to and are placed in: flavors, checks, topologies, namespaces and Cohorts."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from admitq.core.activity import Surroundings, check_names, flavor_names
+from admitq.core.indexes import discard
+from admitq.core.model import AdmissionCheck, ClusterQueue, Cohort, ResourceFlavor
+from admitq.core.settings import Settings
+
+
+@dataclass(slots=True, eq=False)
+class Catalog:
+    """Objects as they were last observed, by name, and the ClusterQueues that refer to them."""
+
+    flavors: dict[str, ResourceFlavor] = field(default_factory=dict[str, ResourceFlavor])
+    checks: dict[str, AdmissionCheck] = field(default_factory=dict[str, AdmissionCheck])
+    topologies: dict[str, None] = field(default_factory=dict[str, None])
+    namespaces: dict[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
+    """Labels of each namespace."""
+    cohorts: dict[str, Cohort] = field(default_factory=dict[str, Cohort])
+    users_of_flavor: dict[str, dict[str, None]] = field(default_factory=dict[str, dict[str, None]])
+    """Names of ClusterQueues by flavor, whether that exists or not."""
+    users_of_check: dict[str, dict[str, None]] = field(default_factory=dict[str, dict[str, None]])
+    """Names of ClusterQueues by admission check, whether that exists or not."""
+
+    def surroundings(self, settings: Settings) -> Surroundings:
+        """What decides, beside its specification, whether a ClusterQueue is active."""
+        return Surroundings(self.flavors, self.checks, self.topologies, settings)
+
+    def add_user(self, spec: ClusterQueue) -> None:
+        """Index a ClusterQueue by the flavors and checks that it refers to."""
+        for name in flavor_names(spec):
+            self.users_of_flavor.setdefault(name, {})[spec.name] = None
+        for name in check_names(spec):
+            self.users_of_check.setdefault(name, {})[spec.name] = None
+
+    def remove_user(self, spec: ClusterQueue) -> None:
+        """Undo ``add_user``."""
+        for name in flavor_names(spec):
+            discard(self.users_of_flavor, name, spec.name)
+        for name in check_names(spec):
+            discard(self.users_of_check, name, spec.name)
+
+    def users_of_topology(self, name: str) -> list[str]:
+        """Names of ClusterQueues that refer to a flavor of the topology."""
+        return [
+            user
+            for flavor in self.flavors.values()
+            if flavor.topology_name == name
+            for user in self.users_of_flavor.get(flavor.name, ())
+        ]

@@ -1,0 +1,49 @@
+"""What LocalQueues used, and which charges and samples are due (see ``charging``)."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from admitq.core.admission_fair_sharing import Books
+from admitq.core.model import Instant, ObjectKey
+from admitq.core.settings import Settings
+
+
+class SampleTimer(NamedTuple):
+    """The instant at which the usage account of a LocalQueue is to be brought up to date."""
+
+    at: Instant
+    key: ObjectKey
+
+
+class SeenAdmitted(NamedTuple):
+    """A workload that was observed admitted, and the LocalQueue that is to be charged for it."""
+
+    at: Instant
+    local_queue: ObjectKey
+    uid: str
+
+
+@dataclass(slots=True, eq=False)
+class ChargingState:
+    """The state of admission fair sharing; without accounts, all of it stays empty."""
+
+    accounts: Books | None = None
+    """Usage accounts of LocalQueues; None without admission fair sharing."""
+    local_queue_usage: Callable[[ObjectKey], Any] | None = None
+    """What a LocalQueue used, as a value that sorts; None as above."""
+    seen_admitted: list[SeenAdmitted] = field(default_factory=list[SeenAdmitted])
+    """Workloads observed admitted at the present instant, to be charged when it is over."""
+    seen_leaving: set[str] = field(default_factory=set[str])
+    """Uids of workloads among these whose charge is to be taken back thereafter."""
+    samples: list[SampleTimer] = field(default_factory=list[SampleTimer])
+    """A heap."""
+
+    @classmethod
+    def of(cls, settings: Settings) -> "ChargingState":
+        """A state with accounts if the settings ask for admission fair sharing."""
+        sharing = settings.admission_fair_sharing
+        if sharing is None or not settings.gates.admission_fair_sharing:
+            return cls()
+        accounts = Books(sharing)
+        return cls(accounts, accounts.usage)

@@ -1,0 +1,183 @@
+"""ClusterQueues, LocalQueues and workloads as observed, each with what follows from it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from operator import attrgetter
+from typing import Final, NamedTuple
+
+from admitq.core.activity import InactiveCause
+from admitq.core.cohorts import Node
+from admitq.core.instructions import Preempt, RefreshClusterQueue, RefreshLocalQueue
+from admitq.core.ledger import Reservation
+from admitq.core.lifecycle import Phase, phase_of
+from admitq.core.model import (
+    SECOND,
+    Admission,
+    ClusterQueue,
+    Instant,
+    LocalQueue,
+    ObjectKey,
+    StopPolicy,
+    Workload,
+)
+from admitq.core.offers import Offer
+from admitq.core.statuses import ClusterQueueMark, LocalQueueMark
+from admitq.core.waiting.pending import Pending
+from admitq.core.waiting.pending_queue import PendingQueue
+from admitq.core.waiting.scheduling_key import local_queue_of
+from admitq.core.waiting.wait_states import Standing
+
+
+@dataclass(slots=True, eq=False)
+class ClusterQueueEntry:
+    """A ClusterQueue with everything that belongs to it."""
+
+    spec: ClusterQueue
+    node: Node
+    queue: PendingQueue
+    offer: Offer
+    causes: tuple[InactiveCause, ...] = ()
+    stood: Standing | None = None
+    """The wait state of its head before the cycle that runs, if that is a standing head."""
+    shown: ClusterQueueMark | None = None
+    """The mark of the status for which a refresh was last requested."""
+    refresh: RefreshClusterQueue = field(init=False)
+    """The instruction that requests a refresh of its status."""
+
+    def __post_init__(self) -> None:
+        """Name the status to refresh."""
+        self.refresh = RefreshClusterQueue(self.spec.name)
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it admits workloads."""
+        return not self.causes
+
+
+@dataclass(slots=True, eq=False)
+class LocalQueueEntry:
+    """A LocalQueue, and how many workloads are pending in it."""
+
+    spec: LocalQueue
+    pending: int = 0
+    shown: LocalQueueMark | None = None
+    """The mark of the status for which a refresh was last requested."""
+    refresh: RefreshLocalQueue = field(init=False)
+    """The instruction that requests a refresh of its status."""
+
+    def __post_init__(self) -> None:
+        """Name the status to refresh."""
+        self.refresh = RefreshLocalQueue(self.spec.key)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether its workloads are queued."""
+        return self.spec.stop_policy is StopPolicy.NONE and not self.spec.terminating
+
+
+class Assumption(NamedTuple):
+    """A reservation that was decided and has not been observed yet."""
+
+    admission: Admission
+    admit: bool
+    reserved_at: Instant = 0
+
+    @classmethod
+    def decided(cls, admission: Admission, now: Instant, *, admit: bool) -> "Assumption":
+        """A reservation that was decided now, as it will be observed: the API counts whole seconds."""
+        return cls(admission, admit, now // SECOND * SECOND)
+
+
+_DECIDED: Final = frozenset({"admission", "admitted", "reserved_at"})
+
+_not_decided: Final[Callable[[Workload], object]] = attrgetter(
+    *(each.name for each in fields(Workload) if each.name not in _DECIDED)
+)
+"""All values of a workload that a reservation does not change."""
+
+
+@dataclass(slots=True, eq=False)
+class WorkloadEntry:
+    """A workload as observed, and what follows from it."""
+
+    workload: Workload
+    assumed: Assumption | None = None
+    held: Reservation | None = None
+    """What is counted for it."""
+    listed_in: ObjectKey | None = None
+    """The LocalQueue that counts it as pending."""
+    queued_in: str | None = None
+    """The ClusterQueue in which it is queued."""
+    pending: Pending | None = None
+    inactive_in: str | None = None
+    """The ClusterQueue by which it is indexed as inactive and with a reservation."""
+    preempting: Preempt | None = None
+    """The instruction to preempt it, until it is observed evicted, or the preemption failed."""
+    local_queue: ObjectKey = field(init=False)
+    """The LocalQueue that it names."""
+
+    def __post_init__(self) -> None:
+        """Derive the key of its LocalQueue."""
+        self.local_queue = local_queue_of(self.workload)
+
+    def observe(self, workload: Workload) -> None:
+        """Take the workload as it is now."""
+        if workload.queue_name != self.workload.queue_name:
+            self.local_queue = local_queue_of(workload)
+        self.workload = workload
+
+    def confirm(self, workload: Workload) -> bool:
+        """Take the workload as it is now if only the assumed reservation was added, and is as it was decided.
+
+        Most reservations are observed so. Everything that follows from them is counted already.
+
+        Returns:
+            Whether that is so; if not, nothing is changed.
+        """
+        assumed = self.assumed
+        confirmed = (
+            assumed is not None
+            and workload.admitted == assumed.admit
+            and workload.reserved_at == assumed.reserved_at
+            and workload.admission == assumed.admission
+            and not (workload.finished or workload.evicted or workload.admission_checks)
+            and _not_decided(workload) == _not_decided(self.workload)
+        )
+        if confirmed:
+            self.assumed, self.workload = None, workload
+        return confirmed
+
+    @property
+    def admission(self) -> Admission | None:
+        """The reservation that it has, or that is being written."""
+        if self.workload.admission is not None:
+            return self.workload.admission
+        return None if self.assumed is None else self.assumed.admission
+
+    @property
+    def is_admitted(self) -> bool:
+        """Whether it is admitted, or its admission is being written."""
+        if self.workload.admission is not None:
+            return self.workload.admitted
+        return self.assumed is not None and self.assumed.admit
+
+    @property
+    def reserved_at(self) -> Instant:
+        """Since when it has the reservation; 0 without."""
+        if self.workload.admission is not None:
+            return self.workload.reserved_at
+        return 0 if self.assumed is None else self.assumed.reserved_at
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether it holds quota only until its job has stopped, because it is evicted or will be.
+
+        An eviction that was observed before it had the reservation does not count.
+        """
+        workload = self.workload
+        return self.preempting is not None or (workload.evicted and workload.admission is not None)
+
+    @property
+    def phase(self) -> Phase:
+        """Its phase."""
+        return phase_of(self.workload, reserved=self.admission is not None, admitted=self.is_admitted)

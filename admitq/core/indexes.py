@@ -1,0 +1,81 @@
+"""Indexes: which workloads and LocalQueues to look at when something changes that they refer to."""
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, TypeVar
+
+from admitq.core.entries import WorkloadEntry
+from admitq.core.model import LocalQueue, ObjectKey, PodSet
+
+_Key = TypeVar("_Key")
+_Member = TypeVar("_Member")
+
+
+def discard(index: dict[_Key, dict[_Member, Any]], key: _Key, member: _Member) -> bool:
+    """Remove a member from an index.
+
+    Returns:
+        Whether the key had no other member. The index does not hold the key any more then.
+    """
+    members = index[key]
+    del members[member]
+    if members:
+        return False
+    del index[key]
+    return True
+
+
+@lru_cache(maxsize=4096)
+def _runtime_classes(pod_sets: tuple[PodSet, ...]) -> frozenset[str]:
+    """The RuntimeClasses that podsets name. Cached, because every new and every finished workload asks."""
+    names = [pod_set.template.runtime_class for pod_set in pod_sets]
+    return frozenset(name for name in names if name is not None)
+
+
+@dataclass(slots=True, eq=False)
+class Indexes:
+    """Workloads that have not finished and LocalQueues, by what they refer to, whether that exists or not."""
+
+    local_queues_of: dict[str, dict[ObjectKey, None]] = field(
+        default_factory=dict[str, dict[ObjectKey, None]]
+    )
+    """LocalQueues by ClusterQueue."""
+    workloads_of: dict[ObjectKey, dict[ObjectKey, WorkloadEntry]] = field(
+        default_factory=dict[ObjectKey, dict[ObjectKey, WorkloadEntry]]
+    )
+    """Workloads by LocalQueue."""
+    local_queues_in: dict[str, dict[ObjectKey, None]] = field(
+        default_factory=dict[str, dict[ObjectKey, None]]
+    )
+    """LocalQueues that workloads name, by namespace."""
+    users_of_runtime_class: dict[str, dict[ObjectKey, WorkloadEntry]] = field(
+        default_factory=dict[str, dict[ObjectKey, WorkloadEntry]]
+    )
+    """Workloads by RuntimeClass."""
+
+    def add_local_queue(self, spec: LocalQueue) -> None:
+        """Index a LocalQueue."""
+        self.local_queues_of.setdefault(spec.cluster_queue, {})[spec.key] = None
+
+    def remove_local_queue(self, spec: LocalQueue) -> None:
+        """Undo ``add_local_queue``."""
+        discard(self.local_queues_of, spec.cluster_queue, spec.key)
+
+    def add_workload(self, entry: WorkloadEntry) -> None:
+        """Index a workload that has not finished."""
+        workload, queue = entry.workload, entry.local_queue
+        of_queue = self.workloads_of.get(queue)
+        if of_queue is None:
+            of_queue = self.workloads_of[queue] = {}
+            self.local_queues_in.setdefault(queue.namespace, {})[queue] = None
+        of_queue[workload.key] = entry
+        for name in _runtime_classes(workload.pod_sets):
+            self.users_of_runtime_class.setdefault(name, {})[workload.key] = entry
+
+    def remove_workload(self, entry: WorkloadEntry) -> None:
+        """Undo ``add_workload``."""
+        key, queue = entry.workload.key, entry.local_queue
+        if discard(self.workloads_of, queue, key):
+            discard(self.local_queues_in, queue.namespace, queue)
+        for name in _runtime_classes(entry.workload.pod_sets):
+            discard(self.users_of_runtime_class, name, key)

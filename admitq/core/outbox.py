@@ -1,0 +1,63 @@
+"""What was decided and has not been handed out as instructions yet."""
+
+from dataclasses import dataclass, field
+
+from admitq.core.instructions import (
+    Instruction,
+    Preempt,
+    ReportPending,
+    ReportSecondPass,
+    ReserveQuota,
+    TargetsRecomputed,
+)
+from admitq.core.model import ObjectKey
+from admitq.core.refusals import Refusal
+from admitq.core.waiting.pending import Pending
+
+
+@dataclass(slots=True, eq=False)
+class Outbox:
+    """Instructions in the order of decision, and the queues whose statuses may have changed."""
+
+    reservations: list[ReserveQuota] = field(default_factory=list[ReserveQuota])
+    preemptions: list[Preempt] = field(default_factory=list[Preempt])
+    recomputations: list[TargetsRecomputed] = field(default_factory=list[TargetsRecomputed])
+    second_pass_reports: list[ReportSecondPass] = field(default_factory=list[ReportSecondPass])
+    reports: dict[ObjectKey, ReportPending] = field(default_factory=dict[ObjectKey, ReportPending])
+    """The latest refusal of each workload."""
+    touched_cluster_queues: set[str] = field(default_factory=set[str])
+    touched_local_queues: set[ObjectKey] = field(default_factory=set[ObjectKey])
+
+    def report(self, pending: Pending, refusal: Refusal) -> None:
+        """Report why a pending workload was refused, unless that was the last report about it."""
+        if pending.refusal is refusal or pending.refusal == refusal:
+            return
+        pending.refusal = refusal
+        workload = pending.workload
+        demands = pending.lane.key.demands if pending.lane is not None else ()
+        self.reports[workload.key] = ReportPending(
+            workload.key,
+            workload.uid,
+            refusal,
+            tuple((demand.pod_set.name, demand.totals) for demand in demands),
+        )
+
+    def take_decisions(self) -> list[Instruction]:
+        """Reservations, then preemptions, then recomputations and second passes; the outbox forgets them."""
+        result: list[Instruction] = []
+        for decided in (
+            self.reservations,
+            self.preemptions,
+            self.recomputations,
+            self.second_pass_reports,
+        ):
+            if decided:
+                result += decided
+                decided.clear()
+        return result
+
+    def take_reports(self) -> list[Instruction]:
+        """At most one report a workload; the outbox forgets them."""
+        result: list[Instruction] = list(self.reports.values())
+        self.reports.clear()
+        return result

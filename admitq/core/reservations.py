@@ -1,0 +1,261 @@
+"""Which workloads hold quota, how much, and in which order they would be preempted.
+
+What a workload holds follows from its value, from the ClusterQueue of its admission, and from the workload
+that it replaces. ``Reservations`` computes it after each change and compares it with what was counted. So
+there is one rule, and not one for each transition.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from admitq.core.cohorts import Forest, Node
+from admitq.core.entries import ClusterQueueEntry, WorkloadEntry
+from admitq.core.holders import Holders
+from admitq.core.indexes import discard
+from admitq.core.instructions import Preempt
+from admitq.core.ledger import Ledger, Reservation, Usage, is_void, usage_of
+from admitq.core.lifecycle import Phase
+from admitq.core.model import Admission, ObjectKey, Workload
+from admitq.core.outbox import Outbox
+from admitq.core.pod_readiness import PodReadiness
+from admitq.core.replacing import Original, Replacements, beyond
+from admitq.core.settings import Settings
+
+_STAYING: Final = (Phase.ADMITTED, Phase.RESERVED)
+
+
+class Reservations:
+    """What workloads hold, counted in the ledger, at the nodes of the cohort trees, and in preemption order.
+
+    Args:
+        settings: of which the gate for reclaimable pods counts, and whether admission waits for pods.
+        cluster_queues: all ClusterQueues by name.
+        workloads: all workloads by key.
+        forest: the cohort trees.
+        outbox: takes preemptions, and the queues whose numbers change.
+        pods: is kept up to date with what workloads hold.
+        quota_returned: is called after usage was removed from a node.
+        demand_changed: is called when a pending workload may need more or less quota than before, because the
+            workload that it replaces changed.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        cluster_queues: Mapping[str, ClusterQueueEntry],
+        workloads: Mapping[ObjectKey, WorkloadEntry],
+        forest: Forest,
+        outbox: Outbox,
+        pods: PodReadiness,
+        *,
+        quota_returned: Callable[[Node, Usage], None],
+        demand_changed: Callable[[WorkloadEntry], None],
+    ) -> None:
+        self.ledger = Ledger()
+        self.holders = Holders[WorkloadEntry]()
+        self.replacements = Replacements[WorkloadEntry]()
+        self.inactive_in: dict[str, dict[ObjectKey, WorkloadEntry]] = {}
+        """Inactive workloads that show a reservation and were evicted, by ClusterQueue."""
+        self._circles: dict[ObjectKey, None] = {}
+        """Workloads of circles of replacements that closed or broke: to be counted anew."""
+        self._settings = settings
+        self._cluster_queues = cluster_queues
+        self._workloads = workloads
+        self._forest = forest
+        self._outbox = outbox
+        self._pods = pods
+        self._quota_returned = quota_returned
+        self._demand_changed = demand_changed
+
+    # --- changes ----------------------------------------------------------------------------------
+
+    def settle(self, entry: WorkloadEntry) -> None:
+        """Count what a workload holds as it is now."""
+        workload, assumed = entry.workload, entry.assumed
+        if assumed is not None and (workload.admission is not None or workload.finished):
+            entry.assumed = None
+        self._index_inactive(entry)
+        reservation = self._reservation_of(entry)
+        if reservation is None or (workload.evicted and workload.admission is not None):
+            entry.preempting = None
+        self._hold(entry, reservation)
+        self.holding_changed(entry)
+        if self._settings.block_admission:
+            self._pods.update(entry)
+
+    def release(self, entry: WorkloadEntry) -> None:
+        """Return everything that a deleted workload holds."""
+        self._index_inactive(entry, is_gone=True)
+        self._hold(entry, None)
+        self.holding_changed(entry)
+        self._pods.update(entry)
+
+    def settle_cluster_queue(self, cluster_queue: str) -> None:
+        """Count what depends on whether a ClusterQueue exists, and on its specification, after a change.
+
+        Inactive workloads may be charged to it or not, and admission may have to wait for pods or not.
+        """
+        for entry in list(self.inactive_in.get(cluster_queue, {}).values()):
+            self._hold(entry, self._reservation_of(entry))
+            self.holding_changed(entry)
+            if self._settings.block_admission:
+                self._pods.update(entry)
+        if self._settings.block_admission:
+            for of in (self.holders.staying, self.holders.leaving):
+                for _, entry in list(of(cluster_queue)):
+                    self._pods.update(entry)
+
+    def preempt(self, instruction: Preempt) -> None:
+        """Have a workload preempted; it counts as leaving from now on."""
+        entry = self._workloads[instruction.key]
+        entry.preempting = instruction
+        self.holding_changed(entry)
+        self._outbox.preemptions.append(instruction)
+
+    def _index_inactive(self, entry: WorkloadEntry, *, is_gone: bool = False) -> None:
+        """Index a workload that may be charged or not when its ClusterQueue is created or deleted."""
+        workload, key = entry.workload, entry.workload.key
+        is_held_back = not workload.active and workload.evicted and not (workload.finished or is_gone)
+        admission = workload.admission if is_held_back else None
+        name = None if admission is None else admission.cluster_queue
+        if name == entry.inactive_in:
+            return
+        if entry.inactive_in is not None:
+            discard(self.inactive_in, entry.inactive_in, key)
+        if name is not None:
+            self.inactive_in.setdefault(name, {})[key] = entry
+        entry.inactive_in = name
+
+    def _hold(self, entry: WorkloadEntry, reservation: Reservation | None) -> None:
+        held = entry.held
+        if reservation == held:
+            return
+        entry.held = reservation
+        if held is not None:
+            self.ledger.count(held, -1)
+        if reservation is not None:
+            self.ledger.count(reservation, 1)
+        moved = (
+            held is None
+            or reservation is None
+            or held.cluster_queue != reservation.cluster_queue
+            or held.usage != reservation.usage
+        )
+        if held is not None:
+            self._count_in_tree(held, add=False, count_usage=moved)
+        if reservation is not None:
+            self._count_in_tree(reservation, add=True, count_usage=moved)
+        if held is not None and moved:
+            queue = self._cluster_queues.get(held.cluster_queue)
+            if queue is not None:
+                self._quota_returned(queue.node, held.usage)
+
+    def _count_in_tree(self, reservation: Reservation, *, add: bool, count_usage: bool) -> None:
+        self._outbox.touched_local_queues.add(reservation.local_queue)
+        queue = self._cluster_queues.get(reservation.cluster_queue)
+        if queue is None:
+            return
+        self._outbox.touched_cluster_queues.add(reservation.cluster_queue)
+        if count_usage:
+            change = self._forest.add_usage if add else self._forest.remove_usage
+            change(queue.node, reservation.usage)
+
+    # --- what follows from the value of a workload ------------------------------------------------
+
+    def is_void(self, entry: WorkloadEntry) -> bool:
+        """Whether the reservation that a workload shows is charged to no ClusterQueue."""
+        admission = entry.workload.admission
+        queue = None if admission is None else self._cluster_queues.get(admission.cluster_queue)
+        return queue is not None and is_void(entry.workload, queue.spec)
+
+    def assigned(self, entry: WorkloadEntry) -> Usage:
+        """What a workload was assigned, including what is counted for the workload that it replaces."""
+        return () if entry.admission is None else self._usage_of(entry.workload, entry.admission)
+
+    def _reservation_of(self, entry: WorkloadEntry) -> Reservation | None:
+        workload, assumed = entry.workload, entry.assumed
+        if workload.finished or self.is_void(entry):
+            return None
+        admission, admitted = workload.admission, workload.admitted
+        if admission is None:
+            if assumed is None:
+                return None
+            admission, admitted = assumed.admission, assumed.admit
+        usage = self._usage_of(workload, admission)
+        if workload.replaces is not None:
+            usage = self._beyond_original(entry, usage)
+        return Reservation(admission.cluster_queue, entry.local_queue, usage, admitted)
+
+    def _usage_of(self, workload: Workload, admission: Admission) -> Usage:
+        return usage_of(workload, admission, reclaimable_pods=self._settings.gates.reclaimable_pods)
+
+    # --- replacements -----------------------------------------------------------------------------
+
+    def add_replacement(self, entry: WorkloadEntry) -> None:
+        """Index a workload that has not finished by the workload that it replaces, if any."""
+        self.replacements.add(entry)
+        self._mark_circle(entry.workload.key)
+
+    def remove_replacement(self, entry: WorkloadEntry) -> None:
+        """Undo ``add_replacement``."""
+        self._mark_circle(entry.workload.key)
+        self.replacements.remove(entry)
+
+    def original_of(self, cluster_queue: str, workload: Workload) -> WorkloadEntry | None:
+        """The workload whose quota a pending workload takes over if it is admitted now; None without one."""
+        original = self._original(workload)
+        if original is None or original.is_leaving or original.phase not in _STAYING:
+            return None
+        if self.replacements.circle(workload.key):
+            return None  # It would count with everything that it was assigned.
+        held = original.held
+        if held is None or held.cluster_queue != cluster_queue:
+            return None
+        return original if self.replacements.heir(original) is None else None
+
+    def original_to_take_over(self, cluster_queue: str, workload: Workload) -> Original | None:
+        """The same as a value that does not change."""
+        original = self.original_of(cluster_queue, workload)
+        if original is None or original.admission is None:
+            return None
+        return Original(original.workload.key, original.admission, self.assigned(original))
+
+    def holding_changed(self, entry: WorkloadEntry) -> None:
+        """Sort a workload anew among those that hold quota, and count its replacements anew.
+
+        To be called after a change of anything that a workload holds, or of whether it is leaving.
+        """
+        self.holders.put(entry)
+        workload = entry.workload
+        self.recount_replacements(workload.key)
+        if workload.replaces is not None:
+            self.recount_replacements(workload.replaces, but=entry)
+        circles, self._circles = self._circles, {}
+        for key in circles:
+            self.recount_replacements(key, but=entry)
+
+    def recount_replacements(self, original: ObjectKey, but: WorkloadEntry | None = None) -> None:
+        """Count anew each workload that replaces another one, or report that its demand changed."""
+        for each in self.replacements.of(original):
+            if each is but:
+                continue
+            self._hold(each, self._reservation_of(each))
+            self.holders.put(each)
+            self._demand_changed(each)
+
+    def _original(self, workload: Workload) -> WorkloadEntry | None:
+        key = workload.replaces
+        return None if key is None or key == workload.key else self._workloads.get(key)
+
+    def _beyond_original(self, entry: WorkloadEntry, usage: Usage) -> Usage:
+        """The usage of a replacement without what its original counts with, as long as that holds quota."""
+        original = self._original(entry.workload)
+        if original is None or original.admission is None or self.replacements.heir(original) is not entry:
+            return usage
+        if self.is_void(original):
+            return usage
+        return beyond(usage, self._usage_of(original.workload, original.admission))
+
+    def _mark_circle(self, key: ObjectKey) -> None:
+        """In a circle no workload takes quota over: all of it counts anew when a member comes or goes."""
+        self._circles.update(dict.fromkeys(self.replacements.circle(key)))

@@ -1,0 +1,97 @@
+"""Which ClusterQueues may have a head, and the heads of the next cycle."""
+
+from collections.abc import Callable, Iterator
+
+from admitq.core.cohorts import Node
+from admitq.core.entries import ClusterQueueEntry
+from admitq.core.waiting.pending import Pending
+from admitq.core.waiting.wait_states import HEAD_OVERTAKEN, TREE_CYCLE_BEGUN
+
+
+class Heads:
+    """The ClusterQueues that may have a head for the next cycle."""
+
+    def __init__(self, cluster_queues: dict[str, ClusterQueueEntry], touched: set[str]) -> None:
+        """No ClusterQueues.
+
+        Args:
+            cluster_queues: all ClusterQueues by name.
+            touched: ClusterQueues whose statuses may differ; names are added.
+        """
+        self.candidates: set[str] = set()
+        """ClusterQueues that may have a head; a superset."""
+        self._cluster_queues = cluster_queues
+        self._touched = touched
+        self._with_empty_lanes: set[str] = set()
+
+    def touch(self, entry: ClusterQueueEntry) -> None:
+        """Note that a ClusterQueue may have a head, and that its status may differ."""
+        self._touched.add(entry.spec.name)
+        self.candidates.add(entry.spec.name)
+
+    def exist(self) -> bool:
+        """Whether a cycle would evaluate a workload; forgets candidates that have no head."""
+        for name in list(self.candidates):
+            entry = self._cluster_queues.get(name)
+            if entry is not None and entry.is_active and entry.queue.head() is not None:
+                return True
+            self._drop_candidate(name)
+        return False
+
+    def take(self, is_overtaken: Callable[[Node], None]) -> list[tuple[ClusterQueueEntry, Pending]]:
+        """Take the head of each active ClusterQueue into a cycle, and the standing heads of their trees.
+
+        Args:
+            is_overtaken: called with the root of a tree in which another workload comes before a standing
+                head, which so may reserve less capacity, or none.
+        """
+        heads: dict[str, tuple[ClusterQueueEntry, Pending]] = {}
+        for name in sorted(self.candidates):
+            entry = self._cluster_queues.get(name)
+            pending = entry.queue.pop() if entry is not None and entry.is_active else None
+            if entry is None or pending is None:
+                self._drop_candidate(name)
+                continue
+            if entry.queue.registration.has_standing_head:
+                entry.queue.registration.set_standing(stands=False)
+                entry.queue.end_standing(HEAD_OVERTAKEN)
+                is_overtaken(entry.node.root)
+            heads[name] = (entry, pending)
+        roots = {entry.node.root: None for entry, _ in heads.values()}
+        if any(root.waiting.standing for root in roots):
+            for root in roots:
+                heads.update((entry.spec.name, (entry, head)) for entry, head in self._take_standing(root))
+            heads = dict(sorted(heads.items()))
+        self._touched.update(heads)
+        self.candidates.update(heads)
+        return list(heads.values())
+
+    def _take_standing(self, root: Node) -> Iterator[tuple[ClusterQueueEntry, Pending]]:
+        for name in sorted(root.waiting.standing):
+            entry = self._cluster_queues[name]
+            entry.stood = entry.queue.standing_state
+            entry.queue.registration.set_standing(stands=False)
+            entry.queue.end_standing(TREE_CYCLE_BEGUN)
+            pending = entry.queue.pop()
+            assert pending is not None, "a standing head is the head"  # noqa: S101 narrows the type
+            yield entry, pending
+
+    def _drop_candidate(self, name: str) -> None:
+        self.candidates.discard(name)
+        entry = self._cluster_queues.get(name)
+        if entry is not None:
+            entry.queue.registration.rearm()
+
+    # --- empty lanes ------------------------------------------------------------------------------
+
+    def note_empty_lanes(self, cluster_queue: str) -> None:
+        """Have ``drop_empty_lanes`` look at a ClusterQueue."""
+        self._with_empty_lanes.add(cluster_queue)
+
+    def drop_empty_lanes(self) -> None:
+        """Forget scheduling keys that no workload has any more."""
+        for name in self._with_empty_lanes:
+            entry = self._cluster_queues.get(name)
+            if entry is not None:
+                entry.queue.lanes.drop_emptied()
+        self._with_empty_lanes.clear()

@@ -1,0 +1,52 @@
+"""Which lanes may show an outdated refusal: quota returned to their tree that does not end their waiting.
+
+Lanes are taken in portions, so that decisions never wait for refreshes. A ClusterQueue whose refusals become
+outdated again while its lanes are taken has its turn again thereafter.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterable
+
+from admitq.core.waiting.lanes import Lane
+from admitq.core.waiting.pending_queue import PendingQueue
+
+
+class OutdatedRefusals:
+    """Lanes whose refusals are to be refreshed, by ClusterQueue, the longest waiting ClusterQueue first."""
+
+    def __init__(self) -> None:
+        self._lanes: OrderedDict[PendingQueue, list[Lane]] = OrderedDict()
+        self._again: dict[PendingQueue, None] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._lanes)
+
+    def add(self, queues: Iterable[PendingQueue]) -> None:
+        """Note that refusals of these ClusterQueues may be outdated."""
+        for queue in queues:
+            if queue in self._lanes:
+                self._again[queue] = None
+            else:
+                self._lanes[queue] = list(queue.lanes.indexed)
+
+    def concerns(self, queue: PendingQueue) -> bool:
+        """Whether refusals of a ClusterQueue may be outdated."""
+        return queue in self._lanes
+
+    def take(self, limit: int | None) -> list[tuple[str, Lane]]:
+        """Take the next lanes, with the names of their ClusterQueues.
+
+        Args:
+            limit: how many at most; None: all.
+        """
+        taken: list[tuple[str, Lane]] = []
+        while self._lanes and (limit is None or len(taken) < limit):
+            queue, lanes = next(iter(self._lanes.items()))
+            if lanes:
+                taken.append((queue.registration.name, lanes.pop()))
+                continue
+            del self._lanes[queue]
+            if queue in self._again:
+                del self._again[queue]
+                self.add([queue])
+        return taken
