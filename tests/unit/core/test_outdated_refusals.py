@@ -198,8 +198,9 @@ def _with_lanes(count: int) -> Play:
     play = Play()
     play.put(queue("q", 200))
     play.submit("a", "q", 1)
-    play.submit("b", "q", 199)
-    play.run("a", "b")
+    play.submit("b", "q", 1)
+    play.submit("c", "q", 198)
+    play.run("a", "b", "c")
     for number in range(count):
         play.submit(f"w{number:02}", "q", 100 + number)
     play.run()
@@ -218,6 +219,16 @@ def test_refusals_are_refreshed_step_by_step_in_calls_without_cycles() -> None:
         assert _reported(play.cycles()) == expected
     assert play.is_quiet
     assert {_missing(play, f"w{number:02}") - number for number in range(45)} == {99}
+
+
+def test_refusals_that_become_outdated_again_are_refreshed_again_after_the_others() -> None:
+    play = _with_lanes(25)
+    play.finish("a")
+    assert _reported(play.cycles()) == 20
+    play.finish("b")
+    while not play.is_quiet:
+        assert 0 < _reported(play.cycles()) <= 20
+    assert {_missing(play, f"w{number:02}") - number for number in range(25)} == {98}
 
 
 def test_refusals_are_refreshed_all_at_once_on_request() -> None:
