@@ -381,7 +381,7 @@ async def _preempts(here: Running) -> None:
 
 
 async def _waits_while_quota_is_returned(here: Running) -> None:
-    """The bad workload is told anew what it lacks."""
+    """The refusal of the bad workload is refreshed."""
     here.submit("ended")
     await soon(lambda: here.is_reserved("ended"))
     here.submit(BAD, pods=9)
@@ -397,10 +397,10 @@ STEPS: list[tuple[Any, str, Callable[[Running], Awaitable[None]]]] = [
     (cycles, "reserve", _fits),
     (cycles, "requeue", _is_too_large),
     (_REQUEUE, "_park", _is_too_large),
-    (cycles, "calm", _is_too_large),
+    (cycles, "note_needs", _is_too_large),
     *((process, one.__name__, _preempts) for one in process.STEPS),
-    (_REQUEUE, "_try_again_or_stand", _preempts),
-    (import_module("admitq.core.cycle.retelling"), "_refuse_again", _waits_while_quota_is_returned),
+    (_REQUEUE, "_requeue_or_stand", _preempts),
+    (import_module("admitq.core.cycle.outdated_refusals"), "inadmissibility", _waits_while_quota_is_returned),
 ]
 """Functions of a cycle, and how the bad workload comes to them."""
 
@@ -417,8 +417,8 @@ async def test_head_that_a_cycle_fails_on_is_left_out_until_it_changes(
     after: bool,
 ) -> None:
     def is_bad(*arguments: Any) -> bool:
-        heads = [getattr(one, "workload", None) for one in arguments]
-        return any(one is not None and one.key.name == BAD for one in heads)
+        heads = [getattr(one, "workload", one) for one in arguments]
+        return any(getattr(getattr(one, "key", None), "name", None) == BAD for one in heads)
 
     function = getattr(owner, name)
     exists = fail(monkeypatch, owner, name, is_bad, after=after)
@@ -484,7 +484,7 @@ async def test_object_that_goes_while_the_new_state_is_made_does_not_come_back(
 async def test_failure_that_no_object_is_known_for_stops_no_other_work_and_does_not_spin(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    exists = fail(monkeypatch, cycle_handler, "heads", lambda _world: True, after=False)
+    exists = fail(monkeypatch, cycle_handler, "take_heads", lambda _world: True, after=False)
     async with running() as here:
         here.queues()
         here.submit("good")

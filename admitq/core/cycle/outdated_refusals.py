@@ -50,8 +50,6 @@ def _refresh(world: World, entry: ClusterQueueEntry, lane: Lane) -> None:
     if assignment.mode is Mode.FIT:
         return  # A cycle will take the head of the lane.
     refusal = refused_for_checks(entry, assignment) or _shortfall(assignment)
-    if refusal is None:
-        return  # A later cycle takes it: the batch is not due, or the queue has another head before it.
     state = lane.state
     if isinstance(state, PARKED):
         refreshed = type(state)(refusal, pending.workload.queued_at, state.needs)
@@ -59,8 +57,6 @@ def _refresh(world: World, entry: ClusterQueueEntry, lane: Lane) -> None:
     world.report(pending, refusal)
 
 
-def _shortfall(assignment: Assignment) -> NoFlavorFits | NobodyToPreempt | None:
-    if assignment.mode is Mode.FIT:
-        return None
+def _shortfall(assignment: Assignment) -> NoFlavorFits | NobodyToPreempt:
     shortfall = assignment.shortfall
     return NobodyToPreempt(shortfall) if assignment.mode is Mode.NO_PREEMPTION_CANDIDATES else shortfall

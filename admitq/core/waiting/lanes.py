@@ -293,8 +293,10 @@ class Lanes:
             self._unindex_needs(lane, state)
 
     def _index_needs(self, lane: Lane) -> None:
-        state, head = lane.state, self.first_of(lane)
+        state = lane.state
         assert not isinstance(state, Ready)  # noqa: S101 narrows the type
+        # An earlier workload of the lane does not wait as the standing head does.
+        head = state.head if isinstance(state, STANDING) else self.first_of(lane)
         if head is None or not state.needs:
             return
         lane.indexed_at = self.position_of(lane, head)

@@ -77,10 +77,12 @@ def _check_lane(queue: PendingQueue, lane: Lane) -> None:
         (cause, amount) for cause, each in lanes.by_need.items() for _, amount, of in each if of is lane
     }
     position = None if first is None else lanes.position_of(lane, first)
-    needs: Any = () if isinstance(lane.state, Ready) or position is None else lane.state.needs or ()
+    head = lane.state.head if isinstance(lane.state, STANDING) else first
+    needs: Any = () if isinstance(lane.state, Ready) or head is None else lane.state.needs or ()
+    expected = None if head is None or not needs else lanes.position_of(lane, head)
     _expect(f"needs of {lane.key}", indexed, set(needs))
+    _expect(f"indexed position of {lane.key}", lane.indexed_at, expected)
     if lane.is_parked:
-        _expect(f"indexed position of {lane.key}", lane.indexed_at, position if needs else None)
         if not lane.size and lane not in lanes.emptied:
             raise AssertionError(f"lane {lane.key} is empty and would never be dropped")
     elif position is not None and position not in lanes.offered:

@@ -1,7 +1,7 @@
 import pytest
 
 from admitq.core.amounts import FlavorResource
-from admitq.core.cohorts import Forest, declared_quotas
+from admitq.core.cohorts import Forest, Node, declared_quotas
 from admitq.core.model import FlavorQuotas, ResourceGroup, ResourceQuota
 
 CPU = FlavorResource("default", "cpu")
@@ -153,50 +153,64 @@ def test_of_two_circles_that_which_is_broken_alone_is_put_together() -> None:
     assert forest.cohorts["b"].cells[CPU].subtree == 2
 
 
-def test_only_the_tree_concerned_is_woken() -> None:
+def names_waiting(node: Node) -> list[str]:
+    return node.root.waiting.names
+
+
+def test_waiting_cluster_queues_are_indexed_in_their_tree_alone() -> None:
     forest = Forest()
     forest.put_cohort("left", "root", {})
     near = forest.put_cluster_queue("near", "left", {})
-    far = forest.put_cluster_queue("far", "root", {})
+    forest.put_cluster_queue("far", "root", {})
     alone = forest.put_cluster_queue("alone", None, {})
-    for node in (near, far, alone):
-        forest.fall_asleep(node, node.name)
-    assert forest.wake(near) == ["far", "near"]
-    assert forest.wake(near) == []
-    assert forest.wake(alone) == ["alone"]
+    for registration in forest.registrations.values():
+        registration.set_any_return(waits=True)
+    assert names_waiting(near) == ["far", "near"]
+    assert names_waiting(alone) == ["alone"]
 
 
-def test_sleepers_move_with_their_tree() -> None:
+def test_waiting_cluster_queues_move_with_their_tree() -> None:
     forest = Forest()
     forest.put_cohort("left", "root", {})
     near = forest.put_cluster_queue("near", "left", {})
     far = forest.put_cluster_queue("far", "root", {})
-    forest.fall_asleep(near, near.name)
-    forest.fall_asleep(far, far.name)
+    for registration in forest.registrations.values():
+        registration.set_any_return(waits=True)
     forest.put_cohort("left", None, {})
-    assert forest.wake(near) == ["near"]
-    forest.fall_asleep(near, near.name)
+    assert (names_waiting(near), names_waiting(far)) == (["near"], ["far"])
     forest.put_cohort("left", "root", {})
-    assert forest.wake(far) == ["far", "near"]
+    assert names_waiting(far) == ["far", "near"]
 
 
-def test_a_sleeper_is_woken_in_the_tree_to_which_its_queue_moved() -> None:
+def test_waiting_cluster_queue_is_indexed_in_the_tree_that_it_moved_to() -> None:
     forest = Forest()
-    mover = forest.put_cluster_queue("mover", "north", {})
+    forest.put_cluster_queue("mover", "north", {})
     stayer = forest.put_cluster_queue("stayer", "north", {})
     other = forest.put_cluster_queue("other", "south", {})
-    forest.fall_asleep(mover, mover.name)
+    forest.registrations["mover"].set_waiting(waits=True)
     forest.put_cluster_queue("mover", "south", {})
-    assert (forest.wake(stayer), forest.wake(other)) == ([], ["mover"])
+    assert (names_waiting(stayer), names_waiting(other)) == ([], ["mover"])
 
 
-def test_whatever_is_given_back_concerns_the_restless_and_nobody_else() -> None:
+def test_need_is_met_by_quota_of_the_tree_that_the_cluster_queue_moved_to() -> None:
     forest = Forest()
-    asleep = forest.put_cluster_queue("asleep", "north", quotas(1))
-    other = forest.put_cluster_queue("other", "south", quotas(1))
-    forest.fall_asleep(asleep, asleep.name)
-    for usage in ((), ((CPU, 1),), ((GPU, 1),)):
-        assert (forest.may_let_in(asleep, usage), forest.may_let_in(other, usage)) == (True, False)
+    mover = forest.put_cluster_queue("mover", "north", quotas(1))
+    other = forest.put_cluster_queue("other", "south", quotas(9))
+    forest.add_usage(other, ((CPU, 9),))
+    registration = forest.registrations["mover"]
+    registration.set_need(CPU, 5)
+    forest.put_cluster_queue("mover", "south", quotas(1))
+    forest.remove_usage(other, ((CPU, 4),))
+    assert mover.root.waiting.met_by_return(other.cells[CPU]) == [registration]
+
+
+def test_deleted_cluster_queue_is_indexed_in_no_tree() -> None:
+    forest = Forest()
+    forest.put_cluster_queue("deleted", "org", quotas(1))
+    stayer = forest.put_cluster_queue("stayer", "org", quotas(1))
+    forest.registrations["deleted"].set_any_return(waits=True)
+    forest.drop_cluster_queue("deleted")
+    assert (names_waiting(stayer), list(forest.registrations)) == ([], ["stayer"])
 
 
 @pytest.mark.parametrize(("greatest", "smaller"), [((70, 30), (5, 3)), ((30, 70), (3, 5))])
@@ -210,7 +224,7 @@ def test_changes_after_a_restart_differ_from_all_before_it(
     forest.restore_counts(two, *smaller)
     for node in (one, two):
         forest.touch(node)
-        forest.got_somewhere(node.root)
+        forest.count_progress(node.root)
         assert min(node.root.generation, node.root.progress) > 70
 
 

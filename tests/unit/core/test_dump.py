@@ -53,7 +53,7 @@ def test_what_cannot_be_read_is_named(raw: dict[str, Any], complaint: str) -> No
 
 
 def a_dump_that_names_much() -> dict[str, Any]:
-    """Reservations and preemptions under way, a queue that stands, one that sleeps, and a second pass."""
+    """Reservations and preemptions under way, a standing head, a parked lane, and a second pass."""
     play = Play(Settings(admission_fair_sharing=AdmissionFairSharing()))
     play.put(queue("q", 1, preemption=LOWER), queue("s", 1, usage_based_admission=True))
     play.submit("low", "q")
@@ -76,9 +76,13 @@ def a_dump_that_names_much() -> dict[str, Any]:
         ("pending 0 key name", "gone", "pending: n/gone is not known"),
         ("pending 0 key name", "low", "pending: n/low does not wait"),
         ("queues 0 name", "gone", "queues: gone is not known"),
-        ("queues 0 claimant key name", "large", "queues.claimant: n/large is not known"),
-        ("queues 0 blocked name", "large", "queues.blocked: n/large is not known"),
-        ("queues 1 sleep needs 0 0 resource", "gpu", r"queues.sleep.needs: .*resource='gpu'.* is not known"),
+        ("queues 0 preemptor key name", "large", "queues.preemptor: n/large is not known"),
+        ("queues 0 lanes 0 1 head key name", "large", "queues.lanes.head: n/large is not known"),
+        (
+            "queues 1 lanes 0 1 needs 0 cause resource",
+            "gpu",
+            r"queues.lanes.needs: .*resource='gpu'.* is not known",
+        ),
         ("second_passes 0 key name", "low", "second_passes: n/low is not known"),
         ("books balances 0 queue name", "gone", "books.balances: n/gone is not known"),
         ("books balances 0 queue name", "s", "local_queues: n/q is not known"),

@@ -1,4 +1,4 @@
-"""Where wakes are collected, those who wait are tried again in batches, tree by tree; nobody is forgotten."""
+"""With a batch period, waiting ends in batches, tree by tree, and no lane is forgotten."""
 
 import random
 from typing import Any
@@ -6,7 +6,18 @@ from typing import Any
 import pytest
 
 from admitq.core import events as happened
-from admitq.core.model import SECOND, Cohort, QueueingStrategy, ResourceFlavor, Taint
+from admitq.core.model import (
+    SECOND,
+    Cohort,
+    FlavorQuotas,
+    PodSet,
+    QueueingStrategy,
+    ResourceFlavor,
+    ResourceGroup,
+    ResourceQuota,
+    Taint,
+)
+from admitq.core.requests import asking
 from admitq.core.settings import AdmissionFairSharing, Settings
 from admitq.core.state import AdmissionState
 from tests.unit.core.play import LOWER, RECLAIM, Play, key, preempted, queue, reserved
@@ -32,23 +43,23 @@ def _waiting(settings: Settings = COLLECTING, **fields: Any) -> Play:
 
 
 @pytest.mark.parametrize("strategy", QueueingStrategy)
-def test_what_is_given_back_within_a_period_is_tried_for_together_at_its_end(
+def test_lanes_are_evaluated_together_when_the_batch_of_their_tree_is_due(
     strategy: QueueingStrategy,
 ) -> None:
     play = _waiting(queueing_strategy=strategy)
-    woken_at = play.now
+    began_at = play.now
     play.finish("a")
     play.run()
     play.now += PERIOD - 1
     play.finish("b")
     play.run()
-    assert play.state.next_wakeup(play.now) == woken_at + PERIOD, "a later wake does not put the batch off"
+    assert play.state.next_wakeup(play.now) == began_at + PERIOD, "a later cause does not put the batch off"
     play.now += 1
     play.run("in-p", "in-q")
     assert play.is_quiet
 
 
-def test_trees_have_batches_of_their_own() -> None:
+def test_each_tree_has_a_batch_of_its_own() -> None:
     play = _waiting()
     play.finish("a")
     play.now += SECOND
@@ -59,23 +70,24 @@ def test_trees_have_batches_of_their_own() -> None:
     play.run("beside")
 
 
-def test_who_comes_new_is_tried_at_once() -> None:
+def test_new_workload_is_evaluated_at_once_within_a_period() -> None:
     play = _waiting()
     play.finish("a", "b")
     play.submit("new", "q", priority=1)
     play.run("new")
 
 
-def test_without_a_period_those_who_wait_are_tried_at_once() -> None:
+def test_lanes_are_evaluated_at_once_without_a_period() -> None:
     play = _waiting(Settings())
     play.finish("a")
     assert play.state.next_wakeup(play.now) == play.now
     play.run("in-q")
 
 
-def test_a_batch_survives_a_restart() -> None:
+def test_restart_keeps_the_batch() -> None:
     play = _waiting()
     play.finish("a")
+    play.run()
     play.now += SECOND
     play.restart()
     assert play.state.next_wakeup(play.now) == play.now - SECOND + PERIOD
@@ -84,14 +96,16 @@ def test_a_batch_survives_a_restart() -> None:
 
 
 @pytest.mark.parametrize("cohort", [None, "others"])
-def test_a_queue_that_leaves_its_tree_is_tried_with_what_it_has_there(cohort: str | None) -> None:
+def test_cluster_queue_that_leaves_its_tree_is_evaluated_with_the_quota_that_it_has_there(
+    cohort: str | None,
+) -> None:
     play = _waiting()
     play.put(queue("q", 2, cohort))
     play.now += PERIOD
     play.run("in-q")
 
 
-def test_a_batch_for_a_queue_that_is_gone_is_for_nobody() -> None:
+def test_batch_of_a_deleted_cluster_queue_is_dropped() -> None:
     play = _waiting()
     play.finish("e")
     play.send(happened.ClusterQueueDeleted("alone"))
@@ -107,8 +121,8 @@ def _decide(play: Play) -> None:
 
 @pytest.mark.drawn
 @pytest.mark.parametrize("seed", range(40))
-def test_nobody_is_left_behind(seed: int) -> None:
-    """After the last batch, trying everybody once more admits nobody."""
+def test_no_workload_that_fits_is_left_waiting_after_the_last_batch(seed: int) -> None:
+    """After the last batch, evaluating all workloads once more admits none."""
     chance = random.Random(seed)  # noqa: S311 a draw of a test
     play = Play(Settings(requeue_batch_period=chance.choice([1, SECOND, PERIOD])))
     names = ("p", "q", "r")
@@ -147,7 +161,7 @@ def test_nobody_is_left_behind(seed: int) -> None:
         assert reserved(play.cycles()) == []
 
 
-def test_where_somebody_else_decides_time_passes_and_no_cycle_runs() -> None:
+def test_time_passes_without_cycles_where_another_program_decides() -> None:
     sharing = AdmissionFairSharing(sampling_interval=SECOND)
     state = AdmissionState(Settings(admission_fair_sharing=sharing), cycles=False)
     play = Play(Settings(admission_fair_sharing=sharing))
@@ -160,7 +174,7 @@ def test_where_somebody_else_decides_time_passes_and_no_cycle_runs() -> None:
     assert reserved(play.cycles()) == []
     due = state.next_wakeup(play.now)
     assert due is not None
-    assert due > play.now, "that somebody could be tried is nothing to do"
+    assert due > play.now, "a head is no reason to wake up"
     seen = set[int]()
     for _ in range(4):
         play.now = state.next_wakeup(play.now) or play.now
@@ -228,7 +242,7 @@ def test_c16_new_workload_of_an_edited_cluster_queue_does_not_wait() -> None:
     play.run("new")
 
 
-def test_c13_blocked_queue_that_is_deleted_within_the_period_is_forgotten() -> None:
+def test_c13_standing_head_of_a_queue_that_is_deleted_within_the_period_is_forgotten() -> None:
     play = _waiting(queueing_strategy=QueueingStrategy.STRICT_FIFO)
     play.finish("a")
     play.send(happened.ClusterQueueDeleted("q"))
@@ -251,3 +265,41 @@ def test_c13_head_follows_its_cohort_to_another_tree_within_the_period() -> None
     play.submit("borrows", "borrower", 1)
     play.run()
     assert play.state.queries.held_up_by("strict") == key("head")
+
+
+def _lane_without_quota() -> Play:
+    """A ClusterQueue of two resources whose lane needs one that an edit then takes away."""
+    play = Play(COLLECTING)
+    play.put(queue("q", resource_groups=_covers("cpu", "gpu")))
+    play.submit("waits", "q", pod_sets=(PodSet("main", 1, asking({"gpu": 2})),))
+    play.run()
+    play.put(queue("q", resource_groups=_covers("cpu")))
+    return play
+
+
+def _covers(*resources: str) -> tuple[ResourceGroup, ...]:
+    quotas = tuple((resource, ResourceQuota(1)) for resource in resources)
+    return (ResourceGroup(resources, (FlavorQuotas("default", quotas),)),)
+
+
+def test_lane_that_needs_quota_which_an_edit_took_away_is_restored() -> None:
+    play = _lane_without_quota()
+    before = play.state.to_dict()
+    play.restart()
+    assert play.state.to_dict() == before
+
+
+def test_lane_that_needs_quota_which_an_edit_took_away_is_evaluated_when_the_batch_is_due() -> None:
+    play = _lane_without_quota()
+    play.now += PERIOD
+    play.cycles()
+    assert "ResourceNotCovered" in repr(play.refusal("waits"))
+
+
+def test_lane_whose_need_is_met_is_not_refreshed_before_the_batch_is_due() -> None:
+    play = _waiting()
+    before = play.refusal("in-q")
+    play.finish("a", "b")
+    play.run()
+    assert play.refusal("in-q") == before
+    assert play.state.refresh_refusals() == []

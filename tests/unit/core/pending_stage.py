@@ -1,0 +1,171 @@
+"""The pending workloads of one ClusterQueue, short to write, and the cost of calls."""
+
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+from admitq.core import quota
+from admitq.core.amounts import FlavorResource
+from admitq.core.model import ObjectKey, PodSet, QueueingStrategy, ResourceQuota, Workload
+from admitq.core.quota import Cell, Height
+from admitq.core.refusals import NoFlavorFits
+from admitq.core.requests import asking
+from admitq.core.waiting.lanes import Lane
+from admitq.core.waiting.pending import Pending, new_pending
+from admitq.core.waiting.pending_queue import PendingQueue
+from admitq.core.waiting.queue_checks import check_queue
+from admitq.core.waiting.scheduling_key import KeyRules
+from admitq.core.waiting.wait_states import (
+    ENQUEUED,
+    FirstOfStrictQueue,
+    HeldBack,
+    LaneState,
+    Needs,
+    QuotaNeed,
+    RetryOnProgress,
+    WaitingForPreemption,
+    WaitingForQuota,
+)
+from admitq.core.waiting.wake_index import TreeRegistration, WakeIndex
+
+CPU = FlavorResource("default", "cpu")
+NO_FIT = NoFlavorFits((), "WaitingForQuota")
+SMALL, LARGE, HUGE = ((PodSet("main", 1, asking({"cpu": cpu})),) for cpu in (1, 9, 90))
+
+
+def name_of(name: str) -> ObjectKey:
+    return ObjectKey("n", name)
+
+
+def workload(name: str, queued_at: int = 0, pods: tuple[PodSet, ...] = SMALL, priority: int = 0) -> Workload:
+    return Workload(name_of(name), name, "main", queued_at, pods, priority)
+
+
+def enter(queue: PendingQueue, *workloads: Workload) -> None:
+    for each in workloads:
+        queue.enter(new_pending(each), ENQUEUED)
+    check_queue(queue)
+
+
+def queue_of(
+    *workloads: Workload,
+    strict: bool = False,
+    rules: KeyRules | None = None,
+    registration: TreeRegistration | None = None,
+    ends_by_need: bool = True,
+) -> PendingQueue:
+    strategy = QueueingStrategy.STRICT_FIFO if strict else QueueingStrategy.BEST_EFFORT_FIFO
+    queue = PendingQueue(strategy, rules, registration, ends_by_need=ends_by_need)
+    enter(queue, *workloads)
+    return queue
+
+
+def pop(queue: PendingQueue) -> Pending:
+    """Take the head into a cycle; there must be one."""
+    pending = queue.pop()
+    assert pending is not None
+    return pending
+
+
+def waiting_for_quota(pending: Pending, *amounts: int) -> WaitingForQuota:
+    """The state of a lane whose head needs any of these amounts of CPU; without any, more than quota."""
+    return WaitingForQuota(NO_FIT, pending.workload.queued_at, needs(*amounts) or None)
+
+
+def retry_on_progress(pending: Pending) -> RetryOnProgress:
+    return RetryOnProgress(NO_FIT, pending.workload.queued_at)
+
+
+def needs(*amounts: int) -> Needs:
+    return tuple(QuotaNeed(CPU, amount) for amount in amounts)
+
+
+def park_head(queue: PendingQueue, *amounts: int) -> str:
+    """Have the lane of the head wait for quota; the head's name."""
+    pending = pop(queue)
+    queue.requeue_waiting(pending, waiting_for_quota(pending, *amounts))
+    check_queue(queue)
+    return pending.workload.key.name
+
+
+def block_with_head(queue: PendingQueue) -> Pending:
+    """Have the head of a StrictFIFO queue stand."""
+    return _stand(queue, pop(queue), FirstOfStrictQueue)
+
+
+def preempt_for_head(queue: PendingQueue) -> Pending:
+    """Have the head stand as a preemptor whose targets have not left."""
+    pending = pop(queue)
+    queue.set_preemptor(pending)
+    return _stand(queue, pending, WaitingForPreemption)
+
+
+def _stand(
+    queue: PendingQueue, pending: Pending, kind: type[FirstOfStrictQueue] | type[WaitingForPreemption]
+) -> Pending:
+    state: LaneState = kind(pending.position)
+    queue.requeue_waiting(pending, state)
+    check_queue(queue)
+    return pending
+
+
+def hold_back(queue: PendingQueue, state: HeldBack, each: Workload) -> Pending:
+    """Hold a workload back that entered the queue."""
+    pending = new_pending(each)
+    queue.enter(pending, ENQUEUED)
+    queue.restore_held_back(pending, state)
+    check_queue(queue)
+    return pending
+
+
+def drained(queue: PendingQueue) -> list[str]:
+    """The names of the heads, each removed before the next is asked for."""
+    names: list[str] = []
+    while (pending := queue.pop()) is not None:
+        names.append(pending.workload.key.name)
+        queue.remove(pending.workload.key)
+        check_queue(queue)
+    return names
+
+
+def lane_of(queue: PendingQueue, name: str) -> Lane:
+    lane = queue.members[name_of(name)].lane
+    assert lane is not None
+    return lane
+
+
+class Quota:
+    """An amount of CPU of a ClusterQueue without cohort, none of which is available at first."""
+
+    def __init__(self, nominal: int = 1_000_000) -> None:
+        self.cell = Cell(Height(0))
+        quota.set_quota(self.cell, ResourceQuota(nominal), declared=True)
+        quota.add_usage(self.cell, nominal)
+        self.registration = TreeRegistration("q", {CPU: self.cell}, WakeIndex())
+
+    def give_back(self, amount: int) -> list[str]:
+        """Have quota return; the ClusterQueues that are reported."""
+        quota.remove_usage(self.cell, amount)
+        return [each.name for each in self.registration.index.met_by_return(self.cell)]
+
+    def take(self, amount: int) -> None:
+        quota.add_usage(self.cell, amount)
+
+
+def lines_run(call: Callable[[], object]) -> int:
+    """How many lines run until a call ends: what it costs, on any machine."""
+    count = 0
+
+    def line(_frame: FrameType, event: str, _argument: object) -> Any:
+        nonlocal count
+        count += event == "line"
+        return line
+
+    before = sys.gettrace()
+    sys.settrace(line)
+    try:
+        call()
+    finally:
+        sys.settrace(before)
+    return count

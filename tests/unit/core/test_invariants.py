@@ -1,0 +1,232 @@
+"""The checks of the state see damage."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from admitq.core.activity import ActiveReason, InactiveCause
+from admitq.core.amounts import FlavorResource
+from admitq.core.instructions import Preempt, PreemptionReason, Recomputation, TargetsRecomputed
+from admitq.core.overlay import Overlay
+from admitq.core.quota import Cell
+from admitq.core.state import AdmissionState
+from admitq.core.waiting.wait_states import (
+    IN_CYCLE,
+    NEEDS_KNOWN,
+    TREE_EDITED,
+    FirstOfStrictQueue,
+    QuotaNeed,
+    WaitingForQuota,
+)
+from admitq.core.waiting.wake_index import TreeRegistration, WakeIndex
+from admitq.core.world import World
+from tests.unit.core.play import Play, key, queue
+
+CPU = FlavorResource("default", "cpu")
+FIRST, THIRD = key("first"), key("third")
+
+
+@pytest.fixture
+def state() -> AdmissionState:
+    """A ClusterQueue of three in a cohort with three workloads of two: one admitted, two parked."""
+    play = Play()
+    play.put(queue("q", 3, "org"))
+    for name in ("first", "second", "third"):
+        play.submit(name, "q", 2)
+    play.cycles()
+    return play.state
+
+
+def _leak_usage(world: World) -> None:
+    world.forest.add_usage(world.cluster_queues["q"].node, ((CPU, 1),))
+
+
+def _forget_reservation(world: World) -> None:
+    entry = world.workloads[FIRST]
+    assert entry.held is not None
+    world.reservations.ledger.count(entry.held, -1)
+
+
+def _drop_from_queue(world: World) -> None:
+    world.cluster_queues["q"].queue.remove(THIRD)
+
+
+def _stay_in_cycle(world: World) -> None:
+    world.cluster_queues["q"].queue.members[THIRD].state = IN_CYCLE
+
+
+def _unindex_needs(world: World) -> None:
+    world.cluster_queues["q"].node.root.waiting.needing.clear()
+
+
+def _index_for_any_return(world: World) -> None:
+    world.cluster_queues["q"].node.root.waiting.any_return["q"] = world.forest.registrations["q"]
+
+
+def _index_for_progress(world: World) -> None:
+    world.cluster_queues["q"].node.root.waiting.progress["q"] = world.forest.registrations["q"]
+
+
+def _register_in_another_tree(world: World) -> None:
+    world.forest.registrations["q"].index = WakeIndex()
+
+
+def _register_twice(world: World) -> None:
+    node = world.cluster_queues["q"].node
+    world.forest.registrations["q"] = TreeRegistration("q", node.cells, node.root.waiting)
+
+
+def _disarm_need(world: World) -> None:
+    world.forest.registrations["q"].armed.clear()
+
+
+def _miscount_pending(world: World) -> None:
+    world.local_queues[key("q")].pending += 1
+
+
+def _misplace(world: World) -> None:
+    world.workloads[FIRST].queued_in = "q"
+
+
+def _lose_index(world: World) -> None:
+    world.indexes.workloads_of.clear()
+
+
+def _lose_head(world: World) -> None:
+    world.cluster_queues["q"].queue.end_waiting(TREE_EDITED)
+    world.waiting.heads.candidates.clear()
+
+
+def _miscount_parked(world: World) -> None:
+    world.cluster_queues["q"].queue.lanes.parked_workloads += 1
+
+
+def _bend_quota(world: World) -> None:
+    world.forest.cohorts["org"].cells[CPU].subtree += 1
+
+
+def _stretch(world: World) -> None:
+    world.forest.cohorts["org"].height.value = 5
+
+
+def _undeclare(world: World) -> None:
+    world.cluster_queues["q"].node.cells[CPU].declared = False
+
+
+def _keep_after_the_end(world: World) -> None:
+    entry = world.workloads[THIRD]
+    entry.held = world.workloads[FIRST].held
+    entry.workload = replace(entry.workload, finished=True)
+    entry.queued_in = entry.pending = None
+
+
+def _hang_in_the_air(world: World) -> None:
+    world.cluster_queues["q"].node.parent = None
+
+
+def _miss_need(world: World) -> None:
+    lanes = world.cluster_queues["q"].queue.lanes
+    (lane,) = lanes.parked
+    assert isinstance(lane.state, WaitingForQuota)
+    lanes.change_state(lane, NEEDS_KNOWN, replace(lane.state, needs=(QuotaNeed(CPU, 1),)))
+
+
+def _keep_what_nobody_speaks_of(world: World) -> None:
+    node = world.cluster_queues["q"].node
+    node.cells[FlavorResource("default", "gpu")] = Cell(node.height)
+
+
+def _lose_holder(world: World) -> None:
+    world.holders.remove(FIRST)
+
+
+def _misorder_holders(world: World) -> None:
+    told = Preempt(FIRST, "", PreemptionReason.IN_CLUSTER_QUEUE, THIRD, "", (), ())
+    world.workloads[FIRST].preempting = told
+
+
+def _tell_one_who_holds_nothing(world: World) -> None:
+    told = Preempt(THIRD, "", PreemptionReason.IN_CLUSTER_QUEUE, FIRST, "", (), ())
+    world.workloads[THIRD].preempting = told
+
+
+def _index_as_standing(world: World) -> None:
+    world.cluster_queues["q"].node.root.waiting.standing["q"] = world.forest.registrations["q"]
+
+
+def _register_as_standing(world: World) -> None:
+    world.forest.registrations["q"].set_standing(stands=True)
+
+
+def _stand_in_a_stopped_queue(world: World) -> None:
+    entry = world.cluster_queues["q"]
+    entry.queue.end_waiting(TREE_EDITED)
+    pending = entry.queue.pop()
+    assert pending is not None
+    world.waiting.stand(entry, pending, FirstOfStrictQueue(pending.position))
+    entry.causes = (InactiveCause(ActiveReason.STOPPED),)
+
+
+def _wait_for_nobody(world: World) -> None:
+    world.pods.is_halted = True
+
+
+def _wait_for_unknown(world: World) -> None:
+    world.pods.unready.add(THIRD)
+
+
+def _keep_between_cycles(world: World) -> None:
+    Overlay(world).keep(world.cluster_queues["q"].node, ((CPU, 1),))
+
+
+def _leave_untold(world: World) -> None:
+    world.outbox.recomputations.append(TargetsRecomputed("q", Recomputation.SKIPPED))
+
+
+def _leave_undone(world: World) -> None:
+    world.outbox.touched_cluster_queues.add("q")
+
+
+@pytest.mark.parametrize(
+    ("damage", "complaint"),
+    [
+        (_leak_usage, "usage at the node of q"),
+        (_forget_reservation, "ClusterQueues with reservations"),
+        (_drop_from_queue, "members of q"),
+        (_stay_in_cycle, "n/third is in flight although no cycle runs"),
+        (_unindex_needs, "whether q waits for an amount: is False, should be True"),
+        (_index_for_any_return, "whether q waits for any return"),
+        (_index_for_progress, "whether q waits for progress"),
+        (_register_in_another_tree, "index of q"),
+        (_register_twice, "registration of q"),
+        (_disarm_need, "q needs 2 of .*, which would not be noticed"),
+        (_miscount_pending, "pending in n/q: is 3, should be 2"),
+        (_misplace, "queue of n/first: is 'q', should be None"),
+        (_lose_index, "workloads by queue"),
+        (_lose_head, "q has a head that no cycle would take"),
+        (_miscount_parked, "workloads in parked lanes: 3, should be 2"),
+        (_bend_quota, "subtree quota of org default/cpu: is 4, should be 3"),
+        (_stretch, "height of org: is 5, should be 1"),
+        (_undeclare, "declared quotas of q"),
+        (_keep_after_the_end, "n/third is finished and holds quota"),
+        (_hang_in_the_air, "ClusterQueue q has no place under its cohort"),
+        (_miss_need, "1 of .* is available to q, which waits for it"),
+        (_keep_what_nobody_speaks_of, "q default/gpu is kept although nothing speaks of it"),
+        (_lose_holder, "holders of quota: is 0, should be 1"),
+        (_misorder_holders, "leavers of q"),
+        (_tell_one_who_holds_nothing, "n/third is told to leave and holds nothing"),
+        (_index_as_standing, "whether q waits for cycles of its tree"),
+        (_register_as_standing, "whether q is registered as standing"),
+        (_stand_in_a_stopped_queue, "the head of q stands although the queue is not active"),
+        (_wait_for_nobody, "admission is halted for nobody"),
+        (_wait_for_unknown, "workloads that admission waits for"),
+        (_keep_between_cycles, "usage at the node of q"),
+        (_leave_untold, "instructions were decided and not handed out"),
+        (_leave_undone, "instructions were decided and not handed out"),
+    ],
+)
+def test_validate_sees_damage(state: AdmissionState, damage: Callable[[World], None], complaint: str) -> None:
+    damage(state._world)  # pyright: ignore[reportPrivateUsage]
+    with pytest.raises(AssertionError, match=complaint):
+        state.validate()

@@ -1,0 +1,206 @@
+"""Heads that take part in every cycle of their cohort tree: which they are, and when they stand no more."""
+
+from dataclasses import replace
+
+import pytest
+
+from admitq.core.model import QueueingStrategy
+from admitq.core.waiting.order import LatestPreemptor
+from admitq.core.waiting.queue_checks import check_queue
+from admitq.core.waiting.wait_states import (
+    HEAD_OVERTAKEN,
+    PROGRESS_MADE,
+    QUOTA_RETURNED,
+    TREE_EDITED,
+    FirstOfStrictQueue,
+    ImpossibleTransition,
+    InvalidWorkload,
+    LaneState,
+    LostInCycle,
+    WaitingForPreemption,
+)
+from tests.unit.core.pending_stage import (
+    HUGE,
+    LARGE,
+    Quota,
+    block_with_head,
+    drained,
+    enter,
+    hold_back,
+    lane_of,
+    name_of,
+    needs,
+    park_head,
+    pop,
+    preempt_for_head,
+    queue_of,
+    retry_on_progress,
+    waiting_for_quota,
+    workload,
+)
+
+
+def test_preemptor_stays_the_head_before_urgent_workloads() -> None:
+    queue = queue_of(workload("a", 1, LARGE), workload("b", 2))
+    pending = preempt_for_head(queue)
+    enter(queue, workload("urgent", 3, priority=9))
+    assert queue.head() is None
+    assert (queue.standing_head, queue.is_waiting) == (pending, True)
+    queue.end_waiting(TREE_EDITED)
+    assert queue.standing_head is None
+    assert drained(queue) == ["a", "urgent", "b"]
+    assert queue.positions.preemptor is None
+
+
+def test_latest_preemptor_replaces_the_one_before() -> None:
+    queue = queue_of(workload("a", 1), workload("b", 2, LARGE), workload("c", 3))
+    first = pop(queue)
+    queue.set_preemptor(first)
+    queue.requeue_waiting(first, waiting_for_quota(first))
+    second = pop(queue)
+    assert queue.positions.is_preemptor(first.workload)
+    queue.set_preemptor(second)
+    queue.requeue(second)
+    check_queue(queue)
+    assert [queue.positions.is_preemptor(each.workload) for each in (first, second)] == [False, True]
+    queue.end_waiting(TREE_EDITED)
+    assert drained(queue) == ["b", "a", "c"]
+
+
+def test_preemptor_of_another_generation_is_the_latest_preemptor_no_longer() -> None:
+    queue = queue_of(workload("a", 9), workload("b", 2))
+    queue.remove(name_of("b"))
+    pending = pop(queue)
+    queue.set_preemptor(pending)
+    queue.requeue(pending)
+    enter(queue, workload("b", 2))
+    queue.update(pending, replace(pending.workload, generation=2))
+    check_queue(queue)
+    assert queue.positions.preemptor is None
+    assert drained(queue) == ["b", "a"]
+
+
+def test_preemptor_that_is_held_back_loses_its_position_to_a_later_one() -> None:
+    queue = queue_of(workload("a", 1), workload("b", 2))
+    first = pop(queue)
+    queue.set_preemptor(first)
+    queue.hold_back(first, InvalidWorkload())
+    second = pop(queue)
+    queue.set_preemptor(second)
+    queue.requeue(second)
+    check_queue(queue)
+    queue.readjust(first)
+    assert drained(queue) == ["b", "a"]
+
+
+def test_preemptor_of_a_strict_queue_is_not_first_until_the_strategy_changes() -> None:
+    queue = queue_of(workload("a", 9), workload("b", 10), strict=True)
+    preempt_for_head(queue)
+    enter(queue, workload("early", 1))
+    assert queue.head() is queue.members[name_of("early")]
+    queue.change_strategy(QueueingStrategy.BEST_EFFORT_FIFO)
+    check_queue(queue)
+    assert drained(queue) == ["a", "early", "b"]
+
+
+def test_change_of_strategy_retries_workloads_that_are_held_back_as_invalid() -> None:
+    queue = queue_of()
+    hold_back(queue, InvalidWorkload(), workload("a", 1))
+    queue.change_strategy(QueueingStrategy.STRICT_FIFO)
+    check_queue(queue)
+    assert drained(queue) == ["a"]
+
+
+def test_progress_ends_the_waiting_of_lanes_that_retry_on_it_alone() -> None:
+    queue = queue_of(workload("retries", 1, LARGE), workload("refused", 2), workload("stands", 3, HUGE))
+    retries = pop(queue)
+    queue.requeue_waiting(retries, retry_on_progress(retries))
+    park_head(queue)
+    standing = preempt_for_head(queue)
+    assert queue.inadmissible == 2
+    queue.end_waiting(PROGRESS_MADE)
+    check_queue(queue)
+    assert (queue.standing_head, queue.head(), queue.inadmissible) == (standing, None, 1)
+    queue.end_waiting(TREE_EDITED)
+    assert drained(queue) == ["stands", "retries", "refused"]
+
+
+def test_return_of_quota_ends_waiting_without_needs_alone() -> None:
+    queue = queue_of(workload("any", 1, LARGE), workload("five", 2), workload("stands", 3, HUGE))
+    park_head(queue)
+    park_head(queue, 5)
+    preempt_for_head(queue)
+    queue.end_waiting(QUOTA_RETURNED)
+    check_queue(queue)
+    assert queue.standing_head is None
+    assert drained(queue) == ["stands", "any"]
+    assert lane_of(queue, "five").is_parked
+
+
+@pytest.mark.parametrize("kind", [FirstOfStrictQueue, WaitingForPreemption, LostInCycle])
+def test_earlier_workload_of_its_lane_overtakes_a_standing_head(
+    kind: type[FirstOfStrictQueue | WaitingForPreemption | LostInCycle],
+) -> None:
+    queue = queue_of(workload("b", 2), strict=True)
+    pending = pop(queue)
+    state: LaneState = kind(pending.position)
+    queue.requeue_waiting(pending, state)
+    enter(queue, workload("a", 1))
+    earlier = pop(queue)
+    assert earlier.workload.key.name == "a"
+    assert queue.standing_head is None
+    queue.end_standing(HEAD_OVERTAKEN)
+    queue.remove(name_of("a"))
+    check_queue(queue)
+    assert queue.head() is pending
+
+
+def test_standing_head_whose_need_is_met_is_the_head() -> None:
+    stage = Quota()
+    queue = queue_of(workload("a", 1, LARGE), workload("b", 2), strict=True, registration=stage.registration)
+    pending = pop(queue)
+    queue.requeue_waiting(pending, FirstOfStrictQueue(pending.position, needs(5)))
+    assert [each.key for each in queue.lanes.indexed] == [lane_of(queue, "a").key]
+    assert queue.head() is None
+    assert stage.give_back(5) == ["q"]
+    assert queue.head() is pending
+    assert drained(queue) == ["a", "b"]
+
+
+def test_standing_head_is_indexed_by_its_own_position_when_an_earlier_workload_of_its_lane_leaves() -> None:
+    stage = Quota()
+    queue = queue_of(workload("b", 2), strict=True, registration=stage.registration)
+    standing = pop(queue)
+    state = FirstOfStrictQueue(standing.position, needs(5))
+    queue.requeue(standing)
+    enter(queue, workload("a", 1))
+    queue.restore_lane(lane_of(queue, "b").key, state)
+    check_queue(queue)
+    queue.remove(name_of("a"))
+    check_queue(queue)
+    stage.give_back(5)
+    assert queue.head() is standing
+
+
+def test_lane_behind_a_standing_head_has_no_head_when_its_need_is_met() -> None:
+    stage = Quota()
+    queue = queue_of(workload("b", 2, LARGE), strict=True, registration=stage.registration)
+    park_head(queue, 5)
+    enter(queue, workload("a", 1))
+    block_with_head(queue)
+    stage.give_back(5)
+    assert queue.head() is None
+
+
+def test_standing_head_that_is_parked_without_a_new_attempt_is_a_defect() -> None:
+    queue = queue_of(workload("a", 1), strict=True)
+    pending = block_with_head(queue)
+    with pytest.raises(ImpossibleTransition, match="requeued: Queued does not become Queued"):
+        queue.requeue_waiting(pending, waiting_for_quota(pending))
+
+
+def test_preemptor_is_restored_with_its_position() -> None:
+    queue = queue_of(workload("a", 1), workload("b", 2))
+    queue.restore_preemptor(LatestPreemptor(name_of("b"), 1))
+    check_queue(queue)
+    assert drained(queue) == ["b", "a"]

@@ -1,0 +1,143 @@
+"""The tables of wait states: complete, and without a transition beyond what they have."""
+
+from collections.abc import Iterable
+from itertools import product
+
+import pytest
+
+from admitq.core.waiting import wait_states
+from admitq.core.waiting.order import Position
+from admitq.core.waiting.pending import new_pending
+from admitq.core.waiting.wait_states import (
+    EVENT_INTO,
+    HELD_BACK,
+    HELD_BACK_BY,
+    LANE_EVENTS,
+    LANE_STATES,
+    PARKED,
+    STANDING,
+    WORKLOAD_EVENTS,
+    WORKLOAD_STATES,
+    Arriving,
+    Backoff,
+    Departed,
+    FirstOfStrictQueue,
+    ImpossibleTransition,
+    InCycle,
+    InvalidWorkload,
+    LostInCycle,
+    NamespaceNotSelected,
+    Queued,
+    QueueUnusable,
+    Ready,
+    RetryOnProgress,
+    WaitEvent,
+    WaitingForPreemption,
+    WaitingForQuota,
+    check_transition,
+)
+from tests.unit.core.pending_stage import NO_FIT, workload
+
+HEAD: Position = new_pending(workload("a")).position
+
+TABLES = (
+    pytest.param(LANE_EVENTS, LANE_STATES, id="lanes"),
+    pytest.param(WORKLOAD_EVENTS, WORKLOAD_STATES, id="workloads"),
+)
+
+SAMPLES: dict[type, object] = {
+    type(each): each
+    for each in (
+        Ready(),
+        WaitingForQuota(NO_FIT, 0),
+        RetryOnProgress(NO_FIT, 0),
+        FirstOfStrictQueue(HEAD),
+        WaitingForPreemption(HEAD),
+        LostInCycle(HEAD),
+        Arriving(),
+        Queued(),
+        InCycle(),
+        Backoff(7),
+        NamespaceNotSelected(),
+        InvalidWorkload(),
+        QueueUnusable(),
+        Departed(),
+    )
+}
+"""One value of each state."""
+
+
+def _transitions(events: Iterable[WaitEvent]) -> list[tuple[type, type]]:
+    return [pair for event in events for pair in event.next_kind.items()]
+
+
+@pytest.mark.parametrize(("events", "states"), TABLES)
+def test_events_have_transitions_between_states_of_their_table_only(
+    events: tuple[WaitEvent, ...], states: tuple[type, ...]
+) -> None:
+    for event in events:
+        assert event.next_kind, event.name
+        assert {*event.next_kind, *event.next_kind.values()} <= set(states), event.name
+
+
+def test_every_event_of_the_module_is_in_one_table_with_a_name_and_a_meaning_of_its_own() -> None:
+    defined = [each for each in vars(wait_states).values() if isinstance(each, WaitEvent)]
+    listed = (*LANE_EVENTS, *WORKLOAD_EVENTS)
+    assert len(listed) == len(set(listed))
+    assert set(listed) == set(defined)
+    for events in (LANE_EVENTS, WORKLOAD_EVENTS):
+        assert len({event.name for event in events}) == len(events)
+    assert all(event.meaning.endswith(".") for event in listed)
+
+
+@pytest.mark.parametrize(
+    ("events", "states", "begins", "ends"),
+    [
+        pytest.param(LANE_EVENTS, LANE_STATES, set[type](), set[type](), id="lanes"),
+        pytest.param(WORKLOAD_EVENTS, WORKLOAD_STATES, {Arriving}, {Departed}, id="workloads"),
+    ],
+)
+def test_every_state_is_entered_and_left_by_some_event(
+    events: tuple[WaitEvent, ...], states: tuple[type, ...], begins: set[type], ends: set[type]
+) -> None:
+    changes = [(state, target) for state, target in _transitions(events) if state is not target]
+    assert {target for _, target in changes} == set(states) - begins
+    assert {state for state, _ in changes} == set(states) - ends
+
+
+@pytest.mark.parametrize(
+    ("event", "states"),
+    [
+        pytest.param(event, states, id=event.name)
+        for events, states in ((LANE_EVENTS, LANE_STATES), (WORKLOAD_EVENTS, WORKLOAD_STATES))
+        for event in events
+    ],
+)
+def test_transition_is_accepted_exactly_if_the_table_has_it(
+    event: WaitEvent, states: tuple[type, ...]
+) -> None:
+    for state, target in product(states, states):
+        former, after = SAMPLES[state], SAMPLES[target]
+        if event.next_kind.get(state) is target:
+            assert check_transition(event, former, after) is after
+        else:
+            expected = f"^{event.name}: {state.__name__} does not become "
+            with pytest.raises(ImpossibleTransition, match=expected):
+                check_transition(event, former, after)
+
+
+def test_every_state_other_than_ready_begins_with_an_event_of_its_own() -> None:
+    assert set(EVENT_INTO) == {*PARKED, *STANDING} == set(LANE_STATES) - {Ready}
+    for state, event in EVENT_INTO.items():
+        assert event.next_kind == {Ready: state}
+
+
+def test_every_state_that_holds_back_begins_with_an_event_of_its_own() -> None:
+    assert set(HELD_BACK_BY) == set(HELD_BACK)
+    for state, event in HELD_BACK_BY.items():
+        assert set(event.next_kind.values()) == {state}
+    assert len(set(HELD_BACK_BY.values())) == len(HELD_BACK)
+
+
+def test_samples_have_every_state() -> None:
+    assert set(SAMPLES) == {*LANE_STATES, *WORKLOAD_STATES}
