@@ -37,7 +37,7 @@ from admitq.explain import EffectivePriority
 from admitq.guarded_writes import GuardedWrites, backoff
 from admitq.logs import logger
 from admitq.malformed import UNREADABLE, Malformed
-from admitq.measures import Measures
+from admitq.measures.manager import ManagerMeasures
 from admitq.metrics import Metrics
 from admitq.observations import observations
 from admitq.preemption_writer import PreemptionWriter
@@ -115,7 +115,7 @@ class Manager:
     names: Names
     recorder: EventRecorder
     metrics: Metrics
-    measures: Measures
+    measures: ManagerMeasures
     clock: Callable[[], Instant]
     observed: Callable[[Resource, Object], None]
     start: Callable[[Object], Awaitable[None]]
@@ -162,7 +162,7 @@ class Manager:
             writes=writes,
             names=self.names,
             recorder=self.recorder,
-            measures=self.measures,
+            measures=self.measures.workloads,
             clock=self.clock,
             priority_of=lambda obj: EffectivePriority(
                 *translate.readable_priority(obj, self.names, self.reading)
@@ -201,7 +201,7 @@ class Manager:
         if change.old is None:
             return
         try:
-            count_transitions(Versions(change.old, change.new, self.clock()), self.measures)
+            count_transitions(Versions(change.old, change.new, self.clock()), self.measures.workloads)
         except UNREADABLE as error:
             log.warning("transition was not counted", workload=str(change.key), error=str(error))
 
@@ -244,14 +244,14 @@ class Manager:
         """Have metrics show an object as it is now."""
         match event:
             case happened.WorkloadChanged(workload):
-                self.measures.workload_observed(workload, obj)
+                self.measures.gauges.workload_observed(workload, obj)
             case happened.ClusterQueueChanged(cluster_queue):
-                self.measures.cluster_queue_observed(cluster_queue, obj)
+                self.measures.queues.cluster_queue_observed(cluster_queue, obj)
             case happened.LocalQueueChanged(local_queue):
-                self.measures.local_queue_observed(local_queue.key, obj)
+                self.measures.queues.local_queue_observed(local_queue.key, obj)
             case happened.CohortChanged(cohort):
-                self.measures.cohort_observed(cohort.name, obj)
-                self.measures.cohorts_changed()
+                self.measures.queues.cohort_observed(cohort.name, obj)
+                self.measures.queues.cohorts_changed()
             case _:
                 pass
 
@@ -259,14 +259,14 @@ class Manager:
         """Have metrics show an object no more that was deleted, as the core has taken in."""
         match gone:
             case happened.WorkloadDeleted(key):
-                self.measures.workload_gone(key)
+                self.measures.gauges.workload_deleted(key)
             case happened.ClusterQueueDeleted(name):
                 self.measures.forget_cluster_queue(name)
             case happened.LocalQueueDeleted(key):
-                self.measures.forget_local_queue(*key)
+                self.measures.queues.forget_local_queue(*key)
             case happened.CohortDeleted(name):
-                self.measures.cohorts_changed()
-                self.measures.cohort_object_deleted(name, self.state.cohort_status(name))
+                self.measures.queues.cohorts_changed()
+                self.measures.queues.cohort_object_deleted(name, self.state.cohort_status(name))
             case _:
                 pass
 
@@ -356,7 +356,7 @@ class Manager:
         with self.metrics.errors.contain(ErrorPart.METRICS, "cycle"):
             self.metrics.increment("admission_attempts_total", result=result)
             self.metrics.observe("admission_attempt_duration_seconds", took, result=result)
-            self.measures.preemptions_skipped(
+            self.measures.workloads.preemptions_skipped(
                 Counter(
                     item.cluster_queue
                     for item in instructions
@@ -384,7 +384,7 @@ class Manager:
             case ReserveQuota() | Preempt():
                 raise TypeError(f"{type(instruction).__name__} decides")
             case TargetsRecomputed(cluster_queue, result):
-                self.measures.targets_recomputed(cluster_queue, result)
+                self.measures.workloads.targets_recomputed(cluster_queue, result)
             case ReportPending():
                 self._writer.schedule_report(instruction)
             case ReportSecondPass():

@@ -26,7 +26,9 @@ from admitq.garbage import spare_what_is_there
 from admitq.health import Check
 from admitq.logs import logger
 from admitq.manager import Manager
-from admitq.measures import Measures
+from admitq.measures.gauges import PendingWorkloads
+from admitq.measures.manager import ManagerMeasures
+from admitq.measures.scope import MeasureScope
 from admitq.metrics import Metrics
 from admitq.runtime.client import Call, Client
 from admitq.runtime.controller import Controller, Reconciled
@@ -158,7 +160,8 @@ class ManagerPart:
             recorder=self._recorder,
             clock=time.time_ns,
             stores=self._stores,
-            metrics=self._measures,
+            metrics=self._measures.workloads,
+            queue_metrics=self._measures.queues,
             observed=self._observed,
         )
         table = registry.controllers(ctx, self._state)
@@ -248,7 +251,7 @@ class ManagerPart:
         else:
             store.upsert(obj)
 
-    def _make_measures(self, configuration: Configuration) -> Measures:
+    def _make_measures(self, configuration: Configuration) -> ManagerMeasures:
         queues = configuration.metrics.local_queue_metrics
         selector = translate.label_selector(queues.local_queue_selector)
         enabled = self._settings.tells_of_local_queues
@@ -268,17 +271,17 @@ class ManagerPart:
             cohort = "" if queue is None else (queue.get("spec") or {}).get("cohortName", "")
             return cohort_path(self._stores.of(self._kinds.cohorts), cohort) if cohort else []
 
-        return Measures(
+        scope = MeasureScope(
             self._metrics,
             cluster_queue_of,
             cohorts_of=cohorts_of,
             of_local_queues=of_local_queues,
             with_resources=configuration.metrics.enable_cluster_queue_resources,
             of_cohorts=self._settings.tells_of_cohorts,
-            waiting=self._state.waiting,
-            pending_shapes=self._state.pending_shapes,
-            pending_requests=self._state.pending_requests,
         )
+        state = self._state
+        pending = PendingWorkloads(state.waiting, state.pending_shapes, state.pending_requests)
+        return ManagerMeasures(scope, pending)
 
     # --- what the core says has changed -----------------------------------------------------------
 

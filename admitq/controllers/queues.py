@@ -231,7 +231,7 @@ class ClusterQueueController:
         if status is None:
             waits = in_use and "deletionTimestamp" in obj["metadata"]
             return HELD_RETRY_SECONDS if waits else None
-        self._ctx.metrics.cluster_queue_reported(key.name, status)
+        self._ctx.queue_metrics.cluster_queue_reported(key.name, status)
         return await self._writer.write(key, obj, cluster_queue_patch(obj, status, self._ctx.clock()))
 
 
@@ -257,7 +257,7 @@ class LocalQueueController:
         status = self._core.local_queue_status(queue)
         if status is None:
             return None
-        self._ctx.metrics.local_queue_reported(queue, status)
+        self._ctx.queue_metrics.local_queue_reported(queue, status)
         now, refused = self._ctx.clock(), self._refused.of(key)
         patience = self._patience(key, obj, refused, now)
         patch = local_queue_patch(obj, status, now, None if patience else refused)
@@ -292,11 +292,11 @@ class CohortController:
             self._writer.forget(key)
         status = self._core.cohort_status(key.name)
         if status is None:
-            self._ctx.metrics.forget_cohort(key.name)
+            self._ctx.queue_metrics.forget_cohort(key.name)
             return None
         path = cohort_path(self._ctx.stores.of(self._ctx.kinds.cohorts), key.name)
         parent = path[1] if len(path) > 1 else ""
-        self._ctx.metrics.cohort_reported(key.name, parent, path[-1], status)
+        self._ctx.queue_metrics.cohort_reported(key.name, parent, path[-1], status)
         return None if obj is None else await self._writer.write(key, obj, cohort_patch(obj, status))
 
 

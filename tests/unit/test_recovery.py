@@ -18,7 +18,8 @@ from admitq.core.cycle import process
 from admitq.core.model import ObjectKey
 from admitq.core.state import AdmissionState
 from admitq.manager import Manager
-from admitq.measures import Measures
+from admitq.measures.manager import ManagerMeasures
+from admitq.measures.scope import MeasureScope
 from admitq.metrics import Metrics
 from admitq.runtime.resources import LIMIT_RANGES, NAMESPACES, RUNTIME_CLASSES, Resource
 from admitq.transitions import is_reserved
@@ -76,7 +77,7 @@ class Running:
             names=NAMES,
             recorder=recorder,
             metrics=self.metrics,
-            measures=Measures(self.metrics, lambda _: None),
+            measures=ManagerMeasures(MeasureScope(self.metrics, lambda _: None)),
             clock=lambda: self.world.now,
             observed=self.world.put,
             start=start,

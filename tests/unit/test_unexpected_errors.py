@@ -19,7 +19,8 @@ from admitq.core.instructions import Instruction, RefreshClusterQueue, ReportPen
 from admitq.core.model import ObjectKey
 from admitq.core.refusals import NamespaceMismatch
 from admitq.manager import Manager
-from admitq.measures import Measures
+from admitq.measures.manager import ManagerMeasures
+from admitq.measures.scope import MeasureScope
 from admitq.metrics import Metrics
 from admitq.runtime import leases
 from admitq.runtime.client import Client
@@ -313,7 +314,7 @@ def manager(core: Core, **parts: Any) -> Manager:
         "names": names_for(),
         "recorder": reports.Recorder(),
         "metrics": metrics,
-        "measures": Measures(metrics, lambda _: None),
+        "measures": ManagerMeasures(MeasureScope(metrics, lambda _: None)),
         "clock": lambda: reports.NOW,
         "observed": lambda *_: nothing,
         "start": nothing,
@@ -359,7 +360,7 @@ async def job_is_not_started(_: Stage) -> Metrics:
 async def queue_is_not_measured(stage: Stage) -> Metrics:
     core = Core()
     made = manager(core)
-    stage.fails_once(made.measures, "cluster_queue_observed")
+    stage.fails_once(made.measures.queues, "cluster_queue_observed")
     _observe_queues(made)
     assert len(core.observed) == 2
     return made.metrics

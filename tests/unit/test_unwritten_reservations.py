@@ -11,7 +11,8 @@ import pytest
 from admitq import guarded_writes, manager
 from admitq.core.state import AdmissionState
 from admitq.manager import Manager
-from admitq.measures import Measures
+from admitq.measures.manager import ManagerMeasures
+from admitq.measures.scope import MeasureScope
 from admitq.metrics import Metrics
 from admitq.runtime.errors import ApiError
 from admitq.runtime.kinds import kinds_of
@@ -63,7 +64,7 @@ class Cluster:
             names=NAMES,
             recorder=cast("Any", self),
             metrics=self.metrics,
-            measures=Measures(self.metrics, lambda _: None),
+            measures=ManagerMeasures(MeasureScope(self.metrics, lambda _: None)),
             clock=time.time_ns,
             observed=lambda _, obj: cast("None", self.workloads.upsert(obj)),
             start=self.start,

@@ -13,7 +13,8 @@ from admitq.controllers.job.steps import decide
 from admitq.controllers.plan import Count, Create, Delete, Patch, Plan, RemoveFinalizer, Tell
 from admitq.custom_labels import Location
 from admitq.integrations.kinds.job import JOB
-from admitq.measures import Measures
+from admitq.measures.scope import MeasureScope
+from admitq.measures.workloads import WorkloadMeasures
 from admitq.metrics import Metrics
 from admitq.podsets import Marks
 from admitq_api.conditions import SECOND
@@ -226,7 +227,7 @@ def test_how_long_a_workload_took_to_come_is_told_behind_a_gate(tells: bool) -> 
     assert len(counts) == (1 if tells else 0)
     for one in counts:
         metrics = Metrics()
-        one.what(cast("Any", Measures(metrics, lambda _: "cq")), {})
+        one.what(cast("Any", WorkloadMeasures(MeasureScope(metrics, lambda _: "cq"))), {})
         assert b'admitq_workload_creation_latency_seconds_count{job_kind="Job.batch"' in metrics.exposition()
 
 

@@ -280,6 +280,7 @@ class World:
             clock=lambda: self.now,
             stores=self.stores,
             metrics=cast("Any", self.told),
+            queue_metrics=cast("Any", self.told),
             observed=self.put,
         )
         self.put(NAMESPACES, {"metadata": {"name": "ns", "uid": "uid-ns", "resourceVersion": "1"}})
