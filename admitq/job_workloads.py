@@ -156,7 +156,7 @@ def priority_of(case: JobSource) -> Priority:
             raise PriorityClassMissing("WorkloadPriorityClass", label)
         return _priority(case.names.group, "WorkloadPriorityClass", found)
     job: Object = case.job or {}
-    if own := case.integration.priority_class(job) or _pods_class(case, job):
+    if own := case.integration.templates.priority_class(job) or _pods_class(case, job):
         found = case.lookups.priority_class(own)
         if found is None:
             raise PriorityClassMissing("PriorityClass", own)
@@ -188,7 +188,7 @@ def pod_sets_of(case: JobSource) -> list[dict[str, Any]]:
     job: Object = case.job or {}
     listed: list[dict[str, Any]] = []
     for pod_set in case.integration.pod_sets(job, case.names):
-        template = sanitised(pod_set.template_in(job), case.integration.platform_labels)
+        template = sanitised(pod_set.template_in(job), case.integration.templates.platform_labels)
         described: dict[str, Any] = {"name": pod_set.name, "count": pod_set.count, "template": template}
         if pod_set.min_count is not None and case.settings.partial_admission:
             described["minCount"] = pod_set.min_count
@@ -209,7 +209,7 @@ def _topology_request(indexes: PodIndexes) -> dict[str, Any]:
 
 def has_same_pods(case: JobSource, wanted: Object, listed: Object, *, tolerations: bool) -> bool:
     """Whether a podset that a Workload lists has the pods of one that the job wants as it is now."""
-    template = sanitised(listed.get("template") or {}, case.integration.platform_labels)
+    template = sanitised(listed.get("template") or {}, case.integration.templates.platform_labels)
     return same_pods(wanted["template"], template, tolerations=tolerations)
 
 
@@ -241,7 +241,7 @@ def _spec(case: JobSource) -> dict[str, Any]:
             raise RoleMismatch(differing)
     pod_sets = pod_sets_of(case)
     if not pod_sets:
-        raise WithoutPodSets(case.integration.pod_sets_field)
+        raise WithoutPodSets(case.integration.templates.pod_sets_field)
     priority = priority_of(case)
     spec = {
         "podSets": pod_sets,

@@ -124,7 +124,7 @@ class Manifests:
             if integration is None and followed(group, version, kind) is None:
                 return None
             if integration is not None and (
-                integration.serving is not None or integration.is_skipped(document.value)
+                integration.serving is not None or integration.lifecycle.is_skipped(document.value)
             ):
                 # What is meant to run for ever has no course that could be simulated.
                 return None

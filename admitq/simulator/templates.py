@@ -106,16 +106,16 @@ class Template:
             return ()
         indexes = f"0-{ended - 1}" if ended > 1 else "0"
         reported = with_value(job, ("status",), {"succeeded": ended, "completedIndexes": indexes})
-        return tuple(sorted((self.integration.reclaimable(reported) or {}).items()))
+        return tuple(sorted((self.integration.scaling.reclaimable(reported) or {}).items()))
 
     def _with_count(self, count: int) -> Object | None:
         job, integration = self.job, self.integration
-        if job is None or integration is None or integration.with_counts is None or not self.has_pods:
+        if job is None or integration is None or integration.scaling.with_counts is None or not self.has_pods:
             return job
         pod_set = self.workload.pod_sets[0]
         if count == pod_set.count:
             return job
-        return integration.with_counts(job, {pod_set.name: count}, self.names)
+        return integration.scaling.with_counts(job, {pod_set.name: count}, self.names)
 
 
 def job_manifest(
@@ -173,14 +173,14 @@ class Translation:
         integration = self.integration_of(obj)
         if integration is None:
             return Template(self._translated(with_value(obj, ("status",), None), (), blame), self.names)
-        job = integration.mutate(with_value(obj, ("metadata", "uid"), "template"), Rules(self.names))
+        job = integration.webhook.mutate(with_value(obj, ("metadata", "uid"), "template"), Rules(self.names))
         found: dict[Reference, Object] = {}
-        for reference in filter(integration.requires, integration.references(job)):
+        for reference in filter(integration.requires, integration.templates.references(job)):
             one = self.referenced(reference)
             if one is None:
                 raise blame(("spec",), f"{reference} is not among the manifests: add it")
             found[reference] = one
-        job = integration.resolved(job, found)
+        job = integration.templates.resolved(job, found)
         source = _Source(integration, self.names, job, _Conventions(self.partial_admission), self.lookups)
         try:
             raw = workload_for(source)

@@ -29,14 +29,18 @@ WORKER = {"podIndexLabel": "leaderworkerset.sigs.k8s.io/worker-index"}
 REPLICATED = {"name": "w", "replicas": 3, "template": {"spec": {"parallelism": 2, "template": TEMPLATE}}}
 RUNTIME = {"spec": {"template": {"spec": {"replicatedJobs": [REPLICATED]}}}}
 TRAINED = {"metadata": {"namespace": "ns"}, "spec": {"runtimeRef": {"name": "r"}}}
-[REFERENCE] = TRAIN_JOB.references(TRAINED)
+[REFERENCE] = TRAIN_JOB.templates.references(TRAINED)
 ROLES = {"Launcher": {"template": TEMPLATE}, "Worker": {"template": TEMPLATE}}
 GROUP = {"size": 2, "leaderTemplate": TEMPLATE, "workerTemplate": TEMPLATE}
 
 NUMBERED: list[Any] = [
     (JOB, {"spec": {"template": TEMPLATE}}, {"main": COMPLETION}),
     (JOBSET, {"spec": {"replicatedJobs": [REPLICATED]}}, {"w": {**IN_JOBSET, "subGroupCount": 3}}),
-    (TRAIN_JOB, TRAIN_JOB.resolved(TRAINED, {REFERENCE: RUNTIME}), {"w": {**IN_JOBSET, "subGroupCount": 3}}),
+    (
+        TRAIN_JOB,
+        TRAIN_JOB.templates.resolved(TRAINED, {REFERENCE: RUNTIME}),
+        {"w": {**IN_JOBSET, "subGroupCount": 3}},
+    ),
     (MPI_JOB, {"spec": {"mpiReplicaSpecs": ROLES}}, {"launcher": REPLICA, "worker": REPLICA}),
     (LEADER_WORKER_SET, {"spec": {"leaderWorkerTemplate": GROUP}}, {"leader": WORKER, "worker": WORKER}),
     (POD, {"metadata": {"name": "p"}, **TEMPLATE}, {"main": None}),

@@ -152,9 +152,12 @@ def webhooks(names: Names, integrations: Iterable[Integration]) -> tuple[Webhook
     kinds = tuple(integrations)
 
     def of_jobs(verb: Verb, one: Integration) -> Webhook:
-        operations = CREATE if verb == "mutate" and not one.mutates_updates else CREATE_UPDATE
-        frameworks = (one.framework, *(other.framework for other in kinds if one.framework in other.implies))
-        is_asked = verb == "validate" and one.scaled_at is not None
+        operations = CREATE if verb == "mutate" and not one.webhook.mutates_updates else CREATE_UPDATE
+        frameworks = (
+            one.framework,
+            *(other.framework for other in kinds if one.framework in other.ownership.implies),
+        )
+        is_asked = verb == "validate" and one.webhook.scaled_at is not None
         resources = (one.plural, f"{one.plural}/{SCALE}") if is_asked else (one.plural,)
         return Webhook(
             verb, one.group, one.version, one.kind, resources, operations, frameworks, is_of_users=True
@@ -246,9 +249,9 @@ def _job_review(verb: Verb, integration: Integration, policy: Policy, world: Wor
             return Allowed()
         # What the stored object is counts too: a change must not take it out of our sight.
         states = (request.obj, request.old) if verb == "validate" and request.old else (request.obj,)
-        if not any(integration.owns_up_to(one, policy.names) for one in states):
+        if not any(integration.may_manage(one, policy.names) for one in states):
             return Allowed()
-        held_by_parent = any(integration.is_held_by_parent(one, policy.names) for one in states)
+        held_by_parent = any(integration.ownership.is_held_by_parent(one, policy.names) for one in states)
         if not held_by_parent and not policy.selects(namespace, await world.namespace_labels(namespace)):
             return Allowed()
         if verb == "mutate":
@@ -276,7 +279,7 @@ def _job_review(verb: Verb, integration: Integration, policy: Policy, world: Wor
         refused += await owner_reviews.review_increase(request, old, new, integration, policy, world)
         if refused:
             return Refused(tuple(refused))
-        names, ask = policy.names, integration.workload_asked
+        names, ask = policy.names, integration.webhook.workload_asked
         found: Mapping[str, Any] | None = None
         for asked in () if ask is None else ask(old, new, policy.rules(new)):
             found = found or await world.owner(names.group, names.version, "Workload", namespace, asked)
@@ -298,7 +301,7 @@ async def _scaled(
     request: AdmissionRequest, integration: Integration, world: World
 ) -> AdmissionRequest | None:
     """Take a change of the number of replicas for one of the object itself; None if that is gone."""
-    path = integration.scaled_at or ()
+    path = integration.webhook.scaled_at or ()
     name = value_at(request.obj, ("metadata", "name"), "")
     found = await world.owner(*integration.gvk, request.namespace, name)
     if found is None:

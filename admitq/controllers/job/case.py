@@ -130,7 +130,9 @@ class JobCase:
     def without_job(self) -> Sequence[Object]:
         """Workloads to release: their job is gone, or going and has no pods to clean up."""
         is_kept = (
-            self.job is not None and self.settings.defer_cleanup and self.integration.is_cleaning_up(self.job)
+            self.job is not None
+            and self.settings.defer_cleanup
+            and self.integration.lifecycle.is_cleaning_up(self.job)
         )
         return self.workloads if self.is_going and not is_kept else self.orphaned
 

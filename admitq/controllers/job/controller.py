@@ -120,7 +120,7 @@ class JobController:
         )
         self._outliving = OutlivingPods(ctx)
         self._followed: Mapping[OwnerKind, Resource] = {
-            one.kind: resource_followed(integration, one) for one in integration.follows
+            one.kind: resource_followed(integration, one) for one in integration.templates.follows
         }
         self._busy: set[Key] = set()
         self._granted: dict[Key, _Granted] = {}
@@ -323,7 +323,7 @@ class JobController:
         composition, names = self.integration.composition, self._ctx.names
         return (
             composition is not None
-            and self.integration.owns_up_to(obj, names)
+            and self.integration.may_manage(obj, names)
             and composition.is_member(obj, names)
         )
 
@@ -371,7 +371,7 @@ class JobController:
         return Presence.UNMANAGED if any(is_controlled_by(one, found) for one in kept) else Presence.ABSENT
 
     async def _has_no_members(self, key: Key) -> bool:
-        selector = self.integration.watched_labels
+        selector = self.integration.watch.watched_labels
         listed, _ = await self._ctx.client.list(
             self.resource,
             key.namespace,
@@ -452,11 +452,13 @@ class JobController:
             return case
         counted = is_elastic(case)
         references = [
-            one for one in self.integration.references(case.job) if counted or self.integration.requires(one)
+            one
+            for one in self.integration.templates.references(case.job)
+            if counted or self.integration.requires(one)
         ]
         found = {one: obj for one in references if (obj := self._referenced(one, case.job)) is not None}
         missing = tuple(one for one in references if one not in found)
-        return replace(case, job=self.integration.resolved(case.job, found), missing=missing)
+        return replace(case, job=self.integration.templates.resolved(case.job, found), missing=missing)
 
     async def _decide(self, case: JobCase) -> tuple[JobCase, Plan]:
         """What is to be done about a job; quota is freed only where no pods of the job are found."""

@@ -171,7 +171,7 @@ def on_hold(case: JobCase, workload: Object) -> Plan | None:
     """
     if is_served(workload, case.names) or not is_active(workload):
         return None
-    on_hold = case.integration.is_on_hold(case.job or {})
+    on_hold = case.integration.lifecycle.is_on_hold(case.job or {})
     if on_hold == is_on_hold(workload):
         return None
     transition = case.begin(workload)
@@ -193,7 +193,7 @@ def job_finished(case: JobCase, workload: Object) -> Plan | None:
         return None
     reason = Reason.SUCCEEDED if ended.success else Reason.FAILED
     finishing = finish(case, workload, reason, ended.message) or NOTHING
-    return finishing if case.integration.ends_after_pods else after_pods(case, workload, finishing)
+    return finishing if case.integration.lifecycle.ends_after_pods else after_pods(case, workload, finishing)
 
 
 # --- the Workload is evicted ----------------------------------------------------------------------

@@ -43,7 +43,7 @@ def is_elastic(case: JobCase) -> bool:
     """Whether the job may grow and shrink while it runs."""
     return (
         case.settings.elastic_jobs
-        and case.integration.can_be_elastic
+        and case.integration.scaling.can_be_elastic
         and case.annotation(case.names.elastic_job) == "true"
         and not prebuilt_name(case)
     )
@@ -115,7 +115,7 @@ def _sizes(case: JobCase, held: Object, wanted: Counts) -> Counts:
     counts, running = pod_counts(held), case.lookups.running_pods(held)
     if running is None:
         return counts
-    ended = (case.integration.reclaimable(case.job or {}) or {}) if reclaim.is_reported(case) else {}
+    ended = (case.integration.scaling.reclaimable(case.job or {}) or {}) if reclaim.is_reported(case) else {}
     return {
         name: max(count, min(counts[name], running.get(name, 0) + ended.get(name, 0)))
         for name, count in wanted.items()
@@ -358,7 +358,7 @@ def _new_name(case: JobCase) -> str:
     What a job follows may be made anew, and count its generations from the beginning.
     """
     metadata = (case.job or {})["metadata"]
-    version = case.integration.slice_version(case.job or {}, case.names)
+    version = case.integration.scaling.slice_version(case.job or {}, case.names)
     taken = {one["metadata"]["name"] for one in case.owned}
     names = (
         workload_name(

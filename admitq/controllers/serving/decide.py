@@ -199,7 +199,7 @@ def _is_adoptable(case: ServingCase, job: Object, workload: Object) -> bool:
 def _has_pod_sets_of(case: ServingCase, job: Object, workload: Object) -> bool:
     """Whether the podsets of a Workload equal those of the object, whose number does not count on hold."""
     source = GroupSource(case.integration, case.names, job, case.settings, case.lookups)
-    return _are_equal(source, workload, counted=not case.integration.is_on_hold(job))
+    return _are_equal(source, workload, counted=not case.integration.lifecycle.is_on_hold(job))
 
 
 def _is_free(case: ServingCase, job: Object, workload: Object) -> bool:
@@ -279,7 +279,7 @@ def _of_group(case: ServingCase, job: Object, group: ServedGroup, name: str) -> 
         yield from _told(case, job, group, name)
         return
     if workload is None:
-        if not case.integration.is_on_hold(job) and not case.namespace_ends:
+        if not case.integration.lifecycle.is_on_hold(job) and not case.namespace_ends:
             created = _made(case, job, group, source, name)
             yield from _not_adopted(case, job, _older(case, group))
             yield Create(case.kinds.workloads, created, CONCERN)
@@ -299,7 +299,7 @@ def _of_group(case: ServingCase, job: Object, group: ServedGroup, name: str) -> 
             yield Tell(job, "Warning", Unfit.reason, note)
         return
     if holds(workload, ConditionType.FINISHED):
-        if case.integration.is_on_hold(job) and not _has_pods(case, group):
+        if case.integration.lifecycle.is_on_hold(job) and not _has_pods(case, group):
             # It can never be on hold. Another one is created when the object is scaled up.
             yield Delete(case.kinds.workloads, workload, as_seen=True)
         return
@@ -396,7 +396,7 @@ def _changed(
 
     The quota of an object on hold is free once its pods have ended: they may be deleted one after the other.
     """
-    on_hold = case.integration.is_on_hold(job)
+    on_hold = case.integration.lifecycle.is_on_hold(job)
     was_on_hold, active = is_on_hold(workload), is_active(workload)
     if active and on_hold and not was_on_hold:
         if is_reserved(workload) and _has_pods(case, group):

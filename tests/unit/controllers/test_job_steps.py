@@ -711,7 +711,9 @@ def test_reclaimable_pods_have_a_field_manager_of_their_own() -> None:
 
 # --- jobs without podsets -------------------------------------------------------------------------
 
-WITHOUT_PODS = replace(JOB, pod_sets=lambda _job, _names: (), pod_sets_field="spec.roles")
+WITHOUT_PODS = replace(
+    JOB, pod_sets=lambda _job, _names: (), templates=replace(JOB.templates, pod_sets_field="spec.roles")
+)
 NO_PODS = "spec.roles: Required value: describes no pods; a Workload needs at least one podset"
 
 
@@ -864,7 +866,7 @@ def test_a_stop_that_was_begun_is_ended_even_if_the_job_was_admitted_meanwhile()
 
 
 def test_a_job_on_hold_keeps_its_workload_and_no_quota() -> None:
-    holding = replace(JOB, is_on_hold=lambda _: True)
+    holding = replace(JOB, lifecycle=replace(JOB.lifecycle, is_on_hold=lambda _: True))
     obj = reserved()
     held = written(obj, decided(job(), obj, integration=holding))
     assert condition_of(held, "QuotaReserved") == ("False", "OnHold", "Job is on hold")
@@ -881,14 +883,14 @@ def test_a_job_on_hold_keeps_its_workload_and_no_quota() -> None:
 def test_e_reservation_whose_reason_another_program_left_is_a_reservation(on_hold: bool) -> None:
     obj = admitted(condition("PodsReady", True, "Started"))
     obj["status"]["conditions"][0] = condition("QuotaReserved", True, "OnHold", "Job is on hold")
-    holding = replace(JOB, is_on_hold=lambda _: on_hold)
+    holding = replace(JOB, lifecycle=replace(JOB.lifecycle, is_on_hold=lambda _: on_hold))
     final = written(obj, decided(job(RUNNING, {"ready": 3}), obj, integration=holding))
     assert condition_of(final, "QuotaReserved") == (str(not on_hold), "OnHold", "Job is on hold")
 
 
 def test_that_a_workload_is_deactivated_goes_before_that_its_job_is_on_hold() -> None:
     """Two controllers that each tell their own would do so for ever."""
-    holding = replace(JOB, is_on_hold=lambda _: True)
+    holding = replace(JOB, lifecycle=replace(JOB.lifecycle, is_on_hold=lambda _: True))
     for reason in ("Deactivated", "OnHold"):
         obj = workload(condition("QuotaReserved", False, reason, "m"), spec={"active": False})
         assert decided(job(), obj, integration=holding) == Plan()

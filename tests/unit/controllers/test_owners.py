@@ -24,7 +24,13 @@ from tests.unit.controllers.world import World
 ROBOTS = Resource("example.com", "v1", "robots", "Robot", namespaced=True)
 ROBOT = OwnerKind("example.com", "v1", "Robot")
 NESTING = replace(
-    JOB, creates=None, differs=never_differs, known_owners=(OwnerKind("apps", "v1", "ReplicaSet"),)
+    JOB,
+    ownership=replace(
+        JOB.ownership,
+        creates=None,
+        differs=never_differs,
+        known_owners=(OwnerKind("apps", "v1", "ReplicaSet"),),
+    ),
 )
 """Jobs that may own jobs, also through ReplicaSets."""
 
@@ -284,7 +290,7 @@ async def test_child_is_compared_with_its_owner_as_the_api_server_has_it() -> No
 async def test_jobset_of_a_trainjob_is_compared_with_the_runtime(pods: int, suspended: bool) -> None:
     world = SetWorld()
     runtime = {"template": {"spec": {"replicatedJobs": [{"name": "a", "template": a_train_template()}]}}}
-    followed = resource_followed(TRAIN_JOB, TRAIN_JOB.follows[0])
+    followed = resource_followed(TRAIN_JOB, TRAIN_JOB.templates.follows[0])
     world.put(
         followed, {"metadata": {"name": "rt", "uid": "uid-rt", "resourceVersion": "1"}, "spec": runtime}
     )

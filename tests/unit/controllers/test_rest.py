@@ -115,16 +115,18 @@ class Place:
                 for one in self.workloads.values()
                 if controller_of(one) is not None or (job is None and is_of_group(one, NAMES))
             )
-        references = () if job is None or self.runtime is None else self.kind.references(job)
+        references = () if job is None or self.runtime is None else self.kind.templates.references(job)
         resolved = {one: self.runtime for one in references if self.runtime is not None}
-        missing = () if job is None or self.runtime is not None else tuple(self.kind.references(job))
+        missing = (
+            () if job is None or self.runtime is not None else tuple(self.kind.templates.references(job))
+        )
         return JobCase(
             integration=self.kind,
             names=NAMES,
             kinds=KINDS,
             settings=self.settings,
             now=at(self.seconds),
-            job=None if job is None else self.kind.resolved(job, resolved),
+            job=None if job is None else self.kind.templates.resolved(job, resolved),
             workloads=found,
             lookups=self.lookups(),
             ancestor=self.ancestor,
@@ -372,8 +374,8 @@ def job_moves(place: Place, random: Random) -> None:
 
 
 def job_is_flipped(place: Place, random: Random) -> None:
-    if (obj := _any_object(place, random)) is not None and place.kind.suspended is None:
-        _change(place, obj, place.kind.suspend_path, _coin(random))
+    if (obj := _any_object(place, random)) is not None and place.kind.lifecycle.suspended is None:
+        _change(place, obj, place.kind.lifecycle.suspend_path, _coin(random))
 
 
 def job_asks_for_more(place: Place, random: Random) -> None:
@@ -439,8 +441,12 @@ def job_comes(place: Place, random: Random) -> None:
             "annotations": annotations,
         }
         made = {"apiVersion": kind.api_version, "kind": kind.kind, **first, "metadata": given, "status": {}}
-        held = made if kind.suspended is not None else with_value(made, kind.suspend_path, True)
-        place.keep(place.objects, kind.mutate(held, Rules(NAMES)))
+        held = (
+            made
+            if kind.lifecycle.suspended is not None
+            else with_value(made, kind.lifecycle.suspend_path, True)
+        )
+        place.keep(place.objects, kind.webhook.mutate(held, Rules(NAMES)))
 
 
 def prebuilt_comes(place: Place, random: Random) -> None:
@@ -519,7 +525,12 @@ def problems(place: Place) -> Iterator[str]:
         owned = one["metadata"].get("ownerReferences")
         if owned and is_reserved(one) and holds(one, ConditionType.EVICTED) and not kind.is_active(job):
             yield f"{one['metadata']['name']} keeps quota of which it was evicted"
-    if case.missing or kind.finished(job) is not None or kind.is_active(job) or kind.is_skipped(job):
+    if (
+        case.missing
+        or kind.finished(job) is not None
+        or kind.is_active(job)
+        or kind.lifecycle.is_skipped(job)
+    ):
         return
     admitted = [one for one in alive if may_run(one) and one in case.owned]
     held = any(is_reserved(one) for one in alive) or slices.is_elastic(case)

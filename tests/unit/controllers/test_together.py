@@ -66,7 +66,7 @@ def test_two_controllers_come_to_an_end_whatever_there_is(data: st.DataObject) -
         return decide(obj, world, NOW)
 
     def of_job() -> Plan:
-        integration = replace(JOB, is_on_hold=lambda _: on_hold)
+        integration = replace(JOB, lifecycle=replace(JOB.lifecycle, is_on_hold=lambda _: on_hold))
         return steps.decide(JobCase(integration, NAMES, KINDS, settings, NOW, owner, (obj,), NOTHING_ELSE))
 
     quiet = 0

@@ -617,7 +617,7 @@ def cases(of: str) -> list[Any]:
 def test_child_that_a_controller_creates_differs_in_nothing(row: Row, name: str) -> None:
     child = row.children[name]
     assert row.kind.may_create(child)
-    assert row.kind.differs(row.owner, child, row.is_elastic) is None
+    assert row.kind.ownership.differs(row.owner, child, row.is_elastic) is None
     assert row.kind.makes(row.owner, child, row.is_elastic)
 
 
@@ -626,7 +626,7 @@ def test_forged_child_is_recognised_by_what_differs(row: Row, name: str) -> None
     difference, child = row.forgeries[name]
     assert row.kind.may_create(child) is (difference != KIND)
     if difference != KIND:
-        assert row.kind.differs(row.owner, child, row.is_elastic) == difference
+        assert row.kind.ownership.differs(row.owner, child, row.is_elastic) == difference
 
 
 def test_each_covering_kind_has_five_forgeries() -> None:

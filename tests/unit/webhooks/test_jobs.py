@@ -182,8 +182,20 @@ DISPATCHED = {("team", "q"): {NAMES.multikueue_controller, "example.com/other"}}
         ("kubernetes.io/job-controller", {}, NAMES.multikueue_controller),
         ("example.com/mine", {}, "example.com/mine"),
         (None, {"gates": {"MultiKueue": False}}, None),
-        (None, {"integrations": (replace(JOB, managed_by_path=None),)}, None),
-        (None, {"integrations": (replace(JOB, dispatched_as="example.com/other"),)}, "example.com/other"),
+        (
+            None,
+            {"integrations": (replace(JOB, delegation=replace(JOB.delegation, managed_by_path=None)),)},
+            None,
+        ),
+        (
+            None,
+            {
+                "integrations": (
+                    replace(JOB, delegation=replace(JOB.delegation, dispatched_as="example.com/other")),
+                )
+            },
+            "example.com/other",
+        ),
         (None, {"world": FakeWorld(controllers={("team", "q"): {"example.com/other"}})}, None),
         (None, {"world": FakeWorld(controllers={("other", "q"): {NAMES.multikueue_controller}})}, None),
     ],
@@ -207,12 +219,12 @@ async def test_a_job_that_is_to_run_in_another_cluster_is_run_here_by_nobody(
 
 async def test_an_object_that_is_being_deleted_is_let_go_on_updates() -> None:
     """Its owner is gone, which would refuse every other object, and its finalizers must come off."""
-    updated = replace(JOB, mutates_updates=True)
+    updated = replace(JOB, webhook=replace(JOB.webhook, mutates_updates=True))
     gone = {"apiVersion": "batch/v1", "kind": "Job", "name": "gone", "uid": "u"}
     job = a_job(labels={QUEUE: "q"}, owner=gone)
 
     async def asked(**options: Any) -> Answer:
-        nesting = replace(updated, creates=None, differs=never_differs)
+        nesting = replace(updated, ownership=replace(updated.ownership, creates=None, differs=never_differs))
         served = routes(policy(integrations=(nesting,), **options), FakeWorld(), (nesting,))
         path = "/mutate-batch-v1-job"
         _, body = await post(served[path], path, review(job, deleted(job)))
@@ -409,7 +421,11 @@ async def test_a_wrong_job_is_refused_with_the_field_and_the_reason(job: Any, fi
 
 
 async def test_what_a_kind_cannot_do_is_refused() -> None:
-    plain = replace(JOB, adopts_prebuilt_workload=False, can_be_elastic=False)
+    plain = replace(
+        JOB,
+        delegation=replace(JOB.delegation, adopts_prebuilt_workload=False),
+        scaling=replace(JOB.scaling, can_be_elastic=False),
+    )
     handler = routes(policy(integrations=(plain,)), FakeWorld(), (plain,))["/validate-batch-v1-job"]
     job = managed(labels={PREBUILT: "w"}, annotations={ELASTIC: "true"})
     _, body = await post(handler, "/validate-batch-v1-job", review(job))
