@@ -16,6 +16,7 @@ from admitq.serving.server import Server
 from admitq.serving.tls import LiveCertificate
 from admitq.unexpected_errors import ErrorPart
 from admitq_api.v1beta1.table import definitions
+from admitq_api.webhook_names import conversion_service
 from admitq_webhooks.conversion import conversion
 from admitq_webhooks.large_reviews import LargeReviews
 from admitq_webhooks.live import ServingCalls, watched_world
@@ -41,7 +42,7 @@ def hosts(settings: Settings) -> tuple[str, ...]:
     inside = f"{service}.{configuration.namespace}.svc"
     names = (inside, f"{service}.{configuration.namespace}", f"{inside}.cluster.local", service)
     if settings.names.older_version is not None:
-        names += (f"{settings.names.conversion_service(service)}.{configuration.namespace}.svc",)
+        names += (f"{conversion_service(service)}.{configuration.namespace}.svc",)
     return (*names, configuration.webhook.host) if configuration.webhook.host else names
 
 

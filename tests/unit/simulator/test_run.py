@@ -360,7 +360,7 @@ def test_who_is_preempted_stops_waits_and_comes_back(
     ]
     result = report(simulation)
     assert result.preemptions.by_reason == {"InClusterQueue": 1}
-    assert result.lost.get("cpu", 0) == lost
+    assert result.preemptions.lost.get("cpu", 0) == lost
     (queue,) = result.preemptions.cluster_queues
     assert (queue.preempted, queue.preempting) == (1, 1)
 
