@@ -35,7 +35,8 @@ from admitq.runtime.controller import Controller, Reconciled
 from admitq.runtime.credentials import Credentials
 from admitq.runtime.events import EventRecorder
 from admitq.runtime.kinds import kinds_of
-from admitq.runtime.leases import Elector, LeaseTiming, unique_identity
+from admitq.runtime.lease_claim import LeaseTiming
+from admitq.runtime.leases import Elector, unique_identity
 from admitq.runtime.resources import Object, Resource
 from admitq.runtime.store import Change, Key, Store
 from admitq.runtime.watcher import Outcome, Watcher

@@ -29,7 +29,8 @@ from admitq.runtime.credentials import Credentials
 from admitq.runtime.errors import ApiError
 from admitq.runtime.events import EventRecorder
 from admitq.runtime.kinds import kinds_of
-from admitq.runtime.leases import Elector, LeaseTiming
+from admitq.runtime.lease_claim import LeaseTiming
+from admitq.runtime.leases import Elector
 from admitq.runtime.resources import CONFIG_MAPS, Object
 from admitq.runtime.store import Change, Key, Store
 from admitq.runtime.watcher import Watcher
