@@ -25,7 +25,7 @@ from admitq.core_settings import core_settings, defaults_to_know_of, pods_ready
 from admitq.garbage import spare_what_is_there
 from admitq.health import Check
 from admitq.logs import logger
-from admitq.manager import Manager
+from admitq.manager.manager import Manager, ManagerOptions
 from admitq.measures.gauges import PendingWorkloads
 from admitq.measures.manager import ManagerMeasures
 from admitq.measures.scope import MeasureScope
@@ -179,15 +179,17 @@ class ManagerPart:
             observed=self._observed,
             start=table.start if runs_jobs else _left_to_its_controller,
             refresh=self,
-            reports_malformed=runs_core or runs_cycles,
-            counts_transitions=runs_core,
             leading=self._is_leading,
             reading=translate.reading(configuration, settings.gates),
             set_aside=self._set_aside,
             objects=self._decisive_objects,
-            tracks_pods_ready=pods_ready(configuration, settings.gates) is not None,
-            tell_reasons=settings.gates[Gate.UNADMITTED_WORKLOADS_OBSERVABILITY],
-            merge_patches=settings.gates[Gate.WORKLOAD_REQUEST_USE_MERGE_PATCH],
+            options=ManagerOptions(
+                tracks_pods_ready=pods_ready(configuration, settings.gates) is not None,
+                tell_reasons=settings.gates[Gate.UNADMITTED_WORKLOADS_OBSERVABILITY],
+                reports_malformed=runs_core or runs_cycles,
+                counts_transitions=runs_core,
+                merge_patches=settings.gates[Gate.WORKLOAD_REQUEST_USE_MERGE_PATCH],
+            ),
         )
         self._refused = table.refused
         self._leading = asyncio.Event()

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from admitq.core.state import AdmissionState
-from admitq.manager import Manager
+from admitq.manager.manager import Manager, ManagerOptions
 from admitq.measures.manager import ManagerMeasures
 from admitq.measures.scope import MeasureScope
 from admitq.metrics import Metrics
@@ -37,7 +37,7 @@ class World:
             start=nothing,
             refresh=nothing,
             leading=lambda: self.leads,
-            counts_transitions=counts,
+            options=ManagerOptions(counts_transitions=counts),
         )
         self.workloads.subscribe(lambda change: manager.observe(KINDS.workloads, change))
 

@@ -17,7 +17,7 @@ from admitq.core import state
 from admitq.core.cycle import process
 from admitq.core.model import ObjectKey
 from admitq.core.state import AdmissionState
-from admitq.manager import Manager
+from admitq.manager.manager import Manager
 from admitq.measures.manager import ManagerMeasures
 from admitq.measures.scope import MeasureScope
 from admitq.metrics import Metrics

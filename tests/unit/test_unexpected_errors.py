@@ -18,7 +18,7 @@ from admitq.app.shadow import ShadowPart, ShadowSettings
 from admitq.core.instructions import Instruction, RefreshClusterQueue, ReportPending, ReserveQuota
 from admitq.core.model import ObjectKey
 from admitq.core.refusals import NamespaceMismatch
-from admitq.manager import Manager
+from admitq.manager.manager import Manager
 from admitq.measures.manager import ManagerMeasures
 from admitq.measures.scope import MeasureScope
 from admitq.metrics import Metrics

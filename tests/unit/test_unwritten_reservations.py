@@ -8,9 +8,10 @@ from typing import Any, cast
 
 import pytest
 
-from admitq import guarded_writes, manager
+from admitq import guarded_writes
 from admitq.core.state import AdmissionState
-from admitq.manager import Manager
+from admitq.manager import decision_writes
+from admitq.manager.manager import Manager
 from admitq.measures.manager import ManagerMeasures
 from admitq.measures.scope import MeasureScope
 from admitq.metrics import Metrics
@@ -156,7 +157,7 @@ async def running(cluster: Cluster) -> AsyncGenerator[None]:
 
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (guarded_writes, manager):
+    for module in (guarded_writes, decision_writes):
         monkeypatch.setattr(module, "backoff", lambda _: 0.02)
     monkeypatch.setattr(guarded_writes, "PATIENCE_SECONDS", 0.1)
 
