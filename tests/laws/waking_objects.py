@@ -10,7 +10,6 @@ from admitq.core.model import (
     AdmissionCheck,
     ClusterQueue,
     Cohort,
-    LimitRange,
     LocalQueue,
     ObjectKey,
     PodSet,
