@@ -14,7 +14,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from admitq import translate
 from admitq.admission_status import CONCERN
 from admitq.admission_writer import AdmissionWriter
 from admitq.core import events as happened
@@ -48,7 +47,8 @@ from admitq.runtime.events import EventRecorder
 from admitq.runtime.resources import Object, Resource
 from admitq.runtime.store import Change, Store
 from admitq.transition_metrics import Versions, count_transitions
-from admitq.translate import Reading
+from admitq.translate.priorities import read_priority_leniently
+from admitq.translate.reading import Reading
 from admitq.unexpected_errors import ErrorPart
 from admitq_api.labels import Names
 
@@ -165,7 +165,7 @@ class Manager:
             measures=self.measures,
             clock=self.clock,
             priority_of=lambda obj: EffectivePriority(
-                *translate.readable_priority(obj, self.names, self.reading)
+                *read_priority_leniently(obj, self.names, self.reading)
             ),
             errors=self.metrics.errors,
         )

@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from typing import Final
 
-from admitq import translate
 from admitq.app.caches import all_synced, caches_ready
 from admitq.app.components import ACTING, Component
 from admitq.app.decisive import decisive
@@ -37,6 +36,8 @@ from admitq.runtime.leases import Elector, LeaseTiming, unique_identity
 from admitq.runtime.resources import Object, Resource
 from admitq.runtime.store import Change, Key, Store
 from admitq.runtime.watcher import Outcome, Watcher
+from admitq.translate.reading import configure_reading
+from admitq.translate.selectors import read_label_selector
 from admitq.unexpected_errors import ErrorPart, UnexpectedErrors
 from admitq_api.configuration import Configuration, LeaderElection
 from admitq_api.feature_gates import Gate
@@ -178,7 +179,7 @@ class ManagerPart:
             reports_malformed=runs_core or runs_cycles,
             counts_transitions=runs_core,
             leading=self._is_leading,
-            reading=translate.reading(configuration, settings.gates),
+            reading=configure_reading(configuration, settings.gates),
             set_aside=self._set_aside,
             objects=self._decisive_objects,
             tracks_pods_ready=pods_ready(configuration, settings.gates) is not None,
@@ -250,7 +251,7 @@ class ManagerPart:
 
     def _make_measures(self, configuration: Configuration) -> Measures:
         queues = configuration.metrics.local_queue_metrics
-        selector = translate.label_selector(queues.local_queue_selector)
+        selector = read_label_selector(queues.local_queue_selector)
         enabled = self._settings.tells_of_local_queues
 
         def of_local_queues(key: ObjectKey) -> bool:

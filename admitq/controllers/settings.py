@@ -10,7 +10,7 @@ from admitq.custom_labels import Location, copied_to_workloads
 from admitq.integrations.base import Integration, OwnerKind
 from admitq.integrations.names import LONGEST, LONGEST_LABEL
 from admitq.podsets import Marks
-from admitq.translate import managed_namespaces
+from admitq.translate.selectors import select_managed_namespaces
 from admitq_api.configuration import Configuration, sections
 from admitq_api.feature_gates import FeatureGates, Gate
 
@@ -104,7 +104,7 @@ def settings_of(
     return Settings(
         integrations=tuple(integrations),
         external_frameworks=tuple(map(OwnerKind.named, configuration.integrations.external_frameworks)),
-        namespace_selector=managed_namespaces(configuration),
+        namespace_selector=select_managed_namespaces(configuration),
         without_queue_name=configuration.manage_jobs_without_queue_name,
         label_keys_to_copy=configuration.integrations.label_keys_to_copy,
         metric_values_to_copy=copied_to_workloads(configuration.metrics.custom_labels)

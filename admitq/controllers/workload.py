@@ -55,7 +55,8 @@ from admitq.transitions import (
     reserved_in,
     since,
 )
-from admitq.translate import admission_check_rules, replaced
+from admitq.translate.admission_checks import read_admission_check_rules
+from admitq.translate.workloads import read_replaced_key
 from admitq_api.conditions import (
     GATED_BY,
     SECOND,
@@ -563,7 +564,7 @@ def _sync_checks(case: Case) -> Plan | None:
     if cluster_queue is None or not case.active:
         return None
     transition = case.begin()
-    rules, offered = admission_check_rules(cluster_queue), frozenset(flavors_of(cluster_queue))
+    rules, offered = read_admission_check_rules(cluster_queue), frozenset(flavors_of(cluster_queue))
     assigned = _assigned_flavors(case)
     too_many = too_many_checks(case.world.cluster_queue_name, rules, offered, assigned)
     if too_many is not None:
@@ -908,5 +909,5 @@ class WorkloadController:
         )
 
     def _original(self, workload: Object) -> Object | None:
-        key = replaced(workload, self._ctx.names)
+        key = read_replaced_key(workload, self._ctx.names)
         return None if key is None else self._ctx.stores.of(self._ctx.kinds.workloads).get(*key)

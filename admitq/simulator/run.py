@@ -10,14 +10,8 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
-from admitq import translate
 from admitq.core.events import CyclesRequested, Event, WorkloadChanged, WorkloadDeleted
-from admitq.core.instructions import (
-    Instruction,
-    Preempt,
-    PreemptionReason,
-    ReserveQuota,
-)
+from admitq.core.instructions import Instruction, Preempt, PreemptionReason, ReserveQuota
 from admitq.core.model import SECOND, Instant, ObjectKey
 from admitq.core.state import AdmissionState
 from admitq.simulator.course import START, Course, Work, revised
@@ -26,6 +20,7 @@ from admitq.simulator.measures import Measures
 from admitq.simulator.plan import Plan, Source, Submission
 from admitq.simulator.schema import Kill, Nanoseconds
 from admitq.simulator.timeline import Happening, Timeline
+from admitq.translate.queue_order import read_queue_order_timestamp
 from admitq_api.conditions import ConditionType, Reason, format_time
 
 _ROUNDS: Final = 100_000
@@ -376,7 +371,7 @@ class Simulation:
                 ]
             },
         }
-        return translate.queue_order_timestamp(raw, self.plan.how)
+        return read_queue_order_timestamp(raw, self.plan.how)
 
     # --- what happens meanwhile -------------------------------------------------------------------
 

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 import admitq
-from admitq import translate
 from admitq.core.activity import ActiveReason
 from admitq.core.amounts import FlavorResource
 from admitq.core.fair_sharing import NO_SHARE
@@ -26,6 +25,8 @@ from admitq.core.statuses import (
 from admitq.custom_labels import CustomLabel, CustomLabels, Source
 from admitq.measures import Measures
 from admitq.metrics import TABLE, Metrics, clashes
+from admitq.translate.queues import read_cluster_queue
+from admitq.translate.workloads import read_workload
 from admitq_api.labels import names_for
 from tests.unit.metric_table import PROMISED, Row
 from tests.unit.test_measures import workload
@@ -80,7 +81,7 @@ LQ = LocalQueueStatus(
 )
 CPU = (FlavorResource("spot", "cpu"), 4000)
 MAIN = ObjectKey("team", "main")
-QUOTA = translate.cluster_queue(
+QUOTA = read_cluster_queue(
     {
         "metadata": {"name": "cq"},
         "spec": {
@@ -141,7 +142,7 @@ class Played:
         tell = self.measures
         self.label("gold", squad="ml", org="science")
         for obj in (WAITS, PARKED, RUNS, ENDED):
-            tell.workload_observed(translate.workload(obj, NAMES), obj)
+            tell.workload_observed(read_workload(obj, NAMES), obj)
         self.report()
         tell.workload_created("Job.batch", 0.2, MAIN)
         tell.quota_reserved(RUNS, "cq", 1.0)
@@ -358,7 +359,7 @@ def test_the_series_of_what_is_gone_disappear_with_their_values() -> None:
     played.measures.forget_local_queue("team", "main")
     played.measures.forget_cohort("teams")
     for obj in (WAITS, PARKED, RUNS, ENDED):
-        played.measures.workload_gone(translate.workload(obj, NAMES).key)
+        played.measures.workload_gone(read_workload(obj, NAMES).key)
     named = [name for name, row in PROMISED.items() if row.carries and "cohort_" not in name]
     left = {name for name in named if played.series(name)}
     assert left == set()
