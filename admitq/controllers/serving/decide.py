@@ -26,8 +26,8 @@ from admitq.controllers.plan import (
     status_patch,
     workload_status_patch,
 )
+from admitq.controllers.reasons import reported_reason
 from admitq.controllers.settings import Settings
-from admitq.controllers.workload import told
 from admitq.core.model import Instant
 from admitq.integrations.base import Integration, PodPlace, ServedGroup, Serving, Step
 from admitq.integrations.names import LONGEST_LABEL, workload_name
@@ -384,7 +384,7 @@ def _given_back(case: ServingCase, group: ServedGroup, workload: Object) -> Iter
     """The quota of an eviction is free where there are no pods that the controller of pods could wait for."""
     if holds(workload, ConditionType.EVICTED) and is_reserved(workload) and not _has_pods(case, group):
         transition = Transition(workload, case.now)
-        transition.requeue(told(Reason.PENDING_EVALUATION, case.settings))
+        transition.requeue(reported_reason(Reason.PENDING_EVALUATION, case.settings))
         if write := workload_status_patch(case.kinds.workloads, workload, transition.patch(), CONCERN):
             yield write
 
@@ -416,7 +416,7 @@ def _changed(
             yield Tell(job, "Normal", "UpdatedWorkload", note)
         return
     if active and was_on_hold and not on_hold:
-        pending = told(Reason.PENDING_EVALUATION, case.settings)
+        pending = reported_reason(Reason.PENDING_EVALUATION, case.settings)
         message = "Workload no longer on hold; waiting for quota reservation"
         yield from _back_in_queue(case, workload, pending, message)
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from admitq.controllers.settings import PodsReadyPolicy, Settings
-from admitq.controllers.workload import World
+from admitq.controllers.workload.case import WorkloadInputs
 from admitq.core.model import LabelSelector
 from admitq.integrations.kinds.job import JOB
 from admitq.runtime.kinds import kinds_of
@@ -164,7 +164,7 @@ def condition_of(obj: Object, type_: str) -> Any:
     return None
 
 
-QUEUED = World(
+QUEUED = WorkloadInputs(
     names=NAMES,
     kinds=KINDS,
     settings=SETTINGS,
@@ -173,4 +173,4 @@ QUEUED = World(
     cluster_queue_name="cq",
     cluster_queue_active=True,
 )
-"""The world of a Workload with queues that exist and admit."""
+"""Inputs for a Workload whose queues exist and admit."""

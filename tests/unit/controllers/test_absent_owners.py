@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from admitq.controllers.indexes import resource_of
-from admitq.controllers.workload import HELD_RETRY_SECONDS, WorkloadController
+from admitq.controllers.workload.controller import HELD_RETRY_SECONDS, WorkloadController
 from admitq.integrations.base import Integration
 from admitq.integrations.kinds.job import JOB
 from admitq.integrations.kinds.jobset import JOBSET

@@ -20,7 +20,7 @@ from admitq.controllers.outliving import (
 )
 from admitq.controllers.outliving_pods import OutlivingPods
 from admitq.controllers.pod_index import belongs_to, may_run
-from admitq.controllers.workload import WorkloadController
+from admitq.controllers.workload.controller import WorkloadController
 from admitq.integrations.kinds.job import JOB
 from admitq.integrations.kinds.mpijob import MPI_JOB
 from admitq.integrations.kinds.pod import POD

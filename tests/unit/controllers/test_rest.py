@@ -17,8 +17,8 @@ from admitq.controllers.job.case import Ancestor, JobCase, Lookups
 from admitq.controllers.job.steps import decide
 from admitq.controllers.plan import Action, Create, Delete, Patch, Plan, RemoveFinalizer, has_finalizer
 from admitq.controllers.settings import Settings
-from admitq.controllers.workload import World
-from admitq.controllers.workload import decide as decide_workload
+from admitq.controllers.workload.case import WorkloadInputs
+from admitq.controllers.workload.steps import decide_workload
 from admitq.core.model import Admission, PodSetAssignment
 from admitq.integrations.base import Integration, Moment, Rules
 from admitq.integrations.ownership import controller_of, is_of_group
@@ -141,10 +141,10 @@ class Place:
             workload=self.workloads.get,
         )
 
-    def world(self) -> World:
+    def world(self) -> WorkloadInputs:
         """What surrounds a Workload."""
         queue = self.cluster_queue
-        return World(
+        return WorkloadInputs(
             names=NAMES,
             kinds=KINDS,
             settings=self.settings,

@@ -8,7 +8,7 @@ import pytest
 from admitq.controllers.finalizers import InUseController
 from admitq.controllers.priority_class import PriorityClassController
 from admitq.controllers.settings import settings_of
-from admitq.controllers.workload import WorkloadController
+from admitq.controllers.workload.controller import WorkloadController
 from admitq.integrations.kinds.job import JOB
 from admitq.podsets import Marks
 from admitq.runtime.errors import ApiError

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from admitq.controllers.job import steps
 from admitq.controllers.job.case import JobCase, Lookups
 from admitq.controllers.plan import Delete, Patch, Plan, RemoveFinalizer
-from admitq.controllers.workload import World, decide
+from admitq.controllers.workload.case import WorkloadInputs
+from admitq.controllers.workload.steps import decide_workload
 from admitq.integrations.kinds.job import JOB
 from admitq_api.conditions import SECOND
 from tests.unit.controllers.builders import (
@@ -60,10 +61,10 @@ def test_two_controllers_come_to_an_end_whatever_there_is(data: st.DataObject) -
         "cluster_queue_active": True,
         **data.draw(st.sampled_from(SURROUNDINGS)),
     }
-    world = World(names=NAMES, kinds=KINDS, settings=settings, **surroundings)
+    inputs = WorkloadInputs(names=NAMES, kinds=KINDS, settings=settings, **surroundings)
 
     def of_workload() -> Plan:
-        return decide(obj, world, NOW)
+        return decide_workload(obj, inputs, NOW)
 
     def of_job() -> Plan:
         integration = replace(JOB, is_on_hold=lambda _: on_hold)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from admitq.controllers.plan import Delete, Patch, Plan, RemoveFinalizer, Tell
-from admitq.controllers.workload import decide
+from admitq.controllers.workload.steps import decide_workload
 from admitq.core.applicable_checks import MOST_CHECKS
 from admitq.explain import Explanation, unwritten
 from admitq.transitions import Transition
@@ -45,7 +45,7 @@ NOT_ADMITTED = condition("Admitted", False, "NoReservation", "The workload has n
 
 def decided(obj: Object, now: float = 0, **world: Any) -> Plan:
     settings = world.pop("settings", {})
-    return decide(obj, replace(QUEUED, settings=replace(SETTINGS, **settings), **world), at(now))
+    return decide_workload(obj, replace(QUEUED, settings=replace(SETTINGS, **settings), **world), at(now))
 
 
 def written(obj: Object, plan: Plan) -> Object:
