@@ -17,4 +17,4 @@ _COARSE_REASONS: Final[Mapping[str, str]] = {
 
 def reported_reason(reason: str, settings: Settings) -> str:
     """Return the reason to report in QuotaReserved=False instead of a detailed one."""
-    return str(reason if settings.tell_reasons else _COARSE_REASONS.get(reason, reason))
+    return str(reason if settings.pending.detailed_reasons else _COARSE_REASONS.get(reason, reason))

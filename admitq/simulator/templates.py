@@ -39,12 +39,12 @@ class _Conventions:
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """A Job and all that its Workload follows from besides."""
+    """A Job and what else its Workload depends on."""
 
     integration: Integration
     names: Names
     job: Object
-    settings: _Conventions
+    conventions: _Conventions
     lookups: PriorityClasses
 
 

@@ -316,7 +316,7 @@ class JobController:
         present = [one for one in found if self._is_member(one) and composition.group_of(one, names) == group]
         if not present:
             return None
-        moment = Moment(self._ctx.clock(), deleted_hold_nothing=settings.fast_quota_release)
+        moment = Moment(self._ctx.clock(), deleted_hold_nothing=settings.pods.fast_quota_release)
         return composition.compose(present, names, moment)
 
     def _is_member(self, obj: Object) -> bool:
@@ -334,7 +334,7 @@ class JobController:
                 job or {},
                 found,
                 self._ctx.names,
-                validate=self._ctx.settings.validate_group_owner,
+                validate=self._ctx.settings.pods.validate_group_owner,
                 by_annotation=self._ctx.settings.names_by_annotation,
             )
             return () if mine is None else (mine,)

@@ -224,7 +224,7 @@ def _requeue(case: JobCase, workload: Object) -> Plan | None:
     transition = case.begin(workload)
     outliving.withdraw(transition)
     ends = is_of_pod_alone(workload) and case.job is not None and "deletionTimestamp" in case.job["metadata"]
-    stays_out = ends and case.settings.skips_reassignment_of_pods
+    stays_out = ends and case.settings.pods.skip_reassignment
     transition.requeue(reported_reason(Reason.PENDING_EVALUATION, case.settings), may_return=not stays_out)
     return case.end(workload, transition)
 
@@ -237,7 +237,7 @@ def _retention_over(case: JobCase, workload: Object, reason: str) -> Plan | None
     if is_served(workload, case.names):
         # The controller of the members would create them again.
         return None
-    retention = case.settings.retention_of_deactivated
+    retention = case.settings.retention.after_deactivated
     evicted_at = since(workload, ConditionType.EVICTED)
     if retention is None or evicted_at is None or not reason.startswith("DeactivatedDueTo"):
         return None

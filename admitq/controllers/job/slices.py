@@ -367,7 +367,7 @@ def _new_name(case: JobCase) -> str:
             metadata["name"],
             metadata["uid"],
             extra=one,
-            longest=case.settings.longest_workload_name,
+            longest=case.settings.conventions.longest_workload_name,
         )
         for one in chain((version,), (f"{version}+{number}" for number in count(1)))
     )

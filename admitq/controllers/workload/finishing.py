@@ -76,7 +76,7 @@ def retain_or_delete_finished(case: WorkloadCase) -> Plan | None:
 
 def _retention_end(case: WorkloadCase) -> Instant | None:
     finished_at = since(case.workload, ConditionType.FINISHED)
-    retention = case.settings.retention_of_finished
+    retention = case.settings.retention.after_finished
     return None if finished_at is None or retention is None else finished_at + retention
 
 

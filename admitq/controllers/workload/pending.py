@@ -37,7 +37,7 @@ Other messages are results of an evaluation."""
 
 
 def _admission_gates(case: WorkloadCase) -> list[str]:
-    return holding_gates(case.workload, case.inputs.names) if case.settings.admission_gated_by else []
+    return holding_gates(case.workload, case.inputs.names) if case.settings.pending.admission_gates else []
 
 
 def report_admission_gates(case: WorkloadCase) -> Plan | None:
@@ -99,7 +99,7 @@ def _explain_waiting(case: WorkloadCase) -> Explanation | None:
         return Explanation(Reason.ADMISSION_GATED, GATED_BY + ",".join(_admission_gates(case)))
     if quota is None:
         # A cycle that skips a Workload for an equal one reports nothing about it.
-        if not case.settings.explicit_pending and case.inputs.bypassed is None:
+        if not case.settings.pending.explicit_pending and case.inputs.bypassed is None:
             return None
     elif reason not in _REFRESHED_REASONS and not _is_resolved_queue_problem(quota):
         return None
@@ -141,7 +141,7 @@ def report_pending(case: WorkloadCase) -> Plan | None:
 
 def _is_reported(case: WorkloadCase, reason: str) -> bool:
     """Whether to report a reason; without detailed reasons only problems of queues are reported."""
-    return case.settings.tell_reasons or reason in {Reason.MISCONFIGURED, Reason.SUSPENDED}
+    return case.settings.pending.detailed_reasons or reason in {Reason.MISCONFIGURED, Reason.SUSPENDED}
 
 
 def first_evaluation_deadline(case: WorkloadCase) -> Instant | None:

@@ -1,5 +1,6 @@
 """Objects and surroundings for tests of controllers, short to write and complete enough to decide over."""
 
+from dataclasses import fields, replace
 from typing import Any
 
 from admitq.controllers.settings import PodsReadyPolicy, Settings
@@ -25,6 +26,22 @@ POLICY = PodsReadyPolicy(
 SETTINGS = Settings(integrations=(JOB,), namespace_selector=LabelSelector(), pods_ready=POLICY)
 
 Object = dict[str, Any]
+
+
+def settings_with(base: Settings = SETTINGS, /, **changes: Any) -> Settings:
+    """Settings with some fields changed; those of a group are named without the group."""
+    groups: dict[str, Any] = {
+        "conventions": base.conventions,
+        "jobs": base.jobs,
+        "pods": base.pods,
+        "pending": base.pending,
+        "retention": base.retention,
+        "writes": base.writes,
+    }
+    for name, group in groups.items():
+        own = {one.name: changes.pop(one.name) for one in fields(group) if one.name in changes}
+        changes[name] = replace(group, **own)
+    return replace(base, **changes)
 
 
 def at(seconds: float) -> int:

@@ -16,7 +16,6 @@ from tests.unit.controllers.builders import (
     ADMISSION,
     KINDS,
     QUEUED,
-    SETTINGS,
     Object,
     admitted,
     at,
@@ -24,6 +23,7 @@ from tests.unit.controllers.builders import (
     condition,
     local_queue,
     reserved,
+    settings_with,
     workload,
 )
 from tests.unit.controllers.world import World
@@ -99,7 +99,7 @@ def test_a2_workload_with_leftover_admission_is_not_indexed_by_its_cluster_queue
 
 @pytest.mark.parametrize(("merge_patches", "call"), [(False, "apply"), (True, "patch")])
 async def test_a2_gate_decides_how_the_admission_is_written(merge_patches: bool, call: str) -> None:
-    world = World(replace(SETTINGS, merge_patches=merge_patches))
+    world = World(settings_with(merge_patches=merge_patches))
     obj = reserved()
     world.put(KINDS.workloads, obj)
     change = {"status": {"conditions": [*obj["status"]["conditions"], NOT_ADMITTED]}}

@@ -37,6 +37,7 @@ from tests.unit.controllers.builders import (
     at,
     cluster_queue,
     local_queue,
+    settings_with,
     time,
 )
 from tests.unit.integrations.examples import RUNTIME, STATUS, custom_kinds, examples_of
@@ -98,7 +99,7 @@ class Place:
         present = [one for one in self.objects.values() if composition.is_member(one, NAMES)]
         if not present:
             return None
-        moment = Moment(at(self.seconds), deleted_hold_nothing=self.settings.fast_quota_release)
+        moment = Moment(at(self.seconds), deleted_hold_nothing=self.settings.pods.fast_quota_release)
         return composition.compose(present, NAMES, moment)
 
     def case(self) -> JobCase:
@@ -531,12 +532,11 @@ def problems(place: Place) -> Iterator[str]:
 
 def settings_for(kind: Integration, random: Random) -> Settings:
     """Any settings."""
-    return replace(
-        SETTINGS,
+    return settings_with(
         integrations=(kind,),
         pods_ready=random.choice([None, SETTINGS.pods_ready]),
-        retention_of_finished=random.choice([None, None, 500 * SECOND]),
-        retention_of_deactivated=random.choice([None, None, 500 * SECOND]),
+        after_finished=random.choice([None, None, 500 * SECOND]),
+        after_deactivated=random.choice([None, None, 500 * SECOND]),
         **{name: _coin(random) for name in GATES},
     )
 
@@ -554,9 +554,9 @@ GATES = (
     "finish_orphaned",
     "partial_admission",
     "reclaimable_pods",
-    "tell_reasons",
+    "detailed_reasons",
     "fast_quota_release",
-    "skips_reassignment_of_pods",
+    "skip_reassignment",
     "strict_finalizers",
 )
 

@@ -16,13 +16,13 @@ from admitq_api.conditions import SECOND
 from tests.unit.controllers.builders import (
     KINDS,
     NAMES,
-    SETTINGS,
     Object,
     after,
     at,
     cluster_queue,
     job,
     local_queue,
+    settings_with,
 )
 from tests.unit.controllers.whatever import SURROUNDINGS, some_workload
 
@@ -48,11 +48,10 @@ def test_two_controllers_come_to_an_end_whatever_there_is(data: st.DataObject) -
     obj = some_workload(data)
     owner = some_job(data, obj)
     on_hold = data.draw(st.booleans())
-    settings = replace(
-        SETTINGS,
-        tell_reasons=data.draw(st.booleans()),
+    settings = settings_with(
+        detailed_reasons=data.draw(st.booleans()),
         explicit_pending=data.draw(st.booleans()),
-        retention_of_deactivated=data.draw(st.sampled_from([None, 3600 * SECOND])),
+        after_deactivated=data.draw(st.sampled_from([None, 3600 * SECOND])),
     )
     surroundings: dict[str, Any] = {
         "local_queue": local_queue(),
