@@ -574,7 +574,7 @@ async def test_pod_that_names_the_workload_of_a_stateful_set_does_not_join_its_g
         compared.append(known[0])
         return strangers_in(*known)
 
-    monkeypatch.setattr("admitq.controllers.job.controller.strangers_in", strangers)
+    monkeypatch.setattr("admitq.controllers.job.stored_jobs.strangers_in", strangers)
     await world.pods.reconcile(GROUP)
     assert len(compared) == 1
 
