@@ -100,7 +100,7 @@ class JobSource(Protocol):
         ...
 
     @property
-    def settings(self) -> Conventions:
+    def conventions(self) -> Conventions:
         """What the configuration decides."""
         ...
 
@@ -190,9 +190,9 @@ def pod_sets_of(case: JobSource) -> list[dict[str, Any]]:
     for pod_set in case.integration.pod_sets(job, case.names):
         template = sanitised(pod_set.template_in(job), case.integration.templates.platform_labels)
         described: dict[str, Any] = {"name": pod_set.name, "count": pod_set.count, "template": template}
-        if pod_set.min_count is not None and case.settings.partial_admission:
+        if pod_set.min_count is not None and case.conventions.partial_admission:
             described["minCount"] = pod_set.min_count
-        if pod_set.indexes is not None and case.settings.topology_requests:
+        if pod_set.indexes is not None and case.conventions.topology_requests:
             described["topologyRequest"] = _topology_request(pod_set.indexes)
         listed.append(described)
     return listed
@@ -234,7 +234,7 @@ def _active_by_role(job: Object, composition: Composition) -> dict[str, list[Obj
 def _spec(case: JobSource) -> dict[str, Any]:
     composition = case.integration.composition
     if composition is not None:
-        problem = composition.problem(case.job or {}, case.names, case.settings.label_keys_to_copy)
+        problem = composition.problem(case.job or {}, case.names, case.conventions.label_keys_to_copy)
         if problem is not None:
             raise Unfit(problem)
         if (differing := mismatch(_active_by_role(case.job or {}, composition))) is not None:
@@ -297,7 +297,7 @@ def _copied_labels(case: JobSource) -> dict[str, str]:
         key: value
         for one in members_of(job) or (job,)
         for key, value in value_at(one, ("metadata", "labels"), {}).items()
-        if key in case.settings.label_keys_to_copy
+        if key in case.conventions.label_keys_to_copy
     }
 
 
@@ -305,7 +305,7 @@ def _metric_values(case: JobSource, place: str) -> dict[str, str]:
     """What metrics take from the Workload, as the job says it, or all pods of a group that say anything."""
     job = case.job or {}
     found: dict[str, str] = {}
-    for location in case.settings.metric_values_to_copy:
+    for location in case.conventions.metric_values_to_copy:
         if location.place != place:
             continue
         members = members_of(job) or (job,)
@@ -322,7 +322,7 @@ def _name(case: JobSource) -> str:
         case.integration.group,
         metadata["name"],
         metadata["uid"],
-        longest=case.settings.longest_workload_name,
+        longest=case.conventions.longest_workload_name,
     )
 
 

@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from admitq import translate
+from admitq import stored_fields
 from admitq.admission_status import CONCERN
 from admitq.admission_writer import AdmissionWriter
 from admitq.core.events import Event, WorkloadChanged
@@ -16,13 +16,15 @@ from admitq.metrics import Metrics
 from admitq.observations import Observation
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import Object, Resource
+from admitq.translate.metadata import key_of
+from admitq.translate.workloads import read_quota_holder
 from admitq.unexpected_errors import ErrorPart
 from admitq_api import conditions
 from admitq_api.conditions import ConditionType, Reason
 
 log = logger(__name__)
 
-UNREADABLE: Final = (translate.Malformed, KeyError, TypeError, ValueError, AttributeError)
+UNREADABLE: Final = (stored_fields.Malformed, KeyError, TypeError, ValueError, AttributeError)
 """What reading an object raises that does not have the shape it should."""
 
 
@@ -37,7 +39,7 @@ def what_is_left(observation: Observation, obj: Object, *, is_workload: bool) ->
     """
     if is_workload:
         with suppress(*UNREADABLE):
-            return WorkloadChanged(translate.holder(obj))
+            return WorkloadChanged(read_quota_holder(obj))
     return observation.deleted(obj)
 
 
@@ -77,12 +79,12 @@ class Malformed:
 
     def found(self, resource: Resource, obj: Object, error: Exception) -> bool:
         """Note that an object cannot be read, and tell so on it; returns whether that is news."""
-        problem = str(error) if isinstance(error, translate.Malformed) else f"unreadable: {error!r}"
+        problem = str(error) if isinstance(error, stored_fields.Malformed) else f"unreadable: {error!r}"
         return self.leave_out(resource, obj, problem, MALFORMED)
 
     def leave_out(self, resource: Resource, obj: Object, problem: str, reason: str) -> bool:
         """Note that an object is left out, and tell so on it; returns whether that is news."""
-        key = translate.key_of(obj)
+        key = key_of(obj)
         before = self.known.get((resource.plural, key))
         now = self.known[resource.plural, key] = Malformation(resource, obj, problem, reason)
         if before is not None and before.problem == problem:
@@ -112,7 +114,7 @@ class Malformed:
     async def _report(self, one: Malformation) -> None:
         if not self.leading():
             return
-        key = translate.key_of(one.obj)
+        key = key_of(one.obj)
         self.writer.recorder.event(one.obj, "Warning", one.reason, one.problem)
         try:
             if one.resource == self.writer.writes.resource:

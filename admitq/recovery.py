@@ -21,7 +21,7 @@ from admitq.malformed import UNREADABLE, Malformed, what_is_left
 from admitq.metrics import Metrics
 from admitq.observations import Observation
 from admitq.runtime.resources import Object, Resource
-from admitq.translate import key_of
+from admitq.translate.metadata import key_of
 
 log = logger(__name__)
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from typing import Final
 
-from admitq import translate
 from admitq.app.caches import all_synced, caches_ready
 from admitq.app.components import ACTING, Component
 from admitq.app.decisive import decisive
@@ -40,6 +39,8 @@ from admitq.runtime.leases import Elector, unique_identity
 from admitq.runtime.resources import Object, Resource
 from admitq.runtime.store import Change, Key, Store
 from admitq.runtime.watcher import Outcome, Watcher
+from admitq.translate.reading import configure_reading
+from admitq.translate.selectors import read_label_selector
 from admitq.unexpected_errors import ErrorPart, UnexpectedErrors
 from admitq_api.configuration import Configuration, LeaderElection
 from admitq_api.feature_gates import Gate
@@ -180,7 +181,7 @@ class ManagerPart:
             start=table.start if runs_jobs else _left_to_its_controller,
             refresh=self,
             leading=self._is_leading,
-            reading=translate.reading(configuration, settings.gates),
+            reading=configure_reading(configuration, settings.gates),
             set_aside=self._set_aside,
             objects=self._decisive_objects,
             options=ManagerOptions(
@@ -256,7 +257,7 @@ class ManagerPart:
 
     def _make_measures(self, configuration: Configuration) -> ManagerMeasures:
         queues = configuration.metrics.local_queue_metrics
-        selector = translate.label_selector(queues.local_queue_selector)
+        selector = read_label_selector(queues.local_queue_selector)
         enabled = self._settings.tells_of_local_queues
 
         def of_local_queues(key: ObjectKey) -> bool:

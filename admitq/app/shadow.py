@@ -8,7 +8,6 @@ from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from typing import Final
 
-from admitq import translate
 from admitq.app.caches import all_synced, caches_ready
 from admitq.app.decisive import decisive
 from admitq.app.dumping import Dumping
@@ -30,6 +29,7 @@ from admitq.runtime.watcher import Outcome, Watcher
 from admitq.shadow.comparison import Shadow
 from admitq.shadow.findings import Disagreement, Preempted
 from admitq.shadow.words import told
+from admitq.translate.reading import configure_reading
 from admitq.unexpected_errors import ErrorPart
 from admitq_api import conditions
 from admitq_api.conditions import ConditionType, Reason
@@ -112,7 +112,7 @@ class ShadowPart:
             leeway=round(LEEWAY_SECONDS * SECOND),
         )
         self._observations = observations(
-            settings.names, translate.reading(settings.configuration, settings.gates)
+            settings.names, configure_reading(settings.configuration, settings.gates)
         )
         self._stores = [Store(resource, errors=metrics.errors) for resource in decisive(self._kinds)]
         for store in self._stores:

@@ -18,7 +18,7 @@ from admitq.explain import ActiveCondition, cluster_queue_active, local_queue_ac
 from admitq.integrations.paths import Object, merge_patch, value_at
 from admitq.runtime.resources import Resource
 from admitq.runtime.store import Key, Store
-from admitq.translate import quantities
+from admitq.translate.amounts import format_quantities
 from admitq_api.conditions import ConditionType, Reason, find, format_time, with_condition
 from admitq_api.quantity import format_quantity
 
@@ -169,7 +169,7 @@ def _past_use(consumed: ConsumedResources | None) -> Mapping[str, Any] | None:
     if consumed is None:
         return None
     told = {
-        "consumedResources": quantities(consumed.consumed),
+        "consumedResources": format_quantities(consumed.consumed),
         "lastUpdate": format_time(consumed.at),
     }
     return {"weightedShare": 0, "admissionFairSharingStatus": told}

@@ -47,7 +47,7 @@ from admitq.controllers.queues import ClusterQueueController, CohortController, 
 from admitq.controllers.refused_jobs import RefusedJobs
 from admitq.controllers.serving.controller import ServingController
 from admitq.controllers.wiring import ControllerSpec, Followed, Keys, Watch, WhenServed
-from admitq.controllers.workload import WorkloadController
+from admitq.controllers.workload.controller import WorkloadController
 from admitq.integrations.base import FollowedKind, Integration, OwnerKind
 from admitq.integrations.ownership import DEEPEST, controller_of, is_of_group
 from admitq.integrations.paths import Object, value_at

@@ -14,7 +14,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
-from admitq import translate
 from admitq.admission_status import CONCERN
 from admitq.admission_writer import AdmissionWriter
 from admitq.core import events as happened
@@ -48,7 +47,8 @@ from admitq.runtime.client import Client
 from admitq.runtime.events import EventRecorder
 from admitq.runtime.resources import Object, Resource
 from admitq.runtime.store import Change, Store
-from admitq.translate import Reading
+from admitq.translate.priorities import read_priority_leniently
+from admitq.translate.reading import Reading
 from admitq.unexpected_errors import ErrorPart
 from admitq_api.labels import Names
 
@@ -171,7 +171,7 @@ class Manager:
             recorder=recorder,
             measures=measures.workloads,
             clock=clock,
-            priority_of=lambda obj: EffectivePriority(*translate.readable_priority(obj, names, reading)),
+            priority_of=lambda obj: EffectivePriority(*read_priority_leniently(obj, names, reading)),
             errors=metrics.errors,
         )
         self._decisions = DecisionWrites(

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from admitq import translate
 from admitq.core.model import ObjectKey, Workload
 from admitq.custom_labels import Location
 from admitq.integrations.base import Integration, PodSetTemplate, Reference, Rules
@@ -16,6 +15,9 @@ from admitq.integrations.names import LONGEST
 from admitq.integrations.paths import Object, value_at, with_value
 from admitq.job_workloads import PriorityClasses, PriorityClassMissing, WithoutPodSets, workload_for
 from admitq.simulator.documents import FieldPath, field_path
+from admitq.stored_fields import Malformed
+from admitq.translate.reading import Reading
+from admitq.translate.workloads import read_workload
 from admitq_api.labels import Names
 
 SECOND: Final = 1_000_000_000
@@ -37,12 +39,12 @@ class _Conventions:
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """A Job and all that its Workload follows from besides."""
+    """A Job and what else its Workload depends on."""
 
     integration: Integration
     names: Names
     job: Object
-    settings: _Conventions
+    conventions: _Conventions
     lookups: PriorityClasses
 
 
@@ -165,7 +167,7 @@ class Translation:
     integration_of: Callable[[Object], Integration | None]
     lookups: PriorityClasses
     referenced: Callable[[Reference], Object | None]
-    how: translate.Reading
+    how: Reading
     partial_admission: bool = True
 
     def template(self, obj: Object, blame: Blame) -> Template:
@@ -211,8 +213,8 @@ class Translation:
             },
         }
         try:
-            workload = translate.workload(stored, self.names, self.how)
-        except translate.Malformed as error:
+            workload = read_workload(stored, self.names, self.how)
+        except Malformed as error:
             raise blame(_in_job(error.field, paths), error.remedy) from None
         for problem in workload.resource_problems:
             raise blame(_in_job(problem.field, paths), problem.detail)

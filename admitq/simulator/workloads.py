@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from fnmatch import fnmatchcase
 
-from admitq import translate
 from admitq.core.events import Event, WorkloadChanged, WorkloadDeleted
 from admitq.core.instructions import Preempt, PreemptionReason, ReserveQuota
 from admitq.core.model import Instant, ObjectKey
@@ -15,6 +14,7 @@ from admitq.simulator.measures import Measures
 from admitq.simulator.plan import Plan, Source, Submission
 from admitq.simulator.schema import Kill, Nanoseconds
 from admitq.simulator.timeline import Happening, Timeline
+from admitq.translate.queue_order import read_queue_order_timestamp
 from admitq_api.conditions import ConditionType, Reason, format_time
 
 
@@ -232,7 +232,7 @@ class SimulatedWorkloads:
                 ]
             },
         }
-        return translate.queue_order_timestamp(raw, self._plan.how)
+        return read_queue_order_timestamp(raw, self._plan.how)
 
     def _too_late(self, course: Course, epoch: int) -> None:
         """End a workload whose deadline has passed."""

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from admitq.controllers.job.case import Lookups
-from admitq.controllers.settings import Settings, settings_of
+from admitq.controllers.settings import WorkloadConventions, settings_of
 from admitq.integrations.base import Integration
 from admitq.integrations.kinds.job import JOB
 from admitq.integrations.kinds.jobset import JOBSET
@@ -53,7 +53,7 @@ class Source:
     integration: Integration
     names: Names
     job: Any
-    settings: Settings
+    conventions: WorkloadConventions
     lookups: Lookups
 
 
@@ -66,7 +66,8 @@ def requests(kind: Integration, obj: Any, *, gate: bool = True) -> dict[str, Any
         priority_classes=lambda: (),
         workload=lambda _: None,
     )
-    source = Source(kind, names_for(), obj, settings_of(Configuration(), gates, (kind,)), lookups)
+    conventions = settings_of(Configuration(), gates, (kind,)).conventions
+    source = Source(kind, names_for(), obj, conventions, lookups)
     return {one["name"]: one.get("topologyRequest") for one in pod_sets_of(source)}
 
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from admitq import translate
 from admitq.core.activity import ActiveReason
 from admitq.core.amounts import FlavorResource
 from admitq.core.fair_sharing import NO_SHARE, Share
@@ -16,6 +15,8 @@ from admitq.measures.gauges import PendingWorkloads
 from admitq.measures.manager import ManagerMeasures
 from admitq.measures.scope import MeasureScope
 from admitq.metrics import Metrics
+from admitq.translate.queues import read_cluster_queue
+from admitq.translate.workloads import read_workload
 from admitq_api.labels import DEFAULT_GROUP, names_for
 from tests.unit.metric_table import PROMISED
 
@@ -76,11 +77,11 @@ def workload(name: str = "w", *, queue: str = "main", cpu: str = "2", **conditio
 
 def observe_cluster_queue(told: Told, name: str) -> None:
     obj = {"metadata": {"name": name}, "spec": {}}
-    told.measures.queues.cluster_queue_observed(translate.cluster_queue(obj), obj)
+    told.measures.queues.cluster_queue_observed(read_cluster_queue(obj), obj)
 
 
 def observe(told: Told, obj: Any) -> None:
-    told.measures.gauges.workload_observed(translate.workload(obj, NAMES), obj)
+    told.measures.gauges.workload_observed(read_workload(obj, NAMES), obj)
 
 
 def test_an_admission_counts_for_its_queues_and_every_cohort_above() -> None:

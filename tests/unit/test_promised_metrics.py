@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 import admitq
-from admitq import translate
 from admitq.core.activity import ActiveReason
 from admitq.core.amounts import FlavorResource
 from admitq.core.fair_sharing import NO_SHARE
@@ -31,6 +30,8 @@ from admitq.measures.scope import MeasureScope
 from admitq.measures.workloads import WorkloadMeasures
 from admitq.metric_table import TABLE
 from admitq.metrics import Metrics, clashes
+from admitq.translate.queues import read_cluster_queue
+from admitq.translate.workloads import read_workload
 from admitq_api.labels import names_for
 from tests.unit.metric_table import PROMISED, Row
 from tests.unit.test_measures import workload
@@ -85,7 +86,7 @@ LQ = LocalQueueStatus(
 )
 CPU = (FlavorResource("spot", "cpu"), 4000)
 MAIN = ObjectKey("team", "main")
-QUOTA = translate.cluster_queue(
+QUOTA = read_cluster_queue(
     {
         "metadata": {"name": "cq"},
         "spec": {
@@ -147,7 +148,7 @@ class Played:
         tell = self.measures
         self.label("gold", squad="ml", org="science")
         for obj in (WAITS, PARKED, RUNS, ENDED):
-            tell.gauges.workload_observed(translate.workload(obj, NAMES), obj)
+            tell.gauges.workload_observed(read_workload(obj, NAMES), obj)
         self.report()
         tell.workloads.workload_created("Job.batch", 0.2, MAIN)
         tell.workloads.quota_reserved(RUNS, "cq", 1.0)
@@ -365,7 +366,7 @@ def test_the_series_of_what_is_gone_disappear_with_their_values() -> None:
     played.measures.queues.forget_local_queue("team", "main")
     played.measures.queues.forget_cohort("teams")
     for obj in (WAITS, PARKED, RUNS, ENDED):
-        played.measures.gauges.workload_deleted(translate.workload(obj, NAMES).key)
+        played.measures.gauges.workload_deleted(read_workload(obj, NAMES).key)
     named = [name for name, row in PROMISED.items() if row.carries and "cohort_" not in name]
     left = {name for name in named if played.series(name)}
     assert left == set()

@@ -13,7 +13,7 @@ CONCERN: Final = "reclaimable-pods"
 
 def is_reported(case: JobCase) -> bool:
     """Whether reclaimable pods of the job are reported at all."""
-    return case.settings.reclaimable_pods and case.integration.scaling.reclaimable is not never
+    return case.settings.jobs.reclaimable_pods and case.integration.scaling.reclaimable is not never
 
 
 def reported_counts(workload: Object) -> dict[str, int]:

@@ -37,7 +37,8 @@ def started(case: JobCase, workload: Object) -> Object:
     """
     result: Object = case.job or {}
     infos = {
-        info.name: info for info in infos_of(workload, case.lookups.flavor, case.names, case.settings.marks)
+        info.name: info
+        for info in infos_of(workload, case.lookups.flavor, case.names, case.settings.jobs.marks)
     }
     counts: dict[str, int] = {}
     for pod_set in case.integration.pod_sets(result, case.names):

@@ -109,7 +109,7 @@ SHOWN: Final = {
         "scenarios/fair-sharing.yaml: With shares and its gate preemptors go before lower shares",
         "scenarios/fair-sharing.yaml: With shares and without its gate a lower share goes before a preemptor",
     ),
-    Gate.PRIORITY_BOOST: _both("unit/test_translate_shares_and_limits.py: test_a_boost_adds_to_the_priority"),
+    Gate.PRIORITY_BOOST: _both("unit/translate/test_priorities.py: test_a_boost_adds_to_the_priority"),
     Gate.PRIORITY_SORTING_WITHIN_COHORT: _both(
         "unit/core/test_cycle.py: test_priority_counts_between_queues_behind_a_gate"
     ),

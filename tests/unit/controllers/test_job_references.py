@@ -1,6 +1,5 @@
 """Jobs whose pods another object describes, and jobs that are none of ours or that end slowly."""
 
-from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -19,12 +18,12 @@ from tests.unit.controllers.builders import (
     FINISHED,
     KINDS,
     NAMES,
-    SETTINGS,
     Object,
     admitted,
     after,
     condition,
     reserved,
+    settings_with,
     time,
     workload,
 )
@@ -88,7 +87,7 @@ def train_job(*, suspend: bool = True, status: Any = None, **metadata: Any) -> O
 
 @pytest.fixture
 def world() -> World:
-    return World(settings=replace(SETTINGS, integrations=(TRAIN_JOB,)))
+    return World(settings=settings_with(integrations=(TRAIN_JOB,)))
 
 
 @pytest.fixture

@@ -26,7 +26,6 @@ from tests.unit.controllers.builders import (
     NAMES,
     OWNER,
     RESERVED,
-    SETTINGS,
     TEMPLATE,
     Object,
     admitted,
@@ -36,6 +35,7 @@ from tests.unit.controllers.builders import (
     condition_of,
     job,
     reserved,
+    settings_with,
     time,
     workload,
 )
@@ -84,7 +84,7 @@ def lookups(**known: Any) -> Lookups:
 
 
 def case_of(job_: Object | None, *workloads: Object, now: float = 10, **parts: Any) -> JobCase:
-    settings = replace(SETTINGS, **parts.pop("settings", {}))
+    settings = settings_with(**parts.pop("settings", {}))
     known = parts.pop("known", {})
     return JobCase(
         integration=parts.pop("integration", JOB),
@@ -792,7 +792,7 @@ def test_e_eviction_goes_on_when_another_program_reserves_and_leaves_evicted_tru
 
 def test_without_detailed_reasons_who_was_evicted_is_pending() -> None:
     obj = admitted(EVICTED)
-    released = written(obj, decided(job(), obj, settings={"tell_reasons": False}))
+    released = written(obj, decided(job(), obj, settings={"detailed_reasons": False}))
     message = "The ClusterQueue is stopped"
     assert condition_of(released, "QuotaReserved") == ("False", "Pending", message)
 
@@ -971,7 +971,7 @@ def test_workloads_of_an_earlier_job_of_the_name_are_freed_first() -> None:
 
 
 def test_a_job_deactivated_for_a_cause_is_deleted_after_its_retention() -> None:
-    settings = {"retention_of_deactivated": 60 * SECOND}
+    settings = {"after_deactivated": 60 * SECOND}
     caused = condition("Evicted", True, "DeactivatedDueToAdmissionCheck", since=10)
     obj = workload(caused, condition("QuotaReserved", False, "Deactivated"), spec={"active": False})
     assert decided(job(), obj, now=30, settings=settings) == Plan(again=40.0)

@@ -18,7 +18,15 @@ from admitq.integrations.ownership import Owner
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import JOBS, REPLICA_SETS, Resource
 from admitq.runtime.store import Change, Key
-from tests.unit.controllers.builders import KINDS, NAMES, SETTINGS, Object, admitted, job, workload
+from tests.unit.controllers.builders import (
+    KINDS,
+    NAMES,
+    Object,
+    admitted,
+    job,
+    settings_with,
+    workload,
+)
 from tests.unit.controllers.world import World
 
 ROBOTS = Resource("example.com", "v1", "robots", "Robot", namespaced=True)
@@ -55,7 +63,7 @@ class Clock:
 
 @pytest.fixture
 def world() -> World:
-    made = World(replace(SETTINGS, integrations=(NESTING,), external_frameworks=(ROBOT,)))
+    made = World(settings_with(integrations=(NESTING,), external_frameworks=(ROBOT,)))
     made.client.served |= {ROBOTS, REPLICA_SETS}
     made.client.api["robots", "r"] = robot()
     return made
@@ -243,7 +251,7 @@ class SetWorld(World):
     """A JobSet of two pods that runs, and a controller for its Jobs."""
 
     def __init__(self) -> None:
-        super().__init__(replace(SETTINGS, integrations=(JOB, JOBSET, TRAIN_JOB)))
+        super().__init__(settings_with(integrations=(JOB, JOBSET, TRAIN_JOB)))
         self.put(JOBSETS, a_jobset())
         self.put(KINDS.workloads, admitted(owner=reference("JobSet", "set", JOBSET.api_version)))
         self.jobs = JobController(self.ctx, JOB, Owners(self.ctx))

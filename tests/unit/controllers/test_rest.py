@@ -17,8 +17,8 @@ from admitq.controllers.job.case import Ancestor, JobCase, Lookups
 from admitq.controllers.job.steps import decide
 from admitq.controllers.plan import Action, Create, Delete, Patch, Plan, RemoveFinalizer, has_finalizer
 from admitq.controllers.settings import Settings
-from admitq.controllers.workload import World
-from admitq.controllers.workload import decide as decide_workload
+from admitq.controllers.workload.case import WorkloadInputs
+from admitq.controllers.workload.steps import decide_workload
 from admitq.core.model import Admission, PodSetAssignment
 from admitq.integrations.base import Integration, Moment, Rules
 from admitq.integrations.ownership import controller_of, is_of_group
@@ -37,6 +37,7 @@ from tests.unit.controllers.builders import (
     at,
     cluster_queue,
     local_queue,
+    settings_with,
     time,
 )
 from tests.unit.integrations.examples import RUNTIME, STATUS, custom_kinds, examples_of
@@ -98,7 +99,7 @@ class Place:
         present = [one for one in self.objects.values() if composition.is_member(one, NAMES)]
         if not present:
             return None
-        moment = Moment(at(self.seconds), deleted_hold_nothing=self.settings.fast_quota_release)
+        moment = Moment(at(self.seconds), deleted_hold_nothing=self.settings.pods.fast_quota_release)
         return composition.compose(present, NAMES, moment)
 
     def case(self) -> JobCase:
@@ -143,10 +144,10 @@ class Place:
             workload=self.workloads.get,
         )
 
-    def world(self) -> World:
+    def world(self) -> WorkloadInputs:
         """What surrounds a Workload."""
         queue = self.cluster_queue
-        return World(
+        return WorkloadInputs(
             names=NAMES,
             kinds=KINDS,
             settings=self.settings,
@@ -542,12 +543,11 @@ def problems(place: Place) -> Iterator[str]:
 
 def settings_for(kind: Integration, random: Random) -> Settings:
     """Any settings."""
-    return replace(
-        SETTINGS,
+    return settings_with(
         integrations=(kind,),
         pods_ready=random.choice([None, SETTINGS.pods_ready]),
-        retention_of_finished=random.choice([None, None, 500 * SECOND]),
-        retention_of_deactivated=random.choice([None, None, 500 * SECOND]),
+        after_finished=random.choice([None, None, 500 * SECOND]),
+        after_deactivated=random.choice([None, None, 500 * SECOND]),
         **{name: _coin(random) for name in GATES},
     )
 
@@ -565,9 +565,9 @@ GATES = (
     "finish_orphaned",
     "partial_admission",
     "reclaimable_pods",
-    "tell_reasons",
+    "detailed_reasons",
     "fast_quota_release",
-    "skips_reassignment_of_pods",
+    "skip_reassignment",
     "strict_finalizers",
 )
 

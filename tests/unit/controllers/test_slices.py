@@ -29,7 +29,6 @@ from tests.unit.controllers.builders import (
     KINDS,
     NAMES,
     OWNER,
-    SETTINGS,
     TEMPLATE,
     Object,
     admitted,
@@ -38,6 +37,7 @@ from tests.unit.controllers.builders import (
     condition_of,
     job,
     reserved,
+    settings_with,
     time,
     workload,
 )
@@ -781,7 +781,7 @@ class Ray:
     """A RayJob that runs with quota for three workers, and its controller."""
 
     def __init__(self, job_: Object | None = None, **settings: Any) -> None:
-        self.world = World(settings=replace(SETTINGS, integrations=(RAY_JOB,), **settings))
+        self.world = World(settings=settings_with(integrations=(RAY_JOB,), **settings))
         watch_started_pods(self.world).progressed("1")
         self.world.put(RAY_JOBS, job_ or ray_job())
         self.world.put(KINDS.workloads, with_quota(job_ or ray_job()))
