@@ -36,7 +36,7 @@ from admitq.core.state import AdmissionState
 from admitq.explain import EffectivePriority
 from admitq.guarded_writes import GuardedWrites, backoff
 from admitq.logs import logger
-from admitq.malformed import UNREADABLE, Malformed
+from admitq.malformed import UNREADABLE, Malformed, MalformedReports
 from admitq.measures import Measures
 from admitq.metrics import Metrics
 from admitq.observations import observations
@@ -169,19 +169,15 @@ class Manager:
             ),
             errors=self.metrics.errors,
         )
-        self._malformed = Malformed(
-            self._writer,
-            self.metrics,
-            self.clock,
-            lambda: self.reports_malformed and self.leading(),
-            self._spawn,
-            self.set_aside,
+        reports = MalformedReports(
+            self._writer, self.clock, lambda: self.reports_malformed and self.leading(), self._spawn
         )
+        self._malformed = Malformed(self.metrics, self.set_aside, reports.report)
         self._recovery = Recovery(
             state=self.state,
             observations=self._observations,
             objects=self.objects,
-            reserving=lambda: [one.instruction for one in self._reserving.values()],
+            complete=self._assume_reservations,
             malformed=self._malformed,
             metrics=self.metrics,
             clock=self.clock,
@@ -207,38 +203,22 @@ class Manager:
 
     def _take_in(self, resource: Resource, change: Change) -> None:
         obj, key = change.object, ObjectKey(*change.key)
-        observation = self._observations[resource.plural]
         if change.new is None:
-            self._recovery.forget(resource, key)
-            self._malformed.mended(resource, key)
+            gone = self._recovery.deleted(resource, obj)
             if resource == self.workload_resource:
                 self._writer.forget(key)
-            gone = observation.deleted(obj)
             self._put(gone, None)
             with self.metrics.errors.contain(ErrorPart.METRICS, key):
                 self._forget(gone)
             return
-        try:
-            event = observation.changed(obj)
-        except UNREADABLE as error:
-            is_workload = resource == self.workload_resource
-            is_news = self._malformed.found(resource, obj, error)
-            # A Workload may reserve or release quota while it cannot be read for the same reason as before.
-            if is_news or is_workload:
-                self._put_what_is_left(resource, obj)
+        event, is_whole = self._recovery.changed(resource, obj)
+        if event is None:
             return
-        if self._recovery.is_set_aside(resource, key, event):
-            self._put_what_is_left(resource, obj)
-            return
-        self._malformed.mended(resource, key)
-        # A bug in a metric must not keep from the core what it decides by.
-        with self.metrics.errors.contain(ErrorPart.METRICS, key):
-            self._measure(event, obj)
+        if is_whole:
+            # A bug in a metric must not keep from the core what it decides by.
+            with self.metrics.errors.contain(ErrorPart.METRICS, key):
+                self._measure(event, obj)
         self._put(event, (resource, obj))
-
-    def _put_what_is_left(self, resource: Resource, obj: Object) -> None:
-        if (left := self._recovery.event_of(resource, obj)) is not None:
-            self._put(left, (resource, obj))
 
     def _measure(self, event: happened.Event, obj: Object) -> None:
         """Have metrics show an object as it is now."""
@@ -282,10 +262,8 @@ class Manager:
 
     def _put(self, event: happened.Event, of: tuple[Resource, Object] | None) -> None:
         """Have the core observe an event, which is about an object, if that still exists."""
-        try:
+        with self._recovery.guard(type(event).__name__, of):
             self._recovery.receiver.observe(event, now=self.clock())
-        except Exception as error:  # noqa: BLE001 - one object that the core fails on must not stop the others
-            self._recovery.failed(type(event).__name__, of, error)
         self._wake.set()
 
     def _workload(self, key: ObjectKey | None) -> tuple[Resource, Object] | None:
@@ -397,6 +375,13 @@ class Manager:
                 self.refresh.cohort(name)
 
     # --- reservations -----------------------------------------------------------------------------
+
+    def _assume_reservations(self, state: AdmissionState) -> None:
+        """Have a new state count the reservations that are being written, which the stores may not show."""
+        # No workload is left out for it: what is being written must be counted, or be observed first.
+        with self._recovery.guard("ReserveQuota", None):
+            for one in self._reserving.values():
+                state.assume(one.instruction, now=self.clock())
 
     async def _reserve(self, instruction: ReserveQuota) -> None:
         """Have a reservation written; then start the job in the next statement."""

@@ -7,14 +7,13 @@ condition and metrics tell so. A Workload that is set aside keeps its quota.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Final, Generic, Protocol, Self, TypeAlias, TypeVar
 
 from admitq.core.events import Event
-from admitq.core.instructions import ReserveQuota
 from admitq.core.model import Instant, ObjectKey
-from admitq.core.state import AdmissionState
 from admitq.guarded_writes import backoff
 from admitq.logs import logger
 from admitq.malformed import UNREADABLE, Malformed, what_is_left
@@ -35,35 +34,55 @@ ObjectId: TypeAlias = tuple[str, ObjectKey]
 """An object by the plural of its resource, and its key."""
 
 
+class Recoverable(Protocol):
+    """What decides over objects that it observes, and can begin anew: the core, or a shadow."""
+
+    def observe(self, event: Event, *, now: Instant) -> None:
+        """Take in what happened."""
+        ...
+
+    def empty(self) -> Self:
+        """Return one that has observed nothing, with the same settings."""
+        ...
+
+    def become(self, other: Self) -> None:
+        """Take the place of another, which is not used any more."""
+        ...
+
+
+_Decides = TypeVar("_Decides", bound=Recoverable)
+
+
 @dataclass
-class Recovery:
+class Recovery(Generic[_Decides]):
     """Keeps the state of the core reliable.
 
     Args:
         state: what decides.
         observations: how objects become events, by the plural of their resource.
         objects: all objects that decisions depend on, as the stores hold them.
-        reserving: reservations that are being written, which the stores may not show yet.
         malformed: reports objects that are left out.
         metrics: where failures are counted.
         clock: wall time in nanoseconds.
         workloads: the plural of the resource of Workloads.
+        complete: called with a new state that has observed all objects, before it decides. What it does must
+            be guarded.
     """
 
-    state: AdmissionState
+    state: _Decides
     observations: Mapping[str, Observation]
     objects: Callable[[], Iterable[tuple[Resource, Object]]]
-    reserving: Callable[[], Iterable[ReserveQuota]]
     malformed: Malformed
     metrics: Metrics
     clock: Callable[[], Instant]
     workloads: str
+    complete: Callable[[_Decides], None] = lambda _: None
 
     _set_aside: dict[ObjectId, Event] = field(default_factory=dict[ObjectId, Event])
     """Objects that the core failed on, by the event that it failed to take in or to decide over."""
     _without: set[ObjectId] = field(default_factory=set[ObjectId])
     """Those of them of which the core cannot even take in that they hold quota."""
-    _fresh: AdmissionState | None = None
+    _fresh: _Decides | None = None
     """The state that is being made."""
     _failures: int = 0
     """Failures in a row, without a cycle in between that came to its end."""
@@ -74,7 +93,7 @@ class Recovery:
         return self._fresh is not None
 
     @property
-    def receiver(self) -> AdmissionState:
+    def receiver(self) -> _Decides:
         """The state that observes what happens now."""
         return self.state if self._fresh is None else self._fresh
 
@@ -82,17 +101,46 @@ class Recovery:
         """Note that the core decided without a failure."""
         self._failures = 0
 
-    def is_set_aside(self, resource: Resource, key: ObjectKey, event: Event) -> bool:
-        """Whether the core failed on an object as it is now. One that has changed is tried again."""
-        if self._set_aside.get((resource.plural, key)) == event:
-            return True
-        self.forget(resource, key)
-        return False
+    def changed(self, resource: Resource, obj: Object) -> tuple[Event | None, bool]:
+        """Note that an object is as follows; it is reported if it cannot be read.
 
-    def forget(self, resource: Resource, key: ObjectKey) -> None:
-        """An object is gone, or has changed."""
-        self._set_aside.pop((resource.plural, key), None)
-        self._without.discard((resource.plural, key))
+        Returns:
+            What the core observes of the object, None if it cannot take in anything of it; and whether that
+            is all of the object. An object that was left out and has changed is observed again.
+        """
+        which = (resource.plural, key_of(obj))
+        observation = self.observations[resource.plural]
+        try:
+            event = observation.changed(obj)
+        except UNREADABLE as error:
+            self.malformed.found(resource, obj, error)
+        else:
+            if self._set_aside.get(which) != event:
+                self._forget(which)
+                self.malformed.mended(*which)
+                return event, True
+        if which in self._without:
+            return None, False
+        return what_is_left(observation, obj, is_workload=resource.plural == self.workloads), False
+
+    def deleted(self, resource: Resource, obj: Object) -> Event:
+        """Note that an object is gone; return what the core observes of that."""
+        which = (resource.plural, key_of(obj))
+        self._forget(which)
+        self.malformed.mended(*which)
+        return self.observations[resource.plural].deleted(obj)
+
+    def _forget(self, which: ObjectId) -> None:
+        self._set_aside.pop(which, None)
+        self._without.discard(which)
+
+    @contextmanager
+    def guard(self, during: str, culprit: tuple[Resource, Object] | None) -> Generator[None]:
+        """Give a context whose exceptions are failures of the core; the arguments are those of ``failed``."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - one object that the core fails on must not stop the others
+            self.failed(during, culprit, error)
 
     def failed(self, during: str, culprit: tuple[Resource, Object] | None, error: Exception) -> None:
         """Leave the state as it is and begin a new one.
@@ -137,40 +185,16 @@ class Recovery:
                     break
                 if number % _AT_A_TIME == 0:
                     await asyncio.sleep(0)
-            if self._fresh is fresh and self._with_reservations(fresh):
+            if self._fresh is fresh:
+                self.complete(fresh)
+            if self._fresh is fresh:
                 self._fresh = None
                 self.state.become(fresh)
 
-    def _observed(self, fresh: AdmissionState, resource: Resource, obj: Object) -> bool:
+    def _observed(self, fresh: _Decides, resource: Resource, obj: Object) -> bool:
         """Have an object observed; whether the state that is being made is still the same."""
-        event = self.event_of(resource, obj)
+        event, _ = self.changed(resource, obj)
         if event is not None and self._fresh is fresh:
-            try:
+            with self.guard(type(event).__name__, (resource, obj)):
                 fresh.observe(event, now=self.clock())
-            except Exception as error:  # noqa: BLE001 - whatever it is, the others go on
-                self.failed(type(event).__name__, (resource, obj), error)
         return self._fresh is fresh
-
-    def _with_reservations(self, fresh: AdmissionState) -> bool:
-        try:
-            for instruction in self.reserving():
-                fresh.assume(instruction, now=self.clock())
-        except Exception as error:  # noqa: BLE001 - as above
-            self.failed("ReserveQuota", None, error)
-            return False
-        return True
-
-    def event_of(self, resource: Resource, obj: Object) -> Event | None:
-        """What the core is told of an object; None if it cannot take in anything of it."""
-        which = (resource.plural, key_of(obj))
-        observation = self.observations[resource.plural]
-        if which in self._without:
-            return None
-        try:
-            event = observation.changed(obj)
-        except UNREADABLE:
-            pass
-        else:
-            if not self.is_set_aside(resource, which[1], event):
-                return event
-        return what_is_left(observation, obj, is_workload=resource.plural == self.workloads)

@@ -21,6 +21,7 @@ from admitq.manager import Manager
 from admitq.measures import Measures
 from admitq.metrics import Metrics
 from admitq.runtime.resources import LIMIT_RANGES, NAMESPACES, RUNTIME_CLASSES, Resource
+from admitq.runtime.store import Change
 from admitq.transitions import is_reserved
 from localcluster.waiting import eventually
 from tests.unit.controllers.builders import KINDS, NAMES, Object, condition_of, workload
@@ -54,53 +55,21 @@ class Answer:
         self.may_come = asyncio.Event()
 
 
-class Running:
-    """A manager that runs, the stores that it follows, and an API server that takes every write."""
+class Cluster:
+    """Objects in stores, and what is counted about them."""
 
     def __init__(self) -> None:
         self.world = World()
         self.metrics = Metrics()
-        self.state = AdmissionState()
-        self._then: dict[str, Callable[[], None]] = {}
-        nothing: Any = _Nothing()
-        recorder: Any = self.world.told
 
-        async def start(_: Object) -> None:
-            """Jobs are not looked at here."""
-
-        self.manager = Manager(
-            state=self.state,
-            client=self.world.ctx.client,
-            workload_resource=KINDS.workloads,
-            workloads=self.world.stores.of(KINDS.workloads),
-            names=NAMES,
-            recorder=recorder,
-            metrics=self.metrics,
-            measures=Measures(self.metrics, lambda _: None),
-            clock=lambda: self.world.now,
-            observed=self.world.put,
-            start=start,
-            refresh=nothing,
-            leading=lambda: True,
-            objects=self._objects,
-        )
+    def follow(self, handler: Callable[[Resource, Change], None]) -> None:
+        """Have a handler called with every change, and with what is there already."""
         for resource in decisive(KINDS):
             self.world.stores.of(resource).subscribe(
-                lambda change, resource=resource: self.manager.observe(resource, change)
+                lambda change, resource=resource: handler(resource, change)
             )
         for namespace in tuple(self.world.stores.of(NAMESPACES).list()):
             self.put(NAMESPACES, {**namespace, "metadata": {**namespace["metadata"], "resourceVersion": "2"}})
-
-    def _objects(self) -> Iterable[tuple[Resource, Object]]:
-        for resource in decisive(KINDS):
-            for obj in tuple(self.world.stores.of(resource).list()):
-                if (then := self._then.pop(obj["metadata"]["name"], None)) is not None:
-                    asyncio.get_running_loop().call_soon(then)
-                yield resource, dict(obj)
-
-    def on_reading(self, name: str, then: Callable[[], None]) -> None:
-        """Have something happen as soon as an object was read for a new state."""
-        self._then[name] = then
 
     def put(self, resource: Resource, *objects: Object) -> None:
         self.world.put(resource, *objects)
@@ -138,12 +107,61 @@ class Running:
         conditions = (QUOTA_RESERVED,) if assignment else ()
         parts: Object = {}
         if assignment:
-            parts["admission"] = {"clusterQueue": "cq", "podSetAssignments": [assignment]}
+            parts["admission"] = {"clusterQueue": f"cq{queue}", "podSetAssignments": [assignment]}
         self.put(KINDS.workloads, workload(*conditions, name=name, metadata=metadata, spec=spec, **parts))
 
     def delete(self, resource: Resource, obj: Object) -> None:
         """Take an object out of its store, as a watch does."""
         self.world.stores.of(resource).remove(version(obj, 2_000))
+
+    def count(self, series: str) -> float:
+        lines = self.metrics.exposition().decode().splitlines()
+        return sum(
+            float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith((series + "{", series + " "))
+        )
+
+
+class Running(Cluster):
+    """A manager that runs, the stores that it follows, and an API server that takes every write."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.state = AdmissionState()
+        self._then: dict[str, Callable[[], None]] = {}
+        nothing: Any = _Nothing()
+        recorder: Any = self.world.told
+
+        async def start(_: Object) -> None:
+            """Jobs are not looked at here."""
+
+        self.manager = Manager(
+            state=self.state,
+            client=self.world.ctx.client,
+            workload_resource=KINDS.workloads,
+            workloads=self.world.stores.of(KINDS.workloads),
+            names=NAMES,
+            recorder=recorder,
+            metrics=self.metrics,
+            measures=Measures(self.metrics, lambda _: None),
+            clock=lambda: self.world.now,
+            observed=self.world.put,
+            start=start,
+            refresh=nothing,
+            leading=lambda: True,
+            objects=self._objects,
+        )
+        self.follow(self.manager.observe)
+
+    def _objects(self) -> Iterable[tuple[Resource, Object]]:
+        for resource in decisive(KINDS):
+            for obj in tuple(self.world.stores.of(resource).list()):
+                if (then := self._then.pop(obj["metadata"]["name"], None)) is not None:
+                    asyncio.get_running_loop().call_soon(then)
+                yield resource, dict(obj)
+
+    def on_reading(self, name: str, then: Callable[[], None]) -> None:
+        """Have something happen as soon as an object was read for a new state."""
+        self._then[name] = then
 
     def hold_back(self, call: str, name: str) -> "Answer":
         """Keep calls of one kind about an object waiting."""
@@ -160,12 +178,6 @@ class Running:
 
     def is_reserved(self, name: str) -> bool:
         return is_reserved(self.world.get(KINDS.workloads, name))
-
-    def count(self, series: str) -> float:
-        lines = self.metrics.exposition().decode().splitlines()
-        return sum(
-            float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith((series + "{", series + " "))
-        )
 
     @property
     def reasons(self) -> set[str]:
@@ -209,11 +221,11 @@ def fail(
     return exists
 
 
-def _is_bad_event(_state: Any, event: Any, _now: Any) -> bool:
+def is_bad_event(_state: Any, event: Any, _now: Any) -> bool:
     return BAD in repr(event)
 
 
-def _handler(event: type[Any]) -> str:
+def handler_of(event: type[Any]) -> str:
     # Read as it stands: each state makes the table of its own handlers.
     return HANDLERS[event].__name__
 
@@ -287,7 +299,7 @@ Of a Topology the core knows nothing but that it exists.
 async def test_object_that_the_core_fails_on_is_left_out_until_it_changes(
     monkeypatch: pytest.MonkeyPatch, event: type[Any], after: bool
 ) -> None:
-    exists = fail(monkeypatch, AdmissionState, _handler(event), _is_bad_event, after=after)
+    exists = fail(monkeypatch, AdmissionState, handler_of(event), is_bad_event, after=after)
     async with running() as here:
         here.queues()
         resource, obj = OBJECTS[event]
@@ -316,7 +328,7 @@ async def test_object_that_the_core_fails_on_is_left_out_until_it_changes(
 async def test_object_is_gone_although_the_core_fails_on_its_deletion(
     monkeypatch: pytest.MonkeyPatch, event: type[Any], after: bool
 ) -> None:
-    fail(monkeypatch, AdmissionState, _handler(DELETIONS[event]), _is_bad_event, after=after)
+    fail(monkeypatch, AdmissionState, handler_of(DELETIONS[event]), is_bad_event, after=after)
     async with running() as here:
         here.queues()
         resource, obj = OBJECTS[event]
@@ -440,7 +452,7 @@ async def test_head_that_a_cycle_fails_on_is_left_out_until_it_changes(
 async def test_reservation_that_is_being_written_is_counted_by_the_state_that_follows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    fail(monkeypatch, AdmissionState, "_flavor_changed", _is_bad_event, after=False)
+    fail(monkeypatch, AdmissionState, "_flavor_changed", is_bad_event, after=False)
     async with running() as here:
         here.queues(cpu=4)
         answer = here.hold_back("apply", "first")
@@ -459,7 +471,7 @@ async def test_reservation_that_is_being_written_is_counted_by_the_state_that_fo
 async def test_object_that_goes_while_the_new_state_is_made_does_not_come_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    fail(monkeypatch, AdmissionState, "_flavor_changed", _is_bad_event, after=False)
+    fail(monkeypatch, AdmissionState, "_flavor_changed", is_bad_event, after=False)
     monkeypatch.setattr(recovery, "_AT_A_TIME", 1)
     async with running() as here:
         here.queues(cpu=4)
