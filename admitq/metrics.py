@@ -355,7 +355,12 @@ TABLE: Final[tuple[Series, ...]] = (
     Series("reconciliations_total", _C, "Reconciliations by result", ("controller", "result")),
     Series("api_requests_total", _C, "Requests to the API server", ("verb", "resource", "code")),
     Series("watch_restarts_total", _C, "Watches that had to start again", ("resource", "reason")),
-    Series(UNEXPECTED_ERRORS, _C, "Unexpected exceptions; the log has the traceback of each", ("part",)),
+    Series(
+        UNEXPECTED_ERRORS,
+        _C,
+        "Unexpected exceptions; the log has the traceback of each. A review has the path of its webhook",
+        ("part", "route"),
+    ),
     Series("webhook_reviews_total", _C, "Reviews by verdict", ("path", "result")),
     Series("webhook_review_duration_seconds", _H, "Time to a verdict", ("path",), ATTEMPT_BUCKETS),
     Series("shadow_decisions_total", _C, "Decisions that a shadow compared with its own", _CQ, carries=OF_CQ),
@@ -419,7 +424,10 @@ class Metrics:
         }
         self._at_reading: list[Callable[[], None]] = []
         self._series = {series.name: self._build(prefix, series) for series in TABLE}
-        self.errors = UnexpectedErrors(lambda part: self.increment(UNEXPECTED_ERRORS, part=part))
+        self.errors = UnexpectedErrors(
+            lambda part, route: self.increment(UNEXPECTED_ERRORS, part=part, route=route)
+        )
+        self._sources = [(part, "") for part in ErrorPart if part is not ErrorPart.REVIEW]
         self._show_errors()
         self.set(
             "build_info",
@@ -482,8 +490,13 @@ class Metrics:
 
     def _show_errors(self) -> None:
         """Expose counters of errors from 0 on: of one that appears with its first error, no rate is seen."""
-        for part in ErrorPart:
-            self.increment(UNEXPECTED_ERRORS, 0, part=part)
+        for part, route in self._sources:
+            self.increment(UNEXPECTED_ERRORS, 0, part=part, route=route)
+
+    def show_routes(self, routes: Iterable[str]) -> None:
+        """Expose the counters of errors in reviews, by the paths of the webhooks."""
+        self._sources += [(ErrorPart.REVIEW, route) for route in routes]
+        self._show_errors()
 
     def at_reading(self, count: Callable[[], None]) -> None:
         """Have something counted each time that metrics are read, because it is not counted as it changes."""
