@@ -41,10 +41,11 @@ from admitq.measures import Measures
 from admitq.metrics import Metrics
 from admitq.observations import observations
 from admitq.preemption_writer import PreemptionWriter
-from admitq.recovery import Recovery
+from admitq.recovery import CYCLE, Recovery
 from admitq.runtime.client import Client
 from admitq.runtime.errors import ApiError, NotLeadingError
 from admitq.runtime.events import EventRecorder
+from admitq.runtime.kinds import kinds_of
 from admitq.runtime.resources import Object, Resource
 from admitq.runtime.store import Change, Store
 from admitq.transition_metrics import Versions, count_transitions
@@ -182,6 +183,7 @@ class Manager:
             metrics=self.metrics,
             clock=self.clock,
             workloads=self.workload_resource.plural,
+            cluster_queues=kinds_of(self.names).cluster_queues,
         )
 
     # --- observations in --------------------------------------------------------------------------
@@ -301,14 +303,14 @@ class Manager:
             self._carry_out(self.state.instructions())
             now = self.clock()
             due = self.state.next_wakeup(now) if self.leading() else None
-            if due is None:
-                return None
-            if due <= now:
+            if due is not None and due <= now:
                 self._cycle(now)
-                self._recovery.cycle_ended()
-            return max(0, due - now) / SECOND
+                return 0.0
+            idle = None if due is None else (due - now) / SECOND
+            search = self._recovery.search_on() if self.leading() else None
+            return min((each for each in (idle, search) if each is not None), default=None)
         except Exception as error:  # noqa: BLE001 - a defect in a cycle must not end all that goes on beside it
-            self._recovery.failed("cycle", self._workload(self.state.deciding), error)
+            self._recovery.failed(CYCLE, self._workload(self.state.deciding), error)
             return 0.0
 
     def lead(self) -> None:
@@ -328,6 +330,7 @@ class Manager:
             # Only time has passed: no workload was tried.
             self._carry_out(instructions)
             return
+        self._recovery.cycle_ended()
         admits = any(isinstance(item, ReserveQuota) for item in instructions)
         result = "success" if admits else "inadmissible"
         took = time.perf_counter() - started

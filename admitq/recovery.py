@@ -4,16 +4,20 @@ A function of the core that raises leaves its books half changed. Nothing is dec
 objects are observed once more by a new state, which then takes the place of the old one. The object that the
 core failed on is set aside until it changes: the core goes on as if it could not be read, and its event, its
 condition and metrics tell so. A Workload that is set aside keeps its quota.
+
+Where a cycle fails and it is not known over which workload, the ClusterQueues with which cycles fail are
+sought (``culprit_search``) and left out in the same way.
 """
 
 import asyncio
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final, Generic, Protocol, Self, TypeAlias, TypeVar
 
 from admitq.core.events import Event
 from admitq.core.model import Instant, ObjectKey
+from admitq.culprit_search import CulpritSearch
 from admitq.guarded_writes import backoff
 from admitq.logs import logger
 from admitq.malformed import UNREADABLE, Malformed, what_is_left
@@ -27,6 +31,9 @@ log = logger(__name__)
 INTERNAL_ERROR: Final = "InternalError"
 """Reason of the event about an object that the core failed on."""
 
+CYCLE: Final = "cycle"
+"""What the core does when it decides, as failures are counted."""
+
 _AT_A_TIME: Final = 100
 """Objects that are observed before other tasks get their turn; so many take a few milliseconds."""
 
@@ -39,6 +46,14 @@ class Recoverable(Protocol):
 
     def observe(self, event: Event, *, now: Instant) -> None:
         """Take in what happened."""
+        ...
+
+    def trees(self) -> list[tuple[str, ...]]:
+        """Return the names of the ClusterQueues of each cohort tree."""
+        ...
+
+    def pause(self, cluster_queues: frozenset[str]) -> None:
+        """Have the heads of these ClusterQueues, and of no others, take no part in cycles."""
         ...
 
     def empty(self) -> Self:
@@ -65,6 +80,7 @@ class Recovery(Generic[_Decides]):
         metrics: where failures are counted.
         clock: wall time in nanoseconds.
         workloads: the plural of the resource of Workloads.
+        cluster_queues: the resource of ClusterQueues.
         complete: called with a new state that has observed all objects, before it decides. What it does must
             be guarded.
     """
@@ -76,6 +92,7 @@ class Recovery(Generic[_Decides]):
     metrics: Metrics
     clock: Callable[[], Instant]
     workloads: str
+    cluster_queues: Resource
     complete: Callable[[_Decides], None] = lambda _: None
 
     _set_aside: dict[ObjectId, Event] = field(default_factory=dict[ObjectId, Event])
@@ -84,6 +101,13 @@ class Recovery(Generic[_Decides]):
     """Those of them of which the core cannot even take in that they hold quota."""
     _fresh: _Decides | None = None
     """The state that is being made."""
+    _search: CulpritSearch = field(default_factory=CulpritSearch)
+    _begins_search: bool = False
+    """Whether a search begins with the new state."""
+    _error: Exception | None = None
+    """Of the last cycle that failed without a known culprit."""
+    _retry_at: float = 0.0
+    """When to retry ClusterQueues that failed while none is known to be sound; in seconds of the loop."""
     _failures: int = 0
     """Failures in a row, without a cycle in between that came to its end."""
 
@@ -100,6 +124,30 @@ class Recovery(Generic[_Decides]):
     def cycle_ended(self) -> None:
         """Note that the core decided without a failure."""
         self._failures = 0
+        self._search.cycle_ended()
+
+    def search_on(self) -> float | None:
+        """Go on with the search for what makes cycles fail, as nothing is due to be decided.
+
+        Returns:
+            In how many seconds to call this again, 0 if something may be due now; None if no search goes on.
+        """
+        if not self._search.is_on:
+            return None
+        if self._search.is_undecided and _monotonic() >= self._retry_at:
+            self._search.retry()
+        culprits = self._search.advance()
+        self.state.pause(self._search.paused)
+        if culprits:
+            self._leave_out_queues(culprits)
+            self._fresh = self.state.empty()
+        return max(0.0, self._retry_at - _monotonic()) if self._search.is_undecided else 0.0
+
+    def _leave_out_queues(self, names: Collection[str]) -> None:
+        error = self._error or RuntimeError("cycles fail")
+        for resource, obj in tuple(self.objects()):
+            if resource == self.cluster_queues and key_of(obj).name in names:
+                self._leave_out(resource, obj, error)
 
     def changed(self, resource: Resource, obj: Object) -> tuple[Event | None, bool]:
         """Note that an object is as follows; it is reported if it cannot be read.
@@ -156,6 +204,10 @@ class Recovery(Generic[_Decides]):
         self.metrics.increment("core_failures_total", during=during)
         if culprit is not None:
             self._leave_out(*culprit, error)
+        elif during == CYCLE:
+            self._error, self._begins_search = error, not self._search.is_on
+            self._search.cycle_failed()
+            self._retry_at = _monotonic() + backoff(self._failures)
         self._fresh = self.state.empty()
 
     def _leave_out(self, resource: Resource, obj: Object, error: Exception) -> None:
@@ -175,10 +227,10 @@ class Recovery(Generic[_Decides]):
     async def make_anew(self) -> None:
         """Make a new state of what the stores hold, and have it decide from now on.
 
-        It begins later after each failure in a row.
+        It begins later after each failure in a row, except in a search, in which others go on meanwhile.
         """
         while (fresh := self._fresh) is not None:
-            await asyncio.sleep(backoff(self._failures))
+            await asyncio.sleep(backoff(1 if self._search.is_on else self._failures))
             for number, (resource, obj) in enumerate(self.objects(), start=1):
                 # At once: what happens to the object from now on is observed after it.
                 if not self._observed(fresh, resource, obj):
@@ -189,6 +241,10 @@ class Recovery(Generic[_Decides]):
                 self.complete(fresh)
             if self._fresh is fresh:
                 self._fresh = None
+                if self._begins_search:
+                    self._begins_search = False
+                    self._search.begin(fresh.trees())
+                fresh.pause(self._search.paused)
                 self.state.become(fresh)
 
     def _observed(self, fresh: _Decides, resource: Resource, obj: Object) -> bool:
@@ -198,3 +254,7 @@ class Recovery(Generic[_Decides]):
             with self.guard(type(event).__name__, (resource, obj)):
                 fresh.observe(event, now=self.clock())
         return self._fresh is fresh
+
+
+def _monotonic() -> float:
+    return asyncio.get_running_loop().time()

@@ -21,7 +21,7 @@ from admitq.logs import logger
 from admitq.malformed import UNREADABLE, Malformed
 from admitq.metrics import Metrics
 from admitq.observations import observations
-from admitq.recovery import Recovery
+from admitq.recovery import CYCLE, Recovery
 from admitq.runtime.client import Call, Client
 from admitq.runtime.credentials import Credentials
 from admitq.runtime.kinds import kinds_of
@@ -123,6 +123,7 @@ class ShadowPart:
             metrics=metrics,
             clock=time.time_ns,
             workloads=self._kinds.workloads.plural,
+            cluster_queues=self._kinds.cluster_queues,
         )
         self._stores = {
             resource: Store(resource, on_quarantine=self._malformed.count, errors=metrics.errors)
@@ -189,14 +190,17 @@ class ShadowPart:
     def _turn(self) -> float | None:
         """Conclude what is due; returns in how many seconds something is, None if that takes an event."""
         idle: float | None = 0.0
-        with self._guard("cycle", None):
-            now = time.time_ns()
+        with self._guard(CYCLE, None):
+            now, before = time.time_ns(), self._shadow.state.cycles_run
             if not self._shadow.is_following:
                 self._shadow.follow(now)
             self._shadow.look(now)
             due = self._shadow.next_look(now)
             idle = None if due is None else max(0.0, (due - now) / SECOND)
-            self._recovery.cycle_ended()
+            if self._shadow.state.cycles_run > before:
+                self._recovery.cycle_ended()
+            if (search := self._recovery.search_on()) is not None:
+                idle = search if idle is None else min(idle, search)
         return idle
 
     @contextmanager

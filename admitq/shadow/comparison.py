@@ -184,6 +184,7 @@ class Shadow:
         self._suspicions: deque[_Suspicion] = deque()
         """The latest last."""
         self._findings: list[Finding] = []
+        self._paused: frozenset[str] = frozenset()
         self._is_following = False
 
     @property
@@ -195,6 +196,15 @@ class Shadow:
     def is_following(self) -> bool:
         """Whether it compares."""
         return self._is_following
+
+    def trees(self) -> list[tuple[str, ...]]:
+        """The names of the ClusterQueues of each cohort tree."""
+        return self._state.trees()
+
+    def pause(self, cluster_queues: frozenset[str]) -> None:
+        """Expect nothing of these ClusterQueues, and compare nothing that is done there."""
+        self._paused = cluster_queues
+        self._state.pause(cluster_queues)
 
     def empty(self) -> "Shadow":
         """Return a shadow that has observed nothing, with the same settings."""
@@ -367,6 +377,9 @@ class Shadow:
 
     def _judge(self, key: ObjectKey, former: Workload, deed: Deed, now: Instant) -> None:
         cluster_queue = self._cluster_queue_of(former, deed)
+        if cluster_queue in self._paused or self._state.queueing_strategy(cluster_queue) is None:
+            # The core knows nothing of a ClusterQueue that is left out.
+            return
         if self._expected.has(key, deed):
             self._findings.append(Agreement(cluster_queue))
             return

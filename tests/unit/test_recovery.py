@@ -74,16 +74,22 @@ class Cluster:
     def put(self, resource: Resource, *objects: Object) -> None:
         self.world.put(resource, *objects)
 
-    def queues(self, cpu: int = 4, name: str = "", *, preempts: bool = False) -> None:
+    def queues(
+        self, cpu: int = 4, name: str = "", *, preempts: bool = False, cohort: str = "", version: int = 0
+    ) -> None:
         """A ClusterQueue with so many CPUs, a LocalQueue, and their flavor."""
         flavors = [{"name": "f", "resources": [{"name": "cpu", "nominalQuota": str(cpu)}]}]
         spec = {
             "namespaceSelector": {},
             "resourceGroups": [{"coveredResources": ["cpu"], "flavors": flavors}],
             "preemption": {"withinClusterQueue": "LowerPriority" if preempts else "Never"},
+            "cohortName": cohort,
         }
+        queue = cluster_scoped(f"cq{name}", spec=spec)
+        if version:
+            queue["metadata"]["resourceVersion"] = str(version)
         self.put(KINDS.resource_flavors, cluster_scoped("f", spec={}))
-        self.put(KINDS.cluster_queues, cluster_scoped(f"cq{name}", spec=spec))
+        self.put(KINDS.cluster_queues, queue)
         self.put(KINDS.local_queues, namespaced(f"lq{name}", {"clusterQueue": f"cq{name}"}))
 
     def submit(
@@ -494,3 +500,49 @@ async def test_failure_that_no_object_is_known_for_stops_no_other_work_and_does_
         exists.clear()
         await soon(lambda: here.is_reserved("good"))
         assert here.count("admitq_core_failures_total") < 20
+        assert here.count("admitq_malformed_objects") == 0
+
+
+def _queue_is_bad(_world: Any, of: Iterable[tuple[Any, Any]], _now: Any) -> bool:
+    return any(queue.spec.name == f"cq-{BAD}" for queue, _ in of)
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before the cycle", "after the cycle"])
+@pytest.mark.parametrize("cohorts", [("", ""), ("team", "team"), ("", "team")], ids=repr)
+async def test_cluster_queue_that_cycles_fail_with_is_left_out_until_it_changes(
+    monkeypatch: pytest.MonkeyPatch, cohorts: tuple[str, str], after: bool
+) -> None:
+    exists = fail(monkeypatch, state, "run_cycle", _queue_is_bad, after=after)
+    async with running() as here:
+        for name in ("-1", "-2", "-3"):
+            here.queues(name=name, cohort=cohorts[0])
+        here.queues(name=f"-{BAD}", cohort=cohorts[1])
+        here.submit(BAD, queue=f"-{BAD}")
+        await soon(lambda: here.count("admitq_core_failures_total") >= 3)
+        for name in ("-1", "-2"):
+            here.submit(f"good{name}", queue=name)
+            await soon(lambda name=name: here.is_reserved(f"good{name}"))
+        await soon(lambda: here.count("admitq_malformed_objects") == 1)
+        assert (f"cq-{BAD}", "InternalError") in {event[:2] for event in here.world.told.events}
+        assert not here.is_reserved(BAD)
+        failures = here.count("admitq_core_failures_total")
+        here.submit("good-3", queue="-3")
+        await soon(lambda: here.is_reserved("good-3"))
+        assert here.count("admitq_core_failures_total") == failures
+        exists.clear()
+        here.queues(cpu=5, name=f"-{BAD}", cohort=cohorts[1], version=1_000)
+        await soon(lambda: here.is_reserved(BAD))
+        assert here.count("admitq_malformed_objects") == 0
+
+
+async def test_no_cluster_queue_is_left_out_while_every_cycle_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    exists = fail(monkeypatch, state, "run_cycle", lambda *_: True, after=True)
+    async with running() as here:
+        for name in ("-1", "-2", "-3"):
+            here.queues(name=name)
+            here.submit(f"good{name}", queue=name)
+        await soon(lambda: here.count("admitq_core_failures_total") >= 5)
+        exists.clear()
+        for name in ("-1", "-2", "-3"):
+            await soon(lambda name=name: here.is_reserved(f"good{name}"))
+        assert here.count("admitq_malformed_objects") == 0

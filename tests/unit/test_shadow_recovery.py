@@ -155,6 +155,26 @@ async def test_workload_that_the_core_fails_on_is_left_out_of_the_comparison_unt
         assert here.failures == failures <= 2
 
 
+async def test_cluster_queue_that_cycles_fail_with_is_left_out_of_the_comparison(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def concerns(_world: Any, of: Any, _now: Any) -> bool:
+        return any(queue.spec.name == f"cq-{BAD}" for queue, _ in of)
+
+    fail(monkeypatch, state, "run_cycle", concerns, after=True)
+    async with followed(monkeypatch) as here:
+        here.queues(name=f"-{BAD}")
+        here.submit(BAD, queue=f"-{BAD}")
+        await here.admit("good")
+        await soon(lambda: here.left_out == 1 and not here.part._recovery.is_due)
+        # What is done while a new state is made is not compared.
+        failures, compared = here.failures, round(here.count("admitq_shadow_decisions_total"))
+        await here.admit("another", queue="-2")
+        here.submit(BAD, queue=f"-{BAD}", version=1_000, assignment=ASSIGNMENT)
+        await here.agrees(compared + 1)
+        assert here.failures == failures
+
+
 async def test_shadow_goes_on_after_a_failure_that_no_object_is_known_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
