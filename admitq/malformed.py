@@ -59,20 +59,14 @@ class Malformed:
     """The stored objects that cannot be read now.
 
     Args:
-        writer: writes the statuses of Workloads, and has what other writes need.
         metrics: where they are counted.
-        clock: wall time in nanoseconds.
-        leading: whether this process may write.
-        spawn: runs a write behind the caller.
         set_aside: how many objects of a resource did not even come as far as to be read here.
+        report: called with each object that is left out.
     """
 
-    writer: AdmissionWriter
     metrics: Metrics
-    clock: Callable[[], Instant]
-    leading: Callable[[], bool]
-    spawn: Callable[[Awaitable[None]], object]
     set_aside: Callable[[Resource], int]
+    report: Callable[[Malformation], None] = lambda _: None
     known: dict[tuple[str, ObjectKey], Malformation] = field(
         default_factory=dict[tuple[str, ObjectKey], Malformation]
     )
@@ -91,18 +85,18 @@ class Malformed:
             return False
         self.count(resource)
         log.warning("object is left out", resource=resource.plural, object=str(key), problem=problem)
-        self.spawn(self._report(now))
+        self.report(now)
         return True
 
-    def mended(self, resource: Resource, key: ObjectKey) -> None:
+    def mended(self, plural: str, key: ObjectKey) -> None:
         """Note that an object can be read, or is gone."""
-        if self.known.pop((resource.plural, key), None) is not None:
-            self.count(resource)
+        if (one := self.known.pop((plural, key), None)) is not None:
+            self.count(one.resource)
 
     def report_all(self) -> None:
-        """Tell of all: this process may write now."""
+        """Report all objects that are left out: this process may write now."""
         for one in self.known.values():
-            self.spawn(self._report(one))
+            self.report(one)
 
     def count(self, resource: Resource) -> None:
         """Tell how many objects of a resource cannot be read."""
@@ -110,6 +104,27 @@ class Malformed:
             unreadable = sum(plural == resource.plural for plural, _ in self.known)
             count = unreadable + self.set_aside(resource)
             self.metrics.set("malformed_objects", count, resource=resource.plural)
+
+
+@dataclass(frozen=True)
+class MalformedReports:
+    """Reports objects that are left out, by an event and by their status.
+
+    Args:
+        writer: writes the statuses of Workloads, and has what other writes need.
+        clock: wall time in nanoseconds.
+        leading: whether this process may write.
+        spawn: runs a write behind the caller.
+    """
+
+    writer: AdmissionWriter
+    clock: Callable[[], Instant]
+    leading: Callable[[], bool]
+    spawn: Callable[[Awaitable[None]], object]
+
+    def report(self, one: Malformation) -> None:
+        """Report an object, if this process may write."""
+        self.spawn(self._report(one))
 
     async def _report(self, one: Malformation) -> None:
         if not self.leading():

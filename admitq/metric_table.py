@@ -343,7 +343,12 @@ TABLE: Final[tuple[Series, ...]] = (
     Series("reconciliations_total", _C, "Reconciliations by result", ("controller", "result")),
     Series("api_requests_total", _C, "Requests to the API server", ("verb", "resource", "code")),
     Series("watch_restarts_total", _C, "Watches that had to start again", ("resource", "reason")),
-    Series(UNEXPECTED_ERRORS, _C, "Unexpected exceptions; the log has the traceback of each", ("part",)),
+    Series(
+        UNEXPECTED_ERRORS,
+        _C,
+        "Unexpected exceptions; the log has the traceback of each. A review has the path of its webhook",
+        ("part", "route"),
+    ),
     Series("webhook_reviews_total", _C, "Reviews by verdict", ("path", "result")),
     Series("webhook_review_duration_seconds", _H, "Time to a verdict", ("path",), ATTEMPT_BUCKETS),
     Series("shadow_decisions_total", _C, "Decisions that a shadow compared with its own", _CQ, carries=OF_CQ),

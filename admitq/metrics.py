@@ -74,7 +74,10 @@ class Metrics:
         }
         self._at_reading: list[Callable[[], None]] = []
         self._series = {series.name: self._build(prefix, series) for series in TABLE}
-        self.errors = UnexpectedErrors(lambda part: self.increment(UNEXPECTED_ERRORS, part=part))
+        self.errors = UnexpectedErrors(
+            lambda part, route: self.increment(UNEXPECTED_ERRORS, part=part, route=route)
+        )
+        self._sources = [(part, "") for part in ErrorPart if part is not ErrorPart.REVIEW]
         self._show_errors()
         self.set(
             "build_info",
@@ -137,8 +140,13 @@ class Metrics:
 
     def _show_errors(self) -> None:
         """Expose counters of errors from 0 on: of one that appears with its first error, no rate is seen."""
-        for part in ErrorPart:
-            self.increment(UNEXPECTED_ERRORS, 0, part=part)
+        for part, route in self._sources:
+            self.increment(UNEXPECTED_ERRORS, 0, part=part, route=route)
+
+    def show_routes(self, routes: Iterable[str]) -> None:
+        """Expose the counters of errors in reviews, by the paths of the webhooks."""
+        self._sources += [(ErrorPart.REVIEW, route) for route in routes]
+        self._show_errors()
 
     def at_reading(self, count: Callable[[], None]) -> None:
         """Have something counted each time that metrics are read, because it is not counted as it changes."""

@@ -8,7 +8,7 @@ from typing import Final
 
 from admitq.app.caches import all_synced, caches_ready
 from admitq.app.components import ACTING, Component
-from admitq.app.decisive import decisive
+from admitq.app.decisive import decisive, stored
 from admitq.app.dumping import Dumping
 from admitq.app.settings import Settings
 from admitq.app.while_served import WhileServed, key_handler
@@ -378,13 +378,8 @@ class ManagerPart:
         return 0 if store is None else len(store.quarantined)
 
     def _decisive_objects(self) -> Iterator[tuple[Resource, Object]]:
-        """All that the core observes; objects may come and go while they are looked at."""
-        for resource in decisive(self._kinds):
-            store = self._stores.of(resource)
-            keys = store.keys()
-            for key in keys:
-                if (obj := store.get(*key)) is not None:
-                    yield resource, obj
+        """All that the core observes."""
+        return stored(self._stores.of(resource) for resource in decisive(self._kinds))
 
     def _on_objects_set_aside(self, resource: Resource) -> None:
         self.manager.count_malformed(resource)

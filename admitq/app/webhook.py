@@ -56,10 +56,14 @@ def webhook_part(settings: Settings, client: Client, metrics: Metrics) -> Webhoo
     synced = asyncio.Event()
     observe = _review_observer(metrics)
     policy = configured_policy(configuration, settings.gates, settings.integrations)
-    reviews = routes(policy, world, settings.known, observe=observe)
-    large = LargeReviews(Start(configuration, settings.gates), world, observe=observe)
-    handlers = {path: _once(synced, large.instead_of(handler)) for path, handler in reviews.items()}
-    server = Server(by_path({**handlers, **conversion(names)}), tls=live.context, errors=metrics.errors)
+    reviews = routes(policy, world, settings.known, observe=observe, errors=metrics.errors)
+    large = LargeReviews(Start(configuration, settings.gates), world, observe=observe, errors=metrics.errors)
+    handlers = {
+        **{path: _once(synced, large.instead_of(handler)) for path, handler in reviews.items()},
+        **conversion(names, metrics.errors),
+    }
+    metrics.show_routes(handlers)
+    server = Server(by_path(handlers), tls=live.context, errors=metrics.errors)
 
     async def certificates_ready() -> str | None:
         if certificates.first.is_set():

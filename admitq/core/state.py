@@ -112,7 +112,7 @@ class AdmissionState:
         """The earliest instant at which a cycle would have something to do; None if it takes an event."""
         world = self._world
         runs = self._cycles and not world.is_halted
-        for name in list(world.candidates) if runs else ():
+        for name in world.candidates - world.paused if runs else ():
             entry = world.cluster_queues.get(name)
             if entry is not None and entry.is_active and entry.queue.first() is not None:
                 return now
@@ -152,6 +152,17 @@ class AdmissionState:
     def deciding(self) -> ObjectKey | None:
         """The workload over which a call decided that raised; None if it raised elsewhere."""
         return self._world.deciding
+
+    def trees(self) -> list[tuple[str, ...]]:
+        """The names of the ClusterQueues of each cohort tree."""
+        trees: dict[Node, list[str]] = {}
+        for name, entry in sorted(self._world.cluster_queues.items()):
+            trees.setdefault(entry.node.root, []).append(name)
+        return [tuple(names) for names in trees.values()]
+
+    def pause(self, cluster_queues: frozenset[str]) -> None:
+        """Have the heads of these ClusterQueues take no part in cycles, and those of all others do so."""
+        self._world.paused = cluster_queues
 
     def empty(self) -> "AdmissionState":
         """A state that has observed nothing, for the same driver."""
@@ -325,7 +336,9 @@ class AdmissionState:
 
     def fork(self) -> "AdmissionState":
         """An independent copy, for hypothetical events."""
-        return self._restored(dump.take(self._world))
+        state = self._restored(dump.take(self._world))
+        state.pause(self._world.paused)
+        return state
 
     def started_anew(self) -> "AdmissionState":
         """A state to which only that was shown which the API tells, as that of a manager that starts now."""
@@ -333,6 +346,7 @@ class AdmissionState:
         state = AdmissionState(taken.settings)
         for event in dump.observations(taken):
             state._handlers[type(event)](event, 0)
+        state.pause(self._world.paused)
         state.instructions()
         return state
 

@@ -316,6 +316,8 @@ class World:
     # What is to be done.
     candidates: set[str] = field(default_factory=set[str])
     """ClusterQueues that may have somebody to try; a superset."""
+    paused: frozenset[str] = frozenset()
+    """ClusterQueues whose heads take no part in cycles."""
     with_empty_lanes: set[str] = field(default_factory=set[str])
     requeues: dict[str, Instant | None] = field(default_factory=dict[str, Instant | None])
     """ClusterQueues whose trees were woken and have to wait for their batch, and when that is due; None for
@@ -509,7 +511,7 @@ class World:
 
     def take_along(self, root: Node) -> list[ClusterQueueEntry]:
         """Unblock the blocked queues of a tree whose cycle is about to run, and return them."""
-        entries = [self.cluster_queues[name] for name in sorted(root.sleepers.standing)]
+        entries = [self.cluster_queues[name] for name in sorted(root.sleepers.standing.keys() - self.paused)]
         for entry in entries:
             self.overtake(entry)
             entry.is_taken_along = True

@@ -1,14 +1,13 @@
 """Observations: changes in the stores become events of the core, and move metrics."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from admitq.core import events as happened
 from admitq.core.model import Instant, ObjectKey
 from admitq.core.state import AdmissionState
 from admitq.logs import logger
-from admitq.malformed import UNREADABLE, Malformed
+from admitq.malformed import UNREADABLE
 from admitq.measures.manager import ManagerMeasures
-from admitq.observations import Observation
 from admitq.recovery import Recovery
 from admitq.runtime.resources import Object, Resource
 from admitq.runtime.store import Change
@@ -24,10 +23,8 @@ class Intake:
     """Reports changes of objects to the core.
 
     Args:
-        observations: how objects become events, by the plural of their resource.
         workload_resource: Workloads.
-        recovery: knows the objects that the core failed on.
-        malformed: reports objects that cannot be parsed.
+        recovery: reads objects, and leaves those out that the core failed on.
         measures: the metrics of queues and workloads.
         errors: where exceptions of metrics are reported.
         clock: wall time in nanoseconds.
@@ -39,10 +36,8 @@ class Intake:
 
     def __init__(
         self,
-        observations: Mapping[str, Observation],
         workload_resource: Resource,
-        recovery: Recovery,
-        malformed: Malformed,
+        recovery: Recovery[AdmissionState],
         measures: ManagerMeasures,
         errors: UnexpectedErrors,
         clock: Callable[[], Instant],
@@ -51,10 +46,8 @@ class Intake:
         state: AdmissionState,
         counts_transitions: Callable[[], bool],
     ) -> None:
-        self._observations = observations
         self._workload_resource = workload_resource
         self._recovery = recovery
-        self._malformed = malformed
         self._measures = measures
         self._errors = errors
         self._clock = clock
@@ -80,38 +73,22 @@ class Intake:
 
     def _take_in(self, resource: Resource, change: Change) -> None:
         obj, key = change.object, ObjectKey(*change.key)
-        observation = self._observations[resource.plural]
         if change.new is None:
-            self._recovery.forget(resource, key)
-            self._malformed.mended(resource, key)
+            gone = self._recovery.deleted(resource, obj)
             if resource == self._workload_resource:
                 self._forget_report(key)
-            gone = observation.deleted(obj)
             self._put(gone, None)
             with self._errors.contain(ErrorPart.METRICS, key):
                 self._forget(gone)
             return
-        try:
-            event = observation.changed(obj)
-        except UNREADABLE as error:
-            is_workload = resource == self._workload_resource
-            is_news = self._malformed.found(resource, obj, error)
-            # A Workload may reserve or release quota while it cannot be read for the same reason as before.
-            if is_news or is_workload:
-                self._put_remainder(resource, obj)
+        event, is_whole = self._recovery.changed(resource, obj)
+        if event is None:
             return
-        if self._recovery.is_set_aside(resource, key, event):
-            self._put_remainder(resource, obj)
-            return
-        self._malformed.mended(resource, key)
-        # The core must observe the event even if a metric has a defect.
-        with self._errors.contain(ErrorPart.METRICS, key):
-            self._measure(event, obj)
+        if is_whole:
+            # The core must observe the event even if a metric has a defect.
+            with self._errors.contain(ErrorPart.METRICS, key):
+                self._measure(event, obj)
         self._put(event, (resource, obj))
-
-    def _put_remainder(self, resource: Resource, obj: Object) -> None:
-        if (left := self._recovery.event_of(resource, obj)) is not None:
-            self._put(left, (resource, obj))
 
     def _measure(self, event: happened.Event, obj: Object) -> None:
         """Update metrics of an object."""

@@ -34,7 +34,7 @@ from admitq.core.model import SECOND, Instant, ObjectKey
 from admitq.core.state import AdmissionState
 from admitq.explain import EffectivePriority
 from admitq.guarded_writes import GuardedWrites
-from admitq.malformed import UNREADABLE, Malformed
+from admitq.malformed import UNREADABLE, Malformed, MalformedReports
 from admitq.manager.background import BackgroundWrites
 from admitq.manager.decision_writes import DecisionWrites
 from admitq.manager.intake import Intake
@@ -42,9 +42,10 @@ from admitq.measures.manager import ManagerMeasures
 from admitq.metrics import Metrics
 from admitq.observations import observations
 from admitq.preemption_writer import PreemptionWriter
-from admitq.recovery import Recovery
+from admitq.recovery import CYCLE, Recovery
 from admitq.runtime.client import Client
 from admitq.runtime.events import EventRecorder
+from admitq.runtime.kinds import kinds_of
 from admitq.runtime.resources import Object, Resource
 from admitq.runtime.store import Change, Store
 from admitq.translate.priorities import read_priority_leniently
@@ -177,29 +178,24 @@ class Manager:
         self._decisions = DecisionWrites(
             self._writer, preemptions, self._background, workloads, start, self._put_of_workload
         )
-        self._malformed = Malformed(
-            self._writer,
-            metrics,
-            clock,
-            lambda: options.reports_malformed and leading(),
-            self._background.spawn,
-            set_aside,
+        reports = MalformedReports(
+            self._writer, clock, lambda: options.reports_malformed and leading(), self._background.spawn
         )
+        self._malformed = Malformed(metrics, set_aside, reports.report)
         self._recovery = Recovery(
             state=state,
             observations=self._observations,
             objects=objects,
-            reserving=self._decisions.reserving,
+            complete=self._assume_reservations,
             malformed=self._malformed,
             metrics=metrics,
             clock=clock,
             workloads=workload_resource.plural,
+            cluster_queues=kinds_of(names).cluster_queues,
         )
         self._intake = Intake(
-            observations=self._observations,
             workload_resource=workload_resource,
             recovery=self._recovery,
-            malformed=self._malformed,
             measures=measures,
             errors=metrics.errors,
             clock=clock,
@@ -227,11 +223,16 @@ class Manager:
 
     def _put(self, event: happened.Event, of: tuple[Resource, Object] | None) -> None:
         """Have the core observe an event, with the object that it is about if that still exists."""
-        try:
+        with self._recovery.guard(type(event).__name__, of):
             self._recovery.receiver.observe(event, now=self._clock())
-        except Exception as error:  # noqa: BLE001 - one object that the core fails on must not stop the others
-            self._recovery.failed(type(event).__name__, of, error)
         self._wake.set()
+
+    def _assume_reservations(self, state: AdmissionState) -> None:
+        """Have a new state count the reservations that are being written, which the stores may not show."""
+        # No workload is left out for it: what is being written must be counted, or be observed first.
+        with self._recovery.guard("ReserveQuota", None):
+            for instruction in self._decisions.reserving():
+                state.assume(instruction, now=self._clock())
 
     def _put_of_workload(self, event: happened.Event, key: ObjectKey) -> None:
         self._put(event, self._workload(key))
@@ -270,14 +271,14 @@ class Manager:
             self._carry_out(self.state.instructions())
             now = self._clock()
             due = self.state.next_wakeup(now) if self._leading() else None
-            if due is None:
-                return None
-            if due <= now:
+            if due is not None and due <= now:
                 self._cycle(now)
-                self._recovery.cycle_ended()
-            return max(0, due - now) / SECOND
+                return 0.0
+            idle = None if due is None else (due - now) / SECOND
+            search = self._recovery.search_on() if self._leading() else None
+            return min((each for each in (idle, search) if each is not None), default=None)
         except Exception as error:  # noqa: BLE001 - a defect in a cycle must not end all that goes on beside it
-            self._recovery.failed("cycle", self._workload(self.state.deciding), error)
+            self._recovery.failed(CYCLE, self._workload(self.state.deciding), error)
             return 0.0
 
     def lead(self) -> None:
@@ -297,6 +298,7 @@ class Manager:
             # Only time has passed: no workload was tried.
             self._carry_out(instructions)
             return
+        self._recovery.cycle_ended()
         admits = any(isinstance(item, ReserveQuota) for item in instructions)
         result = "success" if admits else "inadmissible"
         took = time.perf_counter() - started

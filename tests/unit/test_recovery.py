@@ -22,6 +22,7 @@ from admitq.measures.manager import ManagerMeasures
 from admitq.measures.scope import MeasureScope
 from admitq.metrics import Metrics
 from admitq.runtime.resources import LIMIT_RANGES, NAMESPACES, RUNTIME_CLASSES, Resource
+from admitq.runtime.store import Change
 from admitq.transitions import is_reserved
 from localcluster.waiting import eventually
 from tests.unit.controllers.builders import KINDS, NAMES, Object, condition_of, workload
@@ -55,12 +56,83 @@ class Answer:
         self.may_come = asyncio.Event()
 
 
-class Running:
-    """A manager that runs, the stores that it follows, and an API server that takes every write."""
+class Cluster:
+    """Objects in stores, and what is counted about them."""
 
     def __init__(self) -> None:
         self.world = World()
         self.metrics = Metrics()
+
+    def follow(self, handler: Callable[[Resource, Change], None]) -> None:
+        """Have a handler called with every change, and with what is there already."""
+        for resource in decisive(KINDS):
+            self.world.stores.of(resource).subscribe(
+                lambda change, resource=resource: handler(resource, change)
+            )
+        for namespace in tuple(self.world.stores.of(NAMESPACES).list()):
+            self.put(NAMESPACES, {**namespace, "metadata": {**namespace["metadata"], "resourceVersion": "2"}})
+
+    def put(self, resource: Resource, *objects: Object) -> None:
+        self.world.put(resource, *objects)
+
+    def queues(
+        self, cpu: int = 4, name: str = "", *, preempts: bool = False, cohort: str = "", version: int = 0
+    ) -> None:
+        """A ClusterQueue with so many CPUs, a LocalQueue, and their flavor."""
+        flavors = [{"name": "f", "resources": [{"name": "cpu", "nominalQuota": str(cpu)}]}]
+        spec = {
+            "namespaceSelector": {},
+            "resourceGroups": [{"coveredResources": ["cpu"], "flavors": flavors}],
+            "preemption": {"withinClusterQueue": "LowerPriority" if preempts else "Never"},
+            "cohortName": cohort,
+        }
+        queue = cluster_scoped(f"cq{name}", spec=spec)
+        if version:
+            queue["metadata"]["resourceVersion"] = str(version)
+        self.put(KINDS.resource_flavors, cluster_scoped("f", spec={}))
+        self.put(KINDS.cluster_queues, queue)
+        self.put(KINDS.local_queues, namespaced(f"lq{name}", {"clusterQueue": f"cq{name}"}))
+
+    def submit(
+        self,
+        name: str,
+        *,
+        pods: int = 1,
+        priority: int = 0,
+        queue: str = "",
+        version: int = 7,
+        assignment: Object | None = None,
+    ) -> None:
+        """A Workload that asks for a CPU for each of its pods, or has quota."""
+        template = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}}
+        spec = {
+            "queueName": f"lq{queue}",
+            "priority": priority,
+            "podSets": [{"name": "main", "count": pods, "template": template}],
+        }
+        metadata = {"uid": f"uid-{name}", "resourceVersion": str(version)}
+        conditions = (QUOTA_RESERVED,) if assignment else ()
+        parts: Object = {}
+        if assignment:
+            parts["admission"] = {"clusterQueue": f"cq{queue}", "podSetAssignments": [assignment]}
+        self.put(KINDS.workloads, workload(*conditions, name=name, metadata=metadata, spec=spec, **parts))
+
+    def delete(self, resource: Resource, obj: Object) -> None:
+        """Take an object out of its store, as a watch does."""
+        self.world.stores.of(resource).remove(version(obj, 2_000))
+
+    def count(self, series: str) -> float:
+        lines = self.metrics.exposition().decode().splitlines()
+        return sum(
+            float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith((series + "{", series + " "))
+        )
+
+
+class Running(Cluster):
+    """A manager that runs, the stores that it follows, and an API server that takes every write."""
+
+    def __init__(self) -> None:
+        super().__init__()
         self.state = AdmissionState()
         self._then: dict[str, Callable[[], None]] = {}
         nothing: Any = _Nothing()
@@ -85,12 +157,7 @@ class Running:
             leading=lambda: True,
             objects=self._objects,
         )
-        for resource in decisive(KINDS):
-            self.world.stores.of(resource).subscribe(
-                lambda change, resource=resource: self.manager.observe(resource, change)
-            )
-        for namespace in tuple(self.world.stores.of(NAMESPACES).list()):
-            self.put(NAMESPACES, {**namespace, "metadata": {**namespace["metadata"], "resourceVersion": "2"}})
+        self.follow(self.manager.observe)
 
     def _objects(self) -> Iterable[tuple[Resource, Object]]:
         for resource in decisive(KINDS):
@@ -102,49 +169,6 @@ class Running:
     def on_reading(self, name: str, then: Callable[[], None]) -> None:
         """Have something happen as soon as an object was read for a new state."""
         self._then[name] = then
-
-    def put(self, resource: Resource, *objects: Object) -> None:
-        self.world.put(resource, *objects)
-
-    def queues(self, cpu: int = 4, name: str = "", *, preempts: bool = False) -> None:
-        """A ClusterQueue with so many CPUs, a LocalQueue, and their flavor."""
-        flavors = [{"name": "f", "resources": [{"name": "cpu", "nominalQuota": str(cpu)}]}]
-        spec = {
-            "namespaceSelector": {},
-            "resourceGroups": [{"coveredResources": ["cpu"], "flavors": flavors}],
-            "preemption": {"withinClusterQueue": "LowerPriority" if preempts else "Never"},
-        }
-        self.put(KINDS.resource_flavors, cluster_scoped("f", spec={}))
-        self.put(KINDS.cluster_queues, cluster_scoped(f"cq{name}", spec=spec))
-        self.put(KINDS.local_queues, namespaced(f"lq{name}", {"clusterQueue": f"cq{name}"}))
-
-    def submit(
-        self,
-        name: str,
-        *,
-        pods: int = 1,
-        priority: int = 0,
-        queue: str = "",
-        version: int = 7,
-        assignment: Object | None = None,
-    ) -> None:
-        """A Workload that asks for a CPU for each of its pods, or has quota."""
-        template = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}}
-        spec = {
-            "queueName": f"lq{queue}",
-            "priority": priority,
-            "podSets": [{"name": "main", "count": pods, "template": template}],
-        }
-        metadata = {"uid": f"uid-{name}", "resourceVersion": str(version)}
-        conditions = (QUOTA_RESERVED,) if assignment else ()
-        parts: Object = {}
-        if assignment:
-            parts["admission"] = {"clusterQueue": "cq", "podSetAssignments": [assignment]}
-        self.put(KINDS.workloads, workload(*conditions, name=name, metadata=metadata, spec=spec, **parts))
-
-    def delete(self, resource: Resource, obj: Object) -> None:
-        """Take an object out of its store, as a watch does."""
-        self.world.stores.of(resource).remove(version(obj, 2_000))
 
     def hold_back(self, call: str, name: str) -> "Answer":
         """Keep calls of one kind about an object waiting."""
@@ -161,12 +185,6 @@ class Running:
 
     def is_reserved(self, name: str) -> bool:
         return is_reserved(self.world.get(KINDS.workloads, name))
-
-    def count(self, series: str) -> float:
-        lines = self.metrics.exposition().decode().splitlines()
-        return sum(
-            float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith((series + "{", series + " "))
-        )
 
     @property
     def reasons(self) -> set[str]:
@@ -210,11 +228,11 @@ def fail(
     return exists
 
 
-def _is_bad_event(_state: Any, event: Any, _now: Any) -> bool:
+def is_bad_event(_state: Any, event: Any, _now: Any) -> bool:
     return BAD in repr(event)
 
 
-def _handler(event: type[Any]) -> str:
+def handler_of(event: type[Any]) -> str:
     # Read as it stands: each state makes the table of its own handlers.
     return HANDLERS[event].__name__
 
@@ -288,7 +306,7 @@ Of a Topology the core knows nothing but that it exists.
 async def test_object_that_the_core_fails_on_is_left_out_until_it_changes(
     monkeypatch: pytest.MonkeyPatch, event: type[Any], after: bool
 ) -> None:
-    exists = fail(monkeypatch, AdmissionState, _handler(event), _is_bad_event, after=after)
+    exists = fail(monkeypatch, AdmissionState, handler_of(event), is_bad_event, after=after)
     async with running() as here:
         here.queues()
         resource, obj = OBJECTS[event]
@@ -317,7 +335,7 @@ async def test_object_that_the_core_fails_on_is_left_out_until_it_changes(
 async def test_object_is_gone_although_the_core_fails_on_its_deletion(
     monkeypatch: pytest.MonkeyPatch, event: type[Any], after: bool
 ) -> None:
-    fail(monkeypatch, AdmissionState, _handler(DELETIONS[event]), _is_bad_event, after=after)
+    fail(monkeypatch, AdmissionState, handler_of(DELETIONS[event]), is_bad_event, after=after)
     async with running() as here:
         here.queues()
         resource, obj = OBJECTS[event]
@@ -441,7 +459,7 @@ async def test_head_that_a_cycle_fails_on_is_left_out_until_it_changes(
 async def test_reservation_that_is_being_written_is_counted_by_the_state_that_follows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    fail(monkeypatch, AdmissionState, "_flavor_changed", _is_bad_event, after=False)
+    fail(monkeypatch, AdmissionState, "_flavor_changed", is_bad_event, after=False)
     async with running() as here:
         here.queues(cpu=4)
         answer = here.hold_back("apply", "first")
@@ -460,7 +478,7 @@ async def test_reservation_that_is_being_written_is_counted_by_the_state_that_fo
 async def test_object_that_goes_while_the_new_state_is_made_does_not_come_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    fail(monkeypatch, AdmissionState, "_flavor_changed", _is_bad_event, after=False)
+    fail(monkeypatch, AdmissionState, "_flavor_changed", is_bad_event, after=False)
     monkeypatch.setattr(recovery, "_AT_A_TIME", 1)
     async with running() as here:
         here.queues(cpu=4)
@@ -483,3 +501,49 @@ async def test_failure_that_no_object_is_known_for_stops_no_other_work_and_does_
         exists.clear()
         await soon(lambda: here.is_reserved("good"))
         assert here.count("admitq_core_failures_total") < 20
+        assert here.count("admitq_malformed_objects") == 0
+
+
+def _queue_is_bad(_world: Any, of: Iterable[tuple[Any, Any]], _now: Any) -> bool:
+    return any(queue.spec.name == f"cq-{BAD}" for queue, _ in of)
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before the cycle", "after the cycle"])
+@pytest.mark.parametrize("cohorts", [("", ""), ("team", "team"), ("", "team")], ids=repr)
+async def test_cluster_queue_that_cycles_fail_with_is_left_out_until_it_changes(
+    monkeypatch: pytest.MonkeyPatch, cohorts: tuple[str, str], after: bool
+) -> None:
+    exists = fail(monkeypatch, state, "run_cycle", _queue_is_bad, after=after)
+    async with running() as here:
+        for name in ("-1", "-2", "-3"):
+            here.queues(name=name, cohort=cohorts[0])
+        here.queues(name=f"-{BAD}", cohort=cohorts[1])
+        here.submit(BAD, queue=f"-{BAD}")
+        await soon(lambda: here.count("admitq_core_failures_total") >= 3)
+        for name in ("-1", "-2"):
+            here.submit(f"good{name}", queue=name)
+            await soon(lambda name=name: here.is_reserved(f"good{name}"))
+        await soon(lambda: here.count("admitq_malformed_objects") == 1)
+        assert (f"cq-{BAD}", "InternalError") in {event[:2] for event in here.world.told.events}
+        assert not here.is_reserved(BAD)
+        failures = here.count("admitq_core_failures_total")
+        here.submit("good-3", queue="-3")
+        await soon(lambda: here.is_reserved("good-3"))
+        assert here.count("admitq_core_failures_total") == failures
+        exists.clear()
+        here.queues(cpu=5, name=f"-{BAD}", cohort=cohorts[1], version=1_000)
+        await soon(lambda: here.is_reserved(BAD))
+        assert here.count("admitq_malformed_objects") == 0
+
+
+async def test_no_cluster_queue_is_left_out_while_every_cycle_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    exists = fail(monkeypatch, state, "run_cycle", lambda *_: True, after=True)
+    async with running() as here:
+        for name in ("-1", "-2", "-3"):
+            here.queues(name=name)
+            here.submit(f"good{name}", queue=name)
+        await soon(lambda: here.count("admitq_core_failures_total") >= 5)
+        exists.clear()
+        for name in ("-1", "-2", "-3"):
+            await soon(lambda name=name: here.is_reserved(f"good{name}"))
+        assert here.count("admitq_malformed_objects") == 0

@@ -48,7 +48,7 @@ def heads(world: World) -> list[tuple[ClusterQueueEntry, Pending]]:
     Empty while admission is halted.
     """
     result: dict[str, tuple[ClusterQueueEntry, Pending]] = {}
-    for name in () if world.is_halted else sorted(world.candidates):
+    for name in () if world.is_halted else sorted(world.candidates - world.paused):
         queue = world.cluster_queues.get(name)
         pending = queue.queue.pop() if queue is not None and queue.is_active else None
         if queue is None or pending is None:
