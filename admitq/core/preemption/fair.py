@@ -97,7 +97,8 @@ class _Target:
 class _Branch:
     """A cohort with its children in the order in which the search descends into them.
 
-    ``listed`` children come by lower bounds of their places. The search opens each when it reaches its bound.
+    ``listed`` children come by lower bounds of their places. The search opens each when it reaches its bound,
+    unless that and all that follow are hopeless.
     """
 
     def __init__(
@@ -107,6 +108,7 @@ class _Branch:
         children: Iterable["_Branch | _Target"],
         listed: Iterator[tuple[ShareKey, Node]],
         open_listed: Callable[[Node], "_Branch | _Target"],
+        is_hopeless: Callable[[ShareKey], bool],
     ) -> None:
         self._node = node
         self._contested = contested
@@ -114,6 +116,7 @@ class _Branch:
         self._listed = listed
         self._next = next(listed, None)
         self._open_listed = open_listed
+        self._is_hopeless = is_hopeless
         for child in children:
             self._add(child)
 
@@ -144,7 +147,11 @@ class _Branch:
         """Open the listed children that may come before all that are open."""
         children = self._children
         while self._next is not None and not (children and children[0][0] < self._next[0]):
-            self._add(self._open_listed(self._next[1]))
+            key, node = self._next
+            if self._is_hopeless(key):
+                self._next = None
+                return
+            self._add(self._open_listed(node))
             self._next = next(self._listed, None)
 
     def _add(self, child: "_Branch | _Target") -> None:
@@ -175,6 +182,9 @@ class _Targets:
                 self._rejected_below.setdefault(parent, {})[at] = None
                 at, parent = parent, parent.parent
 
+        self._contested = search.cells(self._own)
+        self._needs_no_comparison = search.world.settings.gates.fair_sharing_preempt_within_nominal
+
     def build(self) -> _Branch | _Target:
         """The targets from the root."""
         root = self._own.root
@@ -193,7 +203,19 @@ class _Targets:
             self._children(cohort, sides),
             self._listed(cohort),
             lambda node: self._open(node, sides or _Sides(self._path[cohort], node)),
+            self._is_hopeless if self._own.parent is cohort else _is_never_hopeless,
         )
+
+    def _is_hopeless(self, key: ShareKey) -> bool:
+        """Whether no strategy accepts anything of a sibling of the preemptor's ClusterQueue, by its share.
+
+        That is so if the preemptor's share is greater. Its ClusterQueue then comes first while it has
+        candidates. When a sibling's turn comes, it has none, so that its share does not fall any more.
+        """
+        if self._needs_no_comparison and not is_borrowing(self._contested):
+            return False
+        ours = share(self._own)
+        return (not ours.infinite, -ours.amount) < (key.finite, key.share_descending)
 
     def _children(self, cohort: Node, sides: _Sides | None) -> Iterator[_Branch | _Target]:
         """The child on the preemptor's path, and all children with rejected candidates."""
@@ -228,6 +250,10 @@ class _Targets:
             since = self._index.first(node, stage)
             if since is not None:
                 yield from self._search.in_stage(stage, queue, policy, since=since)
+
+
+def _is_never_hopeless(_key: ShareKey) -> bool:
+    return False
 
 
 # --- the search -------------------------------------------------------------------------------------

@@ -77,7 +77,7 @@ class TreeCandidates:
         self.usage = usage
         self.excluded = excluded
         self._by_order: dict[Contested, OrderIndex] = {}
-        self._by_share: dict[Contested, ShareIndex] = {}
+        self._by_share: dict[tuple[Contested, int], ShareIndex] = {}
 
     def by_order(self, contested: Contested) -> "OrderIndex":
         """The index for classical preemption."""
@@ -86,11 +86,11 @@ class TreeCandidates:
             index = self._by_order[contested] = OrderIndex(self, contested)
         return index
 
-    def by_share(self, contested: Contested) -> "ShareIndex":
-        """The index for fair preemption."""
-        index = self._by_share.get(contested)
+    def by_share(self, contested: Contested, highest: int) -> "ShareIndex":
+        """The index for fair preemption, of candidates up to a priority."""
+        index = self._by_share.get((contested, highest))
         if index is None:
-            index = self._by_share[contested] = ShareIndex(self, contested)
+            index = self._by_share[contested, highest] = ShareIndex(self, contested, highest)
         return index
 
     def update(self, node: Node) -> None:
@@ -256,16 +256,26 @@ class OrderIndex(CandidateIndex[OrderKey]):
 
 
 class ShareIndex(CandidateIndex[ShareKey]):
-    """For fair preemption: one list, by share."""
+    """For fair preemption: one list, by share, of nodes with candidates up to a priority.
+
+    The list does not go by priority. So a list of all nodes could be long without a candidate.
+    """
+
+    def __init__(self, tree: TreeCandidates, contested: Contested, highest: int) -> None:
+        super().__init__(tree, contested)
+        self._highest = highest
 
     def _keys(self, node: Node) -> tuple[ShareKey | None, ...]:
         candidate: tuple[object, ...] = ()
         if not node.is_cohort:
-            leaving, staying = self._first_places(node)
-            order = staying if leaving is None else leaving
-            if order is None:
+            found = [
+                candidate_key(order, is_leaving=stage is Stage.LEAVING, is_own=False)
+                for stage, order in zip(STAGES, self._first_places(node), strict=True)
+                if order is not None and order.priority <= self._highest
+            ]
+            if not found:
                 return (None,)
-            candidate = candidate_key(order, is_leaving=leaving is not None, is_own=False)
+            candidate = found[0]
         elif not self.children(node):
             return (None,)
         return (share_key(node, supposed_share(node, self._usage), candidate),)
