@@ -15,7 +15,7 @@ from admitq.core.model import ObjectKey
 from admitq.core.preemption import classical, fair
 from admitq.core.preemption.candidates import Excluded, Preemptor, Search, Victim
 from admitq.core.preemption.index import TreeCandidates
-from admitq.core.preemption.policies import highest_priority, never_preempts
+from admitq.core.preemption.policies import never_preempts
 from admitq.core.preemption.room import Room
 from admitq.core.supposed_usage import SupposedUsage
 from admitq.core.world import World
@@ -54,14 +54,14 @@ def find_victims(
     search = Search(world, preemptor, usage, pairs, excluded)
     if tree is None:
         tree = TreeCandidates(world, SupposedUsage(), excluded)
+    highest = tree.highest_priority(preemptor)
     fairness = world.settings.fair_sharing
     if fairness is None:
         by_order = tree.by_order(pairs)
         by_order.prepare(node)
-        found = classical.find(search, by_order)
+        found = classical.find(search, by_order, highest)
     else:
-        policy = preemptor.queue.spec.preemption.reclaim_within_cohort
-        by_share = tree.by_share(pairs, highest_priority(policy, preemptor.workload.priority))
+        by_share = tree.by_share(pairs, highest)
         by_share.prepare(node)
         found = fair.find(search, by_share, fairness)
     return tuple([Victim(candidate.entry, candidate.reason) for candidate in found])

@@ -21,7 +21,7 @@ from admitq.core.instructions import PreemptionReason
 from admitq.core.model import BorrowWithinCohort
 from admitq.core.preemption.candidates import STAGES, Candidate, Search, Stage
 from admitq.core.preemption.index import OrderIndex, OrderKey
-from admitq.core.preemption.policies import ABOVE_ALL, NEVER, highest_priority
+from admitq.core.preemption.policies import NEVER, highest_priority
 from admitq.core.preemption.room import Outlook, Room, outlook, restore_unneeded
 from admitq.core.quota import Cell
 
@@ -134,13 +134,11 @@ class _Queue:
 class _Walk:
     """Goes through the candidates of other ClusterQueues at one stage, up to a priority."""
 
-    def __init__(self, search: Search, index: OrderIndex, stage: Stage, highest: int = ABOVE_ALL) -> None:
-        preemptor = search.preemptor
+    def __init__(self, search: Search, index: OrderIndex, stage: Stage, highest: int) -> None:
         self._search = search
         self._index = index
         self._stage = stage
-        self._policy = preemptor.queue.spec.preemption.reclaim_within_cohort
-        self._highest = min(highest, highest_priority(self._policy, preemptor.workload.priority))
+        self._highest = highest
 
     def in_turn(self, levels: Iterable[_Level]) -> Iterator[Candidate]:
         """Candidates in order, each if its ClusterQueue and the cohorts above it borrow at its turn.
@@ -201,12 +199,16 @@ class _Walk:
         must_borrow = (*above, self._search.cells(node))
         if candidates is None:
             return _Listed(self._index.children(node, self._stage), None, must_borrow)
-        return _Queue(candidates, must_borrow)
+        found = _Queue(candidates, must_borrow)
+        if found.order() is None:
+            self._index.note_fruitless()
+        return found
 
     def _candidates(self, node: Node) -> Iterator[Candidate]:
         queue = self._search.world.cluster_queues[node.name]
         since = self._index.first(node, self._stage)
-        return self._search.in_stage(self._stage, queue, self._policy, self._highest, since)
+        policy = self._search.preemptor.queue.spec.preemption.reclaim_within_cohort
+        return self._search.in_stage(self._stage, queue, policy, self._highest, since)
 
     def _while_borrowing(self, node: Node) -> Iterator[Candidate]:
         """Candidates of a ClusterQueue until, without them, it borrows nothing that is contested."""
@@ -258,11 +260,12 @@ def _highest_while_borrowing(search: Search) -> int:
 
 
 class _Classical:
-    """One search."""
+    """One search; candidates in other ClusterQueues have at most the ``highest`` priority."""
 
-    def __init__(self, search: Search, index: OrderIndex) -> None:
+    def __init__(self, search: Search, index: OrderIndex, highest: int) -> None:
         self._search = search
         self._index = index
+        self._highest = highest
         self._queue = search.preemptor.queue
         self._room = Room(self._queue.node, search.usage)
         self._levels = _find_levels(search)
@@ -284,7 +287,7 @@ class _Classical:
         return []
 
     def _has_candidates(self, levels: Iterable[_Level]) -> bool:
-        walks = (_Walk(self._search, self._index, stage) for stage in STAGES)
+        walks = (_Walk(self._search, self._index, stage, self._highest) for stage in STAGES)
         return any(True for walk in walks for _ in walk.in_turn(levels))
 
     def _attempt(self, *, may_borrow: bool) -> list[Candidate]:
@@ -311,9 +314,11 @@ class _Classical:
     def _groups(self, found: Outlook, *, may_borrow: bool) -> Iterator[tuple[Iterator[Candidate], bool]]:
         """Candidates group by group, and whether they are in the preemptor's own ClusterQueue."""
         search, within = self._search, self._queue.spec.preemption.within_cluster_queue
-        near = _highest_while_borrowing(search) if may_borrow else ABOVE_ALL
+        far = near = self._highest
+        if may_borrow:
+            near = min(near, _highest_while_borrowing(search))
         for stage in STAGES:
-            for levels, highest in ((self._levels.far, ABOVE_ALL), (self._levels.near, near)):
+            for levels, highest in ((self._levels.far, far), (self._levels.near, near)):
                 walk = _Walk(search, self._index, stage, highest)
                 together = found is Outlook.ONLY_WITH_OWN and walk.are_apart(levels)
                 yield walk.at_once(levels) if together else walk.in_turn(levels), False
@@ -336,6 +341,12 @@ class _Classical:
             )
 
 
-def find(search: Search, index: OrderIndex) -> list[Candidate]:
-    """The workloads to preempt, in the order in which the search ends; none if nothing is enough."""
-    return _Classical(search, index).find()
+def find(search: Search, index: OrderIndex, highest: int) -> list[Candidate]:
+    """The workloads to preempt, in the order in which the search ends; none if nothing is enough.
+
+    Args:
+        search: what the search is for.
+        index: of the preemptor's tree.
+        highest: the highest priority of candidates in other ClusterQueues.
+    """
+    return _Classical(search, index, highest).find()

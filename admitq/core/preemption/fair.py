@@ -238,7 +238,10 @@ class _Targets:
         self._index.enter(node)
         if node.is_cohort:
             return self._branch(node, sides)
-        return _Target(node, self._search.cells(node), sides, self._candidates(node))
+        target = _Target(node, self._search.cells(node), sides, self._candidates(node))
+        if target.descend() is None:
+            self._index.note_fruitless()
+        return target
 
     def _candidates(self, node: Node) -> Iterator[Candidate]:
         if self._rejected is not None:

@@ -17,20 +17,26 @@ from bisect import bisect_left, insort
 from collections.abc import Container
 from fractions import Fraction
 from itertools import chain
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from admitq.core.amounts import FlavorResource
 from admitq.core.cohorts import Node
 from admitq.core.fair_sharing import Share, supposed_share
 from admitq.core.holders import PreemptionOrder
-from admitq.core.model import ObjectKey
-from admitq.core.preemption.candidates import STAGES, Stage, contested_cells, uses_any
+from admitq.core.model import Instant, ObjectKey
+from admitq.core.preemption.candidates import STAGES, Preemptor, Stage, contested_cells, uses_any
+from admitq.core.preemption.policies import equals_must_be_newer, highest_priority
 from admitq.core.supposed_usage import SupposedUsage
 from admitq.core.world import World
 
 _Key = TypeVar("_Key", bound=tuple[Any, ...])
 
 Contested = frozenset[FlavorResource]
+
+_BEFORE_ALL: Final = -(1 << 63)
+"""An instant before all others; negated, one after all others."""
+
+_LOOKS_IN_VAIN: Final = 16
 
 
 class OrderKey(NamedTuple):
@@ -78,6 +84,8 @@ class TreeCandidates:
         self.excluded = excluded
         self._by_order: dict[Contested, OrderIndex] = {}
         self._by_share: dict[tuple[Contested, int], ShareIndex] = {}
+        self._fruitless = 0
+        self._newest: dict[int, Instant] = {}
 
     def by_order(self, contested: Contested) -> "OrderIndex":
         """The index for classical preemption."""
@@ -92,6 +100,38 @@ class TreeCandidates:
         if index is None:
             index = self._by_share[contested, highest] = ShareIndex(self, contested, highest)
         return index
+
+    def highest_priority(self, preemptor: Preemptor) -> int:
+        """The highest priority of candidates in other ClusterQueues.
+
+        Candidates of the preemptor's own priority that must be newer are told apart only by a look at each of
+        them. After some looks in vain, the newest of the whole tree is found, once for all preemptors.
+        """
+        queue, workload = preemptor
+        policy, priority = queue.spec.preemption.reclaim_within_cohort, workload.priority
+        if not equals_must_be_newer(policy) or self._fruitless < _LOOKS_IN_VAIN:
+            return highest_priority(policy, priority)
+        newest = self._newest.get(priority)
+        if newest is None:
+            newest = self._newest[priority] = self._find_newest(queue.node.root, priority)
+        return priority if workload.queued_at < newest else priority - 1
+
+    def note_fruitless(self) -> None:
+        """Note that a listed ClusterQueue had no candidate for some preemptor."""
+        self._fruitless += 1
+
+    def _find_newest(self, root: Node, priority: int) -> Instant:
+        """The latest queue-order timestamp of workloads of a priority that hold quota in a tree."""
+        holders = self.world.holders
+        since = PreemptionOrder(priority, _BEFORE_ALL, "")
+        times = (
+            entry.workload.queued_at
+            for node in root.cluster_queues_below()
+            for line in (holders.leaving, holders.staying)
+            for order, entry in line(node.name, since)
+            if order.priority == priority
+        )
+        return max(times, default=_BEFORE_ALL)
 
     def update(self, node: Node) -> None:
         """Correct all indexes after a change of usage or candidates at a ClusterQueue."""
@@ -142,6 +182,10 @@ class CandidateIndex(ABC, Generic[_Key]):
     def enter(self, node: Node) -> None:
         """Have the cells of a node and of those above it show the usage on which the index rests."""
         self._tree.usage.enter(node)
+
+    def note_fruitless(self) -> None:
+        """Note that a listed ClusterQueue had no candidate for some preemptor."""
+        self._tree.note_fruitless()
 
     def used_without(self, cohort: Node, visited: Node, pair: FlavorResource) -> int:
         """The usage of a cohort from all children but one, if listed ClusterQueues used nothing."""
