@@ -27,6 +27,9 @@ from admitq.core.world import WorkloadEntry, World
 
 _Answer = TypeVar("_Answer")
 
+_UNKNOWN: Final = -1
+"""No generation of a tree."""
+
 
 def _usage_of(entry: WorkloadEntry) -> Usage:
     assert entry.held is not None  # noqa: S101 narrows the type
@@ -162,6 +165,8 @@ class Overlay:
         if self._root.generation == changes + 1 and sorted(usage) == list(_usage_of(record)):
             self._generation = self._root.generation
             self._candidates.update(node)
+        else:
+            self._generation = _UNKNOWN
 
     def without_victims(self, node: Node, more: Iterable[Victim], ask: Callable[[], _Answer]) -> _Answer:
         """The answer of a head at a node as if all victims had left, and these of the head too."""

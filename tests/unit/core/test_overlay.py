@@ -12,7 +12,7 @@ from admitq.core.overlay import Overlay, without
 from admitq.core.preemption import Victim, find_victims
 from admitq.core.settings import FairSharing, Settings
 from admitq.core.world import WorkloadEntry
-from tests.unit.core.stage import pair
+from tests.unit.core.stage import Stage, pair, policy
 from tests.unit.core.test_preemption_laws import a_case
 
 CPU = pair("cpu")
@@ -134,3 +134,62 @@ def test_overlay_tree_changes_otherwise_is_computed_anew(chance: Random, setting
     )
     for _ in range(20):
         chance.choice(steps)()
+
+
+def supposed_victim(stage: Stage, name: str) -> Victim:
+    entry = stage.world.workloads[ObjectKey("default", name)]
+    return Victim(entry, PreemptionReason.IN_COHORT_RECLAMATION)
+
+
+def available_without_victims(overlay: Overlay, stage: Stage, name: str) -> int:
+    node = stage.node(name)
+    return overlay.without_victims(node, (), lambda: quota.available(node.cells[CPU]))
+
+
+def test_overlay_workload_is_admitted_elsewhere_is_computed_anew() -> None:
+    stage = Stage()
+    stage.queue("own", of=10)
+    stage.queue("other")
+    stage.holds("other", "victim", 2)
+    node = stage.node("own")
+    overlay = Overlay(stage.world, node.root)
+    overlay.reserve_capacity(node, ((CPU, 1),))
+    overlay.add_victims([supposed_victim(stage, "victim")])
+    assert available_without_victims(overlay, stage, "own") == 9
+    stage.holds("other", "more", 3)
+    assert available_without_victims(overlay, stage, "own") == 6
+    assert overlay.without_reserved_capacity(node, lambda: quota.available(node.cells[CPU])) == 5
+
+
+def test_overlay_reservation_is_not_as_expected_is_computed_anew() -> None:
+    stage = Stage()
+    stage.queue("own", of=10)
+    stage.queue("other")
+    stage.holds("other", "victim", 2)
+    stage.holds("own", "counted", 3)
+    overlay = Overlay(stage.world, stage.node("own").root)
+    overlay.add_victims([supposed_victim(stage, "victim")])
+    record = stage.world.workloads[ObjectKey("default", "counted")]
+    overlay.settle_reservation(record, stage.node("own"), ((CPU, 3),))
+    assert available_without_victims(overlay, stage, "own") == 7
+
+
+def test_search_victim_of_another_head_did_not_borrow_its_quota_counts() -> None:
+    stage = Stage()
+    stage.cohort("deep", "all")
+    stage.queue("own", "all", 1, policy(reclaim="Any", borrow="LowerPriority"))
+    stage.queue("inner", "deep", 4)
+    stage.queue("other", "all")
+    stage.holds("inner", "within quota", 2)
+    stage.holds("other", "borrows", 3)
+    node = stage.node("own")
+    overlay = Overlay(stage.world, node.root)
+
+    def search() -> list[str]:
+        preemptor = stage.preemptor("own", priority=1)
+        found = find_victims(stage.world, preemptor, {CPU: 5}, (CPU,), overlay.excluded, overlay.candidates)
+        return [victim.entry.workload.key.name for victim in found]
+
+    assert overlay.without_victims(node, (), search) == []
+    overlay.add_victims([supposed_victim(stage, "within quota")])
+    assert overlay.without_victims(node, (), search) == ["borrows"]
