@@ -80,7 +80,7 @@ def run_cycle(world: World, of: Iterable[tuple[ClusterQueueEntry, Pending]], now
     entries: list[Entry] = []
     for queue, pending in of:
         world.deciding = pending.workload.key
-        entries.append(nominate(world, queue, pending))
+        entries.append(nominate(cycle, queue, pending))
     world.deciding = None
     for entry in cycle.turns(entries):
         world.deciding = entry.workload.key

@@ -77,7 +77,7 @@ class Cycle:
     out_of_flavors: list[tuple[Entry, Refusal]] = field(default_factory=list[tuple[Entry, Refusal]])
     """Who found nothing with the last flavors, and was beaten over others."""
     parked: list[Entry] = field(default_factory=list[Entry])
-    reserved: list[ObjectKey] = field(default_factory=list[ObjectKey])
+    reserved: dict[ObjectKey, None] = field(default_factory=dict[ObjectKey, None])
     """Who took quota in this cycle, and so is nobody's victim before the next."""
     advanced: dict[Node, None] = field(default_factory=dict[Node, None])
     """Roots of trees in which somebody got somewhere."""
@@ -86,7 +86,7 @@ class Cycle:
         """What is supposed of the entry's tree."""
         found = self.overlays.get(entry.root)
         if found is None:
-            found = self.overlays[entry.root] = Overlay(self.world)
+            found = self.overlays[entry.root] = Overlay(self.world, entry.root, self.reserved)
         return found
 
     def turns(self, entries: list[Entry]) -> Iterator[Entry]:
@@ -135,6 +135,6 @@ class Cycle:
         """Leave capacity for an entry that gets nothing yet to those behind it no more, if there is any."""
         amounts = [(pair, amount) for pair, amount in usage if amount]
         if amounts:
-            self.overlay(entry).keep(entry.node, amounts)
+            self.overlay(entry).reserve_capacity(entry.node, amounts)
             entry.keeps = True
             self.usage_changed(entry)
