@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from admitq import explain, translate
+from admitq import explain
 from admitq.core.amounts import Amounts
 from admitq.core.instructions import ReportPending, ReportSecondPass, ReserveQuota
 from admitq.core.model import SECOND, Admission, Instant, ObjectKey
@@ -21,7 +21,9 @@ from admitq.runtime.errors import ApiError, NotLeadingError
 from admitq.runtime.events import EventRecorder
 from admitq.runtime.rate_limit import CallPriority, call_priority
 from admitq.runtime.resources import Object
+from admitq.stored_fields import Malformed
 from admitq.transitions import is_reserved
+from admitq.translate.admissions import read_admission
 from admitq.unexpected_errors import LOG_ONLY, ErrorPart, UnexpectedErrors
 from admitq_api.conditions import Reason
 from admitq_api.labels import Names
@@ -285,6 +287,6 @@ class _Withdrawal:
 def _is_reserved_as(obj: Object, admission: Admission) -> bool:
     """Whether the Workload has exactly this reservation, not one that another program wrote."""
     stated = (obj.get("status") or {}).get("admission")
-    with suppress(translate.Malformed):
-        return is_reserved(obj) and bool(stated) and translate.admission(stated, pod_counts(obj)) == admission
+    with suppress(Malformed):
+        return is_reserved(obj) and bool(stated) and read_admission(stated, pod_counts(obj)) == admission
     return False

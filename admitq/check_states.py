@@ -1,7 +1,7 @@
 """How a check's controller states what it found, in the list of checks in a Workload's status (pure).
 
 Controllers of admission checks write nothing else there. What resets a check, and what its state leads to,
-is the life of the Workload: see `admitq.transitions` and `admitq.controllers.workload`.
+is the life of the Workload: see `admitq.transitions` and `admitq.controllers.workload.steps`.
 """
 
 from collections.abc import Iterable

@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
-from admitq import translate
 from admitq.core.requests import pod_requests
 from admitq.integrations.paths import Object
+from admitq.stored_fields import Malformed
+from admitq.translate.pod_sets import read_pod_set
 
 
 class Increase(NamedTuple):
@@ -57,6 +58,6 @@ def _larger_request(one: Object, other: Object) -> str:
 
 def _requests(pod_set: Object) -> Mapping[str, Fraction]:
     try:
-        return dict(pod_requests(translate.pod_set(pod_set, "", []).template))
-    except translate.Malformed:
+        return dict(pod_requests(read_pod_set(pod_set, "", []).template))
+    except Malformed:
         return {}

@@ -100,7 +100,7 @@ class JobSource(Protocol):
         ...
 
     @property
-    def settings(self) -> Conventions:
+    def conventions(self) -> Conventions:
         """What the configuration decides."""
         ...
 
@@ -156,7 +156,7 @@ def priority_of(case: JobSource) -> Priority:
             raise PriorityClassMissing("WorkloadPriorityClass", label)
         return _priority(case.names.group, "WorkloadPriorityClass", found)
     job: Object = case.job or {}
-    if own := case.integration.priority_class(job) or _pods_class(case, job):
+    if own := case.integration.templates.priority_class(job) or _pods_class(case, job):
         found = case.lookups.priority_class(own)
         if found is None:
             raise PriorityClassMissing("PriorityClass", own)
@@ -188,11 +188,11 @@ def pod_sets_of(case: JobSource) -> list[dict[str, Any]]:
     job: Object = case.job or {}
     listed: list[dict[str, Any]] = []
     for pod_set in case.integration.pod_sets(job, case.names):
-        template = sanitised(pod_set.template_in(job), case.integration.platform_labels)
+        template = sanitised(pod_set.template_in(job), case.integration.templates.platform_labels)
         described: dict[str, Any] = {"name": pod_set.name, "count": pod_set.count, "template": template}
-        if pod_set.min_count is not None and case.settings.partial_admission:
+        if pod_set.min_count is not None and case.conventions.partial_admission:
             described["minCount"] = pod_set.min_count
-        if pod_set.indexes is not None and case.settings.topology_requests:
+        if pod_set.indexes is not None and case.conventions.topology_requests:
             described["topologyRequest"] = _topology_request(pod_set.indexes)
         listed.append(described)
     return listed
@@ -209,7 +209,7 @@ def _topology_request(indexes: PodIndexes) -> dict[str, Any]:
 
 def has_same_pods(case: JobSource, wanted: Object, listed: Object, *, tolerations: bool) -> bool:
     """Whether a podset that a Workload lists has the pods of one that the job wants as it is now."""
-    template = sanitised(listed.get("template") or {}, case.integration.platform_labels)
+    template = sanitised(listed.get("template") or {}, case.integration.templates.platform_labels)
     return same_pods(wanted["template"], template, tolerations=tolerations)
 
 
@@ -234,14 +234,14 @@ def _active_by_role(job: Object, composition: Composition) -> dict[str, list[Obj
 def _spec(case: JobSource) -> dict[str, Any]:
     composition = case.integration.composition
     if composition is not None:
-        problem = composition.problem(case.job or {}, case.names, case.settings.label_keys_to_copy)
+        problem = composition.problem(case.job or {}, case.names, case.conventions.label_keys_to_copy)
         if problem is not None:
             raise Unfit(problem)
         if (differing := mismatch(_active_by_role(case.job or {}, composition))) is not None:
             raise RoleMismatch(differing)
     pod_sets = pod_sets_of(case)
     if not pod_sets:
-        raise WithoutPodSets(case.integration.pod_sets_field)
+        raise WithoutPodSets(case.integration.templates.pod_sets_field)
     priority = priority_of(case)
     spec = {
         "podSets": pod_sets,
@@ -297,7 +297,7 @@ def _copied_labels(case: JobSource) -> dict[str, str]:
         key: value
         for one in members_of(job) or (job,)
         for key, value in value_at(one, ("metadata", "labels"), {}).items()
-        if key in case.settings.label_keys_to_copy
+        if key in case.conventions.label_keys_to_copy
     }
 
 
@@ -305,7 +305,7 @@ def _metric_values(case: JobSource, place: str) -> dict[str, str]:
     """What metrics take from the Workload, as the job says it, or all pods of a group that say anything."""
     job = case.job or {}
     found: dict[str, str] = {}
-    for location in case.settings.metric_values_to_copy:
+    for location in case.conventions.metric_values_to_copy:
         if location.place != place:
             continue
         members = members_of(job) or (job,)
@@ -322,7 +322,7 @@ def _name(case: JobSource) -> str:
         case.integration.group,
         metadata["name"],
         metadata["uid"],
-        longest=case.settings.longest_workload_name,
+        longest=case.conventions.longest_workload_name,
     )
 
 

@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from admitq import translate
+from admitq import stored_fields
 from admitq.admission_status import CONCERN
 from admitq.admission_writer import AdmissionWriter
 from admitq.core.events import Event, WorkloadChanged
@@ -16,13 +16,15 @@ from admitq.metrics import Metrics
 from admitq.observations import Observation
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import Object, Resource
+from admitq.translate.metadata import key_of
+from admitq.translate.workloads import read_quota_holder
 from admitq.unexpected_errors import ErrorPart
 from admitq_api import conditions
 from admitq_api.conditions import ConditionType, Reason
 
 log = logger(__name__)
 
-UNREADABLE: Final = (translate.Malformed, KeyError, TypeError, ValueError, AttributeError)
+UNREADABLE: Final = (stored_fields.Malformed, KeyError, TypeError, ValueError, AttributeError)
 """What reading an object raises that does not have the shape it should."""
 
 
@@ -37,7 +39,7 @@ def what_is_left(observation: Observation, obj: Object, *, is_workload: bool) ->
     """
     if is_workload:
         with suppress(*UNREADABLE):
-            return WorkloadChanged(translate.holder(obj))
+            return WorkloadChanged(read_quota_holder(obj))
     return observation.deleted(obj)
 
 
@@ -57,50 +59,44 @@ class Malformed:
     """The stored objects that cannot be read now.
 
     Args:
-        writer: writes the statuses of Workloads, and has what other writes need.
         metrics: where they are counted.
-        clock: wall time in nanoseconds.
-        leading: whether this process may write.
-        spawn: runs a write behind the caller.
         set_aside: how many objects of a resource did not even come as far as to be read here.
+        report: called with each object that is left out.
     """
 
-    writer: AdmissionWriter
     metrics: Metrics
-    clock: Callable[[], Instant]
-    leading: Callable[[], bool]
-    spawn: Callable[[Awaitable[None]], object]
     set_aside: Callable[[Resource], int]
+    report: Callable[[Malformation], None] = lambda _: None
     known: dict[tuple[str, ObjectKey], Malformation] = field(
         default_factory=dict[tuple[str, ObjectKey], Malformation]
     )
 
     def found(self, resource: Resource, obj: Object, error: Exception) -> bool:
         """Note that an object cannot be read, and tell so on it; returns whether that is news."""
-        problem = str(error) if isinstance(error, translate.Malformed) else f"unreadable: {error!r}"
+        problem = str(error) if isinstance(error, stored_fields.Malformed) else f"unreadable: {error!r}"
         return self.leave_out(resource, obj, problem, MALFORMED)
 
     def leave_out(self, resource: Resource, obj: Object, problem: str, reason: str) -> bool:
         """Note that an object is left out, and tell so on it; returns whether that is news."""
-        key = translate.key_of(obj)
+        key = key_of(obj)
         before = self.known.get((resource.plural, key))
         now = self.known[resource.plural, key] = Malformation(resource, obj, problem, reason)
         if before is not None and before.problem == problem:
             return False
         self.count(resource)
         log.warning("object is left out", resource=resource.plural, object=str(key), problem=problem)
-        self.spawn(self._report(now))
+        self.report(now)
         return True
 
-    def mended(self, resource: Resource, key: ObjectKey) -> None:
+    def mended(self, plural: str, key: ObjectKey) -> None:
         """Note that an object can be read, or is gone."""
-        if self.known.pop((resource.plural, key), None) is not None:
-            self.count(resource)
+        if (one := self.known.pop((plural, key), None)) is not None:
+            self.count(one.resource)
 
     def report_all(self) -> None:
-        """Tell of all: this process may write now."""
+        """Report all objects that are left out: this process may write now."""
         for one in self.known.values():
-            self.spawn(self._report(one))
+            self.report(one)
 
     def count(self, resource: Resource) -> None:
         """Tell how many objects of a resource cannot be read."""
@@ -109,10 +105,31 @@ class Malformed:
             count = unreadable + self.set_aside(resource)
             self.metrics.set("malformed_objects", count, resource=resource.plural)
 
+
+@dataclass(frozen=True)
+class MalformedReports:
+    """Reports objects that are left out, by an event and by their status.
+
+    Args:
+        writer: writes the statuses of Workloads, and has what other writes need.
+        clock: wall time in nanoseconds.
+        leading: whether this process may write.
+        spawn: runs a write behind the caller.
+    """
+
+    writer: AdmissionWriter
+    clock: Callable[[], Instant]
+    leading: Callable[[], bool]
+    spawn: Callable[[Awaitable[None]], object]
+
+    def report(self, one: Malformation) -> None:
+        """Report an object, if this process may write."""
+        self.spawn(self._report(one))
+
     async def _report(self, one: Malformation) -> None:
         if not self.leading():
             return
-        key = translate.key_of(one.obj)
+        key = key_of(one.obj)
         self.writer.recorder.event(one.obj, "Warning", one.reason, one.problem)
         try:
             if one.resource == self.writer.writes.resource:

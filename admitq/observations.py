@@ -3,9 +3,16 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from admitq import translate
 from admitq.core import events as happened
 from admitq.integrations.paths import Object
+from admitq.translate.admission_checks import read_admission_check
+from admitq.translate.flavors import read_resource_flavor
+from admitq.translate.limit_ranges import read_limit_range
+from admitq.translate.metadata import key_of, read_labels
+from admitq.translate.queues import read_cluster_queue, read_cohort, read_local_queue
+from admitq.translate.reading import Reading
+from admitq.translate.runtime_classes import read_overhead
+from admitq.translate.workloads import read_workload
 from admitq_api.labels import Names
 
 
@@ -17,7 +24,7 @@ class Observation:
     deleted: Callable[[Object], happened.Event]
 
 
-def observations(names: Names, how: translate.Reading) -> Mapping[str, Observation]:
+def observations(names: Names, how: Reading) -> Mapping[str, Observation]:
     """The observation of every kind that decisions depend on, by the resource's plural."""
 
     def name(obj: Object) -> str:
@@ -25,23 +32,23 @@ def observations(names: Names, how: translate.Reading) -> Mapping[str, Observati
 
     return {
         "clusterqueues": Observation(
-            lambda obj: happened.ClusterQueueChanged(translate.cluster_queue(obj)),
+            lambda obj: happened.ClusterQueueChanged(read_cluster_queue(obj)),
             lambda obj: happened.ClusterQueueDeleted(name(obj)),
         ),
         "cohorts": Observation(
-            lambda obj: happened.CohortChanged(translate.cohort(obj)),
+            lambda obj: happened.CohortChanged(read_cohort(obj)),
             lambda obj: happened.CohortDeleted(name(obj)),
         ),
         "localqueues": Observation(
-            lambda obj: happened.LocalQueueChanged(translate.local_queue(obj)),
-            lambda obj: happened.LocalQueueDeleted(translate.key_of(obj)),
+            lambda obj: happened.LocalQueueChanged(read_local_queue(obj)),
+            lambda obj: happened.LocalQueueDeleted(key_of(obj)),
         ),
         "resourceflavors": Observation(
-            lambda obj: happened.ResourceFlavorChanged(translate.resource_flavor(obj)),
+            lambda obj: happened.ResourceFlavorChanged(read_resource_flavor(obj)),
             lambda obj: happened.ResourceFlavorDeleted(name(obj)),
         ),
         "admissionchecks": Observation(
-            lambda obj: happened.AdmissionCheckChanged(translate.admission_check(obj)),
+            lambda obj: happened.AdmissionCheckChanged(read_admission_check(obj)),
             lambda obj: happened.AdmissionCheckDeleted(name(obj)),
         ),
         "topologies": Observation(
@@ -49,21 +56,19 @@ def observations(names: Names, how: translate.Reading) -> Mapping[str, Observati
             lambda obj: happened.TopologyDeleted(name(obj)),
         ),
         "namespaces": Observation(
-            lambda obj: happened.NamespaceChanged(
-                name(obj), translate.labels_of(obj["metadata"].get("labels"))
-            ),
+            lambda obj: happened.NamespaceChanged(name(obj), read_labels(obj["metadata"].get("labels"))),
             lambda obj: happened.NamespaceDeleted(name(obj)),
         ),
         "limitranges": Observation(
-            lambda obj: happened.LimitRangeChanged(translate.key_of(obj), translate.limit_range(obj)),
-            lambda obj: happened.LimitRangeDeleted(translate.key_of(obj)),
+            lambda obj: happened.LimitRangeChanged(key_of(obj), read_limit_range(obj)),
+            lambda obj: happened.LimitRangeDeleted(key_of(obj)),
         ),
         "runtimeclasses": Observation(
-            lambda obj: happened.RuntimeClassChanged(name(obj), translate.overhead(obj)),
+            lambda obj: happened.RuntimeClassChanged(name(obj), read_overhead(obj)),
             lambda obj: happened.RuntimeClassDeleted(name(obj)),
         ),
         "workloads": Observation(
-            lambda obj: happened.WorkloadChanged(translate.workload(obj, names, how)),
-            lambda obj: happened.WorkloadDeleted(translate.key_of(obj), obj["metadata"]["uid"]),
+            lambda obj: happened.WorkloadChanged(read_workload(obj, names, how)),
+            lambda obj: happened.WorkloadDeleted(key_of(obj), obj["metadata"]["uid"]),
         ),
     }

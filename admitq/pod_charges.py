@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
-from admitq import translate
 from admitq.core.requests import pod_requests
 from admitq.integrations.paths import Object, value_at
+from admitq.translate.pod_sets import read_pod_template
 from admitq_api.quantity import QuantityError, parse
 
 
@@ -49,7 +49,7 @@ def charge_of(spec: Object) -> Charge:
 
     Requests that cannot be read count as nothing; the API server stores none on pods.
     """
-    template = translate.pod_template(spec)
+    template = read_pod_template(spec)
     return Charge(dict(pod_requests(template)), tuple(sorted(_claims(spec))))
 
 

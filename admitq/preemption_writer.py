@@ -10,7 +10,7 @@ from admitq.core.model import Instant
 from admitq.evictions import event_of
 from admitq.explain import EffectivePriority
 from admitq.guarded_writes import Decision, DecisionKind, GuardedWrites
-from admitq.measures import Measures
+from admitq.measures.workloads import WorkloadMeasures
 from admitq.runtime.events import EventRecorder
 from admitq.runtime.rate_limit import CallPriority, call_priority
 from admitq.runtime.resources import Object
@@ -41,7 +41,7 @@ class PreemptionWriter:
     writes: GuardedWrites
     names: Names
     recorder: EventRecorder
-    measures: Measures
+    measures: WorkloadMeasures
     clock: Callable[[], Instant]
     priority_of: Callable[[Object], EffectivePriority]
     errors: UnexpectedErrors = LOG_ONLY

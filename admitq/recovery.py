@@ -4,29 +4,35 @@ A function of the core that raises leaves its books half changed. Nothing is dec
 objects are observed once more by a new state, which then takes the place of the old one. The object that the
 core failed on is set aside until it changes: the core goes on as if it could not be read, and its event, its
 condition and metrics tell so. A Workload that is set aside keeps its quota.
+
+Where a cycle fails and it is not known over which workload, the ClusterQueues with which cycles fail are
+sought (``culprit_search``) and left out in the same way.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Final, Generic, Protocol, Self, TypeAlias, TypeVar
 
 from admitq.core.events import Event
-from admitq.core.instructions import ReserveQuota
 from admitq.core.model import Instant, ObjectKey
-from admitq.core.state import AdmissionState
+from admitq.culprit_search import CulpritSearch
 from admitq.guarded_writes import backoff
 from admitq.logs import logger
 from admitq.malformed import UNREADABLE, Malformed, what_is_left
 from admitq.metrics import Metrics
 from admitq.observations import Observation
 from admitq.runtime.resources import Object, Resource
-from admitq.translate import key_of
+from admitq.translate.metadata import key_of
 
 log = logger(__name__)
 
 INTERNAL_ERROR: Final = "InternalError"
 """Reason of the event about an object that the core failed on."""
+
+CYCLE: Final = "cycle"
+"""What the core does when it decides, as failures are counted."""
 
 _AT_A_TIME: Final = 100
 """Objects that are observed before other tasks get their turn; so many take a few milliseconds."""
@@ -35,36 +41,73 @@ ObjectId: TypeAlias = tuple[str, ObjectKey]
 """An object by the plural of its resource, and its key."""
 
 
+class Recoverable(Protocol):
+    """What decides over objects that it observes, and can begin anew: the core, or a shadow."""
+
+    def observe(self, event: Event, *, now: Instant) -> None:
+        """Take in what happened."""
+        ...
+
+    def trees(self) -> list[tuple[str, ...]]:
+        """Return the names of the ClusterQueues of each cohort tree."""
+        ...
+
+    def pause(self, cluster_queues: frozenset[str]) -> None:
+        """Have the heads of these ClusterQueues, and of no others, take no part in cycles."""
+        ...
+
+    def empty(self) -> Self:
+        """Return one that has observed nothing, with the same settings."""
+        ...
+
+    def become(self, other: Self) -> None:
+        """Take the place of another, which is not used any more."""
+        ...
+
+
+_Decides = TypeVar("_Decides", bound=Recoverable)
+
+
 @dataclass
-class Recovery:
+class Recovery(Generic[_Decides]):
     """Keeps the state of the core reliable.
 
     Args:
         state: what decides.
         observations: how objects become events, by the plural of their resource.
         objects: all objects that decisions depend on, as the stores hold them.
-        reserving: reservations that are being written, which the stores may not show yet.
         malformed: reports objects that are left out.
         metrics: where failures are counted.
         clock: wall time in nanoseconds.
         workloads: the plural of the resource of Workloads.
+        cluster_queues: the resource of ClusterQueues.
+        complete: called with a new state that has observed all objects, before it decides. What it does must
+            be guarded.
     """
 
-    state: AdmissionState
+    state: _Decides
     observations: Mapping[str, Observation]
     objects: Callable[[], Iterable[tuple[Resource, Object]]]
-    reserving: Callable[[], Iterable[ReserveQuota]]
     malformed: Malformed
     metrics: Metrics
     clock: Callable[[], Instant]
     workloads: str
+    cluster_queues: Resource
+    complete: Callable[[_Decides], None] = lambda _: None
 
     _set_aside: dict[ObjectId, Event] = field(default_factory=dict[ObjectId, Event])
     """Objects that the core failed on, by the event that it failed to take in or to decide over."""
     _without: set[ObjectId] = field(default_factory=set[ObjectId])
     """Those of them of which the core cannot even take in that they hold quota."""
-    _fresh: AdmissionState | None = None
+    _fresh: _Decides | None = None
     """The state that is being made."""
+    _search: CulpritSearch = field(default_factory=CulpritSearch)
+    _begins_search: bool = False
+    """Whether a search begins with the new state."""
+    _error: Exception | None = None
+    """Of the last cycle that failed without a known culprit."""
+    _retry_at: float = 0.0
+    """When to retry ClusterQueues that failed while none is known to be sound; in seconds of the loop."""
     _failures: int = 0
     """Failures in a row, without a cycle in between that came to its end."""
 
@@ -74,25 +117,78 @@ class Recovery:
         return self._fresh is not None
 
     @property
-    def receiver(self) -> AdmissionState:
+    def receiver(self) -> _Decides:
         """The state that observes what happens now."""
         return self.state if self._fresh is None else self._fresh
 
     def cycle_ended(self) -> None:
         """Note that the core decided without a failure."""
         self._failures = 0
+        self._search.cycle_ended()
 
-    def is_set_aside(self, resource: Resource, key: ObjectKey, event: Event) -> bool:
-        """Whether the core failed on an object as it is now. One that has changed is tried again."""
-        if self._set_aside.get((resource.plural, key)) == event:
-            return True
-        self.forget(resource, key)
-        return False
+    def search_on(self) -> float | None:
+        """Go on with the search for what makes cycles fail, as nothing is due to be decided.
 
-    def forget(self, resource: Resource, key: ObjectKey) -> None:
-        """An object is gone, or has changed."""
-        self._set_aside.pop((resource.plural, key), None)
-        self._without.discard((resource.plural, key))
+        Returns:
+            In how many seconds to call this again, 0 if something may be due now; None if no search goes on.
+        """
+        if not self._search.is_on:
+            return None
+        if self._search.is_undecided and _monotonic() >= self._retry_at:
+            self._search.retry()
+        culprits = self._search.advance()
+        self.state.pause(self._search.paused)
+        if culprits:
+            self._leave_out_queues(culprits)
+            self._fresh = self.state.empty()
+        return max(0.0, self._retry_at - _monotonic()) if self._search.is_undecided else 0.0
+
+    def _leave_out_queues(self, names: Collection[str]) -> None:
+        error = self._error or RuntimeError("cycles fail")
+        for resource, obj in tuple(self.objects()):
+            if resource == self.cluster_queues and key_of(obj).name in names:
+                self._leave_out(resource, obj, error)
+
+    def changed(self, resource: Resource, obj: Object) -> tuple[Event | None, bool]:
+        """Note that an object is as follows; it is reported if it cannot be read.
+
+        Returns:
+            What the core observes of the object, None if it cannot take in anything of it; and whether that
+            is all of the object. An object that was left out and has changed is observed again.
+        """
+        which = (resource.plural, key_of(obj))
+        observation = self.observations[resource.plural]
+        try:
+            event = observation.changed(obj)
+        except UNREADABLE as error:
+            self.malformed.found(resource, obj, error)
+        else:
+            if self._set_aside.get(which) != event:
+                self._forget(which)
+                self.malformed.mended(*which)
+                return event, True
+        if which in self._without:
+            return None, False
+        return what_is_left(observation, obj, is_workload=resource.plural == self.workloads), False
+
+    def deleted(self, resource: Resource, obj: Object) -> Event:
+        """Note that an object is gone; return what the core observes of that."""
+        which = (resource.plural, key_of(obj))
+        self._forget(which)
+        self.malformed.mended(*which)
+        return self.observations[resource.plural].deleted(obj)
+
+    def _forget(self, which: ObjectId) -> None:
+        self._set_aside.pop(which, None)
+        self._without.discard(which)
+
+    @contextmanager
+    def guard(self, during: str, culprit: tuple[Resource, Object] | None) -> Generator[None]:
+        """Give a context whose exceptions are failures of the core; the arguments are those of ``failed``."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - one object that the core fails on must not stop the others
+            self.failed(during, culprit, error)
 
     def failed(self, during: str, culprit: tuple[Resource, Object] | None, error: Exception) -> None:
         """Leave the state as it is and begin a new one.
@@ -108,6 +204,10 @@ class Recovery:
         self.metrics.increment("core_failures_total", during=during)
         if culprit is not None:
             self._leave_out(*culprit, error)
+        elif during == CYCLE:
+            self._error, self._begins_search = error, not self._search.is_on
+            self._search.cycle_failed()
+            self._retry_at = _monotonic() + backoff(self._failures)
         self._fresh = self.state.empty()
 
     def _leave_out(self, resource: Resource, obj: Object, error: Exception) -> None:
@@ -127,50 +227,34 @@ class Recovery:
     async def make_anew(self) -> None:
         """Make a new state of what the stores hold, and have it decide from now on.
 
-        It begins later after each failure in a row.
+        It begins later after each failure in a row, except in a search, in which others go on meanwhile.
         """
         while (fresh := self._fresh) is not None:
-            await asyncio.sleep(backoff(self._failures))
+            await asyncio.sleep(backoff(1 if self._search.is_on else self._failures))
             for number, (resource, obj) in enumerate(self.objects(), start=1):
                 # At once: what happens to the object from now on is observed after it.
                 if not self._observed(fresh, resource, obj):
                     break
                 if number % _AT_A_TIME == 0:
                     await asyncio.sleep(0)
-            if self._fresh is fresh and self._with_reservations(fresh):
+            if self._fresh is fresh:
+                self.complete(fresh)
+            if self._fresh is fresh:
                 self._fresh = None
+                if self._begins_search:
+                    self._begins_search = False
+                    self._search.begin(fresh.trees())
+                fresh.pause(self._search.paused)
                 self.state.become(fresh)
 
-    def _observed(self, fresh: AdmissionState, resource: Resource, obj: Object) -> bool:
+    def _observed(self, fresh: _Decides, resource: Resource, obj: Object) -> bool:
         """Have an object observed; whether the state that is being made is still the same."""
-        event = self.event_of(resource, obj)
+        event, _ = self.changed(resource, obj)
         if event is not None and self._fresh is fresh:
-            try:
+            with self.guard(type(event).__name__, (resource, obj)):
                 fresh.observe(event, now=self.clock())
-            except Exception as error:  # noqa: BLE001 - whatever it is, the others go on
-                self.failed(type(event).__name__, (resource, obj), error)
         return self._fresh is fresh
 
-    def _with_reservations(self, fresh: AdmissionState) -> bool:
-        try:
-            for instruction in self.reserving():
-                fresh.assume(instruction, now=self.clock())
-        except Exception as error:  # noqa: BLE001 - as above
-            self.failed("ReserveQuota", None, error)
-            return False
-        return True
 
-    def event_of(self, resource: Resource, obj: Object) -> Event | None:
-        """What the core is told of an object; None if it cannot take in anything of it."""
-        which = (resource.plural, key_of(obj))
-        observation = self.observations[resource.plural]
-        if which in self._without:
-            return None
-        try:
-            event = observation.changed(obj)
-        except UNREADABLE:
-            pass
-        else:
-            if not self.is_set_aside(resource, which[1], event):
-                return event
-        return what_is_left(observation, obj, is_workload=resource.plural == self.workloads)
+def _monotonic() -> float:
+    return asyncio.get_running_loop().time()

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from admitq.core.amounts import Amounts
 from admitq.core.model import Admission, Instant
-from admitq.translate import admission_status, pod_set_request
+from admitq.translate.admissions import format_admission, format_pod_set_request
 from admitq_api import conditions
 from admitq_api.conditions import ConditionType, Reason
 
@@ -98,7 +98,7 @@ def reservation_patch(
         observed_generation=generation,
     )
     state = _with_pods_awaited(obj, state, now, tracks_pods_ready=tracks_pods_ready)
-    status: dict[str, Any] = {"conditions": state, "admission": admission_status(admission)}
+    status: dict[str, Any] = {"conditions": state, "admission": format_admission(admission)}
     if admit and (obj.get("status") or {}).get("resourceRequests"):
         status["resourceRequests"] = None
     return _guarded(obj, status)
@@ -154,7 +154,9 @@ def pending_patch(
     state = _with_pods_awaited(obj, state, now, tracks_pods_ready=tracks_pods_ready)
     stated = before.get("resourceRequests") or []
     requests = (
-        stated if resource_requests is None else [pod_set_request(name, of) for name, of in resource_requests]
+        stated
+        if resource_requests is None
+        else [format_pod_set_request(name, of) for name, of in resource_requests]
     )
     leftover = {"admission": None} if before.get("admission") else {}
     is_stated = state == list(before.get("conditions") or [])

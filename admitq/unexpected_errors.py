@@ -26,6 +26,7 @@ class ErrorPart(StrEnum):
     METRICS = "metrics"
     OBSERVATION = "observation"
     REPORT = "report"
+    REVIEW = "review"
     SERVER = "server"
     WATCH = "watch"
     WRITE = "write"
@@ -36,22 +37,28 @@ class UnexpectedErrors:
     """Logs and counts unexpected exceptions.
 
     Args:
-        count: called with the part for each exception; may be called from any thread.
+        count: called with the part and the route for each exception; may be called from any thread.
     """
 
-    count: Callable[[ErrorPart], None] = lambda _: None
+    count: Callable[[ErrorPart, str], None] = lambda *_: None
 
-    def report(self, part: ErrorPart, error: BaseException, item: object = "") -> None:
+    def report(self, part: ErrorPart, error: BaseException, item: object = "", route: str = "") -> None:
         """Log an exception with its traceback, and count it. Never raises.
 
         Args:
             part: what the process was doing.
             error: the exception.
             item: what it was working on, for the log.
+            route: the path of the webhook that was asked; empty for other parts than reviews.
         """
-        log.error("unexpected error", exc_info=error, extra={"part": str(part), "item": str(item)})
+        fields = {"part": str(part), "item": str(item)} | ({"route": route} if route else {})
+        log.error("unexpected error", exc_info=error, extra=fields)
+        self.add(part, route)
+
+    def add(self, part: ErrorPart, route: str = "") -> None:
+        """Count an exception that is logged elsewhere. Never raises."""
         try:
-            self.count(part)
+            self.count(part, route)
         except Exception:
             log.exception("unexpected error was not counted", extra={"part": str(part)})
 

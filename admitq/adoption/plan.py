@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from admitq import translate
 from admitq.adoption.checks import CA_INJECTED, CHECKS, Check, Severity
 from admitq.adoption.cluster import Cluster, holds, is_running
 from admitq.core.selectors import selects_namespace
 from admitq.integrations.paths import Object, value_at
+from admitq.translate.selectors import read_label_selector
 from admitq_api.configuration import Configuration, load_configuration
 from admitq_api.feature_gates import Gate
 from admitq_api.namespaces import NAMESPACE_NAME
@@ -174,7 +174,7 @@ def values(cluster: Cluster) -> dict[str, Any]:
             if isinstance(dispatcher, dict):
                 dispatcher.pop("dispatcherName", None)
             if (selector := one.given.get("managedJobsNamespaceSelector")) is not None:
-                read = translate.label_selector(loaded.managed_jobs_namespace_selector)
+                read = read_label_selector(loaded.managed_jobs_namespace_selector)
                 spared = [SYSTEM, cluster.namespace]
                 selected = any(selects_namespace(read, {NAMESPACE_NAME: name}) for name in spared)
                 told["managedJobsNamespaceSelector"] = sparing(spared, selector) if selected else selector

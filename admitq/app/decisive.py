@@ -1,7 +1,10 @@
 """What decisions depend on."""
 
+from collections.abc import Iterable, Iterator
+
 from admitq.runtime.kinds import Kinds
-from admitq.runtime.resources import LIMIT_RANGES, NAMESPACES, RUNTIME_CLASSES, Resource
+from admitq.runtime.resources import LIMIT_RANGES, NAMESPACES, RUNTIME_CLASSES, Object, Resource
+from admitq.runtime.store import Store
 
 
 def decisive(kinds: Kinds) -> tuple[Resource, ...]:
@@ -18,3 +21,11 @@ def decisive(kinds: Kinds) -> tuple[Resource, ...]:
         kinds.local_queues,
         kinds.workloads,
     )
+
+
+def stored(stores: Iterable[Store]) -> Iterator[tuple[Resource, Object]]:
+    """All objects of some stores; they may come and go meanwhile."""
+    for store in stores:
+        for key in store.keys():  # noqa: SIM118 - a copy, which the store does not change
+            if (obj := store.get(*key)) is not None:
+                yield store.resource, obj

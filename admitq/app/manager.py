@@ -6,10 +6,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from typing import Final
 
-from admitq import translate
 from admitq.app.caches import all_synced, caches_ready
 from admitq.app.components import ACTING, Component
-from admitq.app.decisive import decisive
+from admitq.app.decisive import decisive, stored
 from admitq.app.dumping import Dumping
 from admitq.app.settings import Settings
 from admitq.app.while_served import WhileServed, key_handler
@@ -25,18 +24,23 @@ from admitq.core_settings import core_settings, defaults_to_know_of, pods_ready
 from admitq.garbage import spare_what_is_there
 from admitq.health import Check
 from admitq.logs import logger
-from admitq.manager import Manager
-from admitq.measures import Measures
+from admitq.manager.manager import Manager, ManagerOptions
+from admitq.measures.gauges import PendingWorkloads
+from admitq.measures.manager import ManagerMeasures
+from admitq.measures.scope import MeasureScope
 from admitq.metrics import Metrics
 from admitq.runtime.client import Call, Client
 from admitq.runtime.controller import Controller, Reconciled
 from admitq.runtime.credentials import Credentials
 from admitq.runtime.events import EventRecorder
 from admitq.runtime.kinds import kinds_of
-from admitq.runtime.leases import Elector, LeaseTiming, unique_identity
+from admitq.runtime.lease_claim import LeaseTiming
+from admitq.runtime.leases import Elector, unique_identity
 from admitq.runtime.resources import Object, Resource
 from admitq.runtime.store import Change, Key, Store
 from admitq.runtime.watcher import Outcome, Watcher
+from admitq.translate.reading import configure_reading
+from admitq.translate.selectors import read_label_selector
 from admitq.unexpected_errors import ErrorPart, UnexpectedErrors
 from admitq_api.configuration import Configuration, LeaderElection
 from admitq_api.feature_gates import Gate
@@ -158,7 +162,8 @@ class ManagerPart:
             recorder=self._recorder,
             clock=time.time_ns,
             stores=self._stores,
-            metrics=self._measures,
+            metrics=self._measures.workloads,
+            queue_metrics=self._measures.queues,
             observed=self._observed,
         )
         table = registry.controllers(ctx, self._state.queries)
@@ -175,15 +180,17 @@ class ManagerPart:
             observed=self._observed,
             start=table.start if runs_jobs else _left_to_its_controller,
             refresh=self,
-            reports_malformed=runs_core or runs_cycles,
-            counts_transitions=runs_core,
             leading=self._is_leading,
-            reading=translate.reading(configuration, settings.gates),
+            reading=configure_reading(configuration, settings.gates),
             set_aside=self._set_aside,
             objects=self._decisive_objects,
-            tracks_pods_ready=pods_ready(configuration, settings.gates) is not None,
-            tell_reasons=settings.gates[Gate.UNADMITTED_WORKLOADS_OBSERVABILITY],
-            merge_patches=settings.gates[Gate.WORKLOAD_REQUEST_USE_MERGE_PATCH],
+            options=ManagerOptions(
+                tracks_pods_ready=pods_ready(configuration, settings.gates) is not None,
+                tell_reasons=settings.gates[Gate.UNADMITTED_WORKLOADS_OBSERVABILITY],
+                reports_malformed=runs_core or runs_cycles,
+                counts_transitions=runs_core,
+                merge_patches=settings.gates[Gate.WORKLOAD_REQUEST_USE_MERGE_PATCH],
+            ),
         )
         self._refused = table.refused
         self._leading = asyncio.Event()
@@ -248,9 +255,9 @@ class ManagerPart:
         else:
             store.upsert(obj)
 
-    def _make_measures(self, configuration: Configuration) -> Measures:
+    def _make_measures(self, configuration: Configuration) -> ManagerMeasures:
         queues = configuration.metrics.local_queue_metrics
-        selector = translate.label_selector(queues.local_queue_selector)
+        selector = read_label_selector(queues.local_queue_selector)
         enabled = self._settings.tells_of_local_queues
 
         def of_local_queues(key: ObjectKey) -> bool:
@@ -268,17 +275,19 @@ class ManagerPart:
             cohort = "" if queue is None else (queue.get("spec") or {}).get("cohortName", "")
             return cohort_path(self._stores.of(self._kinds.cohorts), cohort) if cohort else []
 
-        return Measures(
+        scope = MeasureScope(
             self._metrics,
             cluster_queue_of,
             cohorts_of=cohorts_of,
             of_local_queues=of_local_queues,
             with_resources=configuration.metrics.enable_cluster_queue_resources,
             of_cohorts=self._settings.tells_of_cohorts,
-            waiting=self._state.queries.pending_workloads,
-            pending_shapes=self._state.queries.pending_shapes,
-            pending_requests=self._state.queries.pending_requests,
         )
+        queries = self._state.queries
+        pending = PendingWorkloads(
+            queries.pending_workloads, queries.pending_shapes, queries.pending_requests
+        )
+        return ManagerMeasures(scope, pending)
 
     # --- what the core says has changed -----------------------------------------------------------
 
@@ -371,13 +380,8 @@ class ManagerPart:
         return 0 if store is None else len(store.quarantined)
 
     def _decisive_objects(self) -> Iterator[tuple[Resource, Object]]:
-        """All that the core observes; objects may come and go while they are looked at."""
-        for resource in decisive(self._kinds):
-            store = self._stores.of(resource)
-            keys = store.keys()
-            for key in keys:
-                if (obj := store.get(*key)) is not None:
-                    yield resource, obj
+        """All that the core observes."""
+        return stored(self._stores.of(resource) for resource in decisive(self._kinds))
 
     def _on_objects_set_aside(self, resource: Resource) -> None:
         self.manager.count_malformed(resource)

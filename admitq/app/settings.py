@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from admitq import translate
 from admitq.core.selectors import selects_namespace
 from admitq.custom_labels import CustomLabel
 from admitq.integrations import custom
@@ -11,6 +10,7 @@ from admitq.integrations.base import Integration
 from admitq.integrations.registry import framework_names
 from admitq.metrics import clashes
 from admitq.serving.tls import TlsSettings
+from admitq.translate.selectors import read_label_selector
 from admitq_api.configuration import Configuration, ConfigurationError, load_configuration
 from admitq_api.feature_gates import FeatureGates, Gate
 from admitq_api.labels import Names
@@ -94,7 +94,7 @@ def load_settings(file: Path | None, feature_gates: str = "") -> Settings:
 
 
 def _spare_the_system(configuration: Configuration) -> None:
-    selector = translate.label_selector(configuration.managed_jobs_namespace_selector)
+    selector = read_label_selector(configuration.managed_jobs_namespace_selector)
     for namespace in (SYSTEM_NAMESPACE, configuration.namespace):
         if selects_namespace(selector, {NAMESPACE_NAME: namespace}):
             remedy = f"operator: NotIn, values: [{SYSTEM_NAMESPACE}, {configuration.namespace}]"

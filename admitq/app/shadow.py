@@ -3,14 +3,13 @@
 import asyncio
 import re
 import time
-from collections.abc import Callable
-from contextlib import AsyncExitStack, suppress
+from collections.abc import Callable, Generator
+from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final
 
-from admitq import translate
 from admitq.app.caches import all_synced, caches_ready
-from admitq.app.decisive import decisive
+from admitq.app.decisive import decisive, stored
 from admitq.app.dumping import Dumping
 from admitq.app.settings import Settings
 from admitq.core import events as happened
@@ -18,18 +17,20 @@ from admitq.core.model import SECOND, ObjectKey
 from admitq.core_settings import core_settings
 from admitq.health import Check
 from admitq.logs import logger
-from admitq.malformed import UNREADABLE, what_is_left
+from admitq.malformed import UNREADABLE, Malformed
 from admitq.metrics import Metrics
 from admitq.observations import observations
+from admitq.recovery import CYCLE, Recovery
 from admitq.runtime.client import Call, Client
 from admitq.runtime.credentials import Credentials
 from admitq.runtime.kinds import kinds_of
 from admitq.runtime.resources import Object, Resource
 from admitq.runtime.store import Change, Store
 from admitq.runtime.watcher import Outcome, Watcher
-from admitq.shadow.comparison import Shadow
+from admitq.shadow.comparison import ComparisonFailed, Shadow
 from admitq.shadow.findings import Disagreement, Preempted
 from admitq.shadow.words import told
+from admitq.translate.reading import configure_reading
 from admitq.unexpected_errors import ErrorPart
 from admitq_api import conditions
 from admitq_api.conditions import ConditionType, Reason
@@ -111,18 +112,32 @@ class ShadowPart:
             patience=round(how.patience * SECOND),
             leeway=round(LEEWAY_SECONDS * SECOND),
         )
-        self._observations = observations(
-            settings.names, translate.reading(settings.configuration, settings.gates)
+        self._malformed = Malformed(metrics, lambda resource: len(self._stores[resource].quarantined))
+        self._recovery = Recovery(
+            state=self._shadow,
+            observations=observations(
+                settings.names, configure_reading(settings.configuration, settings.gates)
+            ),
+            objects=lambda: stored(self._stores.values()),
+            malformed=self._malformed,
+            metrics=metrics,
+            clock=time.time_ns,
+            workloads=self._kinds.workloads.plural,
+            cluster_queues=self._kinds.cluster_queues,
         )
-        self._stores = [Store(resource, errors=metrics.errors) for resource in decisive(self._kinds)]
-        for store in self._stores:
+        self._stores = {
+            resource: Store(resource, on_quarantine=self._malformed.count, errors=metrics.errors)
+            for resource in decisive(self._kinds)
+        }
+        for store in self._stores.values():
             store.subscribe(self._handler(store.resource))
         self._dumping = Dumping(
-            self._shadow.state, lambda: {str(store.resource): len(store) for store in self._stores}
+            self._shadow.state,
+            lambda: {str(resource): len(store) for resource, store in self._stores.items()},
         )
         self._watchers = [
             Watcher(self._client, store.resource, store, observe=self._on_watch, errors=metrics.errors)
-            for store in self._stores
+            for store in self._stores.values()
         ]
         self._wake = asyncio.Event()
         self.checks: dict[str, Check] = {"caches": caches_ready(self._watchers)}
@@ -143,7 +158,6 @@ class ShadowPart:
             tasks.create_task(watcher.run(), name=f"watch {watcher.resource}")
         patience = self._settings.configuration.controller.cache_sync_timeout.total_seconds()
         await all_synced(self._watchers, patience)
-        self._shadow.follow(time.time_ns())
         log.info("following the manager in charge, writing nothing")
         tasks.create_task(self._run(), name="shadow")
 
@@ -156,18 +170,52 @@ class ShadowPart:
         self._dumping.begin()
 
     async def _run(self) -> None:
-        """Compare until cancelled. An exception out of the core ends the process."""
+        """Compare until cancelled.
+
+        After an exception out of the core, nothing is compared before a new state has been made of what the
+        stores hold. What the manager in charge does meanwhile is not compared.
+        """
         while True:
             self._wake.clear()
-            self._shadow.look(time.time_ns())
+            if self._recovery.is_due:
+                await self._recovery.make_anew()
+            idle = self._turn()
             self._tell()
-            now = time.time_ns()
-            due = self._shadow.next_look(now)
             # What is observed is decided over at once; what is due for a conclusion may wait a little.
             await asyncio.sleep(PAUSE_SECONDS)
             with suppress(TimeoutError):
-                async with asyncio.timeout(None if due is None else max(0.0, (due - now) / SECOND)):
+                async with asyncio.timeout(idle):
                     await self._wake.wait()
+
+    def _turn(self) -> float | None:
+        """Conclude what is due; returns in how many seconds something is, None if that takes an event."""
+        idle: float | None = 0.0
+        with self._guard(CYCLE, None):
+            now, before = time.time_ns(), self._shadow.state.queries.cycles_run
+            if not self._shadow.is_following:
+                self._shadow.follow(now)
+            self._shadow.look(now)
+            due = self._shadow.next_look(now)
+            idle = None if due is None else max(0.0, (due - now) / SECOND)
+            if self._shadow.state.queries.cycles_run > before:
+                self._recovery.cycle_ended()
+            if (search := self._recovery.search_on()) is not None:
+                idle = search if idle is None else min(idle, search)
+        return idle
+
+    @contextmanager
+    def _guard(self, during: str, culprit: tuple[Resource, Object] | None) -> Generator[None]:
+        """Give a context whose exceptions are failures of the core, in the comparison or on a culprit."""
+        with self._recovery.guard(during, culprit):
+            try:
+                yield
+            except ComparisonFailed as failure:
+                self._recovery.failed(failure.during, self._workload(failure.workload), failure.error)
+
+    def _workload(self, key: ObjectKey | None) -> tuple[Resource, Object] | None:
+        resource = self._kinds.workloads
+        obj = None if key is None else self._stores[resource].get(*key)
+        return None if obj is None else (resource, obj)
 
     def _tell(self) -> None:
         for finding in self._shadow.findings():
@@ -183,23 +231,19 @@ class ShadowPart:
 
     def _observe(self, resource: Resource, change: Change) -> None:
         """Take in what a watch showed. Never raises."""
-        obj, observation = change.object, self._observations[resource.plural]
-        is_workload = resource == self._kinds.workloads
-        preemption = None
+        obj, preemption = change.object, None
         if change.new is None:
-            event = observation.deleted(obj)
+            event, culprit = self._recovery.deleted(resource, obj), None
         else:
-            try:
-                event = observation.changed(obj)
-                preemption = preemption_of(obj) if is_workload else None
-            except UNREADABLE as error:
-                log.info("object cannot be read", object=str(ObjectKey(*change.key)), error=str(error))
-                event = what_is_left(observation, obj, is_workload=is_workload)
-        try:
-            self._shadow.observe(event, now=time.time_ns(), preemption=preemption)
-        except Exception as error:  # noqa: BLE001 one observation must not stop the others
-            self._metrics.errors.report(ErrorPart.OBSERVATION, error, type(event).__name__)
-        if isinstance(event, happened.ClusterQueueDeleted):
+            (event, is_whole), culprit = self._recovery.changed(resource, obj), (resource, obj)
+            if event is None:
+                return
+            if is_whole and resource == self._kinds.workloads:
+                with suppress(*UNREADABLE):
+                    preemption = preemption_of(obj)
+        with self._guard(type(event).__name__, culprit):
+            self._recovery.receiver.observe(event, now=time.time_ns(), preemption=preemption)
+        if isinstance(event, happened.ClusterQueueDeleted) and culprit is None:
             with self._metrics.errors.contain(ErrorPart.METRICS, event.name):
                 self._metrics.forget_cluster_queue(event.name)
         self._wake.set()

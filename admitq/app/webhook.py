@@ -16,6 +16,7 @@ from admitq.serving.server import Server
 from admitq.serving.tls import LiveCertificate
 from admitq.unexpected_errors import ErrorPart
 from admitq_api.v1beta1.table import definitions
+from admitq_api.webhook_names import conversion_service
 from admitq_webhooks.conversion import conversion
 from admitq_webhooks.large_reviews import LargeReviews
 from admitq_webhooks.live import ServingCalls, watched_world
@@ -41,7 +42,7 @@ def hosts(settings: Settings) -> tuple[str, ...]:
     inside = f"{service}.{configuration.namespace}.svc"
     names = (inside, f"{service}.{configuration.namespace}", f"{inside}.cluster.local", service)
     if settings.names.older_version is not None:
-        names += (f"{settings.names.conversion_service(service)}.{configuration.namespace}.svc",)
+        names += (f"{conversion_service(service)}.{configuration.namespace}.svc",)
     return (*names, configuration.webhook.host) if configuration.webhook.host else names
 
 
@@ -55,10 +56,14 @@ def webhook_part(settings: Settings, client: Client, metrics: Metrics) -> Webhoo
     synced = asyncio.Event()
     observe = _review_observer(metrics)
     policy = configured_policy(configuration, settings.gates, settings.integrations)
-    reviews = routes(policy, world, settings.known, observe=observe)
-    large = LargeReviews(Start(configuration, settings.gates), world, observe=observe)
-    handlers = {path: _once(synced, large.instead_of(handler)) for path, handler in reviews.items()}
-    server = Server(by_path({**handlers, **conversion(names)}), tls=live.context, errors=metrics.errors)
+    reviews = routes(policy, world, settings.known, observe=observe, errors=metrics.errors)
+    large = LargeReviews(Start(configuration, settings.gates), world, observe=observe, errors=metrics.errors)
+    handlers = {
+        **{path: _once(synced, large.instead_of(handler)) for path, handler in reviews.items()},
+        **conversion(names, metrics.errors),
+    }
+    metrics.show_routes(handlers)
+    server = Server(by_path(handlers), tls=live.context, errors=metrics.errors)
 
     async def certificates_ready() -> str | None:
         if certificates.first.is_set():

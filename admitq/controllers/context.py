@@ -69,20 +69,24 @@ class Metrics(Protocol):
         """A pod on a node that cannot be reached was deleted by force."""
         ...
 
+
+class QueueMetrics(Protocol):
+    """The gauges of queues and cohorts."""
+
     def cluster_queue_reported(self, name: str, status: ClusterQueueStatus) -> None:
-        """The core's numbers of a ClusterQueue were looked at."""
+        """Set the gauges of a ClusterQueue to the core's numbers."""
         ...
 
     def local_queue_reported(self, key: ObjectKey, status: LocalQueueStatus) -> None:
-        """The core's numbers of a LocalQueue were looked at."""
+        """Set the gauges of a LocalQueue to the core's numbers."""
         ...
 
     def cohort_reported(self, name: str, parent: str, root: str, status: CohortStatus) -> None:
-        """The core's numbers of a cohort were looked at."""
+        """Set the gauges of a cohort to the core's numbers."""
         ...
 
     def forget_cohort(self, name: str) -> None:
-        """A cohort is gone, and nothing names it any more."""
+        """Drop the series of a cohort that has no object and is not named any more."""
         ...
 
 
@@ -133,6 +137,7 @@ class Context:
     clock: Clock
     stores: Stores
     metrics: Metrics
+    queue_metrics: QueueMetrics
     observed: Callable[[Resource, RawObject], None]
 
     @property

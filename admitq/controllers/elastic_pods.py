@@ -101,7 +101,9 @@ def pods_of_job(
     A pod can be created with any annotation. It must not take the place of pods of the job. The controller
     of a pod is the job, or of a kind that the controller of the job creates.
     """
-    creates = {(one.group, one.kind): one.creates or frozenset[tuple[str, str]]() for one in integrations}
+    creates = {
+        (one.group, one.kind): one.ownership.creates or frozenset[tuple[str, str]]() for one in integrations
+    }
     jobs = [reference for one in slices if (reference := controller_of(one)) is not None]
     uids = {one.get("uid") for one in jobs}
     between = {kind for one in jobs for kind in creates.get(_kind(one), ())}

@@ -15,7 +15,7 @@ from admitq.integrations.ownership import controller_of
 from admitq.integrations.paths import Object, value_at
 from admitq.pod_counts import covered_counts, pod_counts
 from admitq.transitions import holds, is_over, is_reserved
-from admitq.translate import replaced
+from admitq.translate.workloads import read_replaced_key
 from admitq_api.conditions import SECOND, ConditionType, parse_time
 from admitq_api.labels import Names
 
@@ -29,7 +29,7 @@ _DEFAULT_GRACE_SECONDS: Final = 30
 def last_slice(slices: Iterable[Object], names: Names) -> Object | None:
     """The last slice of a chain among those given: one that another of them replaces does not count."""
     found = {one["metadata"]["name"]: one for one in slices}
-    taken_over = {at.name for one in found.values() if (at := replaced(one, names)) is not None}
+    taken_over = {at.name for one in found.values() if (at := read_replaced_key(one, names)) is not None}
     last = [one for name, one in found.items() if name not in taken_over]
     return max(last, key=lambda one: one["metadata"].get("creationTimestamp", ""), default=None)
 

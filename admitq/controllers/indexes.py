@@ -218,7 +218,7 @@ def indexes_of_jobs(
     def priority_classes(job: Object) -> Iterator[str]:
         if label := value_at(job, ("metadata", "labels", names.priority_class)):
             yield priority_class_value("WorkloadPriorityClass", label)
-        if own := integration.priority_class(job):
+        if own := integration.templates.priority_class(job):
             yield priority_class_value("PriorityClass", own)
         for pod_set in integration.pod_sets(job, names):
             if named := value_at(pod_set.template_in(job), ("spec", "priorityClassName")):
@@ -230,7 +230,7 @@ def indexes_of_jobs(
                 yield in_namespace(_namespace(job), name)
 
     def references(job: Object) -> Iterator[str]:
-        for reference in integration.references(job):
+        for reference in integration.templates.references(job):
             yield reference_value(*reference)
 
     found = {

@@ -115,7 +115,7 @@ def excess_of(
 
 def may_delete_pods(settings: Settings) -> bool:
     """Whether the manager has the right to delete pods, which it has for other reasons."""
-    elastic = settings.elastic_jobs and any(one.can_be_elastic for one in settings.integrations)
+    elastic = settings.elastic_jobs and any(one.scaling.can_be_elastic for one in settings.integrations)
     return elastic or any((one.group, one.kind) == ("", "Pod") for one in settings.integrations)
 
 

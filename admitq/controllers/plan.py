@@ -299,7 +299,7 @@ async def _written(ctx: Context, action: Patch, upon: Object, step: Step) -> dic
             upon,
             step.patch,
             field_manager=manager,
-            merge_patches=ctx.settings.merge_patches,
+            merge_patches=ctx.settings.writes.merge_patches,
         )
     return await ctx.client.merge_patch(
         action.resource,
@@ -340,7 +340,9 @@ async def remove_finalizer(
     if has_finalizer(obj, finalizer):
         metadata = obj["metadata"]
         seen = newest.get(metadata["uid"], metadata["resourceVersion"])
-        operations = finalizer_removal(obj, finalizer, seen if ctx.settings.strict_finalizers else None)
+        operations = finalizer_removal(
+            obj, finalizer, seen if ctx.settings.writes.strict_finalizers else None
+        )
         await _json_patch(ctx, resource, obj, operations, "finalizer")
 
 

@@ -18,7 +18,7 @@ from admitq.explain import ActiveCondition, cluster_queue_active, local_queue_ac
 from admitq.integrations.paths import Object, merge_patch, value_at
 from admitq.runtime.resources import Resource
 from admitq.runtime.store import Key, Store
-from admitq.translate import quantities
+from admitq.translate.amounts import format_quantities
 from admitq_api.conditions import ConditionType, Reason, find, format_time, with_condition
 from admitq_api.quantity import format_quantity
 
@@ -169,7 +169,7 @@ def _past_use(consumed: ConsumedResources | None) -> Mapping[str, Any] | None:
     if consumed is None:
         return None
     told = {
-        "consumedResources": quantities(consumed.consumed),
+        "consumedResources": format_quantities(consumed.consumed),
         "lastUpdate": format_time(consumed.at),
     }
     return {"weightedShare": 0, "admissionFairSharingStatus": told}
@@ -231,7 +231,7 @@ class ClusterQueueController:
         if status is None:
             waits = in_use and "deletionTimestamp" in obj["metadata"]
             return HELD_RETRY_SECONDS if waits else None
-        self._ctx.metrics.cluster_queue_reported(key.name, status)
+        self._ctx.queue_metrics.cluster_queue_reported(key.name, status)
         return await self._writer.write(key, obj, cluster_queue_patch(obj, status, self._ctx.clock()))
 
 
@@ -257,7 +257,7 @@ class LocalQueueController:
         status = self._core.local_queue_status(queue)
         if status is None:
             return None
-        self._ctx.metrics.local_queue_reported(queue, status)
+        self._ctx.queue_metrics.local_queue_reported(queue, status)
         now, refused = self._ctx.clock(), self._refused.of(key)
         patience = self._patience(key, obj, refused, now)
         patch = local_queue_patch(obj, status, now, None if patience else refused)
@@ -292,11 +292,11 @@ class CohortController:
             self._writer.forget(key)
         status = self._core.cohort_status(key.name)
         if status is None:
-            self._ctx.metrics.forget_cohort(key.name)
+            self._ctx.queue_metrics.forget_cohort(key.name)
             return None
         path = cohort_path(self._ctx.stores.of(self._ctx.kinds.cohorts), key.name)
         parent = path[1] if len(path) > 1 else ""
-        self._ctx.metrics.cohort_reported(key.name, parent, path[-1], status)
+        self._ctx.queue_metrics.cohort_reported(key.name, parent, path[-1], status)
         return None if obj is None else await self._writer.write(key, obj, cohort_patch(obj, status))
 
 

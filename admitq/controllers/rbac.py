@@ -59,7 +59,7 @@ _OWNERS: Final[Mapping[OwnerKind, Resource]] = {OwnerKind("apps", "v1", "Replica
 
 def known_owners(integration: Integration) -> tuple[Resource, ...]:
     """The resources of the kinds that stand between a kind's jobs and who controls them."""
-    return tuple(_OWNERS[kind] for kind in integration.known_owners)
+    return tuple(_OWNERS[kind] for kind in integration.ownership.known_owners)
 
 
 def of_kind(integration: Integration) -> tuple[Permission, ...]:
@@ -74,10 +74,10 @@ def of_kind(integration: Integration) -> tuple[Permission, ...]:
         _may(jobs, *_WATCH, "get", "patch"),
         # After the retention of deactivated jobs, which is off by default; members, to stop them.
         _may(jobs, "delete"),
-        *((_may(jobs, "patch", subresource="status"),) if integration.patches_status else ()),
+        *((_may(jobs, "patch", subresource="status"),) if integration.lifecycle.patches_status else ()),
         # Read one by one: whether something that is queued controls a job through these.
         *(_may(owner, "get") for owner in known_owners(integration)),
-        *_watched(*(resource_followed(integration, one) for one in integration.follows)),
+        *_watched(*(resource_followed(integration, one) for one in integration.templates.follows)),
     )
 
 
@@ -94,7 +94,7 @@ def rbac(names: Names, integrations: Sequence[Integration]) -> Mapping[str, tupl
     """The permissions of every controller, by its name."""
     kinds = kinds_of(names)
     workloads, cluster_queues, flavors = kinds.workloads, kinds.cluster_queues, kinds.resource_flavors
-    elastic = any(one.can_be_elastic for one in integrations)
+    elastic = any(one.scaling.can_be_elastic for one in integrations)
     return {
         **({ELASTIC_PODS: (PODS_LET_GO, *_watched(workloads))} if elastic else {}),
         WORKLOAD: (
@@ -144,7 +144,7 @@ class OfGate(NamedTuple):
 
 def of_gates(integrations: Iterable[Integration]) -> tuple[OfGate, ...]:
     """The permissions of controllers that run only with a feature gate, be it on or off by default."""
-    elastic = tuple(one.framework for one in integrations if one.can_be_elastic)
+    elastic = tuple(one.framework for one in integrations if one.scaling.can_be_elastic)
     return (
         OfGate(Gate.ELASTIC_JOBS, (PODS_LET_GO,), elastic),
         OfGate(

@@ -47,7 +47,7 @@ from admitq.controllers.queues import ClusterQueueController, CohortController, 
 from admitq.controllers.refused_jobs import RefusedJobs
 from admitq.controllers.serving.controller import ServingController
 from admitq.controllers.wiring import ControllerSpec, Followed, Keys, Watch, WhenServed
-from admitq.controllers.workload import WorkloadController
+from admitq.controllers.workload.controller import WorkloadController
 from admitq.integrations.base import FollowedKind, Integration, OwnerKind
 from admitq.integrations.ownership import DEEPEST, controller_of, is_of_group
 from admitq.integrations.paths import Object, value_at
@@ -300,7 +300,7 @@ class _JobKeys:
         def keys(change: Change) -> Iterable[Key]:
             if not priority_class.value_changed(change):
                 return ()
-            if any(one.required for one in self._integration.follows):
+            if any(one.required for one in self._integration.templates.follows):
                 return self._ctx.stores.of(self._resource).keys()
             value = priority_class_value(kind, change.key.name)
             return self._jobs(self._ctx.stores.of(self._resource).keys_by_index(BY_PRIORITY_CLASS, value))
@@ -347,19 +347,22 @@ def _of_jobs(ctx: Context, controller: JobController) -> WhenServed:
             Watch(kinds.workload_priority_classes, keys.with_class("WorkloadPriorityClass")),
             Watch(PRIORITY_CLASSES, keys.with_class("PriorityClass")),
             Watch(NAMESPACES, keys.in_namespace),
-            *(Watch(resource_followed(integration, one), keys.following(one)) for one in integration.follows),
+            *(
+                Watch(resource_followed(integration, one), keys.following(one))
+                for one in integration.templates.follows
+            ),
         ),
         workers=ctx.settings.workers(integration.kind, integration.group, WORKERS_OF_JOBS),
         urgent_workers=URGENT_WORKERS_OF_JOBS,
     )
     indexes = indexes_of_jobs(integration, ctx.names, ctx.settings.integrations)
-    labels, slim = integration.watched_labels, integration.slim
+    labels, slim = integration.watch.watched_labels, integration.watch.slim
     return WhenServed(
         controller.resource,
         indexes,
         spec,
         known=keys.of_workloads,
-        follows=tuple(_followed(integration, one) for one in integration.follows),
+        follows=tuple(_followed(integration, one) for one in integration.templates.follows),
         label_selector=None if labels is None else labels(ctx.names),
         transform=None if slim is None else lambda obj: dict(slim(obj, ctx.names)),
     )
@@ -402,7 +405,7 @@ def _queue_specs(ctx: Context, core: CoreView, refused: RefusedJobs) -> tuple[Co
 
 def _elastic(ctx: Context) -> Iterator[WhenServed]:
     """The controller of pods of elastic jobs, where a job may be elastic."""
-    if ctx.settings.elastic_jobs and any(one.can_be_elastic for one in ctx.settings.integrations):
+    if ctx.settings.elastic_jobs and any(one.scaling.can_be_elastic for one in ctx.settings.integrations):
         yield ElasticPodsController(ctx).when_served()
 
 

@@ -122,6 +122,11 @@ class Forest:
         self._aside: dict[str, Node] = {}
         self._changes = 0
 
+    @property
+    def changes(self) -> int:
+        """The number of changes so far: the next change of a tree makes its generation one greater."""
+        return self._changes
+
     # --- objects ----------------------------------------------------------------------------------
 
     def put_cluster_queue(

@@ -9,7 +9,7 @@ them changes.
 """
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import ceil
@@ -19,6 +19,7 @@ from admitq.core import quota
 from admitq.core.amounts import UNLIMITED, FlavorResource, add
 from admitq.core.cohorts import Lendable, Node
 from admitq.core.model import ONE, Instant
+from admitq.core.quota import Cell
 from admitq.core.settings import Gates
 
 _THOUSANDTHS: Final = 1000
@@ -69,14 +70,27 @@ def share(node: Node) -> Share:
 
     A resource of which nothing can be lent does not count.
     """
-    parent = node.parent
-    if parent is None:
-        return NO_SHARE
     borrowed: dict[str, int] = {}
     for pair, cell in node.cells.items():
         if cell.usage > cell.subtree:
             borrowed[pair.resource] = borrowed.get(pair.resource, 0) + cell.usage - cell.subtree
-    if not borrowed:
+    return _share_of(node, borrowed)
+
+
+def supposed_share(node: Node, usage: Mapping[Cell, int]) -> Share:
+    """The share that a node would have if some of its cells had another usage."""
+    borrowed: dict[str, int] = {}
+    for pair, cell in node.cells.items():
+        excess = usage.get(cell, cell.usage) - cell.subtree
+        if excess > 0:
+            borrowed[pair.resource] = borrowed.get(pair.resource, 0) + excess
+    return _share_of(node, borrowed)
+
+
+def _share_of(node: Node, borrowed: Mapping[str, int]) -> Share:
+    """The share of a node that borrows these amounts, by resource."""
+    parent = node.parent
+    if not borrowed or parent is None:
         return NO_SHARE
     lendable = _lendable(parent).by_resource
     ratios = [

@@ -10,7 +10,7 @@ Rules of this file
   looks, at the price of what is new since the last look. From then on a holder's key is frozen.
 """
 
-from bisect import insort
+from bisect import bisect_left, insort
 from collections.abc import Iterator
 from operator import attrgetter
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
@@ -101,10 +101,13 @@ class _Line(Generic[H]):
             self.ordered = [place for place in self.ordered if place.holder is not None]
             self.recent = [place for place in self.recent if place.holder is not None]
 
-    def in_order(self) -> Iterator[tuple[PreemptionOrder, H]]:
+    def in_order(self, since: PreemptionOrder | None) -> Iterator[tuple[PreemptionOrder, H]]:
         if self.recent:
             self._sort_in()
-        for place in self.ordered:
+        ordered = self.ordered
+        start = 0 if since is None else bisect_left(ordered, since, key=_ORDER)
+        for index in range(start, len(ordered)):
+            place = ordered[index]
             if place.holder is not None:
                 yield place.order, place.holder
 
@@ -171,12 +174,19 @@ class Holders(Generic[H]):
         if place is not None:
             place.line.leave(place)
 
-    def staying(self, cluster_queue: str) -> Iterator[tuple[PreemptionOrder, H]]:
-        """Those who hold quota in a ClusterQueue and do not leave yet, whom to preempt first first."""
-        line = self._staying.get(cluster_queue)
-        return iter(()) if line is None else line.in_order()
+    def staying(
+        self, cluster_queue: str, since: PreemptionOrder | None = None
+    ) -> Iterator[tuple[PreemptionOrder, H]]:
+        """Holders of quota in a ClusterQueue that are not leaving, the first to preempt first.
 
-    def leaving(self, cluster_queue: str) -> Iterator[tuple[PreemptionOrder, H]]:
-        """Those who hold quota in a ClusterQueue and leave already, in the same order."""
+        With ``since``, only those from this place in the order on.
+        """
+        line = self._staying.get(cluster_queue)
+        return iter(()) if line is None else line.in_order(since)
+
+    def leaving(
+        self, cluster_queue: str, since: PreemptionOrder | None = None
+    ) -> Iterator[tuple[PreemptionOrder, H]]:
+        """Holders of quota in a ClusterQueue that are leaving already, in the same order."""
         line = self._leaving.get(cluster_queue)
-        return iter(()) if line is None else line.in_order()
+        return iter(()) if line is None else line.in_order(since)

@@ -1,56 +1,72 @@
-"""What a cycle supposes of one cohort tree beyond what is so, until the cycle ends.
+"""What a cycle supposes of one cohort tree, until the cycle ends.
 
-Two things are supposed: capacity that is *kept* for heads which do not get it yet, counted as usage in the
-live tree; and *victims*, whom heads of this cycle preempt. Victims hold their quota until their jobs have
-stopped, so they stay in the tree, and are taken out only while somebody asks what would be without them.
+Two things are supposed. *Reserved capacity* is withheld for heads that get nothing yet; it counts as usage in
+the tree. *Victims* are workloads that heads of this cycle preempt. They hold quota until their jobs have
+stopped. So they stay in the tree, and are left out only for questions about the time when they have left.
 
-Only cells are touched: nobody is woken, no generation moves on, and all is undone exactly.
+The usage without victims, and the one without reserved capacity, are kept for the paths on which they differ
+from the tree. So a question costs in proportion to the nodes that it concerns, not to all victims.
+
+Only cells are changed: nothing is woken, generations stay, and everything is undone exactly.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from admitq.core import quota
 from admitq.core.amounts import FlavorResource
 from admitq.core.assignments import Assignment
 from admitq.core.cohorts import Node
 from admitq.core.entries import WorkloadEntry
+from admitq.core.ledger import Usage
 from admitq.core.model import ObjectKey
+from admitq.core.preemption import Excluded, TreeCandidates, Victim
 from admitq.core.quota import Cell
+from admitq.core.supposed_usage import SupposedUsage
 from admitq.core.world import World
 
 _Answer = TypeVar("_Answer")
 
-_Amounts = dict[Cell, int]
+_UNKNOWN: Final = -1
+"""No generation of a tree."""
 
 
-def _held(world: World, entry: WorkloadEntry) -> Iterator[tuple[Cell, int]]:
-    held = entry.held
-    assert held is not None  # noqa: S101 narrows the type
-    cells = world.cluster_queues[held.cluster_queue].node.cells
-    for pair, amount in held.usage:
-        yield cells[pair], amount
+def _usage_of(entry: WorkloadEntry) -> Usage:
+    assert entry.held is not None  # noqa: S101 narrows the type
+    return entry.held.usage
+
+
+def _node_of(world: World, entry: WorkloadEntry) -> Node:
+    assert entry.held is not None  # noqa: S101 narrows the type
+    return world.cluster_queues[entry.held.cluster_queue].node
 
 
 def without(world: World, holders: Iterable[WorkloadEntry], ask: Callable[[], _Answer]) -> _Answer:
-    """The answer as it would be if these workloads, who hold quota in queues of the tree, held nothing."""
-    return _without([each for holder in holders for each in _held(world, holder)], ask)
+    """The answer as it would be if these workloads, which hold quota in queues of the tree, held nothing."""
+    return _without(
+        [
+            (_node_of(world, holder).cells[pair], amount)
+            for holder in holders
+            for pair, amount in _usage_of(holder)
+        ],
+        ask,
+    )
 
 
-def _without(taken: Sequence[tuple[Cell, int]], ask: Callable[[], _Answer]) -> _Answer:
-    for cell, amount in taken:
+def _without(removed: Sequence[tuple[Cell, int]], ask: Callable[[], _Answer]) -> _Answer:
+    for cell, amount in removed:
         quota.remove_usage(cell, amount)
     answer = ask()
-    for cell, amount in taken:
+    for cell, amount in removed:
         quota.add_usage(cell, amount)
     return answer
 
 
 def replacing(world: World, original: WorkloadEntry, assign: Callable[..., Assignment]) -> Assignment:
-    """The assignment of who replaces a workload: of its flavors alone, as if that one was gone.
+    """The assignment of a workload that replaces another: of its flavors alone, as if that one had left.
 
-    Other flavors are not tried later either, so that no scan of them is to go on.
+    Other flavors are not tried later either, so that no scan of them goes on.
     """
     admission = original.admission
     assert admission is not None  # noqa: S101 narrows the type
@@ -59,9 +75,9 @@ def replacing(world: World, original: WorkloadEntry, assign: Callable[..., Assig
 
 
 def without_original(world: World, original: WorkloadEntry, ask: Callable[[], _Answer]) -> _Answer:
-    """The answer as it would be if a workload was gone with all that it was assigned.
+    """The answer as it would be if a workload had left with all that it was assigned.
 
-    Also with what it took over itself from one that is not finished yet: nobody else may have that.
+    This includes what it took over itself from a workload that is not finished: it is not free for others.
     """
     admission = original.admission
     assert admission is not None  # noqa: S101 narrows the type
@@ -70,41 +86,125 @@ def without_original(world: World, original: WorkloadEntry, ask: Callable[[], _A
 
 
 class Overlay:
-    """What is supposed of one tree."""
+    """What is supposed of one tree.
 
-    def __init__(self, world: World) -> None:
+    Args:
+        world: what the tree belongs to.
+        root: of the tree.
+        admitted: the workloads that were admitted in this cycle, as they are when asked.
+    """
+
+    def __init__(self, world: World, root: Node, admitted: Container[ObjectKey] = ()) -> None:
         self._world = world
-        self._kept: _Amounts = {}
-        self.victims: dict[ObjectKey, WorkloadEntry] = {}
+        self._root = root
+        self._reserved: dict[Cell, int] = {}
+        self._victims: dict[ObjectKey, WorkloadEntry] = {}
+        self._without_victims = SupposedUsage()
+        self._without_reserved = SupposedUsage()
+        self._generation = root.generation
+        self.excluded: Final = Excluded(self._victims, admitted)
+        """Workloads that are no candidates in this cycle any more."""
+        self._candidates = TreeCandidates(world, self._without_victims, self.excluded)
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing is supposed, so that the tree is what it seems."""
-        return not (self._kept or self.victims)
+        return not (self._reserved or self._victims)
 
-    def keep(self, node: Node, usage: Iterable[tuple[FlavorResource, int]]) -> None:
-        """Count usage of a head that gets nothing yet, so that those behind it leave it alone."""
+    @property
+    def candidates(self) -> TreeCandidates:
+        """The indexes of candidates for preemption."""
+        self._rebuild_if_changed()
+        return self._candidates
+
+    def are_victims(self, victims: Iterable[Victim]) -> bool:
+        """Whether some of these are victims already."""
+        return any(victim.entry.workload.key in self._victims for victim in victims)
+
+    def reserve_capacity(self, node: Node, usage: Iterable[tuple[FlavorResource, int]]) -> None:
+        """Count usage of a head that gets nothing yet, so that heads behind it cannot take it."""
+        self._rebuild_if_changed()
         for pair, amount in usage:
             cell = node.cells[pair]
-            self._kept[cell] = self._kept.get(cell, 0) + amount
+            self._reserved[cell] = self._reserved.get(cell, 0) + amount
+            self._without_reserved.add(cell, 0)
+            self._without_victims.follow(cell, amount)
             quota.add_usage(cell, amount)
+        self._candidates.update(node)
 
-    def without_victims(self, more: Iterable[WorkloadEntry], ask: Callable[[], _Answer]) -> _Answer:
-        """The answer as it would be with all victims gone, and these of the asking head too."""
-        gone = {**self.victims, **{entry.workload.key: entry for entry in more}}
-        return without(self._world, gone.values(), ask)
+    def add_victims(self, victims: Iterable[Victim]) -> None:
+        """Suppose that these workloads have left, for heads behind."""
+        self._rebuild_if_changed()
+        nodes: dict[Node, None] = {}
+        for victim in victims:
+            self._victims[victim.entry.workload.key] = victim.entry
+            node = _node_of(self._world, victim.entry)
+            nodes[node] = None
+            for pair, amount in _usage_of(victim.entry):
+                self._without_victims.add(node.cells[pair], -amount)
+        for node in nodes:
+            self._candidates.update(node)
 
-    def with_nothing_kept(self, ask: Callable[[], _Answer]) -> _Answer:
-        """The answer as things are in truth, with the victims still there."""
-        for cell, amount in self._kept.items():
-            quota.remove_usage(cell, amount)
+    def settle_reservation(
+        self, record: WorkloadEntry, node: Node, expected: Iterable[tuple[FlavorResource, int]]
+    ) -> None:
+        """Count what a head holds that is admitted.
+
+        Args:
+            record: the head.
+            node: its ClusterQueue.
+            expected: what it is expected to hold. If it holds something else, or more than its reservation
+                changes in the tree, everything supposed is computed anew when it is needed.
+        """
+        self._rebuild_if_changed()
+        usage = [(pair, amount) for pair, amount in expected if amount]
+        changes = self._world.forest.changes
+        for pair, amount in usage:
+            self._without_victims.follow(node.cells[pair], amount)
+            self._without_reserved.follow(node.cells[pair], amount)
+        self._world.settle_reservation(record)
+        if self._root.generation == changes + 1 and sorted(usage) == list(_usage_of(record)):
+            self._generation = self._root.generation
+            self._candidates.update(node)
+        else:
+            self._generation = _UNKNOWN
+
+    def without_victims(self, node: Node, more: Iterable[Victim], ask: Callable[[], _Answer]) -> _Answer:
+        """The answer of a head at a node as if all victims had left, and these of the head too."""
+        self._rebuild_if_changed()
+        self._without_victims.enter(node)
+        own = [victim.entry for victim in more if victim.entry.workload.key not in self._victims]
+        for entry in own:
+            self._without_victims.enter(_node_of(self._world, entry))
+        answer = without(self._world, own, ask)
+        self._without_victims.leave()
+        return answer
+
+    def without_reserved_capacity(self, node: Node, ask: Callable[[], _Answer]) -> _Answer:
+        """The answer of a head at a node by what is in use now, with the victims in the tree."""
+        self._rebuild_if_changed()
+        self._without_reserved.enter(node)
         answer = ask()
-        for cell, amount in self._kept.items():
-            quota.add_usage(cell, amount)
+        self._without_reserved.leave()
         return answer
 
     def undo(self) -> None:
-        """Leave the tree as it is in truth."""
-        for cell, amount in self._kept.items():
+        """Remove reserved capacity from the tree."""
+        for cell, amount in self._reserved.items():
             quota.remove_usage(cell, amount)
-        self._kept.clear()
+        self._reserved.clear()
+
+    def _rebuild_if_changed(self) -> None:
+        """Compute anew what is supposed, if usage changed otherwise than through this object."""
+        if self._root.generation == self._generation:
+            return
+        self._generation = self._root.generation
+        self._candidates.clear()
+        self._without_victims.clear()
+        self._without_reserved.clear()
+        for entry in self._victims.values():
+            cells = _node_of(self._world, entry).cells
+            for pair, amount in _usage_of(entry):
+                self._without_victims.add(cells[pair], -amount)
+        for cell, amount in self._reserved.items():
+            self._without_reserved.add(cell, -amount)

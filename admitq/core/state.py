@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from admitq.core import charging, dump, invariants
+from admitq.core.cohorts import Node
 from admitq.core.cycle import refresh_outdated_refusals
 from admitq.core.entries import Assumption
 from admitq.core.events import Event
@@ -120,6 +121,17 @@ class AdmissionState:
         """The workload over which a call decided when it raised; None if it raised elsewhere."""
         return self._world.deciding
 
+    def trees(self) -> list[tuple[str, ...]]:
+        """The names of the ClusterQueues of each cohort tree."""
+        trees: dict[Node, list[str]] = {}
+        for name, entry in sorted(self._world.cluster_queues.items()):
+            trees.setdefault(entry.node.root, []).append(name)
+        return [tuple(names) for names in trees.values()]
+
+    def pause(self, cluster_queues: frozenset[str]) -> None:
+        """Have the heads of these ClusterQueues take no part in cycles, and those of all others do so."""
+        self._world.waiting.heads.paused = cluster_queues
+
     def empty(self) -> "AdmissionState":
         """A state that has observed nothing, for the same driver."""
         driver = self._world.driver
@@ -170,13 +182,16 @@ class AdmissionState:
 
     def fork(self) -> "AdmissionState":
         """An independent copy, for hypothetical events."""
-        return self._restored(dump.take(self._world))
+        state = self._restored(dump.take(self._world))
+        state.pause(self._world.waiting.heads.paused)
+        return state
 
     def started_anew(self) -> "AdmissionState":
         """A state that has observed what the API shows, and nothing else: as a manager that starts now."""
         taken = dump.take(self._world)
         state = AdmissionState(taken.settings)
         state._observe_again(taken)
+        state.pause(self._world.waiting.heads.paused)
         state.instructions()
         return state
 

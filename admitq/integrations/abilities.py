@@ -25,37 +25,37 @@ ABILITIES: Final[tuple[Ability, ...]] = (
         "partialAdmission",
         "partial",
         "A job that says so is admitted with fewer pods where all of them do not fit.",
-        lambda one: one.with_counts is not None,
+        lambda one: one.scaling.with_counts is not None,
     ),
     Ability(
         "elastic",
         "elastic",
         "A job that says so is scaled while it runs: up when there is quota for more, down at once.",
-        lambda one: one.can_be_elastic,
+        lambda one: one.scaling.can_be_elastic,
     ),
     Ability(
         "reclaimablePods",
         "reclaimable",
         "Pods that have ended and need no successor give their quota back while the others run.",
-        lambda one: one.reclaimable is not never,
+        lambda one: one.scaling.reclaimable is not never,
     ),
     Ability(
         "prebuiltWorkload",
         "prebuilt",
         "A job can be given a Workload that somebody else made.",
-        lambda one: one.adopts_prebuilt_workload,
+        lambda one: one.delegation.adopts_prebuilt_workload,
     ),
     Ability(
         "otherClusters",
         "other clusters",
         "A job says who runs it, so that it can be left to another cluster.",
-        lambda one: one.managed_by_path is not None,
+        lambda one: one.delegation.managed_by_path is not None,
     ),
     Ability(
         "ownPriorityClass",
         "priority class",
         "A job may name a PriorityClass for all of its pods.",
-        lambda one: one.priority_class is not never,
+        lambda one: one.templates.priority_class is not never,
     ),
 )
 

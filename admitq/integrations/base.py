@@ -1,8 +1,9 @@
-"""What a kind of job declares of itself. Everything else that admitq does with jobs follows from it.
+"""The record that describes a kind of job. Everything else that admitq does with jobs follows from it.
 
-A kind is a frozen record of paths and small pure functions on the raw object. An ability that not every kind
-has is a field with a default. From the record follow: the watch, the index of owners, suspending and
-unsuspending, injecting into and restoring pod templates, the Workload's name, rules of webhooks and of RBAC.
+A kind is a frozen record of paths and small pure functions on the raw object. Optional abilities are grouped
+in records of their own, and each has a default. From the record follow: the watch, the index of owners,
+suspending and unsuspending, injecting into and restoring pod templates, the Workload's name, rules of
+webhooks and of RBAC.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -69,7 +70,7 @@ class Rules:
     """What the rules of a kind depend on beside the job.
 
     ``is_managed`` tells whether the job is ours to hold: it names a queue, or need not. ``workload`` is the
-    one that a change depends on (``Integration.workload_asked``), if it is there. ``before`` is what
+    one that a change depends on (``KindWebhook.workload_asked``), if it is there. ``before`` is what
     ``mutate`` is asked about as it is stored; None of a new job.
     """
 
@@ -321,11 +322,160 @@ def stop_at_once(job: Object, stopped: Object, _names: Names) -> tuple[Step, ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PodTemplates:
+    """How a kind holds its pod templates, and what else its pods follow from."""
+
+    pod_sets_field: str = "spec"
+    """The field that describes the pods: what a job lacks that has no podset."""
+    with_template: Callable[[Object, PodSetTemplate, Object, Names], Object] = at_its_path
+    """The job with another pod template for one of its podsets: injected for a start, or restored. What
+    ``pod_sets`` reads of the result is that template, as far as the kind can say it."""
+    references: Callable[[Object], Sequence[Reference]] = no_references
+    """Other objects that determine the job's pods."""
+    follows: tuple[FollowedKind, ...] = ()
+    """The kinds of those objects, watched with the jobs; a reference to another kind finds nothing."""
+    resolved: Callable[[Object, Mapping[Reference, Object]], Object] = as_it_is
+    """The job with what ``pod_sets`` needs of those that were found, under a key that no job has. All other
+    functions but ``mutate`` are given this; they leave the key alone, so that patches do not have it."""
+    priority_class: Callable[[Object], str | None] = never
+    """PriorityClass that the job names outside its pod templates."""
+    platform_labels: frozenset[str] = frozenset()
+    """Labels that Kubernetes itself puts on the job's templates; left out of Workloads, kept in jobs."""
+    own_labels: frozenset[str] = frozenset()
+    """Labels that its templates must keep for as long as they are this job's; a Workload that was made before
+    its job lacks them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobLifecycle:
+    """How jobs of a kind are suspended, started, stopped and ended."""
+
+    suspend_path: Path = ("spec", "suspend")
+    suspended: Callable[[Object, Names], bool] | None = None
+    """Whether the job is suspended, where no one field says so; ``mutate`` then suspends it, too."""
+    is_half_stopped: Callable[[Object, Names], bool] = lambda _job, _names: False
+    """Whether a stop was begun and not ended; such a job does not count as suspended."""
+    start: Callable[[Object, Object, Names], tuple[Step, ...]] = start_at_once
+    """Steps from the job to the started job that is given, each a patch upon the answer of the last."""
+    stop: Callable[[Object, Object, Names], tuple[Step, ...]] = stop_at_once
+    """Steps from the job to the stopped job that is given, each a patch upon the answer of the last.
+
+    Fewer steps than it takes, or none, mean that the job must change first: it is asked again when it has."""
+    patches_status: bool = False
+    """Whether ``stop`` writes the status subresource (for RBAC)."""
+    ends_after_pods: bool = False
+    """Whether a job of the kind is not finished before all of its pods have ended."""
+    is_cleaning_up: Callable[[Object], bool] = lambda _job: False
+    """Whether a job that is being deleted may have pods to the last; its Workload stays until it is gone."""
+    is_on_hold: Callable[[Object], bool] = lambda _job: False
+    """Whether the job needs no quota for now; its Workload is kept and not queued."""
+    is_skipped: Callable[[Object], bool] = lambda _job: False
+    """Whether admitq ignores a job whatever its labels are, because the job creates no pods of its own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scaling:
+    """How the number of pods of a job may change."""
+
+    with_counts: Callable[[Object, Mapping[str, int], Names], Object] | None = None
+    """The job with these pod counts by podset: what makes partial admission possible for the kind."""
+    reclaimable: Callable[[Object], Mapping[str, int] | None] = never
+    """Pods by podset that ended and need no replacement."""
+    can_be_elastic: bool = False
+    """Whether a job may change its number of pods while it runs."""
+    slice_version: Callable[[Object, Names], str] = generation
+    """The part of a Workload's name that differs between slices of one elastic job. Takes the resolved
+    job."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KindOwnership:
+    """How jobs of a kind relate to their owners and to the objects that their controller creates."""
+
+    known_owners: tuple[OwnerKind, ...] = ()
+    """Kinds that are no jobs of ours but stand between a job and the job that controls it."""
+    is_held_by_parent: Callable[[Object, Names], bool] = lambda _job, _names: False
+    """Whether the object is held by a mark of its parent. Such an object needs no queue, and its ancestors
+    are not looked up."""
+    creates: frozenset[tuple[str, str]] | None = None
+    """Group and kind of the objects that the kind's own controller creates; None if any. The owner reference
+    of an object of another kind is not trusted."""
+    differs: Callable[[Object, Object, Elastic], Difference | None] = never_differs
+    """In what an object (second) differs from those that the controller creates for a job (first): names and
+    ordinals, number of pods, requests. None if the controller may have created it. Objects of kinds that the
+    controller does not create (``creates``) are not asked about. The job is resolved as far as possible."""
+    differs_below: Callable[[Object, Object, Elastic], Difference | None] = never_differs
+    """In what an object (second) differs from those that children of a job (first) create, as ``differs``."""
+    covers_children: bool = True
+    """Whether objects that a queued job creates are queued with this job; otherwise they are queued with an
+    ancestor of the job."""
+    implies: tuple[str, ...] = ()
+    """Frameworks that this one needs: their webhooks and controllers hold the objects that its jobs
+    create."""
+    is_implied: bool = False
+    """Whether the kind is enabled only because another kind implies it: then admitq manages only objects that
+    are held by their parents."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delegation:
+    """How a job is left to another controller or another cluster."""
+
+    managed_by_path: Path | None = None
+    """Where the job names the controller that runs it; None if the kind has no such field."""
+    own_controller: str = ""
+    """The value of this field that names the kind's own controller."""
+    dispatched_as: str = ""
+    """The value of this field for a job that runs in another cluster, if the kind accepts only one value; by
+    default admitq's dispatcher."""
+    adopts_prebuilt_workload: bool = False
+    """Whether a job may name an existing Workload, for example one that a dispatcher created."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KindWebhook:
+    """What the webhooks add to objects of a kind and check of them, beyond the rules of all jobs."""
+
+    mutate: Callable[[Object, Rules], Object] = unchanged
+    """Defaults of the kind beyond the queue, the priority class and the suspension."""
+    mutate_any: Callable[[Object, Rules], Object] = unchanged
+    """Changes of every new object of the kind that the webhook reviews, queued or not."""
+    mutate_child: Callable[[Object, Rules], Object] = unchanged
+    """Changes of an object that has a queued ancestor and is not queued itself."""
+    mutates_updates: bool = False
+    """Whether the mutating webhook also reviews updates."""
+    validate_create: Callable[[Object, Rules], Sequence[FieldError]] = no_errors
+    """Rules of the kind for new objects; not checked on updates."""
+    is_update_validated: Callable[[Object, Rules], bool] = lambda _old, _rules: True
+    """Whether a change is validated at all, by the rules of all jobs and those of the kind.
+
+    Takes the old object, and what the rules of the new one depend on."""
+    validate_update: Callable[[Object, Object, Rules], Sequence[FieldError]] = no_errors
+    """Rules of the kind for updates (old object, new object); includes those of ``validate_create``."""
+    workload_asked: Callable[[Object, Object, Rules], Sequence[str]] | None = None
+    """Names of the Workload that decides whether an update (old, new) is valid: the first that exists counts.
+    None if no update depends on a Workload."""
+    scaled_at: Path | None = None
+    """The field that the subresource ``scale`` changes; None if no rule depends on it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KindWatch:
+    """Which objects of a kind the manager watches, and what it keeps of them in memory."""
+
+    watched_labels: Callable[[Names], str] | None = None
+    """Selector of the objects that the manager watches; None for all."""
+    slim: Callable[[Object, Names], Object] | None = None
+    """What of an object the manager keeps in memory; None for all of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Integration:
     """A kind of job.
 
-    Required are the identity and the functions that tell what the job asks for and how it stands; all take
-    the raw object, tolerate any shape of it and never change it.
+    Required are the identity and the functions that state what a job asks for and how far it is. All
+    functions take the raw object, tolerate any shape of it and never change it. Each group of optional
+    abilities is a record with defaults.
     """
 
     framework: str
@@ -339,118 +489,22 @@ class Integration:
 
     pod_sets: Callable[[Object, Names], Sequence[PodSetTemplate]]
     """The podsets, in the order in which the Workload lists them."""
-    pod_sets_field: str = "spec"
-    """The field that describes the pods: what a job lacks that has no podset."""
     finished: Callable[[Object], Finished | None]
     is_active: Callable[[Object], bool]
     """Whether pods of the job may still hold resources."""
     pods_ready: Callable[[Object], bool]
 
-    suspend_path: Path = ("spec", "suspend")
-    suspended: Callable[[Object, Names], bool] | None = None
-    """Whether the job is suspended, where no one field says so; ``mutate`` then suspends it, too."""
+    templates: PodTemplates = field(default_factory=PodTemplates)
+    lifecycle: JobLifecycle = field(default_factory=JobLifecycle)
+    scaling: Scaling = field(default_factory=Scaling)
+    ownership: KindOwnership = field(default_factory=KindOwnership)
+    delegation: Delegation = field(default_factory=Delegation)
+    webhook: KindWebhook = field(default_factory=KindWebhook)
+    watch: KindWatch = field(default_factory=KindWatch)
     composition: Composition | None = None
     """How jobs are put together, where one is more than one object of the kind."""
-    is_held_by_parent: Callable[[Object, Names], bool] = lambda _job, _names: False
-    """Whether what makes the object had it held, so that it needs no queue and minds no ancestor."""
-    watched_labels: Callable[[Names], str] | None = None
-    """Selector of the objects that the manager watches; None for all."""
-    slim: Callable[[Object, Names], Object] | None = None
-    """What of an object the manager keeps in memory; None for all of it."""
-    with_template: Callable[[Object, PodSetTemplate, Object, Names], Object] = at_its_path
-    """The job with another pod template for one of its podsets: injected for a start, or restored. What
-    ``pod_sets`` reads of the result is that template, as far as the kind can say it."""
-    references: Callable[[Object], Sequence[Reference]] = no_references
-    """Objects that the job's pods follow from besides."""
-    follows: tuple[FollowedKind, ...] = ()
-    """The kinds of those objects, watched with the jobs; a reference to another kind finds nothing."""
-    resolved: Callable[[Object, Mapping[Reference, Object]], Object] = as_it_is
-    """The job with what ``pod_sets`` needs of those that were found, under a key that no job has. All other
-    functions but ``mutate`` are given this; they leave the key alone, so that patches do not have it."""
-    is_skipped: Callable[[Object], bool] = lambda _job: False
-    """Whether a job of the kind is none of ours whatever its labels say: it makes no pods of its own."""
-    is_half_stopped: Callable[[Object, Names], bool] = lambda _job, _names: False
-    """Whether a stop was begun and not ended; such a job does not count as suspended."""
-    ends_after_pods: bool = False
-    """Whether a job of the kind is not finished before all of its pods have ended."""
-    is_cleaning_up: Callable[[Object], bool] = lambda _job: False
-    """Whether a job that is being deleted may have pods to the last; its Workload stays until it is gone."""
-    start: Callable[[Object, Object, Names], tuple[Step, ...]] = start_at_once
-    """Steps from the job to the started job that is given, each a patch upon the answer of the last."""
-    stop: Callable[[Object, Object, Names], tuple[Step, ...]] = stop_at_once
-    """Steps from the job to the stopped job that is given, each a patch upon the answer of the last.
-
-    Fewer steps than it takes, or none, mean that the job must change first: it is asked again when it has."""
-    with_counts: Callable[[Object, Mapping[str, int], Names], Object] | None = None
-    """The job with these pod counts by podset: what makes partial admission possible for the kind."""
-    reclaimable: Callable[[Object], Mapping[str, int] | None] = never
-    """Pods by podset that ended and need no replacement."""
-    is_on_hold: Callable[[Object], bool] = lambda _job: False
-    """Whether the job wants no quota for now; its Workload is kept, and not queued."""
-    priority_class: Callable[[Object], str | None] = never
-    """PriorityClass that the job names outside its pod templates."""
-    platform_labels: frozenset[str] = frozenset()
-    """Labels that Kubernetes itself puts on the job's templates; left out of Workloads, kept in jobs."""
-    own_labels: frozenset[str] = frozenset()
-    """Labels that its templates must keep for as long as they are this job's; a Workload that was made before
-    its job lacks them."""
-
-    known_owners: tuple[OwnerKind, ...] = ()
-    """Kinds that are no jobs of ours but stand between a job and the job that controls it."""
-    creates: frozenset[tuple[str, str]] | None = None
-    """Group and kind of what the kind's own controller creates; None if that is open. An object of another
-    kind that claims to be controlled by a job of this kind lies."""
-    differs: Callable[[Object, Object, Elastic], Difference | None] = never_differs
-    """In what an object (second) differs from those that the controller creates for a job (first): names and
-    ordinals, number of pods, requests. None if the controller may have created it. Objects of kinds that the
-    controller does not create (``creates``) are not asked about. The job is resolved as far as possible."""
-    differs_below: Callable[[Object, Object, Elastic], Difference | None] = never_differs
-    """In what an object (second) differs from those that children of a job (first) create, as ``differs``."""
-    covers_children: bool = True
-    """Whether what a queued job of the kind makes is queued with it; else it is with an ancestor of that."""
     serving: Serving | None = None
     """How objects of the kind have their pods queue in their stead, where they are no jobs themselves."""
-    implies: tuple[str, ...] = ()
-    """Frameworks that this one needs: what its jobs make is held by their webhooks and controllers."""
-    is_implied: bool = False
-    """Whether the kind is switched on for the sake of others alone: only what parents had held is ours."""
-    adopts_prebuilt_workload: bool = False
-    can_be_elastic: bool = False
-    slice_version: Callable[[Object, Names], str] = generation
-    """What tells apart the Workloads of one elastic job, which is resolved: a slice that is made for another
-    state has another name."""
-
-    mutate: Callable[[Object, Rules], Object] = unchanged
-    """Defaults of the kind beyond the queue, the priority class and the suspension."""
-    mutate_any: Callable[[Object, Rules], Object] = unchanged
-    """What each new object of the kind gets, queued or not, where our webhooks are asked about it at all."""
-    mutate_child: Callable[[Object, Rules], Object] = unchanged
-    """What one gets that follows a queued ancestor, and is not queued itself."""
-    mutates_updates: bool = False
-    """Whether the mutating webhook is asked on updates too: what it writes follows from what they change."""
-    validate_create: Callable[[Object, Rules], Sequence[FieldError]] = no_errors
-    """Rules of the kind beyond those of all jobs; not asked on updates."""
-    is_update_validated: Callable[[Object, Rules], bool] = lambda _old, _rules: True
-    """Whether a change is validated at all, by the rules of all jobs and those of the kind.
-
-    Takes the old object, and what the rules of the new one depend on."""
-    validate_update: Callable[[Object, Object, Rules], Sequence[FieldError]] = no_errors
-    """Takes the old object, then the new; covers what ``validate_create`` asks of the new one."""
-    workload_asked: Callable[[Object, Object, Rules], Sequence[str]] | None = None
-    """Names of the Workload on which it depends whether a change (old, new) is right: the first that is there
-    counts. None where no change depends on any."""
-    scaled_at: Path | None = None
-    """Where the number stands that the subresource ``scale`` changes; None where no rule asks about it."""
-    managed_by_path: Path | None = None
-    """Where the job names the controller that is to run it; None where the kind cannot."""
-    own_controller: str = ""
-    """What stands there for the kind's own controller."""
-    dispatched_as: str = ""
-    """What stands there for a job that is left to another cluster, where the kind accepts one name only; by
-    default our dispatcher's."""
-
-    patches_status: bool = False
-    """Whether ``stop`` writes the status subresource (for RBAC)."""
 
     @property
     def api_version(self) -> str:
@@ -464,26 +518,26 @@ class Integration:
 
     def dispatcher(self, names: Names) -> str:
         """What a job that is left to another cluster names as the controller that is to run it."""
-        return self.dispatched_as or names.multikueue_controller
+        return self.delegation.dispatched_as or names.multikueue_controller
 
-    def owns_up_to(self, obj: Object, names: Names) -> bool:
-        """Whether an object of the kind may be ours at all, given for whose sake the kind is switched on."""
-        return not self.is_implied or self.is_held_by_parent(obj, names)
+    def may_manage(self, obj: Object, names: Names) -> bool:
+        """Whether admitq may manage an object: of an implied kind, only objects that their parents hold."""
+        return not self.ownership.is_implied or self.ownership.is_held_by_parent(obj, names)
 
     def requires(self, reference: Reference) -> bool:
         """Whether nobody knows the pods of a job of the kind without what it refers to."""
-        return all(one.required for one in self.follows if one.kind == reference.kind)
+        return all(one.required for one in self.templates.follows if one.kind == reference.kind)
 
     def may_create(self, child: Object) -> bool:
         """Whether objects of the child's kind are made by this kind's controller at all."""
-        if self.creates is None:
+        if self.ownership.creates is None:
             return True
         group, _, _ = str(child.get("apiVersion", "")).rpartition("/")
-        return (group, str(child.get("kind"))) in self.creates
+        return (group, str(child.get("kind"))) in self.ownership.creates
 
     def makes(self, job: Object, child: Object, is_elastic: Elastic = never_elastic) -> bool:
         """Whether the kind's controller may have created the child for the job."""
-        return self.differs(job, child, is_elastic) is None
+        return self.ownership.differs(job, child, is_elastic) is None
 
     def covers(self, child: Object) -> bool:
         """Whether a child of a queued job of the kind is queued with it.
@@ -492,14 +546,15 @@ class Integration:
         them. One without these marks has no quota.
         """
         is_pod = (child.get("apiVersion"), child.get("kind")) == ("v1", "Pod")
-        return self.covers_children and not (is_pod and self.serving is not None)
+        return self.ownership.covers_children and not (is_pod and self.serving is not None)
 
     def is_suspended(self, job: Object, names: Names) -> bool:
         """Whether the job is suspended, and no stop of it is under way."""
-        if self.suspended is not None:
-            return self.suspended(job, names)
-        return value_at(job, self.suspend_path) is True and not self.is_half_stopped(job, names)
+        if self.lifecycle.suspended is not None:
+            return self.lifecycle.suspended(job, names)
+        is_set = value_at(job, self.lifecycle.suspend_path) is True
+        return is_set and not self.lifecycle.is_half_stopped(job, names)
 
     def with_suspend(self, job: Object, suspend: bool) -> Object:
         """The job with its suspension set or lifted."""
-        return with_value(job, self.suspend_path, suspend)
+        return with_value(job, self.lifecycle.suspend_path, suspend)

@@ -7,7 +7,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from admitq.integrations.base import Finished, Integration, OwnerKind, PodSetTemplate, never
+from admitq.integrations.base import (
+    Delegation,
+    Finished,
+    Integration,
+    JobLifecycle,
+    KindOwnership,
+    OwnerKind,
+    PodSetTemplate,
+    PodTemplates,
+    Scaling,
+    never,
+)
 from admitq.integrations.list_paths import elements, of_element
 from admitq.integrations.paths import Object, Path, value_at, with_value
 from admitq.integrations.reading import condition, items, number_of_pods, text, text_at, whole
@@ -30,18 +41,26 @@ def integration(given: CustomKind) -> Integration:
         kind=given.kind,
         plural=given.plural,
         pod_sets=kind.pod_sets,
-        pod_sets_field=", ".join(one.template for one in given.pod_sets),
         finished=kind.finished,
         is_active=_any_of(given.active),
         pods_ready=_any_of(given.ready),
-        is_on_hold=_any_of(given.on_hold),
-        suspend_path=steps(given.suspend),
-        with_counts=kind.with_counts if any(one.min_count for one in given.pod_sets) else None,
-        reclaimable=kind.reclaimable if any(one.reclaimable for one in given.pod_sets) else never,
-        priority_class=kind.priority_class if given.priority_class else never,
-        managed_by_path=steps(given.managed_by) if given.managed_by else None,
-        own_controller=given.controller,
-        creates=frozenset(map(_created, given.creates)) or None,
+        templates=PodTemplates(
+            pod_sets_field=", ".join(one.template for one in given.pod_sets),
+            priority_class=kind.priority_class if given.priority_class else never,
+        ),
+        lifecycle=JobLifecycle(
+            is_on_hold=_any_of(given.on_hold),
+            suspend_path=steps(given.suspend),
+        ),
+        scaling=Scaling(
+            with_counts=kind.with_counts if any(one.min_count for one in given.pod_sets) else None,
+            reclaimable=kind.reclaimable if any(one.reclaimable for one in given.pod_sets) else never,
+        ),
+        ownership=KindOwnership(creates=frozenset(map(_created, given.creates)) or None),
+        delegation=Delegation(
+            managed_by_path=steps(given.managed_by) if given.managed_by else None,
+            own_controller=given.controller,
+        ),
     )
 
 

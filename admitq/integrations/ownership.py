@@ -51,7 +51,7 @@ def has_known_controller(
 
 def _followed(integrations: Sequence[Integration], external: Iterable[OwnerKind]) -> set[OwnerKind]:
     enabled = {OwnerKind(*one.gvk) for one in integrations}
-    return enabled | set(external) | {kind for one in integrations for kind in one.known_owners}
+    return enabled | set(external) | {kind for one in integrations for kind in one.ownership.known_owners}
 
 
 def is_controlled_by(obj: Object, owner: Object) -> bool:
@@ -233,10 +233,10 @@ class Ancestry:
     ) -> Difference | None:
         """Compare the child of an owner, and the object that the chain of owners begins with."""
         resolved = owner if self._resolve is None else await self._resolve(integration, owner)
-        difference = integration.differs(resolved, child, self._is_elastic)
+        difference = integration.ownership.differs(resolved, child, self._is_elastic)
         if difference is not None or child is obj:
             return difference
-        return integration.differs_below(resolved, obj, self._is_elastic)
+        return integration.ownership.differs_below(resolved, obj, self._is_elastic)
 
     def _is_elastic(self, obj: Object) -> bool:
         annotation = value_at(obj, ("metadata", "annotations", self._names.elastic_job))

@@ -93,9 +93,9 @@ def enabled(frameworks: Iterable[str], gates: FeatureGates) -> tuple[Integration
     if unknown := wanted.difference(framework_names()):
         raise KeyError(", ".join(sorted(unknown)))
     open_ones = [one for one in registered() if one.gate is None or gates.enabled(one.gate)]
-    implied = {name for one in open_ones if one.framework in wanted for name in one.implies}
+    implied = {name for one in open_ones if one.framework in wanted for name in one.ownership.implies}
     return tuple(
-        one if one.framework in wanted else replace(one, is_implied=True)
+        one if one.framework in wanted else replace(one, ownership=replace(one.ownership, is_implied=True))
         for one in open_ones
         if one.framework in wanted | implied
     )
@@ -104,5 +104,5 @@ def enabled(frameworks: Iterable[str], gates: FeatureGates) -> tuple[Integration
 def followed(group: str, version: str, kind: str) -> FollowedKind | None:
     """The kind that jobs refer to for what their pods are, of this group, version and name."""
     wanted = OwnerKind(group, version, kind)
-    known = (two for one in registered() for two in one.follows if two.required)
+    known = (two for one in registered() for two in one.templates.follows if two.required)
     return next((one for one in known if one.kind == wanted), None)

@@ -20,7 +20,8 @@ Rules of this file
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Final
@@ -51,6 +52,37 @@ _LOOKED_INTO_AT_ONCE: Final = 5
 decides otherwise all the time must not keep the shadow from following."""
 
 
+class ComparisonFailed(Exception):
+    """The core raised, and not because it could not take in the event that was to be observed.
+
+    Attributes:
+        during: what the core did: the name of an event, or ``cycle``.
+        workload: what it did that for; None if that is not known.
+        error: what it raised.
+    """
+
+    def __init__(self, during: str, workload: ObjectKey | None, error: Exception) -> None:
+        super().__init__(f"{during} failed: {error!r}")
+        self.during = during
+        self.workload = workload
+        self.error = error
+
+
+@contextmanager
+def _failing(state: AdmissionState, during: str, workload: ObjectKey | None = None) -> Generator[None]:
+    """Give a context whose exceptions name the workload that is given, or that a cycle decided over.
+
+    Raises:
+        ComparisonFailed: the core raised in the context.
+    """
+    try:
+        yield
+    except ComparisonFailed:
+        raise
+    except Exception as error:
+        raise ComparisonFailed(during, workload or state.deciding, error) from error
+
+
 @dataclass(slots=True)
 class _Expected:
     """What was decided and has not been observed: reservations by workload, preemptions by victim."""
@@ -60,7 +92,9 @@ class _Expected:
 
     def add(self, state: AdmissionState, now: Instant) -> None:
         """Run cycles until nothing more is decided."""
-        for instruction in state.handle(happened.CyclesRequested(), now=now):
+        with _failing(state, "cycle"):
+            instructions = state.handle(happened.CyclesRequested(), now=now)
+        for instruction in instructions:
             if isinstance(instruction, ReserveQuota):
                 self.reservations[instruction.key] = instruction
             elif isinstance(instruction, Preempt):
@@ -103,12 +137,14 @@ def _choice(admission: Admission) -> object:
 def deed_of(former: Workload, workload: Workload, preemption: Preempted | None) -> Deed | None:
     """What was done with a workload between two looks at it; None if it is nothing to compare.
 
+    Nothing is compared of a workload that cannot be read, or is left out: only what it holds is known.
+
     Args:
         former: as it was.
         workload: as it is.
         preemption: what is told of its preemption; None if it is not evicted for that.
     """
-    if workload.finished:
+    if workload.finished or not (former.pod_sets and workload.pod_sets):
         return None
     if former.admission is None and workload.admission is not None:
         return Reserved(workload.admission)
@@ -127,6 +163,7 @@ class Shadow:
     """
 
     def __init__(self, settings: Settings, *, patience: Instant, leeway: Instant) -> None:
+        self._settings = settings
         self._state = AdmissionState(replace(settings, requeue_batch_period=0), statuses=False)
         self._patience = patience
         self._leeway = min(leeway, patience)
@@ -147,6 +184,7 @@ class Shadow:
         self._suspicions: deque[_Suspicion] = deque()
         """The latest last."""
         self._findings: list[Finding] = []
+        self._paused: frozenset[str] = frozenset()
         self._is_following = False
 
     @property
@@ -154,8 +192,49 @@ class Shadow:
         """The core, with what is expected on its books."""
         return self._state
 
+    @property
+    def is_following(self) -> bool:
+        """Whether it compares."""
+        return self._is_following
+
+    def trees(self) -> list[tuple[str, ...]]:
+        """The names of the ClusterQueues of each cohort tree."""
+        return self._state.trees()
+
+    def pause(self, cluster_queues: frozenset[str]) -> None:
+        """Expect nothing of these ClusterQueues, and compare nothing that is done there."""
+        self._paused = cluster_queues
+        self._state.pause(cluster_queues)
+
+    def empty(self) -> "Shadow":
+        """Return a shadow that has observed nothing, with the same settings."""
+        return Shadow(self._settings, patience=self._patience, leeway=self._leeway)
+
+    def become(self, other: "Shadow") -> None:
+        """Go on with what another has observed, which is not used any more.
+
+        What was reported is not reported again, and what is expected goes on to be overdue. Deeds that await
+        their conclusion are dropped: what they were decided from is not known any more.
+        """
+        self._state.become(other.state)
+        workloads = other._workloads  # noqa: SLF001 - of the same class
+        kept = {
+            "_state": self._state,
+            "_since": self._since,
+            "_told": {
+                key for key in self._told & workloads.keys() if self._workloads.get(key) == workloads[key]
+            },
+            "_findings": self._findings,
+            "_is_following": self._is_following,
+        }
+        vars(self).update({**vars(other), **kept})
+
     def follow(self, now: Instant) -> None:
-        """Begin to compare: all that is there was observed."""
+        """Begin to compare: all that is there was observed.
+
+        Raises:
+            ComparisonFailed: the core failed.
+        """
         self._is_following = True
         self._decide(now)
 
@@ -166,6 +245,9 @@ class Shadow:
             event: an observation.
             now: the present instant, in nanoseconds since the Unix epoch.
             preemption: of a Workload, what is told of its preemption; None if it is not evicted for that.
+
+        Raises:
+            ComparisonFailed: the core failed on something else than the event.
         """
         self._recent.note(event, now)
         self._forget_what_was(now)
@@ -183,7 +265,11 @@ class Shadow:
             self._decide(now)
 
     def look(self, now: Instant) -> None:
-        """Conclude what is due by now: of deeds one at a time, since in a large cluster it takes a while."""
+        """Conclude what is due by now: of deeds one at a time, since in a large cluster it takes a while.
+
+        Raises:
+            ComparisonFailed: the core failed.
+        """
         self._forget_what_was(now)
         if self._suspicions and self._suspicions[0].at <= now - self._leeway:
             self._conclude(self._suspicions.popleft(), now)
@@ -239,7 +325,8 @@ class Shadow:
         self._told.discard(key)
         deed = deed_of(former, workload, preemption) if former is not None and self._is_following else None
         if former is not None and deed is not None:
-            self._judge(key, former, deed, now)
+            with _failing(self._state, "judgement"):
+                self._judge(key, former, deed, now)
             self._done.setdefault(key, happened.WorkloadChanged(former))
             self._done_at.append((now, key))
         self._withdraw(key, workload, now)
@@ -251,7 +338,8 @@ class Shadow:
         if expected is not None and workload.admission is None:
             # It changed while it waited. Whatever is thought of it now, one may have decided before that.
             self._dropped.append((now, _Expected({key: expected})))
-            self._state.observe(happened.ReservationFailed(key, expected.uid), now=now)
+            with _failing(self._state, "ReservationFailed", key):
+                self._state.observe(happened.ReservationFailed(key, expected.uid), now=now)
         if workload.evicted or workload.finished or workload.admission is None:
             self._expected.preemptions.pop(key, None)
 
@@ -279,14 +367,19 @@ class Shadow:
             return
         self._dropped.append((now, expected))
         for one in expected.reservations.values():
-            self._state.observe(happened.ReservationFailed(one.key, one.uid), now=now)
+            with _failing(self._state, "ReservationFailed", one.key):
+                self._state.observe(happened.ReservationFailed(one.key, one.uid), now=now)
         for one in expected.preemptions.values():
-            self._state.observe(happened.PreemptionFailed(one.key, one.uid), now=now)
+            with _failing(self._state, "PreemptionFailed", one.key):
+                self._state.observe(happened.PreemptionFailed(one.key, one.uid), now=now)
 
     # --- judging what was done --------------------------------------------------------------------
 
     def _judge(self, key: ObjectKey, former: Workload, deed: Deed, now: Instant) -> None:
         cluster_queue = self._cluster_queue_of(former, deed)
+        if cluster_queue in self._paused or self._state.queries.queueing_strategy(cluster_queue) is None:
+            # The core knows nothing of a ClusterQueue that is left out.
+            return
         if self._expected.has(key, deed):
             self._findings.append(Agreement(cluster_queue))
             return

@@ -1,6 +1,6 @@
 """Manifests as ``kubectl apply`` takes them: checked, kept by name, and turned into what the core observes.
 
-Objects go through the functions that the manager uses: the kinds of ``admitq_api``, ``translate`` by way of
+Objects go through the functions that the manager uses: the kinds of ``admitq_api``, ``translate`` through
 ``observations``, and ``job_workloads``. What is only of interest on a cluster (Deployments, say) is left out
 and counted.
 """
@@ -21,7 +21,8 @@ from admitq.integrations.registry import followed, registered
 from admitq.observations import Observation, observations
 from admitq.simulator.documents import Document, FieldPath, InputError, Problem, field_path, without_nulls
 from admitq.simulator.problems import aliases, problems_of, unknown_field
-from admitq.translate import Malformed, Reading
+from admitq.stored_fields import Malformed
+from admitq.translate.reading import Reading
 from admitq_api.labels import GROUPS, Names
 
 NAMESPACE_LABEL: Final = "kubernetes.io/metadata.name"
@@ -124,7 +125,7 @@ class Manifests:
             if integration is None and followed(group, version, kind) is None:
                 return None
             if integration is not None and (
-                integration.serving is not None or integration.is_skipped(document.value)
+                integration.serving is not None or integration.lifecycle.is_skipped(document.value)
             ):
                 # What is meant to run for ever has no course that could be simulated.
                 return None

@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import orjson
 
-from admitq import translate
 from admitq.core.events import Event
 from admitq.core.model import ObjectKey
 from admitq.core.settings import Settings
@@ -32,6 +31,7 @@ from admitq.simulator.schema import (
 )
 from admitq.simulator.templates import Template, Translation, job_manifest
 from admitq.simulator.traces import REQUESTS, Row, Shape, read_trace
+from admitq.translate.reading import Reading, configure_reading
 from admitq_api.labels import Names
 
 
@@ -70,7 +70,7 @@ class Plan:
     seed: int
     until: Nanoseconds | None
     settings: Settings
-    how: translate.Reading
+    how: Reading
     names: Names
     start: list[Event]
     """What the core observes before anything arrives."""
@@ -134,7 +134,7 @@ def read(paths: Sequence[Path], *, seed: int | None = None, until: Nanoseconds |
     )
 
 
-def _configured(files: Files) -> tuple[Settings, translate.Reading, tuple[Integration, ...]]:
+def _configured(files: Files) -> tuple[Settings, Reading, tuple[Integration, ...]]:
     """What the configuration file decides; without one, the defaults."""
     document, names = files.configuration, files.names
     if document is None:
@@ -142,7 +142,7 @@ def _configured(files: Files) -> tuple[Settings, translate.Reading, tuple[Integr
             multikueue_controller=names.multikueue_controller,
             provisioning_controller=names.provisioning_controller,
         )
-        return settings, translate.Reading(), ()
+        return settings, Reading(), ()
     # The models of the whole file take long to import, for scenarios that have none.
     from admitq.core_settings import core_settings  # noqa: PLC0415
     from admitq.integrations.custom import configured  # noqa: PLC0415
@@ -156,7 +156,7 @@ def _configured(files: Files) -> tuple[Settings, translate.Reading, tuple[Integr
         raise InputError(_configuration_problem(document, line) for line in error.problems) from None
     if configuration.api_group != names.group:
         raise document.error(("apiGroup",), f"write {names.group}, which the scenario is written for")
-    return core_settings(configuration, gates), translate.reading(configuration, gates), custom
+    return core_settings(configuration, gates), configure_reading(configuration, gates), custom
 
 
 def _configuration_problem(document: Document, line: str) -> Problem:
@@ -175,7 +175,7 @@ class _Reader:
     files: Files
     manifests: Manifests
     settings: Settings
-    how: translate.Reading
+    how: Reading
     seed: int
     _translation: Translation = field(init=False)
     _queues: list[ObjectKey] = field(init=False)

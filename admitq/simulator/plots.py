@@ -71,7 +71,7 @@ class _Clock(NamedTuple):
 
 def _clock(simulation: Simulation, area: Area) -> _Clock:
     measures = simulation.measures
-    end = max(1, measures.last_end if not simulation.courses else simulation.now)
+    end = max(1, measures.last_end if not simulation.workloads.courses else simulation.now)
     measures.grid.reach(end - 1)
     width = measures.grid.width
     buckets = -(-end // width)

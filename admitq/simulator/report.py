@@ -23,7 +23,7 @@ from admitq.simulator.run import Ending, Simulation
 from admitq.simulator.series import Level
 
 _WAITING_SHOWN: Final = 20
-"""How many of those who wait at the end are told by name."""
+"""How many of the workloads that are pending at the end are listed."""
 
 PERCENTILES: Final = (50, 90, 99)
 
@@ -88,8 +88,37 @@ class QueuePreemptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
-    """A workload that waits at the end, and why it was last refused."""
+class Preemptions:
+    """Preemptions of a run, and the work that they cost. Lost work in unit-seconds by resource."""
+
+    by_reason: Mapping[str, int]
+    cluster_queues: tuple[QueuePreemptions, ...]
+    lost: Mapping[str, float]
+    lost_share: float | None
+    """Lost work by all work that was done, of the resource where this share is largest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kills:
+    """Workloads that were killed, and the work that this cost, in unit-seconds by resource."""
+
+    total: int
+    lost: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Fairness:
+    """Jain's index, which is 1 if all are equal and 1/n if one has everything; None for fewer than two."""
+
+    use: float | None
+    """Of what ClusterQueues use while they have pending workloads."""
+    waits: float | None
+    """Of the mean waits of LocalQueues."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingAtEnd:
+    """A workload that is pending at the end, and why it was last refused."""
 
     workload: str
     local_queue: str
@@ -115,24 +144,14 @@ class Report:
     """From the first submission to the last end; None unless all has ended."""
     bound: float | None
     """What no arrangement could be shorter than."""
-    jain_use: float | None
-    """Jain's index of what ClusterQueues use while they have workloads waiting: 1 is equal, 1/n unequal."""
-    jain_waits: float | None
-    """Jain's index of the mean waits of LocalQueues."""
+    jain: Fairness
     queues: tuple[Fared, ...]
     classes: tuple[Fared, ...]
     flavors: tuple[Use, ...]
     cluster_queues: tuple[QueueUse, ...]
-    preemptions: Mapping[str, int]
-    """How many, by reason."""
-    preemptions_of: tuple[QueuePreemptions, ...]
-    lost: Mapping[str, float]
-    """Work that preemptions cost, in unit-seconds by resource."""
-    lost_share: float | None
-    """That by all work that was done, of the resource where it is most."""
-    killed: int
-    lost_to_kills: Mapping[str, float]
-    left_waiting: tuple[Waiting, ...]
+    preemptions: Preemptions
+    kills: Kills
+    left_waiting: tuple[WaitingAtEnd, ...]
     left_out: Mapping[str, int]
 
     @property
@@ -163,7 +182,7 @@ class Report:
             "makespan": self.makespan,
             "bound": self.bound,
             "makespanToBound": self.ratio,
-            "jain": {"use": self.jain_use, "waits": self.jain_waits},
+            "jain": {"use": self.jain.use, "waits": self.jain.waits},
             "waits": _waits_dict(self.all.waits),
             "localQueues": [_fared_dict(one) for one in self.queues],
             "classes": [_fared_dict(one) for one in self.classes],
@@ -180,8 +199,8 @@ class Report:
                 for one in self.cluster_queues
             ],
             "preemptions": {
-                "total": sum(self.preemptions.values()),
-                "byReason": dict(self.preemptions),
+                "total": sum(self.preemptions.by_reason.values()),
+                "byReason": dict(self.preemptions.by_reason),
                 "clusterQueues": [
                     {
                         "name": one.cluster_queue,
@@ -189,12 +208,12 @@ class Report:
                         "preempting": one.preempting,
                         "lost": dict(one.lost),
                     }
-                    for one in self.preemptions_of
+                    for one in self.preemptions.cluster_queues
                 ],
-                "lost": dict(self.lost),
-                "lostShare": self.lost_share,
+                "lost": dict(self.preemptions.lost),
+                "lostShare": self.preemptions.lost_share,
             },
-            "kills": {"total": self.killed, "lost": dict(self.lost_to_kills)},
+            "kills": {"total": self.kills.total, "lost": dict(self.kills.lost)},
             "leftWaiting": [
                 {
                     "workload": one.workload,
@@ -243,7 +262,7 @@ def report(simulation: Simulation) -> Report:
     """The report of a run that has ended."""
     plan, measures, now = simulation.plan, simulation.measures, simulation.now
     ending = simulation.ending or Ending.UNTIL
-    courses = list(simulation.courses.values())
+    courses = list(simulation.workloads.courses.values())
     waiting = [course for course in courses if course.workload.admission is None]
     begin = measures.first_submission or 0
     # A run that ended by itself is over with its last workload, not with the last thing that was planned.
@@ -263,8 +282,7 @@ def report(simulation: Simulation) -> Report:
         bound=_seconds(measures.lower.bound(capacity) - begin)
         if finished and measures.all.finished
         else None,
-        jain_use=_jain_of_use(measures, end),
-        jain_waits=_jain_of_waits(measures),
+        jain=Fairness(_jain_of_use(measures, end), _jain_of_waits(measures)),
         queues=tuple(_fared(str(key), measures.by_queue[key]) for key in sorted(measures.by_queue)),
         classes=tuple(_fared(name, one) for name, one in measures.by_class.items()),
         flavors=tuple(_flavor_use(measures, pair, end) for pair in sorted(measures.quotas)),
@@ -273,16 +291,8 @@ def report(simulation: Simulation) -> Report:
             for _, meter in sorted(measures.queues.items())
             for pair in sorted({**meter.quotas, **meter.uses})
         ),
-        preemptions={str(reason): count for reason, count in sorted(measures.preemptions.items())},
-        preemptions_of=tuple(
-            QueuePreemptions(name, meter.preempted, meter.preempting, _work(meter.lost))
-            for name, meter in sorted(measures.queues.items())
-            if meter.preempted or meter.preempting
-        ),
-        lost=_work(_lost(measures)),
-        lost_share=_lost_share(measures),
-        killed=measures.killed,
-        lost_to_kills=_work(measures.lost),
+        preemptions=_preemptions(measures),
+        kills=Kills(measures.killed, _work(measures.lost)),
         left_waiting=tuple(_left(simulation, course) for course in islice(waiting, _WAITING_SHOWN)),
         left_out=dict(plan.left_out),
     )
@@ -362,6 +372,19 @@ def _queue_use(meter: QueueMeter, pair: FlavorResource, end: int) -> QueueUse:
     )
 
 
+def _preemptions(measures: Measures) -> Preemptions:
+    return Preemptions(
+        by_reason={str(reason): count for reason, count in sorted(measures.preemptions.items())},
+        cluster_queues=tuple(
+            QueuePreemptions(name, meter.preempted, meter.preempting, _work(meter.lost))
+            for name, meter in sorted(measures.queues.items())
+            if meter.preempted or meter.preempting
+        ),
+        lost=_work(_lost(measures)),
+        lost_share=_lost_share(measures),
+    )
+
+
 def _lost(measures: Measures) -> dict[str, int]:
     total: dict[str, int] = {}
     for meter in measures.queues.values():
@@ -433,14 +456,14 @@ def _jain_of_waits(measures: Measures) -> float | None:
     return None if index is None else _rounded(index)
 
 
-# --- who still waits ------------------------------------------------------------------------------
+# --- pending workloads ------------------------------------------------------------------------------
 
 
-def _left(simulation: Simulation, course: Course) -> Waiting:
+def _left(simulation: Simulation, course: Course) -> WaitingAtEnd:
     state, key = simulation.state, course.workload.key
     refusal = state.queries.parked_refusal(key) or state.queries.admissibility(key)
     said = _said(refusal, course.local_queue)
-    return Waiting(
+    return WaitingAtEnd(
         str(key),
         str(course.local_queue),
         simulation.measures.routes.get(course.local_queue, ""),

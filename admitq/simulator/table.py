@@ -33,7 +33,7 @@ def show(report: Report, console: Console) -> None:
     parts.append(_use(report))
     if any(one.cohort for one in report.cluster_queues):
         parts.append(_borrowing(report.cluster_queues))
-    if report.preemptions:
+    if report.preemptions.by_reason:
         parts.append(_preemptions(report))
     if report.left_waiting:
         parts.append(_left_waiting(report))
@@ -75,12 +75,12 @@ def _summary(report: Report) -> Table:
         if report.bound is not None and report.ratio is not None:
             text += f", bound {duration_text(report.bound)}, ratio {report.ratio:.3f}"
         table.add_row("makespan", text)
-    if report.jain_use is not None or report.jain_waits is not None:
+    if report.jain.use is not None or report.jain.waits is not None:
         table.add_row(
-            "Jain's index", f"{_index(report.jain_use)} of use, {_index(report.jain_waits)} of waits"
+            "Jain's index", f"{_index(report.jain.use)} of use, {_index(report.jain.waits)} of waits"
         )
-    if report.killed:
-        table.add_row("kills", f"{report.killed:,}, {_work(report.lost_to_kills)} lost")
+    if report.kills.total:
+        table.add_row("kills", f"{report.kills.total:,}, {_work(report.kills.lost)} lost")
     if report.left_out:
         left_out = ", ".join(f"{count:,} of {what}" for what, count in report.left_out.items())
         table.add_row("left out", left_out)
@@ -160,12 +160,12 @@ def _borrowing(uses: Sequence[QueueUse]) -> RenderableType:
 
 def _preemptions(report: Report) -> RenderableType:
     table = _table("ClusterQueue", "preempted", "for its workloads", "work lost")
-    for one in report.preemptions_of[:_ROWS]:
+    for one in report.preemptions.cluster_queues[:_ROWS]:
         table.add_row(one.cluster_queue, f"{one.preempted:,}", f"{one.preempting:,}", _work(one.lost))
-    reasons = ", ".join(f"{count:,} {reason}" for reason, count in report.preemptions.items())
-    total = f"{sum(report.preemptions.values()):,} preemptions ({reasons})"
-    lost = f"{_share(report.lost_share)} of all work lost"
-    return Group(_more(table, len(report.preemptions_of)), Text(f"{total}, {lost}", style="dim"))
+    reasons = ", ".join(f"{count:,} {reason}" for reason, count in report.preemptions.by_reason.items())
+    total = f"{sum(report.preemptions.by_reason.values()):,} preemptions ({reasons})"
+    lost = f"{_share(report.preemptions.lost_share)} of all work lost"
+    return Group(_more(table, len(report.preemptions.cluster_queues)), Text(f"{total}, {lost}", style="dim"))
 
 
 def _left_waiting(report: Report) -> RenderableType:

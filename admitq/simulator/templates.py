@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from admitq import translate
 from admitq.core.model import ObjectKey, Workload
 from admitq.custom_labels import Location
 from admitq.integrations.base import Integration, PodSetTemplate, Reference, Rules
@@ -16,6 +15,9 @@ from admitq.integrations.names import LONGEST
 from admitq.integrations.paths import Object, value_at, with_value
 from admitq.job_workloads import PriorityClasses, PriorityClassMissing, WithoutPodSets, workload_for
 from admitq.simulator.documents import FieldPath, field_path
+from admitq.stored_fields import Malformed
+from admitq.translate.reading import Reading
+from admitq.translate.workloads import read_workload
 from admitq_api.labels import Names
 
 SECOND: Final = 1_000_000_000
@@ -37,12 +39,12 @@ class _Conventions:
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """A Job and all that its Workload follows from besides."""
+    """A Job and what else its Workload depends on."""
 
     integration: Integration
     names: Names
     job: Object
-    settings: _Conventions
+    conventions: _Conventions
     lookups: PriorityClasses
 
 
@@ -106,16 +108,16 @@ class Template:
             return ()
         indexes = f"0-{ended - 1}" if ended > 1 else "0"
         reported = with_value(job, ("status",), {"succeeded": ended, "completedIndexes": indexes})
-        return tuple(sorted((self.integration.reclaimable(reported) or {}).items()))
+        return tuple(sorted((self.integration.scaling.reclaimable(reported) or {}).items()))
 
     def _with_count(self, count: int) -> Object | None:
         job, integration = self.job, self.integration
-        if job is None or integration is None or integration.with_counts is None or not self.has_pods:
+        if job is None or integration is None or integration.scaling.with_counts is None or not self.has_pods:
             return job
         pod_set = self.workload.pod_sets[0]
         if count == pod_set.count:
             return job
-        return integration.with_counts(job, {pod_set.name: count}, self.names)
+        return integration.scaling.with_counts(job, {pod_set.name: count}, self.names)
 
 
 def job_manifest(
@@ -165,7 +167,7 @@ class Translation:
     integration_of: Callable[[Object], Integration | None]
     lookups: PriorityClasses
     referenced: Callable[[Reference], Object | None]
-    how: translate.Reading
+    how: Reading
     partial_admission: bool = True
 
     def template(self, obj: Object, blame: Blame) -> Template:
@@ -173,14 +175,14 @@ class Translation:
         integration = self.integration_of(obj)
         if integration is None:
             return Template(self._translated(with_value(obj, ("status",), None), (), blame), self.names)
-        job = integration.mutate(with_value(obj, ("metadata", "uid"), "template"), Rules(self.names))
+        job = integration.webhook.mutate(with_value(obj, ("metadata", "uid"), "template"), Rules(self.names))
         found: dict[Reference, Object] = {}
-        for reference in filter(integration.requires, integration.references(job)):
+        for reference in filter(integration.requires, integration.templates.references(job)):
             one = self.referenced(reference)
             if one is None:
                 raise blame(("spec",), f"{reference} is not among the manifests: add it")
             found[reference] = one
-        job = integration.resolved(job, found)
+        job = integration.templates.resolved(job, found)
         source = _Source(integration, self.names, job, _Conventions(self.partial_admission), self.lookups)
         try:
             raw = workload_for(source)
@@ -211,8 +213,8 @@ class Translation:
             },
         }
         try:
-            workload = translate.workload(stored, self.names, self.how)
-        except translate.Malformed as error:
+            workload = read_workload(stored, self.names, self.how)
+        except Malformed as error:
             raise blame(_in_job(error.field, paths), error.remedy) from None
         for problem in workload.resource_problems:
             raise blame(_in_job(problem.field, paths), problem.detail)

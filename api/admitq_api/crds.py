@@ -18,6 +18,7 @@ from admitq_api.labels import DEFAULT_GROUP, Names, names_for
 from admitq_api.schema import Kind, filled, schema_of
 from admitq_api.v1beta1 import schemas
 from admitq_api.v1beta1.table import changes
+from admitq_api.webhook_names import conversion_service
 
 KINDS: tuple[type[Kind], ...] = (
     AdmissionCheck,
@@ -59,7 +60,7 @@ def service(names: Names) -> dict[str, Any]:
     """Where the conversion webhook is by default, as a clientConfig."""
     return {
         "service": {
-            "name": names.conversion_service(names.webhook_service_name),
+            "name": conversion_service(names.webhook_objects.service),
             "namespace": names.default_namespace,
             "path": names.conversion_path,
             "port": 443,

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple, Self, overload
 
+from admitq_api.webhook_names import WebhookObjects, webhook_objects
+
 ApiGroup = Literal["admitq.dev", "kueue.x-k8s.io"]
 
 DEFAULT_GROUP: ApiGroup = "admitq.dev"
@@ -382,32 +384,9 @@ class Names:
         return f"c1f6bfd2.{self.group}" if self.group == COMPAT_GROUP else f"manager.{self.group}"
 
     @property
-    def webhook_service_name(self) -> str:
-        """The default name of the Service of the webhooks."""
-        return f"{self.metric_prefix}-webhook-service"
-
-    @property
-    def webhook_secret_name(self) -> str:
-        """The default name of the Secret with the webhooks' serving certificate."""
-        return f"{self.metric_prefix}-webhook-server-cert"
-
-    @staticmethod
-    def conversion_service(webhook_service: str) -> str:
-        """The name of the Service for conversion, beside the Service of the webhooks of that name.
-
-        It leads to processes that are not ready too: those may need objects converted to become so.
-        """
-        return f"{webhook_service.removesuffix('-webhook-service')}-conversion-service"
-
-    @property
-    def mutating_webhook_configuration_name(self) -> str:
-        """The default name of the MutatingWebhookConfiguration."""
-        return f"{self.metric_prefix}-mutating-webhook-configuration"
-
-    @property
-    def validating_webhook_configuration_name(self) -> str:
-        """The default name of the ValidatingWebhookConfiguration."""
-        return f"{self.metric_prefix}-validating-webhook-configuration"
+    def webhook_objects(self) -> WebhookObjects:
+        """The default names of the cluster objects of the webhooks."""
+        return webhook_objects(self.metric_prefix)
 
     @property
     def provisioning_annotation_prefix(self) -> str:

@@ -256,6 +256,8 @@ def _crowds(effort: Effort) -> Report:
         runs = [core_crowds.reclaim(count) for _ in range(effort.repeats)]
         report[f"reclaim_ms_{queues}"] = round(min(first for first, _ in runs), 1)
         report[f"newcomer_ms_{queues}"] = round(min(newcomer for _, newcomer in runs), 1)
+        fair = [core_crowds.reclaim(count, core_crowds.FAIR) for _ in range(effort.repeats)]
+        report[f"reclaim_fair_ms_{queues}"] = round(min(first for first, _ in fair), 1)
     waiting = max(4, round(20_000 * effort.scale))
     released = min(core_crowds.release(waiting) for _ in range(effort.repeats))
     return {**report, "release_ms_20000": round(released, 1)}

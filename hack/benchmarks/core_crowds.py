@@ -12,8 +12,12 @@ from admitq.core.events import CyclesRequested, WorkloadChanged
 from admitq.core.instructions import Preempt, ReserveQuota
 from admitq.core.model import SECOND, PodSet, PreemptionPolicy
 from admitq.core.requests import asking
+from admitq.core.settings import FairSharing, Settings
 from admitq.core.state import AdmissionState
 from benchmarks.core_worlds import CPU, MeasurementFailed, Setting, new_state, pod_sets, running, workload
+
+FAIR = Settings(fair_sharing=FairSharing())
+"""Settings with which shares decide over preemption."""
 
 _RECLAIM = PreemptionPolicy(reclaim_within_cohort="Any")
 _RUNNING_PER_QUEUE = 20
@@ -27,16 +31,20 @@ def _milliseconds(call: Callable[[], object]) -> float:
     return (time.process_time() - began) * 1000
 
 
-def reclaim(queues: int) -> tuple[float, float]:
+def reclaim(queues: int, settings: Settings | None = None) -> tuple[float, float]:
     """One cycle in which half of the ClusterQueues of a cohort reclaim their quota from the other half.
 
     Each of the others runs 20 workloads of 2 CPUs, which is twice its quota.
 
+    Args:
+        queues: how many ClusterQueues there are.
+        settings: of the core, such as fair sharing.
+
     Returns:
-        Milliseconds of that cycle, and of the next one, which one unrelated newcomer asks for while the
-        workloads that were told to leave have not left.
+        Milliseconds of that cycle, and of the next one. An unrelated newcomer causes the next cycle while the
+        preempted workloads have not left.
     """
-    state = new_state(Setting(1, queues, (), nominal=_RUNNING_PER_QUEUE, preemption=_RECLAIM))
+    state = new_state(Setting(1, queues, (), nominal=_RUNNING_PER_QUEUE, preemption=_RECLAIM), settings)
     for queue in range(0, queues, 2):
         for number in range(_RUNNING_PER_QUEUE):
             one = workload(f"running-{queue:04}-{number:02}", queue, pod_sets(2), 0, number)

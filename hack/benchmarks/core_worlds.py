@@ -26,6 +26,7 @@ from admitq.core.model import (
     Workload,
 )
 from admitq.core.requests import asking
+from admitq.core.settings import Settings
 from admitq.core.state import AdmissionState
 
 
@@ -89,9 +90,9 @@ def queue_name(number: int) -> str:
     return f"queue-{number:04}"
 
 
-def new_state(setting: Setting) -> AdmissionState:
-    """A state that has seen everything but workloads."""
-    state = AdmissionState()
+def new_state(setting: Setting, settings: Settings | None = None) -> AdmissionState:
+    """A state that has seen everything but workloads, with these settings of the core or the defaults."""
+    state = AdmissionState(settings)
     quota = ResourceQuota(setting.nominal * CPU, borrowing_limit=setting.borrowing_limit * CPU)
     groups = (ResourceGroup(("cpu",), (FlavorQuotas(FLAVOR, (("cpu", quota),)),)),)
     events: list[Event] = [NamespaceChanged(_NAMESPACE, ()), ResourceFlavorChanged(ResourceFlavor(FLAVOR))]

@@ -112,7 +112,9 @@ MANAGER_CLUSTER = (
 """What the manager may do everywhere, whatever kinds of jobs are switched on."""
 
 MANAGER_KINDS = {
-    one.framework: _rules(chain.from_iterable(_OF_KINDS[name] for name in (one.framework, *one.implies)))
+    one.framework: _rules(
+        chain.from_iterable(_OF_KINDS[name] for name in (one.framework, *one.ownership.implies))
+    )
     for one in REGISTRY
 }
 """What the manager may do besides for each kind of jobs that is switched on."""
@@ -169,11 +171,11 @@ SHADOW_CLUSTER = (
 
 def _creates_jobs(kind: Integration) -> bool:
     """Whether objects of the kind can own jobs, or what stands between those and their owners."""
-    if kind.creates is None:
+    if kind.ownership.creates is None:
         return True
     owned = {(one.group, one.kind) for one in REGISTRY}
     owned |= {(owner.group, owner.kind) for one in REGISTRY for owner in known_owners(one)}
-    return not owned.isdisjoint(kind.creates)
+    return not owned.isdisjoint(kind.ownership.creates)
 
 
 _LOOKED_UP = ("admissionchecks", "clusterqueues", "localqueues", "workloadpriorityclasses")
@@ -216,12 +218,20 @@ WEBHOOK_CONVERSION = (
 def _looked_up(one: Integration) -> tuple[Rule, ...]:
     return (
         # Owners are looked up, and only kinds that create jobs can own one; and what is scaled.
-        *((Rule((one.group,), (one.plural,), ("get",)),) if _creates_jobs(one) or one.scaled_at else ()),
+        *(
+            (Rule((one.group,), (one.plural,), ("get",)),)
+            if _creates_jobs(one) or one.webhook.scaled_at
+            else ()
+        ),
         *(Rule((owner.group,), (owner.plural,), ("get",)) for owner in known_owners(one)),
         # What the pods of a job follow from is looked up to check them.
-        *(Rule((other.kind.group,), (other.plural,), ("get",)) for other in one.follows if other.required),
+        *(
+            Rule((other.kind.group,), (other.plural,), ("get",))
+            for other in one.templates.follows
+            if other.required
+        ),
         # A change may depend on what has become of the Workload.
-        *((Rule((API_GROUP,), ("workloads",), ("get",)),) if one.workload_asked is not None else ()),
+        *((Rule((API_GROUP,), ("workloads",), ("get",)),) if one.webhook.workload_asked is not None else ()),
     )
 
 

@@ -12,7 +12,9 @@ from admitq_api.labels import DEFAULT_GROUP, names_for
 
 _LABEL: Final = names_for(DEFAULT_GROUP).priority_class
 
-_ANY_PODS: Final = tuple(one.framework for one in REGISTRY if one.framework == "pod" or "pod" in one.implies)
+_ANY_PODS: Final = tuple(
+    one.framework for one in REGISTRY if one.framework == "pod" or "pod" in one.ownership.implies
+)
 
 
 class Carrier(NamedTuple):

@@ -13,7 +13,7 @@ from admitq.evictions import EVICTIONS
 from admitq.integrations.abilities import ABILITIES
 from admitq.integrations.base import Integration
 from admitq.integrations.registry import REGISTRY
-from admitq.metrics import TABLE, Type
+from admitq.metric_table import TABLE, Type
 from admitq_api.labels import DEFAULT_GROUP, names_for
 from generators import chart_values
 from localcluster.folders import REPOSITORY

@@ -7,7 +7,8 @@ import sys
 from collections.abc import Callable, Sequence
 
 from localcluster import binaries, nodes
-from localcluster.cluster import ClusterError, LocalCluster, all_clusters, reclaim_orphans, to_stderr
+from localcluster.cluster import LocalCluster, all_clusters, reclaim_orphans, to_stderr
+from localcluster.cluster_processes import ClusterError
 from localcluster.nodes import NodeOptionError, NodePool
 
 

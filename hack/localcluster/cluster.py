@@ -1,12 +1,9 @@
 """One control plane by name: started, looked at, hurt on purpose, and stopped."""
 
-import http.client
 import json
 import os
 import re
 import shutil
-import signal
-import ssl
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -14,27 +11,19 @@ from pathlib import Path
 from typing import Any
 
 from localcluster import binaries, components, nodes, processes
-from localcluster.api import Api, ApiFailure
+from localcluster.api import Api
+from localcluster.cluster_processes import COMPONENTS, ClusterError, ClusterProcesses, ComponentDiedError
 from localcluster.folders import state_folder
 from localcluster.locks import exclusive
 from localcluster.nodes import NodePool
 from localcluster.pki import Pair
 from localcluster.ports import free_ports
 from localcluster.processes import Process, Usage
+from localcluster.readiness import PATIENCE_S, PLAIN_HEALTH, answers, has_default_account, holds_in_time
 
-COMPONENTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
-# A loaded machine with two cores may need long; a component that dies is noticed at once.
-_PATIENCE_S = 120.0
 _START_ATTEMPTS = 3
-# Clusters of tests are short-lived and small, and cores are scarcer than memory: collecting garbage less
-# often saves a quarter of what an API server works while definitions are installed. The limit is soft.
-_LESS_COLLECTING = {"GOGC": "400", "GOMEMLIMIT": "1500MiB"}
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
 _BUSY_PORT = re.compile(r"address already in use", re.IGNORECASE)
-
-
-class ClusterError(Exception):
-    """A cluster cannot be started or used; the message says what to do or what went wrong."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +72,7 @@ class LocalCluster:
             )
         self.name = name
         self.folder = state_folder() / "clusters" / name
+        self.processes = ClusterProcesses(name, self.folder)
         self._lock = self.folder.with_name(f".{name}.lock")
 
     @property
@@ -116,7 +106,7 @@ class LocalCluster:
 
     def log(self, process: str) -> Path:
         """The log of a component or of another process that runs beside the cluster."""
-        return self.folder / "logs" / f"{process}.log"
+        return self.processes.log(process)
 
     def api(self) -> Api:
         """A connection to the API server as administrator, for one thread."""
@@ -178,14 +168,14 @@ class LocalCluster:
             for attempt in range(1, _START_ATTEMPTS + 1):
                 try:
                     self._start(pools, api_server_arguments, options, programs, owner)
-                except _ComponentDiedError as death:
-                    self._halt()
+                except ComponentDiedError as death:
+                    self.processes.halt()
                     if attempt == _START_ATTEMPTS or not _BUSY_PORT.search(death.last_words):
                         raise
                     say(f"cluster {self.name}: a port was taken meanwhile, trying others")
                     self._clear()
                 except BaseException:
-                    self._halt()
+                    self.processes.halt()
                     raise
                 else:
                     break
@@ -211,48 +201,30 @@ class LocalCluster:
         """How every process of the cluster fares: its components first, in the order they start."""
         return [
             ProcessStatus(name, process.pid, process.usage(), self.log(name))
-            for name, process in self.processes().items()
+            for name, process in self.processes.all().items()
         ]
 
     def healthy(self) -> bool:
         """Whether every component runs and the API server is ready."""
-        running = self.processes()
+        running = self.processes.all()
         if any(name not in running or not running[name].alive() for name in COMPONENTS):
             return False
         with self.api() as api:
             return api.healthy("/readyz")
 
-    def processes(self) -> dict[str, Process]:
-        """Every process that was started for the cluster, by name: its components first."""
-        folder = self.folder / "processes"
-        names = [path.stem for path in sorted(folder.glob("*.json"))] if folder.exists() else []
-        names.sort(key=lambda name: COMPONENTS.index(name) if name in COMPONENTS else len(COMPONENTS))
-        found = {name: processes.read(folder / f"{name}.json") for name in names}
-        return {name: process for name, process in found.items() if process is not None}
-
     def spawn(
         self, name: str, argv: Sequence[str], *, environment: Mapping[str, str] | None = None
     ) -> Process:
         """Starts a process beside the cluster, which lives no longer than the cluster does."""
-        self._process_file(name).parent.mkdir(exist_ok=True)
-        process = processes.spawn(argv, log=self.log(name), environment=environment)
-        process.write(self._process_file(name))
-        return process
-
-    def _spawn_component(self, name: str, argv: Sequence[str]) -> None:
-        self.spawn(name, argv, environment={**_LESS_COLLECTING, **os.environ})
+        return self.processes.spawn(name, argv, environment=environment)
 
     def kill(self, name: str) -> None:
         """Kills a component or another process of the cluster at once (SIGKILL), and waits for its end."""
-        process = self._process(name)
-        process.signal(signal.SIGKILL)
-        processes.wait(lambda: not process.alive(), timeout_s=5.0)
-        processes.reap(process)
+        self.processes.kill(name)
 
     def terminate(self, name: str, *, patience_s: float = 10.0) -> None:
         """Asks one process of the cluster to end, and kills it when it does not in time."""
-        processes.stop([self._process(name)], patience_s=patience_s)
-        self._process_file(name).unlink(missing_ok=True)
+        self.processes.terminate(name, patience_s=patience_s)
 
     def revive(self, component: str) -> None:
         """Starts a component again, with the same data and the same command line.
@@ -263,7 +235,7 @@ class LocalCluster:
             ClusterError: when it dies again or does not get ready.
         """
         argv = self._description()["command_lines"][component]
-        self._spawn_component(component, argv)
+        self.processes.spawn_component(component, argv)
         self._await_ready(component, self._description()["ports"])
 
     def add_nodes(self, pool: NodePool) -> None:
@@ -312,17 +284,17 @@ class LocalCluster:
         if owner is not None:
             owner.write(self.folder / "owner.json")
         for name in ("etcd", "kube-apiserver"):
-            self._spawn_component(name, command_lines[name])
+            self.processes.spawn_component(name, command_lines[name])
             self._await_ready(name, ports)
         rest = [name for name in COMPONENTS if name not in {"etcd", "kube-apiserver"}]
         for name in rest:
-            self._spawn_component(name, command_lines[name])
+            self.processes.spawn_component(name, command_lines[name])
         with self.api() as api:
             for pool in pools:
                 nodes.create(api, pool)
             for name in rest:
                 self._await_ready(name, ports)
-            self._await(lambda: _has_default_account(api), "the ServiceAccount controller")
+            self._await(lambda: has_default_account(api), "the ServiceAccount controller")
             expected = sum(pool.count for pool in pools)
             self._await(lambda: nodes.ready_count(api) >= expected, f"{expected} nodes to be ready")
 
@@ -337,59 +309,27 @@ class LocalCluster:
         return True
 
     def _await_ready(self, component: str, ports: Mapping[str, int]) -> None:
-        port = ports[component]
-        if component in {"etcd", "kwok"}:
-            path = {"etcd": "/health", "kwok": "/healthz"}[component]
-            self._await(lambda: _answers(port, path), f"{component} to be ready")
+        what, port = f"{component} to be ready", ports[component]
+        if component in PLAIN_HEALTH:
+            self._await(lambda: answers(port, PLAIN_HEALTH[component]), what)
             return
         path = "/readyz" if component == "kube-apiserver" else "/healthz"
         with Api(f"https://{components.LOOPBACK}:{port}", self.authority, self.admin) as api:
-            self._await(lambda: api.healthy(path), f"{component} to be ready")
+            self._await(lambda: api.healthy(path), what)
 
     def _await(self, condition: Callable[[], bool], what: str) -> None:
-        def over() -> bool:
-            self._check_alive()
-            try:
-                return condition()
-            except (OSError, http.client.HTTPException, ApiFailure):
-                return False
-
-        if not processes.wait(over, timeout_s=_PATIENCE_S, interval_s=0.05):
+        if not holds_in_time(condition, self.processes.check_alive):
             raise ClusterError(
-                f"cluster {self.name}: waited {_PATIENCE_S:.0f} s for {what} in vain; "
+                f"cluster {self.name}: waited {PATIENCE_S:.0f} s for {what} in vain; "
                 f"the logs are in {self.folder / 'logs'}"
             )
 
-    def _check_alive(self) -> None:
-        for name, process in self.processes().items():
-            if name in COMPONENTS and not process.alive():
-                raise _ComponentDiedError(self.name, name, self.log(name))
-
-    def _halt(self) -> None:
-        """Stops every process, clients before those whom they call, and leaves the files."""
-        running = self.processes()
-        beside = [process for name, process in running.items() if name not in COMPONENTS]
-        processes.stop(beside)
-        for name in reversed(COMPONENTS):
-            if name in running:
-                # Nothing is worth a long goodbye: the data goes next.
-                processes.stop([running[name]], patience_s=3.0)
-
     def _clear(self) -> None:
-        self._halt()
+        self.processes.halt()
         # Renamed first, so that a half-removed folder is never taken for a cluster.
         doomed = self.folder.with_name(f".{self.name}.{os.getpid()}.removed")
         self.folder.rename(doomed)
         shutil.rmtree(doomed)
-
-    def _process(self, name: str) -> Process:
-        process = processes.read(self._process_file(name))
-        if process is None:
-            raise ClusterError(f"cluster {self.name} has no process {name}")
-        return process
-
-    def _process_file(self, name: str) -> Path:
-        return self.folder / "processes" / f"{name}.json"
 
     def _description(self) -> dict[str, Any]:
         try:
@@ -398,12 +338,6 @@ class LocalCluster:
             raise ClusterError(
                 f"there is no cluster {self.name}; start one: hack/cluster up --name {self.name}"
             ) from error
-
-
-class _ComponentDiedError(ClusterError):
-    def __init__(self, cluster: str, component: str, log: Path) -> None:
-        self.last_words = processes.last_lines(log)
-        super().__init__(f"cluster {cluster}: {component} died. The end of {log}:\n{self.last_words}")
 
 
 def all_clusters() -> list[LocalCluster]:
@@ -420,22 +354,3 @@ def reclaim_orphans(say: Callable[[str], None] = to_stderr) -> None:
         if owner is not None and not owner.alive():
             say(f"cluster {cluster.name}: the process that it ran for is gone, stopping it")
             cluster.stop()
-
-
-def _answers(port: int, path: str) -> bool:
-    connection = http.client.HTTPConnection(components.LOOPBACK, port, timeout=5.0)
-    try:
-        connection.request("GET", path)
-        return connection.getresponse().status == 200
-    except (OSError, http.client.HTTPException, ssl.SSLError):
-        return False
-    finally:
-        connection.close()
-
-
-def _has_default_account(api: Api) -> bool:
-    try:
-        api.request("GET", "/api/v1/namespaces/default/serviceaccounts/default")
-    except ApiFailure:
-        return False
-    return True

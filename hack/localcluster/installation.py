@@ -18,7 +18,8 @@ import yaml
 from admitq_api.labels import DEFAULT_GROUP, names_for
 from localcluster import processes
 from localcluster.api import Api, ApiFailure
-from localcluster.cluster import ClusterError, LocalCluster, to_stderr
+from localcluster.cluster import LocalCluster, to_stderr
+from localcluster.cluster_processes import ClusterError
 from localcluster.components import LOOPBACK
 from localcluster.folders import REPOSITORY
 from localcluster.ports import free_ports
@@ -168,7 +169,7 @@ class Installation:
 
     def stop(self, components: Sequence[Component] = ("manager", "webhook"), *, replica: int = 0) -> None:
         """Asks processes to end in good order; those that do not run are left out."""
-        running = self.cluster.processes()
+        running = self.cluster.processes.all()
         for component in components:
             name = self.process_name(component, replica)
             if name in running:
@@ -180,7 +181,7 @@ class Installation:
 
     def process(self, component: Component, *, replica: int = 0) -> Process | None:
         """The process of a component, or None when it was never started."""
-        return self.cluster.processes().get(self.process_name(component, replica))
+        return self.cluster.processes.all().get(self.process_name(component, replica))
 
     def log(self, component: Component, *, replica: int = 0) -> Path:
         """The log of a component."""
@@ -288,7 +289,7 @@ class Installation:
     def _renew_tokens(self) -> None:
         self.renew_tokens()
         name = f"{self.release}-token-renewer"
-        renewer = self.cluster.processes().get(name)
+        renewer = self.cluster.processes.all().get(name)
         if renewer is not None and renewer.alive():
             return
         argv = [

@@ -51,6 +51,7 @@ _ONE_AT_A_TIME = {
     "tests/controlplane/test_parts.py",
     "tests/controlplane/test_policies.py",
     "tests/controlplane/test_two_managers.py",
+    "tests/faults/test_core_failures.py",
     "tests/kills/test_every_await.py",
 }
 _NEEDS_CONTROL_PLANE = {

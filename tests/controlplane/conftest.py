@@ -1,12 +1,13 @@
 """The stage of a story: a fresh namespace beside a running admitq, and the removal of what it leaves."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Final
 
 import pytest
 
+from admitq.integrations.base import Integration
 from admitq.integrations.kinds.jobset import JOBSET
 from admitq.runtime.client import Client
 from admitq.runtime.errors import ApiError
@@ -17,6 +18,7 @@ from localcluster.installation import Installation
 from localcluster.locks import exclusive
 from localcluster.pytest_plugin import fresh_namespace
 from tests.controlplane.example_check import ExampleCheck, Judge
+from tests.controlplane.kind_cases import KindCase, load
 from tests.controlplane.stage import Stage
 
 
@@ -189,3 +191,11 @@ async def _clear(stage: Stage) -> None:
                 except ApiError as error:
                     if not error.is_not_found:
                         raise
+
+
+@pytest.fixture
+def case(kind: Integration, api_group: str, definitions: Callable[[Iterable[str]], None]) -> KindCase:
+    """The cases of the kind under test, which is installed."""
+    found = load(kind, api_group)
+    definitions(found.definitions)
+    return found

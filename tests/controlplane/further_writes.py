@@ -234,7 +234,7 @@ FURTHER: Final[Mapping[str, Sequence[Row]]] = {
     "slices": (
         Row(
             "reserve-replacement-slice",
-            ("workload._replaces", "reservation.reservation_patch"),
+            ("workload.finish_replaced_slice", "reservation.reservation_patch"),
             slice_waits,
             reserve(admit=False),
             _runs_with(2),
@@ -243,7 +243,7 @@ FURTHER: Final[Mapping[str, Sequence[Row]]] = {
         ),
         Row(
             "admit-replacement-slice",
-            ("workload._replaces", "reservation.reservation_patch"),
+            ("workload.finish_replaced_slice", "reservation.reservation_patch"),
             slice_waits,
             reserve(admit=True),
             _runs_with(2),
@@ -380,7 +380,7 @@ FURTHER: Final[Mapping[str, Sequence[Row]]] = {
         ),
         Row(
             "reserve-replacement-without-job",
-            ("workload._replaces", "reservation.reservation_patch"),
+            ("workload.finish_replaced_slice", "reservation.reservation_patch"),
             replacement_waits,
             reserve(admit=True),
             {"Admitted": "True Admitted", "pods": [2]},
@@ -424,7 +424,7 @@ FURTHER: Final[Mapping[str, Sequence[Row]]] = {
 RETENTION: Final[Sequence[Row]] = (
     Row(
         "finish-and-be-deleted",
-        ("workload._finished",),
+        ("workload.retain_or_delete_finished",),
         alone_admitted,
         status(lambda one: one.finish(Reason.SUCCEEDED, "done")),
         _GONE,
@@ -432,7 +432,7 @@ RETENTION: Final[Sequence[Row]] = (
     ),
     Row(
         "finish-long-ago-and-be-deleted",
-        ("workload._finished",),
+        ("workload.retain_or_delete_finished",),
         alone_admitted,
         finish_long_ago,
         _GONE,
@@ -440,7 +440,7 @@ RETENTION: Final[Sequence[Row]] = (
     ),
     Row(
         "deactivate-for-a-cause-and-be-deleted",
-        ("releases.evicted", "workload._deactivate", "workload._inactive"),
+        ("releases.evicted", "workload.set_inactive", "workload.evict_inactive"),
         job_admitted,
         status(
             lambda one: one.set(
@@ -451,7 +451,7 @@ RETENTION: Final[Sequence[Row]] = (
     ),
     Row(
         "deactivate-by-hand-and-stay",
-        ("releases.evicted", "workload._inactive"),
+        ("releases.evicted", "workload.evict_inactive"),
         job_admitted,
         spec(active=False),
         {"active": False, "Evicted": "True Deactivated", "admission": None, "job": "suspended"},

@@ -224,7 +224,7 @@ class KindCase:
         """Definitions that the kind is of, follows from, or makes jobs of."""
         kinds = [self.integration, *([self.child.integration] if self.child else [])]
         wanted = [f"{one.plural}.{one.group}" for one in kinds]
-        wanted += [f"{one.plural}.{one.kind.group}" for kind in kinds for one in kind.follows]
+        wanted += [f"{one.plural}.{one.kind.group}" for kind in kinds for one in kind.templates.follows]
         return [name for name in wanted if name in {*crds.NAMES, *crds.OWN_NAMES}]
 
     def queue(self, group: str) -> str:
@@ -278,7 +278,7 @@ def load(integration: Integration, group: str) -> KindCase:
     changes = [*(one for one in common if "becomes" in one), *given.get("mutation", ())]
     given["mutation"] = tuple(_made(Mutation, one, where) for one in changes)
     if isinstance(page := given.get("objects"), str):
-        followed = {one.kind for one in integration.follows}
+        followed = {one.kind for one in integration.templates.follows}
         given["objects"] = [one for one in _shown(page, group) if _kind_of(one) in followed]
     for name in ("resources", "objects"):
         if name in given:

@@ -472,7 +472,7 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
     "reservations": (
         Row(
             "reserve",
-            ("reservation.reservation_patch", "workload._admit"),
+            ("reservation.reservation_patch", "workload.admit"),
             job_waits,
             reserve(admit=False),
             _RUNS,
@@ -481,7 +481,7 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
         Row("admit", ("reservation.reservation_patch",), job_waits, reserve(admit=True), _RUNS, grow),
         Row(
             "reserve-before-checks",
-            ("reservation.reservation_patch", "workload._sync_checks", "workload._admit"),
+            ("reservation.reservation_patch", "workload.sync_checks", "workload.admit"),
             job_checked,
             reserve(admit=False),
             {**_RESERVED, "Admitted": "False UnsatisfiedAdmissionChecks", "checks": [("Pending", 0)]},
@@ -492,8 +492,8 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
             (
                 "reservation.reservation_patch",
                 "transitions.await_pods",
-                "workload._await_pods",
-                "workload._drop_resource_requests",
+                "workload.report_awaited_pods",
+                "workload.drop_resource_requests",
             ),
             alone_waits,
             reserve(admit=True),
@@ -502,21 +502,21 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
         ),
         _alone(
             "reserve-without-local-queue",
-            ("reservation.reservation_patch", "workload._admit"),
+            ("reservation.reservation_patch", "workload.admit"),
             alone_lost,
             reserve(admit=False),
             _ADMITTED,
         ),
         _alone(
             "reserve-without-cluster-queue",
-            ("reservation.reservation_patch", "workload._admit"),
+            ("reservation.reservation_patch", "workload.admit"),
             alone_lost,
             reserve(admit=False, queue="missing"),
             _ADMITTED,
         ),
         Row(
             "admit-without-reservation",
-            ("transitions.end_admission", "workload._pending"),
+            ("transitions.end_admission", "workload.report_pending"),
             job_waits,
             status(lambda one: one.set(ConditionType.ADMITTED, True, Reason.ADMITTED, "m")),
             {
@@ -535,7 +535,7 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
         ),
         Row(
             "say-why-it-waits",
-            ("reservation.pending_patch", "workload._pending"),
+            ("reservation.pending_patch", "workload.report_pending"),
             job_waits,
             status(lambda one: one.set(ConditionType.QUOTA_RESERVED, False, Reason.PENDING_EVALUATION, "m")),
             {**_STOPPED, "LocalQueues": {"lq": _queue(admitted=0, cpu=0, pending=1)}},
@@ -579,7 +579,7 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
         ),
         Row(
             "evict-for-pods-not-ready",
-            ("transitions.evict", "workload._pods_ready_timeout", "workload._backoff_over"),
+            ("transitions.evict", "workload.evict_after_pods_ready_timeout", "workload.end_backoff"),
             job_runs,
             status(_timed_out),
             {
@@ -591,7 +591,7 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
         ),
         Row(
             "evict-as-deactivated-though-active",
-            ("transitions.evict", "workload._backoff_over"),
+            ("transitions.evict", "workload.end_backoff"),
             job_runs,
             status(lambda one: one.evict(Reason.DEACTIVATED, "m", "Mine")),
             {**_RUNS, "Evicted": _FORMERLY_EVICTED, "Requeued": "True Reactivated"},
@@ -605,7 +605,7 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
         ),
         Row(
             "deactivation-target",
-            ("workload._execution_over", "workload._deactivate", "workload._inactive"),
+            ("workload.deactivate_after_execution_limit", "workload.set_inactive", "workload.evict_inactive"),
             job_runs,
             status(
                 lambda one: one.set(
@@ -619,14 +619,14 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
         ),
         Row(
             "deactivate",
-            ("workload._deactivate", "workload._inactive"),
+            ("workload.set_inactive", "workload.evict_inactive"),
             job_runs,
             spec(active=False),
             {**_STOPPED, "active": False, "Evicted": "True Deactivated"},
         ),
         Row(
             "reactivate",
-            ("workload._backoff_over",),
+            ("workload.end_backoff",),
             job_deactivated,
             spec(active=True),
             {**_RUNS, "Evicted": _FORMERLY_EVICTED, "Requeued": "True Reactivated"},
@@ -649,14 +649,14 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
         ),
         Row(
             "release",
-            ("transitions.release", "transitions.end_admission", "workload._stopped"),
+            ("transitions.release", "transitions.end_admission", "workload.leave_stopped_queue"),
             job_runs,
             status(lambda one: one.release(Reason.PENDING, "released")),
             _RUNS,
         ),
         _alone(
             "release-without-job",
-            ("transitions.release", "workload._stopped"),
+            ("transitions.release", "workload.leave_stopped_queue"),
             alone_admitted,
             status(lambda one: one.release(Reason.PENDING, "released")),
             _ADMITTED,
@@ -680,7 +680,7 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
         ),
         Row(
             "remove-reservation-and-leave-admission",
-            ("transitions.end_admission", "workload._pending"),
+            ("transitions.end_admission", "workload.report_pending"),
             job_runs,
             remove_reservation_condition,
             _RUNS,
@@ -702,7 +702,7 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
         ),
         Row(
             "say-gated-without-gate",
-            ("workload._admission_gates",),
+            ("workload.report_admission_gates",),
             job_runs,
             status(
                 lambda one: one.release(Reason.ADMISSION_GATED, "Admission is gated by: example.com/gate")
@@ -747,14 +747,14 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
         ),
         Row(
             "check-retry",
-            ("provisioning.Case.state", "workload._check_verdicts", "transitions.evict"),
+            ("provisioning.Case.state", "workload.apply_check_states", "transitions.evict"),
             job_held,
             status(_check("Retry")),
             {**_RESERVED, "Requeued": "True BackoffFinished", "checks": [("Pending", 1)]},
         ),
         Row(
             "check-retry-later",
-            ("provisioning.Case.state", "workload._delay_of_retry", "workload._backoff_over"),
+            ("provisioning.Case.state", "workload.delay_retry", "workload.end_backoff"),
             job_held,
             status(_check("Retry", requeueAfterSeconds=1)),
             {**_RESERVED, "Requeued": "True BackoffFinished", "checks": [("Pending", 1)]},
@@ -763,9 +763,9 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
             "check-rejected",
             (
                 "provisioning.Case.state",
-                "workload._check_verdicts",
-                "workload._deactivate",
-                "workload._inactive",
+                "workload.apply_check_states",
+                "workload.set_inactive",
+                "workload.evict_inactive",
             ),
             job_held,
             status(_check("Rejected")),
@@ -789,7 +789,7 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
         ),
         _alone(
             "finish-without-job",
-            ("transitions.finish", "workload._orphan", "serving._release"),
+            ("transitions.finish", "workload.finish_orphan", "serving._release"),
             alone_admitted,
             status(lambda one: one.finish(Reason.SUCCEEDED, "done")),
             {"Finished": "True Succeeded"},
@@ -798,21 +798,21 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
     "returns": (
         Row(
             "backoff",
-            ("workload._pods_ready_timeout", "workload._backoff_over"),
+            ("workload.evict_after_pods_ready_timeout", "workload.end_backoff"),
             job_waits,
             status(_parked_for_a_while),
             {**_STOPPED, "Requeued": "True BackoffFinished", "requeueState": (1, False)},
         ),
         Row(
             "backoff-while-quota-is-held",
-            ("workload._delay_of_retry", "workload._backoff_over"),
+            ("workload.delay_retry", "workload.end_backoff"),
             job_runs,
             status(_backoff),
             {**_RUNS, "requeueState": (1, False)},
         ),
         Row(
             "parked-for-a-cluster-queue-that-is-on",
-            ("workload._queue_restarted",),
+            ("workload.requeue_after_queue_restart",),
             job_waits,
             status(_parked(Reason.CLUSTER_QUEUE_STOPPED)),
             {**_RUNS, "Requeued": "True ClusterQueueRestarted"},
@@ -820,7 +820,7 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
         ),
         Row(
             "parked-for-a-local-queue-that-is-on",
-            ("workload._queue_restarted",),
+            ("workload.requeue_after_queue_restart",),
             job_waits,
             status(_parked(Reason.LOCAL_QUEUE_STOPPED)),
             {**_RUNS, "Requeued": "True LocalQueueRestarted"},
@@ -895,7 +895,7 @@ TABLE: Final[Mapping[str, tuple[Row, ...]]] = {
         ),
         Row(
             "bookkeeping",
-            ("transitions.accumulate", "workload._record_execution"),
+            ("transitions.accumulate", "workload.record_execution_time"),
             job_runs,
             status(_bookkeeping),
             {**_RUNS, "evictions": [{"reason": "Preempted", "underlyingCause": "", "count": 2}]},

@@ -192,12 +192,12 @@ async def test_a_killed_api_server_is_seen_dead_and_can_be_revived_with_its_data
 
 def test_a_cluster_with_a_dead_part_is_cleared_away_and_started_anew(private_cluster: StartCluster):
     cluster = private_cluster()
-    before = {name: process.pid for name, process in cluster.processes().items()}
+    before = {name: process.pid for name, process in cluster.processes.all().items()}
     cluster.kill("etcd")
     said: list[str] = []
     assert cluster.start((NodePool(count=1),), say=said.append)
     assert any("clearing away" in line for line in said)
-    assert not set(before.values()) & {process.pid for process in cluster.processes().values()}
+    assert not set(before.values()) & {process.pid for process in cluster.processes.all().values()}
     assert all(status.alive for status in cluster.status())
 
 
@@ -221,7 +221,7 @@ def test_a_cluster_whose_owner_is_gone_is_stopped(private_cluster: StartCluster,
     processes.wait(lambda: not owner.alive(), timeout_s=10.0)
     processes.reap(owner)
     owner.write(cluster.folder / "owner.json")
-    components = cluster.processes()
+    components = cluster.processes.all()
     reclaim_orphans(lambda _: None)
     assert not cluster.exists()
     assert not any(process.alive() for process in components.values())

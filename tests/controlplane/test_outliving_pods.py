@@ -258,7 +258,7 @@ async def run_first_of(stage: Stage, kind: Kind) -> Object:
     async def is_admitted() -> bool:
         [found] = (await stage.client.list(workloads, stage.namespace))[0]
         job = await stage.get(kind.resource, "first")
-        return is_reserved(found) and value_at(job, kind.integration.suspend_path) is not True
+        return is_reserved(found) and value_at(job, kind.integration.lifecycle.suspend_path) is not True
 
     await stage.until(is_admitted, what=f"{kind.integration.kind} to be admitted")
     await kind.run(stage, await stage.get(kind.resource, "first"))

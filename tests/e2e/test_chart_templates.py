@@ -16,6 +16,7 @@ from admitq_api.configuration import load_configuration
 from admitq_api.crds import crds
 from admitq_api.feature_gates import Gate
 from admitq_api.labels import COMPAT_GROUP, GROUPS, names_for
+from admitq_api.webhook_names import conversion_service
 from generators import chart_values
 from localcluster import custom_kinds
 from tests.e2e.conftest import CHART, KUBERNETES, Rendered
@@ -124,7 +125,7 @@ def test_crds_are_those_of_the_group(group: str, render: Callable[..., Rendered]
     }
     names = names_for(group)
     service = {
-        "name": names.conversion_service(names.webhook_service_name),
+        "name": conversion_service(names.webhook_objects.service),
         "namespace": "admitq-system",
         "path": "/convert",
         "port": 443,
@@ -181,12 +182,12 @@ def test_an_installation_of_the_group_of_others_has_their_names(render: Callable
         "ClusterRole/kueue-clusterqueue-editor-role",
         "ClusterRole/kueue-localqueue-viewer-role",
         f"Lease/{names.lease_name}",
-        f"Service/{names.webhook_service_name}",
-        f"MutatingWebhookConfiguration/{names.mutating_webhook_configuration_name}",
-        f"ValidatingWebhookConfiguration/{names.validating_webhook_configuration_name}",
+        f"Service/{names.webhook_objects.service}",
+        f"MutatingWebhookConfiguration/{names.webhook_objects.mutating_configuration}",
+        f"ValidatingWebhookConfiguration/{names.webhook_objects.validating_configuration}",
     } <= set(objects)
     own = render({"apiGroup": COMPAT_GROUP}, release="any", namespace="kueue-system").objects
-    assert f"Secret/{names.webhook_secret_name}" in own
+    assert f"Secret/{names.webhook_objects.secret}" in own
     loaded = load_configuration(own["ConfigMap/kueue-config"]["data"]["config.yaml"])
     bare = load_configuration(
         f"apiVersion: {names.config_api_version}\nkind: Configuration\napiGroup: {COMPAT_GROUP}\n"

@@ -288,14 +288,14 @@ def tried_on(kind: Integration, api: Api, thief: Thief, group: str) -> list[str]
     root = f"/apis/{kind.api_version}/namespaces/{TEAM}/{kind.plural}"
     given = next(one for one in guide_manifests() if is_of(one, kind))
     stored = api.request("POST", root, kind.with_suspend(in_group(group, given), True))
-    stored = kind.resolved(stored, dict.fromkeys(kind.references(stored), RUNTIME))
+    stored = kind.templates.resolved(stored, dict.fromkeys(kind.templates.references(stored), RUNTIME))
     path, names = f"{root}/{stored['metadata']['name']}", names_for(group)
     started = kind.with_suspend(in_group(group, injected(kind, stored)), False)
     patches = [
         (step.patch, True)
         for job, steps in (
-            (stored, kind.start(stored, started, names)),
-            (started, kind.stop(started, stored, names)),
+            (stored, kind.lifecycle.start(stored, started, names)),
+            (started, kind.lifecycle.stop(started, stored, names)),
         )
         for step in steps
         if step.subresource is None and job

@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 from admitq.runtime.credentials import load_credentials
-from admitq.runtime.leases import Elector, LeaseTiming, steady_seconds
+from admitq.runtime.lease_claim import LeaseTiming, steady_seconds
+from admitq.runtime.leases import Elector
 
 
 async def main(kubeconfig: str, namespace: str, name: str, identity: str) -> None:

@@ -19,7 +19,8 @@ import pytest
 from admitq.runtime.client import Client
 from admitq.runtime.credentials import Credentials, load_credentials
 from admitq.runtime.errors import ApiError, NotLeadingError
-from admitq.runtime.leases import Elector, LeaseTiming, Milestone, steady_seconds
+from admitq.runtime.lease_claim import LeaseTiming, steady_seconds
+from admitq.runtime.leases import Elector, Milestone
 from admitq.runtime.resources import CONFIG_MAPS, LEASES, Object
 from localcluster.cluster import LocalCluster
 from localcluster.waiting import eventually

@@ -10,7 +10,8 @@ from admitq.core.instructions import Preempt, PreemptionReason
 from admitq.core.model import ObjectKey
 from admitq.explain import EffectivePriority
 from admitq.guarded_writes import GuardedWrites
-from admitq.measures import Measures
+from admitq.measures.scope import MeasureScope
+from admitq.measures.workloads import WorkloadMeasures
 from admitq.metrics import Metrics
 from admitq.preemption_writer import PreemptionWriter
 from admitq.runtime.client import Client
@@ -107,7 +108,7 @@ async def test_a_preemption_is_counted_once(
         ),
         names=names,
         recorder=cast("Any", told),
-        measures=Measures(Metrics(), lambda _: "cq"),
+        measures=WorkloadMeasures(MeasureScope(Metrics(), lambda _: "cq")),
         clock=time.time_ns,
         priority_of=lambda _: EffectivePriority(0, 0),
     )

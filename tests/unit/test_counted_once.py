@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from admitq.core.state import AdmissionState
-from admitq.manager import Manager
-from admitq.measures import Measures
+from admitq.manager.manager import Manager, ManagerOptions
+from admitq.measures.manager import ManagerMeasures
+from admitq.measures.scope import MeasureScope
 from admitq.metrics import Metrics
 from admitq.runtime.store import Store
 from tests.unit.controllers.builders import KINDS, NAMES, Object, admitted, at, condition, workload
@@ -30,13 +31,13 @@ class World:
             names=NAMES,
             recorder=nothing,
             metrics=self.metrics,
-            measures=Measures(self.metrics, lambda _: None),
+            measures=ManagerMeasures(MeasureScope(self.metrics, lambda _: None)),
             clock=lambda: at(10),
             observed=nothing,
             start=nothing,
             refresh=nothing,
             leading=lambda: self.leads,
-            counts_transitions=counts,
+            options=ManagerOptions(counts_transitions=counts),
         )
         self.workloads.subscribe(lambda change: manager.observe(KINDS.workloads, change))
 

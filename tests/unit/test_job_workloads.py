@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from admitq.controllers.job.case import Lookups
-from admitq.controllers.settings import Settings, settings_of
+from admitq.controllers.settings import WorkloadConventions, settings_of
 from admitq.integrations.base import Integration
 from admitq.integrations.kinds.job import JOB
 from admitq.integrations.kinds.jobset import JOBSET
@@ -29,14 +29,18 @@ WORKER = {"podIndexLabel": "leaderworkerset.sigs.k8s.io/worker-index"}
 REPLICATED = {"name": "w", "replicas": 3, "template": {"spec": {"parallelism": 2, "template": TEMPLATE}}}
 RUNTIME = {"spec": {"template": {"spec": {"replicatedJobs": [REPLICATED]}}}}
 TRAINED = {"metadata": {"namespace": "ns"}, "spec": {"runtimeRef": {"name": "r"}}}
-[REFERENCE] = TRAIN_JOB.references(TRAINED)
+[REFERENCE] = TRAIN_JOB.templates.references(TRAINED)
 ROLES = {"Launcher": {"template": TEMPLATE}, "Worker": {"template": TEMPLATE}}
 GROUP = {"size": 2, "leaderTemplate": TEMPLATE, "workerTemplate": TEMPLATE}
 
 NUMBERED: list[Any] = [
     (JOB, {"spec": {"template": TEMPLATE}}, {"main": COMPLETION}),
     (JOBSET, {"spec": {"replicatedJobs": [REPLICATED]}}, {"w": {**IN_JOBSET, "subGroupCount": 3}}),
-    (TRAIN_JOB, TRAIN_JOB.resolved(TRAINED, {REFERENCE: RUNTIME}), {"w": {**IN_JOBSET, "subGroupCount": 3}}),
+    (
+        TRAIN_JOB,
+        TRAIN_JOB.templates.resolved(TRAINED, {REFERENCE: RUNTIME}),
+        {"w": {**IN_JOBSET, "subGroupCount": 3}},
+    ),
     (MPI_JOB, {"spec": {"mpiReplicaSpecs": ROLES}}, {"launcher": REPLICA, "worker": REPLICA}),
     (LEADER_WORKER_SET, {"spec": {"leaderWorkerTemplate": GROUP}}, {"leader": WORKER, "worker": WORKER}),
     (POD, {"metadata": {"name": "p"}, **TEMPLATE}, {"main": None}),
@@ -49,7 +53,7 @@ class Source:
     integration: Integration
     names: Names
     job: Any
-    settings: Settings
+    conventions: WorkloadConventions
     lookups: Lookups
 
 
@@ -62,7 +66,8 @@ def requests(kind: Integration, obj: Any, *, gate: bool = True) -> dict[str, Any
         priority_classes=lambda: (),
         workload=lambda _: None,
     )
-    source = Source(kind, names_for(), obj, settings_of(Configuration(), gates, (kind,)), lookups)
+    conventions = settings_of(Configuration(), gates, (kind,)).conventions
+    source = Source(kind, names_for(), obj, conventions, lookups)
     return {one["name"]: one.get("topologyRequest") for one in pod_sets_of(source)}
 
 

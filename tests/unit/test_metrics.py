@@ -2,7 +2,8 @@
 
 import pytest
 
-from admitq.metrics import ATTEMPT_BUCKETS, TABLE, WAIT_BUCKETS, Metrics, Type
+from admitq.metric_table import ATTEMPT_BUCKETS, TABLE, WAIT_BUCKETS, Type
+from admitq.metrics import Metrics
 
 
 def lines(metrics: Metrics) -> list[str]:

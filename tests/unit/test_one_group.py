@@ -9,6 +9,7 @@ import pkgutil
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
+from operator import attrgetter
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any, Final
@@ -23,7 +24,8 @@ from admitq.app.settings import load_settings
 from admitq.controllers.rbac import rbac
 from admitq.integrations.base import KNOWN_DISPATCHER
 from admitq.integrations.registry import REGISTRY, framework_names
-from admitq.metrics import TABLE, Metrics
+from admitq.metric_table import TABLE
+from admitq.metrics import Metrics
 from admitq_api import labels
 from admitq_api.crds import crds
 from admitq_api.feature_gates import Gate
@@ -151,10 +153,10 @@ def test_metrics_have_the_prefix_of_the_group(group: str, tmp_path: Path) -> Non
 
 THEIRS: Final = {
     "lease_name": "c1f6bfd2.kueue.x-k8s.io",
-    "webhook_service_name": "kueue-webhook-service",
-    "webhook_secret_name": "kueue-webhook-server-cert",
-    "mutating_webhook_configuration_name": "kueue-mutating-webhook-configuration",
-    "validating_webhook_configuration_name": "kueue-validating-webhook-configuration",
+    "webhook_objects.service": "kueue-webhook-service",
+    "webhook_objects.secret": "kueue-webhook-server-cert",
+    "webhook_objects.mutating_configuration": "kueue-mutating-webhook-configuration",
+    "webhook_objects.validating_configuration": "kueue-validating-webhook-configuration",
     "default_namespace": "kueue-system",
     "config_api_version": "config.kueue.x-k8s.io/v1beta2",
     "provisioning_controller": "kueue.x-k8s.io/provisioning-request",
@@ -194,7 +196,7 @@ OUR_KEYS: Final = {"raycluster-generation", "fields-of-other-version"}
 
 def test_names_under_the_group_of_others_are_those_that_they_match_on() -> None:
     names = names_for(COMPAT_GROUP)
-    assert {name: getattr(names, name) for name in THEIRS} == THEIRS
+    assert {name: attrgetter(name)(names) for name in THEIRS} == THEIRS
     keys = {row.key.removeprefix(f"{COMPAT_GROUP}/") for row in names.rows()}
     assert keys - OUR_KEYS == set(THEIR_KEYS.split())
     managers = {concern: names.field_manager(concern) for concern in ("admission", "job-controller")}

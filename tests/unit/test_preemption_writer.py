@@ -10,7 +10,8 @@ from admitq.core.instructions import Preempt, PreemptionReason
 from admitq.core.model import ObjectKey
 from admitq.explain import EffectivePriority
 from admitq.guarded_writes import GuardedWrites
-from admitq.measures import Measures
+from admitq.measures.scope import MeasureScope
+from admitq.measures.workloads import WorkloadMeasures
 from admitq.metrics import Metrics
 from admitq.preemption_writer import PreemptionWriter
 from admitq.runtime.errors import ApiError
@@ -115,7 +116,7 @@ class World:
             writes=guarded,
             names=NAMES,
             recorder=cast("Any", self.recorder),
-            measures=Measures(self.metrics, lambda _: "theirs"),
+            measures=WorkloadMeasures(MeasureScope(self.metrics, lambda _: "theirs")),
             clock=lambda: NOW,
             priority_of=lambda obj: EffectivePriority(
                 obj["spec"]["priority"], 2 * (obj["spec"]["priority"] > 5)

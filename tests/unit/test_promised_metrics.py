@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 import admitq
-from admitq import translate
 from admitq.core.activity import ActiveReason
 from admitq.core.amounts import FlavorResource
 from admitq.core.fair_sharing import NO_SHARE
@@ -24,8 +23,15 @@ from admitq.core.statuses import (
     ResourceTotal,
 )
 from admitq.custom_labels import CustomLabel, CustomLabels, Source
-from admitq.measures import Measures
-from admitq.metrics import TABLE, Metrics, clashes
+from admitq.measures.gauges import PendingWorkloads, WorkloadGauges
+from admitq.measures.manager import ManagerMeasures
+from admitq.measures.queues import QueueMeasures
+from admitq.measures.scope import MeasureScope
+from admitq.measures.workloads import WorkloadMeasures
+from admitq.metric_table import TABLE
+from admitq.metrics import Metrics, clashes
+from admitq.translate.queues import read_cluster_queue
+from admitq.translate.workloads import read_workload
 from admitq_api.labels import names_for
 from tests.unit.metric_table import PROMISED, Row
 from tests.unit.test_measures import workload
@@ -80,7 +86,7 @@ LQ = LocalQueueStatus(
 )
 CPU = (FlavorResource("spot", "cpu"), 4000)
 MAIN = ObjectKey("team", "main")
-QUOTA = translate.cluster_queue(
+QUOTA = read_cluster_queue(
     {
         "metadata": {"name": "cq"},
         "spec": {
@@ -126,52 +132,53 @@ class Played:
             PendingWorkload(ObjectKey("team", "waits"), MAIN, "cq", False),
             PendingWorkload(ObjectKey("team", "parked"), MAIN, "cq", True),
         ]
-        self.measures = Measures(
+        scope = MeasureScope(
             self.metrics,
             lambda _: "cq",
             cohorts_of=lambda _: ["teams", "company"],
             with_resources=True,
-            waiting=lambda: self.waiting,
-            pending_shapes=lambda _: (1, 1),
-            pending_requests=lambda _: {"cpu": 12000},
         )
+        pending = PendingWorkloads(
+            waiting=lambda: self.waiting, shapes=lambda _: (1, 1), requests=lambda _: {"cpu": 12000}
+        )
+        self.measures = ManagerMeasures(scope, pending)
         self.play()
 
     def play(self) -> None:
         tell = self.measures
         self.label("gold", squad="ml", org="science")
         for obj in (WAITS, PARKED, RUNS, ENDED):
-            tell.workload_observed(translate.workload(obj, NAMES), obj)
+            tell.gauges.workload_observed(read_workload(obj, NAMES), obj)
         self.report()
-        tell.workload_created("Job.batch", 0.2, MAIN)
-        tell.quota_reserved(RUNS, "cq", 1.0)
-        tell.admitted(RUNS, "cq", 2.0, 1.0)
-        tell.pods_became_ready(RUNS, 3.0, 1.0)
-        tell.finished(RUNS, 5.0)
-        tell.evicted(EVICTED, "Preempted", "", first=True)
-        tell.quota_released(EVICTED, "Preempted", 1.0)
-        tell.preempted("cq", "InClusterQueue")
-        tell.targets_recomputed("cq", "new_targets")
-        tell.preemptions_skipped({"cq": 1})
-        tell.slice_replaced(RUNS)
-        tell.gate_removed("example.com/gate", "cq", 1.0, is_group=False)
+        tell.workloads.workload_created("Job.batch", 0.2, MAIN)
+        tell.workloads.quota_reserved(RUNS, "cq", 1.0)
+        tell.workloads.admitted(RUNS, "cq", 2.0, 1.0)
+        tell.workloads.pods_became_ready(RUNS, 3.0, 1.0)
+        tell.workloads.finished(RUNS, 5.0)
+        tell.workloads.evicted(EVICTED, "Preempted", "", first=True)
+        tell.workloads.quota_released(EVICTED, "Preempted", 1.0)
+        tell.workloads.preempted("cq", "InClusterQueue")
+        tell.workloads.targets_recomputed("cq", "new_targets")
+        tell.workloads.preemptions_skipped({"cq": 1})
+        tell.workloads.slice_replaced(RUNS)
+        tell.workloads.gate_removed("example.com/gate", "cq", 1.0, is_group=False)
         self.metrics.increment("admission_attempts_total", result="success")
         self.metrics.observe("admission_attempt_duration_seconds", 0.1, result="success")
 
     def label(self, tier: str, *, squad: str, org: str) -> None:
         """Have the queues and cohorts as they are, with these labels."""
         cluster_queue = described("cq", annotations={"cost": "c7"}, tier=tier)
-        self.measures.cluster_queue_observed(QUOTA, cluster_queue)
-        self.measures.local_queue_observed(MAIN, described("main", squad=squad))
+        self.measures.queues.cluster_queue_observed(QUOTA, cluster_queue)
+        self.measures.queues.local_queue_observed(MAIN, described("main", squad=squad))
         for cohort in ("teams", "company"):
-            self.measures.cohort_observed(cohort, described(cohort, org=org))
+            self.measures.queues.cohort_observed(cohort, described(cohort, org=org))
 
     def report(self) -> None:
         """Have the controllers look at everything."""
         tell = self.measures
-        tell.cluster_queue_reported("cq", CQ)
-        tell.local_queue_reported(MAIN, LQ)
-        tell.cohort_reported("teams", "company", "company", CohortStatus((CPU,), (CPU,), NO_SHARE))
+        tell.queues.cluster_queue_reported("cq", CQ)
+        tell.queues.local_queue_reported(MAIN, LQ)
+        tell.queues.cohort_reported("teams", "company", "company", CohortStatus((CPU,), (CPU,), NO_SHARE))
 
     def series(self, name: str) -> list[dict[str, str]]:
         """The labels of all series of a metric, with ``=`` for the value."""
@@ -225,20 +232,21 @@ def test_metrics_beside_the_promised_ones_are_known() -> None:
     } == OWN
 
 
-def test_everything_that_moves_a_metric_is_told_by_somebody() -> None:
+def test_every_measure_is_called_by_the_product() -> None:
     folder = Path(str(admitq.__file__)).parent
-    others = [path.read_text() for path in folder.rglob("*.py") if path.name != "measures.py"]
-    told = {name for text in others for name in re.findall(r"(?:measures|metrics)\.(\w+)\(", text)}
-    public = {name for name, one in vars(Measures).items() if callable(one) and not name.startswith("_")}
-    callbacks = {
-        "cluster_queue_of",
-        "cohorts_of",
-        "of_local_queues",
-        "pending_requests",
-        "pending_shapes",
-        "waiting",
+    others = [path.read_text() for path in folder.rglob("*.py") if path.parent.name != "measures"]
+    called = {
+        name
+        for text in others
+        for name in re.findall(r"(?:measures|metrics)(?:\.workloads|\.queues|\.gauges)?\.(\w+)\(", text)
     }
-    assert public - callbacks <= told
+    public = {
+        name
+        for measures in (WorkloadMeasures, QueueMeasures, WorkloadGauges)
+        for name, one in vars(measures).items()
+        if callable(one) and not name.startswith("_")
+    }
+    assert public - {"has_cluster_queue"} <= called
 
 
 def test_custom_labels_come_by_kind_and_then_as_configured() -> None:
@@ -294,7 +302,7 @@ def test_workloads_are_counted_by_what_they_say_of_themselves() -> None:
     assert pending() == {("active", ""): "0.0", ("inadmissible", OTHER): "1.0"}
     for series in ("admitted_active_workloads", "local_queue_admitted_active_workloads"):
         assert [(one["custom_model"], one["="]) for one in played.series(series)] == [("small", "1.0")]
-    played.measures.workload_gone(ObjectKey("team", "runs"))
+    played.measures.gauges.workload_deleted(ObjectKey("team", "runs"))
     for series in ("admitted_active_workloads", "local_queue_admitted_active_workloads"):
         assert [(one["custom_model"], one["="]) for one in played.series(series)] == [("", "0.0")]
 
@@ -340,7 +348,7 @@ def test_d18_changed_value_moves_gauges_and_leaves_counters(kind: str) -> None:
 def test_d18_after_a_changed_value_counters_count_under_the_new_one() -> None:
     played = Played(*EVERY_KIND)
     played.label("silver", squad="ml", org="science")
-    played.measures.admitted(RUNS, "cq", 2.0, 1.0)
+    played.measures.workloads.admitted(RUNS, "cq", 2.0, 1.0)
     counted = {one["custom_tier"]: one["="] for one in played.series("admitted_workloads_total")}
     assert counted == {"gold": "1.0", "silver": "1.0"}
 
@@ -355,10 +363,10 @@ def test_d18_all_values_of_a_deleted_object_disappear() -> None:
 def test_the_series_of_what_is_gone_disappear_with_their_values() -> None:
     played = Played(*EVERY_KIND)
     played.measures.forget_cluster_queue("cq")
-    played.measures.forget_local_queue("team", "main")
-    played.measures.forget_cohort("teams")
+    played.measures.queues.forget_local_queue("team", "main")
+    played.measures.queues.forget_cohort("teams")
     for obj in (WAITS, PARKED, RUNS, ENDED):
-        played.measures.workload_gone(translate.workload(obj, NAMES).key)
+        played.measures.gauges.workload_deleted(read_workload(obj, NAMES).key)
     named = [name for name, row in PROMISED.items() if row.carries and "cohort_" not in name]
     left = {name for name in named if played.series(name)}
     assert left == set()
@@ -371,12 +379,12 @@ def test_what_does_not_name_its_local_queue_stays_while_another_one_says_the_sam
     def squads() -> set[str]:
         return {one["custom_squad"] for one in played.series("workload_creation_latency_seconds")}
 
-    played.measures.local_queue_observed(other, described("other", squad="ml"))
-    played.measures.workload_created("Job.batch", 0.2, ObjectKey("team", "without a label"))
+    played.measures.queues.local_queue_observed(other, described("other", squad="ml"))
+    played.measures.workloads.workload_created("Job.batch", 0.2, ObjectKey("team", "without a label"))
     assert squads() == {"ml", ""}
-    played.measures.forget_local_queue(*MAIN)
+    played.measures.queues.forget_local_queue(*MAIN)
     assert squads() == {"ml", ""}
-    played.measures.forget_local_queue(*other)
+    played.measures.queues.forget_local_queue(*other)
     assert squads() == {""}
 
 

@@ -18,10 +18,12 @@ from admitq.core.handlers import HANDLERS
 from admitq.core.handlers import cycles as cycle_handler
 from admitq.core.model import ObjectKey
 from admitq.core.state import AdmissionState
-from admitq.manager import Manager
-from admitq.measures import Measures
+from admitq.manager.manager import Manager
+from admitq.measures.manager import ManagerMeasures
+from admitq.measures.scope import MeasureScope
 from admitq.metrics import Metrics
 from admitq.runtime.resources import LIMIT_RANGES, NAMESPACES, RUNTIME_CLASSES, Resource
+from admitq.runtime.store import Change
 from admitq.transitions import is_reserved
 from localcluster.waiting import eventually
 from tests.unit.controllers.builders import KINDS, NAMES, Object, condition_of, workload
@@ -52,67 +54,41 @@ class Answer:
         self.may_come = asyncio.Event()
 
 
-class Running:
-    """A manager that runs, the stores that it follows, and an API server that takes every write."""
+class Cluster:
+    """Objects in stores, and what is counted about them."""
 
     def __init__(self) -> None:
         self.world = World()
         self.metrics = Metrics()
-        self.state = AdmissionState()
-        self._then: dict[str, Callable[[], None]] = {}
-        nothing: Any = _Nothing()
-        recorder: Any = self.world.told
 
-        async def start(_: Object) -> None:
-            """Jobs are not looked at here."""
-
-        self.manager = Manager(
-            state=self.state,
-            client=self.world.ctx.client,
-            workload_resource=KINDS.workloads,
-            workloads=self.world.stores.of(KINDS.workloads),
-            names=NAMES,
-            recorder=recorder,
-            metrics=self.metrics,
-            measures=Measures(self.metrics, lambda _: None),
-            clock=lambda: self.world.now,
-            observed=self.world.put,
-            start=start,
-            refresh=nothing,
-            leading=lambda: True,
-            objects=self._objects,
-        )
+    def follow(self, handler: Callable[[Resource, Change], None]) -> None:
+        """Have a handler called with every change, and with what is there already."""
         for resource in decisive(KINDS):
             self.world.stores.of(resource).subscribe(
-                lambda change, resource=resource: self.manager.observe(resource, change)
+                lambda change, resource=resource: handler(resource, change)
             )
         for namespace in tuple(self.world.stores.of(NAMESPACES).list()):
             self.put(NAMESPACES, {**namespace, "metadata": {**namespace["metadata"], "resourceVersion": "2"}})
 
-    def _objects(self) -> Iterable[tuple[Resource, Object]]:
-        for resource in decisive(KINDS):
-            for obj in tuple(self.world.stores.of(resource).list()):
-                if (then := self._then.pop(obj["metadata"]["name"], None)) is not None:
-                    asyncio.get_running_loop().call_soon(then)
-                yield resource, dict(obj)
-
-    def on_reading(self, name: str, then: Callable[[], None]) -> None:
-        """Have something happen as soon as an object was read for a new state."""
-        self._then[name] = then
-
     def put(self, resource: Resource, *objects: Object) -> None:
         self.world.put(resource, *objects)
 
-    def queues(self, cpu: int = 4, name: str = "", *, preempts: bool = False) -> None:
+    def queues(
+        self, cpu: int = 4, name: str = "", *, preempts: bool = False, cohort: str = "", version: int = 0
+    ) -> None:
         """A ClusterQueue with so many CPUs, a LocalQueue, and their flavor."""
         flavors = [{"name": "f", "resources": [{"name": "cpu", "nominalQuota": str(cpu)}]}]
         spec = {
             "namespaceSelector": {},
             "resourceGroups": [{"coveredResources": ["cpu"], "flavors": flavors}],
             "preemption": {"withinClusterQueue": "LowerPriority" if preempts else "Never"},
+            "cohortName": cohort,
         }
+        queue = cluster_scoped(f"cq{name}", spec=spec)
+        if version:
+            queue["metadata"]["resourceVersion"] = str(version)
         self.put(KINDS.resource_flavors, cluster_scoped("f", spec={}))
-        self.put(KINDS.cluster_queues, cluster_scoped(f"cq{name}", spec=spec))
+        self.put(KINDS.cluster_queues, queue)
         self.put(KINDS.local_queues, namespaced(f"lq{name}", {"clusterQueue": f"cq{name}"}))
 
     def submit(
@@ -136,12 +112,61 @@ class Running:
         conditions = (QUOTA_RESERVED,) if assignment else ()
         parts: Object = {}
         if assignment:
-            parts["admission"] = {"clusterQueue": "cq", "podSetAssignments": [assignment]}
+            parts["admission"] = {"clusterQueue": f"cq{queue}", "podSetAssignments": [assignment]}
         self.put(KINDS.workloads, workload(*conditions, name=name, metadata=metadata, spec=spec, **parts))
 
     def delete(self, resource: Resource, obj: Object) -> None:
         """Take an object out of its store, as a watch does."""
         self.world.stores.of(resource).remove(version(obj, 2_000))
+
+    def count(self, series: str) -> float:
+        lines = self.metrics.exposition().decode().splitlines()
+        return sum(
+            float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith((series + "{", series + " "))
+        )
+
+
+class Running(Cluster):
+    """A manager that runs, the stores that it follows, and an API server that takes every write."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.state = AdmissionState()
+        self._then: dict[str, Callable[[], None]] = {}
+        nothing: Any = _Nothing()
+        recorder: Any = self.world.told
+
+        async def start(_: Object) -> None:
+            """Jobs are not looked at here."""
+
+        self.manager = Manager(
+            state=self.state,
+            client=self.world.ctx.client,
+            workload_resource=KINDS.workloads,
+            workloads=self.world.stores.of(KINDS.workloads),
+            names=NAMES,
+            recorder=recorder,
+            metrics=self.metrics,
+            measures=ManagerMeasures(MeasureScope(self.metrics, lambda _: None)),
+            clock=lambda: self.world.now,
+            observed=self.world.put,
+            start=start,
+            refresh=nothing,
+            leading=lambda: True,
+            objects=self._objects,
+        )
+        self.follow(self.manager.observe)
+
+    def _objects(self) -> Iterable[tuple[Resource, Object]]:
+        for resource in decisive(KINDS):
+            for obj in tuple(self.world.stores.of(resource).list()):
+                if (then := self._then.pop(obj["metadata"]["name"], None)) is not None:
+                    asyncio.get_running_loop().call_soon(then)
+                yield resource, dict(obj)
+
+    def on_reading(self, name: str, then: Callable[[], None]) -> None:
+        """Have something happen as soon as an object was read for a new state."""
+        self._then[name] = then
 
     def hold_back(self, call: str, name: str) -> "Answer":
         """Keep calls of one kind about an object waiting."""
@@ -158,12 +183,6 @@ class Running:
 
     def is_reserved(self, name: str) -> bool:
         return is_reserved(self.world.get(KINDS.workloads, name))
-
-    def count(self, series: str) -> float:
-        lines = self.metrics.exposition().decode().splitlines()
-        return sum(
-            float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith((series + "{", series + " "))
-        )
 
     @property
     def reasons(self) -> set[str]:
@@ -224,7 +243,7 @@ def _failing(
     return failing, exists
 
 
-def _is_bad_event(_world: Any, event: Any, _now: Any) -> bool:
+def is_bad_event(_world: Any, event: Any, _now: Any) -> bool:
     return BAD in repr(event)
 
 
@@ -297,7 +316,7 @@ Of a Topology the core knows nothing but that it exists.
 async def test_object_that_the_core_fails_on_is_left_out_until_it_changes(
     monkeypatch: pytest.MonkeyPatch, event: type[Any], after: bool
 ) -> None:
-    exists = fail_to_handle(monkeypatch, event, _is_bad_event, after=after)
+    exists = fail_to_handle(monkeypatch, event, is_bad_event, after=after)
     async with running() as here:
         here.queues()
         resource, obj = OBJECTS[event]
@@ -326,7 +345,7 @@ async def test_object_that_the_core_fails_on_is_left_out_until_it_changes(
 async def test_object_is_gone_although_the_core_fails_on_its_deletion(
     monkeypatch: pytest.MonkeyPatch, event: type[Any], after: bool
 ) -> None:
-    fail_to_handle(monkeypatch, DELETIONS[event], _is_bad_event, after=after)
+    fail_to_handle(monkeypatch, DELETIONS[event], is_bad_event, after=after)
     async with running() as here:
         here.queues()
         resource, obj = OBJECTS[event]
@@ -450,7 +469,7 @@ async def test_head_that_a_cycle_fails_on_is_left_out_until_it_changes(
 async def test_reservation_that_is_being_written_is_counted_by_the_state_that_follows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    fail_to_handle(monkeypatch, happened.ResourceFlavorChanged, _is_bad_event, after=False)
+    fail_to_handle(monkeypatch, happened.ResourceFlavorChanged, is_bad_event, after=False)
     async with running() as here:
         here.queues(cpu=4)
         answer = here.hold_back("apply", "first")
@@ -469,7 +488,7 @@ async def test_reservation_that_is_being_written_is_counted_by_the_state_that_fo
 async def test_object_that_goes_while_the_new_state_is_made_does_not_come_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    fail_to_handle(monkeypatch, happened.ResourceFlavorChanged, _is_bad_event, after=False)
+    fail_to_handle(monkeypatch, happened.ResourceFlavorChanged, is_bad_event, after=False)
     monkeypatch.setattr(recovery, "_AT_A_TIME", 1)
     async with running() as here:
         here.queues(cpu=4)
@@ -492,3 +511,49 @@ async def test_failure_that_no_object_is_known_for_stops_no_other_work_and_does_
         exists.clear()
         await soon(lambda: here.is_reserved("good"))
         assert here.count("admitq_core_failures_total") < 20
+        assert here.count("admitq_malformed_objects") == 0
+
+
+def _queue_is_bad(_world: Any, of: Iterable[tuple[Any, Any]], _now: Any) -> bool:
+    return any(queue.spec.name == f"cq-{BAD}" for queue, _ in of)
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before the cycle", "after the cycle"])
+@pytest.mark.parametrize("cohorts", [("", ""), ("team", "team"), ("", "team")], ids=repr)
+async def test_cluster_queue_that_cycles_fail_with_is_left_out_until_it_changes(
+    monkeypatch: pytest.MonkeyPatch, cohorts: tuple[str, str], after: bool
+) -> None:
+    exists = fail(monkeypatch, cycles, "run_cycle", _queue_is_bad, after=after)
+    async with running() as here:
+        for name in ("-1", "-2", "-3"):
+            here.queues(name=name, cohort=cohorts[0])
+        here.queues(name=f"-{BAD}", cohort=cohorts[1])
+        here.submit(BAD, queue=f"-{BAD}")
+        await soon(lambda: here.count("admitq_core_failures_total") >= 3)
+        for name in ("-1", "-2"):
+            here.submit(f"good{name}", queue=name)
+            await soon(lambda name=name: here.is_reserved(f"good{name}"))
+        await soon(lambda: here.count("admitq_malformed_objects") == 1)
+        assert (f"cq-{BAD}", "InternalError") in {event[:2] for event in here.world.told.events}
+        assert not here.is_reserved(BAD)
+        failures = here.count("admitq_core_failures_total")
+        here.submit("good-3", queue="-3")
+        await soon(lambda: here.is_reserved("good-3"))
+        assert here.count("admitq_core_failures_total") == failures
+        exists.clear()
+        here.queues(cpu=5, name=f"-{BAD}", cohort=cohorts[1], version=1_000)
+        await soon(lambda: here.is_reserved(BAD))
+        assert here.count("admitq_malformed_objects") == 0
+
+
+async def test_no_cluster_queue_is_left_out_while_every_cycle_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    exists = fail(monkeypatch, cycles, "run_cycle", lambda *_: True, after=True)
+    async with running() as here:
+        for name in ("-1", "-2", "-3"):
+            here.queues(name=name)
+            here.submit(f"good{name}", queue=name)
+        await soon(lambda: here.count("admitq_core_failures_total") >= 5)
+        exists.clear()
+        for name in ("-1", "-2", "-3"):
+            await soon(lambda name=name: here.is_reserved(f"good{name}"))
+        assert here.count("admitq_malformed_objects") == 0

@@ -99,7 +99,7 @@ def test_a_gate_switches_what_metrics_tell_of(tmp_path: Path, on: bool, configur
     told = Told(
         of_local_queues=lambda _: settings.tells_of_local_queues, of_cohorts=settings.tells_of_cohorts
     )
-    told.measures.admitted(workload(), "cq", 4.0, 1.0)
+    told.measures.workloads.admitted(workload(), "cq", 4.0, 1.0)
     assert told.value("admitted_workloads_total", cluster_queue="cq") == 1
     of_queues = told.value("local_queue_admitted_workloads_total", name="main")
     assert of_queues == (1 if on and configured else None)

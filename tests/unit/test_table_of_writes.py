@@ -8,10 +8,11 @@ from typing import Any, Final
 import pytest
 
 from admitq import preemption_writer, reservation, transitions
-from admitq.controllers import priority_class, workload
+from admitq.controllers import priority_class
 from admitq.controllers.job import excess, members, one_workload, prebuilt, releases, slices, steps
 from admitq.controllers.provisioning import decide as provisioning
 from admitq.controllers.serving import decide as serving
+from admitq.controllers.workload import steps as workload_steps
 from admitq.integrations.paths import Object
 from admitq.transitions import Transition
 from admitq_api.conditions import format_time, parse_time
@@ -28,7 +29,7 @@ NOW = parse_time(TIME)
 MODULES: Final[dict[str, ModuleType | type]] = {
     "transitions": Transition,
     "reservation": reservation,
-    "workload": workload,
+    "workload": workload_steps,
     "job": steps,
     "releases": releases,
     "one_workload": one_workload,
@@ -64,7 +65,6 @@ def steps_of(module: str, functions: Iterable[Any]) -> set[str]:
         excess.__name__: "excess",
         members.__name__: "members",
         prebuilt.__name__: "prebuilt",
-        workload.__name__: "workload",
     }
     return {f"{prefixes.get(one.__module__, module)}.{one.__name__}" for one in functions}
 
@@ -83,7 +83,7 @@ def test_e_table_covers_every_write_of_the_manager() -> None:
 
 
 def test_e_table_covers_every_step_of_controllers() -> None:
-    of_workload = steps_of("workload", workload.STEPS)
+    of_workload = steps_of("workload", workload_steps.STEPS)
     of_jobs = steps_of("job", (*steps.BEFORE_MATCHING, *steps.AFTER_MATCHING))
     assert (of_workload | of_jobs) - listed() == set()
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Self, cast
 
+import orjson
 import pytest
 
 from admitq import explain, guarded_writes
@@ -19,8 +20,9 @@ from admitq.app.shadow import ShadowPart, ShadowSettings
 from admitq.core.instructions import Instruction, RefreshClusterQueue, ReportPending, ReserveQuota
 from admitq.core.model import ObjectKey
 from admitq.core.refusals import NamespaceMismatch
-from admitq.manager import Manager
-from admitq.measures import Measures
+from admitq.manager.manager import Manager
+from admitq.measures.manager import ManagerMeasures
+from admitq.measures.scope import MeasureScope
 from admitq.metrics import Metrics
 from admitq.runtime import leases
 from admitq.runtime.client import Client
@@ -29,17 +31,21 @@ from admitq.runtime.credentials import Credentials
 from admitq.runtime.errors import ApiError
 from admitq.runtime.events import EventRecorder
 from admitq.runtime.kinds import kinds_of
-from admitq.runtime.leases import Elector, LeaseTiming
+from admitq.runtime.lease_claim import LeaseTiming
+from admitq.runtime.leases import Elector
 from admitq.runtime.resources import CONFIG_MAPS, Object
 from admitq.runtime.store import Change, Key, Store
 from admitq.runtime.watcher import Watcher
 from admitq.serving import certificates
+from admitq.serving.http import Request
 from admitq.serving.rotation import FromFiles
 from admitq.serving.server import Server
 from admitq.serving.tls import LiveCertificate
 from admitq.shadow.findings import Agreement
 from admitq.unexpected_errors import ErrorPart
 from admitq_api.labels import names_for
+from admitq_webhooks import conversion, routes
+from admitq_webhooks.validate import cluster_queue
 from localcluster.waiting import eventually
 from tests.unit import test_admission_writer as reports
 from tests.unit import test_guarded_writes as reservations
@@ -48,6 +54,7 @@ from tests.unit.app import test_while_served as kinds
 from tests.unit.runtime.test_watcher import OBJECT, QUICK, Served
 from tests.unit.serving import support
 from tests.unit.serving import test_rotation as rotation
+from tests.unit.webhooks import support as webhooks
 
 OUR_KINDS = kinds_of(names_for())
 KEY, OTHER = ObjectKey("team", "w"), ObjectKey("team", "other")
@@ -314,7 +321,7 @@ def manager(core: Core, **parts: Any) -> Manager:
         "names": names_for(),
         "recorder": reports.Recorder(),
         "metrics": metrics,
-        "measures": Measures(metrics, lambda _: None),
+        "measures": ManagerMeasures(MeasureScope(metrics, lambda _: None)),
         "clock": lambda: reports.NOW,
         "observed": lambda *_: nothing,
         "start": nothing,
@@ -360,7 +367,7 @@ async def job_is_not_started(_: Stage) -> Metrics:
 async def queue_is_not_measured(stage: Stage) -> Metrics:
     core = Core()
     made = manager(core)
-    stage.fails_once(made.measures, "cluster_queue_observed")
+    stage.fails_once(made.measures.queues, "cluster_queue_observed")
     _observe_queues(made)
     assert len(core.observed) == 2
     return made.metrics
@@ -494,6 +501,59 @@ async def connection_is_not_admitted(stage: Stage) -> Metrics:
     return metrics
 
 
+# --- webhooks -----------------------------------------------------------------------------------------
+
+
+async def object_is_not_reviewed(stage: Stage) -> Metrics:
+    stage.fails_once(cluster_queue, "validate_create")
+    return await _reviews()
+
+
+async def answer_is_not_written(stage: Stage) -> Metrics:
+    stage.fails_once(routes, "answer")
+    return await _reviews()
+
+
+async def _reviews() -> Metrics:
+    metrics, gvk = Metrics(), (names_for().group, names_for().version, "ClusterQueue")
+    path = names_for().webhook_path("validate", *gvk)
+    handlers = routes.routes(webhooks.policy(), webhooks.FakeWorld(), (), errors=metrics.errors)
+    asked = webhooks.review({"metadata": {"name": "a"}, "spec": {}}, gvk=gvk)
+    for code in (500, 200):
+        answered = await handlers[path](Request("POST", path, body=orjson.dumps(asked)))
+        response = orjson.loads(answered.body)["response"]
+        assert response.get("status", {}).get("code", 200) == code
+    assert _route_counted(metrics) == path
+    return metrics
+
+
+async def object_is_not_converted(stage: Stage) -> Metrics:
+    metrics, names = Metrics(), names_for("kueue.x-k8s.io")
+    stage.fails_once(conversion, "converted")
+    queue = {
+        "apiVersion": f"{names.group}/v1beta1",
+        "kind": "LocalQueue",
+        "metadata": {"name": "a"},
+        "spec": {},
+    }
+    request = {"uid": "u", "desiredAPIVersion": f"{names.group}/{names.version}", "objects": [queue]}
+    body = orjson.dumps({"apiVersion": conversion.API_VERSION, "kind": conversion.KIND, "request": request})
+    ((path, handler),) = conversion.conversion(names, metrics.errors).items()
+    for status in ("Failure", "Success"):
+        answered = await handler(Request("POST", path, body=body))
+        assert orjson.loads(answered.body)["response"]["result"]["status"] == status
+    assert _route_counted(metrics) == path
+    return metrics
+
+
+def _route_counted(metrics: Metrics) -> str:
+    """The path of the webhook in which errors were counted."""
+    (route,) = re.findall(
+        r'^admitq_unexpected_errors_total\{.*route="(.+)"\} 1.0', metrics.render().decode(), re.MULTILINE
+    )
+    return route
+
+
 @pytest.mark.parametrize(
     ("part", "work"),
     [
@@ -523,6 +583,9 @@ async def connection_is_not_admitted(stage: Stage) -> Metrics:
         (ErrorPart.CERTIFICATES, expiry_of_files_is_not_shown),
         (ErrorPart.CERTIFICATES, certificate_of_metrics_is_not_looked_at),
         (ErrorPart.SERVER, connection_is_not_admitted),
+        (ErrorPart.REVIEW, object_is_not_reviewed),
+        (ErrorPart.REVIEW, answer_is_not_written),
+        (ErrorPart.REVIEW, object_is_not_converted),
     ],
 )
 async def test_unexpected_error_is_counted_and_next_item_is_done(
@@ -548,7 +611,10 @@ def test_cancellation_is_no_unexpected_error() -> None:
 
 def test_counters_of_unexpected_errors_are_there_before_the_first() -> None:
     metrics = Metrics(role="follower")
+    metrics.show_routes(["/review"])
     metrics.become("leader")
     exposed = metrics.render().decode()
     for part in ErrorPart:
-        assert f'unexpected_errors_total{{part="{part}",replica_role="leader"}} 0.0' in exposed
+        route = "/review" if part is ErrorPart.REVIEW else ""
+        labels = f'part="{part}",replica_role="leader",route="{route}"'
+        assert f"unexpected_errors_total{{{labels}}} 0.0" in exposed

@@ -8,10 +8,12 @@ from typing import Any, cast
 
 import pytest
 
-from admitq import guarded_writes, manager
+from admitq import guarded_writes
 from admitq.core.state import AdmissionState
-from admitq.manager import Manager
-from admitq.measures import Measures
+from admitq.manager import decision_writes
+from admitq.manager.manager import Manager
+from admitq.measures.manager import ManagerMeasures
+from admitq.measures.scope import MeasureScope
 from admitq.metrics import Metrics
 from admitq.runtime.errors import ApiError
 from admitq.runtime.kinds import kinds_of
@@ -63,7 +65,7 @@ class Cluster:
             names=NAMES,
             recorder=cast("Any", self),
             metrics=self.metrics,
-            measures=Measures(self.metrics, lambda _: None),
+            measures=ManagerMeasures(MeasureScope(self.metrics, lambda _: None)),
             clock=time.time_ns,
             observed=lambda _, obj: cast("None", self.workloads.upsert(obj)),
             start=self.start,
@@ -155,7 +157,7 @@ async def running(cluster: Cluster) -> AsyncGenerator[None]:
 
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (guarded_writes, manager):
+    for module in (guarded_writes, decision_writes):
         monkeypatch.setattr(module, "backoff", lambda _: 0.02)
     monkeypatch.setattr(guarded_writes, "PATIENCE_SECONDS", 0.1)
 

@@ -5,7 +5,6 @@ object: nothing short of a foreign kind or version does that, since conversion t
 """
 
 import json
-import logging
 import sys
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
@@ -14,10 +13,9 @@ from typing import Any, Final, cast
 import orjson
 
 from admitq.serving.http import JSON, Handler, Request, Response, text
+from admitq.unexpected_errors import LOG_ONLY, ErrorPart, UnexpectedErrors
 from admitq_api.labels import Names
 from admitq_api.v1beta1.conversion import NotConvertible, converted
-
-_log = logging.getLogger(__name__)
 
 API_VERSION: Final = "apiextensions.k8s.io/v1"
 KIND: Final = "ConversionReview"
@@ -29,8 +27,14 @@ that was admitted may be one that cannot be converted, for no list that it is in
 Object = Mapping[str, Any]
 
 
-def conversion(names: Names) -> dict[str, Handler]:
-    """Return the handler of the path of conversion; none for a group with one version."""
+def conversion(names: Names, errors: UnexpectedErrors = LOG_ONLY) -> dict[str, Handler]:
+    """Return the handler of the path of conversion; none for a group with one version.
+
+    Args:
+        names: the names of the API group.
+        errors: takes the exceptions that no conversion should raise. The API server gets a failed review, and
+            answers the request that needed it with an error.
+    """
 
     async def handle(request: Request) -> Response:
         if request.method != "POST":
@@ -45,14 +49,16 @@ def conversion(names: Names) -> dict[str, Handler]:
                 "kind": "ConversionReview",
                 "request": {"uid": str(uid), "desiredAPIVersion": str(version), "objects": [*objects]},
             }:
-                return Response(200, _written(_answer(uid, version, objects, names)), JSON)
+                return Response(200, _written(_answer(uid, version, objects, names, errors)), JSON)
             case _:
                 return text(400, f"the body is not a {KIND} of {API_VERSION} with uid, version and objects")
 
     return {names.conversion_path: handle} if names.older_version is not None else {}
 
 
-def _answer(uid: str, wanted: str, objects: list[Any], names: Names) -> dict[str, Any]:
+def _answer(
+    uid: str, wanted: str, objects: list[Any], names: Names, errors: UnexpectedErrors
+) -> dict[str, Any]:
     version = wanted.removeprefix(f"{names.group}/")
     done: list[Object] = []
     for place, obj in enumerate(objects):
@@ -60,8 +66,8 @@ def _answer(uid: str, wanted: str, objects: list[Any], names: Names) -> dict[str
             done.append(converted(_object(obj), version, names))
         except NotConvertible as error:
             return _failure(uid, f"{_name(obj, place)}: {error}")
-        except Exception:  # noqa: BLE001 whatever the object holds, the API server gets its answer
-            _log.exception("an object could not be converted", extra={"object": _name(obj, place)})
+        except Exception as error:  # noqa: BLE001 whatever the object holds, the API server gets its answer
+            errors.report(ErrorPart.REVIEW, error, _name(obj, place), names.conversion_path)
             return _failure(uid, f"{_name(obj, place)}: internal error; the log of the webhook says more")
     return {"uid": uid, "convertedObjects": done, "result": {"status": "Success"}}
 

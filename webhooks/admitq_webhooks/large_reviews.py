@@ -2,7 +2,6 @@
 
 import asyncio
 import inspect
-import logging
 import re
 import socket
 import sys
@@ -14,6 +13,7 @@ from typing import Any, Final
 
 from admitq.serving.http import JSON, Handler, Request, Response, text
 from admitq.serving.server import MEBIBYTE
+from admitq.unexpected_errors import LOG_ONLY, ErrorPart, UnexpectedErrors
 from admitq_webhooks.review import refusal
 from admitq_webhooks.review_child import (
     LENGTH_BYTES,
@@ -28,8 +28,6 @@ from admitq_webhooks.review_child import (
 )
 from admitq_webhooks.routes import REVIEW_SECONDS, Observer
 from admitq_webhooks.world import LookupFailed, World
-
-_log = logging.getLogger(__name__)
 
 LARGE_BYTES: Final = 128 * 1024
 """Bodies from this size on are reviewed in the child; parsing a smaller one takes a few milliseconds."""
@@ -68,6 +66,7 @@ class LargeReviews:
         start: what the child begins with.
         world: the lookups of the child are made here.
         observe: called after each review.
+        errors: takes what no review should raise, in the child and here, and the end of a child in a review.
         seconds: the longest time for a verdict, the wait for those before it included.
         command: what to run as the child.
 
@@ -83,12 +82,14 @@ class LargeReviews:
         world: World,
         *,
         observe: Observer | None = None,
+        errors: UnexpectedErrors = LOG_ONLY,
         seconds: float = REVIEW_SECONDS,
         command: Sequence[str] = COMMAND,
     ) -> None:
         self._start = start
         self._world = world
         self._observe = observe
+        self._errors = errors
         self.seconds = seconds
         self.stuck_seconds = STUCK_SECONDS
         self._command = command
@@ -162,7 +163,7 @@ class LargeReviews:
                 async with asyncio.timeout(self.stuck_seconds):
                     return await self._answer_of(await self._running(), request)
             except (OSError, EOFError, TimeoutError, _ChildEnded) as error:
-                _log.warning("review process ended", extra={"path": request.path, "error": repr(error)})
+                self._errors.report(ErrorPart.REVIEW, error, "review process", request.path)
                 await self.stop()
                 raise _ChildEnded from error
             except BaseException:
@@ -176,13 +177,15 @@ class LargeReviews:
             length = int.from_bytes(await child.reader.readexactly(LENGTH_BYTES), "big")
             match decode(await child.reader.readexactly(length)):
                 case Answer() as answer:
+                    for _ in range(answer.unexpected_errors):
+                        self._errors.add(ErrorPart.REVIEW, request.path)
                     return answer
                 case Lookup() as lookup:
-                    child.writer.write(encode(await self._look_up(lookup)))
+                    child.writer.write(encode(await self._look_up(lookup, request.path)))
                 case other:
                     raise _ChildEnded(f"a child does not send a {type(other).__name__}")
 
-    async def _look_up(self, lookup: Lookup) -> Found:
+    async def _look_up(self, lookup: Lookup, route: str) -> Found:
         if lookup.method not in LOOKUPS:
             raise _ChildEnded(f"a child may not call {lookup.method}")
         try:
@@ -190,8 +193,8 @@ class LargeReviews:
             return Found(await value if inspect.isawaitable(value) else value)
         except LookupFailed as error:
             return Found(failed=str(error))
-        except Exception:  # noqa: BLE001 one object must not end the child that answers for others
-            _log.exception("a lookup failed", extra={"lookup": lookup.method})
+        except Exception as error:  # noqa: BLE001 one object must not end the child that answers for others
+            self._errors.report(ErrorPart.REVIEW, error, lookup.method, route)
             return Found(failed="internal error; the log of the webhook says more")
 
     async def _running(self) -> _Child:

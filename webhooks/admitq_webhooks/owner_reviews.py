@@ -63,7 +63,7 @@ async def review(
     was_queued, is_queued = (
         policy.manage_jobs_without_queue_name
         or bool(queue_name(one, policy.names))
-        or integration.is_held_by_parent(one, policy.names)
+        or integration.ownership.is_held_by_parent(one, policy.names)
         for one in (request.old, request.obj)
     )
     if not is_queued or (was_queued and before == after):
@@ -117,7 +117,7 @@ async def review_increase(
         return []
     owner = f"{found.claimed.get('kind')} {value_at(found.claimed, ('metadata', 'name'))}"
     reason = f"this {integration.kind} follows {owner}, which was not charged for its {found.difference}"
-    return [FieldError.forbidden(integration.pod_sets_field, reason, f"change {owner}")]
+    return [FieldError.forbidden(integration.templates.pod_sets_field, reason, f"change {owner}")]
 
 
 def without_control(obj: Object) -> Object:

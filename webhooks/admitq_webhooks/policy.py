@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from admitq import translate
 from admitq.core.model import LabelSelector
 from admitq.core.selectors import matches
 from admitq.integrations.base import Integration, OwnerKind, Rules
 from admitq.integrations.ownership import queue_name
 from admitq.integrations.paths import Object
+from admitq.translate.selectors import select_managed_namespaces
 from admitq_api.configuration import Configuration
 from admitq_api.feature_gates import FeatureGates
 from admitq_api.labels import Names
@@ -77,7 +77,7 @@ def configured_policy(
         gates=gates,
         integrations=integrations,
         own_namespace=configuration.namespace,
-        namespace_selector=translate.managed_namespaces(configuration),
+        namespace_selector=select_managed_namespaces(configuration),
         manage_jobs_without_queue_name=configuration.manage_jobs_without_queue_name,
         external_frameworks=tuple(
             OwnerKind.named(text) for text in configuration.integrations.external_frameworks

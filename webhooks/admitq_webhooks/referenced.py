@@ -15,9 +15,9 @@ async def resolved(job: Object, namespace: str, integration: Integration, world:
     Raises:
         LookupFailed: the cluster cannot be asked.
     """
-    followed = {one.kind: one for one in integration.follows if one.required}
+    followed = {one.kind: one for one in integration.templates.follows if one.required}
     found: dict[Reference, Object] = {}
-    for reference in integration.references(job):
+    for reference in integration.templates.references(job):
         kind = followed.get(reference.kind)
         if kind is None:
             continue
@@ -26,4 +26,4 @@ async def resolved(job: Object, namespace: str, integration: Integration, world:
         one = await world.owner(*reference.kind, where, reference.name)
         if one is not None:
             found[reference] = one
-    return integration.resolved(job, found) if found else job
+    return integration.templates.resolved(job, found) if found else job

@@ -20,6 +20,7 @@ from admitq.integrations.custom import configured_kinds
 from admitq.serving.access_reviews import Access
 from admitq.serving.authorization import User
 from admitq.serving.http import Request, Response
+from admitq.unexpected_errors import UnexpectedErrors
 from admitq_api.configuration import Configuration
 from admitq_api.feature_gates import FeatureGates
 from admitq_webhooks.policy import Policy, configured_policy
@@ -72,10 +73,12 @@ class Answer:
     Attributes:
         response: what the API server gets.
         is_allowed: whether the object may be stored; None if the body was no review.
+        unexpected_errors: how many unexpected exceptions the child has logged, for its parent to count.
     """
 
     response: Response
     is_allowed: bool | None
+    unexpected_errors: int = 0
 
 
 Message = Start | Ask | Lookup | Found | Answer
@@ -202,11 +205,13 @@ async def serve(channel: Channel, policy: Policy, known: tuple[Integration, ...]
         known: all kinds of jobs.
     """
     verdicts: list[bool] = []
+    failures: list[str] = []
 
     def observe(_path: str, allowed: bool, _seconds: float) -> None:
         verdicts.append(allowed)
 
-    handlers = routes(policy, RemoteWorld(channel), known, observe=observe)
+    errors = UnexpectedErrors(lambda _, route: failures.append(route))
+    handlers = routes(policy, RemoteWorld(channel), known, observe=observe, errors=errors)
     while True:
         try:
             asked = channel.receive()
@@ -215,8 +220,9 @@ async def serve(channel: Channel, policy: Policy, known: tuple[Integration, ...]
         if not isinstance(asked, Ask):
             raise TypeError(f"a child is asked to review, and not sent a {type(asked).__name__}")
         verdicts.clear()
+        failures.clear()
         response = await handlers[asked.path](Request("POST", asked.path, body=asked.body))
-        channel.send(Answer(response, verdicts[0] if verdicts else None))
+        channel.send(Answer(response, verdicts[0] if verdicts else None, len(failures)))
 
 
 def main() -> None:

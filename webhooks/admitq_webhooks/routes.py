@@ -1,7 +1,6 @@
 """Which path answers for which kind, and the webhook configurations that make the API server ask there."""
 
 import asyncio
-import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -10,6 +9,7 @@ from typing import Any, Final, Literal
 from admitq.integrations.base import Integration
 from admitq.integrations.paths import value_at, with_value
 from admitq.serving.http import JSON, Handler, Request, Response, text
+from admitq.unexpected_errors import LOG_ONLY, ErrorPart, UnexpectedErrors
 from admitq_api.feature_gates import Gate
 from admitq_api.field_errors import FieldError, new_errors
 from admitq_api.labels import Names
@@ -35,8 +35,6 @@ from admitq_webhooks.validate import cluster_queue, cohort, resource_flavor, wor
 from admitq_webhooks.validate import jobs as validate_jobs
 from admitq_webhooks.validate.syntax import is_being_deleted
 from admitq_webhooks.world import LookupFailed, World
-
-_log = logging.getLogger(__name__)
 
 REVIEW_SECONDS: Final = 5.0
 """Longest time for a verdict; the API server waits 10 s, so that it gets a reason and not a timeout."""
@@ -152,9 +150,12 @@ def webhooks(names: Names, integrations: Iterable[Integration]) -> tuple[Webhook
     kinds = tuple(integrations)
 
     def of_jobs(verb: Verb, one: Integration) -> Webhook:
-        operations = CREATE if verb == "mutate" and not one.mutates_updates else CREATE_UPDATE
-        frameworks = (one.framework, *(other.framework for other in kinds if one.framework in other.implies))
-        is_asked = verb == "validate" and one.scaled_at is not None
+        operations = CREATE if verb == "mutate" and not one.webhook.mutates_updates else CREATE_UPDATE
+        frameworks = (
+            one.framework,
+            *(other.framework for other in kinds if one.framework in other.ownership.implies),
+        )
+        is_asked = verb == "validate" and one.webhook.scaled_at is not None
         resources = (one.plural, f"{one.plural}/{SCALE}") if is_asked else (one.plural,)
         return Webhook(
             verb, one.group, one.version, one.kind, resources, operations, frameworks, is_of_users=True
@@ -174,7 +175,12 @@ def webhook_rules(names: Names, integrations: Iterable[Integration]) -> dict[str
 
 
 def routes(
-    policy: Policy, world: World, registered: Iterable[Integration], *, observe: Observer | None = None
+    policy: Policy,
+    world: World,
+    registered: Iterable[Integration],
+    *,
+    observe: Observer | None = None,
+    errors: UnexpectedErrors = LOG_ONLY,
 ) -> dict[str, Handler]:
     """Return the handler of each path.
 
@@ -184,6 +190,8 @@ def routes(
         registered: every kind of job there is. One that is switched off is answered without looking, so that
             a webhook configuration that names it does no harm.
         observe: told of each review.
+        errors: takes the exceptions that no review should raise. The API server gets an answer all the same,
+            with status 500, and rejects the request with it whatever the failure policy of the webhook is.
     """
     names, gates = policy.names, policy.gates
     registered = tuple(registered)
@@ -233,7 +241,7 @@ def routes(
             )
         else:
             review = reviews[webhook.verb, webhook.kind]
-        handlers[webhook.path(names)] = _handler(webhook, review, observe)
+        handlers[webhook.path(names)] = _handler(webhook, review, observe, errors)
     return handlers
 
 
@@ -246,9 +254,9 @@ def _job_review(verb: Verb, integration: Integration, policy: Policy, world: Wor
             return Allowed()
         # What the stored object is counts too: a change must not take it out of our sight.
         states = (request.obj, request.old) if verb == "validate" and request.old else (request.obj,)
-        if not any(integration.owns_up_to(one, policy.names) for one in states):
+        if not any(integration.may_manage(one, policy.names) for one in states):
             return Allowed()
-        held_by_parent = any(integration.is_held_by_parent(one, policy.names) for one in states)
+        held_by_parent = any(integration.ownership.is_held_by_parent(one, policy.names) for one in states)
         if not held_by_parent and not policy.selects(namespace, await world.namespace_labels(namespace)):
             return Allowed()
         if verb == "mutate":
@@ -276,7 +284,7 @@ def _job_review(verb: Verb, integration: Integration, policy: Policy, world: Wor
         refused += await owner_reviews.review_increase(request, old, new, integration, policy, world)
         if refused:
             return Refused(tuple(refused))
-        names, ask = policy.names, integration.workload_asked
+        names, ask = policy.names, integration.webhook.workload_asked
         found: Mapping[str, Any] | None = None
         for asked in () if ask is None else ask(old, new, policy.rules(new)):
             found = found or await world.owner(names.group, names.version, "Workload", namespace, asked)
@@ -298,7 +306,7 @@ async def _scaled(
     request: AdmissionRequest, integration: Integration, world: World
 ) -> AdmissionRequest | None:
     """Take a change of the number of replicas for one of the object itself; None if that is gone."""
-    path = integration.scaled_at or ()
+    path = integration.webhook.scaled_at or ()
     name = value_at(request.obj, ("metadata", "name"), "")
     found = await world.owner(*integration.gvk, request.namespace, name)
     if found is None:
@@ -330,7 +338,7 @@ def _verdict(errors: list[FieldError]) -> Verdict:
     return Refused(tuple(errors)) if errors else Allowed()
 
 
-def _handler(webhook: Webhook, review: Review, observe: Observer | None) -> Handler:
+def _handler(webhook: Webhook, review: Review, observe: Observer | None, errors: UnexpectedErrors) -> Handler:
     async def handle(request: Request) -> Response:
         if request.method != "POST":
             return Response(405, b"send an AdmissionReview by POST\n", headers={"Allow": "POST"})
@@ -341,19 +349,27 @@ def _handler(webhook: Webhook, review: Review, observe: Observer | None) -> Hand
             if not error.uid:
                 return text(400, str(error))
             return Response(200, refusal(error.uid, str(error), 400, "BadRequest"), JSON)
-        verdict = await _review(webhook, review, asked)
+        verdict = await _review(webhook, review, asked, errors, request.path)
         if observe is not None:
             observe(request.path, isinstance(verdict, Allowed), time.monotonic() - started)
         try:
             return Response(200, answer(asked, verdict), JSON)
-        except Exception:  # noqa: BLE001 whatever the object holds, the API server gets its answer
-            _log.exception("an answer could not be written", extra={"path": request.path})
+        except Exception as error:  # noqa: BLE001 whatever the object holds, the API server gets its answer
+            errors.report(ErrorPart.REVIEW, error, _item(asked), request.path)
             return Response(200, refusal(asked.uid, "internal error", 500, "InternalError"), JSON)
 
     return handle
 
 
-async def _review(webhook: Webhook, review: Review, asked: AdmissionRequest) -> Verdict:
+def _item(asked: AdmissionRequest) -> str:
+    """What a review is about, for the log."""
+    name = value_at(asked.obj, ("metadata", "name"), "")
+    return f"{asked.kind} {asked.namespace}/{name}"
+
+
+async def _review(
+    webhook: Webhook, review: Review, asked: AdmissionRequest, errors: UnexpectedErrors, route: str
+) -> Verdict:
     if not webhook.is_for(asked):
         expected = f"{webhook.group}/{webhook.version} {webhook.kind}"
         return Failed(f"this webhook is for {expected}; correct its configuration", 400, "BadRequest")
@@ -369,6 +385,6 @@ async def _review(webhook: Webhook, review: Review, asked: AdmissionRequest) -> 
         return Failed(f"{error}; try again", 503, "ServiceUnavailable")
     except TimeoutError:
         return Failed("no verdict in time; try again", 504, "Timeout")
-    except Exception:  # noqa: BLE001 one object must not end the process that answers for all others
-        _log.exception("a review failed", extra={"kind": asked.kind, "namespace": asked.namespace})
+    except Exception as error:  # noqa: BLE001 one object must not end the process that answers for all others
+        errors.report(ErrorPart.REVIEW, error, _item(asked), route)
         return Failed("internal error; the log of the webhook says more")

@@ -7,7 +7,7 @@ from typing import Final
 
 from admitq.controllers.outliving import Remaining
 from admitq.controllers.plan import Count, Plan, Tell, plan, status_patch, workload_status_patch
-from admitq.controllers.settings import Settings
+from admitq.controllers.settings import Settings, WorkloadConventions
 from admitq.core.model import Instant
 from admitq.integrations.base import (
     Composition,
@@ -84,6 +84,11 @@ class JobCase:
     """Pods that can still run although their job is gone or going, by the UID of their Workload."""
 
     @property
+    def conventions(self) -> WorkloadConventions:
+        """What the configuration decides about the job's Workloads."""
+        return self.settings.conventions
+
+    @property
     def resource(self) -> Resource:
         """The job's resource."""
         one = self.integration
@@ -130,7 +135,9 @@ class JobCase:
     def without_job(self) -> Sequence[Object]:
         """Workloads to release: their job is gone, or going and has no pods to clean up."""
         is_kept = (
-            self.job is not None and self.settings.defer_cleanup and self.integration.is_cleaning_up(self.job)
+            self.job is not None
+            and self.settings.jobs.defer_cleanup
+            and self.integration.lifecycle.is_cleaning_up(self.job)
         )
         return self.workloads if self.is_going and not is_kept else self.orphaned
 

@@ -86,7 +86,7 @@ def stop_child(case: JobCase) -> Plan | None:
     """Stop a job that runs although the job that it follows may not, or does not allow it so many pods."""
     if case.ancestor is None or case.job is None:
         return None
-    begun = case.integration.is_half_stopped(case.job, case.names)
+    begun = case.integration.lifecycle.is_half_stopped(case.job, case.names)
     stopping = running.stop(case, None, "", running.NOT_ADMITTED)
     if stopping is None or begun:
         return stopping
@@ -104,7 +104,7 @@ def stop_child(case: JobCase) -> Plan | None:
 
 def end_begun_stop(case: JobCase, workload: Object) -> Plan | None:
     """A stop that was begun is ended, whatever has been decided since."""
-    if not case.integration.is_half_stopped(case.job or {}, case.names):
+    if not case.integration.lifecycle.is_half_stopped(case.job or {}, case.names):
         return None
     return running.stop(case, workload, "", running.NOT_ADMITTED)
 
@@ -140,7 +140,9 @@ def _is_stopped(case: JobCase) -> bool:
     job: Object = case.job or {}
     if case.composition is not None:
         return False
-    return case.integration.is_suspended(job, case.names) or case.integration.is_half_stopped(job, case.names)
+    return case.integration.is_suspended(job, case.names) or case.integration.lifecycle.is_half_stopped(
+        job, case.names
+    )
 
 
 def _increases(case: JobCase, workload: Object) -> list[Tell | Count]:

@@ -20,7 +20,7 @@ class Match(NamedTuple):
 
 def prebuilt_name(case: JobCase) -> str:
     """Name of the Workload that the job adopts; empty if one is created for it."""
-    if not case.integration.adopts_prebuilt_workload:
+    if not case.integration.delegation.adopts_prebuilt_workload:
         return ""
     return ownership.prebuilt_name(
         case.job or {}, case.names, by_annotation=case.settings.names_by_annotation

@@ -62,7 +62,8 @@ def start(case: JobCase, workload: Object, note: str) -> Plan:
     if composition is None:
         return NOTHING
     infos = {
-        info.name: info for info in infos_of(workload, case.lookups.flavor, case.names, case.settings.marks)
+        info.name: info
+        for info in infos_of(workload, case.lookups.flavor, case.names, case.settings.jobs.marks)
     }
     placed = {
         one.get("name", "main")

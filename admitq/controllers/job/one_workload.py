@@ -111,7 +111,7 @@ def _create(case: JobCase) -> Plan:
     except (PriorityClassMissing, Unfit) as missing:
         return plan(case.tell(missing.reason, str(missing), warning=True))
     metadata = (case.job or {})["metadata"]
-    counted = case.settings.creation_latency and metadata.get("generation", 1) == 1
+    counted = case.settings.jobs.creation_latency and metadata.get("generation", 1) == 1
     since_creation = seconds(parse_time(metadata["creationTimestamp"]), case.now)
     kind = f"{case.integration.kind}.{case.integration.group}"
     queue = ObjectKey(metadata.get("namespace", ""), value_at(workload, ("spec", "queueName"), ""))

@@ -74,16 +74,16 @@ class Owners:
 
     async def resolved(self, integration: Integration, owner: Object) -> Object:
         """An owner of a kind with what says which pods it has besides, as far as that is watched."""
-        followed = {one.kind: one for one in integration.follows if one.required}
+        followed = {one.kind: one for one in integration.templates.follows if one.required}
         found: dict[Reference, Object] = {}
-        for reference in integration.references(owner) if followed else ():
+        for reference in integration.templates.references(owner) if followed else ():
             if (kind := followed.get(reference.kind)) is None:
                 continue
             store = self._ctx.stores.find(resource_followed(integration, kind))
             one = None if store is None else store.get(reference.namespace, reference.name)
             if one is not None:
                 found[reference] = one
-        return integration.resolved(owner, found) if found else owner
+        return integration.templates.resolved(owner, found) if found else owner
 
     async def _resource(self, kind: OwnerKind) -> Resource | None:
         at, resource = self._resources.get(kind, (None, None))

@@ -13,7 +13,7 @@ CONCERN: Final = "reclaimable-pods"
 
 def is_reported(case: JobCase) -> bool:
     """Whether reclaimable pods of the job are reported at all."""
-    return case.settings.reclaimable_pods and case.integration.reclaimable is not never
+    return case.settings.jobs.reclaimable_pods and case.integration.scaling.reclaimable is not never
 
 
 def reported_counts(workload: Object) -> dict[str, int]:
@@ -39,6 +39,6 @@ def lower(case: JobCase, workload: Object, sizes: Mapping[str, int]) -> Plan | N
     before = reported_counts(workload)
     if not (before and is_reported(case)):
         return None
-    of_job = case.integration.reclaimable(case.job or {}) or {}
+    of_job = case.integration.scaling.reclaimable(case.job or {}) or {}
     counts = {name: min(count, of_job.get(name, 0), sizes.get(name, 0)) for name, count in before.items()}
     return None if counts == before else report(case, workload, counts)

@@ -23,7 +23,7 @@ from admitq.controllers.plan import (
     plan,
     status_patch,
 )
-from admitq.controllers.workload import told
+from admitq.controllers.reasons import reported_reason
 from admitq.core.model import Instant
 from admitq.integrations.ownership import is_of_pod_alone, is_served
 from admitq.integrations.paths import Object
@@ -171,7 +171,7 @@ def on_hold(case: JobCase, workload: Object) -> Plan | None:
     """
     if is_served(workload, case.names) or not is_active(workload):
         return None
-    on_hold = case.integration.is_on_hold(case.job or {})
+    on_hold = case.integration.lifecycle.is_on_hold(case.job or {})
     if on_hold == is_on_hold(workload):
         return None
     transition = case.begin(workload)
@@ -180,7 +180,7 @@ def on_hold(case: JobCase, workload: Object) -> Plan | None:
         transition.release(Reason.ON_HOLD, "Job is on hold")
     else:
         transition.release(
-            told(Reason.PENDING_EVALUATION, case.settings),
+            reported_reason(Reason.PENDING_EVALUATION, case.settings),
             "Workload no longer on hold; waiting for quota reservation",
         )
     return after_pods(case, workload, case.end(workload, transition))
@@ -193,7 +193,7 @@ def job_finished(case: JobCase, workload: Object) -> Plan | None:
         return None
     reason = Reason.SUCCEEDED if ended.success else Reason.FAILED
     finishing = finish(case, workload, reason, ended.message) or NOTHING
-    return finishing if case.integration.ends_after_pods else after_pods(case, workload, finishing)
+    return finishing if case.integration.lifecycle.ends_after_pods else after_pods(case, workload, finishing)
 
 
 # --- the Workload is evicted ----------------------------------------------------------------------
@@ -224,8 +224,8 @@ def _requeue(case: JobCase, workload: Object) -> Plan | None:
     transition = case.begin(workload)
     outliving.withdraw(transition)
     ends = is_of_pod_alone(workload) and case.job is not None and "deletionTimestamp" in case.job["metadata"]
-    stays_out = ends and case.settings.skips_reassignment_of_pods
-    transition.requeue(told(Reason.PENDING_EVALUATION, case.settings), may_return=not stays_out)
+    stays_out = ends and case.settings.pods.skip_reassignment
+    transition.requeue(reported_reason(Reason.PENDING_EVALUATION, case.settings), may_return=not stays_out)
     return case.end(workload, transition)
 
 
@@ -237,7 +237,7 @@ def _retention_over(case: JobCase, workload: Object, reason: str) -> Plan | None
     if is_served(workload, case.names):
         # The controller of the members would create them again.
         return None
-    retention = case.settings.retention_of_deactivated
+    retention = case.settings.retention.after_deactivated
     evicted_at = since(workload, ConditionType.EVICTED)
     if retention is None or evicted_at is None or not reason.startswith("DeactivatedDueTo"):
         return None

@@ -37,7 +37,8 @@ def started(case: JobCase, workload: Object) -> Object:
     """
     result: Object = case.job or {}
     infos = {
-        info.name: info for info in infos_of(workload, case.lookups.flavor, case.names, case.settings.marks)
+        info.name: info
+        for info in infos_of(workload, case.lookups.flavor, case.names, case.settings.jobs.marks)
     }
     counts: dict[str, int] = {}
     for pod_set in case.integration.pod_sets(result, case.names):
@@ -45,11 +46,11 @@ def started(case: JobCase, workload: Object) -> Object:
         if info is None:
             continue
         template = inject(pod_set.template_in(result), info)
-        result = case.integration.with_template(result, pod_set, template, case.names)
+        result = case.integration.templates.with_template(result, pod_set, template, case.names)
         if info.count != pod_set.count and not slices.is_elastic(case):
             counts[pod_set.name] = info.count
-    if counts and case.integration.with_counts is not None:
-        result = case.integration.with_counts(result, counts, case.names)
+    if counts and case.integration.scaling.with_counts is not None:
+        result = case.integration.scaling.with_counts(result, counts, case.names)
     return case.integration.with_suspend(result, False)
 
 
@@ -57,16 +58,16 @@ def stopped(case: JobCase, workload: Object | None) -> Object:
     """The job suspended, with the pod templates and counts that its Workload remembers."""
     result: Object = case.job or {}
     counts: dict[str, int] = {}
-    kept = case.integration.platform_labels | case.integration.own_labels
+    kept = case.integration.templates.platform_labels | case.integration.templates.own_labels
     listed = value_at(workload, ("spec", "podSets"), [])
     for pod_set, original in zip(case.integration.pod_sets(result, case.names), listed, strict=False):
         restored = restore(pod_set.template_in(result), original.get("template") or {}, kept)
-        result = case.integration.with_template(result, pod_set, restored, case.names)
+        result = case.integration.templates.with_template(result, pod_set, restored, case.names)
         # Only a partial admission changes counts; any other count is what the job's owner wants now.
         if original.get("minCount") is not None and original.get("count") != pod_set.count:
             counts[pod_set.name] = original["count"]
-    if counts and case.integration.with_counts is not None:
-        result = case.integration.with_counts(result, counts, case.names)
+    if counts and case.integration.scaling.with_counts is not None:
+        result = case.integration.scaling.with_counts(result, counts, case.names)
     return case.integration.with_suspend(result, True)
 
 
@@ -113,10 +114,10 @@ def stop(case: JobCase, workload: Object | None, message: str, reason: str) -> P
     target = stopped(case, workload)
     if case.integration.is_suspended(job, case.names) and not (is_marked(case) and merge_patch(job, target)):
         return None
-    steps = case.integration.stop(job, target, case.names)
+    steps = case.integration.lifecycle.stop(job, target, case.names)
     if not steps:
         return NOTHING
-    begun = case.integration.is_half_stopped(job, case.names)
+    begun = case.integration.lifecycle.is_half_stopped(job, case.names)
     told = None if begun or not message else case.tell("Stopped", message)
     return plan(Patch(case.resource, job, steps, CONCERN, priority=CallPriority.EVICTION), told)
 
@@ -132,5 +133,5 @@ def start(case: JobCase, workload: Object) -> Plan:
     if case.composition is not None:
         return members.start(case, workload, note)
     job: Object = case.job or {}
-    steps = case.integration.start(job, started(case, workload), case.names)
+    steps = case.integration.lifecycle.start(job, started(case, workload), case.names)
     return plan(Patch(case.resource, job, steps, CONCERN), case.tell("Started", note), starts=workload)

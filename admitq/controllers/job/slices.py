@@ -23,7 +23,7 @@ from admitq.job_workloads import has_same_pods, longest_execution, pod_sets_of, 
 from admitq.pod_counts import covered_counts, pod_counts
 from admitq.podsets import injected_annotations, injected_labels
 from admitq.transitions import condition, holds, is_admitted, is_over, is_reserved
-from admitq.translate import replaced
+from admitq.translate.workloads import read_replaced_key
 from admitq_api.conditions import ConditionType, Reason
 from admitq_api.labels import Names
 from admitq_api.quantity import amount, format_quantity
@@ -43,7 +43,7 @@ def is_elastic(case: JobCase) -> bool:
     """Whether the job may grow and shrink while it runs."""
     return (
         case.settings.elastic_jobs
-        and case.integration.can_be_elastic
+        and case.integration.scaling.can_be_elastic
         and case.annotation(case.names.elastic_job) == "true"
         and not prebuilt_name(case)
     )
@@ -60,9 +60,9 @@ def slices_of(case: JobCase) -> Slices:
 def _depth(case: JobCase, workload: Object) -> int:
     """How many slices it comes after."""
     known = {one["metadata"]["name"]: one for one in case.owned}
-    depth, at = 0, replaced(workload, case.names)
+    depth, at = 0, read_replaced_key(workload, case.names)
     while at is not None and at.name in known and depth <= len(known):
-        depth, at = depth + 1, replaced(known[at.name], case.names)
+        depth, at = depth + 1, read_replaced_key(known[at.name], case.names)
     return depth
 
 
@@ -115,7 +115,7 @@ def _sizes(case: JobCase, held: Object, wanted: Counts) -> Counts:
     counts, running = pod_counts(held), case.lookups.running_pods(held)
     if running is None:
         return counts
-    ended = (case.integration.reclaimable(case.job or {}) or {}) if reclaim.is_reported(case) else {}
+    ended = (case.integration.scaling.reclaimable(case.job or {}) or {}) if reclaim.is_reported(case) else {}
     return {
         name: max(count, min(counts[name], running.get(name, 0) + ended.get(name, 0)))
         for name, count in wanted.items()
@@ -358,7 +358,7 @@ def _new_name(case: JobCase) -> str:
     What a job follows may be made anew, and count its generations from the beginning.
     """
     metadata = (case.job or {})["metadata"]
-    version = case.integration.slice_version(case.job or {}, case.names)
+    version = case.integration.scaling.slice_version(case.job or {}, case.names)
     taken = {one["metadata"]["name"] for one in case.owned}
     names = (
         workload_name(
@@ -367,7 +367,7 @@ def _new_name(case: JobCase) -> str:
             metadata["name"],
             metadata["uid"],
             extra=one,
-            longest=case.settings.longest_workload_name,
+            longest=case.settings.conventions.longest_workload_name,
         )
         for one in chain((version,), (f"{version}+{number}" for number in count(1)))
     )

@@ -97,7 +97,7 @@ def _skipped(case: JobCase) -> Plan | None:
 
     One that has quota may still run what it was before it changed, and is stopped like any other.
     """
-    is_skipped = case.integration.is_skipped(case.job or {}) and not _holds_quota(case)
+    is_skipped = case.integration.lifecycle.is_skipped(case.job or {}) and not _holds_quota(case)
     return one_workload.without_waiting(case) if is_skipped else None
 
 
@@ -177,7 +177,7 @@ def _reclaim(case: JobCase, workload: Object) -> Plan | None:
     """
     if not reclaim.is_reported(case):
         return None
-    reclaimable = case.integration.reclaimable(case.job or {})
+    reclaimable = case.integration.scaling.reclaimable(case.job or {})
     is_derived = slices.has_size_of_job(case, workload)
     if reclaimable is None and not is_derived:
         return None

@@ -126,7 +126,7 @@ class ProvisioningController:
             request_named=lambda name: requests.get(key.namespace, name),
             template_named=lambda name: templates.get(key.namespace, name),
             flavors=lambda name: stores.of(kinds.resource_flavors).get("", name),
-            cleans_up=ctx.settings.cleans_up_provisioning_requests,
+            cleans_up=ctx.settings.clean_up_provisioning_requests,
             now=ctx.clock(),
         )
 

@@ -26,8 +26,8 @@ from admitq.controllers.plan import (
     status_patch,
     workload_status_patch,
 )
-from admitq.controllers.settings import Settings
-from admitq.controllers.workload import told
+from admitq.controllers.reasons import reported_reason
+from admitq.controllers.settings import Settings, WorkloadConventions
 from admitq.core.model import Instant
 from admitq.integrations.base import Integration, PodPlace, ServedGroup, Serving, Step
 from admitq.integrations.names import LONGEST_LABEL, workload_name
@@ -100,7 +100,7 @@ class GroupSource:
     integration: Integration
     names: Names
     job: Object | None
-    settings: Settings
+    conventions: WorkloadConventions
     lookups: Lookups
 
 
@@ -166,7 +166,7 @@ def _workload_name(case: ServingCase, job: Object, group: ServedGroup) -> str:
 
 
 def _derived_name(case: ServingCase, group: ServedGroup, uid: str) -> str:
-    one, longest = case.integration, case.settings.longest_workload_name
+    one, longest = case.integration, case.settings.conventions.longest_workload_name
     return workload_name(one.kind, one.group, group.name, uid, longest=longest)
 
 
@@ -198,8 +198,8 @@ def _is_adoptable(case: ServingCase, job: Object, workload: Object) -> bool:
 
 def _has_pod_sets_of(case: ServingCase, job: Object, workload: Object) -> bool:
     """Whether the podsets of a Workload equal those of the object, whose number does not count on hold."""
-    source = GroupSource(case.integration, case.names, job, case.settings, case.lookups)
-    return _are_equal(source, workload, counted=not case.integration.is_on_hold(job))
+    source = GroupSource(case.integration, case.names, job, case.settings.conventions, case.lookups)
+    return _are_equal(source, workload, counted=not case.integration.lifecycle.is_on_hold(job))
 
 
 def _is_free(case: ServingCase, job: Object, workload: Object) -> bool:
@@ -272,14 +272,14 @@ def _of_groups(case: ServingCase, job: Object, groups: Mapping[str, ServedGroup]
 def _of_group(case: ServingCase, job: Object, group: ServedGroup, name: str) -> Iterator[Action]:
     """What is to be done about one group; its pods are told of a Workload that asks for them as they are."""
     view = with_value(job, ("metadata", "name"), group.name)
-    source = GroupSource(case.integration, case.names, view, case.settings, case.lookups)
+    source = GroupSource(case.integration, case.names, view, case.settings.conventions, case.lookups)
     workload = case.lookups.workload(name)
     yield from _outdated(case, job, group, workload)
     if _is_remote(case, job):
         yield from _told(case, job, group, name)
         return
     if workload is None:
-        if not case.integration.is_on_hold(job) and not case.namespace_ends:
+        if not case.integration.lifecycle.is_on_hold(job) and not case.namespace_ends:
             created = _made(case, job, group, source, name)
             yield from _not_adopted(case, job, _older(case, group))
             yield Create(case.kinds.workloads, created, CONCERN)
@@ -299,7 +299,7 @@ def _of_group(case: ServingCase, job: Object, group: ServedGroup, name: str) -> 
             yield Tell(job, "Warning", Unfit.reason, note)
         return
     if holds(workload, ConditionType.FINISHED):
-        if case.integration.is_on_hold(job) and not _has_pods(case, group):
+        if case.integration.lifecycle.is_on_hold(job) and not _has_pods(case, group):
             # It can never be on hold. Another one is created when the object is scaled up.
             yield Delete(case.kinds.workloads, workload, as_seen=True)
         return
@@ -384,7 +384,7 @@ def _given_back(case: ServingCase, group: ServedGroup, workload: Object) -> Iter
     """The quota of an eviction is free where there are no pods that the controller of pods could wait for."""
     if holds(workload, ConditionType.EVICTED) and is_reserved(workload) and not _has_pods(case, group):
         transition = Transition(workload, case.now)
-        transition.requeue(told(Reason.PENDING_EVALUATION, case.settings))
+        transition.requeue(reported_reason(Reason.PENDING_EVALUATION, case.settings))
         if write := workload_status_patch(case.kinds.workloads, workload, transition.patch(), CONCERN):
             yield write
 
@@ -396,7 +396,7 @@ def _changed(
 
     The quota of an object on hold is free once its pods have ended: they may be deleted one after the other.
     """
-    on_hold = case.integration.is_on_hold(job)
+    on_hold = case.integration.lifecycle.is_on_hold(job)
     was_on_hold, active = is_on_hold(workload), is_active(workload)
     if active and on_hold and not was_on_hold:
         if is_reserved(workload) and _has_pods(case, group):
@@ -416,7 +416,7 @@ def _changed(
             yield Tell(job, "Normal", "UpdatedWorkload", note)
         return
     if active and was_on_hold and not on_hold:
-        pending = told(Reason.PENDING_EVALUATION, case.settings)
+        pending = reported_reason(Reason.PENDING_EVALUATION, case.settings)
         message = "Workload no longer on hold; waiting for quota reservation"
         yield from _back_in_queue(case, workload, pending, message)
 

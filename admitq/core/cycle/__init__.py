@@ -52,7 +52,7 @@ def run_cycle(world: World, heads: Heads, now: Instant) -> None:
     world.cycle += 1
     try_second_passes(world, now)
     cycle = Cycle(world, now)
-    entries = list(_nominate_each(world, heads))
+    entries = list(_nominate_each(cycle, heads))
     for entry in _decided_one_by_one(world, cycle.turns(entries)):
         _process(cycle, entry)
     for overlay in cycle.overlays.values():
@@ -65,11 +65,11 @@ def run_cycle(world: World, heads: Heads, now: Instant) -> None:
         note_needs(world, entry)
 
 
-def _nominate_each(world: World, heads: Heads) -> Iterator[Entry]:
+def _nominate_each(cycle: Cycle, heads: Heads) -> Iterator[Entry]:
     for queue, pending in heads:
-        world.deciding = pending.workload.key
-        yield nominate(world, queue, pending)
-    world.deciding = None
+        cycle.world.deciding = pending.workload.key
+        yield nominate(cycle, queue, pending)
+    cycle.world.deciding = None
 
 
 def _decided_one_by_one(world: World, entries: Iterable[Entry]) -> Iterator[Entry]:

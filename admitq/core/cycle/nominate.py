@@ -1,6 +1,6 @@
-"""Nominating: each head is refused, or assigned flavors against the quota at the beginning of the cycle.
+"""Nominate: refuse each head, or assign it flavors against the quota at the beginning of the cycle.
 
-Where unused quota does not suffice, those are sought whom it may preempt.
+Where unused quota is not enough, search for workloads that it may preempt.
 """
 
 from collections.abc import Iterable
@@ -14,12 +14,13 @@ from admitq.core.applicable_checks import assigned_flavors, too_many_checks
 from admitq.core.assignments import Assignment, Mode, Prospect, TriedFlavor
 from admitq.core.cycle.entry import Entry
 from admitq.core.cycle.inadmissibility import inadmissibility
+from admitq.core.cycle.turns import Cycle
 from admitq.core.entries import ClusterQueueEntry, WorkloadEntry
 from admitq.core.flavors import PreemptionQuestion, assign, nobody_to_preempt
-from admitq.core.model import ObjectKey, PodSetAssignment, Workload
-from admitq.core.overlay import replacing, without, without_original
+from admitq.core.model import PodSetAssignment, Workload
+from admitq.core.overlay import Overlay, replacing, without, without_original
 from admitq.core.partial_admission import assign_partially, may_shrink
-from admitq.core.preemption import Preemptor, Victim, find_victims, never_preempts
+from admitq.core.preemption import Excluded, Preemptor, Victim, find_victims, never_preempts
 from admitq.core.refusals import TooManyChecks
 from admitq.core.requests import PodSetDemand
 from admitq.core.waiting.pending import Pending, ScanProgress
@@ -42,31 +43,38 @@ def valid_progress(world: World, progress: ScanProgress, generation: int) -> Sca
 
 
 _LookedFor = tuple[frozenset[tuple[FlavorResource, int]], frozenset[FlavorResource]]
-"""A usage, and what of it is contested."""
+"""A usage, and the contested pairs of it."""
 
 
 class Search:
-    """The search of flavors and victims for one head, while nothing else happens.
+    """The search for flavors and victims for one head, while nothing else happens.
 
-    What was looked for once is remembered: mostly the question for one flavor is that for the whole usage.
-    A workload that replaces another is looked at as if that one was gone already: what it then takes is what
-    the other held and more.
+    Results are remembered: mostly the question for one flavor is that for the whole usage. A workload that
+    replaces another is evaluated as if that one had left already: what it then takes is what the other held,
+    and more.
+
+    Args:
+        world: where to search.
+        queue: the ClusterQueue of the head.
+        workload: the head.
+        overlay: what this cycle supposes of the tree; it has the indexes of candidates. None if the
+            ClusterQueue never preempts.
     """
 
-    __slots__ = ("_found", "_oracle", "_original", "gone", "queue", "victims", "workload", "world")
+    __slots__ = ("_found", "_oracle", "_original", "_overlay", "queue", "victims", "workload", "world")
 
-    def __init__(self, world: World, queue: ClusterQueueEntry, workload: Workload) -> None:
+    def __init__(
+        self, world: World, queue: ClusterQueueEntry, workload: Workload, overlay: Overlay | None
+    ) -> None:
         self.world = world
         self.queue = queue
         self.workload = workload
-        self.gone: tuple[ObjectKey, ...] = ()
-        """Who comes not into question: victims of others that were taken off the tree, and whoever took quota
-        in this cycle."""
+        self._overlay = overlay
         self.victims: tuple[Victim, ...] = ()
-        """Whom to preempt for the assignment that was last found to suffice."""
+        """The workloads to preempt for the last assignment that was found to suffice."""
         self._original = world.original_of(queue.spec.name, workload)
         self._found: dict[_LookedFor, tuple[Victim, ...]] = {}
-        self._oracle = nobody_to_preempt if never_preempts(queue.spec.preemption) else self.ask
+        self._oracle = nobody_to_preempt if overlay is None else self.ask
 
     def _find(
         self, usage: dict[FlavorResource, int], contested: Iterable[FlavorResource]
@@ -75,8 +83,12 @@ class Search:
         found = self._found.get(looked_for)
         if found is None:
             preemptor = Preemptor(self.queue, self.workload)
-            gone = self.gone if self._original is None else (*self.gone, self._original.workload.key)
-            found = find_victims(self.world, preemptor, usage, looked_for[1], gone)
+            overlay, original = self._overlay, self._original
+            assert overlay is not None, "the ClusterQueue preempts"  # noqa: S101 narrows the type
+            excluded = overlay.excluded
+            if original is not None:
+                excluded = Excluded(excluded, (original.workload.key,))
+            found = find_victims(self.world, preemptor, usage, looked_for[1], excluded, overlay.candidates)
             self._found[looked_for] = found
         return found
 
@@ -102,21 +114,33 @@ class Search:
         look = partial(
             assign, demands, self.queue.offer, tried=tried, oracle=self._oracle, restrict_to=restrict_to
         )
-        return look() if self._original is None else replacing(self.world, self._original, look)
+        if self._original is None:
+            return look()
+        assignment = replacing(self.world, self._original, look)
+        self._correct_indexes()
+        return assignment
 
     def suffices(self, assignment: Assignment) -> bool:
         """Whether the workload gets what it was assigned, at once or when its victims have left."""
         if assignment.mode is Mode.FIT:
             self.victims = ()
             return True
-        if assignment.mode is Mode.NO_FIT or never_preempts(self.queue.spec.preemption):
+        if assignment.mode is Mode.NO_FIT or self._overlay is None:
             return False
         find = partial(self._find, dict(assignment.usage), assignment.contested)
-        original = self._original
-        victims = find() if original is None else without_original(self.world, original, find)
+        if self._original is None:
+            victims = find()
+        else:
+            victims = without_original(self.world, self._original, find)
+            self._correct_indexes()
         if victims:
             self.victims = victims
         return bool(victims)
+
+    def _correct_indexes(self) -> None:
+        """Correct indexes that were made while the original was off the tree."""
+        if self._overlay is not None:
+            self._overlay.candidates.update(self.queue.node)
 
     def with_fewer_pods(
         self, demands: tuple[PodSetDemand, ...], tried: tuple[TriedFlavor, ...]
@@ -142,8 +166,9 @@ def refused_for_checks(queue: ClusterQueueEntry, assignment: Assignment) -> TooM
     return too_many_checks(spec.name, spec.admission_checks, flavor_names(spec), assigned)
 
 
-def nominate(world: World, queue: ClusterQueueEntry, pending: Pending) -> Entry:
+def nominate(cycle: Cycle, queue: ClusterQueueEntry, pending: Pending) -> Entry:
     """Refuse a head or assign it flavors, as quota stands."""
+    world = cycle.world
     root = queue.node.root
     generation = root.generation
     entry = Entry(
@@ -164,7 +189,8 @@ def nominate(world: World, queue: ClusterQueueEntry, pending: Pending) -> Entry:
     if entry.refusal is not None or lane is None:
         return entry
     progress = None if pending.progress is None else valid_progress(world, pending.progress, generation)
-    search, demands = Search(world, queue, pending.workload), lane.key.demands
+    overlay = None if never_preempts(queue.spec.preemption) else cycle.overlay(entry)
+    search, demands = Search(world, queue, pending.workload, overlay), lane.key.demands
     tried = () if progress is None else progress.tried
     assignment = search.assign(demands, tried=tried)
     if not search.suffices(assignment):

@@ -59,12 +59,13 @@ def _spares_others_victims(cycle: Cycle, entry: Entry) -> Refusal | None:
         overlay is None
         or entry.assignment is None
         or not gates.recompute_assignment_upon_preemption_targets_overlap
-        or overlay.victims.keys().isdisjoint(victim.entry.workload.key for victim in entry.victims)
+        or not overlay.are_victims(entry.victims)
     ):
         return None
-    search = Search(cycle.world, entry.queue, entry.workload)
-    search.gone = (*overlay.victims, *cycle.reserved)
-    found = overlay.without_victims((), partial(_assign_once_more, search, entry, entry.assignment))
+    search = Search(cycle.world, entry.queue, entry.workload, overlay)
+    found = overlay.without_victims(
+        entry.node, (), partial(_assign_once_more, search, entry, entry.assignment)
+    )
     if found is None:
         result = Recomputation.SKIPPED
     elif found.mode is Mode.FIT:
@@ -123,10 +124,8 @@ def _fits_after_others(cycle: Cycle, entry: Entry) -> Refusal | None:
 
 
 def _overlaps(cycle: Cycle, entry: Entry) -> Refusal | None:
-    taken = cycle.overlay(entry).victims.keys()
-    if taken.isdisjoint(victim.entry.workload.key for victim in entry.victims):
-        return None
-    return OverlappingVictims(will_fit=False)
+    overlaps = cycle.overlay(entry).are_victims(entry.victims)
+    return OverlappingVictims(will_fit=False) if overlaps else None
 
 
 def _fits(entry: Entry) -> bool:
@@ -145,14 +144,13 @@ def _no_longer_fits(cycle: Cycle, entry: Entry) -> Refusal | None:
         fits = unchanged or (_fits_without(cycle, entry) if entry.victims else _fits(entry))
     else:
         fits = _fits_without(cycle, entry) and (
-            bool(entry.victims) or overlay.with_nothing_kept(partial(_fits, entry))
+            bool(entry.victims) or overlay.without_reserved_capacity(entry.node, partial(_fits, entry))
         )
     return None if fits else TakenInThisCycle()
 
 
 def _fits_without(cycle: Cycle, entry: Entry) -> bool:
-    overlay = cycle.overlay(entry)
-    return overlay.without_victims((victim.entry for victim in entry.victims), partial(_fits, entry))
+    return cycle.overlay(entry).without_victims(entry.node, entry.victims, partial(_fits, entry))
 
 
 def _preempts(cycle: Cycle, entry: Entry) -> Refusal:
@@ -161,9 +159,8 @@ def _preempts(cycle: Cycle, entry: Entry) -> Refusal:
     assert assignment is not None  # noqa: S101 narrows the type
     cycle.keep(entry, entry.usage)
     told = 0
-    overlay = cycle.overlay(entry)
+    cycle.overlay(entry).add_victims(entry.victims)
     for victim in entry.victims:
-        overlay.victims[victim.entry.workload.key] = victim.entry
         if not victim.entry.is_leaving:
             cycle.world.preempt(_preemption(cycle.world, entry, victim))
             told += 1
@@ -246,7 +243,12 @@ def reserve(cycle: Cycle, entry: Entry) -> None:
     admit = needs_no_check(entry.queue.spec, workload, admission)
     world.dequeue(record)
     record.assumed = Assumption.decided(admission, cycle.now, admit=admit)
-    world.settle_reservation(record)
+    cycle.reserved[workload.key] = None
+    overlay = cycle.overlays.get(entry.root)
+    if overlay is None:
+        world.settle_reservation(record)
+    else:
+        overlay.settle_reservation(record, entry.node, entry.usage)
     charge(world, record, entry.usage)
     world.list_pending(record, None)
     world.outbox.reports.pop(workload.key, None)
@@ -260,6 +262,5 @@ def reserve(cycle: Cycle, entry: Entry) -> None:
             None if entry.original is None else entry.original.workload.key,
         )
     )
-    cycle.reserved.append(workload.key)
     cycle.count_progress(entry)
     cycle.usage_changed(entry)

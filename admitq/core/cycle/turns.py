@@ -81,7 +81,7 @@ class Cycle:
     """Heads that the last flavors refused, and that lost over earlier ones."""
     parked: list[Entry] = field(default_factory=list[Entry])
     """Heads whose lanes wait for needs that are known at the end of the cycle."""
-    reserved: list[ObjectKey] = field(default_factory=list[ObjectKey])
+    reserved: dict[ObjectKey, None] = field(default_factory=dict[ObjectKey, None])
     """Workloads that reserved in this cycle, and are no targets before the next."""
     progressed: dict[Node, None] = field(default_factory=dict[Node, None])
     """Roots of trees in which a head made progress."""
@@ -90,7 +90,7 @@ class Cycle:
         """What is supposed of the entry's tree."""
         found = self.overlays.get(entry.root)
         if found is None:
-            found = self.overlays[entry.root] = Overlay(self.world)
+            found = self.overlays[entry.root] = Overlay(self.world, entry.root, self.reserved)
         return found
 
     def turns(self, entries: list[Entry]) -> Iterator[Entry]:
@@ -139,6 +139,6 @@ class Cycle:
         """Leave capacity for an entry that gets nothing yet to those behind it no more, if there is any."""
         amounts = [(pair, amount) for pair, amount in usage if amount]
         if amounts:
-            self.overlay(entry).keep(entry.node, amounts)
+            self.overlay(entry).reserve_capacity(entry.node, amounts)
             entry.keeps = True
             self.usage_changed(entry)

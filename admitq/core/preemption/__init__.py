@@ -1,23 +1,26 @@
-"""Who must be preempted so that a workload fits (semantics, Preemption).
+"""Which workloads must be preempted so that another fits (semantics, Preemption).
 
-The search works on the live quota tree: workloads are taken off it and put back, and it is left exactly as
-it was found. Nothing is woken by it and nothing is decided by it; whoever asks decides.
+A search works on the live quota tree: it removes workloads, restores them, and leaves the tree exactly as it
+was. It decides nothing and wakes nothing.
 
-``policies`` tells who may be preempted, ``candidates`` who comes into question and in which order, ``room``
-what must become free and who need not leave after all; ``classical`` and ``fair`` search by them.
+``policies`` define which workloads may be preempted, ``candidates`` their order in one ClusterQueue,
+``index`` where the first candidates of a tree are, and ``room`` when a workload fits and which victims it
+does not need. ``classical`` and ``fair`` search with them.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Container, Mapping
 
 from admitq.core.amounts import FlavorResource
 from admitq.core.model import ObjectKey
 from admitq.core.preemption import classical, fair
-from admitq.core.preemption.candidates import Preemptor, Search, Victim
+from admitq.core.preemption.candidates import Excluded, Preemptor, Search, Victim
+from admitq.core.preemption.index import TreeCandidates
 from admitq.core.preemption.policies import never_preempts
 from admitq.core.preemption.room import Room
+from admitq.core.supposed_usage import SupposedUsage
 from admitq.core.world import World
 
-__all__ = ["Preemptor", "Victim", "find_victims", "never_preempts"]
+__all__ = ["Excluded", "Preemptor", "TreeCandidates", "Victim", "find_victims", "never_preempts"]
 
 
 def find_victims(
@@ -25,24 +28,40 @@ def find_victims(
     preemptor: Preemptor,
     usage: Mapping[FlavorResource, int],
     contested: Collection[FlavorResource],
-    gone: Collection[ObjectKey] = (),
+    excluded: Container[ObjectKey] = (),
+    tree: TreeCandidates | None = None,
 ) -> tuple[Victim, ...]:
-    """Find whom to preempt for a workload.
+    """Find the workloads to preempt for a workload.
 
     Args:
-        world: where to look; by its settings shares decide, or quota alone.
-        preemptor: for whom.
-        usage: all that it would take.
-        contested: the (flavor, resource) for which somebody has to be preempted; victims use at least one.
-        gone: workloads that are not considered: the caller took them off the tree, or let them in just now.
+        world: where to search; by its settings shares decide, or quota alone.
+        preemptor: the workload, which does not fit.
+        usage: all that it would use.
+        contested: the (flavor, resource) pairs for which workloads have to be preempted; each victim uses at
+            least one of them.
+        excluded: workloads that are no candidates: their usage is off the tree, or they were admitted in this
+            cycle.
+        tree: the indexes of the preemptor's tree in this cycle; without it, an index for this search is made.
 
     Returns:
-        Victims, none of whom can be spared; nobody if not even all candidates would suffice, or if there is
-        room without preempting anybody.
+        Victims, all of which are needed; none if not even all candidates would be enough, or if the workload
+        fits without preemption.
     """
-    if never_preempts(preemptor.queue.spec.preemption) or Room(preemptor.queue.node, usage).is_free():
+    node = preemptor.queue.node
+    if never_preempts(preemptor.queue.spec.preemption) or Room(node, usage).is_free():
         return ()
-    search = Search(world, preemptor, usage, frozenset(contested), frozenset(gone))
+    pairs = frozenset(contested)
+    search = Search(world, preemptor, usage, pairs, excluded)
+    if tree is None:
+        tree = TreeCandidates(world, SupposedUsage(), excluded)
+    highest = tree.highest_priority(preemptor)
     fairness = world.settings.fair_sharing
-    taken = classical.find(search) if fairness is None else fair.find(search, fairness)
-    return tuple([Victim(candidate.entry, candidate.reason) for candidate in taken])
+    if fairness is None:
+        by_order = tree.by_order(pairs)
+        by_order.prepare(node)
+        found = classical.find(search, by_order, highest)
+    else:
+        by_share = tree.by_share(pairs, highest)
+        by_share.prepare(node)
+        found = fair.find(search, by_share, fairness)
+    return tuple([Victim(candidate.entry, candidate.reason) for candidate in found])

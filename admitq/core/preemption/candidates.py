@@ -1,15 +1,16 @@
-"""Who comes into question as a victim, and in which order within one ClusterQueue.
+"""Candidates for preemption, and their order within one ClusterQueue.
 
-The order (semantics, Preemption): who leaves already, because that costs nothing; then, in a ClusterQueue
-whose LocalQueues take turns by what they used, those of the LocalQueue that used more; then lower priority,
-more recently reserved, uid. Between ClusterQueues their next candidates are compared by the last three;
-whoever may not be taken in an attempt stands before nobody in it.
+The order (semantics, Preemption): workloads that are leaving already, because preempting them costs nothing;
+then, in a ClusterQueue with usage-based admission, workloads of the LocalQueue that used more; then lower
+priority, more recently reserved, uid. Between ClusterQueues, the next candidates are compared by the last
+three only. A candidate that an attempt may not take does not hold up the candidates behind it.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from enum import IntEnum
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from admitq.core import quota
 from admitq.core.amounts import FlavorResource
@@ -25,7 +26,7 @@ from admitq.core.world import World
 
 
 class Victim(NamedTuple):
-    """A workload that is to be preempted, and for what reason."""
+    """A workload to preempt, and the reason."""
 
     entry: WorkloadEntry
     reason: PreemptionReason
@@ -38,10 +39,36 @@ class Preemptor(NamedTuple):
     workload: Workload
 
 
-class Candidate:
-    """A workload that may be taken off the live tree for a while, and put back exactly.
+class Stage(IntEnum):
+    """Whether candidates are leaving already or are running; the first come first."""
 
-    Whoever takes it for another reason than being in the preemptor's ClusterQueue says so.
+    LEAVING = 0
+    STAYING = 1
+
+
+STAGES: Final = (Stage.LEAVING, Stage.STAYING)
+
+
+class Excluded:
+    """Workloads that are no candidates: all keys of several containers, as they are when asked."""
+
+    __slots__ = ("_containers",)
+
+    def __init__(self, *containers: Container[ObjectKey]) -> None:
+        self._containers = containers
+
+    def __contains__(self, key: ObjectKey) -> bool:
+        """Whether the workload is no candidate."""
+        for container in self._containers:  # noqa: SIM110 asked for each candidate: a generator costs more
+            if key in container:
+                return True
+        return False
+
+
+class Candidate:
+    """A workload that a search may remove from the tree, and restore exactly.
+
+    The reason holds for the preemptor's own ClusterQueue; a search changes it for all others.
     """
 
     __slots__ = ("entry", "holds", "node", "order", "reason")
@@ -53,76 +80,88 @@ class Candidate:
         self.node = node
         self.reason = PreemptionReason.IN_CLUSTER_QUEUE
 
-    def take(self) -> None:
-        """Take what it holds off the tree."""
+    def remove(self) -> None:
+        """Remove its usage from the tree."""
         cells = self.node.cells
         for pair, amount in self.holds:
             quota.add_usage(cells[pair], -amount)
 
-    def put_back(self) -> None:
-        """Undo ``take``."""
+    def restore(self) -> None:
+        """Undo ``remove``."""
         cells = self.node.cells
         for pair, amount in self.holds:
             quota.add_usage(cells[pair], amount)
 
 
-def in_debt(cells: Iterable[Cell]) -> bool:
-    """Whether a node uses more than its quota, in one of these of its cells at least."""
-    return any(cell.usage > cell.subtree for cell in cells)
+def is_borrowing(cells: Iterable[Cell]) -> bool:
+    """Whether a node uses more than its quota, in at least one of these of its cells."""
+    for cell in cells:  # noqa: SIM110 asked at every turn of a search: a generator costs more
+        if cell.usage > cell.subtree:
+            return True
+    return False
+
+
+def contested_cells(node: Node, contested: Iterable[FlavorResource]) -> tuple[Cell, ...]:
+    """The node's cells of the contested (flavor, resource) pairs."""
+    cells = node.cells
+    return tuple([cells[pair] for pair in contested if pair in cells])
+
+
+def uses_any(holds: Usage, pairs: Container[FlavorResource]) -> bool:
+    """Whether a usage contains one of these (flavor, resource) pairs."""
+    for pair, _ in holds:  # noqa: SIM110 asked for each workload: a generator costs more
+        if pair in pairs:
+            return True
+    return False
 
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """What a search is about: room for a workload's usage, where some (flavor, resource) are contested.
+    """What a search is for: capacity for the preemptor's usage, of which some pairs are contested.
 
-    ``gone`` are workloads that are no candidates: somebody has taken them off the tree already, or the cycle
-    that asks let them in.
+    ``excluded`` are workloads that are no candidates. Their usage is off the tree already, or they were
+    admitted in this cycle.
     """
 
     world: World
     preemptor: Preemptor
     usage: Mapping[FlavorResource, int]
     contested: Collection[FlavorResource]
-    gone: Collection[ObjectKey]
-
-    def active(self, node: Node) -> ClusterQueueEntry | None:
-        """The ClusterQueue of a node, if it takes part in cycles."""
-        queue = self.world.cluster_queues[node.name]
-        return queue if queue.is_active else None
+    excluded: Container[ObjectKey]
 
     def cells(self, node: Node) -> tuple[Cell, ...]:
-        """The node's cells of what is contested."""
-        return tuple([node.cells[pair] for pair in self.contested if pair in node.cells])
+        """The node's contested cells."""
+        return contested_cells(node, self.contested)
 
-    def leaving(
-        self, queue: ClusterQueueEntry, policy: str, priority: int = ABOVE_ALL
-    ) -> Iterator[Candidate]:
-        """Candidates of a ClusterQueue who leave already, in order, up to a priority."""
-        return self._in_order(queue, policy, priority, self.world.holders.leaving)
-
-    def staying(
-        self, queue: ClusterQueueEntry, policy: str, priority: int = ABOVE_ALL
-    ) -> Iterator[Candidate]:
-        """Candidates of a ClusterQueue who do not leave yet, in order, up to a priority."""
-        return self._in_order(queue, policy, priority, self.world.holders.staying)
-
-    def candidates(self, queue: ClusterQueueEntry, policy: str) -> Iterator[Candidate]:
-        """All candidates of a ClusterQueue, in order."""
-        return chain(self.leaving(queue, policy), self.staying(queue, policy))
-
-    def _in_order(
+    def in_stage(
         self,
+        stage: Stage,
         queue: ClusterQueueEntry,
         policy: str,
-        priority: int,
-        holders: Callable[[str], Iterator[tuple[PreemptionOrder, WorkloadEntry]]],
+        priority: int = ABOVE_ALL,
+        since: PreemptionOrder | None = None,
     ) -> Iterator[Candidate]:
+        """Candidates of a ClusterQueue at one stage, in order.
+
+        Args:
+            stage: leaving or staying.
+            queue: the ClusterQueue.
+            policy: the preemption policy to apply.
+            priority: the highest priority of candidates.
+            since: a place in the order before which there is no candidate.
+        """
+        holders = self.world.holders
+        line = holders.leaving if stage is Stage.LEAVING else holders.staying
         highest = min(priority, highest_priority(policy, self.preemptor.workload.priority))
-        eligible = self._eligible(holders(queue.spec.name), policy, highest, queue.node)
+        eligible = self._eligible(line(queue.spec.name, since), policy, highest, queue.node)
         used = self.world.local_queue_usage
         if used is None or not queue.spec.usage_based_admission:
             return eligible
         return _by_usage(eligible, used)
+
+    def candidates(self, queue: ClusterQueueEntry, policy: str) -> Iterator[Candidate]:
+        """All candidates of a ClusterQueue, in order."""
+        return chain.from_iterable(self.in_stage(stage, queue, policy) for stage in STAGES)
 
     def _eligible(
         self,
@@ -131,25 +170,22 @@ class Search:
         highest: int,
         node: Node,
     ) -> Iterator[Candidate]:
-        preemptor, contested, gone = self.preemptor.workload, self.contested, self.gone
+        preemptor, contested, excluded = self.preemptor.workload, self.contested, self.excluded
         newer_at = preemptor.priority if equals_must_be_newer(policy) else None
         for order, entry in holders:
             if order.priority > highest:
                 return
             workload, held = entry.workload, entry.held
-            if held is None or (gone and workload.key in gone):
+            if held is None or workload.key in excluded:
                 continue
             if order.priority == newer_at and workload.queued_at <= preemptor.queued_at:
                 continue
-            holds = held.usage
-            for pair, _ in holds:
-                if pair in contested:
-                    yield Candidate(order, entry, holds, node)
-                    break
+            if uses_any(held.usage, contested):
+                yield Candidate(order, entry, held.usage, node)
 
 
 def _by_usage(candidates: Iterator[Candidate], used: Callable[[ObjectKey], Any]) -> Iterator[Candidate]:
-    """Those of LocalQueues that used more first, otherwise in the order in which they come."""
+    """Candidates of LocalQueues that used more first, otherwise in the given order."""
     ordered = list(candidates)
     queues = {candidate.entry.local_queue for candidate in ordered}
     of = {queue: used(queue) for queue in queues}

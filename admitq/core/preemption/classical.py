@@ -1,49 +1,40 @@
-"""Preemption by quota: take back what was lent, then what priority lets.
+"""Classical preemption: reclaim lent quota, then preempt by priority.
 
-*Reclaiming* goes from the preemptor's cohort to the root. Once what is asked for fits within the quota of
-the ClusterQueue or of a cohort that was passed, everything borrowed further away may be reclaimed: the
-preemptor has the *advantage* of the hierarchy. Without it, ``borrowWithinCohort`` decides who of lower
-priority may be preempted even though the preemptor then borrows.
+*Reclaiming* goes from the preemptor's cohort to the root. Once the request fits within the quota of the
+ClusterQueue or of a cohort below, everything that is borrowed further away can be reclaimed: the preemptor
+has the *advantage* of the hierarchy. Without it, ``borrowWithinCohort`` decides which workloads of lower
+priority can be preempted although the preemptor then borrows.
 
-Hence two kinds of attempt: in one the preemptor may borrow, in the other it may not. The first that makes
-room counts (semantics, Preemption, Classical).
+Hence there are two kinds of attempt: in one the preemptor may borrow, in the other it may not. The first
+attempt that frees enough counts (semantics, Preemption, Classical).
 """
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator
-from enum import Enum, auto
-from itertools import chain
+from collections.abc import Iterable, Iterator
+from itertools import count
 from operator import attrgetter
 from typing import Final, NamedTuple
 
-from admitq.core import quota
 from admitq.core.cohorts import Node
-from admitq.core.entries import ClusterQueueEntry
 from admitq.core.holders import PreemptionOrder
 from admitq.core.instructions import PreemptionReason
 from admitq.core.model import BorrowWithinCohort
-from admitq.core.preemption.candidates import Candidate, Search, in_debt
-from admitq.core.preemption.policies import ABOVE_ALL, NEVER, highest_priority
-from admitq.core.preemption.room import Room, fill_back
+from admitq.core.preemption.candidates import STAGES, Candidate, Search, Stage
+from admitq.core.preemption.index import OrderIndex, OrderKey
+from admitq.core.preemption.policies import NEVER, highest_priority
+from admitq.core.preemption.room import Outlook, Room, outlook, restore_unneeded
 from admitq.core.quota import Cell
 
-
-class _Source(NamedTuple):
-    """A ClusterQueue in which there may be candidates.
-
-    ``debts`` are the contested cells of it and of each cohort below the common ancestor: candidates may be
-    taken while each of these nodes is in debt. The preemptor's own ClusterQueue has none to look at.
-    """
-
-    queue: ClusterQueueEntry
-    debts: tuple[tuple[Cell, ...], ...] = ()
+_MustBorrow = tuple[tuple[Cell, ...], ...]
+"""The contested cells of a ClusterQueue and of each cohort between it and the common ancestor. Candidates
+can be preempted while each of these nodes borrows."""
 
 
 # --- where candidates are ---------------------------------------------------------------------------
 
 
 def levels(search: Search, node: Node) -> Iterator[tuple[Node, Node, bool]]:
-    """Each cohort above the node, what of it was visited before, and whether there is the advantage."""
+    """Each cohort above the node, its child on the path to the node, and whether there is the advantage."""
     remaining = {pair: amount for pair, amount in search.usage.items() if amount > 0}
     visited, advantage = node, False
     for ancestor in node.ancestors:
@@ -60,43 +51,31 @@ def levels(search: Search, node: Node) -> Iterator[tuple[Node, Node, bool]]:
         visited = ancestor
 
 
-def _in_debt_below(
-    search: Search, cohort: Node, visited: Node | None, above: tuple[tuple[Cell, ...], ...] = ()
-) -> Iterator[_Source]:
-    """The ClusterQueues in debt below a cohort that no cohort within its quota stands before.
+class _Level(NamedTuple):
+    """A cohort above the preemptor. There are no candidates in the visited child."""
 
-    Of what was visited before there is nothing below the other children.
-    """
-    for node in chain(cohort.cluster_queues.values(), cohort.cohorts.values()):
-        if node is visited or not in_debt(cells := search.cells(node)):
-            continue
-        debts = (*above, cells)
-        if node.is_cohort:
-            yield from _in_debt_below(search, node, None, debts)
-        elif (queue := search.active(node)) is not None:
-            yield _Source(queue, debts)
+    cohort: Node
+    visited: Node
 
 
-class _Sources(NamedTuple):
-    """Where candidates are: elsewhere with the advantage, elsewhere without, and in the own ClusterQueue."""
+class _Levels(NamedTuple):
+    """The cohorts above the preemptor in which it reclaims with the advantage and without it."""
 
-    far: list[_Source]
-    near: list[_Source]
-    own: list[_Source]
+    far: list[_Level]
+    near: list[_Level]
 
 
-def _find_sources(search: Search) -> _Sources:
+def _find_levels(search: Search) -> _Levels:
     queue = search.preemptor.queue
-    sources = _Sources([], [], [_Source(queue)])
+    found = _Levels([], [])
     if queue.spec.preemption.reclaim_within_cohort != NEVER:
         for cohort, visited, advantage in levels(search, queue.node):
-            into = sources.far if advantage else sources.near
-            into.extend(_in_debt_below(search, cohort, visited))
-    return sources
+            (found.far if advantage else found.near).append(_Level(cohort, visited))
+    return found
 
 
-def _all_in_debt(debts: Iterable[Iterable[Cell]]) -> bool:
-    for cells in debts:
+def _all_borrow(must_borrow: _MustBorrow) -> bool:
+    for cells in must_borrow:
         for cell in cells:
             if cell.usage > cell.subtree:
                 break
@@ -105,60 +84,152 @@ def _all_in_debt(debts: Iterable[Iterable[Cell]]) -> bool:
     return True
 
 
-def _in_turn(streams: Iterable[tuple[_Source, Iterator[Candidate]]]) -> Iterator[Candidate]:
-    """Candidates of several ClusterQueues in order, each if its source is in debt when its turn comes.
+class _Listed:
+    """The children of a cohort that are not reached yet, from a position of their list on."""
 
-    Whoever goes through them takes each, so that usage falls: a source out of debt has no more turns.
-    """
-    turns: list[tuple[PreemptionOrder, int, Candidate, _Source, Iterator[Candidate]]] = []
-    for number, (source, stream) in enumerate(streams):
-        for candidate in stream:
-            turns.append((candidate.order, number, candidate, source, stream))
-            break
-    heapq.heapify(turns)
-    while turns:
-        _, number, candidate, source, stream = turns[0]
-        following = None
-        if _all_in_debt(source.debts):
+    __slots__ = ("children", "must_borrow", "position", "visited")
+
+    def __init__(
+        self, children: list[tuple[OrderKey, Node]], visited: Node | None, must_borrow: _MustBorrow
+    ) -> None:
+        self.children = children
+        self.visited = visited
+        self.must_borrow = must_borrow
+        self.position = 0
+
+    def order(self) -> PreemptionOrder | None:
+        """No candidate comes before this place; None if no child is left."""
+        children = self.children
+        return children[self.position][0].order if self.position < len(children) else None
+
+    def pop(self) -> Node | None:
+        """The next child; None if it is the visited one."""
+        child = self.children[self.position][1]
+        self.position += 1
+        return None if child is self.visited else child
+
+
+class _Queue:
+    """The candidates of one ClusterQueue."""
+
+    __slots__ = ("_next", "_others", "must_borrow")
+
+    def __init__(self, candidates: Iterator[Candidate], must_borrow: _MustBorrow) -> None:
+        self.must_borrow = must_borrow
+        self._next = next(candidates, None)
+        self._others = candidates
+
+    def order(self) -> PreemptionOrder | None:
+        """The place of the next candidate; None if there is none."""
+        return None if self._next is None else self._next.order
+
+    def pop(self) -> Candidate:
+        """The next candidate."""
+        candidate = self._next
+        assert candidate is not None, "its place is that of a candidate"  # noqa: S101 narrows the type
+        self._next = next(self._others, None)
+        return candidate
+
+
+class _Walk:
+    """Goes through the candidates of other ClusterQueues at one stage, up to a priority."""
+
+    def __init__(self, search: Search, index: OrderIndex, stage: Stage, highest: int) -> None:
+        self._search = search
+        self._index = index
+        self._stage = stage
+        self._highest = highest
+
+    def in_turn(self, levels: Iterable[_Level]) -> Iterator[Candidate]:
+        """Candidates in order, each if its ClusterQueue and the cohorts above it borrow at its turn.
+
+        The caller removes each candidate, so that usage falls: what does not borrow has no more turns.
+        """
+        number = count()
+        turns: list[tuple[PreemptionOrder, int, _Listed | _Queue]] = []
+
+        def push(turn: _Listed | _Queue) -> None:
+            order = turn.order()
+            if order is not None and order.priority <= self._highest:
+                heapq.heappush(turns, (order, next(number), turn))
+
+        for level in levels:
+            push(_Listed(self._index.children(level.cohort, self._stage), level.visited, ()))
+        while turns:
+            turn = turns[0][2]
+            if _all_borrow(turn.must_borrow):
+                if isinstance(turn, _Listed):
+                    child = turn.pop()
+                    if child is not None:
+                        push(self._open(child, turn.must_borrow))
+                else:
+                    yield turn.pop()
+                heapq.heappop(turns)
+                push(turn)
+            else:
+                heapq.heappop(turns)
+
+    def at_once(self, levels: Iterable[_Level]) -> Iterator[Candidate]:
+        """As ``in_turn`` where all candidates are removed and all ClusterQueues are children of the levels.
+
+        It takes one sort instead of a turn for each candidate, but goes through all before it yields.
+        """
+        result: list[Candidate] = []
+        for level in levels:
+            for key, child in self._index.children(level.cohort, self._stage):
+                if key.order.priority > self._highest:
+                    break
+                if child is not level.visited:
+                    result += self._while_borrowing(child)
+        result.sort(key=_ORDER)
+        return iter(result)
+
+    def are_apart(self, levels: Iterable[_Level]) -> bool:
+        """Whether ``at_once`` applies: removing from one ClusterQueue changes nothing for another."""
+        return self._search.world.local_queue_usage is None and not any(
+            key.is_cohort and child is not level.visited
+            for level in levels
+            for key, child in self._index.children(level.cohort, self._stage)
+        )
+
+    def _open(self, node: Node, above: _MustBorrow) -> _Listed | _Queue:
+        """The candidates below a listed node."""
+        candidates = None if node.is_cohort else self._candidates(node)
+        self._index.enter(node)
+        must_borrow = (*above, self._search.cells(node))
+        if candidates is None:
+            return _Listed(self._index.children(node, self._stage), None, must_borrow)
+        found = _Queue(candidates, must_borrow)
+        if found.order() is None:
+            self._index.note_fruitless()
+        return found
+
+    def _candidates(self, node: Node) -> Iterator[Candidate]:
+        queue = self._search.world.cluster_queues[node.name]
+        since = self._index.first(node, self._stage)
+        policy = self._search.preemptor.queue.spec.preemption.reclaim_within_cohort
+        return self._search.in_stage(self._stage, queue, policy, self._highest, since)
+
+    def _while_borrowing(self, node: Node) -> Iterator[Candidate]:
+        """Candidates of a ClusterQueue until, without them, it borrows nothing that is contested."""
+        self._index.enter(node)
+        borrowed = {
+            pair: cell.usage - cell.subtree
+            for pair in self._search.contested
+            if (cell := node.cells.get(pair)) is not None and cell.usage > cell.subtree
+        }
+        for candidate in self._candidates(node) if borrowed else ():
             yield candidate
-            following = next(stream, None)
-        if following is None:
-            heapq.heappop(turns)
-        else:
-            heapq.heapreplace(turns, (following.order, number, following, source, stream))
+            for pair, amount in candidate.holds:
+                if pair in borrowed:
+                    borrowed[pair] -= amount
+                    if borrowed[pair] <= 0:
+                        del borrowed[pair]
+            if not borrowed:
+                break
 
 
 _ORDER: Final = attrgetter("order")
-
-
-def _at_once(search: Search, streams: Iterable[tuple[_Source, Iterator[Candidate]]]) -> Iterator[Candidate]:
-    """As ``_in_turn`` where taking those of one source changes no debts of another, and all are taken.
-
-    It takes one sort instead of a turn for each, but goes through all before the first is taken.
-    """
-    result: list[Candidate] = []
-    for source, stream in streams:
-        debts = {
-            pair: cell.usage - cell.subtree
-            for pair in search.contested
-            if (cell := source.queue.node.cells.get(pair)) is not None and cell.usage > cell.subtree
-        }
-        for candidate in stream if debts else ():
-            result.append(candidate)
-            for pair, amount in candidate.holds:
-                if pair in debts:
-                    debts[pair] -= amount
-                    if debts[pair] <= 0:
-                        del debts[pair]
-            if not debts:
-                break
-    result.sort(key=_ORDER)
-    return iter(result)
-
-
-def _are_apart(search: Search, group: Iterable[_Source]) -> bool:
-    """Whether ``_at_once`` may go through these: only their own debts count, and each is in order."""
-    return search.world.local_queue_usage is None and all(len(source.debts) == 1 for source in group)
 
 
 # --- attempts ---------------------------------------------------------------------------------------
@@ -171,7 +242,7 @@ def attempts(
 
     Args:
         rule: of the preemptor's ClusterQueue.
-        below_nominal: whether that is strictly below its nominal quota in all that is contested.
+        below_nominal: whether that is strictly below its nominal quota in all contested pairs.
         elsewhere: whether there are candidates in other ClusterQueues.
         reclaim: whether there are any with the advantage of the hierarchy.
     """
@@ -182,117 +253,100 @@ def attempts(
 
 
 def _highest_while_borrowing(search: Search) -> int:
-    """The highest priority at which those near may be preempted although the preemptor borrows."""
+    """The highest priority at which candidates without the advantage can be preempted by a borrower."""
     rule = search.preemptor.queue.spec.preemption.borrow_within_cohort
     highest = highest_priority(rule.policy, search.preemptor.workload.priority)
     return highest if rule.max_priority_threshold is None else min(highest, rule.max_priority_threshold)
 
 
-class _Outlook(Enum):
-    """What an attempt can come to, as far as is found without going through candidates one by one."""
+class _Classical:
+    """One search; candidates in other ClusterQueues have at most the ``highest`` priority."""
 
-    HOPELESS = auto()
-    """Not even all candidates would be enough."""
-    ONLY_WITH_OWN = auto()
-    """It takes some of the preemptor's own ClusterQueue, whoever else goes."""
-    OPEN = auto()
+    def __init__(self, search: Search, index: OrderIndex, highest: int) -> None:
+        self._search = search
+        self._index = index
+        self._highest = highest
+        self._queue = search.preemptor.queue
+        self._room = Room(self._queue.node, search.usage)
+        self._levels = _find_levels(search)
 
-
-def _groups(
-    search: Search, sources: _Sources, outlook: _Outlook, *, may_borrow: bool
-) -> Iterator[tuple[list[_Source], Iterator[Candidate]]]:
-    """Candidates as they may be taken, group by group."""
-    policy = search.preemptor.queue.spec.preemption
-    across, within = policy.reclaim_within_cohort, policy.within_cluster_queue
-    near = _highest_while_borrowing(search) if may_borrow else ABOVE_ALL
-    for line in (search.leaving, search.staying):
-        for group, rule, highest in (
-            (sources.far, across, ABOVE_ALL),
-            (sources.near, across, near),
-            (sources.own, within, ABOVE_ALL),
+    def find(self) -> list[Candidate]:
+        """The victims of the first attempt that frees enough."""
+        spec = self._queue.spec.preemption
+        reclaim = self._has_candidates(self._levels.far)
+        for may_borrow in attempts(
+            spec.borrow_within_cohort,
+            below_nominal=all(cell.usage < cell.subtree for cell in self._search.cells(self._queue.node)),
+            elsewhere=reclaim or self._has_candidates(self._levels.near),
+            reclaim=reclaim,
         ):
-            streams = ((source, line(source.queue, rule, highest)) for source in group)
-            all_go = outlook is _Outlook.ONLY_WITH_OWN and group is not sources.own
-            if all_go and _are_apart(search, group):
-                yield group, _at_once(search, streams)
-            else:
-                yield group, _in_turn(streams)
-
-
-def _outlook(search: Search, sources: _Sources, room: Room, is_enough: Callable[[], bool]) -> _Outlook:
-    """Look what would be, if nothing of what is needed were in use elsewhere where there are candidates."""
-    queue = search.preemptor.queue
-    used = room.used_at(source.queue.node for source in chain(sources.far, sources.near))
-    own: list[Candidate] = []
-    for cell, amount in used:
-        quota.remove_usage(cell, amount)
-    try:
-        if is_enough():
-            return _Outlook.OPEN
-        for candidate in search.candidates(queue, queue.spec.preemption.within_cluster_queue):
-            own.append(candidate)
-            candidate.take()
-        return _Outlook.ONLY_WITH_OWN if is_enough() else _Outlook.HOPELESS
-    finally:
-        for candidate in own:
-            candidate.put_back()
-        for cell, amount in used:
-            quota.add_usage(cell, amount)
-
-
-def _attempt(search: Search, sources: _Sources, room: Room, *, may_borrow: bool) -> list[Candidate]:
-    is_enough = room.is_free if may_borrow else room.is_free_within_nominal
-    outlook = _outlook(search, sources, room, is_enough)
-    if outlook is _Outlook.HOPELESS:
+            removed = self._attempt(may_borrow=may_borrow)
+            if removed:
+                self._give_reasons(removed)
+                return removed
         return []
-    looks = outlook is _Outlook.OPEN
-    taken: list[Candidate] = []
-    try:
-        for group, candidates in _groups(search, sources, outlook, may_borrow=may_borrow):
-            for candidate in candidates:
-                taken.append(candidate)
-                candidate.take()
-                looks = looks or group is sources.own
-                if looks and is_enough():
-                    fill_back(taken, is_enough)
-                    return taken
-        return []
-    finally:
-        for candidate in taken:
-            candidate.put_back()
+
+    def _has_candidates(self, levels: Iterable[_Level]) -> bool:
+        walks = (_Walk(self._search, self._index, stage, self._highest) for stage in STAGES)
+        return any(True for walk in walks for _ in walk.in_turn(levels))
+
+    def _attempt(self, *, may_borrow: bool) -> list[Candidate]:
+        is_enough = self._room.is_free if may_borrow else self._room.is_free_within_nominal
+        found = outlook(self._search, self._index, self._room, is_enough)
+        if found is Outlook.HOPELESS:
+            return []
+        removed: list[Candidate] = []
+        try:
+            may_be_enough = found is Outlook.OPEN
+            for candidates, is_own in self._groups(found, may_borrow=may_borrow):
+                for candidate in candidates:
+                    removed.append(candidate)
+                    candidate.remove()
+                    may_be_enough = may_be_enough or is_own
+                    if may_be_enough and is_enough():
+                        restore_unneeded(removed, is_enough)
+                        return removed
+            return []
+        finally:
+            for candidate in removed:
+                candidate.restore()
+
+    def _groups(self, found: Outlook, *, may_borrow: bool) -> Iterator[tuple[Iterator[Candidate], bool]]:
+        """Candidates group by group, and whether they are in the preemptor's own ClusterQueue."""
+        search, within = self._search, self._queue.spec.preemption.within_cluster_queue
+        far = near = self._highest
+        if may_borrow:
+            near = min(near, _highest_while_borrowing(search))
+        for stage in STAGES:
+            for levels, highest in ((self._levels.far, far), (self._levels.near, near)):
+                walk = _Walk(search, self._index, stage, highest)
+                together = found is Outlook.ONLY_WITH_OWN and walk.are_apart(levels)
+                yield walk.at_once(levels) if together else walk.in_turn(levels), False
+            yield search.in_stage(stage, self._queue, within), True
+
+    def _give_reasons(self, victims: Iterable[Candidate]) -> None:
+        """Set the reason of each victim that is not in the preemptor's own ClusterQueue."""
+        near = {level.cohort for level in self._levels.near}
+        above = {*near, *(level.cohort for level in self._levels.far)}
+        highest = _highest_while_borrowing(self._search)
+        for victim in victims:
+            if victim.node is self._queue.node:
+                continue
+            common = next(cohort for cohort in victim.node.ancestors if cohort in above)
+            borrows = common in near and victim.order.priority <= highest
+            victim.reason = (
+                PreemptionReason.IN_COHORT_RECLAIM_WHILE_BORROWING
+                if borrows
+                else PreemptionReason.IN_COHORT_RECLAMATION
+            )
 
 
-def _give_reasons(search: Search, sources: _Sources, victims: Iterable[Candidate]) -> None:
-    """Say why each is preempted who is not in the preemptor's own ClusterQueue."""
-    near = {source.queue.node for source in sources.near}
-    own = search.preemptor.queue.node
-    highest = _highest_while_borrowing(search)
-    for victim in victims:
-        if victim.node in near and victim.order.priority <= highest:
-            victim.reason = PreemptionReason.IN_COHORT_RECLAIM_WHILE_BORROWING
-        elif victim.node is not own:
-            victim.reason = PreemptionReason.IN_COHORT_RECLAMATION
+def find(search: Search, index: OrderIndex, highest: int) -> list[Candidate]:
+    """The workloads to preempt, in the order in which the search ends; none if nothing is enough.
 
-
-def find(search: Search) -> list[Candidate]:
-    """Whom to preempt, in the order in which the search ends; nobody if nothing suffices."""
-    queue = search.preemptor.queue
-    across = queue.spec.preemption.reclaim_within_cohort
-    sources = _find_sources(search)
-    room = Room(queue.node, search.usage)
-
-    def any_in(group: Iterable[_Source]) -> bool:
-        return any(True for source in group for _ in search.candidates(source.queue, across))
-
-    reclaim = any_in(sources.far)
-    for may_borrow in attempts(
-        queue.spec.preemption.borrow_within_cohort,
-        below_nominal=all(cell.usage < cell.subtree for cell in search.cells(queue.node)),
-        elsewhere=reclaim or any_in(sources.near),
-        reclaim=reclaim,
-    ):
-        taken = _attempt(search, sources, room, may_borrow=may_borrow)
-        if taken:
-            _give_reasons(search, sources, taken)
-            return taken
-    return []
+    Args:
+        search: what the search is for.
+        index: of the preemptor's tree.
+        highest: the highest priority of candidates in other ClusterQueues.
+    """
+    return _Classical(search, index, highest).find()

@@ -1,38 +1,38 @@
-"""The room that a workload needs on the live tree, and the smallest set of those who must leave it."""
+"""The capacity that a preemptor needs, and the smallest set of victims that frees it."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from enum import Enum, auto
+from typing import Any
 
 from admitq.core import quota
 from admitq.core.amounts import FlavorResource
 from admitq.core.cohorts import Node
-from admitq.core.preemption.candidates import Candidate
+from admitq.core.preemption.candidates import Candidate, Search
+from admitq.core.preemption.index import CandidateIndex
+from admitq.core.preemption.policies import NEVER
 from admitq.core.quota import Cell
 
 
 class Room:
-    """What a workload would take at its ClusterQueue. Who asks for nothing of a pair needs no room there."""
+    """What a workload would use at its ClusterQueue.
+
+    A (flavor, resource) of which it requests nothing does not matter.
+    """
 
     def __init__(self, node: Node, usage: Mapping[FlavorResource, int]) -> None:
-        self._pairs = [pair for pair, amount in usage.items() if amount > 0]
-        self._needed = [(node.cells[pair], usage[pair]) for pair in self._pairs]
+        self.node = node
+        self.pairs = [pair for pair, amount in usage.items() if amount > 0]
+        self._needed = [(node.cells[pair], usage[pair]) for pair in self.pairs]
 
     def is_free(self) -> bool:
-        """Whether it fits, borrowing if need be."""
+        """Whether the workload fits, borrowing if necessary."""
         return all(quota.available(cell) >= amount for cell, amount in self._needed)
 
     def is_free_within_nominal(self) -> bool:
-        """Whether it fits and its ClusterQueue would borrow none of what it asks for."""
+        """Whether the workload fits and its ClusterQueue would borrow none of what it requests."""
         borrows = any(quota.borrowing_with(cell, amount) for cell, amount in self._needed)
         return not borrows and self.is_free()
-
-    def used_at(self, nodes: Iterable[Node]) -> list[tuple[Cell, int]]:
-        """What is in use at these ClusterQueues of what it asks for."""
-        return [
-            (cell, cell.usage)
-            for node in nodes
-            for pair in self._pairs
-            if (cell := node.cells.get(pair)) is not None
-        ]
 
     def occupy(self) -> None:
         """Count the workload at its ClusterQueue."""
@@ -45,29 +45,76 @@ class Room:
             quota.remove_usage(cell, amount)
 
 
-def fill_back(taken: list[Candidate], is_enough: Callable[[], bool]) -> None:
-    """Put back whoever need not go, beginning with who was taken last but one.
+class Outlook(Enum):
+    """What an attempt can achieve, as far as sums tell without a look at single candidates."""
 
-    Who was taken last is needed: nothing sufficed before. It stands in the place of each who is put back,
+    HOPELESS = auto()
+    """Not even all candidates would be enough."""
+    ONLY_WITH_OWN = auto()
+    """Candidates of the preemptor's own ClusterQueue are needed, even if all others are preempted."""
+    OPEN = auto()
+
+
+def outlook(search: Search, index: CandidateIndex[Any], room: Room, is_enough: Callable[[], bool]) -> Outlook:
+    """Whether candidates could be enough, if all borrowing ClusterQueues with candidates used nothing."""
+    queue = search.preemptor.queue
+    policy = queue.spec.preemption
+    own: list[Candidate] = []
+    with _relieved(index, room, reclaims=policy.reclaim_within_cohort != NEVER):
+        if is_enough():
+            return Outlook.OPEN
+        for candidate in search.candidates(queue, policy.within_cluster_queue):
+            own.append(candidate)
+            candidate.remove()
+        enough = is_enough()
+        for candidate in own:
+            candidate.restore()
+        return Outlook.ONLY_WITH_OWN if enough else Outlook.HOPELESS
+
+
+@contextmanager
+def _relieved(index: CandidateIndex[Any], room: Room, *, reclaims: bool) -> Generator[None]:
+    """Have the cohorts above the preemptor show the usage without their listed ClusterQueues."""
+    replaced: list[tuple[Cell, int]] = []
+    for pair in room.pairs if reclaims else ():
+        visited = room.node
+        cell = visited.cells[pair]
+        for cohort in room.node.ancestors:
+            used = cell.spilled
+            cell = cohort.cells[pair]
+            replaced.append((cell, cell.usage))
+            cell.usage = index.used_without(cohort, visited, pair) + used
+            visited = cohort
+    try:
+        yield
+    finally:
+        for cell, usage in replaced:
+            cell.usage = usage
+
+
+def restore_unneeded(removed: list[Candidate], is_enough: Callable[[], bool]) -> None:
+    """Restore every candidate that need not leave, beginning with the last but one that was removed.
+
+    The last one is needed: nothing was enough before. It takes the place of each candidate that is restored,
     so that the order changes (semantics, Preemption).
 
-    Where all of several may stay, each of them may: so they are tried together, more of them each time.
+    Where several can all be restored, each of them can: they are tried together, more of them each time.
     """
     spared: list[int] = []
-    end, together = len(taken) - 1, 1
+    end, together = len(removed) - 1, 1
     while end > 0:
         start = max(0, end - together)
-        for candidate in taken[start:end]:
-            candidate.put_back()
+        for candidate in removed[start:end]:
+            candidate.restore()
         if is_enough():
             spared.extend(reversed(range(start, end)))
             end, together = start, 2 * together
             continue
-        for candidate in taken[start:end]:
-            candidate.take()
+        for candidate in removed[start:end]:
+            candidate.remove()
         if together == 1:
             end = start
         together = 1
     for index in spared:
-        taken[index] = taken[-1]
-        taken.pop()
+        removed[index] = removed[-1]
+        removed.pop()

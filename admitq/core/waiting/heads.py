@@ -20,6 +20,8 @@ class Heads:
         """
         self.candidates: set[str] = set()
         """ClusterQueues that may have a head; a superset."""
+        self.paused: frozenset[str] = frozenset()
+        """ClusterQueues whose heads take no part in cycles."""
         self._cluster_queues = cluster_queues
         self._touched = touched
         self._with_empty_lanes: set[str] = set()
@@ -31,7 +33,7 @@ class Heads:
 
     def exist(self) -> bool:
         """Whether a cycle would evaluate a workload; forgets candidates that have no head."""
-        for name in list(self.candidates):
+        for name in self.candidates - self.paused:
             entry = self._cluster_queues.get(name)
             if entry is not None and entry.is_active and entry.queue.head() is not None:
                 return True
@@ -46,7 +48,7 @@ class Heads:
                 head, which so may reserve less capacity, or none.
         """
         heads: dict[str, tuple[ClusterQueueEntry, Pending]] = {}
-        for name in sorted(self.candidates):
+        for name in sorted(self.candidates - self.paused):
             entry = self._cluster_queues.get(name)
             pending = entry.queue.pop() if entry is not None and entry.is_active else None
             if entry is None or pending is None:
@@ -67,7 +69,7 @@ class Heads:
         return list(heads.values())
 
     def _take_standing(self, root: Node) -> Iterator[tuple[ClusterQueueEntry, Pending]]:
-        for name in sorted(root.waiting.standing):
+        for name in sorted(root.waiting.standing.keys() - self.paused):
             entry = self._cluster_queues[name]
             entry.stood = entry.queue.standing_state
             entry.queue.registration.set_standing(stands=False)

@@ -8,7 +8,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from admitq.integrations.base import Difference, Elastic, Finished, Integration, PodSetTemplate
+from admitq.integrations.base import (
+    Delegation,
+    Difference,
+    Elastic,
+    Finished,
+    Integration,
+    KindOwnership,
+    PodSetTemplate,
+    PodTemplates,
+)
 from admitq.integrations.children import Pods, differing_pods, first_difference, is_pod_within
 from admitq.integrations.names import LONGEST_LABEL
 from admitq.integrations.paths import Object, Path, value_at, with_value, without_value
@@ -174,13 +183,17 @@ APP_WRAPPER: Final = Integration(
     kind="AppWrapper",
     plural="appwrappers",
     pod_sets=pod_sets,
-    pod_sets_field=".".join(COMPONENTS),
-    with_template=with_template,
     finished=finished,
     is_active=lambda job: holds(job, "QuotaReserved"),
     pods_ready=lambda job: holds(job, "PodsReady"),
-    differs=differs,
-    adopts_prebuilt_workload=True,
-    managed_by_path=("spec", "managedBy"),
-    own_controller="workload.codeflare.dev/appwrapper-controller",
+    templates=PodTemplates(
+        pod_sets_field=".".join(COMPONENTS),
+        with_template=with_template,
+    ),
+    ownership=KindOwnership(differs=differs),
+    delegation=Delegation(
+        adopts_prebuilt_workload=True,
+        managed_by_path=("spec", "managedBy"),
+        own_controller="workload.codeflare.dev/appwrapper-controller",
+    ),
 )

@@ -7,7 +7,16 @@ kind: Deployment).
 from typing import Final
 
 from admitq.integrations.admission_gates import gates_of
-from admitq.integrations.base import Difference, Elastic, Integration, Rules, Serving
+from admitq.integrations.base import (
+    Difference,
+    Elastic,
+    Integration,
+    JobLifecycle,
+    KindOwnership,
+    KindWebhook,
+    Rules,
+    Serving,
+)
 from admitq.integrations.children import is_selected, name_of
 from admitq.integrations.paths import Object, with_value, without_value
 from admitq.integrations.pods import DEPLOYMENT as HELD_BY
@@ -66,12 +75,16 @@ DEPLOYMENT = Integration(
     finished=lambda _job: None,
     is_active=has_replicas,
     pods_ready=lambda _job: False,
-    suspended=has_no_ready_replicas,
+    lifecycle=JobLifecycle(suspended=has_no_ready_replicas),
+    ownership=KindOwnership(
+        creates=frozenset({("apps", "ReplicaSet")}),
+        differs=differs,
+        implies=("pod",),
+    ),
+    webhook=KindWebhook(
+        mutate=mutate,
+        mutates_updates=True,
+        validate_update=lambda old, new, rules: [*queue_removed(old, new, rules)],
+    ),
     serving=Serving(parent=HELD_BY),
-    creates=frozenset({("apps", "ReplicaSet")}),
-    differs=differs,
-    implies=("pod",),
-    mutate=mutate,
-    mutates_updates=True,
-    validate_update=lambda old, new, rules: [*queue_removed(old, new, rules)],
 )

@@ -10,13 +10,19 @@ from collections.abc import Mapping
 
 from admitq.integrations import partial_admission
 from admitq.integrations.base import (
+    Delegation,
     Difference,
     Elastic,
     Finished,
     Integration,
+    JobLifecycle,
+    KindOwnership,
+    KindWebhook,
     PodIndexes,
     PodSetTemplate,
+    PodTemplates,
     Rules,
+    Scaling,
     Step,
 )
 from admitq.integrations.children import LONGEST_STEM, is_generated, is_pod_within, is_selected, name_of
@@ -185,22 +191,34 @@ JOB = Integration(
     finished=finished,
     is_active=is_active,
     pods_ready=pods_ready,
-    suspend_path=SUSPEND,
-    ends_after_pods=True,
-    is_half_stopped=is_half_stopped,
-    stop=stop,
-    with_counts=with_counts,
-    reclaimable=reclaimable,
-    platform_labels=PLATFORM_LABELS,
-    own_labels=frozenset({JOB_NAME}),
-    managed_by_path=("spec", "managedBy"),
-    own_controller=OWN_CONTROLLER,
-    creates=frozenset({("", "Pod")}),
-    differs=differs,
-    adopts_prebuilt_workload=True,
-    can_be_elastic=True,
-    mutate=mutate,
-    validate_create=validate_create,
-    validate_update=validate_update,
-    patches_status=True,
+    templates=PodTemplates(
+        platform_labels=PLATFORM_LABELS,
+        own_labels=frozenset({JOB_NAME}),
+    ),
+    lifecycle=JobLifecycle(
+        suspend_path=SUSPEND,
+        ends_after_pods=True,
+        is_half_stopped=is_half_stopped,
+        stop=stop,
+        patches_status=True,
+    ),
+    scaling=Scaling(
+        with_counts=with_counts,
+        reclaimable=reclaimable,
+        can_be_elastic=True,
+    ),
+    ownership=KindOwnership(
+        creates=frozenset({("", "Pod")}),
+        differs=differs,
+    ),
+    delegation=Delegation(
+        managed_by_path=("spec", "managedBy"),
+        own_controller=OWN_CONTROLLER,
+        adopts_prebuilt_workload=True,
+    ),
+    webhook=KindWebhook(
+        mutate=mutate,
+        validate_create=validate_create,
+        validate_update=validate_update,
+    ),
 )

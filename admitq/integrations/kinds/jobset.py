@@ -7,7 +7,17 @@ may have its pod templates changed for as long as it is suspended.
 from collections.abc import Mapping
 
 from admitq.integrations import replicated_jobs
-from admitq.integrations.base import Difference, Elastic, Finished, Integration, PodSetTemplate
+from admitq.integrations.base import (
+    Delegation,
+    Difference,
+    Elastic,
+    Finished,
+    Integration,
+    KindOwnership,
+    PodSetTemplate,
+    PodTemplates,
+    Scaling,
+)
 from admitq.integrations.paths import Object, value_at
 from admitq.integrations.reading import ended, objects
 from admitq_api.labels import Names
@@ -56,14 +66,18 @@ JOBSET = Integration(
     kind="JobSet",
     plural="jobsets",
     pod_sets=pod_sets,
-    pod_sets_field=".".join(REPLICATED_JOBS),
     finished=finished,
     is_active=is_active,
     pods_ready=pods_ready,
-    reclaimable=reclaimable,
-    managed_by_path=("spec", "managedBy"),
-    own_controller="jobset.sigs.k8s.io/jobset-controller",
-    creates=frozenset({("batch", "Job")}),
-    differs=differs,
-    adopts_prebuilt_workload=True,
+    templates=PodTemplates(pod_sets_field=".".join(REPLICATED_JOBS)),
+    scaling=Scaling(reclaimable=reclaimable),
+    ownership=KindOwnership(
+        creates=frozenset({("batch", "Job")}),
+        differs=differs,
+    ),
+    delegation=Delegation(
+        managed_by_path=("spec", "managedBy"),
+        own_controller="jobset.sigs.k8s.io/jobset-controller",
+        adopts_prebuilt_workload=True,
+    ),
 )

@@ -8,7 +8,20 @@ end is accounted for (semantics, Per kind: Pod; Pods and pod groups).
 from typing import Any, Final
 
 from admitq.integrations import pod_groups, pods
-from admitq.integrations.base import Composition, Difference, Elastic, Integration, OwnerKind, Rules
+from admitq.integrations.base import (
+    Composition,
+    Delegation,
+    Difference,
+    Elastic,
+    Integration,
+    JobLifecycle,
+    KindOwnership,
+    KindWatch,
+    KindWebhook,
+    OwnerKind,
+    Rules,
+    Scaling,
+)
 from admitq.integrations.ownership import prebuilt_places
 from admitq.integrations.paths import Object, value_at, with_value
 from admitq.integrations.slim_pods import slim_pod
@@ -160,7 +173,29 @@ POD = Integration(
     finished=pod_groups.finished,
     is_active=pod_groups.is_active,
     pods_ready=pod_groups.pods_ready,
-    suspended=pod_groups.is_suspended,
+    lifecycle=JobLifecycle(
+        suspended=pod_groups.is_suspended,
+        patches_status=True,
+    ),
+    scaling=Scaling(reclaimable=pod_groups.reclaimable),
+    ownership=KindOwnership(
+        is_held_by_parent=pods.is_suspended_by_parent,
+        known_owners=(OwnerKind("apps", "v1", "ReplicaSet"),),
+        creates=frozenset({("", "Pod")}),
+        differs=differs,
+        # A driver that is queued as a pod has quota for itself alone.
+        covers_children=False,
+    ),
+    delegation=Delegation(adopts_prebuilt_workload=True),
+    webhook=KindWebhook(
+        mutate=mutate,
+        validate_create=validate_create,
+        validate_update=validate_update,
+    ),
+    watch=KindWatch(
+        watched_labels=lambda names: f"{names.managed}=true",
+        slim=slim_pod,
+    ),
     composition=Composition(
         is_member=is_member,
         is_screened=is_screened,
@@ -178,18 +213,4 @@ POD = Integration(
         lacks=pod_groups.lacks,
         finalizer=lambda names: names.managed_finalizer,
     ),
-    is_held_by_parent=pods.is_suspended_by_parent,
-    watched_labels=lambda names: f"{names.managed}=true",
-    slim=slim_pod,
-    reclaimable=pod_groups.reclaimable,
-    known_owners=(OwnerKind("apps", "v1", "ReplicaSet"),),
-    creates=frozenset({("", "Pod")}),
-    differs=differs,
-    # A driver that is queued as a pod has quota for itself alone.
-    covers_children=False,
-    adopts_prebuilt_workload=True,
-    mutate=mutate,
-    validate_create=validate_create,
-    validate_update=validate_update,
-    patches_status=True,
 )

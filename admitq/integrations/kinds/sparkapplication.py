@@ -8,7 +8,17 @@ through states in which its pods are still being deleted.
 from typing import Final
 
 from admitq.integrations import while_managed
-from admitq.integrations.base import Difference, Elastic, Finished, Integration, PodSetTemplate, Rules
+from admitq.integrations.base import (
+    Difference,
+    Elastic,
+    Finished,
+    Integration,
+    KindOwnership,
+    KindWebhook,
+    PodSetTemplate,
+    PodTemplates,
+    Rules,
+)
 from admitq.integrations.children import is_pod_within
 from admitq.integrations.paths import Object, value_at
 from admitq.integrations.reading import mapping, text_at, texts, whole
@@ -153,14 +163,18 @@ SPARK_APPLICATION: Final = Integration(
     kind="SparkApplication",
     plural="sparkapplications",
     pod_sets=pod_sets,
-    with_template=with_template,
     finished=finished,
     is_active=lambda app: _state(app) in ACTIVE_STATES,
     pods_ready=pods_ready,
-    creates=frozenset({("", "Pod")}),
-    differs=differs,
-    differs_below=differs_below,
-    validate_create=while_managed.on_create(_errors),
-    is_update_validated=while_managed.is_update_validated,
-    validate_update=while_managed.on_update(_errors),
+    templates=PodTemplates(with_template=with_template),
+    ownership=KindOwnership(
+        creates=frozenset({("", "Pod")}),
+        differs=differs,
+        differs_below=differs_below,
+    ),
+    webhook=KindWebhook(
+        validate_create=while_managed.on_create(_errors),
+        is_update_validated=while_managed.is_update_validated,
+        validate_update=while_managed.on_update(_errors),
+    ),
 )

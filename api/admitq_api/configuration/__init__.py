@@ -6,14 +6,14 @@ and what to write instead.
 
 from admitq_api.configuration.fields import Section, parse_address, sections_of, wire_name
 from admitq_api.configuration.loading import load_configuration
-from admitq_api.configuration.root import KIND, Configuration, ConfigurationError
-from admitq_api.configuration.sections import (
+from admitq_api.configuration.process_sections import (
     CIPHER_SUITES,
     CURVES,
-    FRAMEWORKS,
     TLS_1_3_CIPHER_SUITES,
     LeaderElection,
 )
+from admitq_api.configuration.root import KIND, Configuration, ConfigurationError
+from admitq_api.configuration.sections import FRAMEWORKS
 
 __all__ = [
     "CIPHER_SUITES",

@@ -13,24 +13,26 @@ from admitq_api.configuration.fields import (
     parse_address,
     well_formed_selector,
 )
-from admitq_api.configuration.sections import (
-    AdmissionFairSharing,
+from admitq_api.configuration.process_sections import (
     ClientConnection,
     Controller,
-    FailureRecovery,
-    FairSharing,
     Health,
-    Integrations,
     InternalCertManagement,
     LeaderElection,
     MetricsServer,
+    Tls,
+    VisibilityServer,
+    Webhook,
+)
+from admitq_api.configuration.sections import (
+    AdmissionFairSharing,
+    FailureRecovery,
+    FairSharing,
+    Integrations,
     MultiKueue,
     Resources,
     RetentionPolicies,
-    Tls,
-    VisibilityServer,
     WaitForPodsReady,
-    Webhook,
 )
 from admitq_api.feature_gates import FeatureGateError, FeatureGates
 from admitq_api.labels import DEFAULT_GROUP, GROUPS, ApiGroup, Names, names_for

@@ -32,7 +32,7 @@ SHOWN: Final = {
     ),
     Gate.ADMISSION_GATED_BY: Shown(
         "unit/controllers/test_workload.py: test_a_gated_workload_names_its_gates",
-        "unit/webhooks/test_jobs.py: test_gates_are_not_looked_at_while_their_feature_is_off",
+        "unit/webhooks/test_job_changes.py: test_gates_are_not_looked_at_while_their_feature_is_off",
     ),
     Gate.ASSIGN_QUEUE_LABELS_FOR_PODS: Shown(
         "unit/test_podsets.py: test_pods_are_marked_with_podset_queues_and_workload",
@@ -94,7 +94,8 @@ SHOWN: Final = {
         "unit/controllers/test_job_steps.py: test_how_long_a_workload_took_to_come_is_told_behind_a_gate"
     ),
     Gate.MULTIKUEUE: _both(
-        "unit/webhooks/test_jobs.py: test_a_job_that_is_to_run_in_another_cluster_is_run_here_by_nobody"
+        "unit/webhooks/test_job_mutation.py: "
+        "test_a_job_that_is_to_run_in_another_cluster_is_run_here_by_nobody"
     ),
     Gate.PARTIAL_ADMISSION: Shown(
         "scenarios/partial-admission.yaml: The largest count that fits is admitted",
@@ -108,7 +109,7 @@ SHOWN: Final = {
         "scenarios/fair-sharing.yaml: With shares and its gate preemptors go before lower shares",
         "scenarios/fair-sharing.yaml: With shares and without its gate a lower share goes before a preemptor",
     ),
-    Gate.PRIORITY_BOOST: _both("unit/test_translate_shares_and_limits.py: test_a_boost_adds_to_the_priority"),
+    Gate.PRIORITY_BOOST: _both("unit/translate/test_priorities.py: test_a_boost_adds_to_the_priority"),
     Gate.PRIORITY_SORTING_WITHIN_COHORT: _both(
         "unit/core/test_cycle.py: test_priority_counts_between_queues_behind_a_gate"
     ),
@@ -140,7 +141,7 @@ SHOWN: Final = {
         "unit/controllers/test_small_controllers.py: test_the_settings_are_those_of_the_configuration",
     ),
     Gate.SKIP_ANCESTOR_CHECK_FOR_DELETED_WORKLOADS: _both(
-        "unit/webhooks/test_jobs.py: test_an_object_that_is_being_deleted_is_let_go_on_updates"
+        "unit/webhooks/test_job_mutation.py: test_an_object_that_is_being_deleted_is_let_go_on_updates"
     ),
     Gate.SKIP_REASSIGNMENT_FOR_POD_OWNED_WORKLOADS: _both(
         "unit/controllers/test_members.py: "
@@ -175,7 +176,8 @@ SHOWN: Final = {
         "test_the_gate_says_whether_the_annotation_or_the_label_names_the_workload"
     ),
     Gate.WORKLOAD_PRIORITY_CLASS_DEFAULTING: _both(
-        "unit/webhooks/test_jobs.py: test_the_default_priority_class_is_for_jobs_that_name_none_queued_or_not"
+        "unit/webhooks/test_job_mutation.py: "
+        "test_the_default_priority_class_is_for_jobs_that_name_none_queued_or_not"
     ),
     Gate.WORKLOAD_REQUEST_USE_MERGE_PATCH: _both(
         "unit/controllers/test_admission_of_others.py: test_a2_gate_decides_how_the_admission_is_written"

@@ -1,3 +1,4 @@
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +23,13 @@ NAMES_ARE_FOR = {
     "multikueue_controller": ("admitq.dev/multikueue", "kueue.x-k8s.io/multikueue"),
     "lease_name": ("manager.admitq.dev", "c1f6bfd2.kueue.x-k8s.io"),
     "provisioning_annotation_prefix": ("provreq.admitq.dev/", "provreq.kueue.x-k8s.io/"),
-    "webhook_service_name": ("admitq-webhook-service", "kueue-webhook-service"),
+    "webhook_objects.service": ("admitq-webhook-service", "kueue-webhook-service"),
 }
 
 
 @pytest.mark.parametrize(("attribute", "expected"), NAMES_ARE_FOR.items())
 def test_a_name_follows_the_group(attribute: str, expected: Any) -> None:
-    assert tuple(getattr(names_for(group), attribute) for group in GROUPS) == expected
+    assert tuple(attrgetter(attribute)(names_for(group)) for group in GROUPS) == expected
 
 
 @pytest.mark.parametrize(

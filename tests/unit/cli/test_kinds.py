@@ -47,7 +47,11 @@ def test_the_table_has_a_line_for_every_kind() -> None:
 
 
 def test_an_ability_that_a_kind_lacks_is_not_told() -> None:
-    bare = replace(JOB, with_counts=None, managed_by_path=None, can_be_elastic=False)
+    bare = replace(
+        JOB,
+        scaling=replace(JOB.scaling, with_counts=None, can_be_elastic=False),
+        delegation=replace(JOB.delegation, managed_by_path=None),
+    )
     told = described(bare)
     assert [told[key] for key in ("partialAdmission", "otherClusters", "elastic")] == [False, False, False]
 

@@ -1,9 +1,10 @@
 """Objects and surroundings for tests of controllers, short to write and complete enough to decide over."""
 
+from dataclasses import fields, replace
 from typing import Any
 
 from admitq.controllers.settings import PodsReadyPolicy, Settings
-from admitq.controllers.workload import World
+from admitq.controllers.workload.case import WorkloadInputs
 from admitq.core.model import LabelSelector
 from admitq.integrations.kinds.job import JOB
 from admitq.runtime.kinds import kinds_of
@@ -25,6 +26,22 @@ POLICY = PodsReadyPolicy(
 SETTINGS = Settings(integrations=(JOB,), namespace_selector=LabelSelector(), pods_ready=POLICY)
 
 Object = dict[str, Any]
+
+
+def settings_with(base: Settings = SETTINGS, /, **changes: Any) -> Settings:
+    """Settings with some fields changed; those of a group are named without the group."""
+    groups: dict[str, Any] = {
+        "conventions": base.conventions,
+        "jobs": base.jobs,
+        "pods": base.pods,
+        "pending": base.pending,
+        "retention": base.retention,
+        "writes": base.writes,
+    }
+    for name, group in groups.items():
+        own = {one.name: changes.pop(one.name) for one in fields(group) if one.name in changes}
+        changes[name] = replace(group, **own)
+    return replace(base, **changes)
 
 
 def at(seconds: float) -> int:
@@ -164,7 +181,7 @@ def condition_of(obj: Object, type_: str) -> Any:
     return None
 
 
-QUEUED = World(
+QUEUED = WorkloadInputs(
     names=NAMES,
     kinds=KINDS,
     settings=SETTINGS,
@@ -173,4 +190,4 @@ QUEUED = World(
     cluster_queue_name="cq",
     cluster_queue_active=True,
 )
-"""The world of a Workload with queues that exist and admit."""
+"""Inputs for a Workload whose queues exist and admit."""

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from admitq.controllers.indexes import resource_of
-from admitq.controllers.workload import HELD_RETRY_SECONDS, WorkloadController
+from admitq.controllers.workload.controller import HELD_RETRY_SECONDS, WorkloadController
 from admitq.integrations.base import Integration
 from admitq.integrations.kinds.job import JOB
 from admitq.integrations.kinds.jobset import JOBSET
@@ -14,7 +14,15 @@ from admitq.integrations.kinds.leaderworkerset import LEADER_WORKER_SET
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import PODS
 from admitq.runtime.store import Key
-from tests.unit.controllers.builders import FINISHED, KINDS, NAMES, SETTINGS, Object, time, workload
+from tests.unit.controllers.builders import (
+    FINISHED,
+    KINDS,
+    NAMES,
+    Object,
+    settings_with,
+    time,
+    workload,
+)
 from tests.unit.controllers.world import World
 
 KEY = Key("ns", "w")
@@ -40,7 +48,7 @@ async def looked_at(world: World, obj: Object) -> list[str]:
 
 def switched_off() -> World:
     """A process that knows of Jobs alone."""
-    return World(replace(SETTINGS, integrations=(JOB,)))
+    return World(settings_with(integrations=(JOB,)))
 
 
 async def test_an_owner_whose_kind_is_not_served_is_gone() -> None:
@@ -48,7 +56,7 @@ async def test_an_owner_whose_kind_is_not_served_is_gone() -> None:
 
 
 async def test_so_it_is_where_the_kind_is_switched_on() -> None:
-    world = World(replace(SETTINGS, integrations=(JOB, JOBSET)))
+    world = World(settings_with(integrations=(JOB, JOBSET)))
     del world.stores.stores[resource_of(JOBSET)]
     assert await looked_at(world, deleted(owner(JOBSET))) == [FREED]
 

@@ -7,7 +7,8 @@ import pytest
 
 from admitq.controllers.indexes import BY_CLUSTER_QUEUE
 from admitq.controllers.plan import Patch, Plan, act, plan
-from admitq.controllers.workload import WorkloadController, decide
+from admitq.controllers.workload.controller import WorkloadController
+from admitq.controllers.workload.steps import decide_workload
 from admitq.integrations.base import Step
 from admitq.runtime.store import Key
 from admitq.transitions import NOT_ALL_PODS_READY
@@ -15,7 +16,6 @@ from tests.unit.controllers.builders import (
     ADMISSION,
     KINDS,
     QUEUED,
-    SETTINGS,
     Object,
     admitted,
     at,
@@ -23,6 +23,7 @@ from tests.unit.controllers.builders import (
     condition,
     local_queue,
     reserved,
+    settings_with,
     workload,
 )
 from tests.unit.controllers.world import World
@@ -34,7 +35,7 @@ REQUESTS = [{"name": "main", "resources": {"cpu": "3"}}]
 
 
 def decided(obj: Object) -> Plan:
-    return decide(obj, QUEUED, at(10))
+    return decide_workload(obj, QUEUED, at(10))
 
 
 def patches(what: Plan) -> list[tuple[str, Any]]:
@@ -52,7 +53,7 @@ def test_a2_admitted_condition_is_written_by_the_manager_of_the_admission(state:
     check = {"name": "check", "state": state, "lastTransitionTime": "", "message": ""}
     of_every_flavor = [{"name": "check"}]
     surroundings = replace(QUEUED, cluster_queue=cluster_queue(checks=of_every_flavor))
-    [(concern, status)] = patches(decide(reserved(admissionChecks=[check]), surroundings, at(10)))
+    [(concern, status)] = patches(decide_workload(reserved(admissionChecks=[check]), surroundings, at(10)))
     assert concern == "admission"
     assert "Admitted" in {one["type"] for one in status["conditions"]}
 
@@ -98,7 +99,7 @@ def test_a2_workload_with_leftover_admission_is_not_indexed_by_its_cluster_queue
 
 @pytest.mark.parametrize(("merge_patches", "call"), [(False, "apply"), (True, "patch")])
 async def test_a2_gate_decides_how_the_admission_is_written(merge_patches: bool, call: str) -> None:
-    world = World(replace(SETTINGS, merge_patches=merge_patches))
+    world = World(settings_with(merge_patches=merge_patches))
     obj = reserved()
     world.put(KINDS.workloads, obj)
     change = {"status": {"conditions": [*obj["status"]["conditions"], NOT_ADMITTED]}}

@@ -7,7 +7,7 @@ from admitq.controllers.job.controller import JobController
 from admitq.controllers.job.owners import Owners
 from admitq.controllers.outliving import ORPHANED_PODS
 from admitq.controllers.plan import Delete, Patch, Plan, plan
-from admitq.controllers.workload import WorkloadController
+from admitq.controllers.workload.controller import WorkloadController
 from admitq.integrations.base import Step
 from admitq.integrations.kinds.job import JOB
 from admitq.runtime.rate_limit import CallPriority

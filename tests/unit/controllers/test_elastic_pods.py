@@ -33,11 +33,11 @@ from tests.unit.controllers.builders import (
     KINDS,
     NAMES,
     OWNER,
-    SETTINGS,
     Object,
     admitted,
     at,
     reserved,
+    settings_with,
     time,
     workload,
 )
@@ -272,7 +272,7 @@ def test_pods_are_followed_once_there_is_a_slice(world: World) -> None:
 
 
 def test_where_no_job_can_be_elastic_nothing_is_watched(world: World) -> None:
-    settings = replace(SETTINGS, elastic_jobs=False)
-    for chosen in (settings, replace(SETTINGS, integrations=())):
+    settings = settings_with(elastic_jobs=False)
+    for chosen in (settings, settings_with(integrations=())):
         table = registry.controllers(replace(world.ctx, settings=chosen), world.core)
         assert not any(one.resource.plural == PODS.plural for one in table.when_served)

@@ -1,6 +1,5 @@
 """Pods that hang on nodes nobody can reach: which of them are deleted by force, when, and what it takes."""
 
-from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -22,7 +21,7 @@ from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import NODES
 from admitq.runtime.store import Change, Key, Store
 from admitq_api.conditions import SECOND
-from tests.unit.controllers.builders import NAMES, SETTINGS, Object, at, time
+from tests.unit.controllers.builders import NAMES, Object, at, settings_with, time
 from tests.unit.controllers.world import CONFLICT, World, cluster_scoped
 
 UNREACHABLE = [{"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"}]
@@ -134,7 +133,7 @@ def test_a_forced_pod_tells_why_it_failed_and_keeps_its_other_conditions() -> No
 
 @pytest.fixture
 def world() -> World:
-    made = World(replace(SETTINGS, force_delete_after=DELAY))
+    made = World(settings_with(force_delete_after=DELAY))
     served = FailureRecoveryController(made.ctx, DELAY).when_served()
     made.stores.stores[PLACED_PODS] = Store(PLACED_PODS, transform=served.transform, indexes=served.indexes)
     made.stores.stores[NODES] = Store(NODES, transform=slim_node)

@@ -224,7 +224,9 @@ async def test_d24_start_of_a_job_whose_workload_is_refused_only_reports_it(
 
 
 async def test_d24_job_without_podsets_is_reported_and_no_workload_is_created(world: World) -> None:
-    without = replace(JOB, pod_sets=lambda _job, _names: (), pod_sets_field="spec.roles")
+    without = replace(
+        JOB, pod_sets=lambda _job, _names: (), templates=replace(JOB.templates, pod_sets_field="spec.roles")
+    )
     jobs = JobController(world.ctx, without, Owners(world.ctx))
     world.put(JOBS, job())
     with pytest.raises(PermanentlyRefused, match=r"spec\.roles: Required value"):

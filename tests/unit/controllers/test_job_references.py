@@ -1,6 +1,5 @@
 """Jobs whose pods another object describes, and jobs that are none of ours or that end slowly."""
 
-from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -19,12 +18,12 @@ from tests.unit.controllers.builders import (
     FINISHED,
     KINDS,
     NAMES,
-    SETTINGS,
     Object,
     admitted,
     after,
     condition,
     reserved,
+    settings_with,
     time,
     workload,
 )
@@ -32,7 +31,7 @@ from tests.unit.controllers.test_job_steps import decided, kinds, told
 from tests.unit.controllers.world import World, cluster_scoped
 
 TRAIN_JOBS = resource_of(TRAIN_JOB)
-RUNTIME_KINDS = tuple(resource_followed(TRAIN_JOB, one) for one in TRAIN_JOB.follows)
+RUNTIME_KINDS = tuple(resource_followed(TRAIN_JOB, one) for one in TRAIN_JOB.templates.follows)
 RUNTIMES = RUNTIME_KINDS[0]
 KEY = Key("ns", "j")
 TEMPLATE = {"spec": {"containers": [{"name": "node", "image": "i"}]}}
@@ -88,7 +87,7 @@ def train_job(*, suspend: bool = True, status: Any = None, **metadata: Any) -> O
 
 @pytest.fixture
 def world() -> World:
-    return World(settings=replace(SETTINGS, integrations=(TRAIN_JOB,)))
+    return World(settings=settings_with(integrations=(TRAIN_JOB,)))
 
 
 @pytest.fixture

@@ -13,7 +13,8 @@ from admitq.controllers.job.steps import decide
 from admitq.controllers.plan import Count, Create, Delete, Patch, Plan, RemoveFinalizer, Tell
 from admitq.custom_labels import Location
 from admitq.integrations.kinds.job import JOB
-from admitq.measures import Measures
+from admitq.measures.scope import MeasureScope
+from admitq.measures.workloads import WorkloadMeasures
 from admitq.metrics import Metrics
 from admitq.podsets import Marks
 from admitq_api.conditions import SECOND
@@ -25,7 +26,6 @@ from tests.unit.controllers.builders import (
     NAMES,
     OWNER,
     RESERVED,
-    SETTINGS,
     TEMPLATE,
     Object,
     admitted,
@@ -35,6 +35,7 @@ from tests.unit.controllers.builders import (
     condition_of,
     job,
     reserved,
+    settings_with,
     time,
     workload,
 )
@@ -83,7 +84,7 @@ def lookups(**known: Any) -> Lookups:
 
 
 def case_of(job_: Object | None, *workloads: Object, now: float = 10, **parts: Any) -> JobCase:
-    settings = replace(SETTINGS, **parts.pop("settings", {}))
+    settings = settings_with(**parts.pop("settings", {}))
     known = parts.pop("known", {})
     return JobCase(
         integration=parts.pop("integration", JOB),
@@ -226,7 +227,7 @@ def test_how_long_a_workload_took_to_come_is_told_behind_a_gate(tells: bool) -> 
     assert len(counts) == (1 if tells else 0)
     for one in counts:
         metrics = Metrics()
-        one.what(cast("Any", Measures(metrics, lambda _: "cq")), {})
+        one.what(cast("Any", WorkloadMeasures(MeasureScope(metrics, lambda _: "cq"))), {})
         assert b'admitq_workload_creation_latency_seconds_count{job_kind="Job.batch"' in metrics.exposition()
 
 
@@ -710,7 +711,9 @@ def test_reclaimable_pods_have_a_field_manager_of_their_own() -> None:
 
 # --- jobs without podsets -------------------------------------------------------------------------
 
-WITHOUT_PODS = replace(JOB, pod_sets=lambda _job, _names: (), pod_sets_field="spec.roles")
+WITHOUT_PODS = replace(
+    JOB, pod_sets=lambda _job, _names: (), templates=replace(JOB.templates, pod_sets_field="spec.roles")
+)
 NO_PODS = "spec.roles: Required value: describes no pods; a Workload needs at least one podset"
 
 
@@ -789,7 +792,7 @@ def test_e_eviction_goes_on_when_another_program_reserves_and_leaves_evicted_tru
 
 def test_without_detailed_reasons_who_was_evicted_is_pending() -> None:
     obj = admitted(EVICTED)
-    released = written(obj, decided(job(), obj, settings={"tell_reasons": False}))
+    released = written(obj, decided(job(), obj, settings={"detailed_reasons": False}))
     message = "The ClusterQueue is stopped"
     assert condition_of(released, "QuotaReserved") == ("False", "Pending", message)
 
@@ -863,7 +866,7 @@ def test_a_stop_that_was_begun_is_ended_even_if_the_job_was_admitted_meanwhile()
 
 
 def test_a_job_on_hold_keeps_its_workload_and_no_quota() -> None:
-    holding = replace(JOB, is_on_hold=lambda _: True)
+    holding = replace(JOB, lifecycle=replace(JOB.lifecycle, is_on_hold=lambda _: True))
     obj = reserved()
     held = written(obj, decided(job(), obj, integration=holding))
     assert condition_of(held, "QuotaReserved") == ("False", "OnHold", "Job is on hold")
@@ -880,14 +883,14 @@ def test_a_job_on_hold_keeps_its_workload_and_no_quota() -> None:
 def test_e_reservation_whose_reason_another_program_left_is_a_reservation(on_hold: bool) -> None:
     obj = admitted(condition("PodsReady", True, "Started"))
     obj["status"]["conditions"][0] = condition("QuotaReserved", True, "OnHold", "Job is on hold")
-    holding = replace(JOB, is_on_hold=lambda _: on_hold)
+    holding = replace(JOB, lifecycle=replace(JOB.lifecycle, is_on_hold=lambda _: on_hold))
     final = written(obj, decided(job(RUNNING, {"ready": 3}), obj, integration=holding))
     assert condition_of(final, "QuotaReserved") == (str(not on_hold), "OnHold", "Job is on hold")
 
 
 def test_that_a_workload_is_deactivated_goes_before_that_its_job_is_on_hold() -> None:
     """Two controllers that each tell their own would do so for ever."""
-    holding = replace(JOB, is_on_hold=lambda _: True)
+    holding = replace(JOB, lifecycle=replace(JOB.lifecycle, is_on_hold=lambda _: True))
     for reason in ("Deactivated", "OnHold"):
         obj = workload(condition("QuotaReserved", False, reason, "m"), spec={"active": False})
         assert decided(job(), obj, integration=holding) == Plan()
@@ -968,7 +971,7 @@ def test_workloads_of_an_earlier_job_of_the_name_are_freed_first() -> None:
 
 
 def test_a_job_deactivated_for_a_cause_is_deleted_after_its_retention() -> None:
-    settings = {"retention_of_deactivated": 60 * SECOND}
+    settings = {"after_deactivated": 60 * SECOND}
     caused = condition("Evicted", True, "DeactivatedDueToAdmissionCheck", since=10)
     obj = workload(caused, condition("QuotaReserved", False, "Deactivated"), spec={"active": False})
     assert decided(job(), obj, now=30, settings=settings) == Plan(again=40.0)

@@ -1,7 +1,6 @@
 """Jobs that are put together from pods: what is written of each pod, and that a step cut short is resumed."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -25,7 +24,6 @@ from tests.unit.controllers.builders import (
     KINDS,
     NAMES,
     OWNER,
-    SETTINGS,
     TEMPLATE,
     Object,
     admitted,
@@ -33,6 +31,7 @@ from tests.unit.controllers.builders import (
     condition_of,
     job,
     reserved,
+    settings_with,
     time,
     workload,
 )
@@ -109,7 +108,7 @@ class PodWorld(World):
     """A world in which deleted pods wait for their finalizers."""
 
     def __init__(self, **settings: Any) -> None:
-        super().__init__(replace(SETTINGS, **{"integrations": (POD,), **settings}))
+        super().__init__(settings_with(**{"integrations": (POD,), **settings}))
         self.put(KINDS.resource_flavors, cluster_scoped("f", spec={"nodeLabels": {"pool": "spot"}}))
         self.pods = JobController(self.ctx, POD, Owners(self.ctx))
         self.client.delete = self._delete  # type: ignore[method-assign]
@@ -219,7 +218,7 @@ async def test_an_evicted_pod_that_ran_may_compete_until_it_ends_only_where_pods
     reason: str, skips_reassignment: bool, finish_orphaned: bool
 ) -> None:
     """It cannot be started a second time: its Workload ends with it."""
-    world = PodWorld(skips_reassignment_of_pods=skips_reassignment, finish_orphaned=finish_orphaned)
+    world = PodWorld(skip_reassignment=skips_reassignment, finish_orphaned=finish_orphaned)
     world.put(PODS, pod(state="running"))
     mine = {**owner("p"), "controller": True}
     world.put(KINDS.workloads, admitted(condition("Evicted", True, reason, "m", since=5), owner=mine))
@@ -239,7 +238,7 @@ async def test_an_evicted_pod_that_was_still_held_competes_again(
     reason: str, skips_reassignment: bool, finish_orphaned: bool
 ) -> None:
     """Whatever is said of reassignment: nobody would make another in its place."""
-    world = PodWorld(skips_reassignment_of_pods=skips_reassignment, finish_orphaned=finish_orphaned)
+    world = PodWorld(skip_reassignment=skips_reassignment, finish_orphaned=finish_orphaned)
     world.put(PODS, pod())
     mine = {**owner("p"), "controller": True}
     spec = {"podSets": [{"name": "main", "count": 1, "template": TEMPLATE}]}
@@ -526,7 +525,7 @@ async def test_pods_that_nobody_admitted_are_ended() -> None:
 
 
 async def test_members_that_were_ended_for_good_are_let_go_when_their_time_is_over() -> None:
-    world = PodWorld(retention_of_deactivated=0)
+    world = PodWorld(after_deactivated=0)
     why = condition("Evicted", True, "DeactivatedDueToMaximumExecutionTimeExceeded", since=5)
     world.put(PODS, *pair("going", "held"))
     over = of_group(workload, why)
@@ -575,7 +574,7 @@ async def test_pod_that_names_the_workload_of_a_stateful_set_does_not_join_its_g
         compared.append(known[0])
         return strangers_in(*known)
 
-    monkeypatch.setattr("admitq.controllers.job.controller.strangers_in", strangers)
+    monkeypatch.setattr("admitq.controllers.job.stored_jobs.strangers_in", strangers)
     await world.pods.reconcile(GROUP)
     assert len(compared) == 1
 

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,7 +19,7 @@ from admitq.controllers.outliving import (
 )
 from admitq.controllers.outliving_pods import OutlivingPods
 from admitq.controllers.pod_index import belongs_to, may_run
-from admitq.controllers.workload import WorkloadController
+from admitq.controllers.workload.controller import WorkloadController
 from admitq.integrations.kinds.job import JOB
 from admitq.integrations.kinds.mpijob import MPI_JOB
 from admitq.integrations.kinds.pod import POD
@@ -34,7 +33,6 @@ from tests.unit.controllers.builders import (
     KINDS,
     NAMES,
     OWNER,
-    SETTINGS,
     TEMPLATE,
     Object,
     admitted,
@@ -43,6 +41,7 @@ from tests.unit.controllers.builders import (
     condition_of,
     job,
     reserved,
+    settings_with,
     time,
     workload,
 )
@@ -66,7 +65,7 @@ def pod(name: str = "p", *, spec: Any = None, status: Any = None, **metadata: An
 @pytest.fixture
 def world() -> World:
     """A process that works on Jobs alone."""
-    return World(replace(SETTINGS, integrations=(JOB,)))
+    return World(settings_with(integrations=(JOB,)))
 
 
 def with_pods(world: World, *pods: Object) -> World:
@@ -317,7 +316,7 @@ async def test_orphaned_pods_of_a_slice_without_owner_are_deleted_down_to_its_gr
 
 @pytest.mark.parametrize("gone", [False, True], ids=["held by a finalizer", "gone"])
 async def test_pods_of_a_job_of_another_kind_that_was_never_admitted_are_deleted(gone: bool) -> None:
-    world = World(replace(SETTINGS, integrations=(MPI_JOB, POD)))
+    world = World(settings_with(integrations=(MPI_JOB, POD)))
     owner = {**OWNER, "apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob"}
     world.put(KINDS.workloads, workload(owner=owner))
     if not gone:
@@ -684,7 +683,7 @@ def mpi_job(status: Object) -> Object:
 
 
 async def test_quota_of_a_finished_job_is_kept_while_its_operator_leaves_pods_running() -> None:
-    world = World(replace(SETTINGS, integrations=(MPI_JOB,)))
+    world = World(settings_with(integrations=(MPI_JOB,)))
     owner = {**OWNER, "apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob"}
     world.put(KINDS.workloads, admitted(owner=owner))
     ended = mpi_job({"conditions": [{"type": "Succeeded", "status": "True"}]})
@@ -709,7 +708,7 @@ async def test_no_pods_are_listed_for_a_job_that_ends_after_them_or_is_started(w
 
 
 async def test_group_keeps_quota_while_a_pod_runs_that_lost_its_label() -> None:
-    world = World(replace(SETTINGS, integrations=(POD,)))
+    world = World(settings_with(integrations=(POD,)))
     owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "uid-p"}
     metadata = {"name": "g", "annotations": {NAMES.is_group_workload: "true"}}
     held = admitted(owner=None, metadata={**metadata, "ownerReferences": [owner]})

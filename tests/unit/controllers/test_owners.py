@@ -18,13 +18,27 @@ from admitq.integrations.ownership import Owner
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import JOBS, REPLICA_SETS, Resource
 from admitq.runtime.store import Change, Key
-from tests.unit.controllers.builders import KINDS, NAMES, SETTINGS, Object, admitted, job, workload
+from tests.unit.controllers.builders import (
+    KINDS,
+    NAMES,
+    Object,
+    admitted,
+    job,
+    settings_with,
+    workload,
+)
 from tests.unit.controllers.world import World
 
 ROBOTS = Resource("example.com", "v1", "robots", "Robot", namespaced=True)
 ROBOT = OwnerKind("example.com", "v1", "Robot")
 NESTING = replace(
-    JOB, creates=None, differs=never_differs, known_owners=(OwnerKind("apps", "v1", "ReplicaSet"),)
+    JOB,
+    ownership=replace(
+        JOB.ownership,
+        creates=None,
+        differs=never_differs,
+        known_owners=(OwnerKind("apps", "v1", "ReplicaSet"),),
+    ),
 )
 """Jobs that may own jobs, also through ReplicaSets."""
 
@@ -49,7 +63,7 @@ class Clock:
 
 @pytest.fixture
 def world() -> World:
-    made = World(replace(SETTINGS, integrations=(NESTING,), external_frameworks=(ROBOT,)))
+    made = World(settings_with(integrations=(NESTING,), external_frameworks=(ROBOT,)))
     made.client.served |= {ROBOTS, REPLICA_SETS}
     made.client.api["robots", "r"] = robot()
     return made
@@ -237,7 +251,7 @@ class SetWorld(World):
     """A JobSet of two pods that runs, and a controller for its Jobs."""
 
     def __init__(self) -> None:
-        super().__init__(replace(SETTINGS, integrations=(JOB, JOBSET, TRAIN_JOB)))
+        super().__init__(settings_with(integrations=(JOB, JOBSET, TRAIN_JOB)))
         self.put(JOBSETS, a_jobset())
         self.put(KINDS.workloads, admitted(owner=reference("JobSet", "set", JOBSET.api_version)))
         self.jobs = JobController(self.ctx, JOB, Owners(self.ctx))
@@ -284,7 +298,7 @@ async def test_child_is_compared_with_its_owner_as_the_api_server_has_it() -> No
 async def test_jobset_of_a_trainjob_is_compared_with_the_runtime(pods: int, suspended: bool) -> None:
     world = SetWorld()
     runtime = {"template": {"spec": {"replicatedJobs": [{"name": "a", "template": a_train_template()}]}}}
-    followed = resource_followed(TRAIN_JOB, TRAIN_JOB.follows[0])
+    followed = resource_followed(TRAIN_JOB, TRAIN_JOB.templates.follows[0])
     world.put(
         followed, {"metadata": {"name": "rt", "uid": "uid-rt", "resourceVersion": "1"}, "spec": runtime}
     )

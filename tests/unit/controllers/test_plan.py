@@ -1,6 +1,5 @@
 """Plans carried out: every write on the version it was decided on, nothing told that did not happen."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +9,7 @@ from admitq.integrations.base import Step
 from admitq.integrations.paths import merged, with_value
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import JOBS
-from tests.unit.controllers.builders import KINDS, NAMES, SETTINGS, Object, job, workload
+from tests.unit.controllers.builders import KINDS, NAMES, Object, job, settings_with, workload
 from tests.unit.controllers.world import CONFLICT, World
 
 
@@ -90,7 +89,7 @@ async def test_d21_event_after_a_write_regards_the_version_of_the_write(world: W
 @pytest.mark.parametrize("strict", [True, False])
 async def test_only_our_finalizer_is_removed_and_only_from_this_very_object(strict: bool) -> None:
     """By a strict patch nothing else of the object may have changed either."""
-    world = World(settings=replace(SETTINGS, strict_finalizers=strict))
+    world = World(settings=settings_with(strict_finalizers=strict))
     obj = workload(metadata={"finalizers": ["a.example/x", NAMES.finalizer, "b.example/y"]})
     changed = {**obj, "metadata": {**obj["metadata"], "resourceVersion": "8"}}
     world.put(KINDS.workloads, changed)

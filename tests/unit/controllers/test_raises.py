@@ -95,7 +95,9 @@ def test_raise_of_a_running_job_of_every_kind_stops_it(raised: Raise) -> None:
     plan = decided(now, made, integration=kind)
     assert ("ExceedsAdmission", raised.says) in told(plan)
     assert plan.unless_admitted
-    assert kind.is_suspended(written(now, plan), NAMES) or kind.is_half_stopped(written(now, plan), NAMES)
+    assert kind.is_suspended(written(now, plan), NAMES) or kind.lifecycle.is_half_stopped(
+        written(now, plan), NAMES
+    )
 
 
 @pytest.mark.parametrize("raised", ELASTIC, ids=lambda one: one.framework)

@@ -21,13 +21,13 @@ from tests.unit.controllers.builders import (
     KINDS,
     NAMES,
     RESERVED,
-    SETTINGS,
     Object,
     admitted,
     cluster_queue,
     condition,
     job,
     local_queue,
+    settings_with,
     workload,
 )
 from tests.unit.controllers.world import World, cluster_scoped
@@ -121,7 +121,7 @@ def put_inside(world: World) -> None:
     ],
 )
 def test_jobs_far_inside_a_job_hear_what_lets_them_run(old: Any, new: Any) -> None:
-    world = World(replace(SETTINGS, integrations=(JOB, JOBSET)))
+    world = World(settings_with(integrations=(JOB, JOBSET)))
     put_inside(world)
     found = looked_at(world, KINDS.workloads, old, new)
     assert found["batch/job"] == {"ns/j", "ns/grandchild", "ns/great-grandchild"}

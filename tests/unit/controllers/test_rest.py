@@ -17,8 +17,8 @@ from admitq.controllers.job.case import Ancestor, JobCase, Lookups
 from admitq.controllers.job.steps import decide
 from admitq.controllers.plan import Action, Create, Delete, Patch, Plan, RemoveFinalizer, has_finalizer
 from admitq.controllers.settings import Settings
-from admitq.controllers.workload import World
-from admitq.controllers.workload import decide as decide_workload
+from admitq.controllers.workload.case import WorkloadInputs
+from admitq.controllers.workload.steps import decide_workload
 from admitq.core.model import Admission, PodSetAssignment
 from admitq.integrations.base import Integration, Moment, Rules
 from admitq.integrations.ownership import controller_of, is_of_group
@@ -37,6 +37,7 @@ from tests.unit.controllers.builders import (
     at,
     cluster_queue,
     local_queue,
+    settings_with,
     time,
 )
 from tests.unit.integrations.examples import RUNTIME, STATUS, custom_kinds, examples_of
@@ -98,7 +99,7 @@ class Place:
         present = [one for one in self.objects.values() if composition.is_member(one, NAMES)]
         if not present:
             return None
-        moment = Moment(at(self.seconds), deleted_hold_nothing=self.settings.fast_quota_release)
+        moment = Moment(at(self.seconds), deleted_hold_nothing=self.settings.pods.fast_quota_release)
         return composition.compose(present, NAMES, moment)
 
     def case(self) -> JobCase:
@@ -115,16 +116,18 @@ class Place:
                 for one in self.workloads.values()
                 if controller_of(one) is not None or (job is None and is_of_group(one, NAMES))
             )
-        references = () if job is None or self.runtime is None else self.kind.references(job)
+        references = () if job is None or self.runtime is None else self.kind.templates.references(job)
         resolved = {one: self.runtime for one in references if self.runtime is not None}
-        missing = () if job is None or self.runtime is not None else tuple(self.kind.references(job))
+        missing = (
+            () if job is None or self.runtime is not None else tuple(self.kind.templates.references(job))
+        )
         return JobCase(
             integration=self.kind,
             names=NAMES,
             kinds=KINDS,
             settings=self.settings,
             now=at(self.seconds),
-            job=None if job is None else self.kind.resolved(job, resolved),
+            job=None if job is None else self.kind.templates.resolved(job, resolved),
             workloads=found,
             lookups=self.lookups(),
             ancestor=self.ancestor,
@@ -141,10 +144,10 @@ class Place:
             workload=self.workloads.get,
         )
 
-    def world(self) -> World:
+    def world(self) -> WorkloadInputs:
         """What surrounds a Workload."""
         queue = self.cluster_queue
-        return World(
+        return WorkloadInputs(
             names=NAMES,
             kinds=KINDS,
             settings=self.settings,
@@ -372,8 +375,8 @@ def job_moves(place: Place, random: Random) -> None:
 
 
 def job_is_flipped(place: Place, random: Random) -> None:
-    if (obj := _any_object(place, random)) is not None and place.kind.suspended is None:
-        _change(place, obj, place.kind.suspend_path, _coin(random))
+    if (obj := _any_object(place, random)) is not None and place.kind.lifecycle.suspended is None:
+        _change(place, obj, place.kind.lifecycle.suspend_path, _coin(random))
 
 
 def job_asks_for_more(place: Place, random: Random) -> None:
@@ -439,8 +442,12 @@ def job_comes(place: Place, random: Random) -> None:
             "annotations": annotations,
         }
         made = {"apiVersion": kind.api_version, "kind": kind.kind, **first, "metadata": given, "status": {}}
-        held = made if kind.suspended is not None else with_value(made, kind.suspend_path, True)
-        place.keep(place.objects, kind.mutate(held, Rules(NAMES)))
+        held = (
+            made
+            if kind.lifecycle.suspended is not None
+            else with_value(made, kind.lifecycle.suspend_path, True)
+        )
+        place.keep(place.objects, kind.webhook.mutate(held, Rules(NAMES)))
 
 
 def prebuilt_comes(place: Place, random: Random) -> None:
@@ -519,7 +526,12 @@ def problems(place: Place) -> Iterator[str]:
         owned = one["metadata"].get("ownerReferences")
         if owned and is_reserved(one) and holds(one, ConditionType.EVICTED) and not kind.is_active(job):
             yield f"{one['metadata']['name']} keeps quota of which it was evicted"
-    if case.missing or kind.finished(job) is not None or kind.is_active(job) or kind.is_skipped(job):
+    if (
+        case.missing
+        or kind.finished(job) is not None
+        or kind.is_active(job)
+        or kind.lifecycle.is_skipped(job)
+    ):
         return
     admitted = [one for one in alive if may_run(one) and one in case.owned]
     held = any(is_reserved(one) for one in alive) or slices.is_elastic(case)
@@ -531,12 +543,11 @@ def problems(place: Place) -> Iterator[str]:
 
 def settings_for(kind: Integration, random: Random) -> Settings:
     """Any settings."""
-    return replace(
-        SETTINGS,
+    return settings_with(
         integrations=(kind,),
         pods_ready=random.choice([None, SETTINGS.pods_ready]),
-        retention_of_finished=random.choice([None, None, 500 * SECOND]),
-        retention_of_deactivated=random.choice([None, None, 500 * SECOND]),
+        after_finished=random.choice([None, None, 500 * SECOND]),
+        after_deactivated=random.choice([None, None, 500 * SECOND]),
         **{name: _coin(random) for name in GATES},
     )
 
@@ -554,9 +565,9 @@ GATES = (
     "finish_orphaned",
     "partial_admission",
     "reclaimable_pods",
-    "tell_reasons",
+    "detailed_reasons",
     "fast_quota_release",
-    "skips_reassignment_of_pods",
+    "skip_reassignment",
     "strict_finalizers",
 )
 

@@ -168,7 +168,9 @@ def pod_comes(place: Place, _random: Random) -> None:
                 "creationTimestamp": time(place.seconds),
                 "ownerReferences": [owner],
             }
-            place.keep(place.objects, POD.mutate({**one, "metadata": {**metadata, **given}}, Rules(NAMES)))
+            place.keep(
+                place.objects, POD.webhook.mutate({**one, "metadata": {**metadata, **given}}, Rules(NAMES))
+            )
             return
 
 

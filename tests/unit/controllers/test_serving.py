@@ -1,6 +1,5 @@
 """Objects that serve: the Workloads that they have made, and what their pods are told."""
 
-from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -33,13 +32,14 @@ from tests.unit.controllers.builders import (
     condition,
     condition_of,
     reserved,
+    settings_with,
     workload,
 )
 from tests.unit.controllers.world import World
 
 GATES = [{"name": NAMES.admission_gate}, {"name": "example.com/own"}, {"name": NAMES.topology_gate}]
 ON_HOLD = condition("QuotaReserved", False, "OnHold", "StatefulSet scaled to zero; workload on hold")
-SERVING = replace(SETTINGS, integrations=(POD, STATEFUL_SET))
+SERVING = settings_with(integrations=(POD, STATEFUL_SET))
 NAME = workload_name("StatefulSet", "apps", "s", "uid-s")
 
 
@@ -249,7 +249,7 @@ def test_without_the_gate_only_long_names_are_told_in_annotations(length: int, p
     made = of_set(workload(), job)
     name = workload_name("StatefulSet", "apps", "s" * length, "uid-s")
     made["metadata"]["name"] = name
-    settings = replace(SETTINGS, names_by_annotation=False)
+    settings = settings_with(names_by_annotation=False)
     metadata = only_patch(decided(job, made, pods=[pod()], settings=settings))["metadata"]
     told_in = [where for where in ("labels", "annotations") if NAMES.pod_group_name in metadata[where]]
     assert told_in == [place]
@@ -567,13 +567,13 @@ def test_an_evicted_workload_without_pods_gives_its_quota_back() -> None:
 def test_workloads_of_what_is_gone_are_finished_and_let_go() -> None:
     job = stateful_set()
     made = of_set(workload(), job)
-    settings = replace(SETTINGS, finish_orphaned=True)
+    settings = settings_with(finish_orphaned=True)
     (finished,) = only_patch(decided(None, made, settings=settings))["status"]["conditions"]
     assert (finished["type"], finished["reason"]) == ("Finished", "OwnerNotFound")
-    (freed,) = decided(None, made, settings=replace(SETTINGS, finish_orphaned=False)).actions
+    (freed,) = decided(None, made, settings=settings_with(finish_orphaned=False)).actions
     assert isinstance(freed, RemoveFinalizer)
     former = of_set(workload(), stateful_set(uid="uid-before"))
-    actions = decided(job, former, settings=replace(SETTINGS, finish_orphaned=False)).actions
+    actions = decided(job, former, settings=settings_with(finish_orphaned=False)).actions
     assert [type(one) for one in actions] == [RemoveFinalizer]
 
 
@@ -728,7 +728,7 @@ async def test_nothing_is_told_of_a_namespace_that_ends() -> None:
 
 def test_the_stores_of_all_kinds_tell_what_is_inside_what() -> None:
     """Through jobs of any kind, others hear of the admission of an ancestor."""
-    world = World(replace(SETTINGS, integrations=registered()))
+    world = World(settings_with(integrations=registered()))
     table = registry.controllers(world.ctx, world.core)
     kinds = {resource_of(one) for one in registered()}
     stores = {one.resource: one.indexes for one in table.when_served if one.resource in kinds}

@@ -29,7 +29,6 @@ from tests.unit.controllers.builders import (
     KINDS,
     NAMES,
     OWNER,
-    SETTINGS,
     TEMPLATE,
     Object,
     admitted,
@@ -38,6 +37,7 @@ from tests.unit.controllers.builders import (
     condition_of,
     job,
     reserved,
+    settings_with,
     time,
     workload,
 )
@@ -102,7 +102,10 @@ def test_the_first_workload_begins_a_chain_and_is_named_by_the_jobs_generation()
 
 
 def test_a_kind_may_tell_slices_of_one_generation_apart() -> None:
-    versioned = replace(JOB, slice_version=lambda job, _: job["metadata"]["annotations"]["version"])
+    versioned = replace(
+        JOB,
+        scaling=replace(JOB.scaling, slice_version=lambda job, _: job["metadata"]["annotations"]["version"]),
+    )
     names = {
         created(decided(of_version, integration=versioned))["metadata"]["name"]
         for one in ("7", "7_1", "7_2")
@@ -616,11 +619,11 @@ GROWN: Mapping[str, Path] = {
 }
 """Where a job of each kind says how many pods it wants."""
 
-ELASTIC_KINDS = [pytest.param(one, id=one.framework) for one in registered() if one.can_be_elastic]
+ELASTIC_KINDS = [pytest.param(one, id=one.framework) for one in registered() if one.scaling.can_be_elastic]
 
 
 def test_every_kind_that_can_be_elastic_is_tried() -> None:
-    assert {one.framework for one in registered() if one.can_be_elastic} == set(GROWN)
+    assert {one.framework for one in registered() if one.scaling.can_be_elastic} == set(GROWN)
 
 
 @pytest.mark.parametrize("kind", ELASTIC_KINDS)
@@ -700,9 +703,11 @@ def test_how_many_pods_a_job_of_any_kind_wants_changes_with_its_generation_alone
     states = [STATUS, {}, None]
     assert len({tuple(map(repr, kind.pod_sets({**example, "status": one}, NAMES))) for one in states}) == 1
     running_ = kind.with_suspend({**example, "status": STATUS}, False)
-    references = kind.references(running_)
+    references = kind.templates.references(running_)
     found = {one: {"metadata": {"generation": 7}} for one in references}
-    of_job, of_both = (kind.slice_version(one, NAMES) for one in (running_, kind.resolved(running_, found)))
+    of_job, of_both = (
+        kind.scaling.slice_version(one, NAMES) for one in (running_, kind.templates.resolved(running_, found))
+    )
     assert (of_job != of_both) is bool(references)
 
 
@@ -776,7 +781,7 @@ class Ray:
     """A RayJob that runs with quota for three workers, and its controller."""
 
     def __init__(self, job_: Object | None = None, **settings: Any) -> None:
-        self.world = World(settings=replace(SETTINGS, integrations=(RAY_JOB,), **settings))
+        self.world = World(settings=settings_with(integrations=(RAY_JOB,), **settings))
         watch_started_pods(self.world).progressed("1")
         self.world.put(RAY_JOBS, job_ or ray_job())
         self.world.put(KINDS.workloads, with_quota(job_ or ray_job()))
@@ -901,9 +906,9 @@ def rules(gates: Mapping[Gate, bool] | None = None) -> Rules:
 
 
 def test_an_elastic_job_has_its_pods_held() -> None:
-    held = JOB.mutate(waiting_job(2), rules())
+    held = JOB.webhook.mutate(waiting_job(2), rules())
     assert value_at(held, ("spec", "template", "spec", "schedulingGates")) == [{"name": NAMES.elastic_gate}]
-    assert JOB.mutate(held, rules()) is held
+    assert JOB.webhook.mutate(held, rules()) is held
 
 
 @pytest.mark.parametrize(
@@ -915,4 +920,4 @@ def test_an_elastic_job_has_its_pods_held() -> None:
     ],
 )
 def test_any_other_job_is_left_as_it_is(obj: Object, gates: Mapping[Gate, bool]) -> None:
-    assert JOB.mutate(obj, rules(gates)) is obj
+    assert JOB.webhook.mutate(obj, rules(gates)) is obj

@@ -1,6 +1,5 @@
 """Objects held while in use, priority classes that are followed, and what is read from the configuration."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,7 +7,7 @@ import pytest
 from admitq.controllers.finalizers import InUseController
 from admitq.controllers.priority_class import PriorityClassController
 from admitq.controllers.settings import settings_of
-from admitq.controllers.workload import WorkloadController
+from admitq.controllers.workload.controller import WorkloadController
 from admitq.integrations.kinds.job import JOB
 from admitq.podsets import Marks
 from admitq.runtime.errors import ApiError
@@ -26,6 +25,7 @@ from tests.unit.controllers.builders import (
     condition,
     condition_of,
     local_queue,
+    settings_with,
     time,
     workload,
 )
@@ -174,15 +174,15 @@ failureRecovery: {{forceDeleteAfter: 250ms}}
     )
     settings = settings_of(configuration, FeatureGates(), [JOB])
     assert settings.without_queue_name is True
-    assert settings.label_keys_to_copy == ("team",)
+    assert settings.conventions.label_keys_to_copy == ("team",)
     assert settings.pods_ready is not None
     assert settings.pods_ready.timeout == settings.pods_ready.recovery_timeout == 300 * SECOND
     assert settings.pods_ready.backoff_limit == 3
     assert [settings.pods_ready.backoff_seconds(count) for count in (1, 2, 5)] == [10, 20, 100]
-    assert settings.retention_of_finished == 3600 * SECOND
-    assert settings.retention_of_deactivated == 0
+    assert settings.retention.after_finished == 3600 * SECOND
+    assert settings.retention.after_deactivated == 0
     assert settings.concurrency == {"Job.batch": 4}
-    assert settings.longest_workload_name == 253
+    assert settings.conventions.longest_workload_name == 253
     assert settings.force_delete_after is None
     gates = FeatureGates.parse("FailureRecoveryPolicy=true")
     assert settings_of(configuration, gates, [JOB]).force_delete_after == SECOND // 4
@@ -202,16 +202,16 @@ metrics:
 """
     )
     gates = FeatureGates.parse(f"CustomMetricLabels={str(is_on).lower()}")
-    copied = settings_of(configuration, gates, [JOB]).metric_values_to_copy
+    copied = settings_of(configuration, gates, [JOB]).conventions.metric_values_to_copy
     assert copied == ((("labels", "size"), ("annotations", "a.example/cost")) if is_on else ())
 
 
 @pytest.mark.parametrize(
     ("gate", "changed"),
     [
-        ("AdmissionGatedBy", {"admission_gated_by": False}),
+        ("AdmissionGatedBy", {"admission_gates": False}),
         ("AssignQueueLabelsForPods", {"marks": Marks(queue_labels=False)}),
-        ("CleanupProvisioningRequestsOnEviction", {"cleans_up_provisioning_requests": False}),
+        ("CleanupProvisioningRequestsOnEviction", {"clean_up_provisioning_requests": False}),
         ("DeferRayServiceFinalizationForRedisCleanup", {"defer_cleanup": False}),
         ("DisableWaitForPodsReady", {"pods_ready": None}),
         ("ElasticJobsViaWorkloadSlices", {"elastic_jobs": False}),
@@ -223,10 +223,10 @@ metrics:
         ("ReclaimablePods", {"reclaimable_pods": False}),
         ("RemoveFinalizersWithStrictPatch", {"strict_finalizers": False}),
         ("ShortWorkloadNames", {"longest_workload_name": 63}),
-        ("SkipReassignmentForPodOwnedWorkloads", {"skips_reassignment_of_pods": False}),
+        ("SkipReassignmentForPodOwnedWorkloads", {"skip_reassignment": False}),
         ("TopologyAwareScheduling", {"marks": Marks(workload_annotation=False), "topology_requests": False}),
         ("UnadmittedWorkloadsExplicitStatus", {"explicit_pending": True}),
-        ("UnadmittedWorkloadsObservability", {"tell_reasons": False}),
+        ("UnadmittedWorkloadsObservability", {"detailed_reasons": False}),
         ("WorkloadIdentifierAnnotations", {"names_by_annotation": False}),
     ],
 )
@@ -234,4 +234,4 @@ def test_a_gate_switches_what_it_names_and_nothing_else(gate: str, changed: Any)
     by_default = FeatureGates()
     switched = FeatureGates({gate_named(gate): not by_default[gate_named(gate)]})
     settings = settings_of(Configuration(), by_default, [JOB])
-    assert settings_of(Configuration(), switched, [JOB]) == replace(settings, **changed) != settings
+    assert settings_of(Configuration(), switched, [JOB]) == settings_with(settings, **changed) != settings

@@ -9,19 +9,20 @@ from hypothesis import strategies as st
 from admitq.controllers.job import steps
 from admitq.controllers.job.case import JobCase, Lookups
 from admitq.controllers.plan import Delete, Patch, Plan, RemoveFinalizer
-from admitq.controllers.workload import World, decide
+from admitq.controllers.workload.case import WorkloadInputs
+from admitq.controllers.workload.steps import decide_workload
 from admitq.integrations.kinds.job import JOB
 from admitq_api.conditions import SECOND
 from tests.unit.controllers.builders import (
     KINDS,
     NAMES,
-    SETTINGS,
     Object,
     after,
     at,
     cluster_queue,
     job,
     local_queue,
+    settings_with,
 )
 from tests.unit.controllers.whatever import SURROUNDINGS, some_workload
 
@@ -47,11 +48,10 @@ def test_two_controllers_come_to_an_end_whatever_there_is(data: st.DataObject) -
     obj = some_workload(data)
     owner = some_job(data, obj)
     on_hold = data.draw(st.booleans())
-    settings = replace(
-        SETTINGS,
-        tell_reasons=data.draw(st.booleans()),
+    settings = settings_with(
+        detailed_reasons=data.draw(st.booleans()),
         explicit_pending=data.draw(st.booleans()),
-        retention_of_deactivated=data.draw(st.sampled_from([None, 3600 * SECOND])),
+        after_deactivated=data.draw(st.sampled_from([None, 3600 * SECOND])),
     )
     surroundings: dict[str, Any] = {
         "local_queue": local_queue(),
@@ -60,13 +60,13 @@ def test_two_controllers_come_to_an_end_whatever_there_is(data: st.DataObject) -
         "cluster_queue_active": True,
         **data.draw(st.sampled_from(SURROUNDINGS)),
     }
-    world = World(names=NAMES, kinds=KINDS, settings=settings, **surroundings)
+    inputs = WorkloadInputs(names=NAMES, kinds=KINDS, settings=settings, **surroundings)
 
     def of_workload() -> Plan:
-        return decide(obj, world, NOW)
+        return decide_workload(obj, inputs, NOW)
 
     def of_job() -> Plan:
-        integration = replace(JOB, is_on_hold=lambda _: on_hold)
+        integration = replace(JOB, lifecycle=replace(JOB.lifecycle, is_on_hold=lambda _: on_hold))
         return steps.decide(JobCase(integration, NAMES, KINDS, settings, NOW, owner, (obj,), NOTHING_ELSE))
 
     quiet = 0

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from admitq.controllers.plan import Delete, Patch, Plan, RemoveFinalizer, Tell
-from admitq.controllers.workload import decide
+from admitq.controllers.workload.steps import decide_workload
 from admitq.core.applicable_checks import MOST_CHECKS
 from admitq.explain import Explanation, unwritten
 from admitq.transitions import Transition
@@ -24,7 +24,6 @@ from tests.unit.controllers.builders import (
     NAMES,
     POLICY,
     QUEUED,
-    SETTINGS,
     Object,
     admitted,
     after,
@@ -34,6 +33,7 @@ from tests.unit.controllers.builders import (
     condition_of,
     local_queue,
     reserved,
+    settings_with,
     time,
     workload,
 )
@@ -45,7 +45,7 @@ NOT_ADMITTED = condition("Admitted", False, "NoReservation", "The workload has n
 
 def decided(obj: Object, now: float = 0, **world: Any) -> Plan:
     settings = world.pop("settings", {})
-    return decide(obj, replace(QUEUED, settings=replace(SETTINGS, **settings), **world), at(now))
+    return decide_workload(obj, replace(QUEUED, settings=settings_with(**settings), **world), at(now))
 
 
 def written(obj: Object, plan: Plan) -> Object:
@@ -166,7 +166,7 @@ def test_a_patch_is_guarded_by_the_version_it_was_made_from() -> None:
         ),
         (
             workload(),
-            {"local_queue": None, "settings": {"tell_reasons": False}},
+            {"local_queue": None, "settings": {"detailed_reasons": False}},
             "Inadmissible",
             "LocalQueue lq doesn't exist",
         ),
@@ -248,7 +248,7 @@ def test_on_hold_is_kept() -> None:
 
 
 def test_without_detailed_reasons_a_deactivation_is_not_told_there() -> None:
-    obj = settled(workload(spec={"active": False}), settings={"tell_reasons": False})
+    obj = settled(workload(spec={"active": False}), settings={"detailed_reasons": False})
     assert condition_of(obj, "QuotaReserved") is None
 
 
@@ -308,7 +308,7 @@ def test_what_else_a_gated_workload_waits_for_is_told_first_and_once(
 
 @pytest.mark.parametrize(
     ("annotations", "settings"),
-    [({}, {}), ({NAMES.admission_gated_by: ""}, {}), (GATED["annotations"], {"admission_gated_by": False})],
+    [({}, {}), ({NAMES.admission_gated_by: ""}, {}), (GATED["annotations"], {"admission_gates": False})],
     ids=["without-annotation", "with-none-left", "where-nothing-is-gated"],
 )
 def test_a_workload_whose_gates_are_gone_waits_for_quota(annotations: Any, settings: Any) -> None:
@@ -908,7 +908,7 @@ def test_without_detailed_reasons_it_is_given_back_as_inadmissible(lq: Any, stop
         local_queue=lq,
         cluster_queue=cluster_queue(stop, checks=[{"name": "a"}]),
         cluster_queue_active=stop == "None",
-        settings={"tell_reasons": False},
+        settings={"detailed_reasons": False},
     )
     assert condition_of(final, "QuotaReserved") == ("False", "Inadmissible", message)
     assert "admission" not in final["status"]
@@ -1181,7 +1181,7 @@ def test_one_whose_owners_are_gone_with_their_kind_is_finished_and_freed() -> No
 
 
 def test_a_finished_workload_is_kept_for_its_retention_and_then_deleted() -> None:
-    retention = {"settings": {"retention_of_finished": 3600 * SECOND}}
+    retention = {"settings": {"after_finished": 3600 * SECOND}}
     obj = workload(FINISHED)
     assert decided(obj, now=600, **retention) == Plan(again=3000.0)
     removed, deleted, tell = decided(obj, now=3600, **retention).actions
@@ -1192,8 +1192,8 @@ def test_a_finished_workload_is_kept_for_its_retention_and_then_deleted() -> Non
 
 def test_an_orphan_has_its_retention_too() -> None:
     obj = workload(FINISHED, owner=None, metadata={**LABELLED, "finalizers": []})
-    assert decided(obj, now=0, settings={"retention_of_finished": 60 * SECOND}) == Plan(again=60.0)
-    plan = decided(obj, now=0, settings={"retention_of_finished": 0})
+    assert decided(obj, now=0, settings={"after_finished": 60 * SECOND}) == Plan(again=60.0)
+    plan = decided(obj, now=0, settings={"after_finished": 0})
     assert Delete(KINDS.workloads, obj) in plan.actions
 
 
@@ -1252,5 +1252,5 @@ def test_until_then_and_thereafter_nothing_is_replaced(larger: Object, original:
 def test_decisions_about_whatever_there_may_be_come_to_an_end(data: st.DataObject) -> None:
     """No two steps may undo each other's writes."""
     obj = some_workload(data)
-    settings = {"tell_reasons": data.draw(st.booleans()), "explicit_pending": data.draw(st.booleans())}
+    settings = {"detailed_reasons": data.draw(st.booleans()), "explicit_pending": data.draw(st.booleans())}
     settled(obj, now=310, settings=settings, **data.draw(st.sampled_from(SURROUNDINGS)))

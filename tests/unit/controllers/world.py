@@ -265,7 +265,11 @@ class World:
 
     def __init__(self, settings: Settings = SETTINGS) -> None:
         kinds = {resource_of(one): indexes_of_jobs(one, NAMES) for one in settings.integrations}
-        followed = {resource_followed(one, kind): {} for one in settings.integrations for kind in one.follows}
+        followed = {
+            resource_followed(one, kind): {}
+            for one in settings.integrations
+            for kind in one.templates.follows
+        }
         needed = {**stores_needed(NAMES), **kinds, **followed}
         self.stores = Stores({one: Store(one, indexes=indexes) for one, indexes in needed.items()})
         self.client = StubClient(self.stores)
@@ -280,6 +284,7 @@ class World:
             clock=lambda: self.now,
             stores=self.stores,
             metrics=cast("Any", self.told),
+            queue_metrics=cast("Any", self.told),
             observed=self.put,
         )
         self.put(NAMESPACES, {"metadata": {"name": "ns", "uid": "uid-ns", "resourceVersion": "1"}})

@@ -177,7 +177,8 @@ def _wait_for_unknown(world: World) -> None:
 
 
 def _keep_between_cycles(world: World) -> None:
-    Overlay(world).keep(world.cluster_queues["q"].node, ((CPU, 1),))
+    node = world.cluster_queues["q"].node
+    Overlay(world, node.root).reserve_capacity(node, ((CPU, 1),))
 
 
 def _leave_untold(world: World) -> None:

@@ -557,3 +557,14 @@ def test_the_default_policy_preempts_nobody() -> None:
     stage.holds("other", "lent", 2)
     stage.holds("own", "mine", 2)
     assert stage.victims("own", 1, priority=9) == []
+
+
+def test_own_candidates_are_needed_neighbor_has_others_of_higher_priority() -> None:
+    stage = Stage()
+    stage.cohort("root", None, 1)
+    stage.queue("own", "root", 3, policy("LowerPriority", "LowerPriority"))
+    stage.queue("other", "root")
+    stage.holds("own", "own low", 2)
+    stage.holds("other", "low", 1)
+    stage.holds("other", "high", 1, priority=9)
+    assert stage.victims("own", 3, priority=5) == [("low", RECLAIMED), ("own low", OWN)]

@@ -8,6 +8,7 @@ import pytest
 from admitq.core import cycle
 from admitq.core import events as happened
 from admitq.core.cycle.entry import Entry
+from admitq.core.cycle.turns import Cycle
 from admitq.core.entries import ClusterQueueEntry
 from admitq.core.model import LocalQueue, PodSet, ResourceFlavor, Workload
 from admitq.core.requests import asking
@@ -70,9 +71,9 @@ def test_return_of_quota_evaluates_the_head_that_fits_and_not_the_other_lanes(
     evaluated: list[str] = []
     nominate = cycle.nominate
 
-    def counted(world: World, entry: ClusterQueueEntry, pending: Pending) -> Entry:
+    def counted(running: Cycle, entry: ClusterQueueEntry, pending: Pending) -> Entry:
         evaluated.append(pending.workload.key.name)
-        return nominate(world, entry, pending)
+        return nominate(running, entry, pending)
 
     monkeypatch.setattr(cycle, "nominate", counted)
     crowd.release()

@@ -160,6 +160,8 @@ RAISES: Final = (
 )
 
 ELASTIC: Final = tuple(
-    next(one for one in RAISES if one.framework == kind.framework) for kind in KINDS if kind.can_be_elastic
+    next(one for one in RAISES if one.framework == kind.framework)
+    for kind in KINDS
+    if kind.scaling.can_be_elastic
 )
 """A raise of the number of pods for each kind that can be elastic."""

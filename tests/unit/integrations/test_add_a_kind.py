@@ -76,7 +76,7 @@ def test_its_functions_tell_how_a_job_stands_whatever_it_looks_like() -> None:
     assert [(one.name, one.count) for one in kind.pod_sets(SWEEP, names_for())] == [("trials", 4)]
     assert kind.finished(SWEEP) == (True, "found it")
     assert kind.is_active(SWEEP)
-    assert kind.reclaimable(SWEEP) == {"trials": 2}
+    assert kind.scaling.reclaimable(SWEEP) == {"trials": 2}
     for path in paths_of(SWEEP):
         for damage in (None, -1, 2**70, "x", [], [None], {}, {"x": None}):
             ask_all(kind, SWEEP, with_value(SWEEP, path, damage))

@@ -149,7 +149,9 @@ GIVEN = PodSetInfo(
 def test_what_is_given_to_pods_stands_beside_what_is_wrapped() -> None:
     job = wrapper(component("v1", "Service", {}), component("ray.io/v1", "RayCluster", RAY))
     worker = APP_WRAPPER.pod_sets(job, NAMES)[1]
-    running = APP_WRAPPER.with_template(job, worker, podsets.inject(worker.template_in(job), GIVEN), NAMES)
+    running = APP_WRAPPER.templates.with_template(
+        job, worker, podsets.inject(worker.template_in(job), GIVEN), NAMES
+    )
     service, cluster = running["spec"]["components"]
     assert service == job["spec"]["components"][0]
     assert cluster["template"] == job["spec"]["components"][1]["template"]
@@ -165,7 +167,7 @@ def test_what_is_given_to_pods_stands_beside_what_is_wrapped() -> None:
         {},
     ]
     again = APP_WRAPPER.pod_sets(running, NAMES)[1]
-    assert APP_WRAPPER.with_template(running, again, PODS, NAMES) == job
+    assert APP_WRAPPER.templates.with_template(running, again, PODS, NAMES) == job
 
 
 def test_infos_of_the_owner_stay() -> None:
@@ -174,8 +176,8 @@ def test_infos_of_the_owner_stay() -> None:
     [pod_set] = APP_WRAPPER.pod_sets(job, NAMES)
     original = pod_set.template_in(job)
     assert original["metadata"]["labels"] == {"team": "a"}
-    running = APP_WRAPPER.with_template(job, pod_set, podsets.inject(original, GIVEN), NAMES)
-    assert APP_WRAPPER.with_template(running, pod_set, original, NAMES) == job
+    running = APP_WRAPPER.templates.with_template(job, pod_set, podsets.inject(original, GIVEN), NAMES)
+    assert APP_WRAPPER.templates.with_template(running, pod_set, original, NAMES) == job
 
 
 def conditions(**statuses: str) -> list[dict[str, str]]:

@@ -1,16 +1,10 @@
-"""Which objects a job's controller creates for it, and which only say so: nine kinds and more, by table.
+"""Children that the controllers of job kinds create, and forged ones that differ from them."""
 
-The rows of a kind are an owner, children as the kind's controller creates them, and forgeries of these.
-"""
-
-import copy
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from admitq.integrations.base import Difference, Elastic, Integration, never_elastic
 from admitq.integrations.kinds.appwrapper import APP_WRAPPER
 from admitq.integrations.kinds.deployment import DEPLOYMENT
 from admitq.integrations.kinds.job import JOB
@@ -24,62 +18,33 @@ from admitq.integrations.kinds.rayservice import RAY_SERVICE
 from admitq.integrations.kinds.sparkapplication import SPARK_APPLICATION
 from admitq.integrations.kinds.statefulset import STATEFUL_SET
 from admitq.integrations.kinds.trainjob import TRAIN_JOB
+from tests.unit.integrations.child_rows import (
+    BIG,
+    KIND,
+    NAME,
+    PODS,
+    REQUESTS,
+    Object,
+    Row,
+    a_cluster,
+    a_job,
+    a_pod,
+    an_object,
+    changed,
+    cluster_spec,
+    container,
+    pods,
+)
+from tests.unit.integrations.ray_children import (
+    elastic_ray_row,
+    ray_cluster_row,
+    ray_cluster_whose_head_has_one_name_row,
+    ray_cluster_with_a_long_name_row,
+    ray_job_row,
+    ray_job_with_sidecar_row,
+    ray_service_row,
+)
 
-Object = dict[str, Any]
-NAME, PODS, REQUESTS = Difference.IDENTITY, Difference.PODS, Difference.REQUESTS
-KIND = "kind"
-"""The controller creates no objects of the child's kind."""
-
-
-def container(name: str = "c", **requests: Any) -> Object:
-    return {"name": name, "resources": {"requests": requests or {"cpu": "1"}}}
-
-
-def pods(*containers: Object, **spec: Any) -> Object:
-    return {"spec": {"containers": list(containers) or [container()], **spec}}
-
-
-def changed(obj: Object, **changes: Any) -> Object:
-    """A copy with these values; ``__`` stands for a step of the path."""
-    result = copy.deepcopy(obj)
-    for path, value in changes.items():
-        *outer, last = (int(step) if step.isdigit() else step for step in path.split("__"))
-        place: Any = result
-        for step in outer:
-            place = place.setdefault(step, {}) if isinstance(place, dict) else place[step]
-        place[last] = value
-    return result
-
-
-def an_object(api_version: str, kind: str, name: str, spec: Object, **metadata: Any) -> Object:
-    return {
-        "apiVersion": api_version,
-        "kind": kind,
-        "metadata": {"name": name, "uid": f"uid-{name}", **metadata},
-        "spec": spec,
-    }
-
-
-def a_pod(name: str, *containers: Object, **metadata: Any) -> Object:
-    return an_object("v1", "Pod", name, pods(*containers)["spec"], **metadata)
-
-
-def a_job(name: str, template: Object | None = None, **spec: Any) -> Object:
-    return an_object("batch/v1", "Job", name, {"template": template or pods(), **spec})
-
-
-@dataclass(frozen=True)
-class Row:
-    """A kind, an owner of it, and children by what is right or wrong about them."""
-
-    kind: Integration
-    owner: Object
-    children: Mapping[str, Object]
-    forgeries: Mapping[str, tuple[str | Difference, Object]]
-    is_elastic: Elastic = field(default=never_elastic)
-
-
-BIG = container(cpu="9")
 UID = {"batch.kubernetes.io/controller-uid": "uid-j"}
 INDEX = "batch.kubernetes.io/job-completion-index"
 
@@ -183,174 +148,6 @@ def jobset_row() -> Row:
     )
 
 
-def cluster_spec(replicas: int = 2, **spec: Any) -> Object:
-    group = {"groupName": "small", "replicas": replicas, "maxReplicas": 9, "template": pods()}
-    return {"headGroupSpec": {"template": pods()}, "workerGroupSpecs": [group], **spec}
-
-
-def a_cluster(name: str, spec: Object | None = None, **metadata: Any) -> Object:
-    return an_object("ray.io/v1", "RayCluster", name, spec or cluster_spec(), **metadata)
-
-
-def ray_forgeries(name: str) -> Iterator[tuple[str, tuple[Difference, Object]]]:
-    """What is wrong with a cluster of a RayJob or RayService."""
-    good = a_cluster(name)
-    group = good["spec"]["workerGroupSpecs"][0]
-    yield "name of another", (NAME, a_cluster("mine"))
-    yield "name that is not generated", (NAME, a_cluster("r-mine"))
-    yield "more workers", (PODS, a_cluster(name, cluster_spec(5)))
-    yield "more hosts", (PODS, changed(good, spec__workerGroupSpecs__0__numOfHosts=2))
-    yield "a least number", (PODS, changed(good, spec__workerGroupSpecs__0__minReplicas=5))
-    yield "another group", (PODS, changed(good, spec__workerGroupSpecs=[group, {**group, "groupName": "b"}]))
-    yield "two groups of one name", (PODS, changed(good, spec__workerGroupSpecs=[group, group]))
-    yield "a larger head", (REQUESTS, changed(good, spec__headGroupSpec__template=pods(BIG)))
-    yield "larger workers", (REQUESTS, changed(good, spec__workerGroupSpecs__0__template=pods(BIG)))
-    yield "an autoscaler", (REQUESTS, changed(good, spec__enableInTreeAutoscaling=True))
-
-
-def ray_job_row() -> Row:
-    owner = an_object("ray.io/v1", "RayJob", "r", {"rayClusterSpec": cluster_spec()})
-    owner["status"] = {"rayClusterName": "r-x7k2p"}
-    submitter = container("ray-job-submitter", cpu="500m", memory="200Mi")
-    return Row(
-        RAY_JOB,
-        owner,
-        {
-            "the cluster": a_cluster("r-x7k2p"),
-            "the cluster with a group at rest": changed(
-                a_cluster("r-x7k2p"), spec__workerGroupSpecs__0__suspend=True
-            ),
-            "the submitter": a_job("r", pods(submitter)),
-        },
-        {
-            **dict(ray_forgeries("r-x7k2p")),
-            "a second cluster": (NAME, a_cluster("r-zzzzz")),
-            "a submitter of another name": (NAME, a_job("r-x7k2p", pods(submitter))),
-            "a submitter of many pods": (PODS, a_job("r", pods(submitter), parallelism=5)),
-            "a larger submitter": (REQUESTS, a_job("r", pods(container("ray-job-submitter", cpu="9")))),
-            "a pod": (KIND, a_pod("r-x7k2p")),
-        },
-    )
-
-
-def ray_job_with_sidecar_row() -> Row:
-    spec = {"rayClusterSpec": cluster_spec(), "submissionMode": "SidecarMode"}
-    submitter = container("ray-job-submitter", cpu="500m", memory="200Mi")
-    made = changed(a_cluster("r-x7k2p"), spec__headGroupSpec__template=pods(container(), submitter))
-    return Row(
-        RAY_JOB,
-        an_object("ray.io/v1", "RayJob", "r", spec),
-        {"before the status names the cluster": made, "older name": {**made, **named("r-raycluster-x7k2p")}},
-        {"a submitter where it is a sidecar": (NAME, a_job("r", pods(submitter)))},
-    )
-
-
-def named(name: str) -> Object:
-    return {"metadata": {"name": name}}
-
-
-def elastic_ray_row() -> Row:
-    spec = cluster_spec(enableInTreeAutoscaling=True)
-    owner = an_object("ray.io/v1", "RayJob", "r", {"rayClusterSpec": spec}, annotations={"elastic": "true"})
-    scaled = cluster_spec(5, enableInTreeAutoscaling=True)
-    return Row(
-        RAY_JOB,
-        owner,
-        {"a cluster that Ray scaled": a_cluster("r-x7k2p", scaled, annotations={"elastic": "true"})},
-        {
-            "one whose pods are not held": (PODS, a_cluster("r-x7k2p", scaled)),
-            "larger workers": (
-                REQUESTS,
-                changed(
-                    a_cluster("r-x7k2p", scaled, annotations={"elastic": "true"}),
-                    spec__workerGroupSpecs__0__template=pods(BIG),
-                ),
-            ),
-        },
-        is_elastic=lambda obj: obj["metadata"].get("annotations") == {"elastic": "true"},
-    )
-
-
-def ray_service_row() -> Row:
-    owner = an_object("ray.io/v1", "RayService", "r", {"rayClusterConfig": cluster_spec()})
-    owner["status"] = {
-        "activeServiceStatus": {"rayClusterName": "serves"},
-        "pendingServiceStatus": {"rayClusterName": "r-raycluster-x7k2p"},
-    }
-    return Row(
-        RAY_SERVICE,
-        owner,
-        {
-            "the active one": a_cluster("serves"),
-            "the pending one": a_cluster("r-raycluster-x7k2p"),
-            "one that was replaced and goes": a_cluster("r-zzzzz"),
-            "one that is scaled up by and by": a_cluster("r-zzzzz", cluster_spec(0)),
-        },
-        {**dict(ray_forgeries("r-x7k2p")), "a Job": (KIND, a_job("r-x7k2p"))},
-    )
-
-
-def ray_cluster_row() -> Row:
-    state = {"redisAddress": "redis:6379"}
-    owner = a_cluster("ray", cluster_spec(gcsFaultToleranceOptions=state, enableInTreeAutoscaling=True))
-    head = {"ray.io/cluster": "ray", "ray.io/node-type": "head", "ray.io/group": "headgroup"}
-    worker = {"ray.io/cluster": "ray", "ray.io/node-type": "worker", "ray.io/group": "small"}
-    wait = {"name": "wait-gcs-ready", "resources": {"requests": {"cpu": "200m"}}}
-    cleanup = pods(container(cpu="200m", memory="256Mi"))
-    return Row(
-        RAY_CLUSTER,
-        owner,
-        {
-            "a head": a_pod("ray-head-x7k2p", container(), container("autoscaler", cpu="500m"), labels=head),
-            "a head whose name is not generated": a_pod("ray-head", labels=head),
-            "a worker with an init container": changed(
-                a_pod("ray-small-worker-x7k2p", labels=worker), spec__initContainers=[wait]
-            ),
-            "a worker before its name is generated": changed(
-                a_pod("", labels=worker), metadata__generateName="ray-small-worker-"
-            ),
-            "a worker of an older operator": a_pod("ray-worker-small-x7k2p", labels=worker),
-            "the Job that cleans up": a_job("ray-redis-cleanup", cleanup),
-        },
-        {
-            "name of another": (NAME, a_pod("mine-small-worker-x7k2p", labels=worker)),
-            "no labels that the operator counts by": (NAME, a_pod("ray-small-worker-x7k2p")),
-            "labels of another cluster": (
-                NAME,
-                a_pod("ray-small-worker-x7k2p", labels={**worker, "ray.io/cluster": "b"}),
-            ),
-            "no group of the cluster": (
-                NAME,
-                a_pod("ray-b-worker-x7k2p", labels={**worker, "ray.io/group": "b"}),
-            ),
-            "a head that is named a worker": (NAME, a_pod("ray-small-worker-x7k2p", labels=head)),
-            "a larger worker": (REQUESTS, a_pod("ray-small-worker-x7k2p", BIG, labels=worker)),
-            "a larger head": (REQUESTS, a_pod("ray-head-x7k2p", BIG, labels=head)),
-            "a Job of another name": (NAME, a_job("ray-cleanup", cleanup)),
-            "a Job of many pods": (PODS, a_job("ray-redis-cleanup", cleanup, parallelism=5)),
-            "a larger Job": (REQUESTS, a_job("ray-redis-cleanup", pods(BIG))),
-            "a RayCluster": (KIND, a_cluster("ray-head-x7k2p")),
-        },
-    )
-
-
-def ray_cluster_whose_head_has_one_name_row() -> Row:
-    head = {"ray.io/cluster": "ray", "ray.io/node-type": "head", "ray.io/group": "headgroup"}
-    owner = {**a_cluster("ray"), "status": {"head": {"podName": "ray-head"}}}
-    return Row(
-        RAY_CLUSTER,
-        owner,
-        {"the head": a_pod("ray-head", labels=head)},
-        {
-            "a second head": (NAME, a_pod("ray-head-x7k2p", labels=head)),
-            "a second head whose name is to be generated": (
-                NAME,
-                changed(a_pod("", labels=head), metadata__generateName="ray-head-"),
-            ),
-        },
-    )
-
-
 def spark_application_row() -> Row:
     driver = {"cores": 1, "coreLimit": "1200m", "memory": "2g", "memoryOverhead": "512m"}
     owner = an_object(
@@ -382,17 +179,6 @@ def spark_application_row() -> Row:
             "a claim": (REQUESTS, changed(a_driver(), spec__resourceClaims=[{"resourceClaimName": "g"}])),
             "a Job": (KIND, a_job("pi-driver")),
         },
-    )
-
-
-def ray_cluster_with_a_long_name_row() -> Row:
-    name, labels = "c" * 50, {"ray.io/node-type": "worker", "ray.io/group": "small"}
-    cut = f"{'c' * 38}-small-worker-x7k2p"
-    return Row(
-        RAY_CLUSTER,
-        a_cluster(name),
-        {"a name that is cut": a_pod(cut, labels={**labels, "ray.io/cluster": name})},
-        {"a Job where no state is kept": (NAME, a_job(f"{name}-redis-cleanup"))},
     )
 
 
@@ -617,7 +403,7 @@ def cases(of: str) -> list[Any]:
 def test_child_that_a_controller_creates_differs_in_nothing(row: Row, name: str) -> None:
     child = row.children[name]
     assert row.kind.may_create(child)
-    assert row.kind.differs(row.owner, child, row.is_elastic) is None
+    assert row.kind.ownership.differs(row.owner, child, row.is_elastic) is None
     assert row.kind.makes(row.owner, child, row.is_elastic)
 
 
@@ -626,7 +412,7 @@ def test_forged_child_is_recognised_by_what_differs(row: Row, name: str) -> None
     difference, child = row.forgeries[name]
     assert row.kind.may_create(child) is (difference != KIND)
     if difference != KIND:
-        assert row.kind.differs(row.owner, child, row.is_elastic) == difference
+        assert row.kind.ownership.differs(row.owner, child, row.is_elastic) == difference
 
 
 def test_each_covering_kind_has_five_forgeries() -> None:

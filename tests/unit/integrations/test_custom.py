@@ -106,7 +106,10 @@ def test_abilities_follow_from_what_is_told(plain: Integration, tasks: Integrati
     keys = ("partialAdmission", "reclaimablePods", "otherClusters", "ownPriorityClass")
     assert [described(plain)[key] for key in keys] == [False, True, True, True]
     assert [described(tasks)[key] for key in keys] == [True, True, False, False]
-    assert (plain.managed_by_path, plain.own_controller) == (("spec", "managedBy"), "example.com/controller")
+    assert (plain.delegation.managed_by_path, plain.delegation.own_controller) == (
+        ("spec", "managedBy"),
+        "example.com/controller",
+    )
 
 
 def test_it_makes_what_it_is_told_to_make(plain: Integration, tasks: Integration) -> None:
@@ -166,14 +169,14 @@ def test_a_template_is_read_and_written_in_its_element(tasks: Integration) -> No
     job = {"spec": {"tasks": [{"name": "a"}, {"name": "b", "template": {"spec": {"x": 1}}}]}}
     _, second = tasks.pod_sets(job, NAMES)
     assert second.template_in(job) == {"spec": {"x": 1}}
-    changed = tasks.with_template(job, second, {"spec": {"x": 2}}, NAMES)
+    changed = tasks.templates.with_template(job, second, {"spec": {"x": 2}}, NAMES)
     assert changed == with_value(job, ("spec", "tasks", 1, "template", "spec", "x"), 2)
 
 
 def test_counts_are_written_where_they_were_read(tasks: Integration) -> None:
-    assert tasks.with_counts is not None
+    assert tasks.scaling.with_counts is not None
     job = {"spec": {"tasks": [{"name": "a", "replicas": 3}, {"name": "b", "replicas": 5}]}}
-    changed = tasks.with_counts(job, {"b": 2, "c": 1}, NAMES)
+    changed = tasks.scaling.with_counts(job, {"b": 2, "c": 1}, NAMES)
     assert changed == with_value(job, ("spec", "tasks", 1, "replicas"), 2)
 
 
@@ -181,15 +184,17 @@ def test_a_podset_has_the_name_that_the_job_writes_in_lower_case(tasks: Integrat
     listed = [{"name": "Worker", "replicas": 3, "minAvailable": 1}]
     job = {"spec": {"tasks": listed}, "status": {"tasks": {"Worker": {"done": 2}}}}
     assert [one.name for one in tasks.pod_sets(job, NAMES)] == ["worker"]
-    assert tasks.reclaimable(job) == {"worker": 2}
-    assert tasks.with_counts is not None
-    assert value_at(tasks.with_counts(job, {"worker": 1}, NAMES), ("spec", "tasks", 0, "replicas")) == 1
+    assert tasks.scaling.reclaimable(job) == {"worker": 2}
+    assert tasks.scaling.with_counts is not None
+    assert (
+        value_at(tasks.scaling.with_counts(job, {"worker": 1}, NAMES), ("spec", "tasks", 0, "replicas")) == 1
+    )
 
 
 def test_minimum_stays_when_fewer_pods_were_admitted(tasks: Integration) -> None:
     job = {"spec": {"tasks": [{"name": "b", "replicas": 5, "minAvailable": 2}]}}
-    assert tasks.with_counts is not None
-    (reduced,) = tasks.pod_sets(tasks.with_counts(job, {"b": 2}, NAMES), NAMES)
+    assert tasks.scaling.with_counts is not None
+    (reduced,) = tasks.pod_sets(tasks.scaling.with_counts(job, {"b": 2}, NAMES), NAMES)
     assert (reduced.count, reduced.min_count) == (2, 2)
 
 
@@ -197,14 +202,14 @@ def test_pods_are_reclaimed_by_podset_and_never_more_than_there_are(
     plain: Integration, tasks: Integration
 ) -> None:
     workers = {"spec": {"workers": {"replicas": 3}}}
-    assert [plain.reclaimable({**workers, "status": {"done": done}}) for done in (0, 2, 7, "2")] == [
+    assert [plain.scaling.reclaimable({**workers, "status": {"done": done}}) for done in (0, 2, 7, "2")] == [
         {},
         {"workers": 2},
         {"workers": 3},
         {},
     ]
     listed = {"spec": {"tasks": [{"name": "a", "replicas": 2}, {"name": "b", "replicas": 2}]}}
-    assert tasks.reclaimable({**listed, "status": {"tasks": {"b": {"done": 1}}}}) == {"b": 1}
+    assert tasks.scaling.reclaimable({**listed, "status": {"tasks": {"b": {"done": 1}}}}) == {"b": 1}
 
 
 # --- signs ------------------------------------------------------------------------------------------
@@ -243,7 +248,7 @@ def test_a_field_without_values_says_something_or_nothing(
     plain: Integration, value: Any, expected: bool
 ) -> None:
     assert plain.is_active({"status": {"active": value}}) is expected
-    assert plain.is_on_hold({"spec": {"draft": value}}) is expected
+    assert plain.lifecycle.is_on_hold({"spec": {"draft": value}}) is expected
 
 
 def test_one_element_of_a_list_suffices(tasks: Integration) -> None:
@@ -280,8 +285,8 @@ def test_true_is_not_one(tmp_path: Path) -> None:
 
 
 def test_a_priority_class_may_stand_under_any_key(plain: Integration) -> None:
-    assert plain.priority_class({"spec": {"priority": {"example.com/class": "high"}}}) == "high"
-    assert plain.priority_class({"spec": {"priority": {"example.com/class": 1}}}) is None
+    assert plain.templates.priority_class({"spec": {"priority": {"example.com/class": "high"}}}) == "high"
+    assert plain.templates.priority_class({"spec": {"priority": {"example.com/class": 1}}}) is None
 
 
 # --- what cannot be ---------------------------------------------------------------------------------

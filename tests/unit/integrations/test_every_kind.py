@@ -77,7 +77,7 @@ def abridged(draw: st.DrawFn, kind: Integration) -> Any:
     for _ in range(draw(st.integers(0, 3))):
         path = draw(st.sampled_from([path for path in paths_of(job) if isinstance(path[-1], str)]))
         job = draw(st.sampled_from((without_value(job, path), with_value(job, path, None))))
-    return kind.resolved(job, {})
+    return kind.templates.resolved(job, {})
 
 
 def ask_all(kind: Integration, old: Any, job: Any) -> None:
@@ -87,35 +87,35 @@ def ask_all(kind: Integration, old: Any, job: Any) -> None:
     for pod_set in pod_sets:
         assert isinstance(pod_set.count, int)
         assert pod_set.count >= 0
-        started = kind.with_template(started, pod_set, pod_set.template_in(job), NAMES)
+        started = kind.templates.with_template(started, pod_set, pod_set.template_in(job), NAMES)
     for ask in (
         kind.finished,
         kind.is_active,
         kind.pods_ready,
-        kind.references,
-        kind.is_skipped,
-        kind.is_cleaning_up,
-        kind.reclaimable,
-        kind.is_on_hold,
-        kind.priority_class,
+        kind.templates.references,
+        kind.lifecycle.is_skipped,
+        kind.lifecycle.is_cleaning_up,
+        kind.scaling.reclaimable,
+        kind.lifecycle.is_on_hold,
+        kind.templates.priority_class,
         kind.may_create,
     ):
         ask(job)
-    kind.resolved(job, dict.fromkeys(kind.references(job), RUNTIME))
-    kind.is_half_stopped(job, NAMES)
+    kind.templates.resolved(job, dict.fromkeys(kind.templates.references(job), RUNTIME))
+    kind.lifecycle.is_half_stopped(job, NAMES)
     kind.is_suspended(job, NAMES)
-    kind.stop(job, stopped, NAMES)
-    kind.start(job, kind.with_suspend(started, False), NAMES)
+    kind.lifecycle.stop(job, stopped, NAMES)
+    kind.lifecycle.start(job, kind.with_suspend(started, False), NAMES)
     kind.makes(job, old)
     kind.makes(old, job)
-    kind.differs_below(job, old, never_elastic)
-    if kind.with_counts is not None:
-        kind.with_counts(job, {pod_set.name: 1 for pod_set in pod_sets}, NAMES)
-    kind.mutate(job, RULES)
-    kind.mutate_any(job, RULES)
-    kind.slice_version(job, NAMES)
-    kind.validate_create(job, RULES)
-    kind.validate_update(old, job, RULES)
+    kind.ownership.differs_below(job, old, never_elastic)
+    if kind.scaling.with_counts is not None:
+        kind.scaling.with_counts(job, {pod_set.name: 1 for pod_set in pod_sets}, NAMES)
+    kind.webhook.mutate(job, RULES)
+    kind.webhook.mutate_any(job, RULES)
+    kind.scaling.slice_version(job, NAMES)
+    kind.webhook.validate_create(job, RULES)
+    kind.webhook.validate_update(old, job, RULES)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -166,7 +166,7 @@ def injected(kind: Integration, job: Any) -> Any:
     """The job as a start leaves it."""
     for pod_set in kind.pod_sets(job, NAMES):
         template = podsets.inject(pod_set.template_in(job), GIVEN)
-        job = kind.with_template(job, pod_set, template, NAMES)
+        job = kind.templates.with_template(job, pod_set, template, NAMES)
     return job
 
 
@@ -194,7 +194,7 @@ def test_what_is_injected_is_taken_out_without_a_trace(kind: Integration, data: 
     stopped = running
     for pod_set, original in zip(kind.pod_sets(running, NAMES), remembered, strict=True):
         restored = podsets.restore(pod_set.template_in(stopped), original)
-        stopped = kind.with_template(stopped, pod_set, restored, NAMES)
+        stopped = kind.templates.with_template(stopped, pod_set, restored, NAMES)
     assert without_empties(stopped) == without_empties(job)
 
 
@@ -219,8 +219,8 @@ FIELDS_OF_PODS = {
 
 def pod_sets_of(kind: Integration, job: Any) -> list[Any]:
     """The podsets of a job; every runtime that it names exists."""
-    found = {one: RUNTIME for one in kind.references(job) if kind.requires(one) and one.name}
-    return list(kind.pod_sets(kind.resolved(job, found), NAMES))
+    found = {one: RUNTIME for one in kind.templates.references(job) if kind.requires(one) and one.name}
+    return list(kind.pod_sets(kind.templates.resolved(job, found), NAMES))
 
 
 @pytest.mark.parametrize("kind", KINDS_OF_JOBS)
@@ -231,7 +231,7 @@ def test_d24_kind_whose_podsets_may_be_absent_names_the_field_that_describes_the
     bare = {"metadata": {"name": "j", "namespace": "ns"}, "spec": empty}
     assert (pod_sets_of(kind, bare) == []) is (kind.framework in FIELDS_OF_PODS)
     if fields := FIELDS_OF_PODS.get(kind.framework):
-        assert kind.pod_sets_field == fields
+        assert kind.templates.pod_sets_field == fields
         for started in examples_of(kind.api_version, kind.kind, started=True):
             job = {key: value for key, value in started.items() if key != "resolvedRuntime"}
             assert pod_sets_of(kind, job)

@@ -111,7 +111,7 @@ def test_pods_are_ready_when_each_is_ready_or_has_succeeded(status: Any, ready: 
     ],
 )
 def test_pods_without_a_successor_are_reclaimable(spec: Any, status: Any, reclaimable: Any) -> None:
-    found = JOB.reclaimable(job(spec, status))
+    found = JOB.scaling.reclaimable(job(spec, status))
     assert found == (None if reclaimable is None else {"main": reclaimable})
 
 
@@ -140,12 +140,12 @@ def test_pods_without_a_successor_are_reclaimable(spec: Any, status: Any, reclai
 def test_c15_reclaimable_pods_of_a_scaled_down_job_are_those_that_no_longer_run(
     spec: Any, status: Any, reclaimable: int
 ) -> None:
-    assert JOB.reclaimable(job(spec, status)) == {"main": reclaimable}
+    assert JOB.scaling.reclaimable(job(spec, status)) == {"main": reclaimable}
 
 
 def test_a_huge_range_of_indexes_costs_nothing() -> None:
     spec = {"parallelism": 2, "completions": 3, "completionMode": "Indexed"}
-    assert JOB.reclaimable(job(spec, {"completedIndexes": "0-99999999999999"})) == {"main": 2}
+    assert JOB.scaling.reclaimable(job(spec, {"completedIndexes": "0-99999999999999"})) == {"main": 2}
 
 
 def test_a_job_between_the_steps_of_a_stop_is_not_suspended() -> None:
@@ -157,7 +157,7 @@ def test_a_job_between_the_steps_of_a_stop_is_not_suspended() -> None:
 def test_a_stop_suspends_then_takes_back_the_start_then_restores() -> None:
     running = job({"suspend": False, "template": {"spec": {"nodeSelector": {"a": "b"}}}}, {"startTime": "t"})
     stopped = job({"suspend": True, "template": {"spec": {}}}, {"startTime": "t"})
-    assert list(JOB.stop(running, stopped, NAMES)) == [
+    assert list(JOB.lifecycle.stop(running, stopped, NAMES)) == [
         Step({"spec": {"suspend": True}, "metadata": {"annotations": {NAMES.stopping: "true"}}}),
         Step({"status": {"startTime": None}}, "status"),
         Step(
@@ -172,30 +172,30 @@ def test_a_stop_suspends_then_takes_back_the_start_then_restores() -> None:
 def test_a_stop_waits_for_the_pods_before_it_restores() -> None:
     stopped = job({"suspend": True, "template": {"spec": {}}})
     running = job({"suspend": False, "template": {"spec": {"nodeSelector": {"a": "b"}}}}, {"active": 1})
-    [step] = JOB.stop(running, stopped, NAMES)
+    [step] = JOB.lifecycle.stop(running, stopped, NAMES)
     assert step.patch["spec"] == {"suspend": True}
     assert step.as_seen == (("metadata", "generation"), ("status", "conditions"))
     waiting = job({**running["spec"], "suspend": True}, {"active": 1}, {NAMES.stopping: "true"})
-    assert JOB.stop(waiting, stopped, NAMES) == ()
+    assert JOB.lifecycle.stop(waiting, stopped, NAMES) == ()
 
 
 def test_a_stop_cut_short_is_resumed_where_it_was() -> None:
     half = job({"suspend": True, "template": {"spec": {"nodeSelector": {"a": "b"}}}}, {"startTime": "t"})
     half["metadata"]["annotations"] = {NAMES.stopping: "true"}
     stopped = job({"suspend": True, "template": {"spec": {}}})
-    assert [step.subresource for step in JOB.stop(half, stopped, NAMES)] == ["status", None]
+    assert [step.subresource for step in JOB.lifecycle.stop(half, stopped, NAMES)] == ["status", None]
 
 
 def test_partial_admission_writes_parallelism_and_keeps_completions() -> None:
-    assert JOB.with_counts is not None
-    changed = JOB.with_counts(job({"parallelism": 5, "completions": 10}), {"main": 3}, NAMES)
+    assert JOB.scaling.with_counts is not None
+    changed = JOB.scaling.with_counts(job({"parallelism": 5, "completions": 10}), {"main": 3}, NAMES)
     assert (changed["spec"]["parallelism"], changed["spec"]["completions"]) == (3, 10)
 
 
 def test_completions_follow_parallelism_where_the_owner_says_so() -> None:
-    assert JOB.with_counts is not None
+    assert JOB.scaling.with_counts is not None
     equal = {NAMES.job_completions_equal_parallelism: "true"}
-    changed = JOB.with_counts(
+    changed = JOB.scaling.with_counts(
         job({"parallelism": 5, "completions": 5}, annotations=equal), {"main": 3}, NAMES
     )
     assert (changed["spec"]["parallelism"], changed["spec"]["completions"]) == (3, 3)
@@ -226,7 +226,7 @@ SYNC = NAMES.job_completions_equal_parallelism
 def test_annotations_of_partial_admission_are_checked_on_creation(
     spec: Any, annotations: Any, complaint: Any
 ) -> None:
-    errors = JOB.validate_create(job(spec, annotations=annotations), Rules(NAMES))
+    errors = JOB.webhook.validate_create(job(spec, annotations=annotations), Rules(NAMES))
     assert (complaint is None) == (not errors)
     for error in errors:
         assert complaint in str(error)
@@ -248,7 +248,7 @@ RUNNING = {**INDEXED, "suspend": False}
     ],
 )
 def test_a_partly_admitted_job_keeps_its_size_while_it_runs(old: Any, new: Any, fields: Any) -> None:
-    assert len(JOB.validate_update(old, new, Rules(NAMES))) == fields
+    assert len(JOB.webhook.validate_update(old, new, Rules(NAMES))) == fields
 
 
 @pytest.mark.parametrize(
@@ -264,5 +264,5 @@ def test_an_odd_object_is_read_without_failing(odd: Any) -> None:
     assert JOB.finished(odd) is None
     assert JOB.is_active(odd) is False
     assert JOB.pods_ready(odd) is False
-    assert JOB.reclaimable(odd) is None
+    assert JOB.scaling.reclaimable(odd) is None
     assert JOB.is_suspended(odd, NAMES) is False

@@ -91,7 +91,7 @@ def test_it_is_active_with_pods_and_ready_with_all_of_them(statuses: Any, active
 )
 def test_pods_of_jobs_that_succeeded_need_no_successor(statuses: Any, counts: Any) -> None:
     one = jobset(entry(replicas=2, parallelism=4), status={"replicatedJobsStatus": statuses})
-    assert JOBSET.reclaimable(one) == counts
+    assert JOBSET.scaling.reclaimable(one) == counts
 
 
 @pytest.mark.parametrize(
@@ -108,5 +108,5 @@ def test_odd_shapes_are_jobsets_of_nothing(odd: Any) -> None:
     assert JOBSET.pod_sets(odd, NAMES) == []
     assert JOBSET.finished(odd) is None
     assert not JOBSET.is_active(odd)
-    assert JOBSET.reclaimable(odd) == {}
+    assert JOBSET.scaling.reclaimable(odd) == {}
     assert JOBSET.pods_ready(odd)

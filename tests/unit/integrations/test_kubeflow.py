@@ -52,8 +52,8 @@ def test_each_kind_says_who_it_is(
     kind: Any, framework: Any, version: Any, controller: Any, adopts: Any
 ) -> None:
     assert (kind.framework, kind.group, kind.version) == (framework, "kubeflow.org", version)
-    assert (kind.own_controller, kind.adopts_prebuilt_workload) == (controller, adopts)
-    assert kind.managed_by_path == ("spec", "runPolicy", "managedBy")
+    assert (kind.delegation.own_controller, kind.delegation.adopts_prebuilt_workload) == (controller, adopts)
+    assert kind.delegation.managed_by_path == ("spec", "runPolicy", "managedBy")
     suspended = kind.with_suspend({}, True)
     assert suspended == {"spec": {"runPolicy": {"suspend": True}}}
     assert kind.is_suspended(suspended, NAMES)
@@ -152,7 +152,7 @@ def test_the_priority_is_that_of_the_policy_then_that_of_the_first_role_with_one
     policy: Any, launcher: Any, worker: Any, expected: Any
 ) -> None:
     roles = {"Worker": pods(worker), "Launcher": pods(launcher)}
-    assert MPI_JOB.priority_class(job(MPI_JOB, roles, policy=policy)) == expected
+    assert MPI_JOB.templates.priority_class(job(MPI_JOB, roles, policy=policy)) == expected
 
 
 OFFSET = {NAMES.pod_index_offset: "1"}
@@ -174,10 +174,10 @@ def test_workers_are_counted_behind_a_launcher_that_works(
     before = job(MPI_JOB, {role: pods() for role in roles})
     before["spec"]["runLauncherAsWorker"] = launcher_works
     rules = Rules(NAMES, FeatureGates({Gate.TOPOLOGY_AWARE_SCHEDULING: gate}))
-    after = MPI_JOB.mutate(before, rules)
+    after = MPI_JOB.webhook.mutate(before, rules)
     metadata = after["spec"]["mpiReplicaSpecs"].get("Worker", {}).get("template", {}).get("metadata", {})
     assert metadata.get("annotations", {}) == annotations
-    assert MPI_JOB.mutate(after, rules) == after
+    assert MPI_JOB.webhook.mutate(after, rules) == after
 
 
 def test_only_an_mpi_job_makes_jobs() -> None:

@@ -22,7 +22,7 @@ from admitq_api.labels import names_for
 
 NAMES = names_for()
 
-NESTING = replace(JOB, creates=None, differs=never_differs)
+NESTING = replace(JOB, ownership=replace(JOB.ownership, creates=None, differs=never_differs))
 """A kind whose jobs may own further jobs."""
 
 
@@ -91,7 +91,7 @@ def _unless_made(_job: Any, child: Any, _is_elastic: Any) -> Difference | None:
 
 
 def test_a_true_reference_to_a_job_that_does_not_make_this_very_object_finds_nobody() -> None:
-    kind = replace(NESTING, differs=_unless_made)
+    kind = replace(NESTING, ownership=replace(NESTING.ownership, differs=_unless_made))
     assert ancestor_of(an_object("a", owner="b"), an_object("b", queue="q"), kind=kind) is None
     assert ancestor_of(an_object("made", owner="b"), an_object("b", queue="q"), kind=kind) == "b"
 
@@ -100,7 +100,7 @@ def test_object_is_compared_with_each_owner_whose_child_it_descends_from() -> No
     def differs_below(_job: Any, obj: Any, _is_elastic: Any) -> Difference | None:
         return None if obj["metadata"]["name"] == "made" else Difference.REQUESTS
 
-    kind = replace(NESTING, differs_below=differs_below)
+    kind = replace(NESTING, ownership=replace(NESTING.ownership, differs_below=differs_below))
     chain = [an_object("b", owner="c"), an_object("c", queue="q")]
     assert ancestor_of(an_object("made", owner="b"), *chain, kind=kind) == "c"
     assert ancestor_of(an_object("forged", owner="b"), *chain, kind=kind) is None
@@ -117,7 +117,10 @@ def test_workers_of_a_leader_worker_set_follow_nothing_and_need_their_marks() ->
     workers = an_object("workers", owner="l-0", kind="Pod", api_version="v1")
     worker = an_object("worker", owner="workers", kind="StatefulSet", api_version="apps/v1")
     workers |= {"apiVersion": "apps/v1", "kind": "StatefulSet"}
-    kinds = [replace(one, differs=never_differs) for one in (POD, STATEFUL_SET, LEADER_WORKER_SET)]
+    kinds = [
+        replace(one, ownership=replace(one.ownership, differs=never_differs))
+        for one in (POD, STATEFUL_SET, LEADER_WORKER_SET)
+    ]
     for one in (leader, worker):
         one |= {"apiVersion": "v1", "kind": "Pod"}
     for one in (workers, worker, leader):
@@ -140,7 +143,7 @@ def test_an_external_kind_manages_at_any_depth() -> None:
 
 def test_a_known_owner_is_followed_and_does_not_manage() -> None:
     between = OwnerKind("apps", "v1", "ReplicaSet")
-    kind = replace(NESTING, known_owners=(between,))
+    kind = replace(NESTING, ownership=replace(NESTING.ownership, known_owners=(between,)))
     child = an_object("a", owner="rs", kind="ReplicaSet", api_version="apps/v1")
     queued = an_object("rs", queue="q")
     assert ancestor_of(child, queued, kind=kind) is None
@@ -205,7 +208,7 @@ def lineage(obj: Any, *others: Any, kind: Any, **options: Any) -> Any:
 
 
 def test_queued_owner_that_did_not_create_an_object_is_claimed_at_any_height() -> None:
-    kind = replace(NESTING, differs=_unless_made)
+    kind = replace(NESTING, ownership=replace(NESTING.ownership, differs=_unless_made))
     forged, between = an_object("a", owner="b"), an_object("b", owner="c")
     queued = an_object("c", queue="q")
     assert lineage(an_object("a", owner="c"), queued, kind=kind) == (None, "c", Difference.IDENTITY)
@@ -216,7 +219,7 @@ def test_queued_owner_that_did_not_create_an_object_is_claimed_at_any_height() -
 
 
 def test_owner_that_covers_an_object_stays_when_the_owner_itself_is_forged() -> None:
-    kind = replace(NESTING, differs=_unless_made)
+    kind = replace(NESTING, ownership=replace(NESTING.ownership, differs=_unless_made))
     made, between = an_object("made", owner="b"), an_object("b", owner="c", queue="q")
     queued = an_object("c", queue="q")
     assert lineage(made, between, queued, kind=kind) == ("b", "c", Difference.IDENTITY)
@@ -236,7 +239,7 @@ def test_owner_is_read_again_before_an_object_counts_as_forged(current: Any, anc
         found["metadata"]["annotations"] = {"is": "current"} if current == "made" else {}
         return found if current else None
 
-    kind = replace(NESTING, differs=differs)
+    kind = replace(NESTING, ownership=replace(NESTING.ownership, differs=differs))
     obj, owner = an_object("a", owner="b"), an_object("b", queue="q")
     assert lineage(obj, owner, kind=kind, read_again=read_again)[0] == ancestor
     assert read == ["b"]

@@ -468,6 +468,6 @@ def test_pods_of_any_shape_are_read(path: str, value: Any) -> None:
         POD.finished(one)
         POD.pods_ready(one)
         POD.is_active(one)
-        POD.reclaimable(one)
+        POD.scaling.reclaimable(one)
         if isinstance(one.get("metadata"), dict):
             slim_pod(one, NAMES)

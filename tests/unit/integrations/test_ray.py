@@ -84,10 +84,10 @@ def test_clusters_that_were_made_are_looked_up_where_they_tell_more_than_the_job
     kind: Integration, described: Any, status: Any, names: list[str]
 ) -> None:
     running = with_value(ray(kind, cluster(**described), status=status), ("metadata", "namespace"), "ns")
-    assert [(str(one), kind.requires(one)) for one in kind.references(running)] == [
+    assert [(str(one), kind.requires(one)) for one in kind.templates.references(running)] == [
         (f"RayCluster {name} in namespace ns", False) for name in names
     ]
-    assert kind.references(kind.with_suspend(running, True)) == ()
+    assert kind.templates.references(kind.with_suspend(running, True)) == ()
 
 
 @pytest.mark.parametrize(
@@ -111,15 +111,15 @@ def test_the_pods_of_a_job_are_those_of_the_clusters_that_were_made_for_it(
     small = {"groupName": "small", "replicas": 2, "template": pod()}
     job = ray(kind, cluster(small, big, **SCALED), status=BOTH)
     found: dict[Reference, Any] = {}
-    for one in kind.references(job):
+    for one in kind.templates.references(job):
         if one.name in clusters:
             groups = [{"groupName": name, "replicas": count} for name, count in clusters[one.name]]
             found[one] = {"metadata": {"generation": 4}, "spec": {"workerGroupSpecs": groups}}
-    resolved = kind.resolved(job, found)
+    resolved = kind.templates.resolved(job, found)
     assert [one.count for one in kind.pod_sets(resolved, NAMES)] == counts
-    assert kind.slice_version(resolved, NAMES) == version
+    assert kind.scaling.slice_version(resolved, NAMES) == version
     told = with_value(resolved, ("metadata", "annotations", NAMES.ray_cluster_generation), "9")
-    assert kind.slice_version(told, NAMES) == "1_9", "what it is told goes before what it follows"
+    assert kind.scaling.slice_version(told, NAMES) == "1_9", "what it is told goes before what it follows"
     assert [one.template_in(resolved) for one in kind.pod_sets(resolved, NAMES)] == [
         one.template_in(job) for one in kind.pod_sets(job, NAMES)
     ]
@@ -127,13 +127,13 @@ def test_the_pods_of_a_job_are_those_of_the_clusters_that_were_made_for_it(
 
 async def test_the_webhook_does_not_ask_how_many_workers_a_cluster_has() -> None:
     job = ray(RAY_JOB, cluster(**SCALED), status=BOTH)
-    assert RAY_JOB.references(job)
+    assert RAY_JOB.templates.references(job)
     assert await resolved(job, "ns", RAY_JOB, FakeWorld(broken=True)) is job
 
 
 @pytest.mark.parametrize("odd", [None, [], {}, {"spec": None}, {"spec": {"workerGroupSpecs": [None, 7, {}]}}])
 def test_of_a_cluster_of_any_shape_only_what_tells_numbers_of_workers_is_held(odd: Any) -> None:
-    [followed] = RAY_JOB.follows
+    [followed] = RAY_JOB.templates.follows
     assert followed.kept is not None
     followed.kept(odd)
     group = {"groupName": "small", "replicas": 5, "maxReplicas": 4, "numOfHosts": 2, "template": pod()}
@@ -263,7 +263,7 @@ def test_a_submitter_that_nobody_described_is_the_operators() -> None:
 def injected(kind: Integration, job: Any) -> Any:
     for pod_set in kind.pod_sets(job, NAMES):
         template = with_value(pod_set.template_in(job), ("spec", "nodeSelector"), {"pool": pod_set.name})
-        job = kind.with_template(job, pod_set, template, NAMES)
+        job = kind.templates.with_template(job, pod_set, template, NAMES)
     return job
 
 
@@ -299,10 +299,10 @@ def test_a_stopped_job_has_no_submitter_that_nobody_described() -> None:
         "metadata": {"labels": None},
         "spec": {**submitter.template_in(running)["spec"], "nodeSelector": None},
     }
-    stopped = RAY_JOB.with_template(running, submitter, bare, NAMES)
+    stopped = RAY_JOB.templates.with_template(running, submitter, bare, NAMES)
     assert "submitterPodTemplate" not in stopped["spec"]
     described = with_value(bare, ("spec", "containers", 0, "image"), "mine:1")
-    kept = RAY_JOB.with_template(running, submitter, described, NAMES)
+    kept = RAY_JOB.templates.with_template(running, submitter, described, NAMES)
     assert kept["spec"]["submitterPodTemplate"] == described
 
 
@@ -357,7 +357,7 @@ def test_a_rayjob_stands_as_its_operator_says(
     assert RAY_JOB.is_active(job) is active
     assert RAY_JOB.pods_ready(job) is ready
     assert RAY_JOB.finished(job) == finished
-    assert RAY_JOB.is_on_hold(job) is on_hold
+    assert RAY_JOB.lifecycle.is_on_hold(job) is on_hold
 
 
 @pytest.mark.parametrize(
@@ -402,7 +402,9 @@ def test_the_suspension_stands_where_each_kind_has_it() -> None:
 def test_a_fault_tolerant_service_cleans_up_when_it_goes(
     described: Any, annotations: Any, cleaning: bool
 ) -> None:
-    assert RAY_SERVICE.is_cleaning_up(ray(RAY_SERVICE, cluster(**described), annotations)) is cleaning
+    assert (
+        RAY_SERVICE.lifecycle.is_cleaning_up(ray(RAY_SERVICE, cluster(**described), annotations)) is cleaning
+    )
 
 
 # --- webhooks -------------------------------------------------------------------------------------
@@ -412,17 +414,17 @@ def test_a_fault_tolerant_service_cleans_up_when_it_goes(
 def test_the_pods_of_an_elastic_cluster_are_held(kind: Integration) -> None:
     gates = [{"name": NAMES.elastic_gate}]
     job = ray(kind, cluster(), ELASTIC)
-    mutated = kind.mutate(job, RULES)
+    mutated = kind.webhook.mutate(job, RULES)
     found = [one.template_in(mutated)["spec"]["schedulingGates"] for one in kind.pod_sets(mutated, NAMES)]
     assert found == [gates, gates]
-    assert kind.mutate(mutated, RULES) == mutated
-    assert kind.mutate(ray(kind, cluster()), RULES) == ray(kind, cluster())
-    assert kind.mutate(job, Rules(NAMES, FeatureGates({Gate.ELASTIC_JOBS: False}))) == job
+    assert kind.webhook.mutate(mutated, RULES) == mutated
+    assert kind.webhook.mutate(ray(kind, cluster()), RULES) == ray(kind, cluster())
+    assert kind.webhook.mutate(job, Rules(NAMES, FeatureGates({Gate.ELASTIC_JOBS: False}))) == job
 
 
 async def test_the_pods_of_an_elastic_rayjob_are_held_by_its_cluster() -> None:
     job = ray(RAY_JOB, cluster(), ELASTIC)
-    assert RAY_JOB.mutate(job, RULES) == job
+    assert RAY_JOB.webhook.mutate(job, RULES) == job
     by = {"apiVersion": "ray.io/v1", "kind": "RayJob", "name": "r", "uid": "u", "controller": True}
     world = FakeWorld(owners={"r": with_value(job, ("metadata", "uid"), "u")})
     # The operator copies labels and annotations of the job.
@@ -431,7 +433,7 @@ async def test_the_pods_of_an_elastic_rayjob_are_held_by_its_cluster() -> None:
     child = with_value(named, ("metadata", "ownerReferences"), [by])
     ours = policy(integrations=(RAY_JOB, RAY_CLUSTER))
     held = await mutate(child, "team", RAY_CLUSTER, ours, world, None, OPERATOR)
-    assert held == RAY_CLUSTER.mutate(child, RULES) != child
+    assert held == RAY_CLUSTER.webhook.mutate(child, RULES) != child
     plain = with_value(child, ("metadata", "annotations"), {})
     assert await mutate(plain, "team", RAY_CLUSTER, ours, world, None, OPERATOR) is plain
 
@@ -465,9 +467,9 @@ def test_clusters_that_cannot_be_queued_are_refused(
     prefix = ".".join(str(step) for step in SPECS[kind.kind])
     expected = [f"{prefix}.{path}" for path in wrong]
     unmanaged = Rules(NAMES, is_managed=False)
-    assert paths(kind.validate_create(job, RULES)) == expected
-    assert paths(kind.validate_update(job, job, RULES)) == expected
-    assert not kind.validate_create(job, unmanaged)
+    assert paths(kind.webhook.validate_create(job, RULES)) == expected
+    assert paths(kind.webhook.validate_update(job, job, RULES)) == expected
+    assert not kind.webhook.validate_create(job, unmanaged)
 
 
 @ALL
@@ -475,11 +477,11 @@ def test_d23_update_is_validated_if_the_object_is_managed_or_was_with_the_gate(k
     queued = ray(kind, cluster(*groups(18)))
     free = with_value(queued, ("metadata", "labels"), {})
     off = FeatureGates({Gate.VALIDATE_RAY_AND_SPARK_JOB_UPDATES: False})
-    assert kind.is_update_validated(free, RULES)
-    assert kind.is_update_validated(queued, Rules(NAMES, is_managed=False))
-    assert not kind.is_update_validated(queued, Rules(NAMES, off, is_managed=False))
-    assert not kind.is_update_validated(free, Rules(NAMES, is_managed=False))
-    assert kind.validate_update(free, queued, RULES)
+    assert kind.webhook.is_update_validated(free, RULES)
+    assert kind.webhook.is_update_validated(queued, Rules(NAMES, is_managed=False))
+    assert not kind.webhook.is_update_validated(queued, Rules(NAMES, off, is_managed=False))
+    assert not kind.webhook.is_update_validated(free, Rules(NAMES, is_managed=False))
+    assert kind.webhook.validate_update(free, queued, RULES)
 
 
 @pytest.mark.parametrize(
@@ -506,22 +508,24 @@ def test_d23_update_is_validated_if_the_object_is_managed_or_was_with_the_gate(k
 )
 def test_a_queued_rayjob_makes_its_own_cluster_and_deletes_it(spec: Any, wrong: list[str]) -> None:
     job = {"spec": {"shutdownAfterJobFinishes": True, **spec}}
-    assert paths(RAY_JOB.validate_create(job, RULES)) == wrong
-    assert not RAY_JOB.validate_create(job, Rules(NAMES, is_managed=False))
+    assert paths(RAY_JOB.webhook.validate_create(job, RULES)) == wrong
+    assert not RAY_JOB.webhook.validate_create(job, Rules(NAMES, is_managed=False))
 
 
 @pytest.mark.parametrize(
     ("selector", "skipped"), [(None, False), ({}, False), ("c", False), ({"ray.io/cluster": "c"}, True)]
 )
 def test_a_rayjob_for_a_cluster_that_is_there_is_none_of_ours(selector: Any, skipped: bool) -> None:
-    assert RAY_JOB.is_skipped({"spec": {"clusterSelector": selector}}) is skipped
+    assert RAY_JOB.lifecycle.is_skipped({"spec": {"clusterSelector": selector}}) is skipped
 
 
 def test_a_cluster_that_scales_itself_stays_where_it_is() -> None:
     spec = cluster(enableInTreeAutoscaling=True, managedBy=KNOWN_DISPATCHER)
-    assert paths(RAY_CLUSTER.validate_create(ray(RAY_CLUSTER, spec, ELASTIC), RULES)) == ["spec.managedBy"]
+    assert paths(RAY_CLUSTER.webhook.validate_create(ray(RAY_CLUSTER, spec, ELASTIC), RULES)) == [
+        "spec.managedBy"
+    ]
     steady = cluster(managedBy=KNOWN_DISPATCHER)
-    assert not RAY_CLUSTER.validate_create(ray(RAY_CLUSTER, steady, ELASTIC), RULES)
+    assert not RAY_CLUSTER.webhook.validate_create(ray(RAY_CLUSTER, steady, ELASTIC), RULES)
 
 
 @ALL
@@ -539,4 +543,4 @@ def test_a_cluster_that_scales_itself_stays_where_it_is() -> None:
 def test_slices_are_told_apart_by_the_generations_of_the_job_and_its_cluster(
     kind: Integration, metadata: dict[str, Any], version: str
 ) -> None:
-    assert kind.slice_version({"metadata": metadata}, NAMES) == version
+    assert kind.scaling.slice_version({"metadata": metadata}, NAMES) == version

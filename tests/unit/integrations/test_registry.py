@@ -36,9 +36,12 @@ def test_a_kind_behind_a_gate_needs_the_gate_too() -> None:
 
 
 def test_a_framework_brings_those_that_it_implies(monkeypatch: pytest.MonkeyPatch) -> None:
-    above = replace(OUTSIDE, implies=("batch/job",))
+    above = replace(OUTSIDE, ownership=replace(OUTSIDE.ownership, implies=("batch/job",)))
     monkeypatch.setattr(registry, "registered", lambda: (JOB, above))
-    assert registry.enabled(["example.com/thing"], FeatureGates()) == (replace(JOB, is_implied=True), above)
+    assert registry.enabled(["example.com/thing"], FeatureGates()) == (
+        replace(JOB, ownership=replace(JOB.ownership, is_implied=True)),
+        above,
+    )
     assert registry.enabled(["example.com/thing", "batch/job"], FeatureGates()) == (JOB, above)
     assert registry.enabled(["batch/job"], FeatureGates()) == (JOB,)
 

@@ -237,7 +237,7 @@ GIVEN = PodSetInfo(
 
 def injected(job: Any, given: PodSetInfo = GIVEN) -> Any:
     for pod_set in SPARK_APPLICATION.pod_sets(job, NAMES):
-        job = SPARK_APPLICATION.with_template(
+        job = SPARK_APPLICATION.templates.with_template(
             job, pod_set, podsets.inject(pod_set.template_in(job), given), NAMES
         )
     return job
@@ -274,7 +274,7 @@ def test_scheduling_gates_need_a_template() -> None:
     }
     for pod_set in SPARK_APPLICATION.pod_sets(running, NAMES):
         restored = podsets.restore(pod_set.template_in(running), template(job, pod_set.name))
-        running = SPARK_APPLICATION.with_template(running, pod_set, restored, NAMES)
+        running = SPARK_APPLICATION.templates.with_template(running, pod_set, restored, NAMES)
     assert running == job
 
 
@@ -358,9 +358,9 @@ CONF = {"spark.dynamicAllocation.enabled": "true"}
 def test_what_cannot_be_counted_or_placed_is_refused_where_the_application_is_ours(
     spec: Any, field: Any
 ) -> None:
-    errors = SPARK_APPLICATION.validate_create(app(**spec), Rules(NAMES))
+    errors = SPARK_APPLICATION.webhook.validate_create(app(**spec), Rules(NAMES))
     assert [str(error).startswith(field) for error in errors] == ([] if field is None else [True])
-    assert SPARK_APPLICATION.validate_create(app(**spec), Rules(NAMES, is_managed=False)) == []
+    assert SPARK_APPLICATION.webhook.validate_create(app(**spec), Rules(NAMES, is_managed=False)) == []
 
 
 @pytest.mark.parametrize(
@@ -381,8 +381,8 @@ def test_d23_update_is_validated_if_the_application_is_managed_or_was_with_the_g
         old["metadata"]["labels"] = {NAMES.queue_name: "q"}
     gates = FeatureGates({Gate.VALIDATE_RAY_AND_SPARK_JOB_UPDATES: gate})
     rules = Rules(NAMES, gates, is_managed=is_managed)
-    assert SPARK_APPLICATION.is_update_validated(old, rules) is validated
-    assert SPARK_APPLICATION.validate_update(old, new, rules)
+    assert SPARK_APPLICATION.webhook.is_update_validated(old, rules) is validated
+    assert SPARK_APPLICATION.webhook.validate_update(old, new, rules)
 
 
 @pytest.mark.parametrize(

@@ -35,8 +35,8 @@ def job(found: Any = None, status: Any = None, metadata: Any = None, **spec: Any
         "spec": {"runtimeRef": {"name": "torch"}, **spec},
         "status": status or {},
     }
-    [reference] = TRAIN_JOB.references(raw)
-    return TRAIN_JOB.resolved(raw, {reference: found or runtime()})
+    [reference] = TRAIN_JOB.templates.references(raw)
+    return TRAIN_JOB.templates.resolved(raw, {reference: found or runtime()})
 
 
 def counts(trained: Any) -> dict[str, int]:
@@ -66,12 +66,12 @@ def container(trained: Any, name: str = "node") -> Any:
 def test_a_job_refers_to_its_runtime(reference: Any, kind: str, namespace: str) -> None:
     trained = {"metadata": {"namespace": "ns"}, "spec": {"runtimeRef": reference}}
     owner = OwnerKind("trainer.kubeflow.org", "v1alpha1", kind)
-    assert TRAIN_JOB.references(trained) == (Reference(owner, namespace, "torch"),)
+    assert TRAIN_JOB.templates.references(trained) == (Reference(owner, namespace, "torch"),)
 
 
 def test_a_job_without_its_runtime_has_no_podsets() -> None:
     raw = {"spec": {"runtimeRef": {"name": "torch"}}}
-    assert TRAIN_JOB.resolved(raw, {}) == raw
+    assert TRAIN_JOB.templates.resolved(raw, {}) == raw
     assert TRAIN_JOB.pod_sets(raw, NAMES) == []
 
 
@@ -216,7 +216,7 @@ def injected(trained: Any) -> Any:
             pods, ("spec", "tolerations"), [*(value_at(pods, ("spec", "tolerations")) or ()), {"key": "t"}]
         )
         pods = with_value(pods, ("spec", "schedulingGates"), [{"name": "topology"}])
-        trained = TRAIN_JOB.with_template(trained, pod_set, pods, NAMES)
+        trained = TRAIN_JOB.templates.with_template(trained, pod_set, pods, NAMES)
     return trained
 
 
@@ -256,28 +256,30 @@ def test_what_is_restored_leaves_our_patch_empty() -> None:
     trained = job(runtimePatches=[{"manager": MANAGER}])
     started = injected(trained)
     [pod_set] = TRAIN_JOB.pod_sets(started, NAMES)
-    assert TRAIN_JOB.with_template(started, pod_set, template(trained), NAMES) == trained
+    assert TRAIN_JOB.templates.with_template(started, pod_set, template(trained), NAMES) == trained
 
 
 def test_a_start_patches_before_it_lifts_the_suspension() -> None:
     trained = job(suspend=True, runtimePatches=[{"manager": MANAGER}])
     started = TRAIN_JOB.with_suspend(injected(trained), False)
-    first, second = TRAIN_JOB.start(trained, started, NAMES)
+    first, second = TRAIN_JOB.lifecycle.start(trained, started, NAMES)
     assert set(first.patch["spec"]) == {"runtimePatches"}
     assert second.patch == {"spec": {"suspend": False}}
-    assert [step.patch for step in TRAIN_JOB.start(injected(trained), started, NAMES)] == [second.patch]
+    assert [step.patch for step in TRAIN_JOB.lifecycle.start(injected(trained), started, NAMES)] == [
+        second.patch
+    ]
 
 
 def test_a_stop_suspends_waits_and_takes_our_patch_back() -> None:
     active = {"jobsStatus": [{"name": "node", "active": 1}]}
     running = {**injected(job(suspend=False, runtimePatches=[{"manager": MANAGER}])), "status": active}
-    [step] = TRAIN_JOB.stop(running, running, NAMES)
+    [step] = TRAIN_JOB.lifecycle.stop(running, running, NAMES)
     assert step.patch == {"spec": {"suspend": True}, "metadata": {"annotations": {NAMES.stopping: "true"}}}
     half = with_value(running, ("metadata", "annotations"), {NAMES.stopping: "true"})
     half = with_value(half, ("spec", "suspend"), True)
     assert not TRAIN_JOB.is_suspended(half, NAMES)
-    assert TRAIN_JOB.stop(half, half, NAMES) == ()
-    [last] = TRAIN_JOB.stop({**half, "status": {}}, half, NAMES)
+    assert TRAIN_JOB.lifecycle.stop(half, half, NAMES) == ()
+    [last] = TRAIN_JOB.lifecycle.stop({**half, "status": {}}, half, NAMES)
     assert last.patch == {
         "spec": {"runtimePatches": [{"manager": MANAGER}]},
         "metadata": {"annotations": {NAMES.stopping: None}},
@@ -288,16 +290,18 @@ def test_a_stop_needs_no_runtime() -> None:
     running = injected(job(suspend=False, runtimePatches=[{"manager": MANAGER}]))
     bare = {key: value for key, value in running.items() if key in {"metadata", "spec", "status"}}
     assert TRAIN_JOB.pod_sets(bare, NAMES) == []
-    steps = TRAIN_JOB.stop(bare, bare, NAMES)
+    steps = TRAIN_JOB.lifecycle.stop(bare, bare, NAMES)
     assert steps[-1].patch["spec"] == {"runtimePatches": [{"manager": MANAGER}]}
 
 
 def test_a_new_job_has_a_patch_of_ours() -> None:
     users = {"manager": "example.com/me"}
-    mutated = TRAIN_JOB.mutate_any({"spec": {"runtimePatches": [users]}}, RULES)
+    mutated = TRAIN_JOB.webhook.mutate_any({"spec": {"runtimePatches": [users]}}, RULES)
     assert mutated == {"spec": {"runtimePatches": [users, {"manager": MANAGER}]}}
-    assert TRAIN_JOB.mutate_any(mutated, RULES) == mutated
-    assert TRAIN_JOB.mutate_any({"spec": {}}, RULES) == {"spec": {"runtimePatches": [{"manager": MANAGER}]}}
+    assert TRAIN_JOB.webhook.mutate_any(mutated, RULES) == mutated
+    assert TRAIN_JOB.webhook.mutate_any({"spec": {}}, RULES) == {
+        "spec": {"runtimePatches": [{"manager": MANAGER}]}
+    }
 
 
 @pytest.mark.parametrize(("labels", "is_ours"), [({}, False), ({NAMES.queue_name: "q"}, True)])
@@ -325,7 +329,7 @@ async def test_a_job_that_follows_a_queued_owner_has_our_patch_and_is_not_suspen
 @pytest.mark.parametrize(("is_managed", "most"), [(False, 16), (True, 17)])
 def test_a_job_that_is_not_queued_is_not_refused_for_a_patch_too_many(is_managed: bool, most: int) -> None:
     full = {"spec": {"runtimePatches": [{"manager": f"example.com/{one}"} for one in range(16)]}}
-    mutated = TRAIN_JOB.mutate_any(full, replace(RULES, is_managed=is_managed))
+    mutated = TRAIN_JOB.webhook.mutate_any(full, replace(RULES, is_managed=is_managed))
     assert len(mutated["spec"]["runtimePatches"]) == most
 
 
@@ -376,7 +380,7 @@ def test_jobs_of_the_jobset_tell_how_it_stands(
     trained = job(TWO, status={"jobsStatus": statuses})
     assert TRAIN_JOB.is_active(trained) is active
     assert TRAIN_JOB.pods_ready(trained) is ready
-    assert TRAIN_JOB.reclaimable(trained) == reclaimable
+    assert TRAIN_JOB.scaling.reclaimable(trained) == reclaimable
 
 
 def test_readiness_without_the_runtime_is_that_of_the_jobs_that_are_told_of() -> None:

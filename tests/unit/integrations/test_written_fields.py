@@ -77,8 +77,8 @@ def test_starting_and_stopping_changes_no_other_fields(kind: Integration) -> Non
         suspended = kind.with_suspend(job, True)
         started = kind.with_suspend(injected(kind, suspended), False)
         for job_before, steps in (
-            (suspended, kind.start(suspended, started, NAMES)),
-            (started, kind.stop(started, suspended, NAMES)),
+            (suspended, kind.lifecycle.start(suspended, started, NAMES)),
+            (started, kind.lifecycle.stop(started, suspended, NAMES)),
         ):
             old = job_before
             for step in steps:
@@ -100,7 +100,7 @@ def test_an_image_is_another_change() -> None:
 
 def test_each_kind_that_is_written_is_in_the_table() -> None:
     assert SPEC.keys() == {one.framework for one in WRITTEN}
-    assert STATUS.keys() == {one.framework for one in REGISTRY if one.patches_status}
+    assert STATUS.keys() == {one.framework for one in REGISTRY if one.lifecycle.patches_status}
 
 
 def test_what_an_admission_injects_into_pods_is_what_podsets_restore() -> None:

@@ -231,7 +231,7 @@ def test_arrivals_without_end_are_cut_by_the_end_of_the_run(tmp_path: Path) -> N
           - {name: w, queue: team/main, requests: {cpu: 1}, runTime: 1s, arrivals: {poisson: {every: 10s}}}
         """
     simulation, _ = played(tmp_path, spec)
-    assert 30 < simulation.submitted < 90
+    assert 30 < simulation.workloads.submitted < 90
     assert simulation.plan.expected is None
 
 
@@ -359,9 +359,9 @@ def test_who_is_preempted_stops_waits_and_comes_back(
         f"{finished} Finished low-1",
     ]
     result = report(simulation)
-    assert result.preemptions == {"InClusterQueue": 1}
-    assert result.lost.get("cpu", 0) == lost
-    (queue,) = result.preemptions_of
+    assert result.preemptions.by_reason == {"InClusterQueue": 1}
+    assert result.preemptions.lost.get("cpu", 0) == lost
+    (queue,) = result.preemptions.cluster_queues
     assert (queue.preempted, queue.preempting) == (1, 1)
 
 

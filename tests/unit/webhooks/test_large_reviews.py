@@ -10,8 +10,10 @@ import orjson
 import pytest
 
 from admitq.integrations.custom import configured_kinds
+from admitq.metrics import Metrics
 from admitq.serving.http import Request, Response, text
 from admitq.serving.server import MEBIBYTE
+from admitq.unexpected_errors import LOG_ONLY, UnexpectedErrors
 from admitq_api.configuration import load_configuration
 from admitq_webhooks.large_reviews import COMMAND, HELD_BYTES, LARGE_BYTES, LargeReviews
 from admitq_webhooks.policy import configured_policy
@@ -46,14 +48,17 @@ def of(response: Response) -> dict[str, Any]:
 
 @asynccontextmanager
 async def large_reviews(
-    world: World, observed: Observed | None = None, command: Sequence[str] = COMMAND
+    world: World,
+    observed: Observed | None = None,
+    command: Sequence[str] = COMMAND,
+    errors: UnexpectedErrors = LOG_ONLY,
 ) -> AsyncGenerator[LargeReviews]:
     def observe(path: str, allowed: bool, seconds: float) -> None:
         assert seconds >= 0
         if observed is not None:
             observed.append((path, allowed))
 
-    reviews = LargeReviews(START, world, observe=observe, seconds=60, command=command)
+    reviews = LargeReviews(START, world, observe=observe, errors=errors, seconds=60, command=command)
     try:
         yield reviews
     finally:
@@ -130,6 +135,32 @@ async def test_large_objects_get_the_same_answers_from_the_child() -> None:
                 assert world.asked == lookups, (name, broken)
     assert observed == observed_here
     assert {allowed for _, allowed in observed} == {True, False}
+
+
+@pytest.mark.parametrize(
+    ("command", "world"),
+    [
+        pytest.param([sys.executable, "-c", "pass"], FakeWorld(), id="child ends"),
+        pytest.param(
+            [COMMAND[0], "-c", f"from admitq_webhooks import routes; routes.answer = None; {COMMAND[2]}"],
+            FakeWorld(),
+            id="review fails in the child",
+        ),
+        pytest.param(COMMAND, FakeWorld(namespaces=None), id="lookup fails"),  # type: ignore[reportArgumentType]
+    ],
+)
+async def test_unexpected_error_in_large_review_is_counted_by_route(
+    command: Sequence[str], world: FakeWorld
+) -> None:
+    metrics = Metrics()
+    metrics.show_routes([MUTATE, VALIDATE])
+    async with large_reviews(world, command=command, errors=metrics.errors) as reviews:
+        assert not of(await answer_to(reviews, request(MUTATE, review(a_large_job()))))["allowed"]
+    lines = metrics.render().decode().splitlines()
+    counted = {
+        line.partition('route="')[2] for line in lines if line.startswith("admitq_unexpected_errors_total")
+    }
+    assert {f'{MUTATE}"}} 1.0', f'{VALIDATE}"}} 0.0', '"} 0.0'} == counted
 
 
 async def test_small_bodies_stay_in_the_process_that_serves_and_start_no_child() -> None:

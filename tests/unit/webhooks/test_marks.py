@@ -221,7 +221,9 @@ async def test_account_that_only_looks_like_one_of_admitq_is_asked_about(user: s
 async def test_parent_that_holds_a_pod_cannot_be_dropped_where_pods_are_managed_for_it_alone() -> None:
     labels, notes = {QUEUE: "q", NAMES.managed: "true"}, {NAMES.pod_suspending_parent: "deployment"}
     old, new = a_pod(labels, notes), a_pod({}, {}, ())
-    answered = await change(old, new, integrations=(DEPLOYMENT, replace(POD, is_implied=True)))
+    answered = await change(
+        old, new, integrations=(DEPLOYMENT, replace(POD, ownership=replace(POD.ownership, is_implied=True)))
+    )
     assert f"metadata.annotations[{NAMES.pod_suspending_parent}]: Forbidden" in answered.message
 
 

@@ -261,10 +261,10 @@ def test_a_stateful_set_comes_back_when_it_has_gone(pods: int, workload: Any, me
     found = errors(STATEFUL_SET, old, new, workload)
     assert len(found) == (message is not None)
     assert all(message in one for one in found if message)
-    assert STATEFUL_SET.workload_asked is not None
+    assert STATEFUL_SET.webhook.workload_asked is not None
     names = tuple(workload_name("StatefulSet", "apps", "s", uid) for uid in ("u", ""))
-    assert STATEFUL_SET.workload_asked(old, new, POLICY.rules(new)) == names
-    assert STATEFUL_SET.workload_asked(new, old, POLICY.rules(old)) == ()
+    assert STATEFUL_SET.webhook.workload_asked(old, new, POLICY.rules(new)) == names
+    assert STATEFUL_SET.webhook.workload_asked(new, old, POLICY.rules(old)) == ()
 
 
 @pytest.mark.parametrize(

@@ -47,17 +47,17 @@ async def mutate(
         Unclear: whether the job follows a queued ancestor cannot be told.
         LookupFailed: the cluster cannot be asked.
     """
-    if integration.is_skipped(job):
+    if integration.lifecycle.is_skipped(job):
         return job
     names = policy.names
-    job = integration.mutate_any(job, policy.rules(job, before=before))
-    if integration.is_held_by_parent(job, names):
+    job = integration.webhook.mutate_any(job, policy.rules(job, before=before))
+    if integration.ownership.is_held_by_parent(job, names):
         # The group of such a pod follows from its controller.
         if before is None and not await owner_reviews.may_name_controller(
             user, job, namespace, policy, world
         ):
             job = owner_reviews.without_control(job)
-        return integration.mutate(job, policy.rules(job, before=before))
+        return integration.webhook.mutate(job, policy.rules(job, before=before))
     named, is_up = queue_name(job, names), before is not None and not integration.is_suspended(before, names)
     default_queue = not named and not is_up and world.has_local_queue(namespace, DEFAULT_QUEUE)
     if not (named or default_queue or policy.manage_jobs_without_queue_name):
@@ -66,16 +66,19 @@ async def mutate(
         return _with_default_class(job, before, policy, world, is_up=is_up)
     if await has_managed_ancestor(job, namespace, policy, world):
         if before is not None or await owner_reviews.may_name_controller(user, job, namespace, policy, world):
-            return integration.mutate_child(job, policy.rules(job, before=before))
+            return integration.webhook.mutate_child(job, policy.rules(job, before=before))
         job = owner_reviews.without_control(job)
     changed = job
     if default_queue:
         changed = with_value(changed, ("metadata", "labels", names.queue_name), DEFAULT_QUEUE)
     changed = _with_default_class(changed, before, policy, world, is_up=is_up)
-    if integration.suspended is None and value_at(changed, integration.suspend_path) is not True:
+    if (
+        integration.lifecycle.suspended is None
+        and value_at(changed, integration.lifecycle.suspend_path) is not True
+    ):
         changed = integration.with_suspend(changed, True)
     changed = _left_to_dispatcher(changed, namespace, integration, policy, world)
-    return integration.mutate(changed, policy.rules(changed, before=before))
+    return integration.webhook.mutate(changed, policy.rules(changed, before=before))
 
 
 def _with_default_class(
@@ -97,10 +100,10 @@ def _left_to_dispatcher(
     job: Object, namespace: str, integration: Integration, policy: Policy, world: World
 ) -> Object:
     """A job that is to run in another cluster is run here by nobody, unless it says itself who runs it."""
-    names, path = policy.names, integration.managed_by_path
+    names, path = policy.names, integration.delegation.managed_by_path
     if path is None or not policy.gates.enabled(Gate.MULTIKUEUE):
         return job
-    if value_at(job, path, "") not in ("", integration.own_controller):
+    if value_at(job, path, "") not in ("", integration.delegation.own_controller):
         return job
     if names.multikueue_controller not in world.check_controllers(namespace, queue_name(job, names)):
         return job

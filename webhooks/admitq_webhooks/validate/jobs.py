@@ -31,8 +31,8 @@ _IMMUTABLE: Final = "field is immutable"
 
 def validate_create(job: Object, integration: Integration, policy: Policy) -> list[FieldError]:
     """Check a new job; one that makes no pods, or is no member of one, is asked by its kind alone."""
-    names, own = policy.names, integration.validate_create(job, policy.rules(job))
-    if integration.is_skipped(job) or not _is_held(job, integration, names):
+    names, own = policy.names, integration.webhook.validate_create(job, policy.rules(job))
+    if integration.lifecycle.is_skipped(job) or not _is_held(job, integration, names):
         return [*own]
     return [
         *_queue_name(job, names),
@@ -64,14 +64,14 @@ def validate_update(
     if is_being_deleted(old):
         return []
     rules = policy.rules(new, workload=workload)
-    if not integration.is_update_validated(old, rules):
+    if not integration.webhook.is_update_validated(old, rules):
         return []
-    names, own = policy.names, integration.validate_update(old, new, rules)
+    names, own = policy.names, integration.webhook.validate_update(old, new, rules)
     suspended = integration.is_suspended(new, names)
-    if suspended or integration.is_half_stopped(new, names):
-        own = new_errors(own, integration.validate_create(old, policy.rules(old)))
+    if suspended or integration.lifecycle.is_half_stopped(new, names):
+        own = new_errors(own, integration.webhook.validate_create(old, policy.rules(old)))
     is_held = _is_held(old, integration, names) or _is_held(new, integration, names)
-    if integration.is_skipped(new) or not is_held:
+    if integration.lifecycle.is_skipped(new) or not is_held:
         return [*own]
     was_suspended = integration.is_suspended(old, names)
     return [
@@ -107,7 +107,7 @@ async def warnings(
     if (
         integration.composition is None
         or not _is_held(job, integration, names)
-        or integration.is_held_by_parent(job, names)
+        or integration.ownership.is_held_by_parent(job, names)
         or not await has_managed_ancestor(job, namespace, policy, world)
     ):
         return ()
@@ -167,7 +167,7 @@ def _prebuilt(job: Object, integration: Integration, policy: Policy) -> Iterator
     if name is None:
         return
     yield from named(where, name, dns_subdomain)
-    if not integration.adopts_prebuilt_workload:
+    if not integration.delegation.adopts_prebuilt_workload:
         gvk = f"{integration.api_version}, Kind={integration.kind}"
         yield FieldError.forbidden(where, f"Is not supported for {gvk}")
 
@@ -229,7 +229,7 @@ def _priority_class_update(
 
 
 def _elastic(job: Object, integration: Integration, names: Names) -> Iterator[FieldError]:
-    if _annotation(job, names.elastic_job) == "true" and not integration.can_be_elastic:
+    if _annotation(job, names.elastic_job) == "true" and not integration.scaling.can_be_elastic:
         yield FieldError.forbidden(
             _ANNOTATIONS.key(names.elastic_job),
             f"elastic jobs are not supported for {integration.api_version}, Kind={integration.kind}",
@@ -250,7 +250,7 @@ def _increases(old: Object, new: Object, integration: Integration, policy: Polic
     Pods, and jobs whose pods are queued one by one or in groups, get quota for what is new only. Elastic jobs
     ask for the difference.
     """
-    is_elastic = _annotation(new, policy.names.elastic_job) == "true" and integration.can_be_elastic
+    is_elastic = _annotation(new, policy.names.elastic_job) == "true" and integration.scaling.can_be_elastic
     if (
         not policy.rejects_increases
         or not policy.rules(new).is_managed

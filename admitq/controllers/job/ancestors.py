@@ -1,0 +1,95 @@
+"""Jobs that are queued in place of the jobs inside them."""
+
+from admitq.controllers.context import Context
+from admitq.controllers.indexes import BY_OWNER, owner_value
+from admitq.controllers.job.case import Ancestor
+from admitq.controllers.job.owners import Owners
+from admitq.controllers.job.slices import lets_run
+from admitq.integrations.base import Difference, Integration, members_of
+from admitq.integrations.ownership import Ancestry, controller_of, is_controlled_by, queue_name
+from admitq.integrations.paths import Object, value_at
+from admitq.transitions import holds, is_reserved
+from admitq_api.conditions import ConditionType
+
+
+class Ancestors:
+    """Finds the jobs that are queued in place of the jobs of one kind.
+
+    Args:
+        ctx: stores, client and settings.
+        integration: the kind of the jobs inside.
+        owners: finds their owners.
+    """
+
+    def __init__(self, ctx: Context, integration: Integration, owners: Owners) -> None:
+        self._ctx = ctx
+        self._integration = integration
+        self._ancestry = Ancestry(
+            owners.find,
+            ctx.settings.integrations,
+            ctx.names,
+            without_queue_name=ctx.settings.without_queue_name,
+            external=ctx.settings.external_frameworks,
+            elastic_jobs=ctx.settings.elastic_jobs,
+            resolve=owners.resolved,
+            read_again=owners.read,
+        )
+
+    async def find(self, job: Object) -> Ancestor | None:
+        """Return the job that is queued in place of this one, or whose admission this one exceeds.
+
+        A job that names such an owner but differs from the owner's jobs is queued on its own. Without a queue
+        name it is stopped if it has more pods than its owner was charged for.
+
+        Raises:
+            OwnerMissing: an owner is not known yet.
+            NestedTooDeep: there are too many owners above the job.
+            ApiError: the API server cannot be asked.
+        """
+        # The webhook has looked up the ancestors of a member at its creation.
+        if controller_of(job) is None or self._integration.composition is not None:
+            return None
+        found = await self._ancestry.of(job)
+        if found.ancestor is not None:
+            return self._describe(found.ancestor)
+        is_queued = self._ctx.settings.without_queue_name or bool(queue_name(job, self._ctx.names))
+        if found.claimed is None or found.difference is not Difference.PODS or is_queued:
+            return None
+        return Ancestor(found.claimed, admitted=False, difference=found.difference)
+
+    async def have_members_ancestor(self, job: Object) -> bool:
+        """Whether a member that no webhook has reviewed belongs to a job that is queued.
+
+        The pod template of a queued job may carry the managed label. Its pods run with that job.
+
+        Raises:
+            OwnerMissing: an owner is not known yet.
+            NestedTooDeep: there are too many owners above a member.
+            ApiError: the API server cannot be asked.
+        """
+        composition, names = self._integration.composition, self._ctx.names
+        if composition is None:
+            return False
+        for member in members_of(job):
+            if composition.is_screened(member, names) or controller_of(member) is None:
+                continue
+            if (await self._ancestry.of(member)).ancestor is not None:
+                return True
+        return False
+
+    def _describe(self, ancestor: Object) -> Ancestor:
+        metadata = ancestor["metadata"]
+        group, _, _ = str(ancestor.get("apiVersion", "")).rpartition("/")
+        owner = owner_value(group, ancestor.get("kind", ""), metadata["namespace"], metadata["name"])
+        unfinished = [
+            one
+            for one in self._ctx.stores.of(self._ctx.kinds.workloads).by_index(BY_OWNER, owner)
+            if is_controlled_by(one, ancestor) and not holds(one, ConditionType.FINISHED)
+        ]
+        annotation = value_at(ancestor, ("metadata", "annotations", self._ctx.names.elastic_job))
+        is_elastic = self._ctx.settings.elastic_jobs and annotation == "true"
+        return Ancestor(
+            ancestor,
+            admitted=lets_run(unfinished, elastic=is_elastic),
+            holds_quota=any(is_reserved(one) for one in unfinished),
+        )

@@ -1,0 +1,51 @@
+"""Workloads of a job that are newer at the API server than in the store."""
+
+from collections.abc import Sequence
+
+from admitq.controllers.context import Context
+from admitq.controllers.current_workloads import observe_newer_workloads
+from admitq.controllers.job.case import JobCase
+from admitq.integrations.paths import Object
+from admitq.runtime.errors import ApiError
+from admitq.transitions import is_reserved
+
+
+async def observe_newer_workloads_of_job(ctx: Context, case: JobCase) -> bool:
+    """Read the Workloads of a job from the API server; returns whether any is newer than in the store.
+
+    The store of jobs may be newer than the store of Workloads. It may show a job that another leader started
+    for an admission that is not in the store yet. A stop cannot be undone, so this read must precede
+    every stop for want of an admission.
+
+    Raises:
+        ApiError: the read failed.
+    """
+    return observe_newer_workloads(ctx, await _read_current_workloads(ctx, case))
+
+
+async def _read_current_workloads(ctx: Context, case: JobCase) -> Sequence[Object]:
+    metadata: Object = (case.job or {})["metadata"]
+    resource, namespace = ctx.kinds.workloads, metadata["namespace"]
+    if (held := _only_reserved(case)) is not None:
+        # If this Workload has not changed, no other is admitted for the job. A list would cost more.
+        try:
+            return [await ctx.client.get(resource, held, namespace=namespace)]
+        except ApiError as error:
+            if not error.is_not_found:
+                raise
+    if not case.group:
+        selector = f"{ctx.names.job_uid}={metadata['uid']}"
+        found, _ = await ctx.client.list(resource, namespace, label_selector=selector)
+        return found
+    try:
+        return [await ctx.client.get(resource, case.group, namespace=namespace)]
+    except ApiError as error:
+        if error.is_not_found:
+            return []
+        raise
+
+
+def _only_reserved(case: JobCase) -> str | None:
+    """Return the name of the one Workload of a job, if it has quota."""
+    [*names] = (one["metadata"]["name"] for one in case.owned if is_reserved(one))
+    return names[0] if len(names) == len(case.owned) == 1 and not case.group else None

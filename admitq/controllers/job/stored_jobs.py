@@ -1,0 +1,164 @@
+"""Where jobs and their Workloads are found: in the stores, and for a missing job at the API server."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from enum import Enum, auto
+
+from admitq.controllers.context import Context
+from admitq.controllers.indexes import (
+    BY_GROUP,
+    BY_OWNER,
+    in_namespace,
+    named_group,
+    owner_value,
+    resource_followed,
+    resource_of,
+    strangers_in,
+)
+from admitq.controllers.job import members
+from admitq.controllers.job.case import JobCase
+from admitq.controllers.job.slices import is_elastic
+from admitq.integrations.base import Composition, Integration, Moment, OwnerKind, Reference
+from admitq.integrations.ownership import is_controlled_by, is_served
+from admitq.integrations.paths import Object
+from admitq.runtime.errors import ApiError
+from admitq.runtime.resources import Resource
+from admitq.runtime.store import Key, Store
+
+
+class Presence(Enum):
+    """Whether the API server has a job that is not in the store."""
+
+    ABSENT = auto()
+    PRESENT = auto()
+    """The store is behind the API server."""
+    UNMANAGED = auto()
+    """The owner exists and is not queued, but another program may label it later. Its Workloads are kept."""
+
+
+class StoredJobs:
+    """Finds the jobs of one kind and their Workloads in the stores.
+
+    Args:
+        ctx: stores, client and settings.
+        integration: the kind of the jobs.
+    """
+
+    def __init__(self, ctx: Context, integration: Integration) -> None:
+        self._ctx = ctx
+        self._integration = integration
+        self._resource = resource_of(integration)
+        self._followed: Mapping[OwnerKind, Resource] = {
+            one.kind: resource_followed(integration, one) for one in integration.templates.follows
+        }
+
+    def find_job(self, key: Key, store: Store, foreign: Sequence[Object]) -> Object | None:
+        """Return the job without foreign members; a group is composed of its members."""
+        composition = self._integration.composition
+        if composition is None:
+            return store.get(key.namespace, key.name)
+        group = named_group(key.name)
+        found = (
+            store.by_index(BY_GROUP, in_namespace(key.namespace, group))
+            if group
+            else (store.get(key.namespace, key.name),)
+        )
+        refused = {one["metadata"].get("uid") for one in foreign}
+        present = [one for one in found if one is not None and one["metadata"].get("uid") not in refused]
+        return self.compose(composition, present, group)
+
+    def find_foreign_members(self, key: Key, store: Store) -> Sequence[Object]:
+        """Return members that name the Workload of a serving object as their group, but are not its pods."""
+        group = named_group(key.name)
+        workload = self._ctx.stores.of(self._ctx.kinds.workloads).get(key.namespace, group) if group else None
+        if workload is None or not is_served(workload, self._ctx.names):
+            return ()
+        found = store.by_index(BY_GROUP, in_namespace(key.namespace, group))
+        return strangers_in(workload, found, self._ctx.names, self._ctx.settings.integrations)
+
+    def compose(self, composition: Composition, found: Sequence[Object], group: str) -> Object | None:
+        """Compose a group of those objects that are its members; None if there are none."""
+        names, settings = self._ctx.names, self._ctx.settings
+        present = [one for one in found if self._is_member(one) and composition.group_of(one, names) == group]
+        if not present:
+            return None
+        moment = Moment(self._ctx.clock(), deleted_hold_nothing=settings.pods.fast_quota_release)
+        return composition.compose(present, names, moment)
+
+    def _is_member(self, obj: Object) -> bool:
+        composition, names = self._integration.composition, self._ctx.names
+        return (
+            composition is not None
+            and self._integration.may_manage(obj, names)
+            and composition.is_member(obj, names)
+        )
+
+    def find_workloads(self, key: Key, job: Object | None) -> tuple[Object, ...]:
+        """Return the Workloads whose controller has the kind and name of the job, or that of its group."""
+        if group := named_group(key.name):
+            found = self._ctx.stores.of(self._ctx.kinds.workloads).get(key.namespace, group)
+            mine = members.workload_of(
+                job or {},
+                found,
+                self._ctx.names,
+                validate=self._ctx.settings.pods.validate_group_owner,
+                by_annotation=self._ctx.settings.names_by_annotation,
+            )
+            return () if mine is None else (mine,)
+        owner = owner_value(self._integration.group, self._integration.kind, key.namespace, key.name)
+        return self._ctx.stores.of(self._ctx.kinds.workloads).by_index(BY_OWNER, owner)
+
+    async def check_presence(self, key: Key, workloads: Sequence[Object]) -> Presence:
+        """Ask the API server whether a job exists that is not in the store.
+
+        After a start, the store of jobs may be older than the store of Workloads. The finish of a Workload
+        cannot be undone, so the API server must confirm that the job is absent.
+
+        Raises:
+            ApiError: the API server cannot be asked.
+        """
+        try:
+            if named_group(key.name):
+                return Presence.ABSENT if await self._has_no_members(key) else Presence.PRESENT
+            found = await self._ctx.client.get(self._resource, key.name, namespace=key.namespace)
+        except ApiError as error:
+            if error.is_not_found:
+                return Presence.ABSENT if error.tells_of(key.name) else Presence.PRESENT
+            raise
+        if self._integration.composition is None or self._is_member(found):
+            return Presence.PRESENT
+        kept = [one for one in workloads if "deletionTimestamp" not in one["metadata"]]
+        return Presence.UNMANAGED if any(is_controlled_by(one, found) for one in kept) else Presence.ABSENT
+
+    async def _has_no_members(self, key: Key) -> bool:
+        selector = self._integration.watch.watched_labels
+        listed, _ = await self._ctx.client.list(
+            self._resource,
+            key.namespace,
+            label_selector=selector(self._ctx.names) if selector is not None else None,
+        )
+        composition = self._integration.composition
+        return composition is None or self.compose(composition, listed, named_group(key.name)) is None
+
+    def resolve(self, case: JobCase) -> JobCase:
+        """Return the case with the objects resolved that the job's pods depend on, as far as they exist."""
+        if case.job is None:
+            return case
+        counted = is_elastic(case)
+        references = [
+            one
+            for one in self._integration.templates.references(case.job)
+            if counted or self._integration.requires(one)
+        ]
+        found = {one: obj for one in references if (obj := self._find_referenced(one, case.job)) is not None}
+        missing = tuple(one for one in references if one not in found)
+        return replace(case, job=self._integration.templates.resolved(case.job, found), missing=missing)
+
+    def _find_referenced(self, reference: Reference, job: Object) -> Object | None:
+        resource = self._followed.get(reference.kind)
+        store = None if resource is None else self._ctx.stores.find(resource)
+        found = None if store is None else store.get(reference.namespace, reference.name)
+        if found is None or self._integration.requires(reference):
+            return found
+        # A status may name any object. An object of another job says nothing about this one.
+        return found if is_controlled_by(found, job) else None

@@ -1,0 +1,49 @@
+"""Deactivation: ``spec.active`` becomes false, then the Workload is evicted."""
+
+from typing import Final
+
+from admitq.controllers.plan import Patch as Write
+from admitq.controllers.plan import Plan, plan
+from admitq.controllers.workload.case import CONCERN, WorkloadCase
+from admitq.integrations.base import Step
+from admitq.runtime.rate_limit import CallPriority
+from admitq.transitions import condition
+from admitq_api.conditions import ConditionType, Reason
+
+DEACTIVATED: Final = "The workload is deactivated"
+"""Message of the conditions of a deactivated Workload."""
+
+
+def set_inactive(case: WorkloadCase) -> Plan | None:
+    """Set ``spec.active`` to false, which the owner of the Workload can undo."""
+    if not case.active or not case.is_true(ConditionType.DEACTIVATION_TARGET):
+        return None
+    step = Step({"spec": {"active": False}})
+    workloads = case.inputs.kinds.workloads
+    return plan(Write(workloads, case.workload, (step,), CONCERN, priority=CallPriority.EVICTION))
+
+
+def evict_inactive(case: WorkloadCase) -> Plan | None:
+    """Evict a deactivated Workload once, and reset the count of its requeues.
+
+    An eviction in progress keeps its reason: the job was stopped for that reason, and is not deleted for the
+    deactivation. The condition DeactivationTarget is dropped in any case. Otherwise a reactivated Workload
+    would be deactivated again at once.
+    """
+    if case.active:
+        return None
+    target = condition(case.workload, ConditionType.DEACTIVATION_TARGET)
+    transition = case.begin_transition()
+    transition.status.pop("requeueState", None)
+    if target is not None:
+        transition.drop(ConditionType.DEACTIVATION_TARGET)
+    if case.is_true(ConditionType.EVICTED):
+        return case.plan_transition(transition)
+    if target is None or target.get("status") != "True":
+        return case.evict(transition, Reason.DEACTIVATED, DEACTIVATED)
+    return case.evict(
+        transition,
+        Reason.DEACTIVATED,
+        f"{DEACTIVATED} due to {target.get('message', '')}",
+        target.get("reason", ""),
+    )

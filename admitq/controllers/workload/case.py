@@ -1,0 +1,111 @@
+"""A Workload and what its next step is decided from."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from admitq.controllers.outliving import Remaining
+from admitq.controllers.plan import Plan, Tell, plan, workload_status_patch
+from admitq.controllers.reasons import reported_reason
+from admitq.controllers.settings import Settings
+from admitq.core.model import Instant
+from admitq.evictions import event_of
+from admitq.explain import Explanation
+from admitq.integrations.paths import Object, value_at
+from admitq.runtime.kinds import Kinds
+from admitq.transitions import Transition, holds, is_active
+from admitq_api.conditions import SECOND, ConditionType, Reason
+from admitq_api.labels import Names
+
+CONCERN: Final = "workload-controller"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadInputs:
+    """All that a decision about a Workload depends on, besides the Workload and the time."""
+
+    names: Names
+    kinds: Kinds
+    settings: Settings
+    local_queue: Object | None = None
+    is_local_queue_readable: bool = True
+    cluster_queue: Object | None = None
+    cluster_queue_name: str = ""
+    cluster_queue_active: bool | None = False
+    """None while the core has not observed the ClusterQueue."""
+    inadmissible: Explanation | None = None
+    """Why no admission is possible under the present configuration."""
+    original: Object | None = None
+    """The Workload that this one replaces (semantics, Elastic jobs)."""
+    bypassed: Explanation | None = None
+    """Why an equal Workload was refused, so that the core skipped this one."""
+    owners_gone: bool = False
+    """None of the owners in the Workload's metadata exists, and no other controller handles that."""
+    outliving: Remaining | None = None
+    """Pods of the Workload that can still run although its job is gone."""
+    slices: Sequence[Object] = ()
+    """The Workloads of the same elastic job, if the Workload is one of its slices."""
+    unrecorded_execution: Instant = 0
+    """Duration of admissions that another program ended without recording their time; nanoseconds."""
+    acting_since: Instant = 0
+    """When this process began to act. Jobs report earlier changes of their pods only from then on."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadCase:
+    """A Workload, the inputs of the decision about it, and the time."""
+
+    workload: Object
+    inputs: WorkloadInputs
+    now: Instant
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of the controllers."""
+        return self.inputs.settings
+
+    @property
+    def active(self) -> bool:
+        """Whether the Workload may be queued."""
+        return is_active(self.workload)
+
+    @property
+    def queue_name(self) -> str:
+        """Name of the LocalQueue."""
+        return value_at(self.workload, ("spec", "queueName"), "")
+
+    def begin_transition(self) -> Transition:
+        """Begin a change of the Workload's status."""
+        return Transition(self.workload, self.now)
+
+    def plan_transition(self, transition: Transition, *events: Tell | None) -> Plan | None:
+        """Return the plan that writes the change and then records the events; None if there is no change."""
+        if transition.patch() is not None and not transition.is_true(ConditionType.QUOTA_RESERVED):
+            self.set_pods_awaited(transition)
+        write = workload_status_patch(self.inputs.kinds.workloads, self.workload, transition.patch(), CONCERN)
+        return None if write is None else plan(write, *events)
+
+    def set_pods_awaited(self, transition: Transition) -> None:
+        """Set PodsReady=False if readiness is tracked and the condition is absent."""
+        if self.settings.pods_ready is not None:
+            transition.await_pods()
+
+    def evict(self, transition: Transition, reason: Reason, message: str, cause: str = "") -> Plan | None:
+        """Return the plan that evicts the Workload and records the event; None if there is no change."""
+        transition.evict(reason, message, cause)
+        return self.plan_transition(
+            transition, Tell(self.workload, "Normal", event_of(reason, cause), message)
+        )
+
+    def is_true(self, type: ConditionType) -> bool:  # noqa: A002 the API's name
+        """Whether a condition of the Workload holds."""
+        return holds(self.workload, type)
+
+    def reported_reason(self, reason: str) -> str:
+        """Return the reason to report instead of a detailed one."""
+        return reported_reason(reason, self.settings)
+
+    def seconds_until(self, *deadlines: Instant | None) -> float | None:
+        """Return the seconds until the earliest deadline ahead; None if there is none."""
+        ahead = [deadline for deadline in deadlines if deadline is not None and deadline > self.now]
+        return (min(ahead) - self.now) / SECOND if ahead else None

@@ -1,0 +1,107 @@
+"""Admission checks: which ones are listed, and what their states lead to."""
+
+from admitq.controllers.indexes import flavors_of
+from admitq.controllers.plan import Plan, Tell
+from admitq.controllers.workload.case import WorkloadCase
+from admitq.controllers.workload.requeuing import format_requeue_time, requeue_time
+from admitq.core.applicable_checks import MOST_CHECKS, applicable_checks, too_many_checks
+from admitq.explain import pending_condition
+from admitq.integrations.paths import Object, value_at
+from admitq.transitions import is_reserved
+from admitq.translate.admission_checks import read_admission_check_rules
+from admitq_api.conditions import SECOND, ConditionType, Reason, format_time, parse_time
+
+
+def _checks_in_state(case: WorkloadCase, state: str) -> list[Object]:
+    found = value_at(case.workload, ("status", "admissionChecks"), [])
+    return sorted((check for check in found if check.get("state") == state), key=lambda check: check["name"])
+
+
+def delay_retry(case: WorkloadCase) -> Plan | None:
+    """Store the latest time that a check in state Retry asks for as ``requeueAt``.
+
+    Delays that checks ask for do not apply to a deactivated Workload.
+    """
+    if not case.active:
+        return None
+    asked = [
+        parse_time(check["lastTransitionTime"]) + check["requeueAfterSeconds"] * SECOND
+        for check in _checks_in_state(case, "Retry")
+        if check.get("requeueAfterSeconds") is not None
+    ]
+    latest = max(asked, default=0)
+    if latest <= case.now or latest <= (requeue_time(case) or 0):
+        return None
+    transition = case.begin_transition()
+    state = dict(transition.status.get("requeueState") or {})
+    transition.status["requeueState"] = {**state, "requeueAt": format_requeue_time(latest)}
+    return case.plan_transition(transition)
+
+
+def _assigned_flavors(case: WorkloadCase) -> frozenset[str] | None:
+    """Return the flavors of the Workload's admission; None while it has no quota."""
+    if not is_reserved(case.workload):
+        return None
+    assignments = value_at(case.workload, ("status", "admission", "podSetAssignments"), [])
+    return frozenset(flavor for each in assignments for flavor in (each.get("flavors") or {}).values())
+
+
+def sync_checks(case: WorkloadCase) -> Plan | None:
+    """List exactly the checks that apply; new ones are pending.
+
+    After an eviction, a check with a retry count stays listed until flavors are assigned again, so that the
+    count is kept. If more checks apply than the status can list, the list stays as it is. Quota that no job
+    uses yet is then released.
+    """
+    cluster_queue = case.inputs.cluster_queue
+    if cluster_queue is None or not case.active:
+        return None
+    transition = case.begin_transition()
+    rules, offered = read_admission_check_rules(cluster_queue), frozenset(flavors_of(cluster_queue))
+    assigned = _assigned_flavors(case)
+    too_many = too_many_checks(case.inputs.cluster_queue_name, rules, offered, assigned)
+    if too_many is not None:
+        is_used = case.is_true(ConditionType.ADMITTED) or case.is_true(ConditionType.EVICTED)
+        if assigned is not None and not is_used:
+            why = pending_condition(too_many)
+            transition.release(case.reported_reason(why.reason), why.message)
+        return case.plan_transition(transition)
+    listed = {check["name"]: check for check in transition.status.get("admissionChecks") or ()}
+    names = applicable_checks(rules, offered, assigned)
+    if assigned is None:
+        retried = {rule.name for rule in rules if listed.get(rule.name, {}).get("retryCount")}
+        names |= frozenset(sorted(retried - names)[: MOST_CHECKS - len(names)])
+    wanted = [
+        listed.get(name)
+        or {"name": name, "state": "Pending", "lastTransitionTime": format_time(case.now), "message": ""}
+        for name in sorted(names)
+    ]
+    transition.status["admissionChecks"] = wanted or None
+    return case.plan_transition(transition)
+
+
+def apply_check_states(case: WorkloadCase) -> Plan | None:
+    """Deactivate the Workload for a rejected check, or else evict it for one in state Retry."""
+    if not is_reserved(case.workload) or case.is_true(ConditionType.EVICTED) or not case.active:
+        return None
+    transition = case.begin_transition()
+    rejected, retried = _checks_in_state(case, "Rejected"), _checks_in_state(case, "Retry")
+    if rejected:
+        message = _format_checks(rejected, "Rejected")
+        transition.set(ConditionType.DEACTIVATION_TARGET, True, Reason.ADMISSION_CHECK, message)
+        note = f"Deactivated due to {message}"
+        return case.plan_transition(
+            transition, Tell(case.workload, "Warning", "AdmissionCheckRejected", note)
+        )
+    if retried:
+        message = f"Evicted due to {_format_checks(retried, 'Retry')}"
+        return case.evict(transition, Reason.ADMISSION_CHECK, message)
+    return None
+
+
+def _format_checks(checks: list[Object], state: str) -> str:
+    named = "; ".join(
+        f'"{check["name"]}"' + (f" ({message})" if (message := check.get("message")) else "")
+        for check in checks
+    )
+    return f"AdmissionCheck{'s' if len(checks) > 1 else ''} in {state} state: {named}"

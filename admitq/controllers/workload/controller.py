@@ -1,0 +1,107 @@
+"""The controller of Workloads: gathers the inputs of a decision and carries out its plan."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from admitq.controllers.absent_owners import AbsentOwners
+from admitq.controllers.context import Context, CoreView
+from admitq.controllers.executions import Executions
+from admitq.controllers.indexes import BY_CHAIN, chains
+from admitq.controllers.outliving_pods import OutlivingPods
+from admitq.controllers.plan import act, has_finalizer
+from admitq.controllers.workload.case import WorkloadInputs
+from admitq.controllers.workload.finishing import is_orphan
+from admitq.controllers.workload.steps import decide_workload
+from admitq.core.model import Instant, ObjectKey
+from admitq.explain import bypassed_condition, pending_condition
+from admitq.integrations.paths import Object, value_at
+from admitq.runtime.store import Key
+from admitq.transitions import reserved_in
+from admitq.translate.workloads import read_replaced_key
+from admitq_api.conditions import ConditionType, is_false
+from admitq_api.labels import Names
+
+HELD_RETRY_SECONDS: Final = 10.0
+"""Interval of reconciling a deleted Workload that is kept until its job has stopped.
+
+The kind of the job may be gone meanwhile."""
+
+
+def _is_quarantined(queue: Object | None, status: object | None) -> bool:
+    """Whether a queue is quarantined: the core does not know it, and its condition Active is False."""
+    return status is None and is_false(value_at(queue, ("status", "conditions")), ConditionType.ACTIVE)
+
+
+def _is_held_for_owner(workload: Object, names: Names) -> bool:
+    metadata = workload["metadata"]
+    is_deleted = "deletionTimestamp" in metadata and has_finalizer(workload, names.finalizer)
+    return is_deleted and bool(metadata.get("ownerReferences"))
+
+
+class WorkloadController:
+    """Reconciles Workloads, one at a time."""
+
+    def __init__(self, ctx: Context, core: CoreView) -> None:
+        self._ctx = ctx
+        self._core = core
+        self._absent_owners = AbsentOwners(ctx)
+        self._outliving = OutlivingPods(ctx)
+        self._chains = chains(ctx.names)
+        self._executions = Executions(ctx.clock)
+        ctx.stores.of(ctx.kinds.workloads).subscribe(self._executions.observe)
+        self._acting_since: Instant | None = None
+
+    async def reconcile(self, key: Key) -> float | None:
+        """Reconcile one Workload; returns in how many seconds to reconcile it again."""
+        if self._acting_since is None:
+            self._acting_since = self._ctx.clock()
+        workload = self._ctx.stores.of(self._ctx.kinds.workloads).get(key.namespace, key.name)
+        if workload is None:
+            return None
+        inputs = self._gather_inputs(key, workload)
+        held = _is_held_for_owner(workload, self._ctx.names)
+        if held and await self._absent_owners.are_all(workload):
+            inputs = replace(inputs, owners_gone=True)
+        if is_orphan(workload, inputs):
+            found = await self._outliving.of_gone((workload,))
+            remaining = found.get(workload["metadata"]["uid"])
+            inputs = replace(inputs, outliving=remaining, slices=self._slices(workload))
+        again = await act(self._ctx, decide_workload(workload, inputs, self._ctx.clock()))
+        return min(again or HELD_RETRY_SECONDS, HELD_RETRY_SECONDS) if held else again
+
+    def _slices(self, workload: Object) -> Sequence[Object]:
+        workloads = self._ctx.stores.of(self._ctx.kinds.workloads)
+        return [one for chain in self._chains(dict(workload)) for one in workloads.by_index(BY_CHAIN, chain)]
+
+    def _gather_inputs(self, key: Key, workload: Object) -> WorkloadInputs:
+        ctx, kinds = self._ctx, self._ctx.kinds
+        queue_name: Any = value_at(workload, ("spec", "queueName"), "")
+        local_queue = ctx.stores.of(kinds.local_queues).get(key.namespace, queue_name)
+        name = reserved_in(workload) or value_at(local_queue, ("spec", "clusterQueue"), "")
+        cluster_queue = ctx.stores.of(kinds.cluster_queues).get("", name)
+        status = self._core.cluster_queue_status(name)
+        is_active = None if status is None else status.active
+        local_status = self._core.local_queue_status(ObjectKey(key.namespace, queue_name))
+        object_key = ObjectKey(key.namespace, key.name)
+        parked = self._core.parked_refusal(object_key) if self._core.is_bypassed(object_key) else None
+        inadmissible = self._core.admissibility(object_key)
+        return WorkloadInputs(
+            names=ctx.names,
+            kinds=kinds,
+            settings=ctx.settings,
+            local_queue=local_queue,
+            is_local_queue_readable=not _is_quarantined(local_queue, local_status),
+            cluster_queue=cluster_queue,
+            cluster_queue_name=name,
+            cluster_queue_active=False if _is_quarantined(cluster_queue, status) else is_active,
+            inadmissible=inadmissible and pending_condition(inadmissible),
+            original=self._original(workload) if ctx.settings.elastic_jobs else None,
+            bypassed=parked and bypassed_condition(parked),
+            unrecorded_execution=self._executions.unrecorded(key),
+            acting_since=self._acting_since or 0,
+        )
+
+    def _original(self, workload: Object) -> Object | None:
+        key = read_replaced_key(workload, self._ctx.names)
+        return None if key is None else self._ctx.stores.of(self._ctx.kinds.workloads).get(*key)

@@ -1,0 +1,100 @@
+"""The end of a Workload: orphaned, finished, replaced by another slice, deleted after its retention."""
+
+from admitq import explain
+from admitq.controllers import outliving
+from admitq.controllers.outliving import Remaining
+from admitq.controllers.plan import (
+    NOTHING,
+    Delete,
+    Plan,
+    RemoveFinalizer,
+    Tell,
+    has_finalizer,
+    plan,
+    status_patch,
+)
+from admitq.controllers.workload.case import CONCERN, WorkloadCase, WorkloadInputs
+from admitq.core.model import Instant
+from admitq.integrations.paths import Object, value_at
+from admitq.transitions import Transition, holds, is_reserved, since
+from admitq_api.conditions import ConditionType, Reason
+
+
+def is_orphan(workload: Object, inputs: WorkloadInputs) -> bool:
+    """Whether a Workload without an owner must end: it is deleted, or it had an owner before."""
+    metadata = workload["metadata"]
+    if metadata.get("ownerReferences") and not inputs.owners_gone:
+        return False
+    had_owner = bool(value_at(metadata, ("labels", inputs.names.job_uid)))
+    return "deletionTimestamp" in metadata or (inputs.settings.finish_orphaned and had_owner)
+
+
+def finish_orphan(case: WorkloadCase) -> Plan | None:
+    """Finish a Workload without an owner and remove its finalizer, once no pods outlive its job."""
+    if not is_orphan(case.workload, case.inputs):
+        return None
+    if case.inputs.outliving and (kept := _stop_outliving_pods(case, case.inputs.outliving)) is not None:
+        return kept
+    deleting = "deletionTimestamp" in case.workload["metadata"]
+    if case.settings.finish_orphaned and not case.is_true(ConditionType.FINISHED):
+        transition = case.begin_transition()
+        outliving.withdraw(transition)
+        transition.finish(Reason.OWNER_NOT_FOUND, "The workload's owner no longer exists")
+        return case.plan_transition(transition)
+    if has_finalizer(case.workload, case.inputs.names.finalizer):
+        return plan(RemoveFinalizer(case.inputs.kinds.workloads, case.workload))
+    return NOTHING if deleting else None
+
+
+def _stop_outliving_pods(case: WorkloadCase, remaining: Remaining) -> Plan | None:
+    """Stop excess pods of a job that no longer exists, and report the pods that remain."""
+    inputs, workload = case.inputs, case.workload
+    stopped = outliving.stop_excess(workload, remaining.listed, inputs.names, inputs.settings, inputs.slices)
+    again = outliving.next_look(workload, case.now)
+    if not outliving.may_have_pods(workload):
+        return plan(*stopped, again=again) if stopped else None
+    transition = case.begin_transition()
+    outliving.report(transition, remaining)
+    reported = case.plan_transition(transition) or NOTHING
+    return plan(*stopped, *reported.actions, again=again)
+
+
+def retain_or_delete_finished(case: WorkloadCase) -> Plan | None:
+    """Leave a finished Workload as it is until its retention ends, then delete it."""
+    if not case.is_true(ConditionType.FINISHED):
+        return None
+    due = _retention_end(case)
+    if due is None or due > case.now or "deletionTimestamp" in case.workload["metadata"]:
+        return Plan(again=case.seconds_until(due))
+    workloads = case.inputs.kinds.workloads
+    return plan(
+        RemoveFinalizer(workloads, case.workload),
+        Delete(workloads, case.workload),
+        Tell(case.workload, "Normal", "Deleted", "Deleted finished workload due to elapsed retention"),
+    )
+
+
+def _retention_end(case: WorkloadCase) -> Instant | None:
+    finished_at = since(case.workload, ConditionType.FINISHED)
+    retention = case.settings.retention.after_finished
+    return None if finished_at is None or retention is None else finished_at + retention
+
+
+def finish_replaced_slice(case: WorkloadCase) -> Plan | None:
+    """Finish the slice that a slice with quota replaces. Its pods and its quota pass to the new slice.
+
+    The write changes the replaced slice and causes no decision about this one. So this plan asks for the next
+    decision at once.
+    """
+    original = case.inputs.original
+    if original is None or not is_reserved(case.workload) or holds(original, ConditionType.FINISHED):
+        return None
+    metadata, workloads = case.workload["metadata"], case.inputs.kinds.workloads
+    message = explain.replaced(metadata["uid"], value_at(metadata, ("labels", case.inputs.names.job_uid), ""))
+    transition = Transition(original, case.now)
+    transition.finish(Reason.WORKLOAD_SLICE_REPLACED, message)
+    return plan(
+        status_patch(workloads, original, transition.patch(), CONCERN),
+        Tell(original, "Normal", "WorkloadSliceReplaced", message),
+        again=0.0,
+    )

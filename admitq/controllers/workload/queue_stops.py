@@ -1,0 +1,65 @@
+"""Queues that are stopped, deleted or restarted."""
+
+from typing import Final
+
+from admitq.controllers.plan import Plan
+from admitq.controllers.workload.case import WorkloadCase
+from admitq.controllers.workload.requeuing import requeue_block_reason
+from admitq.integrations.paths import Object, value_at
+from admitq.transitions import is_reserved
+from admitq_api.conditions import ConditionType, Reason
+
+TERMINATING_OR_MISSING: Final = "is terminating or missing"
+
+
+def stop_policy(queue: Object) -> str:
+    """Return the stop policy of a ClusterQueue or LocalQueue; the default is "None"."""
+    return value_at(queue, ("spec", "stopPolicy"), "None") or "None"
+
+
+def is_usable(queue: Object | None) -> bool:
+    """Whether a queue exists and is not being deleted."""
+    return queue is not None and "deletionTimestamp" not in queue["metadata"]
+
+
+def requeue_after_queue_restart(case: WorkloadCase) -> Plan | None:
+    """Requeue a Workload that a stopped queue evicted, once the queue is restarted."""
+    restarted = {
+        Reason.LOCAL_QUEUE_STOPPED: (case.inputs.local_queue, Reason.LOCAL_QUEUE_RESTARTED, "LocalQueue"),
+        Reason.CLUSTER_QUEUE_STOPPED: (
+            case.inputs.cluster_queue,
+            Reason.CLUSTER_QUEUE_RESTARTED,
+            "ClusterQueue",
+        ),
+    }
+    for parked_for, (queue, reason, kind) in restarted.items():
+        if requeue_block_reason(case) == parked_for and queue is not None and stop_policy(queue) == "None":
+            transition = case.begin_transition()
+            message = f"The {kind} was restarted after being stopped"
+            transition.set(ConditionType.REQUEUED, True, reason, message)
+            return case.plan_transition(transition)
+    return None
+
+
+def leave_stopped_queue(case: WorkloadCase) -> Plan | None:
+    """Release the quota of a Workload that is not admitted, and evict an admitted one if its queue drains."""
+    if not is_reserved(case.workload) or case.is_true(ConditionType.EVICTED):
+        return None
+    inputs = case.inputs
+    for kind, name, queue, reason in (
+        ("LocalQueue", case.queue_name, inputs.local_queue, Reason.LOCAL_QUEUE_STOPPED),
+        ("ClusterQueue", inputs.cluster_queue_name, inputs.cluster_queue, Reason.CLUSTER_QUEUE_STOPPED),
+    ):
+        transition = case.begin_transition()
+        if case.is_true(ConditionType.ADMITTED):
+            if queue is not None and stop_policy(queue) == "HoldAndDrain":
+                return case.evict(transition, reason, f"The {kind} is stopped")
+        elif queue is None or not is_usable(queue):
+            transition.release(
+                case.reported_reason(Reason.MISCONFIGURED), f"{kind} {name} {TERMINATING_OR_MISSING}"
+            )
+            return case.plan_transition(transition)
+        elif stop_policy(queue) != "None":
+            transition.release(case.reported_reason(Reason.SUSPENDED), f"{kind} {name} is stopped")
+            return case.plan_transition(transition)
+    return None

@@ -1,0 +1,365 @@
+"""Indexes of the candidates of one cohort tree, shared by all searches of a cycle.
+
+An index lists, for each cohort, the children that borrow one of some contested (flavor, resource) pairs and
+have candidates, ClusterQueues and cohorts alike. A search reads the lists from the beginning, only as far as
+it needs candidates. The order of a list holds for every preemptor: it goes by the first workload that any
+preemptor could preempt. For one preemptor, that workload may be no candidate. Therefore a key is a lower
+bound of a child's place, and a search finds the place itself when it gets there.
+
+The usage in an index is that of the tree without the victims of the cycle so far. While a search removes
+candidates one by one, the index stays as it is: usage only falls, so that no child has to be added, and a
+search tests whether a child still borrows. After a change that lasts, ``update`` corrects the path of one
+node.
+"""
+
+from abc import ABC, abstractmethod
+from bisect import bisect_left, insort
+from collections.abc import Container
+from fractions import Fraction
+from itertools import chain
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+
+from admitq.core.amounts import FlavorResource
+from admitq.core.cohorts import Node
+from admitq.core.fair_sharing import Share, supposed_share
+from admitq.core.holders import PreemptionOrder
+from admitq.core.model import Instant, ObjectKey
+from admitq.core.preemption.candidates import STAGES, Preemptor, Stage, contested_cells, uses_any
+from admitq.core.preemption.policies import equals_must_be_newer, highest_priority
+from admitq.core.supposed_usage import SupposedUsage
+from admitq.core.world import World
+
+_Key = TypeVar("_Key", bound=tuple[Any, ...])
+
+Contested = frozenset[FlavorResource]
+
+_BEFORE_ALL: Final = -(1 << 63)
+"""An instant before all others; negated, one after all others."""
+
+_LOOKS_IN_VAIN: Final = 16
+
+
+class OrderKey(NamedTuple):
+    """Place of a cohort's child in classical preemption; name and kind make it unique."""
+
+    order: PreemptionOrder
+    name: str
+    is_cohort: bool
+
+
+class ShareKey(NamedTuple):
+    """Place of a cohort's child in fair preemption.
+
+    A greater share comes first, then a cohort before a ClusterQueue, then the better first candidate.
+    """
+
+    finite: bool
+    share_descending: Fraction
+    candidate: tuple[object, ...]
+    name: str
+
+
+def share_key(node: Node, share: Share, candidate: tuple[object, ...] = ()) -> ShareKey:
+    """The place of a node with this share; of a ClusterQueue, also by its first candidate."""
+    return ShareKey(not share.infinite, -share.amount, candidate, node.name)
+
+
+def candidate_key(order: PreemptionOrder, *, is_leaving: bool, is_own: bool) -> tuple[object, ...]:
+    """How first candidates compare in fair preemption; ``is_own``: in the preemptor's ClusterQueue."""
+    return (not is_leaving, is_own, order)
+
+
+class TreeCandidates:
+    """All indexes of one cohort tree in one cycle, made when they are first needed.
+
+    Args:
+        world: where workloads hold quota.
+        usage: the usage without the victims of the cycle.
+        excluded: workloads that are no candidates: victims of the cycle, and workloads admitted in it.
+    """
+
+    def __init__(self, world: World, usage: SupposedUsage, excluded: Container[ObjectKey]) -> None:
+        self.world = world
+        self.usage = usage
+        self.excluded = excluded
+        self._by_order: dict[Contested, OrderIndex] = {}
+        self._by_share: dict[tuple[Contested, int], ShareIndex] = {}
+        self._fruitless = 0
+        self._newest: dict[int, Instant] = {}
+
+    def by_order(self, contested: Contested) -> "OrderIndex":
+        """The index for classical preemption."""
+        index = self._by_order.get(contested)
+        if index is None:
+            index = self._by_order[contested] = OrderIndex(self, contested)
+        return index
+
+    def by_share(self, contested: Contested, highest: int) -> "ShareIndex":
+        """The index for fair preemption, of candidates up to a priority."""
+        index = self._by_share.get((contested, highest))
+        if index is None:
+            index = self._by_share[contested, highest] = ShareIndex(self, contested, highest)
+        return index
+
+    def highest_priority(self, preemptor: Preemptor) -> int:
+        """The highest priority of candidates in other ClusterQueues.
+
+        Candidates of the preemptor's own priority that must be newer are told apart only by a look at each of
+        them. After some looks in vain, the newest of the whole tree is found, once for all preemptors.
+        """
+        queue, workload = preemptor
+        policy, priority = queue.spec.preemption.reclaim_within_cohort, workload.priority
+        if not equals_must_be_newer(policy) or self._fruitless < _LOOKS_IN_VAIN:
+            return highest_priority(policy, priority)
+        newest = self._newest.get(priority)
+        if newest is None:
+            newest = self._newest[priority] = self._find_newest(queue.node.root, priority)
+        return priority if workload.queued_at < newest else priority - 1
+
+    def note_fruitless(self) -> None:
+        """Note that a listed ClusterQueue had no candidate for some preemptor."""
+        self._fruitless += 1
+
+    def _find_newest(self, root: Node, priority: int) -> Instant:
+        """The latest queue-order timestamp of workloads of a priority that hold quota in a tree."""
+        holders = self.world.holders
+        since = PreemptionOrder(priority, _BEFORE_ALL, "")
+        times = (
+            entry.workload.queued_at
+            for node in root.cluster_queues_below()
+            for line in (holders.leaving, holders.staying)
+            for order, entry in line(node.name, since)
+            if order.priority == priority
+        )
+        return max(times, default=_BEFORE_ALL)
+
+    def update(self, node: Node) -> None:
+        """Correct all indexes after a change of usage or candidates at a ClusterQueue."""
+        for index in chain(self._by_order.values(), self._by_share.values()):
+            index.update(node)
+
+    def clear(self) -> None:
+        """Forget all indexes, after changes at unknown nodes."""
+        self._by_order.clear()
+        self._by_share.clear()
+
+
+class CandidateIndex(ABC, Generic[_Key]):
+    """Children with candidates of each cohort, in order, for one set of contested pairs.
+
+    Lists are made when they are first read: a cohort within its quota hides what is below it.
+    """
+
+    _LISTS = 1
+    """How many lists there are for each cohort."""
+
+    def __init__(self, tree: TreeCandidates, contested: Contested) -> None:
+        self._tree = tree
+        self._usage = tree.usage.differing
+        self._contested = contested
+        self._lists: dict[Node, tuple[list[tuple[_Key, Node]], ...]] = {}
+        self._listed: dict[Node, tuple[_Key | None, ...]] = {}
+        self._first: dict[Node, tuple[PreemptionOrder | None, ...]] = {}
+        self._reliefs: dict[FlavorResource, _Relief] = {}
+
+    def prepare(self, node: Node) -> None:
+        """Make the lists of all cohorts above a preemptor's node, before a search changes their usage."""
+        for cohort in node.ancestors:
+            self._lists_of(cohort)
+
+    def children(self, cohort: Node, number: int = 0) -> list[tuple[_Key, Node]]:
+        """One list of a cohort: places and nodes of children with candidates."""
+        return self._lists_of(cohort)[number]
+
+    def first(self, node: Node, stage: Stage) -> PreemptionOrder | None:
+        """The place of the first workload in a listed ClusterQueue that may be preempted."""
+        return self._first[node][stage]
+
+    def is_listed(self, node: Node) -> bool:
+        """Whether a node borrows and has candidates, for some preemptor; its parent's lists are made."""
+        return node in self._listed
+
+    def enter(self, node: Node) -> None:
+        """Have the cells of a node and of those above it show the usage on which the index rests."""
+        self._tree.usage.enter(node)
+
+    def note_fruitless(self) -> None:
+        """Note that a listed ClusterQueue had no candidate for some preemptor."""
+        self._tree.note_fruitless()
+
+    def used_without(self, cohort: Node, visited: Node, pair: FlavorResource) -> int:
+        """The usage of a cohort from all children but one, if listed ClusterQueues used nothing."""
+        relief = self._reliefs.get(pair)
+        if relief is None:
+            relief = self._reliefs[pair] = _Relief(self, pair)
+        return relief.total(cohort) - relief.part(visited)
+
+    def update(self, node: Node) -> None:
+        """Correct the lists on the path of a ClusterQueue."""
+        at = node
+        while (parent := at.parent) is not None:
+            if parent in self._lists:
+                self._list_anew(at, parent)
+            for relief in self._reliefs.values():
+                relief.update(at, parent)
+            at = parent
+
+    def used(self, node: Node, pair: FlavorResource) -> int:
+        """What a node takes of a pair from its parent's capacity."""
+        cell = node.cells.get(pair)
+        return 0 if cell is None else max(0, self._usage.get(cell, cell.usage) - cell.local)
+
+    @abstractmethod
+    def _keys(self, node: Node) -> tuple[_Key | None, ...]:
+        """The places of a borrowing node in its parent's lists; None where it has no candidates."""
+
+    def _lists_of(self, cohort: Node) -> tuple[list[tuple[_Key, Node]], ...]:
+        lists = self._lists.get(cohort)
+        if lists is None:
+            lists = self._lists[cohort] = tuple([] for _ in range(self._LISTS))
+            for child in chain(cohort.cohorts.values(), cohort.cluster_queues.values()):
+                keys = self._places(child)
+                if keys is not None:
+                    self._listed[child] = keys
+                    for into, key in zip(lists, keys, strict=True):
+                        if key is not None:
+                            into.append((key, child))
+            for each in lists:
+                each.sort()
+        return lists
+
+    def _list_anew(self, node: Node, parent: Node) -> None:
+        former, keys = self._listed.get(node), self._places(node)
+        if former == keys:
+            return
+        if keys is None:
+            del self._listed[node]
+        else:
+            self._listed[node] = keys
+        nowhere = (None,) * self._LISTS
+        for into, before, after in zip(self._lists[parent], former or nowhere, keys or nowhere, strict=True):
+            if before != after:
+                if before is not None:
+                    del into[bisect_left(into, (before, node))]
+                if after is not None:
+                    insort(into, (after, node))
+
+    def _places(self, node: Node) -> tuple[_Key | None, ...] | None:
+        """The places of a node in its parent's lists; None if it is in none of them."""
+        usage = self._usage
+        for cell in contested_cells(node, self._contested):
+            if usage.get(cell, cell.usage) > cell.subtree:
+                break
+        else:
+            return None
+        if not node.is_cohort and not self._tree.world.cluster_queues[node.name].is_active:
+            return None
+        keys = self._keys(node)
+        return keys if any(key is not None for key in keys) else None
+
+    def _first_places(self, node: Node) -> tuple[PreemptionOrder | None, ...]:
+        """The first places in a ClusterQueue by stage; in a cycle candidates only leave, so it goes on."""
+        known = self._first.get(node)
+        found = tuple(
+            None if known is not None and known[stage] is None else self._next(node, stage, known)
+            for stage in STAGES
+        )
+        self._first[node] = found
+        return found
+
+    def _next(
+        self, node: Node, stage: Stage, known: tuple[PreemptionOrder | None, ...] | None
+    ) -> PreemptionOrder | None:
+        holders, excluded = self._tree.world.holders, self._tree.excluded
+        line = holders.leaving if stage is Stage.LEAVING else holders.staying
+        for order, entry in line(node.name, None if known is None else known[stage]):
+            held = entry.held
+            if (
+                held is not None
+                and uses_any(held.usage, self._contested)
+                and entry.workload.key not in excluded
+            ):
+                return order
+        return None
+
+
+class OrderIndex(CandidateIndex[OrderKey]):
+    """For classical preemption: one list for each stage, by the order of first candidates."""
+
+    _LISTS = len(STAGES)
+
+    def _keys(self, node: Node) -> tuple[OrderKey | None, ...]:
+        if node.is_cohort:
+            lists = self._lists_of(node)
+            orders = tuple(each[0][0].order if each else None for each in lists)
+        else:
+            orders = self._first_places(node)
+        return tuple(
+            None if order is None else OrderKey(order, node.name, node.is_cohort) for order in orders
+        )
+
+
+class ShareIndex(CandidateIndex[ShareKey]):
+    """For fair preemption: one list, by share, of nodes with candidates up to a priority.
+
+    The list does not go by priority. So a list of all nodes could be long without a candidate.
+    """
+
+    def __init__(self, tree: TreeCandidates, contested: Contested, highest: int) -> None:
+        super().__init__(tree, contested)
+        self._highest = highest
+
+    def _keys(self, node: Node) -> tuple[ShareKey | None, ...]:
+        candidate: tuple[object, ...] = ()
+        if not node.is_cohort:
+            found = [
+                candidate_key(order, is_leaving=stage is Stage.LEAVING, is_own=False)
+                for stage, order in zip(STAGES, self._first_places(node), strict=True)
+                if order is not None and order.priority <= self._highest
+            ]
+            if not found:
+                return (None,)
+            candidate = found[0]
+        elif not self.children(node):
+            return (None,)
+        return (share_key(node, supposed_share(node, self._usage), candidate),)
+
+
+class _Relief:
+    """What each cohort would use of a pair if the listed ClusterQueues below it used nothing."""
+
+    def __init__(self, index: CandidateIndex[Any], pair: FlavorResource) -> None:
+        self._index = index
+        self._pair = pair
+        self._totals: dict[Node, int] = {}
+        self._parts: dict[Node, int] = {}
+
+    def total(self, cohort: Node) -> int:
+        """The usage of a cohort."""
+        total = self._totals.get(cohort)
+        if total is None:
+            self._index.children(cohort)
+            total = 0
+            for child in chain(cohort.cohorts.values(), cohort.cluster_queues.values()):
+                part = self._parts[child] = self._taken(child)
+                total += part
+            self._totals[cohort] = total
+        return total
+
+    def part(self, node: Node) -> int:
+        """What is counted of a node in its parent, whose total was asked for."""
+        return self._parts[node]
+
+    def update(self, node: Node, parent: Node) -> None:
+        """Correct what is counted of a node in its parent."""
+        if parent in self._totals:
+            part = self._taken(node)
+            self._totals[parent] += part - self._parts[node]
+            self._parts[node] = part
+
+    def _taken(self, node: Node) -> int:
+        """What a node would take from its parent's capacity."""
+        if not self._index.is_listed(node):
+            return self._index.used(node, self._pair)
+        cell = node.cells.get(self._pair)
+        return 0 if cell is None or not node.is_cohort else max(0, self.total(node) - cell.local)

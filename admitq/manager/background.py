@@ -1,0 +1,47 @@
+"""Writes that run in the background, beside the event loop's other work."""
+
+import asyncio
+from collections.abc import Awaitable
+
+from admitq.core.model import ObjectKey
+from admitq.logs import logger
+from admitq.runtime.errors import ApiError, NotLeadingError
+from admitq.unexpected_errors import ErrorPart, UnexpectedErrors
+
+log = logger(__name__)
+
+
+class BackgroundWrites:
+    """Tasks that write, and the report of those that fail.
+
+    Args:
+        errors: where unexpected exceptions are reported.
+    """
+
+    def __init__(self, errors: UnexpectedErrors) -> None:
+        self._errors = errors
+        self._tasks: set[asyncio.Future[None]] = set()
+
+    def spawn(self, work: Awaitable[None]) -> "asyncio.Future[None]":
+        """Start a task."""
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def cancel(self) -> None:
+        """Cancel all tasks."""
+        for task in self._tasks:
+            task.cancel()
+
+    def report_failure(self, event: str, workload: ObjectKey | None, error: BaseException) -> None:
+        """Log an error of the API server; report any other as unexpected."""
+        if isinstance(error, ApiError | NotLeadingError):
+            log.warning(event, workload=str(workload or ""), error=str(error))
+        else:
+            self._errors.report(ErrorPart.WRITE, error, workload or "")
+
+    def _done(self, task: "asyncio.Future[None]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.report_failure("write behind the loop failed", None, error)

@@ -1,0 +1,120 @@
+"""Writes of reservations and preemptions, and the events that undo those that could not be written."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from admitq.admission_writer import AdmissionWriter
+from admitq.core import events as happened
+from admitq.core.instructions import Preempt, ReserveQuota
+from admitq.core.model import ObjectKey
+from admitq.guarded_writes import backoff
+from admitq.logs import logger
+from admitq.manager.background import BackgroundWrites
+from admitq.preemption_writer import PreemptionWriter
+from admitq.runtime.errors import ApiError
+from admitq.runtime.resources import Object
+from admitq.runtime.store import Store
+
+log = logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reserving:
+    """A reservation that is being written, or that failed and is about to be undone."""
+
+    instruction: ReserveQuota
+    task: "asyncio.Future[None]"
+
+
+class DecisionWrites:
+    """Writes the decisions of the core.
+
+    Args:
+        admissions: writes reservations.
+        preemptions: writes preemptions.
+        background: where writes run.
+        workloads: the store of Workloads.
+        start: starts the job of an admitted Workload; the same code as the job controller's.
+        put: reports an event about a Workload to the core.
+    """
+
+    def __init__(
+        self,
+        admissions: AdmissionWriter,
+        preemptions: PreemptionWriter,
+        background: BackgroundWrites,
+        workloads: Store,
+        start: Callable[[Object], Awaitable[None]],
+        put: Callable[[happened.Event, ObjectKey], None],
+    ) -> None:
+        self._admissions = admissions
+        self._preemptions = preemptions
+        self._background = background
+        self._workloads = workloads
+        self._start = start
+        self._put = put
+        self._failures: dict[ObjectKey, int] = {}
+        """Failures in a row, by Workload."""
+        self._reserving: dict[ObjectKey, _Reserving] = {}
+
+    def reserving(self) -> list[ReserveQuota]:
+        """The reservations that are being written."""
+        return [one.instruction for one in self._reserving.values()]
+
+    def reserve(self, instruction: ReserveQuota) -> None:
+        """Write a reservation in the background."""
+        key = instruction.key
+        task = self._background.spawn(self._reserve(instruction))
+        self._reserving[key] = _Reserving(instruction, task)
+        task.add_done_callback(lambda done: self._reserved(key, done))
+
+    def preempt(self, instruction: Preempt) -> None:
+        """Write a preemption in the background."""
+        self._background.spawn(self._preempt(instruction))
+
+    async def _reserve(self, instruction: ReserveQuota) -> None:
+        """Write a reservation; then start the job in the next statement."""
+        try:
+            written = await self._admissions.reserve(instruction)
+        except Exception as error:  # noqa: BLE001 the core must not count for ever what was not written
+            self._background.report_failure("reservation was not written", instruction.key, error)
+            written = None
+        if written is None:
+            failed = happened.ReservationFailed(instruction.key, instruction.uid)
+            await self._undo(instruction.key, failed)
+            return
+        self._failures.pop(instruction.key, None)
+        if instruction.admit:
+            try:
+                await self._start(written)
+            except ApiError as error:
+                # The job controller sees an admitted Workload with a suspended job and starts it.
+                log.info("job is left to its controller", workload=str(instruction.key), error=str(error))
+
+    def _reserved(self, key: ObjectKey, done: "asyncio.Future[None]") -> None:
+        if (reserving := self._reserving.get(key)) is not None and reserving.task is done:
+            del self._reserving[key]
+
+    async def _preempt(self, instruction: Preempt) -> None:
+        """Write a preemption, after the reservation that it ends."""
+        if (reserving := self._reserving.get(instruction.key)) is not None:
+            await asyncio.wait([reserving.task])
+        try:
+            is_written = await self._preemptions.preempt(instruction)
+        except Exception as error:  # noqa: BLE001 the core must not count for ever what was not written
+            self._background.report_failure("preemption was not written", instruction.key, error)
+            is_written = False
+        if is_written:
+            self._failures.pop(instruction.key, None)
+        else:
+            failed = happened.PreemptionFailed(instruction.key, instruction.uid)
+            await self._undo(instruction.key, failed)
+
+    async def _undo(self, key: ObjectKey, failed: happened.Event) -> None:
+        """Report a failed write to the core, later each time that writes of the same Workload fail."""
+        attempt = self._failures[key] = self._failures.get(key, 0) + 1
+        await asyncio.sleep(backoff(attempt))
+        if self._workloads.get(*key) is None:
+            self._failures.pop(key, None)
+        self._put(failed, key)

@@ -1,0 +1,121 @@
+"""Observations: changes in the stores become events of the core, and move metrics."""
+
+from collections.abc import Callable
+
+from admitq.core import events as happened
+from admitq.core.model import Instant, ObjectKey
+from admitq.core.state import AdmissionState
+from admitq.logs import logger
+from admitq.malformed import UNREADABLE
+from admitq.measures.manager import ManagerMeasures
+from admitq.recovery import Recovery
+from admitq.runtime.resources import Object, Resource
+from admitq.runtime.store import Change
+from admitq.transition_metrics import Versions, count_transitions
+from admitq.unexpected_errors import ErrorPart, UnexpectedErrors
+
+log = logger(__name__)
+
+ObservedObject = tuple[Resource, Object]
+
+
+class Intake:
+    """Reports changes of objects to the core.
+
+    Args:
+        workload_resource: Workloads.
+        recovery: reads objects, and leaves those out that the core failed on.
+        measures: the metrics of queues and workloads.
+        errors: where exceptions of metrics are reported.
+        clock: wall time in nanoseconds.
+        put: reports an event to the core, with the object that it is about if that still exists.
+        forget_report: drops the report that waits to be written of a Workload that was deleted.
+        state: the core, for the numbers of a cohort that lost its object.
+        counts_transitions: whether this process now counts the transitions of Workloads.
+    """
+
+    def __init__(
+        self,
+        workload_resource: Resource,
+        recovery: Recovery[AdmissionState],
+        measures: ManagerMeasures,
+        errors: UnexpectedErrors,
+        clock: Callable[[], Instant],
+        put: Callable[[happened.Event, ObservedObject | None], None],
+        forget_report: Callable[[ObjectKey], None],
+        state: AdmissionState,
+        counts_transitions: Callable[[], bool],
+    ) -> None:
+        self._workload_resource = workload_resource
+        self._recovery = recovery
+        self._measures = measures
+        self._errors = errors
+        self._clock = clock
+        self._put = put
+        self._forget_report = forget_report
+        self._state = state
+        self._counts_transitions = counts_transitions
+
+    def observe(self, resource: Resource, change: Change) -> None:
+        """Observe a change in a store: from a watch, or the answer to a write. Never raises."""
+        self._take_in(resource, change)
+        if resource == self._workload_resource and self._counts_transitions():
+            with self._errors.contain(ErrorPart.METRICS, change.key):
+                self._count_transitions(change)
+
+    def _count_transitions(self, change: Change) -> None:
+        if change.old is None:
+            return
+        try:
+            count_transitions(Versions(change.old, change.new, self._clock()), self._measures.workloads)
+        except UNREADABLE as error:
+            log.warning("transition was not counted", workload=str(change.key), error=str(error))
+
+    def _take_in(self, resource: Resource, change: Change) -> None:
+        obj, key = change.object, ObjectKey(*change.key)
+        if change.new is None:
+            gone = self._recovery.deleted(resource, obj)
+            if resource == self._workload_resource:
+                self._forget_report(key)
+            self._put(gone, None)
+            with self._errors.contain(ErrorPart.METRICS, key):
+                self._forget(gone)
+            return
+        event, is_whole = self._recovery.changed(resource, obj)
+        if event is None:
+            return
+        if is_whole:
+            # The core must observe the event even if a metric has a defect.
+            with self._errors.contain(ErrorPart.METRICS, key):
+                self._measure(event, obj)
+        self._put(event, (resource, obj))
+
+    def _measure(self, event: happened.Event, obj: Object) -> None:
+        """Update metrics of an object."""
+        match event:
+            case happened.WorkloadChanged(workload):
+                self._measures.gauges.workload_observed(workload, obj)
+            case happened.ClusterQueueChanged(cluster_queue):
+                self._measures.queues.cluster_queue_observed(cluster_queue, obj)
+            case happened.LocalQueueChanged(local_queue):
+                self._measures.queues.local_queue_observed(local_queue.key, obj)
+            case happened.CohortChanged(cohort):
+                self._measures.queues.cohort_observed(cohort.name, obj)
+                self._measures.queues.cohorts_changed()
+            case _:
+                pass
+
+    def _forget(self, gone: happened.Event) -> None:
+        """Update metrics after the core has observed that an object was deleted."""
+        match gone:
+            case happened.WorkloadDeleted(key):
+                self._measures.gauges.workload_deleted(key)
+            case happened.ClusterQueueDeleted(name):
+                self._measures.forget_cluster_queue(name)
+            case happened.LocalQueueDeleted(key):
+                self._measures.queues.forget_local_queue(*key)
+            case happened.CohortDeleted(name):
+                self._measures.queues.cohorts_changed()
+                self._measures.queues.cohort_object_deleted(name, self._state.queries.cohort_status(name))
+            case _:
+                pass

@@ -1,0 +1,344 @@
+"""The manager: it runs the core on a cluster.
+
+Everything happens in one event loop. The ``AdmissionState`` observes each change at once, so that it is never
+older than the stores. Cycles run in a task of their own while the process leads, and writers carry out the
+instructions. No decision waits for a write: the core assumes its reservations, and a reservation that could
+not be written is reported to the core as an event.
+"""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Protocol
+
+from admitq.admission_status import CONCERN
+from admitq.admission_writer import AdmissionWriter
+from admitq.core import events as happened
+from admitq.core.instructions import (
+    Instruction,
+    Preempt,
+    Recomputation,
+    RefreshClusterQueue,
+    RefreshCohort,
+    RefreshLocalQueue,
+    ReportPending,
+    ReportSecondPass,
+    ReserveQuota,
+    TargetsRecomputed,
+)
+from admitq.core.lifecycle import Phase
+from admitq.core.model import SECOND, Instant, ObjectKey
+from admitq.core.state import AdmissionState
+from admitq.explain import EffectivePriority
+from admitq.guarded_writes import GuardedWrites
+from admitq.malformed import UNREADABLE, Malformed, MalformedReports
+from admitq.manager.background import BackgroundWrites
+from admitq.manager.decision_writes import DecisionWrites
+from admitq.manager.intake import Intake
+from admitq.measures.manager import ManagerMeasures
+from admitq.metrics import Metrics
+from admitq.observations import observations
+from admitq.preemption_writer import PreemptionWriter
+from admitq.recovery import CYCLE, Recovery
+from admitq.runtime.client import Client
+from admitq.runtime.events import EventRecorder
+from admitq.runtime.kinds import kinds_of
+from admitq.runtime.resources import Object, Resource
+from admitq.runtime.store import Change, Store
+from admitq.translate.priorities import read_priority_leniently
+from admitq.translate.reading import Reading
+from admitq.unexpected_errors import ErrorPart
+from admitq_api.labels import Names
+
+
+class Refresh(Protocol):
+    """Refreshes statuses: the controllers of queues and cohorts."""
+
+    def cluster_queue(self, name: str) -> None:
+        """Refresh the status of a ClusterQueue."""
+        ...
+
+    def local_queue(self, key: ObjectKey) -> None:
+        """Refresh the status of a LocalQueue."""
+        ...
+
+    def cohort(self, name: str) -> None:
+        """Refresh the status of a cohort."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ManagerOptions:
+    """What a manager does, and what it leaves to other processes.
+
+    Args:
+        tracks_pods_ready: whether Workloads have a condition that shows whether their pods are ready.
+        tell_reasons: whether each cause of waiting has a reason of its own.
+        reports_malformed: whether this process writes events and statuses of objects that cannot be parsed.
+        counts_transitions: whether this process counts the transitions of Workloads in its metrics. Of
+            processes that act at the same time, one counts them.
+        merge_patches: whether the admission is written by merge patches instead of server-side apply.
+    """
+
+    tracks_pods_ready: bool = True
+    tell_reasons: bool = True
+    reports_malformed: bool = True
+    counts_transitions: bool = True
+    merge_patches: bool = False
+
+
+class Manager:
+    """Drives one ``AdmissionState`` on a cluster.
+
+    Args:
+        state: the core.
+        client: for the writes of reservations and refusals.
+        workload_resource: Workloads.
+        workloads: the store of Workloads.
+        names: the names of the API group.
+        recorder: where Kubernetes events are recorded.
+        metrics: where cycles are counted.
+        measures: the metrics of queues and workloads.
+        clock: wall time in nanoseconds.
+        observed: puts the answer to a write into the stores.
+        start: starts the job of an admitted Workload; the same code as the job controller's.
+        refresh: where statuses that show the core's numbers are refreshed.
+        leading: whether this process may decide now.
+        reading: how Workloads are read.
+        set_aside: how many objects of a resource the stores could not read.
+        objects: all objects that decisions depend on, as the stores hold them.
+        options: what this process does.
+    """
+
+    def __init__(
+        self,
+        *,
+        state: AdmissionState,
+        client: Client,
+        workload_resource: Resource,
+        workloads: Store,
+        names: Names,
+        recorder: EventRecorder,
+        metrics: Metrics,
+        measures: ManagerMeasures,
+        clock: Callable[[], Instant],
+        observed: Callable[[Resource, Object], None],
+        start: Callable[[Object], Awaitable[None]],
+        refresh: Refresh,
+        leading: Callable[[], bool],
+        reading: Reading | None = None,
+        set_aside: Callable[[Resource], int] = lambda _: 0,
+        objects: Callable[[], Iterable[tuple[Resource, Object]]] = tuple,
+        options: ManagerOptions | None = None,
+    ) -> None:
+        reading, options = reading or Reading(), options or ManagerOptions()
+        self.state = state
+        self.metrics = metrics
+        self.measures = measures
+        self._workload_resource = workload_resource
+        self._workloads = workloads
+        self._clock = clock
+        self._refresh = refresh
+        self._leading = leading
+        self._wake = asyncio.Event()
+        self._observations = observations(names, reading)
+        self._background = BackgroundWrites(metrics.errors)
+        writes = GuardedWrites(
+            client=client,
+            resource=workload_resource,
+            workloads=workloads,
+            observed=observed,
+            decides_alike=self._decides_alike,
+            metrics=metrics,
+            field_manager=names.field_manager(CONCERN),
+            merge_patches=options.merge_patches,
+        )
+        self._writer = AdmissionWriter(
+            writes=writes,
+            names=names,
+            recorder=recorder,
+            clock=clock,
+            waits=lambda key: state.queries.workload_phase(key) is Phase.PENDING,
+            tracks_pods_ready=options.tracks_pods_ready,
+            tell_reasons=options.tell_reasons,
+            errors=metrics.errors,
+        )
+        preemptions = PreemptionWriter(
+            writes=writes,
+            names=names,
+            recorder=recorder,
+            measures=measures.workloads,
+            clock=clock,
+            priority_of=lambda obj: EffectivePriority(*read_priority_leniently(obj, names, reading)),
+            errors=metrics.errors,
+        )
+        self._decisions = DecisionWrites(
+            self._writer, preemptions, self._background, workloads, start, self._put_of_workload
+        )
+        reports = MalformedReports(
+            self._writer, clock, lambda: options.reports_malformed and leading(), self._background.spawn
+        )
+        self._malformed = Malformed(metrics, set_aside, reports.report)
+        self._recovery = Recovery(
+            state=state,
+            observations=self._observations,
+            objects=objects,
+            complete=self._assume_reservations,
+            malformed=self._malformed,
+            metrics=metrics,
+            clock=clock,
+            workloads=workload_resource.plural,
+            cluster_queues=kinds_of(names).cluster_queues,
+        )
+        self._intake = Intake(
+            workload_resource=workload_resource,
+            recovery=self._recovery,
+            measures=measures,
+            errors=metrics.errors,
+            clock=clock,
+            put=self._put,
+            forget_report=self._writer.forget,
+            state=state,
+            counts_transitions=lambda: options.counts_transitions and leading(),
+        )
+
+    # --- events -----------------------------------------------------------------------------------
+
+    def observe(self, resource: Resource, change: Change) -> None:
+        """Observe a change in a store: from a watch, or the answer to a write. Never raises."""
+        self._intake.observe(resource, change)
+
+    def count_malformed(self, resource: Resource) -> None:
+        """Count the objects of a resource that cannot be parsed, after the stores found or lost one."""
+        self._malformed.count(resource)
+
+    def _decides_alike(self, decided: Object, current: Object) -> bool:
+        changed = self._observations[self._workload_resource.plural].changed
+        with suppress(*UNREADABLE):
+            return changed(decided) == changed(current)
+        return False
+
+    def _put(self, event: happened.Event, of: tuple[Resource, Object] | None) -> None:
+        """Have the core observe an event, with the object that it is about if that still exists."""
+        with self._recovery.guard(type(event).__name__, of):
+            self._recovery.receiver.observe(event, now=self._clock())
+        self._wake.set()
+
+    def _assume_reservations(self, state: AdmissionState) -> None:
+        """Have a new state count the reservations that are being written, which the stores may not show."""
+        # No workload is left out for it: what is being written must be counted, or be observed first.
+        with self._recovery.guard("ReserveQuota", None):
+            for instruction in self._decisions.reserving():
+                state.assume(instruction, now=self._clock())
+
+    def _put_of_workload(self, event: happened.Event, key: ObjectKey) -> None:
+        self._put(event, self._workload(key))
+
+    def _workload(self, key: ObjectKey | None) -> tuple[Resource, Object] | None:
+        obj = None if key is None else self._workloads.get(*key)
+        return None if obj is None else (self._workload_resource, obj)
+
+    # --- the loop ---------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Run cycles, while this process leads, until cancelled.
+
+        After an exception of the core, nothing is decided before a new state is built from the stores. A
+        report or a metric that fails does not change a decision.
+        """
+        self._background.spawn(self._writer.run())
+        try:
+            while True:
+                self._wake.clear()
+                if self._recovery.is_due:
+                    await self._recovery.make_anew()
+                idle = self._turn()
+                if idle == 0:
+                    # Watches, writes and renewals get their turn between two cycles.
+                    await asyncio.sleep(0)
+                else:
+                    await self._idle(idle)
+        finally:
+            self._background.cancel()
+
+    def _turn(self) -> float | None:
+        """Carry out instructions, and run a cycle if one is due; returns the seconds until the next one."""
+        try:
+            # Instructions of all events since the last turn are carried out together.
+            self._carry_out(self.state.instructions())
+            now = self._clock()
+            due = self.state.next_wakeup(now) if self._leading() else None
+            if due is not None and due <= now:
+                self._cycle(now)
+                return 0.0
+            idle = None if due is None else (due - now) / SECOND
+            search = self._recovery.search_on() if self._leading() else None
+            return min((each for each in (idle, search) if each is not None), default=None)
+        except Exception as error:  # noqa: BLE001 - a defect in a cycle must not end all that goes on beside it
+            self._recovery.failed(CYCLE, self._workload(self.state.deciding), error)
+            return 0.0
+
+    def lead(self) -> None:
+        """Begin to act as the leader: report what this process observed as a follower."""
+        self._malformed.report_all()
+        self._wake.set()
+
+    async def _idle(self, seconds: float | None) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._wake.wait()
+
+    def _cycle(self, now: Instant) -> None:
+        started, before = time.perf_counter(), self.state.queries.cycles_run
+        instructions = self.state.handle(happened.CyclesRequested(limit=1), now=now)
+        if self.state.queries.cycles_run == before:
+            # Only time has passed: no workload was tried.
+            self._carry_out(instructions)
+            return
+        self._recovery.cycle_ended()
+        admits = any(isinstance(item, ReserveQuota) for item in instructions)
+        result = "success" if admits else "inadmissible"
+        took = time.perf_counter() - started
+        with self.metrics.errors.contain(ErrorPart.METRICS, "cycle"):
+            self.metrics.increment("admission_attempts_total", result=result)
+            self.metrics.observe("admission_attempt_duration_seconds", took, result=result)
+            self.measures.workloads.preemptions_skipped(
+                Counter(
+                    item.cluster_queue
+                    for item in instructions
+                    if isinstance(item, TargetsRecomputed) and item.result is Recomputation.SKIPPED
+                )
+            )
+        self._carry_out(instructions)
+
+    def _carry_out(self, instructions: list[Instruction]) -> None:
+        for instruction in instructions:
+            match instruction:
+                case ReserveQuota():
+                    self._decisions.reserve(instruction)
+                case Preempt():
+                    self._decisions.preempt(instruction)
+                case _:
+                    with self.metrics.errors.contain(ErrorPart.REPORT, type(instruction).__name__):
+                        self._report(instruction)
+
+    def _report(self, instruction: Instruction) -> None:
+        """Carry out an instruction that is no decision: it updates a status or a metric."""
+        match instruction:
+            case ReserveQuota() | Preempt():
+                raise TypeError(f"{type(instruction).__name__} decides")
+            case TargetsRecomputed(cluster_queue, result):
+                self.measures.workloads.targets_recomputed(cluster_queue, result)
+            case ReportPending():
+                self._writer.schedule_report(instruction)
+            case ReportSecondPass():
+                self._writer.tell_second_pass(instruction)
+            case RefreshClusterQueue(name):
+                self._refresh.cluster_queue(name)
+            case RefreshLocalQueue(key):
+                self._refresh.local_queue(key)
+            case RefreshCohort(name):
+                self._refresh.cohort(name)

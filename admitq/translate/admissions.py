@@ -1,0 +1,87 @@
+"""The admission in the status of a Workload, read and written."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from types import MappingProxyType
+from typing import Any
+
+from admitq.core.amounts import Amounts, amounts
+from admitq.core.model import Admission, PodSetAssignment
+from admitq.stored_fields import Malformed, items, mapping, quota_amount, text, whole
+from admitq.translate.amounts import format_quantities
+from admitq.translate.metadata import read_labels
+from admitq_api.quantity import QuantityError, amount
+
+
+def read_admission(raw: Mapping[str, Any], pods: Mapping[str, int] = MappingProxyType({})) -> Admission:
+    """Read ``status.admission``.
+
+    Args:
+        raw: the admission.
+        pods: how many pods each podset has; an assignment that states no count is for all of them.
+
+    Raises:
+        Malformed: a usage is not a readable quantity.
+    """
+    path = "status.admission.podSetAssignments"
+    return Admission(
+        text(raw["clusterQueue"], "status.admission.clusterQueue"),
+        tuple(
+            _read_assignment(item, f"{path}[{index}]", pods)
+            for index, item in enumerate(items(raw.get("podSetAssignments"), path))
+        ),
+    )
+
+
+def _read_assignment(item: Mapping[str, Any], path: str, pods: Mapping[str, int]) -> PodSetAssignment:
+    name, count = text(item.get("name", "main"), f"{path}.name"), item.get("count")
+    usage = {
+        resource: quota_amount(resource, value, f"{path}.resourceUsage[{resource}]")
+        for resource, value in mapping(item.get("resourceUsage"), path).items()
+    }
+    return PodSetAssignment(
+        name=name,
+        flavors=read_labels(mapping(item.get("flavors"), f"{path}.flavors"), f"{path}.flavors"),
+        resource_usage=amounts(usage),
+        count=pods.get(name, 0) if count is None else whole(count, f"{path}.count"),
+        is_place_open=item.get("delayedTopologyRequest") == "Pending" and not item.get("topologyAssignment"),
+    )
+
+
+def read_admission_leniently(raw: Mapping[str, Any]) -> Admission:
+    """Read the valid parts of an admission; an invalid or negative amount counts as 0."""
+    assignments: list[PodSetAssignment] = []
+    for item in items(raw.get("podSetAssignments"), "status.admission.podSetAssignments"):
+        usage: dict[str, int] = {}
+        with suppress(Malformed, AttributeError):
+            for resource, value in mapping(item.get("resourceUsage"), "resourceUsage").items():
+                with suppress(QuantityError):
+                    usage[resource] = max(0, amount(resource, value))
+            flavors = read_labels(mapping(item.get("flavors"), "flavors"))
+            # Without a count the whole usage stays charged; reclaimable pods are not readable either.
+            name = text(item.get("name", "main"), "name")
+            assignments.append(PodSetAssignment(name, flavors, amounts(usage), 0))
+    return Admission(text(raw["clusterQueue"], "status.admission.clusterQueue"), tuple(assignments))
+
+
+def format_admission(value: Admission) -> dict[str, Any]:
+    """Return the value of ``status.admission``."""
+    return {
+        "clusterQueue": value.cluster_queue,
+        "podSetAssignments": [_format_assignment(assignment) for assignment in value.pod_set_assignments],
+    }
+
+
+def _format_assignment(value: PodSetAssignment) -> dict[str, Any]:
+    maps = {"flavors": dict(value.flavors), "resourceUsage": format_quantities(value.resource_usage)}
+    return {"name": value.name, **_drop_empty_maps(maps), "count": value.count}
+
+
+def format_pod_set_request(name: str, of: Amounts) -> dict[str, Any]:
+    """Return the item of ``status.resourceRequests`` for a podset."""
+    return {"name": name, **_drop_empty_maps({"resources": format_quantities(of)})}
+
+
+def _drop_empty_maps(maps: Mapping[str, Mapping[str, str]]) -> dict[str, Mapping[str, str]]:
+    """Leave out empty maps: typed clients drop them when they write an object back."""
+    return {name: value for name, value in maps.items() if value}

@@ -1,0 +1,41 @@
+"""Amounts by resource name, read from quantities and written as quantities."""
+
+from fractions import Fraction
+from typing import Any
+
+from admitq.core.amounts import Amounts
+from admitq.core.model import ExactAmounts, ResourceProblem
+from admitq.stored_fields import exact_amount, mapping
+from admitq_api.quantity import QuantityError, format_quantity, parse
+
+
+def read_exact_amounts(raw: Any, field: str) -> ExactAmounts:
+    """Read amounts without rounding.
+
+    Raises:
+        Malformed: a quantity is not readable.
+    """
+    return tuple(
+        sorted((name, exact_amount(value, f"{field}[{name}]")) for name, value in mapping(raw, field).items())
+    )
+
+
+def read_countable_amounts(raw: Any, field: str, problems: list[ResourceProblem]) -> ExactAmounts:
+    """Read amounts without rounding; leave out invalid and negative ones and add them to ``problems``."""
+    result: dict[str, Fraction] = {}
+    for resource, quantity in mapping(raw, field).items():
+        try:
+            value = parse(quantity)
+        except QuantityError as error:
+            problems.append(ResourceProblem("malformed", f"{field}[{resource}]", str(error)))
+            continue
+        if value < 0:
+            problems.append(ResourceProblem("malformed", f"{field}[{resource}]", "must not be negative"))
+            continue
+        result[resource] = value
+    return tuple(sorted(result.items()))
+
+
+def format_quantities(of: Amounts) -> dict[str, str]:
+    """Format amounts as quantities by resource name; an unlimited amount becomes the largest quantity."""
+    return {resource: format_quantity(resource, value) for resource, value in of}

@@ -1,0 +1,23 @@
+"""ResourceFlavors."""
+
+from admitq.core.model import ResourceFlavor
+from admitq.integrations.paths import Object
+from admitq.stored_fields import mapping, text
+from admitq.translate.metadata import read_labels
+from admitq.translate.taints import read_taints, read_tolerations
+
+
+def read_resource_flavor(obj: Object) -> ResourceFlavor:
+    """Read a ResourceFlavor.
+
+    Raises:
+        Malformed: a field has another type.
+    """
+    spec = mapping(obj.get("spec"), "spec")
+    return ResourceFlavor(
+        name=obj["metadata"]["name"],
+        node_labels=read_labels(spec.get("nodeLabels"), "spec.nodeLabels"),
+        node_taints=read_taints(spec.get("nodeTaints"), "spec.nodeTaints"),
+        tolerations=read_tolerations(spec.get("tolerations"), "spec.tolerations"),
+        topology_name=text(spec.get("topologyName"), "spec.topologyName") or None,
+    )

@@ -1,0 +1,45 @@
+"""LimitRanges."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from admitq.core.model import LimitedType, LimitRange, LimitRangeItem
+from admitq.integrations.paths import Object
+from admitq.stored_fields import items, mapping
+from admitq.translate.amounts import read_exact_amounts
+
+
+def read_limit_range(obj: Object) -> LimitRange:
+    """Read the limits for containers and pods of a LimitRange.
+
+    Raises:
+        Malformed: a quantity is not readable.
+    """
+    spec = mapping(obj.get("spec"), "spec")
+    limited = {str(one) for one in LimitedType}
+    return LimitRange(
+        tuple(
+            _read_limit_range_item(item, f"spec.limits[{index}]")
+            for index, item in enumerate(items(spec.get("limits"), "spec.limits"))
+            if item.get("type") in limited
+        )
+    )
+
+
+def _read_limit_range_item(item: Mapping[str, Any], field: str) -> LimitRangeItem:
+    """Read one item; an item for containers gets the defaults that the API server sets."""
+    maximum, minimum, limits, requests = (
+        dict(read_exact_amounts(item.get(name), f"{field}.{name}"))
+        for name in ("max", "min", "default", "defaultRequest")
+    )
+    limited = LimitedType(item["type"])
+    if limited is LimitedType.CONTAINER:
+        limits = {**maximum, **limits}
+        requests = {**minimum, **limits, **requests}
+    return LimitRangeItem(
+        limited,
+        maximum=tuple(sorted(maximum.items())),
+        minimum=tuple(sorted(minimum.items())),
+        default_limits=tuple(sorted(limits.items())),
+        default_requests=tuple(sorted(requests.items())),
+    )

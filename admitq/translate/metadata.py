@@ -1,0 +1,28 @@
+"""Keys, labels and times of objects of any kind."""
+
+from collections.abc import Mapping
+
+from admitq.core.model import Instant, Labels, ObjectKey
+from admitq.integrations.paths import Object
+from admitq.stored_fields import text
+from admitq_api import conditions
+
+
+def key_of(obj: Object) -> ObjectKey:
+    """Return namespace and name of an object."""
+    metadata = obj["metadata"]
+    return ObjectKey(metadata.get("namespace", ""), metadata["name"])
+
+
+def read_labels(values: Mapping[str, str] | None, field: str = "labels") -> Labels:
+    """Read labels, sorted by key.
+
+    Raises:
+        Malformed: a value is not a string.
+    """
+    return tuple(sorted([(key, text(value, field)) for key, value in (values or {}).items()]))
+
+
+def read_time(value: str | None) -> Instant:
+    """Read a time; 0 if there is none."""
+    return conditions.parse_time(value) if value else 0

@@ -1,0 +1,104 @@
+"""Podsets of Workloads, and resource requests of stored pods."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from admitq.core.model import (
+    ContainerResources,
+    ExactAmounts,
+    NodeSelectorTerm,
+    PodSet,
+    PodTemplate,
+    ResourceProblem,
+)
+from admitq.stored_fields import items, mapping, optional_whole, text, whole
+from admitq.translate.amounts import read_countable_amounts
+from admitq.translate.metadata import read_labels
+from admitq.translate.selectors import read_selector_requirement
+from admitq.translate.taints import read_tolerations
+
+
+def _read_requests_and_limits(
+    raw: Any, field: str, problems: list[ResourceProblem]
+) -> tuple[ExactAmounts, ExactAmounts]:
+    resources = mapping(raw, field)
+    return (
+        read_countable_amounts(resources.get("requests"), f"{field}.requests", problems),
+        read_countable_amounts(resources.get("limits"), f"{field}.limits", problems),
+    )
+
+
+def _read_containers(
+    spec: Mapping[str, Any], name: str, field: str, problems: list[ResourceProblem]
+) -> Iterator[ContainerResources]:
+    for index, item in enumerate(items(spec.get(name), f"{field}.{name}")):
+        container = mapping(item, f"{field}.{name}[{index}]")
+        stated = _read_requests_and_limits(
+            container.get("resources"), f"{field}.{name}[{index}].resources", problems
+        )
+        yield ContainerResources(*stated, restartable=container.get("restartPolicy") == "Always")
+
+
+def _read_template(spec: Mapping[str, Any], field: str, problems: list[ResourceProblem]) -> PodTemplate:
+    requests, limits = _read_requests_and_limits(spec.get("resources"), f"{field}.resources", problems)
+    overhead = spec.get("overhead")
+    return PodTemplate(
+        containers=tuple(_read_containers(spec, "containers", field, problems)),
+        init_containers=tuple(_read_containers(spec, "initContainers", field, problems)),
+        requests=requests,
+        limits=limits,
+        overhead=None
+        if overhead is None
+        else read_countable_amounts(overhead, f"{field}.overhead", problems),
+        runtime_class=text(spec.get("runtimeClassName"), f"{field}.runtimeClassName") or None,
+    )
+
+
+def read_pod_template(spec: Mapping[str, Any]) -> PodTemplate:
+    """Read the resource requests of a stored pod; leave out those that are invalid.
+
+    Raises:
+        Malformed: the structure of the spec is not readable.
+    """
+    return _read_template(spec, "spec", [])
+
+
+def _read_required_node_affinity(spec: Mapping[str, Any], field: str) -> tuple[NodeSelectorTerm, ...] | None:
+    affinity = mapping(spec.get("affinity"), f"{field}.affinity")
+    node = mapping(affinity.get("nodeAffinity"), f"{field}.affinity.nodeAffinity")
+    required = node.get("requiredDuringSchedulingIgnoredDuringExecution")
+    if required is None:
+        return None
+    path = f"{field}.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
+    return tuple(
+        NodeSelectorTerm(
+            tuple(
+                read_selector_requirement(item, f"{path}[{index}].matchExpressions[{place}]")
+                for place, item in enumerate(items(term.get("matchExpressions"), path))
+            )
+        )
+        for index, term in enumerate(items(required.get("nodeSelectorTerms"), path))
+    )
+
+
+def read_pod_set(raw: Mapping[str, Any], field: str, problems: list[ResourceProblem]) -> PodSet:
+    """Read a podset of a Workload; add invalid resource requests to ``problems``.
+
+    Raises:
+        Malformed: the template's structure or an operator is not readable.
+    """
+    spec_field = f"{field}.template.spec"
+    template = mapping(raw.get("template"), f"{field}.template")
+    spec = mapping(template.get("spec"), spec_field)
+    topology = mapping(raw.get("topologyRequest"), f"{field}.topologyRequest")
+    group = topology.get("podSetGroupName")
+    return PodSet(
+        name=text(raw.get("name", "main"), f"{field}.name"),
+        count=whole(raw.get("count", 1), f"{field}.count"),
+        template=_read_template(spec, spec_field, problems),
+        min_count=optional_whole(raw.get("minCount"), f"{field}.minCount"),
+        group=None if group is None else text(group, f"{field}.topologyRequest.podSetGroupName"),
+        node_selector=read_labels(spec.get("nodeSelector"), f"{spec_field}.nodeSelector"),
+        required_node_affinity=_read_required_node_affinity(spec, spec_field),
+        tolerations=read_tolerations(spec.get("tolerations"), f"{spec_field}.tolerations"),
+    )

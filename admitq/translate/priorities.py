@@ -1,0 +1,50 @@
+"""Priorities of Workloads: the stated one and the boost by an annotation."""
+
+import re
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+from admitq.integrations.paths import Object
+from admitq.stored_fields import Malformed, mapping, whole
+from admitq.translate.reading import Reading
+from admitq_api.labels import Names
+
+_SIGNED_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,10}")
+_INT32: Final = range(-(2**31), 2**31)
+
+
+class Priority(NamedTuple):
+    """The priority in the spec of a Workload, and the boost by its annotation; the sum is effective."""
+
+    base: int
+    boost: int
+
+
+def read_priority(obj: Object, names: Names, how: Reading) -> Priority:
+    """Read the priority of a Workload.
+
+    Raises:
+        Malformed: the priority or the boost is not a 32-bit integer.
+    """
+    base = whole(mapping(obj.get("spec"), "spec").get("priority") or 0, "spec.priority")
+    annotations = mapping(obj["metadata"].get("annotations"), "metadata.annotations")
+    boost = annotations.get(names.priority_boost) if how.boosts else None
+    if boost is None:
+        return Priority(base, 0)
+    if not _SIGNED_INTEGER.fullmatch(boost) or int(boost) not in _INT32:
+        field = f"metadata.annotations[{names.priority_boost}]"
+        raise Malformed(field, "must be a whole number of 32 bits, such as 10 or -10")
+    return Priority(base, int(boost))
+
+
+def read_priority_leniently(obj: Object, names: Names, how: Reading) -> Priority:
+    """Read the priority of a Workload; an invalid boost counts as 0, and so does an invalid priority."""
+    with suppress(Malformed):
+        return read_priority(obj, names, how)
+    return Priority(read_base_priority_leniently(obj), 0)
+
+
+def read_base_priority_leniently(obj: Object) -> int:
+    """Read the priority in the spec of a Workload; 0 if it is absent or invalid."""
+    stated = mapping(obj.get("spec"), "spec").get("priority")
+    return stated if isinstance(stated, int) else 0

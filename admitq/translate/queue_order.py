@@ -1,0 +1,37 @@
+"""The time that decides the place of a Workload in its queue."""
+
+from typing import Final
+
+from admitq.core.model import Instant
+from admitq.integrations.paths import Object
+from admitq.stored_fields import mapping
+from admitq.translate.reading import Reading
+from admitq_api import conditions
+from admitq_api.conditions import ConditionType, Reason
+
+_MILLISECOND: Final = 1_000_000
+
+
+def read_queue_order_timestamp(obj: Object, how: Reading) -> Instant:
+    """Return the time from which on a Workload counts as queued.
+
+    This is the time of the eviction after the Retry of an admission check, and, if so configured, after a
+    PodsReady timeout or a preemption by a borrower. Otherwise it is the time of the creation.
+    """
+    state = mapping(obj.get("status"), "status").get("conditions")
+    evicted = conditions.find(state, ConditionType.EVICTED)
+    if evicted is not None and evicted.get("status") == "True":
+        reason = evicted.get("reason")
+        if reason == Reason.ADMISSION_CHECK or (
+            reason == Reason.PODS_READY_TIMEOUT and how.eviction_moves_to_back
+        ):
+            return conditions.parse_time(evicted["lastTransitionTime"])
+    preempted = conditions.find(state, ConditionType.PREEMPTED)
+    if (
+        how.reclaim_moves_to_back
+        and preempted is not None
+        and (preempted.get("status"), preempted.get("reason"))
+        == ("True", Reason.IN_COHORT_RECLAIM_WHILE_BORROWING)
+    ):
+        return conditions.parse_time(preempted["lastTransitionTime"]) + _MILLISECOND
+    return conditions.parse_time(obj["metadata"]["creationTimestamp"])

@@ -1,0 +1,65 @@
+"""Label selectors, and the selector of the namespaces whose jobs are managed."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from admitq.core.model import LabelSelector, SelectorOperator, SelectorRequirement
+from admitq.stored_fields import Malformed, items, mapping, text, texts
+from admitq_api.namespaces import NAMESPACE_NAME, SYSTEM_NAMESPACE
+
+if TYPE_CHECKING:
+    # Its models take long to import, and some processes read objects without a configuration file.
+    from admitq_api.configuration import Configuration
+
+
+def read_selector_requirement(raw: Mapping[str, Any], field: str) -> SelectorRequirement:
+    """Read one item of ``matchExpressions``.
+
+    Raises:
+        Malformed: the operator is unknown, or the key or a value is not a string.
+    """
+    try:
+        operator = SelectorOperator(raw.get("operator", ""))
+    except ValueError as error:
+        allowed = ", ".join(SelectorOperator)
+        raise Malformed(f"{field}.operator", f"must be one of {allowed}") from error
+    return SelectorRequirement(
+        text(raw.get("key"), f"{field}.key"), operator, texts(raw.get("values"), f"{field}.values")
+    )
+
+
+def read_label_selector(raw: Mapping[str, Any] | None, field: str = "selector") -> LabelSelector | None:
+    """Read a label selector; None, which selects nothing, stays None.
+
+    Raises:
+        Malformed: an operator is unknown.
+    """
+    if raw is None:
+        return None
+    matched = (
+        SelectorRequirement(key, SelectorOperator.IN, (text(value, f"{field}.matchLabels"),))
+        for key, value in sorted(mapping(raw.get("matchLabels"), f"{field}.matchLabels").items())
+    )
+    expressed = (
+        read_selector_requirement(item, f"{field}.matchExpressions[{index}]")
+        for index, item in enumerate(items(raw.get("matchExpressions"), f"{field}.matchExpressions"))
+    )
+    return LabelSelector((*matched, *expressed))
+
+
+def select_managed_namespaces(configuration: "Configuration") -> LabelSelector:
+    """Return the selector of the namespaces whose jobs are managed.
+
+    The selector always excludes kube-system and the namespace of admitq. Pods of these namespaces must be
+    able to start while no webhook answers. Webhooks and controllers both use this selector.
+
+    Raises:
+        Malformed: an operator of the configuration is unknown.
+    """
+    selector = read_label_selector(
+        configuration.managed_jobs_namespace_selector, "managedJobsNamespaceSelector"
+    )
+    selected = () if selector is None else selector.requirements
+    never = (SYSTEM_NAMESPACE, configuration.namespace)
+    excluded = SelectorRequirement(NAMESPACE_NAME, SelectorOperator.NOT_IN, never)
+    return LabelSelector(selected if excluded in selected else (*selected, excluded))

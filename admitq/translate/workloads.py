@@ -1,0 +1,159 @@
+"""Workloads: the whole object, or only the quota that an unreadable one holds."""
+
+from functools import lru_cache
+from typing import Any
+
+from admitq.core.model import Instant, ObjectKey, PodSet, ResourceProblem, Workload
+from admitq.integrations.admission_gates import holding_gates
+from admitq.integrations.paths import Object
+from admitq.stored_fields import Malformed, items, mapping, text, whole
+from admitq.translate.admissions import read_admission, read_admission_leniently
+from admitq.translate.metadata import key_of, read_time
+from admitq.translate.pod_sets import read_pod_set
+from admitq.translate.priorities import read_base_priority_leniently, read_priority
+from admitq.translate.queue_order import read_queue_order_timestamp
+from admitq.translate.reading import Reading
+from admitq_api import conditions
+from admitq_api.conditions import ConditionType, Reason
+from admitq_api.labels import Names
+
+
+@lru_cache(4096)
+def _deduplicate(pod_sets: tuple[PodSet, ...]) -> tuple[PodSet, ...]:
+    """Return the first podsets that equal these, so that equal podsets use memory once."""
+    return pod_sets
+
+
+def read_replaced_key(obj: Object, names: Names) -> ObjectKey | None:
+    """Read the key of the Workload in the same namespace that this one replaces; None if it replaces none."""
+    metadata = obj["metadata"]
+    annotations = mapping(metadata.get("annotations"), "metadata.annotations")
+    namespace, _, name = str(annotations.get(names.workload_slice_replacement_for, "")).partition("/")
+    return ObjectKey(namespace, name) if name and namespace == metadata["namespace"] else None
+
+
+def _read_reserved_at(state: list[Any]) -> Instant:
+    return read_time((conditions.find(state, ConditionType.QUOTA_RESERVED) or {}).get("lastTransitionTime"))
+
+
+def _read_evicted_at(state: list[Any]) -> Instant:
+    evicted = conditions.find(state, ConditionType.EVICTED) or {}
+    return read_time(evicted.get("lastTransitionTime")) if evicted.get("status") == "True" else 0
+
+
+def read_quota_holder(obj: Object) -> Workload:
+    """Read only the quota of a Workload of which other fields are not readable.
+
+    The Workload keeps its stated priority, so that preemption does not choose it first.
+
+    Raises:
+        Malformed: the Workload holds no quota, or its admission is not readable either.
+    """
+    status = mapping(obj.get("status"), "status")
+    state = items(status.get("conditions"), "status.conditions")
+    if not conditions.is_true(state, ConditionType.QUOTA_RESERVED):
+        raise Malformed("status.conditions", "QuotaReserved must be True for the Workload to hold quota")
+    if not status.get("admission"):
+        raise Malformed("status.admission", "must be set for the Workload to hold quota")
+    spec = mapping(obj.get("spec"), "spec")
+    return Workload(
+        key=key_of(obj),
+        uid=obj["metadata"]["uid"],
+        queue_name=str(spec.get("queueName", "")),
+        queued_at=0,
+        pod_sets=(),
+        priority=read_base_priority_leniently(obj),
+        active=spec.get("active") is not False,
+        finished=conditions.is_true(state, ConditionType.FINISHED),
+        admission=read_admission_leniently(status["admission"]),
+        reserved_at=_read_reserved_at(state),
+        admitted=conditions.is_true(state, ConditionType.ADMITTED),
+        pods_ready=conditions.is_true(state, ConditionType.PODS_READY),
+        evicted=conditions.is_true(state, ConditionType.EVICTED),
+    )
+
+
+def _read_admission_gates(obj: Object, state: list[Any], names: Names, how: Reading) -> tuple[str, ...]:
+    """Read the admission gates of a Workload: those of its annotation, or else those that its status reports.
+
+    A reported gate applies until the status reports its removal.
+    """
+    gates = holding_gates(obj, names) if how.gated else ()
+    return tuple(gates) or conditions.gates_told(state)
+
+
+_DEFAULT_READING = Reading()
+
+
+def _count_pods(pod_sets: tuple[PodSet, ...]) -> dict[str, int]:
+    return {one.name: one.count for one in pod_sets}
+
+
+def read_workload(obj: Object, names: Names, how: Reading = _DEFAULT_READING) -> Workload:
+    """Read a Workload in any phase.
+
+    Raises:
+        Malformed: the structure, an operator or the resource usage of the admission is not readable.
+    """
+    metadata, spec = obj["metadata"], mapping(obj.get("spec"), "spec")
+    status = mapping(obj.get("status"), "status")
+    state = items(status.get("conditions"), "status.conditions")
+    problems: list[ResourceProblem] = []
+    pod_sets = tuple(
+        read_pod_set(item, f"spec.podSets[{index}]", problems)
+        for index, item in enumerate(items(spec.get("podSets"), "spec.podSets"))
+    )
+    # Only the condition counts. An admission without it is left over from before and holds no quota.
+    reserved = conditions.is_true(state, ConditionType.QUOTA_RESERVED)
+    if reserved and not status.get("admission"):
+        raise Malformed("status.admission", "must be set while the QuotaReserved condition is true")
+    quota = conditions.find(state, ConditionType.QUOTA_RESERVED) or {}
+    requeued = conditions.find(state, ConditionType.REQUEUED) or {}
+    requeue_at = mapping(status.get("requeueState"), "status.requeueState").get("requeueAt")
+    return Workload(
+        key=key_of(obj),
+        uid=metadata["uid"],
+        queue_name=text(spec.get("queueName"), "spec.queueName"),
+        queued_at=read_queue_order_timestamp(obj, how),
+        pod_sets=_deduplicate(pod_sets),
+        priority=sum(read_priority(obj, names, how)),
+        generation=metadata.get("generation", 1),
+        active=spec.get("active", True),
+        finished=conditions.is_true(state, ConditionType.FINISHED),
+        deleting="deletionTimestamp" in metadata,
+        admission=read_admission(status["admission"], _count_pods(pod_sets)) if reserved else None,
+        reserved_at=_read_reserved_at(state) if reserved else 0,
+        admitted=reserved and conditions.is_true(state, ConditionType.ADMITTED),
+        pods_ready=conditions.is_true(state, ConditionType.PODS_READY),
+        evicted=conditions.is_true(state, ConditionType.EVICTED),
+        evicted_at=_read_evicted_at(state),
+        requeue_at=conditions.parse_time(requeue_at) if requeue_at else None,
+        requeue_blocked=requeued.get("status") == "False",
+        on_hold=quota.get("status") == "False" and quota.get("reason") == Reason.ON_HOLD,
+        waiting_for_replacement_pods=conditions.is_true(state, ConditionType.WAITING_FOR_REPLACEMENT_PODS),
+        admission_gates=_read_admission_gates(obj, state, names, how),
+        reclaimable_pods=tuple(
+            sorted(
+                (
+                    text(item["name"], "status.reclaimablePods"),
+                    whole(item["count"], f"status.reclaimablePods[{index}].count"),
+                )
+                for index, item in enumerate(items(status.get("reclaimablePods"), "status.reclaimablePods"))
+            )
+        ),
+        admission_checks=tuple(
+            sorted(
+                (
+                    text(item["name"], "status.admissionChecks"),
+                    text(item["state"], "status.admissionChecks"),
+                )
+                for item in items(status.get("admissionChecks"), "status.admissionChecks")
+            )
+        ),
+        has_closed_preemption_gate=any(
+            gate.get("position") == "Closed"
+            for gate in items(status.get("preemptionGates"), "status.preemptionGates")
+        ),
+        resource_problems=tuple(problems),
+        replaces=read_replaced_key(obj, names) if how.replaces else None,
+    )

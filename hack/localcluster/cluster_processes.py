@@ -1,0 +1,117 @@
+"""The processes of one cluster: its components, and others that run beside them."""
+
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from localcluster import processes
+from localcluster.processes import Process
+
+COMPONENTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
+# Clusters of tests are short-lived and small, and cores are scarcer than memory: collecting garbage less
+# often saves a quarter of what an API server works while definitions are installed. The limit is soft.
+_LESS_COLLECTING = {"GOGC": "400", "GOMEMLIMIT": "1500MiB"}
+
+
+class ClusterError(Exception):
+    """A cluster cannot be started or used; the message says what to do or what went wrong."""
+
+
+class ComponentDiedError(ClusterError):
+    """A component ended while the cluster started.
+
+    Attributes:
+        last_words: the end of its log.
+    """
+
+    def __init__(self, cluster: str, component: str, log: Path) -> None:
+        self.last_words = processes.last_lines(log)
+        super().__init__(f"cluster {cluster}: {component} died. The end of {log}:\n{self.last_words}")
+
+
+class ClusterProcesses:
+    """The processes that were started for a cluster. Their process ids are kept in files of its folder.
+
+    Args:
+        name: the cluster's name.
+        folder: the cluster's folder.
+    """
+
+    def __init__(self, name: str, folder: Path) -> None:
+        self._name = name
+        self._folder = folder
+
+    def log(self, process: str) -> Path:
+        """The log file of a process."""
+        return self._folder / "logs" / f"{process}.log"
+
+    def all(self) -> dict[str, Process]:
+        """Every process that was started for the cluster, by name: its components first."""
+        folder = self._folder / "processes"
+        names = [path.stem for path in sorted(folder.glob("*.json"))] if folder.exists() else []
+        names.sort(key=lambda name: COMPONENTS.index(name) if name in COMPONENTS else len(COMPONENTS))
+        found = {name: processes.read(folder / f"{name}.json") for name in names}
+        return {name: process for name, process in found.items() if process is not None}
+
+    def spawn(
+        self, name: str, argv: Sequence[str], *, environment: Mapping[str, str] | None = None
+    ) -> Process:
+        """Start a process."""
+        self._file(name).parent.mkdir(exist_ok=True)
+        process = processes.spawn(argv, log=self.log(name), environment=environment)
+        process.write(self._file(name))
+        return process
+
+    def spawn_component(self, name: str, argv: Sequence[str]) -> None:
+        """Start a component of the cluster."""
+        self.spawn(name, argv, environment={**_LESS_COLLECTING, **os.environ})
+
+    def kill(self, name: str) -> None:
+        """Kill a process (SIGKILL), and wait for its end.
+
+        Raises:
+            ClusterError: when there is no such process.
+        """
+        process = self._process(name)
+        process.signal(signal.SIGKILL)
+        processes.wait(lambda: not process.alive(), timeout_s=5.0)
+        processes.reap(process)
+
+    def terminate(self, name: str, *, patience_s: float) -> None:
+        """Ask a process to end, and kill it when it does not in time.
+
+        Raises:
+            ClusterError: when there is no such process.
+        """
+        processes.stop([self._process(name)], patience_s=patience_s)
+        self._file(name).unlink(missing_ok=True)
+
+    def halt(self) -> None:
+        """Stop every process, clients before their servers, and leave the files."""
+        running = self.all()
+        beside = [process for name, process in running.items() if name not in COMPONENTS]
+        processes.stop(beside)
+        for name in reversed(COMPONENTS):
+            if name in running:
+                # Components get little time to end, because their data is removed next.
+                processes.stop([running[name]], patience_s=3.0)
+
+    def check_alive(self) -> None:
+        """Check that all components run.
+
+        Raises:
+            ComponentDiedError: when one has ended.
+        """
+        for name, process in self.all().items():
+            if name in COMPONENTS and not process.alive():
+                raise ComponentDiedError(self._name, name, self.log(name))
+
+    def _process(self, name: str) -> Process:
+        process = processes.read(self._file(name))
+        if process is None:
+            raise ClusterError(f"cluster {self._name} has no process {name}")
+        return process
+
+    def _file(self, name: str) -> Path:
+        return self._folder / "processes" / f"{name}.json"

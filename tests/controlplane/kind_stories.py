@@ -1,0 +1,29 @@
+"""What stories of job kinds share."""
+
+from typing import Any
+
+import pytest
+
+from admitq_api.labels import DEFAULT_GROUP
+from tests.controlplane.kind_cases import (
+    PlayedJob,
+    kinds_with_cases,
+    load,
+)
+
+
+def those(story: str) -> Any:
+    """The kinds to which a story applies, as a parameter of a test."""
+    kinds: list[Any] = []
+    for kind in kinds_with_cases():
+        case = load(kind, DEFAULT_GROUP)
+        optional = {"partial": case.partial, "child": case.child, "pod": case.pod}
+        if story not in case.cannot and optional.get(story, True):
+            kinds.append(pytest.param(kind, id=kind.framework))
+    return pytest.mark.parametrize("kind", kinds)
+
+
+async def priority_of(job: PlayedJob) -> tuple[int, str]:
+    """The priority of a job's Workload, and the name of its class."""
+    spec = (await job.workload())["spec"]
+    return spec["priority"], spec["priorityClassRef"]["name"]

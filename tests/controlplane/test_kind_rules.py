@@ -1,0 +1,98 @@
+"""Rules of each kind of jobs: requests that are refused, accepted or completed."""
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from admitq.runtime.errors import ApiError
+from tests.controlplane.kind_cases import (
+    HELD,
+    KindCase,
+    Mutation,
+    PlayedJob,
+    Rule,
+    differences,
+    held_queue,
+    open_queues,
+    queue_elsewhere,
+    submit,
+)
+from tests.controlplane.kind_stories import those
+from tests.controlplane.stage import Stage
+
+
+@those("validation")
+async def test_requests_are_accepted_refused_and_completed_by_the_rules(stage: Stage, case: KindCase) -> None:
+    await open_queues(stage, case)
+    await held_queue(stage, case)
+    await queue_elsewhere(stage)
+    assert case.queue(stage.names.group) == "default", "who names no queue gets it"
+    bases: dict[str, PlayedJob] = {}
+    wrong: list[str] = []
+    for rule in case.validation:
+        if rule.when == "creation":
+            wrong += [f"{rule.rule}: {one}" for one in await _judged_new(stage, case, rule)]
+        else:
+            key = json.dumps([rule.when, rule.given], sort_keys=True)
+            if key not in bases:
+                bases[key] = await _existing(stage, case, rule, f"job-{len(bases)}")
+            wrong += [f"{rule.rule}: {one}" for one in await _judged_change(bases[key], rule)]
+    assert wrong == []
+    queue_label = f"metadata.labels[{stage.names.queue_name}]"
+    nobodys = dataclasses.replace(stage, namespace="default")
+    _, left_alone = await submit(nobodys, case, changes={queue_label: None}, dry_run=True)
+    assert not case.suspended or differences(left_alone, case.suspended), "nobody queues it there"
+    for mutation in case.mutation:
+        await stage.until(partial(_becomes, stage, case, mutation), [], what=mutation.rule)
+
+
+async def _becomes(stage: Stage, case: KindCase, mutation: Mutation) -> list[str]:
+    """Where a new job is not what it is to become; the webhook may yet have to hear of a queue."""
+    _, created = await submit(stage, case, changes=mutation.given, dry_run=True)
+    return differences(created, {**case.suspended, **mutation.becomes})
+
+
+async def _existing(stage: Stage, case: KindCase, rule: Rule, name: str) -> PlayedJob:
+    """A job that is in the state in which a rule applies."""
+    queue = {"queued": HELD, "running": case.queue(stage.names.group)}[rule.when]
+    job, _ = await submit(stage, case, name, changes=rule.given, queue=queue)
+    if rule.when == "running":
+        await job.until_started()
+        await job.play("started")
+    return job
+
+
+async def _judged_new(stage: Stage, case: KindCase, rule: Rule) -> list[str]:
+    async def request(changes: Mapping[str, Any]) -> Any:
+        _, created = await submit(stage, case, changes={**rule.given, **changes}, dry_run=True)
+        return created
+
+    return [*await _not_refused(request, rule), *await _not_accepted(request, rule)]
+
+
+async def _judged_change(job: PlayedJob, rule: Rule) -> list[str]:
+    async def request(changes: Mapping[str, Any]) -> Any:
+        return await job.change(changes, dry_run=True)
+
+    return [*await _not_refused(request, rule), *await _not_accepted(request, rule)]
+
+
+async def _not_refused(request: Any, rule: Rule) -> list[str]:
+    try:
+        await request(rule.refused)
+    except ApiError as error:
+        if not (error.is_invalid or error.is_forbidden):
+            raise
+        fits = f"{rule.field}: " in error.message and rule.message in error.message
+        return [] if fits else [f"refused with {error.message!r}"]
+    return [f"{dict(rule.refused)} is not refused"]
+
+
+async def _not_accepted(request: Any, rule: Rule) -> list[str]:
+    try:
+        answer = await request(rule.accepted)
+    except ApiError as error:
+        return [f"{dict(rule.accepted)} is refused with {error.message!r}"]
+    return differences(answer, rule.accepted)

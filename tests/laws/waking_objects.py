@@ -1,0 +1,58 @@
+"""Objects of which the cases of waking are made."""
+
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from admitq.core import events as happened
+from admitq.core.events import Event
+from admitq.core.model import (
+    SECOND,
+    AdmissionCheck,
+    ClusterQueue,
+    Cohort,
+    LocalQueue,
+    ObjectKey,
+    PodSet,
+    ResourceFlavor,
+    Workload,
+)
+from admitq.core.settings import Settings
+from tests.laws.drawing import asking
+
+NOW: Final = 1000 * SECOND
+
+WAITING: Final = ObjectKey("team", "waiting")
+
+
+def waiting(**changes: Any) -> Workload:
+    """The workload that waits: two CPUs, unless said otherwise."""
+    plain = Workload(WAITING, "waiting", "to-a", NOW, (PodSet("main", 1, asking(cpu=2)),))
+    return replace(plain, **changes)
+
+
+Shown = ClusterQueue | Cohort | LocalQueue | ResourceFlavor | AdmissionCheck | Workload | Event
+"""An object, which is observed, or an event as it is."""
+
+
+BLUE = (("team", "blue"),)
+F1 = ResourceFlavor("f1")
+TEAM = happened.NamespaceChanged("team", BLUE)
+TO_A = LocalQueue(ObjectKey("team", "to-a"), "a")
+
+
+PLAIN: Final = Settings()
+
+
+@dataclass(frozen=True)
+class Case:
+    """A world on top of the surroundings, and the one edit."""
+
+    of: str
+    """The input that is edited, as ``Kind.field``."""
+    world: tuple[Shown, ...]
+    edit: Shown | None
+    preempts: bool = False
+    """Whether the edit lets the workload preempt, where others let it be admitted."""
+    settings: Settings = PLAIN
+    now: int = NOW
+    note: str = ""

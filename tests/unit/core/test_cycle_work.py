@@ -1,0 +1,170 @@
+"""How the work of one cycle grows with its tree: calls of functions are counted, not time.
+
+Half of the ClusterQueues of a tree preempt workloads of the other half. What one head costs must not depend
+on how many others there are, except for the logarithm of that number.
+"""
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+import pytest
+
+import admitq.core
+from admitq.core.events import (
+    ClusterQueueChanged,
+    CohortChanged,
+    CyclesRequested,
+    LocalQueueChanged,
+    NamespaceChanged,
+    ResourceFlavorChanged,
+    WorkloadChanged,
+)
+from admitq.core.instructions import Instruction, Preempt, ReserveQuota
+from admitq.core.model import (
+    SECOND,
+    Admission,
+    BorrowWithinCohort,
+    Cohort,
+    LocalQueue,
+    PodSet,
+    PodSetAssignment,
+    PreemptionPolicy,
+    ResourceFlavor,
+    Workload,
+)
+from admitq.core.requests import asking
+from admitq.core.settings import FairSharing, Settings
+from admitq.core.state import AdmissionState
+from tests.unit.core.play import group, key, queue
+
+CORE = str(Path(admitq.core.__file__).parent)
+RUNNING_PER_QUEUE = 10
+FEW, MANY = 40, 160
+GROWTH = 1.1
+"""How many times the work of a head may be, in a tree that is four times as large."""
+
+CLASSICAL = Settings()
+FAIR = Settings(fair_sharing=FairSharing())
+ANY = PreemptionPolicy(reclaim_within_cohort="Any")
+NEWER = PreemptionPolicy(reclaim_within_cohort="LowerOrNewerEqualPriority")
+LOWER = PreemptionPolicy(reclaim_within_cohort="LowerPriority")
+BORROWER = PreemptionPolicy(
+    reclaim_within_cohort="Any", borrow_within_cohort=BorrowWithinCohort("LowerPriority")
+)
+
+
+@dataclass(frozen=True)
+class Crowd:
+    """Pairs of ClusterQueues with 10 CPUs: the first runs 10 workloads of 2 CPUs, in the second one waits."""
+
+    settings: Settings = CLASSICAL
+    policy: PreemptionPolicy = ANY
+    nested: bool = False
+    """Whether each pair has a cohort of its own below the root."""
+    requested: tuple[int, int] = (5, 5)
+    """CPUs that waiting workloads request, by turns."""
+    priority: int = 0
+    queued_at: int = 100
+    unused: int = 0
+    """CPUs of the root that are not in use."""
+    preempts: bool = True
+    """Whether workloads are preempted in the cycle."""
+    admits: bool = False
+    """Whether workloads are admitted in the cycle."""
+
+    def state(self, queues: int) -> AdmissionState:
+        """The state in which all heads wait for one cycle."""
+        state = AdmissionState(self.settings)
+        state.handle(NamespaceChanged("n", ()), now=0)
+        state.handle(ResourceFlavorChanged(ResourceFlavor("default")), now=0)
+        state.handle(CohortChanged(Cohort("root", None, group(("default", self.unused)))), now=0)
+        for number in range(queues):
+            cohort = "root"
+            if self.nested:
+                cohort = f"cohort-{number // 2}"
+                state.handle(CohortChanged(Cohort(cohort, "root")), now=0)
+            name = f"q{number:04}"
+            spec = queue(name, RUNNING_PER_QUEUE, cohort, preemption=self.policy)
+            state.handle(ClusterQueueChanged(spec), now=0)
+            state.handle(LocalQueueChanged(LocalQueue(key(name), name)), now=0)
+        for number in range(0, queues, 2):
+            for index in range(RUNNING_PER_QUEUE):
+                running = self._running(f"running-{number:04}-{index:02}", f"q{number:04}", index)
+                state.handle(WorkloadChanged(running), now=SECOND)
+        for number in range(1, queues, 2):
+            name = f"waiting-{number:04}"
+            pods = (PodSet("main", 1, asking({"cpu": self.requested[number // 2 % 2]})),)
+            waiting = Workload(key(name), name, f"q{number:04}", self.queued_at + number, pods, self.priority)
+            state.handle(WorkloadChanged(waiting), now=2 * SECOND)
+        return state
+
+    def _running(self, name: str, cluster_queue: str, queued_at: int) -> Workload:
+        part = PodSetAssignment("main", (("cpu", "default"),), (("cpu", 2),), 1)
+        return Workload(
+            key(name),
+            name,
+            cluster_queue,
+            queued_at,
+            (PodSet("main", 1, asking({"cpu": 2})),),
+            admission=Admission(cluster_queue, (part,)),
+            admitted=True,
+            reserved_at=SECOND,
+        )
+
+
+def count_calls(call: Callable[[], object]) -> int:
+    """How many functions code of the core calls meanwhile, built-in ones included."""
+    calls = 0
+
+    def count(frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal calls
+        if event in ("call", "c_call") and frame.f_code.co_filename.startswith(CORE):
+            calls += 1
+
+    former = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        call()
+    finally:
+        sys.setprofile(former)
+    return calls
+
+
+CROWDS = {
+    "classical": Crowd(),
+    "classical_nested": Crowd(nested=True),
+    "classical_borrowing": Crowd(policy=BORROWER, requested=(12, 12), priority=1),
+    "classical_no_lower_priority": Crowd(policy=LOWER, preempts=False),
+    "classical_none_newer": Crowd(policy=NEWER, preempts=False),
+    "classical_some_admitted": Crowd(requested=(5, 1), unused=4, admits=True),
+    "classical_some_reserve_capacity": Crowd(
+        policy=LOWER, requested=(1, 5), unused=4, preempts=False, admits=True
+    ),
+    "fair": Crowd(FAIR),
+    "fair_nested": Crowd(FAIR, nested=True),
+    "fair_borrowing": Crowd(FAIR, requested=(11, 1)),
+    "fair_no_lower_priority": Crowd(FAIR, LOWER, preempts=False),
+    "fair_none_newer": Crowd(FAIR, NEWER, preempts=False),
+    "fair_greater_share": Crowd(FAIR, requested=(21, 21), preempts=False),
+    "fair_some_admitted": Crowd(FAIR, requested=(5, 1), unused=4, admits=True),
+}
+
+
+@pytest.mark.parametrize("name", CROWDS)
+def test_cycle_with_many_preemptors_work_of_each_head_does_not_grow(name: str) -> None:
+    crowd = CROWDS[name]
+    calls: list[float] = []
+    for queues in (FEW, MANY):
+        state = crowd.state(queues)
+        decided: list[Instruction] = []
+
+        def run(state: AdmissionState = state, decided: list[Instruction] = decided) -> None:
+            decided.extend(state.handle(CyclesRequested(limit=1), now=3 * SECOND))
+
+        calls.append(count_calls(run) / (queues // 2))
+        assert any(isinstance(each, Preempt) for each in decided) == crowd.preempts
+        assert any(isinstance(each, ReserveQuota) for each in decided) == crowd.admits
+    assert calls[1] <= GROWTH * calls[0]

@@ -1,0 +1,195 @@
+"""What a cycle supposes of a tree, and the indexes that follow it, equal a tree that is really changed."""
+
+from random import Random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from admitq.core import quota
+from admitq.core.instructions import Preempt, PreemptionReason
+from admitq.core.model import ObjectKey
+from admitq.core.overlay import Overlay, without
+from admitq.core.preemption import Victim, find_victims
+from admitq.core.settings import FairSharing, Settings
+from admitq.core.world import WorkloadEntry
+from tests.unit.core.stage import Stage, pair, policy
+from tests.unit.core.test_preemption_laws import a_case
+
+CPU = pair("cpu")
+SETTINGS = (Settings(), Settings(fair_sharing=FairSharing()))
+
+
+class Supposing:
+    """A stage, an overlay of the tree of its first ClusterQueue, and what was supposed so far."""
+
+    def __init__(self, chance: Random, settings: Settings) -> None:
+        self.case = a_case(chance, settings)
+        self.stage = self.case.stage()
+        self.world = self.stage.world
+        self.chance = chance
+        self.root = self.stage.node("q0").root
+        self.admitted: dict[ObjectKey, None] = {}
+        self.overlay = Overlay(self.world, self.root, self.admitted)
+        self.victims: dict[ObjectKey, WorkloadEntry] = {}
+        self.reserved: list[tuple[str, int]] = []
+
+    @property
+    def queues(self) -> list[str]:
+        return [node.name for node in self.root.cluster_queues_below()]
+
+    def reserve_capacity(self) -> None:
+        name, amount = self.chance.choice(self.queues), self.chance.randrange(1, 4)
+        self.reserved.append((name, amount))
+        self.overlay.reserve_capacity(self.stage.node(name), ((CPU, amount),))
+
+    def add_victim(self) -> None:
+        holders = [
+            entry
+            for name in self.queues
+            for line in (self.world.holders.leaving, self.world.holders.staying)
+            for _, entry in line(name)
+            if entry.workload.key not in self.victims
+        ]
+        if holders:
+            entry = self.chance.choice(holders)
+            key = entry.workload.key
+            self.victims[key] = entry
+            self.overlay.add_victims([Victim(entry, PreemptionReason.IN_CLUSTER_QUEUE)])
+            if not entry.is_leaving:
+                reason = PreemptionReason.IN_CLUSTER_QUEUE
+                self.world.preempt(Preempt(key, entry.workload.uid, reason, key, "", (), ()))
+
+    def change_the_tree(self) -> None:
+        """Let a workload hold quota, of which the overlay is not told."""
+        name = f"more-{len(self.world.workloads)}"
+        self.stage.holds(self.chance.choice(self.queues), name, self.chance.randrange(1, 3))
+
+    def search(self) -> None:
+        """The searches on the supposed tree find what those on a changed tree find, without indexes."""
+        name = self.chance.choice(self.queues)
+        node = self.stage.node(name)
+        usage = {CPU: self.chance.randrange(1, 6)}
+        contested = (CPU,)
+        preemptor = self.stage.preemptor(name, self.chance.randrange(4), self.chance.randrange(3))
+        excluded = self.overlay.excluded
+
+        def found(*, supposed: bool) -> list[Victim]:
+            tree = self.overlay.candidates if supposed else None
+            return list(find_victims(self.world, preemptor, usage, contested, excluded, tree))
+
+        before = self.stage.cells()
+        expected = without(self.world, self.victims.values(), lambda: found(supposed=False))
+        assert self.overlay.without_victims(node, (), lambda: found(supposed=True)) == expected
+        assert self.stage.cells() == before
+
+    def ask(self) -> None:
+        """What is available without victims, or without reserved capacity, is that of a changed tree."""
+        node = self.stage.node(self.chance.choice(self.queues))
+        cell = node.cells[CPU]
+        others = [entry for entry in self.staying() if self.chance.random() < 0.3]
+        own = [Victim(entry, PreemptionReason.IN_CLUSTER_QUEUE) for entry in others]
+        gone = {**self.victims, **{entry.workload.key: entry for entry in others}}
+        available = without(self.world, gone.values(), lambda: quota.available(cell))
+        assert self.overlay.without_victims(node, own, lambda: quota.available(cell)) == available
+        self.count_reserved(-1)
+        available = quota.available(cell)
+        self.count_reserved(1)
+        assert self.overlay.without_reserved_capacity(node, lambda: quota.available(cell)) == available
+
+    def staying(self) -> list[WorkloadEntry]:
+        return [entry for name in self.queues for _, entry in self.world.holders.staying(name)]
+
+    def count_reserved(self, sign: int) -> None:
+        for name, amount in self.reserved:
+            quota.add_usage(self.stage.node(name).cells[CPU], sign * amount)
+
+
+@given(st.randoms(use_true_random=False), st.sampled_from(SETTINGS))
+def test_overlay_after_any_changes_equals_a_changed_tree(chance: Random, settings: Settings) -> None:
+    supposing = Supposing(chance, settings)
+    before = supposing.stage.cells()
+    steps = (
+        supposing.reserve_capacity,
+        supposing.add_victim,
+        supposing.add_victim,
+        supposing.search,
+        supposing.search,
+        supposing.ask,
+    )
+    for _ in range(20):
+        chance.choice(steps)()
+    supposing.overlay.undo()
+    assert supposing.stage.cells() == before
+
+
+@given(st.randoms(use_true_random=False), st.sampled_from(SETTINGS))
+def test_overlay_tree_changes_otherwise_is_computed_anew(chance: Random, settings: Settings) -> None:
+    supposing = Supposing(chance, settings)
+    steps = (
+        supposing.reserve_capacity,
+        supposing.add_victim,
+        supposing.change_the_tree,
+        supposing.search,
+        supposing.ask,
+    )
+    for _ in range(20):
+        chance.choice(steps)()
+
+
+def supposed_victim(stage: Stage, name: str) -> Victim:
+    entry = stage.world.workloads[ObjectKey("default", name)]
+    return Victim(entry, PreemptionReason.IN_COHORT_RECLAMATION)
+
+
+def available_without_victims(overlay: Overlay, stage: Stage, name: str) -> int:
+    node = stage.node(name)
+    return overlay.without_victims(node, (), lambda: quota.available(node.cells[CPU]))
+
+
+def test_overlay_workload_is_admitted_elsewhere_is_computed_anew() -> None:
+    stage = Stage()
+    stage.queue("own", of=10)
+    stage.queue("other")
+    stage.holds("other", "victim", 2)
+    node = stage.node("own")
+    overlay = Overlay(stage.world, node.root)
+    overlay.reserve_capacity(node, ((CPU, 1),))
+    overlay.add_victims([supposed_victim(stage, "victim")])
+    assert available_without_victims(overlay, stage, "own") == 9
+    stage.holds("other", "more", 3)
+    assert available_without_victims(overlay, stage, "own") == 6
+    assert overlay.without_reserved_capacity(node, lambda: quota.available(node.cells[CPU])) == 5
+
+
+def test_overlay_reservation_is_not_as_expected_is_computed_anew() -> None:
+    stage = Stage()
+    stage.queue("own", of=10)
+    stage.queue("other")
+    stage.holds("other", "victim", 2)
+    stage.holds("own", "counted", 3)
+    overlay = Overlay(stage.world, stage.node("own").root)
+    overlay.add_victims([supposed_victim(stage, "victim")])
+    record = stage.world.workloads[ObjectKey("default", "counted")]
+    overlay.settle_reservation(record, stage.node("own"), ((CPU, 3),))
+    assert available_without_victims(overlay, stage, "own") == 7
+
+
+def test_search_victim_of_another_head_did_not_borrow_its_quota_counts() -> None:
+    stage = Stage()
+    stage.cohort("deep", "all")
+    stage.queue("own", "all", 1, policy(reclaim="Any", borrow="LowerPriority"))
+    stage.queue("inner", "deep", 4)
+    stage.queue("other", "all")
+    stage.holds("inner", "within quota", 2)
+    stage.holds("other", "borrows", 3)
+    node = stage.node("own")
+    overlay = Overlay(stage.world, node.root)
+
+    def search() -> list[str]:
+        preemptor = stage.preemptor("own", priority=1)
+        found = find_victims(stage.world, preemptor, {CPU: 5}, (CPU,), overlay.excluded, overlay.candidates)
+        return [victim.entry.workload.key.name for victim in found]
+
+    assert overlay.without_victims(node, (), search) == []
+    overlay.add_victims([supposed_victim(stage, "within quota")])
+    assert overlay.without_victims(node, (), search) == ["borrows"]

@@ -1,0 +1,73 @@
+"""Builders of jobs and their children, and the row of a kind."""
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from admitq.integrations.base import Difference, Elastic, Integration, never_elastic
+
+Object = dict[str, Any]
+NAME, PODS, REQUESTS = Difference.IDENTITY, Difference.PODS, Difference.REQUESTS
+KIND = "kind"
+"""The controller creates no objects of the child's kind."""
+
+
+def container(name: str = "c", **requests: Any) -> Object:
+    return {"name": name, "resources": {"requests": requests or {"cpu": "1"}}}
+
+
+def pods(*containers: Object, **spec: Any) -> Object:
+    return {"spec": {"containers": list(containers) or [container()], **spec}}
+
+
+def changed(obj: Object, **changes: Any) -> Object:
+    """A copy with these values; ``__`` stands for a step of the path."""
+    result = copy.deepcopy(obj)
+    for path, value in changes.items():
+        *outer, last = (int(step) if step.isdigit() else step for step in path.split("__"))
+        place: Any = result
+        for step in outer:
+            place = place.setdefault(step, {}) if isinstance(place, dict) else place[step]
+        place[last] = value
+    return result
+
+
+def an_object(api_version: str, kind: str, name: str, spec: Object, **metadata: Any) -> Object:
+    return {
+        "apiVersion": api_version,
+        "kind": kind,
+        "metadata": {"name": name, "uid": f"uid-{name}", **metadata},
+        "spec": spec,
+    }
+
+
+def a_pod(name: str, *containers: Object, **metadata: Any) -> Object:
+    return an_object("v1", "Pod", name, pods(*containers)["spec"], **metadata)
+
+
+def a_job(name: str, template: Object | None = None, **spec: Any) -> Object:
+    return an_object("batch/v1", "Job", name, {"template": template or pods(), **spec})
+
+
+@dataclass(frozen=True)
+class Row:
+    """A kind, an owner of it, and children by what is right or wrong about them."""
+
+    kind: Integration
+    owner: Object
+    children: Mapping[str, Object]
+    forgeries: Mapping[str, tuple[str | Difference, Object]]
+    is_elastic: Elastic = field(default=never_elastic)
+
+
+BIG = container(cpu="9")
+
+
+def cluster_spec(replicas: int = 2, **spec: Any) -> Object:
+    group = {"groupName": "small", "replicas": replicas, "maxReplicas": 9, "template": pods()}
+    return {"headGroupSpec": {"template": pods()}, "workerGroupSpecs": [group], **spec}
+
+
+def a_cluster(name: str, spec: Object | None = None, **metadata: Any) -> Object:
+    return an_object("ray.io/v1", "RayCluster", name, spec or cluster_spec(), **metadata)

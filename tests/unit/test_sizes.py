@@ -1,0 +1,120 @@
+"""Modules and classes of the product stay small: limits on lines, methods and fields."""
+
+import ast
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+ROOT: Final = Path(__file__).parents[2]
+PRODUCT: Final = ("admitq", "api", "webhooks", "hack")
+
+MOST_LINES: Final = 600
+"""Lines of a module."""
+MOST_METHODS: Final = 30
+"""Methods of a class, of any kind."""
+MOST_FIELDS: Final = 20
+"""Fields of a class: annotated names in its body, and attributes that its methods assign."""
+
+EXCEPTIONS: Final[Mapping[str, str]] = {
+    "api/admitq_api/configuration/root.py Configuration": (
+        "the configuration file: its fields are given by the published schema"
+    ),
+}
+"""Classes that are larger for a lasting reason. Only records whose fields a published schema gives."""
+
+KNOWN: Final[Mapping[str, str]] = {
+    "admitq/controllers/job/controller.py JobController": "to be split",
+    "admitq/controllers/settings.py Settings": "to be split",
+    "admitq/controllers/workload.py": "to be split",
+    "admitq/core/dump.py Dump": "to be split",
+    "admitq/core/model.py Workload": "to be split",
+    "admitq/core/queues.py": "to be split",
+    "admitq/core/queues.py PendingQueue": "to be split",
+    "admitq/core/state.py": "to be split",
+    "admitq/core/state.py AdmissionState": "to be split",
+    "admitq/core/world.py": "to be split",
+    "admitq/core/world.py World": "to be split",
+    "admitq/translate.py": "to be split",
+}
+"""Modules and classes that are still too large. A row that is not needed any more is removed."""
+
+
+def _assigned(method: ast.AST) -> Iterator[str]:
+    """The attributes of ``self`` that a method assigns."""
+    for statement in ast.walk(method):
+        match statement:
+            case ast.Assign(targets=targets):
+                pass
+            case ast.AnnAssign(target=target):
+                targets = [target]
+            case _:
+                continue
+        for target in targets:
+            for part in ast.walk(target):
+                match part:
+                    case ast.Attribute(value=ast.Name(id="self"), attr=name, ctx=ast.Store()):
+                        yield name
+                    case _:
+                        pass
+
+
+def _excesses(source: str) -> Iterator[tuple[str, str]]:
+    """What of a module is too large: the class, or an empty name for the module, and by how much."""
+    lines = source.count("\n")
+    if lines > MOST_LINES:
+        yield "", f"{lines} lines of at most {MOST_LINES}"
+    for each in ast.walk(ast.parse(source)):
+        if not isinstance(each, ast.ClassDef):
+            continue
+        methods = [one for one in each.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)]
+        declared = {
+            one.target.id
+            for one in each.body
+            if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)
+        }
+        fields = declared.union(*map(_assigned, methods))
+        if len(methods) > MOST_METHODS:
+            yield each.name, f"{len(methods)} methods of at most {MOST_METHODS}"
+        if len(fields) > MOST_FIELDS:
+            yield each.name, f"{len(fields)} fields of at most {MOST_FIELDS}"
+
+
+@pytest.fixture(scope="module")
+def too_large() -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for path in sorted(path for folder in PRODUCT for path in (ROOT / folder).rglob("*.py")):
+        for name, excess in _excesses(path.read_text()):
+            found.setdefault(f"{path.relative_to(ROOT)} {name}".rstrip(), []).append(excess)
+    return found
+
+
+def test_modules_and_classes_of_the_product_are_within_limits(too_large: dict[str, list[str]]) -> None:
+    unexpected = {name: excess for name, excess in too_large.items() if name not in {*EXCEPTIONS, *KNOWN}}
+    assert unexpected == {}, "split by responsibility"
+
+
+def test_exceptions_from_limits_are_still_needed(too_large: dict[str, list[str]]) -> None:
+    assert {*EXCEPTIONS, *KNOWN} - too_large.keys() == set(), "remove these rows"
+
+
+MANY_METHODS: Final = "\n".join(f"    def m{number}(self): ..." for number in range(MOST_METHODS + 1))
+MANY_FIELDS: Final = "\n".join(f"    f{number}: int" for number in range(MOST_FIELDS + 1))
+MANY_ATTRIBUTES: Final = "\n".join(f"        self.f{number} = 0" for number in range(MOST_FIELDS + 1))
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("#\n" * MOST_LINES, []),
+        ("#\n" * (MOST_LINES + 1), [("", "601 lines of at most 600")]),
+        (f"class A:\n{MANY_METHODS}\n", [("A", "31 methods of at most 30")]),
+        (f"class A:\n{MANY_FIELDS}\n", [("A", "21 fields of at most 20")]),
+        (f"class A:\n    def __init__(self):\n{MANY_ATTRIBUTES}\n", [("A", "21 fields of at most 20")]),
+        ("class A:\n    def __init__(self):\n        self.x = self.x = self.y.z = 0\n", []),
+    ],
+    ids=["short module", "long module", "methods", "declared fields", "assigned fields", "small class"],
+)
+def test_excess_over_a_limit_is_found(source: str, expected: list[tuple[str, str]]) -> None:
+    assert list(_excesses(source)) == expected

@@ -1,0 +1,60 @@
+"""Translation of admissions, in both directions."""
+
+from typing import Any
+
+import pytest
+
+from admitq.core.amounts import UNLIMITED, FlavorResource
+from admitq.core.ledger import usage_of
+from admitq.core.model import Admission, PodSetAssignment
+from admitq.translate.admissions import format_admission, format_pod_set_request, read_admission
+from admitq.translate.workloads import read_workload
+from tests.unit.translate.builders import NAMES, condition, workload
+
+
+def test_c16_resource_usage_beyond_int64_is_the_largest_amount() -> None:
+    part = {"name": "main", "flavors": {"cpu": "spot"}, "resourceUsage": {"cpu": "1E"}, "count": 2}
+    read = read_admission({"clusterQueue": "cq", "podSetAssignments": [part]})
+    assert read.pod_set_assignments[0].resource_usage == (("cpu", UNLIMITED),)
+    written = format_admission(read)["podSetAssignments"][0]["resourceUsage"]
+    assert written == {"cpu": "9223372036854775807m"}
+
+
+@pytest.mark.parametrize(
+    ("of", "is_open"),
+    [
+        ({}, False),
+        ({"delayedTopologyRequest": "Pending"}, True),
+        ({"delayedTopologyRequest": "Ready"}, False),
+        (
+            {"delayedTopologyRequest": "Pending", "topologyAssignment": {"levels": ["host"], "slices": []}},
+            False,
+        ),
+    ],
+    ids=str,
+)
+def test_a_place_is_open_that_was_put_off_and_not_found(of: dict[str, Any], is_open: bool) -> None:
+    read = read_admission({"clusterQueue": "main", "podSetAssignments": [{"name": "workers", **of}]})
+    assert [part.is_place_open for part in read.pod_set_assignments] == [is_open]
+
+
+def test_e_assignment_without_count_is_read_with_the_count_of_its_podset() -> None:
+    assigned = {"name": "main", "flavors": {"cpu": "spot"}, "resourceUsage": {"cpu": "4"}}
+    obj = workload(
+        status={
+            "conditions": [condition("QuotaReserved")],
+            "admission": {"clusterQueue": "cq", "podSetAssignments": [assigned]},
+            "reclaimablePods": [{"name": "main", "count": 3}],
+        }
+    )
+    obj["spec"]["podSets"][0]["count"] = 4
+    read = read_workload(obj, NAMES)
+    assert read.admission is not None
+    assert read.admission.pod_set_assignments[0].count == 4
+    assert usage_of(read, read.admission) == ((FlavorResource("spot", "cpu"), 1000),)
+
+
+def test_a6_admission_without_flavors_and_usage_is_written_without_empty_maps() -> None:
+    written = format_admission(Admission("cq", (PodSetAssignment("main", (), (), 2),)))
+    assert written["podSetAssignments"] == [{"name": "main", "count": 2}]
+    assert format_pod_set_request("main", ()) == {"name": "main"}

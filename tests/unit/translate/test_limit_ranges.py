@@ -1,0 +1,90 @@
+"""Translation of LimitRanges, of overheads and of amounts."""
+
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from admitq.core.model import LimitedType, LimitRangeItem
+from admitq.stored_fields import Malformed
+from admitq.translate.amounts import format_quantities
+from admitq.translate.limit_ranges import read_limit_range
+from admitq.translate.runtime_classes import read_overhead
+
+
+def test_a_limit_range_rules_for_containers_and_pods_only() -> None:
+    limits = [
+        {"type": "PersistentVolumeClaim", "max": {"storage": "1Gi"}},
+        {
+            "type": "Container",
+            "max": {"cpu": "2"},
+            "min": {"cpu": "10m"},
+            "default": {"cpu": "1"},
+            "defaultRequest": {"cpu": "500m"},
+        },
+        {"type": "Pod", "max": {"memory": "1Gi"}},
+    ]
+    read = read_limit_range({"metadata": {"name": "l"}, "spec": {"limits": limits}})
+    assert read.items == (
+        LimitRangeItem(
+            LimitedType.CONTAINER,
+            maximum=(("cpu", Fraction(2)),),
+            minimum=(("cpu", Fraction(1, 100)),),
+            default_limits=(("cpu", Fraction(1)),),
+            default_requests=(("cpu", Fraction(1, 2)),),
+        ),
+        LimitRangeItem(LimitedType.POD, maximum=(("memory", Fraction(2**30)),)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("stated", "limits", "requests"),
+    [
+        ({"max": {"cpu": "2"}}, 2, 2),
+        ({"min": {"cpu": "1"}}, None, 1),
+        ({"max": {"cpu": "3"}, "min": {"cpu": "1"}}, 3, 3),
+        ({"max": {"cpu": "3"}, "default": {"cpu": "2"}}, 2, 2),
+        ({"default": {"cpu": "2"}, "defaultRequest": {"cpu": "1"}}, 2, 1),
+    ],
+)
+def test_a_limit_range_defaults_as_the_api_server_does(
+    stated: dict[str, Any], limits: int | None, requests: int
+) -> None:
+    def cpu(amount: int | None) -> tuple[tuple[str, Fraction], ...]:
+        return () if amount is None else (("cpu", Fraction(amount)),)
+
+    for type_, expected in (
+        ("Container", (cpu(limits), cpu(requests))),
+        (
+            "Pod",
+            tuple(
+                cpu(int(stated.get(name, {}).get("cpu", 0)) or None) for name in ("default", "defaultRequest")
+            ),
+        ),
+    ):
+        spec = {"limits": [{"type": type_, **stated}]}
+        (item,) = read_limit_range({"metadata": {"name": "l"}, "spec": spec}).items
+        assert (item.default_limits, item.default_requests) == expected
+
+
+def test_amounts_beyond_counting_are_still_quantities() -> None:
+    assert format_quantities((("cpu", 2**63 - 1), ("memory", 2**63 - 1), ("pods", 3))) == {
+        "cpu": "9223372036854775807m",
+        "memory": "9223372036854775807",
+        "pods": "3",
+    }
+
+
+def test_the_overhead_of_a_runtime_class() -> None:
+    assert read_overhead({"metadata": {"name": "r"}}) == ()
+    fixed = {"podFixed": {"memory": "64Mi", "cpu": "250m"}}
+    assert read_overhead({"metadata": {"name": "r"}, "overhead": fixed}) == (
+        ("cpu", Fraction(1, 4)),
+        ("memory", Fraction(64 * 2**20)),
+    )
+
+
+@pytest.mark.parametrize("amount", ["much", "-1"])
+def test_an_overhead_that_cannot_be_read_is_malformed(amount: str) -> None:
+    with pytest.raises(Malformed, match=r"overhead\.podFixed\[cpu\]"):
+        read_overhead({"metadata": {"name": "r"}, "overhead": {"podFixed": {"cpu": amount}}})

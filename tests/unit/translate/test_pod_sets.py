@@ -1,0 +1,161 @@
+"""Translation of podsets and of resource requests."""
+
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from admitq.core.amounts import UNLIMITED
+from admitq.core.model import (
+    ContainerResources,
+    NodeSelectorTerm,
+    PodTemplate,
+    SelectorOperator,
+    SelectorRequirement,
+    Toleration,
+)
+from admitq.core.requests import resolve
+from admitq.stored_fields import Malformed
+from admitq.translate.workloads import read_workload
+from tests.unit.translate.builders import NAMES, container, workload
+
+
+@pytest.mark.parametrize(
+    ("pod", "requests"),
+    [
+        (container(cpu="500m", memory="1Gi"), {"cpu": 500, "memory": 2**30}),
+        (container(limits={"cpu": "2"}), {"cpu": 2000}),
+        (container(limits={"cpu": "2"}, cpu="1"), {"cpu": 1000}),
+        ({**container(cpu="1"), "overhead": {"cpu": "250m"}}, {"cpu": 1250}),
+        ({**container(cpu="1"), "resources": {"requests": {"cpu": "4"}}}, {"cpu": 4000}),
+        (
+            {**container(cpu="1"), "initContainers": [{"resources": {"requests": {"cpu": "3"}}}]},
+            {"cpu": 3000},
+        ),
+        (
+            {
+                **container(cpu="1"),
+                "initContainers": [
+                    {"restartPolicy": "Always", "resources": {"requests": {"cpu": "3"}}},
+                ],
+            },
+            {"cpu": 4000},
+        ),
+    ],
+    ids=["plain", "limits only", "both", "overhead", "pod level", "init", "sidecar"],
+)
+def test_requests_are_reckoned_as_kubernetes_does(pod: dict[str, Any], requests: dict[str, int]) -> None:
+    read = read_workload(workload(pod=pod), NAMES)
+    asked = resolve(read.pod_sets)
+    assert {resource: amount // 2 for resource, amount in asked.demands[0].totals} == requests
+    assert (read.resource_problems, asked.problems) == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("pod", "rule", "field"),
+    [
+        (container(cpu="-1"), "malformed", "containers[0].resources.requests[cpu]"),
+        (container(cpu="lots"), "malformed", "containers[0].resources.requests[cpu]"),
+        (container(limits={"cpu": "-1"}), "malformed", "containers[0].resources.limits[cpu]"),
+        ({**container(), "overhead": {"cpu": "-1"}}, "malformed", "template.spec.overhead[cpu]"),
+        (
+            {**container(), "resources": {"requests": {"cpu": ""}}},
+            "malformed",
+            "spec.resources.requests[cpu]",
+        ),
+    ],
+)
+def test_impossible_requests_are_problems_and_never_credit(
+    pod: dict[str, Any], rule: str, field: str
+) -> None:
+    read = read_workload(workload(pod=pod), NAMES)
+    assert [problem.rule for problem in read.resource_problems] == [rule]
+    assert field in read.resource_problems[0].field
+    assert dict(resolve(read.pod_sets).demands[0].totals) in ({}, {"cpu": 0})
+
+
+@pytest.mark.parametrize(
+    ("resource", "text"),
+    [
+        ("memory", "1e30"),
+        ("memory", "8Ei"),
+        ("cpu", "1E"),
+        ("cpu", "9223372036854775807"),
+        ("cpu", "1e99999"),
+    ],
+)
+def test_c16_request_beyond_int64_is_the_largest_amount(resource: str, text: str) -> None:
+    pod = {"containers": [{"name": "c", "resources": {"requests": {resource: text}}}]}
+    read = read_workload(workload(pod=pod), NAMES)
+    assert read.resource_problems == ()
+    assert dict(resolve(read.pod_sets).demands[0].totals)[resource] == UNLIMITED
+
+
+def test_all_of_a_pod_template_that_decides_is_read() -> None:
+    template = {
+        "containers": [{"resources": {"requests": {"cpu": "1500m"}, "limits": {"memory": "1Gi"}}}, {}],
+        "initContainers": [{"restartPolicy": "Always"}, {"resources": {"requests": {"cpu": "2"}}}],
+        "resources": {"requests": {"cpu": "3"}, "limits": {"cpu": "4"}},
+        "runtimeClassName": "kata",
+    }
+    read = read_workload(workload(pod=template), NAMES).pod_sets[0].template
+    assert read == PodTemplate(
+        containers=(
+            ContainerResources((("cpu", Fraction(3, 2)),), (("memory", Fraction(2**30)),)),
+            ContainerResources(),
+        ),
+        init_containers=(
+            ContainerResources(restartable=True),
+            ContainerResources((("cpu", Fraction(2)),)),
+        ),
+        requests=(("cpu", Fraction(3)),),
+        limits=(("cpu", Fraction(4)),),
+        runtime_class="kata",
+    )
+    stated = read_workload(workload(pod={**template, "overhead": {}}), NAMES).pod_sets[0].template
+    assert stated.overhead == ()
+
+
+def test_the_podset_group_is_read() -> None:
+    obj = workload()
+    obj["spec"]["podSets"][0]["topologyRequest"] = {"podSetGroupName": "g"}
+    assert read_workload(obj, NAMES).pod_sets[0].group == "g"
+
+
+@pytest.mark.parametrize("containers", ["c", ["c"], [{"resources": []}], [{"resources": {"requests": []}}]])
+def test_a_template_of_another_structure_is_malformed(containers: Any) -> None:
+    with pytest.raises(Malformed) as caught:
+        read_workload(workload(pod={"containers": containers}), NAMES)
+    assert caught.value.field.startswith("spec.podSets[0].template.spec.containers")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("1G", "1000M"), ("1500m", "1.5"), ("1Ki", "1024"), ("1e3", "1k"), ("0.5Gi", "512Mi")],
+)
+def test_equal_amounts_are_equal_however_they_are_written(one: str, other: str) -> None:
+    first, second = (
+        read_workload(workload(pod=container(memory=text)), NAMES).pod_sets for text in (one, other)
+    )
+    assert first is second
+
+
+def test_placement_of_the_pods_is_read() -> None:
+    term = {"matchExpressions": [{"key": "zone", "operator": "NotIn", "values": ["b"]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+    read = read_workload(
+        workload(
+            pod={
+                **container(cpu="1"),
+                "nodeSelector": {"disk": "ssd"},
+                "tolerations": [{"key": "spot", "effect": "NoSchedule"}],
+                "affinity": {"nodeAffinity": required},
+            }
+        ),
+        NAMES,
+    ).pod_sets[0]
+    assert read.node_selector == (("disk", "ssd"),)
+    assert read.tolerations == (Toleration("spot", "Equal", "", "NoSchedule"),)
+    assert read.required_node_affinity == (
+        NodeSelectorTerm((SelectorRequirement("zone", SelectorOperator.NOT_IN, ("b",)),)),
+    )

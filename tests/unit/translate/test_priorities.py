@@ -1,0 +1,39 @@
+"""Translation of priorities and boosts."""
+
+import pytest
+
+from admitq.stored_fields import Malformed
+from admitq.translate.priorities import read_priority, read_priority_leniently
+from admitq.translate.reading import Reading
+from admitq.translate.workloads import read_workload
+from tests.unit.translate.builders import NAMES, workload
+
+
+@pytest.mark.parametrize(
+    ("boost", "boosts", "expected"),
+    [(None, True, (5, 0)), ("-7", True, (5, -7)), ("+3", True, (5, 3)), ("3", False, (5, 0))],
+)
+def test_a_boost_adds_to_the_priority(boost: str | None, boosts: bool, expected: tuple[int, int]) -> None:
+    obj = workload(priority=5)
+    if boost is not None:
+        obj["metadata"]["annotations"] = {NAMES.priority_boost: boost}
+    how = Reading(boosts=boosts)
+    assert read_priority(obj, NAMES, how) == expected
+    assert read_workload(obj, NAMES, how).priority == sum(expected)
+
+
+def test_a_boost_that_is_no_number_is_malformed() -> None:
+    obj = workload()
+    obj["metadata"]["annotations"] = {NAMES.priority_boost: "high"}
+    with pytest.raises(Malformed, match="must be a whole number"):
+        read_workload(obj, NAMES, Reading(boosts=True))
+
+
+@pytest.mark.parametrize("boost", ["high", "", "9" * 5000, str(2**31), "1_0"])
+def test_e_priority_is_the_stated_one_where_another_program_wrote_no_boost(boost: str) -> None:
+    obj = workload(priority=7)
+    obj["metadata"]["annotations"] = {NAMES.priority_boost: boost}
+    how = Reading(boosts=True)
+    with pytest.raises(Malformed, match="must be a whole number"):
+        read_priority(obj, NAMES, how)
+    assert read_priority_leniently(obj, NAMES, how) == (7, 0)

@@ -1,0 +1,51 @@
+"""The time from which on a Workload counts as queued."""
+
+from typing import Any
+
+import pytest
+
+from admitq.core.model import SECOND
+from admitq.translate.queue_order import read_queue_order_timestamp
+from admitq.translate.reading import Reading
+from admitq.translate.workloads import read_workload
+from admitq_api import conditions
+from tests.unit.translate.builders import CREATED, LATER, NAMES, condition, workload
+
+
+@pytest.mark.parametrize(
+    ("evicted", "moves", "moved"),
+    [
+        (condition("Evicted", reason="PodsReadyTimeout", at="2026-03-01T11:00:00Z"), True, True),
+        (condition("Evicted", reason="PodsReadyTimeout", at="2026-03-01T11:00:00Z"), False, False),
+        (condition("Evicted", reason="AdmissionCheck", at="2026-03-01T11:00:00Z"), False, True),
+        (condition("Evicted", reason="Preempted", at="2026-03-01T11:00:00Z"), True, False),
+        (condition("Evicted", "False", reason="AdmissionCheck", at="2026-03-01T11:00:00Z"), True, False),
+    ],
+)
+def test_only_some_evictions_move_a_workload_to_the_back(
+    evicted: dict[str, Any], moves: bool, moved: bool
+) -> None:
+    obj = workload(status={"conditions": [evicted]})
+    queued_at = read_workload(obj, NAMES, Reading(eviction_moves_to_back=moves)).queued_at
+    assert queued_at - conditions.parse_time(CREATED) == (3600 * SECOND if moved else 0)
+
+
+@pytest.mark.parametrize(
+    ("preempted", "moves", "moved_by"),
+    [
+        (
+            condition("Preempted", reason="InCohortReclaimWhileBorrowing", at=LATER),
+            True,
+            3600 * SECOND + 10**6,
+        ),
+        (condition("Preempted", reason="InCohortReclaimWhileBorrowing", at=LATER), False, 0),
+        (condition("Preempted", reason="InClusterQueue", at=LATER), True, 0),
+        (condition("Preempted", "False", reason="InCohortReclaimWhileBorrowing", at=LATER), True, 0),
+    ],
+)
+def test_one_kind_of_preemption_may_cost_the_place(
+    preempted: dict[str, Any], moves: bool, moved_by: int
+) -> None:
+    obj = workload(status={"conditions": [condition("Evicted", reason="Preempted", at=LATER), preempted]})
+    at = read_queue_order_timestamp(obj, Reading(reclaim_moves_to_back=moves))
+    assert at - conditions.parse_time(CREATED) == moved_by

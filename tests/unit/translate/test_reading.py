@@ -1,0 +1,34 @@
+"""Options of the configuration for the reading of Workloads."""
+
+from dataclasses import replace
+
+import pytest
+
+from admitq.translate.reading import configure_reading
+from admitq_api.configuration import Configuration, load_configuration
+from admitq_api.feature_gates import FeatureGates, gate_named
+from tests.unit.translate.builders import NAMES
+
+
+@pytest.mark.parametrize(
+    ("file", "gate", "changed"),
+    [
+        ("", "PriorityBoost", {"boosts": True}),
+        ("", "PrioritySortingWithinCohort", {"reclaim_moves_to_back": True}),
+        ("", "AdmissionGatedBy", {"gated": False}),
+        ("", "ElasticJobsViaWorkloadSlices", {"replaces": False}),
+        (
+            "waitForPodsReady: {requeuingStrategy: {timestamp: Creation}}",
+            None,
+            {"eviction_moves_to_back": False},
+        ),
+    ],
+)
+def test_configuration_and_gates_say_how_workloads_are_read(
+    file: str, gate: str | None, changed: dict[str, bool]
+) -> None:
+    by_default = FeatureGates()
+    switched = FeatureGates({gate_named(gate): not by_default[gate_named(gate)]}) if gate else by_default
+    usual = configure_reading(Configuration(), by_default)
+    head = f"apiVersion: {NAMES.config_api_version}\nkind: Configuration\n"
+    assert configure_reading(load_configuration(head + file), switched) == replace(usual, **changed) != usual

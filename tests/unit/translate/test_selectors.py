@@ -1,0 +1,44 @@
+"""The namespaces whose jobs are managed."""
+
+import pytest
+
+from admitq.core.model import LabelSelector, SelectorOperator, SelectorRequirement
+from admitq.core.selectors import matches
+from admitq.translate.selectors import select_managed_namespaces
+from admitq_api.configuration import load_configuration
+from admitq_api.namespaces import NAMESPACE_NAME
+from tests.unit.translate.builders import HEAD
+
+EXCLUDED = SelectorRequirement(NAMESPACE_NAME, SelectorOperator.NOT_IN, ("kube-system", "queues"))
+
+
+TEAM = SelectorRequirement("team", SelectorOperator.EXISTS)
+
+
+@pytest.mark.parametrize(
+    ("given", "requirements"),
+    [
+        pytest.param("{}", (EXCLUDED,), id="everything"),
+        pytest.param("{matchExpressions: [{key: team, operator: Exists}]}", (TEAM, EXCLUDED), id="some"),
+        pytest.param(
+            "{matchExpressions: [{key: kubernetes.io/metadata.name, operator: Exists}]}",
+            (SelectorRequirement(NAMESPACE_NAME, SelectorOperator.EXISTS), EXCLUDED),
+            id="all that have a name",
+        ),
+        pytest.param(
+            "{matchExpressions: "
+            "[{key: kubernetes.io/metadata.name, operator: NotIn, values: [kube-system, queues]}]}",
+            (EXCLUDED,),
+            id="what is excluded anyway",
+        ),
+    ],
+)
+def test_managed_namespaces_never_include_the_system_and_our_own(
+    given: str, requirements: tuple[SelectorRequirement, ...]
+) -> None:
+    configuration = load_configuration(f"{HEAD}namespace: queues\nmanagedJobsNamespaceSelector: {given}\n")
+    selector = select_managed_namespaces(configuration)
+    assert selector == LabelSelector(requirements)
+    for namespace in ("kube-system", "queues"):
+        assert not matches(selector, {NAMESPACE_NAME: namespace, "team": "a"})
+    assert matches(selector, {NAMESPACE_NAME: "other", "team": "a"})

@@ -1,0 +1,188 @@
+"""Translation of Workloads."""
+
+import copy
+from typing import Any
+
+import pytest
+
+from admitq.core.model import SECOND, ObjectKey
+from admitq.integrations.paths import with_value
+from admitq.stored_fields import Malformed
+from admitq.translate.admissions import format_admission
+from admitq.translate.reading import Reading
+from admitq.translate.workloads import read_quota_holder, read_workload
+from admitq_api import conditions
+from tests.unit.translate.builders import CREATED, LATER, NAMES, condition, container, workload
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        ("spec", "priority"),
+        ("spec", "podSets", 0, "count"),
+        ("spec", "podSets", 0, "minCount"),
+        ("status", "reclaimablePods", 0, "count"),
+        ("status", "admission", "podSetAssignments", 0, "count"),
+    ],
+)
+@pytest.mark.parametrize("value", ["3", 1.5, True])
+def test_e_number_of_a_workload_that_is_no_whole_number_is_malformed(
+    path: tuple[str | int, ...], value: object
+) -> None:
+    status: dict[str, Any] = {
+        "conditions": [condition("QuotaReserved")],
+        "admission": {"clusterQueue": "cq", "podSetAssignments": [{"name": "main", "count": 2}]},
+        "reclaimablePods": [{"name": "main", "count": 1}],
+    }
+    with pytest.raises(Malformed) as caught:
+        read_workload(with_value(workload(status=status), path, value), NAMES)
+    assert str(path[-1]) in caught.value.field
+
+
+TOLERATION: dict[str, Any] = {"key": "k", "operator": "Equal", "value": "v", "effect": "NoExecute"}
+
+
+RESERVED: dict[str, Any] = {
+    "conditions": [condition("QuotaReserved")],
+    "admission": {
+        "clusterQueue": "cq",
+        "podSetAssignments": [{"name": "main", "count": 2, "flavors": {"cpu": "spot"}}],
+    },
+    "reclaimablePods": [{"name": "main", "count": 1}],
+    "admissionChecks": [{"name": "check", "state": "Ready"}],
+}
+
+
+@pytest.mark.parametrize("value", [1, True, ["x"], {"x": "y"}])
+@pytest.mark.parametrize(
+    "path",
+    [
+        ("spec", "queueName"),
+        ("spec", "podSets", 0, "name"),
+        ("spec", "podSets", 0, "topologyRequest", "podSetGroupName"),
+        ("spec", "podSets", 0, "template", "spec", "runtimeClassName"),
+        ("spec", "podSets", 0, "template", "spec", "nodeSelector", "zone"),
+        *(("spec", "podSets", 0, "template", "spec", "tolerations", 0, field) for field in TOLERATION),
+        ("status", "admission", "clusterQueue"),
+        ("status", "admission", "podSetAssignments", 0, "name"),
+        ("status", "admission", "podSetAssignments", 0, "flavors", "cpu"),
+        ("status", "reclaimablePods", 0, "name"),
+        ("status", "admissionChecks", 0, "name"),
+        ("status", "admissionChecks", 0, "state"),
+    ],
+)
+def test_e_name_in_a_workload_that_is_no_text_is_malformed(path: tuple[str | int, ...], value: Any) -> None:
+    pod = {**container(cpu="1"), "tolerations": [TOLERATION]}
+    with pytest.raises(Malformed, match="must be a text"):
+        read_workload(with_value(workload(pod=pod, status=RESERVED), path, value), NAMES)
+
+
+def test_the_phase_of_a_workload_is_read_from_its_status() -> None:
+    status = {
+        "conditions": [
+            condition("QuotaReserved"),
+            condition("Admitted"),
+            condition("Evicted"),
+            condition("Requeued", "False"),
+        ],
+        "admission": {
+            "clusterQueue": "cq",
+            "podSetAssignments": [
+                {"name": "main", "flavors": {"cpu": "spot"}, "resourceUsage": {"cpu": "1"}, "count": 2}
+            ],
+        },
+        "requeueState": {"count": 1, "requeueAt": "2026-03-01T10:01:00Z"},
+        "reclaimablePods": [{"name": "main", "count": 1}],
+        "admissionChecks": [{"name": "budget", "state": "Ready"}],
+    }
+    read = read_workload(workload(status=status, priority=7, active=False), NAMES)
+    assert (read.key, read.uid, read.priority, read.active) == (ObjectKey("team", "w"), "u-1", 7, False)
+    assert read.admitted
+    assert read.evicted
+    assert read.requeue_blocked
+    assert read.requeue_at == conditions.parse_time(CREATED) + 60 * SECOND
+    assert read.reclaimable_pods == (("main", 1),)
+    assert read.admission_checks == (("budget", "Ready"),)
+    assert read.admission is not None
+    assert format_admission(read.admission) == status["admission"]
+
+
+def test_admission_gates_are_read_from_the_annotation() -> None:
+    obj = workload()
+    obj["metadata"]["annotations"] = {NAMES.admission_gated_by: "example.org/budget, example.org/data,"}
+    assert read_workload(obj, NAMES).admission_gates == ("example.org/budget", "example.org/data")
+    assert read_workload(obj, NAMES, Reading(gated=False)).admission_gates == ()
+
+
+@pytest.mark.parametrize(
+    ("message", "gates"),
+    [
+        ("Admission is gated by: example.org/budget,example.org/data", 2),
+        ("Workload requires preemption, but it's gated", 0),
+    ],
+)
+def test_gates_that_were_told_of_hold_until_it_is_told_that_they_are_gone(message: str, gates: int) -> None:
+    told = {**condition("QuotaReserved"), "status": "False", "reason": "AdmissionGated", "message": message}
+    assert len(read_workload(workload(status={"conditions": [told]}), NAMES).admission_gates) == gates
+
+
+def test_a_reservation_without_admission_is_malformed() -> None:
+    with pytest.raises(Malformed, match="must be set while the QuotaReserved condition is true"):
+        read_workload(workload(status={"conditions": [condition("QuotaReserved")]}), NAMES)
+
+
+def test_reading_changes_nothing() -> None:
+    obj = workload(pod=container(limits={"cpu": "2"}))
+    before = copy.deepcopy(obj)
+    read_workload(obj, NAMES)
+    assert obj == before
+
+
+LEFTOVER = {"clusterQueue": "cq", "podSetAssignments": [{"name": "main", "resourceUsage": {"cpu": "1"}}]}
+
+
+@pytest.mark.parametrize("conditions", [[], [{"type": "QuotaReserved", "status": "False"}]])
+def test_a2_admission_without_true_condition_holds_nothing(conditions: list[Any]) -> None:
+    admitted = {"type": "Admitted", "status": "True", "lastTransitionTime": "2026-03-01T10:00:00Z"}
+    obj = workload(status={"conditions": [*conditions, admitted], "admission": LEFTOVER})
+    read = read_workload(obj, NAMES)
+    assert (read.admission, read.admitted, read.reserved_at) == (None, False, 0)
+    with pytest.raises(Malformed):
+        read_quota_holder(obj)
+
+
+def test_a2_true_condition_without_admission_is_malformed_and_holds_nothing() -> None:
+    reserved = {"type": "QuotaReserved", "status": "True", "lastTransitionTime": "2026-03-01T10:00:00Z"}
+    obj = workload(status={"conditions": [reserved]})
+    for read in (lambda: read_workload(obj, NAMES), lambda: read_quota_holder(obj)):
+        with pytest.raises(Malformed, match=r"^status\.admission: "):
+            read()
+
+
+@pytest.mark.parametrize(
+    ("annotation", "gate", "expected"),
+    [
+        ("team/first", True, ObjectKey("team", "first")),
+        ("team/first", False, None),
+        ("elsewhere/first", True, None),
+        ("first", True, None),
+        ("", True, None),
+        (None, True, None),
+    ],
+)
+def test_a_slice_replaces_who_its_annotation_names(
+    annotation: str | None, gate: bool, expected: ObjectKey | None
+) -> None:
+    obj = workload()
+    if annotation is not None:
+        obj["metadata"]["annotations"] = {NAMES.workload_slice_replacement_for: annotation}
+    assert read_workload(obj, NAMES, Reading(replaces=gate)).replaces == expected
+
+
+def test_what_is_reserved_is_so_since_the_condition_says() -> None:
+    state = [condition("QuotaReserved", at=LATER), condition("PodsReady")]
+    admission = {"clusterQueue": "cq", "podSetAssignments": []}
+    read = read_workload(workload(status={"conditions": state, "admission": admission}), NAMES)
+    assert read.reserved_at == conditions.parse_time(LATER)
+    assert read.pods_ready
+    assert read_workload(workload(), NAMES).reserved_at == 0

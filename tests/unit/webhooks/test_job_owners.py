@@ -1,0 +1,78 @@
+"""The mutating webhook of jobs with owners: jobs that follow a queued owner are not queued themselves."""
+
+from typing import Any
+
+import pytest
+
+from tests.unit.webhooks.job_requests import DEFAULTS, GROUP_KIND, a_group, managed, owned_by
+from tests.unit.webhooks.support import (
+    BY_OPERATOR,
+    FakeWorld,
+    a_job,
+    mutate_job,
+)
+
+
+async def ask_with_owners(job: dict[str, Any], **owners: Any) -> Any:
+    return await mutate_job(
+        job, world=FakeWorld(owners=owners), external_frameworks=(GROUP_KIND,), request=BY_OPERATOR
+    )
+
+
+async def test_a_child_of_a_queued_owner_follows_it() -> None:
+    answer = await ask_with_owners(managed(owner=owned_by("group")), group=a_group())
+    assert answer.patch is None
+
+
+async def test_a_child_of_a_queued_owner_gets_no_default_queue() -> None:
+    world = FakeWorld(**DEFAULTS, owners={"group": a_group()})
+    job = a_job(owner=owned_by("group"))
+    answer = await mutate_job(job, world=world, external_frameworks=(GROUP_KIND,), request=BY_OPERATOR)
+    assert answer.patch is None
+
+
+@pytest.mark.parametrize(
+    ("owner", "found"),
+    [
+        pytest.param(owned_by("group", uid="forged"), a_group(), id="name of a queued owner, another uid"),
+        pytest.param(owned_by("group"), a_group(queue=""), id="owner without a queue"),
+        pytest.param(owned_by("group", kind="Unknown"), a_group(), id="kind that nobody manages"),
+        pytest.param({**owned_by("group"), "controller": False}, a_group(), id="owner that does not control"),
+        pytest.param(
+            {"apiVersion": "batch/v1", "kind": "Job", "name": "group", "uid": "owner-uid"},
+            {**managed(), "metadata": {**managed()["metadata"], "uid": "owner-uid"}},
+            id="true reference to an admitted Job: Jobs make no Jobs",
+        ),
+    ],
+)
+async def test_a_forged_owner_reference_frees_no_job(owner: dict[str, Any], found: dict[str, Any]) -> None:
+    answer = await ask_with_owners(managed(owner=owner), group=found)
+    assert answer.after["spec"]["suspend"] is True
+
+
+async def test_the_owner_is_looked_for_in_the_namespace_of_the_request() -> None:
+    job = managed(owner=owned_by("group"))
+    job["metadata"]["namespace"] = "other"
+    world = FakeWorld(owners={"group": a_group()})
+    await mutate_job(job, world=world, external_frameworks=(GROUP_KIND,))
+    assert world.asked == ["batch.example.com/v1 Group team/group"]
+
+
+async def test_an_owner_that_does_not_exist_is_refused() -> None:
+    answer = await ask_with_owners(managed(owner=owned_by("group")))
+    assert not answer.allowed
+    assert answer.message.startswith("metadata.ownerReferences: ")
+
+
+async def test_a_cycle_of_owners_is_refused() -> None:
+    cycle = a_group(owner=owned_by("group"))
+    answer = await ask_with_owners(managed(owner=owned_by("group")), group=cycle)
+    assert not answer.allowed
+    assert "nested too deep" in answer.message
+
+
+async def test_an_owner_is_asked_for_only_when_the_job_would_be_held() -> None:
+    world = FakeWorld(owners={})
+    answer = await mutate_job(a_job(owner=owned_by("group")), world=world, external_frameworks=(GROUP_KIND,))
+    assert answer.patch is None
+    assert world.asked == []
