@@ -12,25 +12,22 @@ from admitq_api.conditions import SECOND, ConditionType, Reason
 from admitq_api.labels import names_for
 from tests.controlplane.manners import Change
 from tests.controlplane.stage import Stage
-from tests.controlplane.table_of_writes import (
+from tests.controlplane.table_of_writes import Row
+from tests.controlplane.test_elastic_jobs import elastic, resize, until_let_go, until_slices
+from tests.controlplane.workload_changes import REMOVALS, reserve, spec, status
+from tests.controlplane.workload_scenes import (
     ALONE,
     JOB,
-    REMOVALS,
-    Row,
     Step,
     alone_admitted,
     grow,
     nothing,
     preempt,
-    reserve,
-    spec,
-    status,
     subject_of,
     until,
     until_waiting,
     workload,
 )
-from tests.controlplane.test_elastic_jobs import elastic, resize, until_let_go, until_slices
 
 PREBUILT: Final = "w"
 """The prebuilt Workload of a scene."""

@@ -69,68 +69,22 @@ async def play(stage: Stage, case: Case) -> None:
 
 
 @dataclass
-class Play:
-    """One story being played."""
+class StoryNames:
+    """The real names of what a story names."""
 
     stage: Stage
-    missing: frozenset[str]
-    _flavors: set[str] = field(default_factory=set[str])
-    _uids: dict[str, str] = field(default_factory=dict[str, str])
+    uids: dict[str, str] = field(default_factory=dict[str, str])
+    """The identities of Workloads that the story created."""
 
-    @property
-    def words(self) -> Mapping[str, Callable[[Any], Awaitable[None]]]:
-        """What a step may say."""
-        return {
-            "flavor": self._each(self._flavor),
-            "cohort": self._each(self._cohort),
-            "queue": self._each(self._queue),
-            "local_queue": self._each(self._local_queue),
-            "workload": self._each(self._workload),
-            "check": self._each(self._check),
-            "topology": self._each(self._topology),
-            "limit_range": self._each(self._limit_range),
-            "runtime_class": self._each(self._runtime_class),
-            "change": self._each(self._change),
-            "status": self._each(self._status),
-            "label_namespace": self._label_namespace,
-            "delete": self._listed(self._delete),
-            "finish": self._listed(self._finish),
-            "release": self._listed(self._release),
-            "pods_ready": self._listed(self._pods_ready),
-            "later_than": self._listed(self._later_than),
-            "admitted": self._listed(self._is_admitted),
-            "pending": self._each(self._is_pending),
-            "evicted": self._each(self._is_evicted),
-            "see": self._each(self._sees),
-            "assigned": self._each(self._is_assigned),
-            "count": self._each(self._has_count),
-            "told": self._each(self._is_told),
-            "field": self._each(self._has_field),
-        }
-
-    def _each(self, word: Callable[[str, Any], Awaitable[None]]) -> Callable[[Any], Awaitable[None]]:
-        async def do(what: Mapping[str, Any]) -> None:
-            for name, value in what.items():
-                await word(name, value)
-
-        return do
-
-    def _listed(self, word: Callable[[str], Awaitable[None]]) -> Callable[[Any], Awaitable[None]]:
-        async def do(what: Iterable[str]) -> None:
-            for name in what:
-                await word(name)
-
-        return do
-
-    def _filled(self, value: Any) -> Any:
-        """A value with the names in its texts made the story's own."""
+    def filled(self, value: Any) -> Any:
+        """A value with the real names in its texts."""
         if isinstance(value, Mapping):
-            return {self._filled(key): self._filled(item) for key, item in value.items()}
+            return {self.filled(key): self.filled(item) for key, item in value.items()}
         if isinstance(value, list):
-            return [self._filled(item) for item in value]
+            return [self.filled(item) for item in value]
         if not isinstance(value, str):
             return value
-        with_uids = re.sub(r"\$uid\((\w+)\)", lambda found: self._uids[found[1]], value)
+        with_uids = re.sub(r"\$uid\((\w+)\)", lambda found: self.uids[found[1]], value)
         with_uids = re.sub(r"\$key\((\w+)\)", lambda found: getattr(self.stage.names, found[1]), with_uids)
         return re.sub(
             r"\$(\w+)",
@@ -138,7 +92,7 @@ class Play:
             with_uids,
         )
 
-    def _place(self, what: str) -> tuple[Resource, str]:
+    def resource_and_name(self, what: str) -> tuple[Resource, str]:
         """The resource and the real name of ``Kind name``."""
         kind, name = what.split()
         kinds = self.stage.kinds
@@ -158,11 +112,71 @@ class Play:
         }[kind]
         return found, name if found.namespaced else self.stage.own(name)
 
+
+def _each(word: Callable[[str, Any], Awaitable[None]]) -> Callable[[Any], Awaitable[None]]:
+    async def do(what: Mapping[str, Any]) -> None:
+        for name, value in what.items():
+            await word(name, value)
+
+    return do
+
+
+def _listed(word: Callable[[str], Awaitable[None]]) -> Callable[[Any], Awaitable[None]]:
+    async def do(what: Iterable[str]) -> None:
+        for name in what:
+            await word(name)
+
+    return do
+
+
+@dataclass
+class Play:
+    """One story being played."""
+
+    stage: Stage
+    missing: frozenset[str]
+    _flavors: set[str] = field(default_factory=set[str])
+    _names: StoryNames = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._names = StoryNames(self.stage)
+
+    @property
+    def words(self) -> Mapping[str, Callable[[Any], Awaitable[None]]]:
+        """What a step may say."""
+        return {
+            "flavor": _each(self._flavor),
+            "cohort": _each(self._cohort),
+            "queue": _each(self._queue),
+            "local_queue": _each(self._local_queue),
+            "workload": _each(self._workload),
+            "check": _each(self._check),
+            "topology": _each(self._topology),
+            "limit_range": _each(self._limit_range),
+            "runtime_class": _each(self._runtime_class),
+            "change": _each(self._change),
+            "status": _each(self._status),
+            "label_namespace": self._label_namespace,
+            "delete": _listed(self._delete),
+            "finish": _listed(self._finish),
+            "release": _listed(self._release),
+            "pods_ready": _listed(self._pods_ready),
+            "later_than": _listed(self._later_than),
+            "admitted": _listed(self._is_admitted),
+            "pending": _each(self._is_pending),
+            "evicted": _each(self._is_evicted),
+            "see": _each(self._sees),
+            "assigned": _each(self._is_assigned),
+            "count": _each(self._has_count),
+            "told": _each(self._is_told),
+            "field": _each(self._has_field),
+        }
+
     # --- making -----------------------------------------------------------------------------------
 
     async def _flavor(self, name: str, spec: Object | None) -> None:
         self._flavors.add(name)
-        await self.stage.flavor(name, **self._filled(spec or {}))
+        await self.stage.flavor(name, **self._names.filled(spec or {}))
 
     async def _cohort(self, name: str, given: Object | None) -> None:
         spec = await self._quotas(dict(given or {}))
@@ -180,7 +194,7 @@ class Play:
                 raise
 
     async def _local_queue(self, name: str, spec: Object) -> None:
-        await self.stage.create(self.stage.kinds.local_queues, name, {"spec": self._filled(spec)})
+        await self.stage.create(self.stage.kinds.local_queues, name, {"spec": self._names.filled(spec)})
 
     async def _quotas(self, given: Object) -> Object:
         """The spec that a quota in short stands for, with the flavors that it names."""
@@ -204,7 +218,7 @@ class Play:
         if "checks" in given:
             listed = [{"name": f"${name}"} for name in given.pop("checks")]
             given["admissionChecksStrategy"] = {"admissionChecks": listed}
-        return {**self._filled(given), **({"resourceGroups": groups} if groups else {})}
+        return {**self._names.filled(given), **({"resourceGroups": groups} if groups else {})}
 
     async def _workload(self, name: str, given: Object) -> None:
         given = dict(given)
@@ -217,8 +231,8 @@ class Play:
         }
         metadata = {"metadata": {"annotations": given.pop("annotations")}} if "annotations" in given else {}
         obj = {**metadata, "spec": {**spec, **given}}
-        made = await self.stage.create(self.stage.kinds.workloads, name, self._filled(obj))
-        self._uids[name] = made["metadata"]["uid"]
+        made = await self.stage.create(self.stage.kinds.workloads, name, self._names.filled(obj))
+        self._names.uids[name] = made["metadata"]["uid"]
 
     async def _check(self, name: str, active: bool) -> None:
         checks, own = self.stage.kinds.admission_checks, self.stage.own(name)
@@ -239,15 +253,17 @@ class Play:
     # --- what happens -----------------------------------------------------------------------------
 
     async def _change(self, what: str, patch: Object) -> None:
-        resource, name = self._place(what)
+        resource, name = self._names.resource_and_name(what)
         if "active" in patch:
             status = {"status": {"conditions": [_active(patch["active"])]}}
             await self.stage.change(resource, name, status, "status")
             return
-        await self.stage.change(resource, name, self._filled(patch))
+        await self.stage.change(resource, name, self._names.filled(patch))
 
     async def _status(self, name: str, status: Object) -> None:
-        await self.stage.change(self.stage.kinds.workloads, name, {"status": self._filled(status)}, "status")
+        await self.stage.change(
+            self.stage.kinds.workloads, name, {"status": self._names.filled(status)}, "status"
+        )
 
     async def _label_namespace(self, labels: Object) -> None:
         """Label the namespace, and go on when admitq has seen it.
@@ -276,7 +292,7 @@ class Play:
             await stage.until_gone(resource, own)
 
     async def _delete(self, what: str) -> None:
-        resource, name = self._place(what)
+        resource, name = self._names.resource_and_name(what)
         namespace = self.stage.namespace if resource.namespaced else None
         await self.stage.client.delete(resource, name, namespace)
 
@@ -323,13 +339,13 @@ class Play:
         await eventually(seen, what=f"{name} to be evicted")
 
     async def _sees(self, what: str, conditions: Mapping[str, str]) -> None:
-        resource, name = self._place(what if " " in what else f"Workload {what}")
+        resource, name = self._names.resource_and_name(what if " " in what else f"Workload {what}")
 
         async def seen() -> bool:
             obj = await self.stage.get(resource, name)
             for type_, text in conditions.items():
                 found = " ".join(condition_of(obj, type_) or ())
-                wanted = self._filled(text)
+                wanted = self._names.filled(text)
                 assert found == wanted, f"{type_} of {what} is\n  {found!r}, not\n  {wanted!r}"
             return True
 
@@ -363,19 +379,19 @@ class Play:
                 for reason, note in await self.stage.events("Workload", name)
             ]
             for reason, note in events.items():
-                assert (reason, self._filled(note)) in found, found
+                assert (reason, self._names.filled(note)) in found, found
             return True
 
         await eventually(seen, what=f"events about {name}")
 
     async def _has_field(self, what: str, fields: Mapping[str, Any]) -> None:
         """Fields of an object by their paths, with dots between the names."""
-        resource, name = self._place(what)
+        resource, name = self._names.resource_and_name(what)
 
         async def seen() -> bool:
             obj = await self.stage.get(resource, name)
             for path, value in fields.items():
-                found, wanted = _at(obj, path), self._filled(value)
+                found, wanted = _at(obj, path), self._names.filled(value)
                 assert found == wanted, f"{path} of {what} is {found!r}, not {wanted!r}"
             return True
 

@@ -15,7 +15,6 @@ from admitq.runtime.errors import ApiError
 from admitq.runtime.kinds import Kinds, kinds_of
 from admitq.runtime.resources import EVENTS, JOBS, PODS, Resource
 from admitq.transitions import Transition
-from admitq_api.conditions import format_time
 from admitq_api.labels import Names
 from localcluster.waiting import eventually
 
@@ -186,14 +185,6 @@ class Stage:
         items, _ = await self.client.list(PODS, self.namespace, label_selector=f"job-name={job}")
         return items
 
-    async def some_pods(self, job: str = "j") -> list[Object]:
-        """The Pods of a Job, once there are any."""
-
-        async def found() -> list[Object]:
-            return await self.pods(job)
-
-        return await eventually(found, what=f"pods of {job}")
-
     async def events(self, kind: str, name: str) -> list[tuple[str, str]]:
         """Reasons and notes of what was told of an object, in order."""
         items, _ = await self.client.list(EVENTS, self.namespace)
@@ -201,39 +192,6 @@ class Stage:
         told = sorted(about, key=lambda one: one.get("eventTime") or "")
         ours = [one for one in told if one.get("reportingController", "").startswith(self.names.group)]
         return [(one["reason"], one["note"]) for one in ours]
-
-    async def play_pods(self, job: str = "j", *, phase: str = "Running", ready: bool = False) -> None:
-        """Say of the pods of a Job what their nodes would, once there are as many as it wants."""
-        wanted = (await self.get(JOBS, job))["spec"]["parallelism"]
-
-        async def played() -> bool:
-            pods = [one for one in await self.pods(job) if "deletionTimestamp" not in one["metadata"]]
-            assert len(pods) == wanted, f"{len(pods)} pods of {job}"
-            condition = {
-                "type": "Ready",
-                "status": str(ready),
-                "lastTransitionTime": format_time(time.time_ns()),
-            }
-            for pod in pods:
-                status = {"status": {"phase": phase, "conditions": [condition]}}
-                await self.change(PODS, pod["metadata"]["name"], status, "status")
-            return True
-
-        await eventually(played, what=f"pods of {job}")
-
-    async def end_pods(self, job: str = "j", *, count: int | None = None) -> None:
-        """Have the pods of a Job that run succeed, all or so many, once there are as many as it wants."""
-        wanted = (await self.get(JOBS, job))["spec"]["parallelism"]
-
-        async def there() -> list[Object]:
-            pods = [one for one in await self.pods(job) if "deletionTimestamp" not in one["metadata"]]
-            assert len(pods) == wanted, f"{len(pods)} pods of {job}"
-            return pods
-
-        pods: list[Object] = await eventually(there, what=f"pods of {job}")
-        for pod in pods[:count]:
-            over = {"metadata": {"annotations": {RUN_SECONDS: "0"}}}
-            await self.change(PODS, pod["metadata"]["name"], over)
 
     async def is_complete(self, job: str) -> bool:
         """Whether a Job has succeeded."""

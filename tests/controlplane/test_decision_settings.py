@@ -17,6 +17,7 @@ from localcluster.installation import Installation
 from localcluster.pytest_plugin import fresh_namespace
 from localcluster.waiting import eventually
 from tests.controlplane.play import Case, cases, play
+from tests.controlplane.pods_of_jobs import play_pods
 from tests.controlplane.stage import Stage
 
 CONFIG = {
@@ -81,9 +82,9 @@ async def _jobs_wait_for_pods_of_others(stage: Stage) -> None:
     await stage.until_running("first")
     await stage.job("second")
     await stage.until_condition("QuotaReserved", "WaitingForPodsReady", "second")
-    await stage.play_pods("first", ready=True)
+    await play_pods(stage, "first", ready=True)
     await stage.until_running("second")
-    await stage.play_pods("second", ready=True)
+    await play_pods(stage, "second", ready=True)
     await stage.until_condition("PodsReady", "Started", "second")
 
 

@@ -20,6 +20,7 @@ from admitq_api.conditions import ConditionType
 from localcluster.installation import Installation
 from localcluster.waiting import eventually
 from tests.controlplane.kind_cases import KindCase, PlayedJob, load, open_queues, path_of, submit
+from tests.controlplane.pods_of_jobs import end_pods
 from tests.controlplane.recording import total
 from tests.controlplane.stage import RUN_SECONDS, Object, Stage, controlled_by
 
@@ -113,7 +114,7 @@ async def test_what_there_is_no_quota_for_is_held_until_there_is(stage: Stage) -
     assert not await is_suspended(stage)
     await resize(stage, 4)
     await until_slices(stage, (2, True), (4, False))
-    await stage.end_pods("other")
+    await end_pods(stage, "other")
     await until_slices(stage, (4, True))
     await until_let_go(stage, 4, 0)
     assert not await is_suspended(stage)

@@ -12,6 +12,7 @@ from admitq_api.conditions import format_time
 from localcluster import nodes
 from localcluster.installation import Installation
 from localcluster.nodes import NodePool, Taint
+from tests.controlplane.pods_of_jobs import some_pods
 from tests.controlplane.stage import Object, Stage, condition_of
 
 ONLY = "story.example.com/only"
@@ -91,7 +92,7 @@ async def test_pods_that_opted_in_leave_a_node_that_cannot_be_reached(
         pod(stage, "wary", wary, node),
         pod(stage, "healthy", opted_in, "node-0"),
     )
-    [first] = await stage.some_pods("j")
+    [first] = await some_pods(stage, "j")
     hanging = [first["metadata"]["name"], "queued", "opted-in", "wary"]
     await asyncio.gather(
         *(stage.until(lambda name=name: runs_on(stage, name), node, what=f"{name} runs") for name in hanging),

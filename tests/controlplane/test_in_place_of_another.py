@@ -35,6 +35,7 @@ from localcluster.processes import Process
 from localcluster.pytest_plugin import fresh_namespace, install_crds
 from localcluster.waiting import eventually
 from tests.controlplane.others import webhook_configurations
+from tests.controlplane.pods_of_jobs import end_pods
 from tests.controlplane.stage import RUN_SECONDS, Stage, condition_of
 
 HOST = "127.0.0.1"
@@ -256,7 +257,7 @@ async def without_cycles(stage: Stage) -> None:
 
     await stage.until(ready, 1, what="the pod of third is ready")
     assert await stage.condition("PodsReady", "third") is None, "nobody waits for pods"
-    await stage.end_pods("third")
+    await end_pods(stage, "third")
     await stage.until(lambda: stage.is_complete("third"))
 
 

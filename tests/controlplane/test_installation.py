@@ -13,6 +13,7 @@ from admitq_webhooks.large_reviews import LARGE_BYTES
 from localcluster.cluster import LocalCluster
 from localcluster.installation import Installation
 from localcluster.waiting import eventually
+from tests.controlplane.pods_of_jobs import some_pods
 from tests.controlplane.stage import Stage, condition_of
 from tests.controlplane.test_pods import pod, until_phases
 
@@ -180,7 +181,7 @@ async def _until_pods_end(stage: Stage, workload: Any, job: str, waiting: str) -
 
     await stage.until(outlived, "True", what="condition PodsOutliveJob")
     assert (await stage.get(JOBS, waiting))["spec"]["suspend"]
-    for one in await stage.some_pods(job):
+    for one in await some_pods(stage, job):
         await stage.client.delete(PODS, one["metadata"]["name"], stage.namespace)
     await stage.until_running(waiting)
 
@@ -208,7 +209,7 @@ async def a_default_class_is_given(stage: Stage) -> None:
     job = await stage.job("unqueued", queue=None)
     assert job["metadata"]["labels"] == {names.priority_class: "default"}
     assert not job["spec"]["suspend"]
-    [own] = await stage.some_pods("unqueued")
+    [own] = await some_pods(stage, "unqueued")
     assert names.priority_class not in own["metadata"]["labels"]
     assert not own["spec"].get("schedulingGates")
 

@@ -9,6 +9,7 @@ from admitq.integrations.paths import value_at
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import JOBS, PODS, PRIORITY_CLASSES
 from localcluster.installation import Installation
+from tests.controlplane.pods_of_jobs import end_pods, some_pods
 from tests.controlplane.recording import series_of, total
 from tests.controlplane.stage import Stage, changed, condition_of, controlled_by
 from tests.controlplane.test_pods import group, until_phases
@@ -95,7 +96,7 @@ async def test_what_does_not_fit_waits_and_takes_its_turn(stage: Stage) -> None:
     _, _, message = await stage.condition("QuotaReserved", "second") or ("", "", "")
     assert "insufficient unused quota for cpu" in message
     assert value_at(await stage.get(JOBS, "second"), ("spec", "suspend")) is True
-    await stage.end_pods("first")
+    await end_pods(stage, "first")
     await stage.until_finished("second")
 
 
@@ -120,7 +121,7 @@ async def test_what_an_admission_injects_is_taken_out_again(stage: Stage) -> Non
     assert labels[stage.names.cluster_queue_name] == stage.own("cq")
     workload = await stage.workload()
     assert template["metadata"]["annotations"][stage.names.workload] == workload["metadata"]["name"]
-    pods = await stage.some_pods()
+    pods = await some_pods(stage)
     assert pods[0]["spec"]["nodeSelector"] == SPOT["nodeLabels"]
 
     await stage.change(stage.kinds.cluster_queues, stage.own("cq"), {"spec": {"stopPolicy": "HoldAndDrain"}})
@@ -152,7 +153,7 @@ async def test_quota_of_pods_without_a_successor_is_given_back(stage: Stage) -> 
     await stage.until_running("long")
     await stage.job("next")
     await stage.until_condition("QuotaReserved", "WaitingForQuota", "next")
-    await stage.end_pods("long", count=1)
+    await end_pods(stage, "long", count=1)
 
     async def reclaimable() -> Any:
         return value_at(await stage.workload("long"), ("status", "reclaimablePods"))
@@ -216,7 +217,7 @@ async def test_a_workload_deleted_while_its_job_runs_stops_it_and_is_made_again(
     await stage.job()
     await stage.until_running()
     before = await stage.workload()
-    await stage.some_pods()
+    await some_pods(stage)
     await stage.client.delete(stage.kinds.workloads, before["metadata"]["name"], stage.namespace)
 
     async def made_again() -> bool:

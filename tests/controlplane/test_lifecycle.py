@@ -8,6 +8,7 @@ from admitq.transitions import NOT_ALL_PODS_READY, since
 from admitq_api.conditions import SECOND, ConditionType
 from localcluster.installation import Installation
 from localcluster.waiting import eventually
+from tests.controlplane.pods_of_jobs import play_pods, some_pods
 from tests.controlplane.recording import Record, recorded, total
 from tests.controlplane.stage import Object, Stage, at_once, condition_of
 
@@ -96,7 +97,7 @@ async def _gives_back_what_it_held_when_its_owner_is_gone(stage: Stage, record: 
         await stage.until_condition("QuotaReserved", "WaitingForQuota", f"{name}-second")
         await stage.client.delete(JOBS, f"{name}-first", stage.namespace, propagation="Orphan")
     await stage.until_condition("Admitted", "UnsatisfiedAdmissionChecks", "checked-second")
-    [pod] = await stage.some_pods("running-first")
+    [pod] = await some_pods(stage, "running-first")
     name = record.of("running-first")[0]["metadata"]["name"]
 
     async def outlived() -> Any:
@@ -188,8 +189,8 @@ async def _recovers_in_time(stage: Stage, record: Record, admitq: Installation) 
     await stage.job("recovers", queue="recovers")
     for ready, reason in ((True, "Started"), (False, "WaitForRecovery"), (True, "Recovered")):
         await stage.until_running("recovers")
-        await stage.some_pods("recovers")
-        await stage.play_pods("recovers", ready=ready)
+        await some_pods(stage, "recovers")
+        await play_pods(stage, "recovers", ready=ready)
         await stage.until_condition("PodsReady", reason, "recovers")
     course = [
         ("PodsReady", "False", "WaitForStart", NOT_ALL_PODS_READY),

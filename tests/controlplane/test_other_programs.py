@@ -20,13 +20,14 @@ from admitq.runtime.errors import ApiError
 from admitq_api.conditions import format_time
 from localcluster.installation import Installation
 from localcluster.waiting import eventually
-from tests.controlplane import table_of_writes
+from tests.controlplane import workload_scenes
 from tests.controlplane.further_writes import FURTHER, written_workload
 from tests.controlplane.manners import Manner, write
 from tests.controlplane.recording import total
 from tests.controlplane.rest import Snapshot, broken, facts
 from tests.controlplane.stage import Stage
-from tests.controlplane.table_of_writes import DRAWN, TABLE, Row, subject_of
+from tests.controlplane.table_of_writes import DRAWN, TABLE, Row
+from tests.controlplane.workload_scenes import subject_of
 from tests.kills.likeness import differences
 
 FreshStage = Callable[[], AbstractAsyncContextManager[Stage]]
@@ -254,11 +255,11 @@ async def play_drawn(
     """
     made: list[str] = []
     async with fresh_stage() as stage:
-        await table_of_writes.priority_class(stage)
+        await workload_scenes.priority_class(stage)
         await stage.queues(cpu=3)
         for subject in SUBJECTS:
-            if subject.startswith(table_of_writes.ALONE):
-                await table_of_writes.workload(stage, subject)
+            if subject.startswith(workload_scenes.ALONE):
+                await workload_scenes.workload(stage, subject)
             else:
                 await stage.job(subject)
                 await stage.workload_exists(subject)

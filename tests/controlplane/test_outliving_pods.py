@@ -17,6 +17,7 @@ from admitq.runtime.client import Propagation
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import JOBS, PODS, Resource
 from admitq.transitions import is_reserved
+from tests.controlplane.pods_of_jobs import some_pods
 from tests.controlplane.stage import Object, Stage, condition_of, controlled_by, until_next_second
 
 HOLD = "example.com/hold"
@@ -27,7 +28,7 @@ async def run_first_job(stage: Stage) -> Object:
     await stage.queues(cpu=1)
     await stage.job("first")
     await stage.until_running("first")
-    pod = (await stage.some_pods("first"))[0]
+    pod = (await some_pods(stage, "first"))[0]
 
     async def runs() -> bool:
         return (await stage.get(PODS, pod["metadata"]["name"]))["status"].get("phase") == "Running"

@@ -11,6 +11,7 @@ import pytest
 from admitq.runtime.resources import JOBS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Resource
 from admitq_api.conditions import format_time
 from localcluster.installation import Installation
+from tests.controlplane.pods_of_jobs import play_pods
 from tests.controlplane.stage import Object, Stage, condition_of
 
 ROLES = Resource("rbac.authorization.k8s.io", "v1", "roles", "Role", namespaced=True)
@@ -141,9 +142,9 @@ async def test_e_core_and_jobs_in_separate_processes_run_a_job_to_its_end(
     await start_parts("jobs", leaderElection={"resourceName": OWN_LEASE})
     await stage.until_condition("Admitted", "Admitted")
     await stage.until_running()
-    await stage.play_pods(ready=True)
+    await play_pods(stage, ready=True)
     await stage.until_condition("PodsReady", "Started")
-    await stage.play_pods(phase="Succeeded")
+    await play_pods(stage, phase="Succeeded")
     await stage.until_finished()
 
     async def admitted() -> int:
@@ -216,7 +217,7 @@ async def test_e_controllers_without_webhooks_admit_workloads_and_start_suspende
         await until_workload(stage, "Admitted", "True")
         await stage.job(suspend=True)
         await stage.until_running()
-        await stage.play_pods(phase="Succeeded")
+        await play_pods(stage, phase="Succeeded")
         await stage.until_finished()
 
 

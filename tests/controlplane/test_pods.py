@@ -19,6 +19,7 @@ from admitq.runtime.resources import PODS, Resource
 from localcluster.folders import REPOSITORY
 from localcluster.waiting import eventually
 from tests.controlplane.kind_cases import load, open_queues, submit
+from tests.controlplane.pods_of_jobs import some_pods
 from tests.controlplane.stage import RUN_SECONDS, Object, Stage, condition_of, controlled_by
 
 EXIT_CODE = "kwok.admitq.dev/exit-code"
@@ -273,7 +274,7 @@ async def test_pods_that_are_none_of_ours_are_left_alone(stage: Stage, kind: str
     await stage.queues()
     if kind == "in a job":
         await stage.job(seconds=1)
-        pods = await stage.some_pods()
+        pods = await some_pods(stage)
         assert gates(pods[0]) == []
         assert stage.names.managed not in pods[0]["metadata"]["labels"]
         await stage.until_finished()

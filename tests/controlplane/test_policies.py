@@ -21,6 +21,7 @@ from localcluster.installation import Installation
 from localcluster.waiting import eventually
 from tests.controlplane.conftest import StagesBeside
 from tests.controlplane.further_writes import RETENTION
+from tests.controlplane.pods_of_jobs import play_pods
 from tests.controlplane.recording import Record, Said, recorded, total
 from tests.controlplane.stage import Stage, at_once
 from tests.controlplane.test_other_programs import play_all
@@ -108,7 +109,7 @@ async def _gets_ready_the_second_time(
     back = await eventually(lambda: record.when("late", "Requeued", "BackoffFinished"))
     assert back["status"]["requeueState"] == {"count": 1}, "how often it came back is remembered"
     await stage.until_running("late")
-    await stage.play_pods("late", ready=True)
+    await play_pods(stage, "late", ready=True)
     await stage.until_condition("PodsReady", "Started", "late")
     name = back["metadata"]["name"]
     message = f"Exceeded the PodsReady timeout {stage.namespace}/{name}"
@@ -152,12 +153,12 @@ async def _recovers_too_late(stage: Stage, record: Record, admitq: Installation)
     await stage.local_queue("fails")
     await stage.job("fails", queue="fails")
     await stage.until_running("fails")
-    await stage.play_pods("fails", ready=True)
+    await play_pods(stage, "fails", ready=True)
     await stage.until_condition("PodsReady", "Started", "fails")
-    await stage.play_pods("fails", ready=False)
+    await play_pods(stage, "fails", ready=False)
     await eventually(lambda: record.when("fails", "Requeued", "BackoffFinished"))
     await stage.until_running("fails")
-    await stage.play_pods("fails", ready=True)
+    await play_pods(stage, "fails", ready=True)
     await stage.until_condition("PodsReady", "Started", "fails")
     name = (await stage.workload("fails"))["metadata"]["name"]
     message = f"Exceeded the PodsReady timeout {stage.namespace}/{name}"
@@ -243,10 +244,10 @@ async def _gives_its_place_to_who_waited(stage: Stage, record: Record) -> None:
         await eventually(lambda made=made: format_time(time.time_ns()) > made, interval=0.02)
     await eventually(lambda: record.when("first", "Requeued", "BackoffFinished"))
     await stage.until_running("second")
-    await stage.play_pods("second", phase="Succeeded")
+    await play_pods(stage, "second", phase="Succeeded")
     await stage.until_running("third")
     assert await stage.condition("Admitted", "first") != ("True", "Admitted", "The workload is admitted")
-    await stage.play_pods("third", phase="Succeeded")
+    await play_pods(stage, "third", phase="Succeeded")
     await stage.until_running("first")
 
 
@@ -254,7 +255,7 @@ async def _is_forgotten_when_done(stage: Stage, record: Record) -> None:
     """The Workload of a finished job is deleted, its job is not."""
     await stage.job("done")
     await stage.until_running("done")
-    await stage.play_pods("done", phase="Succeeded")
+    await play_pods(stage, "done", phase="Succeeded")
     finished = await eventually(lambda: record.when("done", "Finished", "Succeeded"))
     await stage.until(lambda: stage.workloads("done"), [])
     note = "Deleted finished workload due to elapsed retention"
@@ -269,7 +270,7 @@ async def _waits_for_a_queue(stage: Stage) -> None:
     queue = {"metadata": {"labels": {stage.names.queue_name: "lq"}}}
     await stage.change(JOBS, "queueless", queue)
     await stage.until_running("queueless")
-    await stage.play_pods("queueless", phase="Succeeded")
+    await play_pods(stage, "queueless", phase="Succeeded")
     await stage.until(lambda: stage.is_complete("queueless"))
 
 

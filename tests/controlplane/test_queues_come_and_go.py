@@ -18,6 +18,7 @@ from admitq_api.conditions import Reason
 from localcluster.waiting import eventually
 from tests.controlplane.conftest import Begin, controller_of
 from tests.controlplane.example_check import ExampleCheck
+from tests.controlplane.pods_of_jobs import play_pods
 from tests.controlplane.recording import Record, recorded
 from tests.controlplane.stage import Object, Stage, at_once, condition_of, owner_of
 
@@ -59,7 +60,7 @@ class World:
         await self._submit("done")
         await stage.until_running(self.job("done"))
         # No node is of the flavor's pool: its pods are nobody's but ours.
-        await stage.play_pods(self.job("done"), phase="Succeeded")
+        await play_pods(stage, self.job("done"), phase="Succeeded")
         await stage.until_finished(self.job("done"))
         await self._submit("runs")
         await stage.until_running(self.job("runs"))

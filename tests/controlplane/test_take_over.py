@@ -35,6 +35,7 @@ from localcluster.cluster import LocalCluster
 from localcluster.installation import Installation
 from localcluster.nodes import NodePool
 from localcluster.waiting import eventually
+from tests.controlplane.pods_of_jobs import some_pods
 from tests.controlplane.recording import recorded
 from tests.controlplane.stage import Object, Stage, condition_of
 
@@ -133,7 +134,7 @@ async def test_a_cluster_changes_hands_and_comes_back(
         await stage.client.delete(JOBS, "ends", stage.namespace, propagation="Background")
         await stage.until_running("waits")
         await stage.until(lambda: admitted_by_queue(stage), 3)
-        await stage.some_pods("waits")
+        await some_pods(stage, "waits")
 
         # And back.
         as_it_was = await standing(stage)

@@ -8,6 +8,7 @@ a manager that is started anew in test_installation.py, for nobody else may be b
 from typing import Any
 
 from admitq.integrations.paths import value_at
+from tests.controlplane.pods_of_jobs import end_pods
 from tests.controlplane.stage import Object, Stage, at_once
 from tests.controlplane.writes import (
     ADMITTED,
@@ -107,7 +108,7 @@ async def _a_job_without_checks(stage: Stage, writes: Writes) -> None:
     await _queues(stage, "plain")
     await stage.job("plain", queue="plain")
     await stage.until_condition("PodsReady", "Started", "plain")
-    await stage.end_pods("plain")
+    await end_pods(stage, "plain")
     await stage.until_finished("plain")
     told = await _told(stage, "plain")
     steps = [
@@ -191,7 +192,7 @@ async def _a_preemption(stage: Stage, writes: Writes) -> None:
     await stage.job("taker", queue="victim", labels={labels: stage.own("high")})
     await stage.until_condition("PodsReady", "Started", "taker")
     await stage.until_condition("QuotaReserved", "WaitingForQuota", "victim")
-    await stage.end_pods("taker")
+    await end_pods(stage, "taker")
     await stage.until_condition("PodsReady", "Started", "victim")
     taker, victim, queue = await stage.workload("taker"), await stage.workload("victim"), stage.own("victim")
     for_whom = (
@@ -359,7 +360,7 @@ async def _a_cluster_queue_is_deleted(stage: Stage, writes: Writes) -> None:
     await stage.until_condition("QuotaReserved", "Suspended", "holds")
     # Statuses of queues are written at most once a second, and it may be gone sooner.
     await stage.until_active(stage.kinds.cluster_queues, queue, active=False)
-    await stage.end_pods("deleted")
+    await end_pods(stage, "deleted")
     await stage.until_condition("QuotaReserved", "Misconfigured", "holds")
     lost = f"ClusterQueue {queue} is terminating or missing"
     inactive = "Can't submit new workloads to clusterQueue"

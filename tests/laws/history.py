@@ -65,7 +65,7 @@ def take(player: Player, step: Step) -> None:
     if step.seed % 2 == 0:
         player.core.validate()
     if step.seed % 3 == 0:
-        player.check_books()
+        player.statuses.check_books()
 
 
 def failure(history: History) -> str | None:

@@ -107,4 +107,4 @@ def test_a_local_queue_is_known_before_a_cycle_runs() -> None:
         player.send(happened.WorkloadChanged(Workload(key, player.uid(), name, player.now, pods)))
         player.run(None, Random(0))  # noqa: S311 a history, not a secret
     assert player.cycles > 1
-    player.check_nobody_is_forgotten()
+    player.rest.check_nobody_is_forgotten()

@@ -14,7 +14,7 @@ from admitq.core.preemption import Preemptor, find_victims
 from admitq.core.state import AdmissionState
 from tests.laws.drawing import COHORTS, FLAVORS, LOCAL_QUEUES, NAMESPACES, QUEUES, WORKLOADS, Draw, asking
 from tests.laws.heads import used_by_local_queues
-from tests.laws.player import law
+from tests.laws.law import law
 from tests.laws.reference.fair_sharing import Fair
 from tests.laws.reference.observed import Observed
 from tests.laws.reference.preemption import Classical, Question, Victim

@@ -20,7 +20,8 @@ from admitq_api.labels import names_for
 from tests.controlplane.further_writes import FURTHER, RETENTION
 from tests.controlplane.manners import CHECK_CONTROLLER, Applied, applied, not_applicable, typed
 from tests.controlplane.rest import Snapshot, broken
-from tests.controlplane.table_of_writes import NOT_PLAYED, TABLE, Row, reserve, status
+from tests.controlplane.table_of_writes import NOT_PLAYED, TABLE, Row
+from tests.controlplane.workload_changes import reserve, status
 
 NAMES = names_for()
 TIME = "2026-03-01T10:00:00Z"

@@ -1,0 +1,187 @@
+"""Changes of Workloads that another program may write."""
+
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from admitq.integrations.paths import Object, value_at, with_value
+from admitq.transitions import Transition
+from admitq_api.conditions import SECOND, ConditionType, Reason, format_time
+from tests.controlplane.manners import Change, Manner
+
+PRIORITY_CLASS: Final = "high"
+"""The WorkloadPriorityClass of a scene, where it has one."""
+
+
+def status(what: Callable[[Transition], object]) -> Change:
+    """A change of the status."""
+
+    def change(workload: Object, now: int) -> Object:
+        transition = Transition(workload, now)
+        what(transition)
+        kept = {key: value for key, value in transition.status.items() if value is not None}
+        return {**workload, "status": kept}
+
+    return change
+
+
+def spec(**fields: Any) -> Change:
+    """A change of fields of the spec."""
+    return lambda workload, _: {**workload, "spec": {**workload["spec"], **fields}}
+
+
+def refer_to_priority_class(workload: Object, _: int) -> Object:
+    """Name the story's WorkloadPriorityClass, and leave the priority as it is."""
+    reference = {
+        "group": workload["apiVersion"].partition("/")[0],
+        "kind": "WorkloadPriorityClass",
+        "name": f"{PRIORITY_CLASS}-{workload['metadata']['namespace']}",
+    }
+    return with_value(workload, ("spec", "priorityClassRef"), reference)
+
+
+def ungate(workload: Object, _: int) -> Object:
+    """Take the annotation away that names admission gates."""
+    annotations: Object = workload["metadata"].get("annotations", {})
+    kept = {key: value for key, value in annotations.items() if not key.endswith("/admission-gated-by")}
+    return with_value(workload, ("metadata", "annotations"), kept)
+
+
+def reserve(*, admit: bool, queue: str = "cq") -> Change:
+    """Reserve quota in a story's ClusterQueue, and admit in the same write or leave that to others."""
+
+    def change(workload: Object, now: int) -> Object:
+        transition = Transition(workload, now)
+        namespace = workload["metadata"]["namespace"]
+        cluster_queue = f"{queue}-{namespace}"
+        transition.status["admission"] = {
+            "clusterQueue": cluster_queue,
+            "podSetAssignments": [_assignment(one, f"f-{namespace}") for one in workload["spec"]["podSets"]],
+        }
+        transition.set(
+            ConditionType.QUOTA_RESERVED,
+            True,
+            Reason.QUOTA_RESERVED,
+            f"Quota reserved in ClusterQueue {cluster_queue}",
+        )
+        for former in (ConditionType.EVICTED, ConditionType.PREEMPTED):
+            if transition.is_true(former):
+                found = transition.find(former) or {}
+                message = f"Previously: {found.get('message', '')}"
+                transition.set(former, False, Reason.QUOTA_RESERVED, message)
+        if admit:
+            transition.set(ConditionType.ADMITTED, True, Reason.ADMITTED, "The workload is admitted")
+            transition.status.pop("resourceRequests", None)
+        return {**workload, "status": transition.status}
+
+    return change
+
+
+def _assignment(pod_set: Object, flavor: str) -> Object:
+    count = pod_set.get("count", 1)
+    requests = value_at(pod_set, ("template", "spec", "containers", 0, "resources", "requests"), {})
+    return {
+        "name": pod_set["name"],
+        "count": count,
+        "flavors": dict.fromkeys(requests, flavor),
+        "resourceUsage": {resource: str(count * int(amount)) for resource, amount in requests.items()},
+    }
+
+
+def reserve_and_leave_evicted(workload: Object, now: int) -> Object:
+    """Reserve quota, and leave an eviction that came before as it is."""
+    evicted = status(evict_only)(workload, now)
+    reserved = reserve(admit=True)(workload, now)
+    kept = evicted["status"]["conditions"]
+    conditions = [*(one for one in kept if one["type"] == ConditionType.EVICTED)]
+    conditions += [one for one in reserved["status"]["conditions"] if one["type"] != ConditionType.EVICTED]
+    return {**reserved, "status": {**reserved["status"], "conditions": conditions}}
+
+
+def remove_status(workload: Object, _: int) -> Object:
+    """Remove all that the status says."""
+    return {**workload, "status": {}}
+
+
+def remove_reservation_condition(workload: Object, now: int) -> Object:
+    """Remove the condition QuotaReserved, and leave the admission as it is."""
+    return status(lambda one: one.drop(ConditionType.QUOTA_RESERVED))(workload, now)
+
+
+REMOVALS: Final = (Manner.MERGE_PATCH, Manner.PUT, Manner.TYPED_UPDATE)
+"""Server-side apply cannot remove what another field manager owns."""
+
+
+def evict_only(transition: Transition) -> None:
+    """State an eviction and nothing of what follows from it."""
+    transition.set(ConditionType.EVICTED, True, Reason.NODE_FAILURES, "its node is gone")
+
+
+def release_only(transition: Transition) -> None:
+    """Say that no quota is reserved, and leave the admission where it is."""
+    transition.set(ConditionType.QUOTA_RESERVED, False, Reason.PENDING, "released")
+
+
+def set_check_state(state: str, **fields: Any) -> Callable[[Transition], None]:
+    def stated(transition: Transition) -> None:
+        [check] = transition.status["admissionChecks"]
+        at = format_time(time.time_ns())
+        said = {**check, "state": state, "message": "m", "lastTransitionTime": at, **fields}
+        transition.status["admissionChecks"] = [said]
+
+    return stated
+
+
+def set_backoff(transition: Transition, *, seconds: int = 1) -> None:
+    at = format_time((time.time_ns() // SECOND + seconds + 1) * SECOND)
+    transition.status["requeueState"] = {"count": 1, "requeueAt": at}
+
+
+def time_out(transition: Transition) -> None:
+    transition.evict(Reason.PODS_READY_TIMEOUT, "late", Reason.WAIT_FOR_START)
+    set_backoff(transition)
+
+
+def park(reason: Reason) -> Callable[[Transition], None]:
+    return lambda transition: transition.set(ConditionType.REQUEUED, False, reason, "m")
+
+
+def park_for_a_while(transition: Transition) -> None:
+    park(Reason.PODS_READY_TIMEOUT)(transition)
+    set_backoff(transition)
+
+
+def evict_and_release(transition: Transition) -> None:
+    transition.evict(Reason.NODE_FAILURES, "its node is gone")
+    transition.requeue(Reason.PENDING_EVALUATION)
+
+
+def evict_and_retry(transition: Transition) -> None:
+    """State an eviction, and of a check that it asks for a retry since."""
+    transition.evict(Reason.NODE_FAILURES, "its node is gone")
+    set_check_state("Retry")(transition)
+
+
+def requeue(*, may_return: bool) -> Callable[[Transition], None]:
+    """End an eviction, if there is one."""
+
+    def requeued(transition: Transition) -> None:
+        if transition.is_true(ConditionType.EVICTED):
+            transition.requeue(Reason.PENDING_EVALUATION, may_return=may_return)
+
+    return requeued
+
+
+def set_replacing(value: bool) -> Callable[[Transition], None]:
+    type_, reason = ConditionType.WAITING_FOR_REPLACEMENT_PODS, "PodsFailed" if value else "PodsReady"
+    return lambda transition: transition.set(type_, value, reason, "m")
+
+
+def reclaim_pods(transition: Transition) -> None:
+    transition.status["reclaimablePods"] = [{"name": "main", "count": 1}]
+
+
+def count_evictions(transition: Transition) -> None:
+    transition.status["accumulatedPastExecutionTimeSeconds"] = 5
+    evictions = [{"reason": "Preempted", "underlyingCause": "", "count": 2}]
+    transition.status["schedulingStats"] = {"evictions": evictions}
