@@ -12,7 +12,8 @@ import yaml
 
 from admitq.app.manager import ManagerPart
 from admitq.app.settings import Settings, load_settings
-from admitq.core import cycle, state
+from admitq.core import cycle
+from admitq.core.handlers import cycles
 from admitq.core.queues import Pending
 from admitq.core.state import AdmissionState
 from admitq.core.world import ClusterQueueEntry
@@ -71,7 +72,7 @@ FAULTS = {
     "nomination": Fault(cycle, "nominate", after=False),
     "processing": Fault(cycle, "reserve", after=True),
     "requeue": Fault(cycle, "requeue", after=True, cpu=QUOTA - 1),
-    "end of a cycle": Fault(state, "run_cycle", after=True, is_queue=True),
+    "end of a cycle": Fault(cycles, "run_cycle", after=True, is_queue=True),
 }
 
 

@@ -12,6 +12,7 @@ from admitq.app.settings import load_settings
 from admitq.app.shadow import ShadowPart, ShadowSettings
 from admitq.core import cycle
 from admitq.core import events as happened
+from admitq.core.handlers import cycles
 from admitq.core.state import AdmissionState
 from admitq.runtime.credentials import Credentials
 from admitq.runtime.resources import Resource

@@ -8,8 +8,8 @@ from admitq.core.events import CyclesRequested
 from admitq.core.model import Instant
 from admitq.core.world import World
 
-_REFRESHED_AT_ONCE: Final = 20
-"""Refusals that one call without a cycle refreshes: decisions must not wait for refreshes."""
+_REFRESHED_AT_ONCE: Final = 8
+"""Refusals that one call refreshes when no head is left: decisions must not wait for refreshes."""
 
 
 def run_requested_cycles(world: World, event: CyclesRequested, now: Instant) -> None:
@@ -30,5 +30,5 @@ def run_requested_cycles(world: World, event: CyclesRequested, now: Instant) -> 
     ):
         run_cycle(world, heads, now)
         cycles += 1
-    if world.driver.writes_statuses and not cycles:
+    if world.driver.writes_statuses and not world.waiting.heads.exist():
         refresh_outdated_refusals(world, _REFRESHED_AT_ONCE)

@@ -31,7 +31,7 @@ SHOWN: Final = {
         "scenarios/admission-fair-sharing.yaml: Without its gate admission is fair to nobody in particular",
     ),
     Gate.ADMISSION_GATED_BY: Shown(
-        "unit/controllers/test_workload.py: test_a_gated_workload_names_its_gates",
+        "unit/controllers/workload/test_pending.py: test_a_gated_workload_names_its_gates",
         "unit/webhooks/test_job_changes.py: test_gates_are_not_looked_at_while_their_feature_is_off",
     ),
     Gate.ASSIGN_QUEUE_LABELS_FOR_PODS: Shown(
@@ -39,7 +39,7 @@ SHOWN: Final = {
         "unit/test_podsets.py: test_marks_can_be_switched_off",
     ),
     Gate.CLEANUP_PROVISIONING_REQUESTS_ON_EVICTION: _both(
-        "unit/controllers/test_provisioning.py: test_who_needs_no_nodes_any_more_lets_go"
+        "unit/controllers/provisioning/test_requests.py: test_who_needs_no_nodes_any_more_lets_go"
     ),
     Gate.CONCURRENT_ADMISSION: _both(
         "unit/webhooks/test_queues.py: test_concurrent_admission_has_its_rules_while_it_is_switched_on"
@@ -54,8 +54,9 @@ SHOWN: Final = {
         "unit/test_core_settings.py: test_the_file_reaches_the_core",
     ),
     Gate.ELASTIC_JOBS: Shown(
-        "unit/controllers/test_slices.py: test_a_job_that_grows_gets_a_slice_beside_the_one_that_runs",
-        "unit/controllers/test_slices.py: test_without_the_gate_a_job_is_like_any_other",
+        "unit/controllers/job/test_slices_growing.py: "
+        "test_a_job_that_grows_gets_a_slice_beside_the_one_that_runs",
+        "unit/controllers/job/test_slices_growing.py: test_without_the_gate_a_job_is_like_any_other",
     ),
     Gate.FAILURE_RECOVERY_POLICY: Shown(
         "unit/controllers/test_failure_recovery.py: test_a_pod_is_failed_then_deleted_then_told_of",
@@ -70,11 +71,14 @@ SHOWN: Final = {
         "scenarios/fair-sharing.yaml: Without its gate not borrowing is no advantage beyond the share",
     ),
     Gate.FAST_QUOTA_RELEASE_IN_POD_INTEGRATION: _both(
-        "unit/controllers/test_members.py: test_a_fast_release_does_not_wait_for_pods_that_are_deleted"
+        "unit/controllers/job/test_replacement_pods.py: "
+        "test_a_fast_release_does_not_wait_for_pods_that_are_deleted"
     ),
     Gate.FINISH_ORPHANED_WORKLOADS: Shown(
-        "unit/controllers/test_workload.py: test_a_workload_whose_owner_is_gone_is_finished_and_freed",
-        "unit/controllers/test_workload.py: test_without_the_gate_it_is_freed_without_being_finished",
+        "unit/controllers/workload/test_finishing.py: "
+        "test_a_workload_whose_owner_is_gone_is_finished_and_freed",
+        "unit/controllers/workload/test_finishing.py: "
+        "test_without_the_gate_it_is_freed_without_being_finished",
     ),
     Gate.FLAVOR_FUNGIBILITY: Shown(
         "scenarios/fungibility.yaml: By default another flavor with room is taken rather than preempting",
@@ -91,7 +95,8 @@ SHOWN: Final = {
     ),
     Gate.METRICS_FOR_COHORTS: _both("unit/test_settings.py: test_a_gate_switches_what_metrics_tell_of"),
     Gate.METRIC_FOR_WORKLOAD_CREATION_LATENCY: _both(
-        "unit/controllers/test_job_steps.py: test_how_long_a_workload_took_to_come_is_told_behind_a_gate"
+        "unit/controllers/job/test_workload_creation.py: "
+        "test_how_long_a_workload_took_to_come_is_told_behind_a_gate"
     ),
     Gate.MULTIKUEUE: _both(
         "unit/webhooks/test_job_mutation.py: "
@@ -102,7 +107,7 @@ SHOWN: Final = {
         "scenarios/partial-admission.yaml: Without partial admission a minimum means nothing",
     ),
     Gate.POD_INTEGRATION_VALIDATE_GROUP_OWNER: _both(
-        "unit/controllers/test_members.py: "
+        "unit/controllers/job/test_group_ownership.py: "
         "test_a_workload_that_nobody_controls_is_a_groups_if_the_group_says_so"
     ),
     Gate.PRIORITIZE_PREEMPTOR_WORKLOADS: Shown(
@@ -144,7 +149,7 @@ SHOWN: Final = {
         "unit/webhooks/test_job_mutation.py: test_an_object_that_is_being_deleted_is_let_go_on_updates"
     ),
     Gate.SKIP_REASSIGNMENT_FOR_POD_OWNED_WORKLOADS: _both(
-        "unit/controllers/test_members.py: "
+        "unit/controllers/job/test_single_pods.py: "
         "test_an_evicted_pod_that_ran_may_compete_until_it_ends_only_where_pods_are_reassigned"
     ),
     Gate.SPARK_APPLICATION_INTEGRATION: _both(
@@ -160,19 +165,20 @@ SHOWN: Final = {
         "unit/webhooks/test_topology_requests.py: test_without_the_feature_the_annotations_mean_nothing",
     ),
     Gate.UNADMITTED_WORKLOADS_EXPLICIT_STATUS: Shown(
-        "unit/controllers/test_workload.py: test_a_waiting_workload_says_why",
-        "unit/controllers/test_workload.py: test_a_new_workload_in_a_working_queue_costs_no_write",
+        "unit/controllers/workload/test_pending.py: test_a_waiting_workload_says_why",
+        "unit/controllers/workload/test_pending.py: test_a_new_workload_in_a_working_queue_costs_no_write",
     ),
     Gate.UNADMITTED_WORKLOADS_OBSERVABILITY: Shown(
-        "unit/controllers/test_workload.py: test_a_waiting_workload_says_why",
-        "unit/controllers/test_workload.py: test_without_detailed_reasons_it_is_given_back_as_inadmissible",
+        "unit/controllers/workload/test_pending.py: test_a_waiting_workload_says_why",
+        "unit/controllers/workload/test_queue_stops.py: "
+        "test_without_detailed_reasons_it_is_given_back_as_inadmissible",
     ),
     Gate.VALIDATE_RAY_AND_SPARK_JOB_UPDATES: _both(
         "unit/integrations/test_sparkapplication.py: "
         "test_d23_update_is_validated_if_the_application_is_managed_or_was_with_the_gate"
     ),
     Gate.WORKLOAD_IDENTIFIER_ANNOTATIONS: _both(
-        "unit/controllers/test_job_steps.py: "
+        "unit/controllers/job/test_prebuilt.py: "
         "test_the_gate_says_whether_the_annotation_or_the_label_names_the_workload"
     ),
     Gate.WORKLOAD_PRIORITY_CLASS_DEFAULTING: _both(

@@ -26,10 +26,10 @@ from tests.unit.controllers.builders import (
     time,
     workload,
 )
+from tests.unit.controllers.job.decisions import RUNNING
+from tests.unit.controllers.job.elastic_jobs import slice_
 from tests.unit.controllers.test_elastic_pods import CHAIN, pod, served_by, world
 from tests.unit.controllers.test_excess_pods import GROWING
-from tests.unit.controllers.test_job_steps import RUNNING
-from tests.unit.controllers.test_slices import slice_
 from tests.unit.controllers.world import World, cluster_scoped
 
 __all__ = ["world"]

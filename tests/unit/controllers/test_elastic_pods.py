@@ -41,7 +41,7 @@ from tests.unit.controllers.builders import (
     time,
     workload,
 )
-from tests.unit.controllers.test_slices import EVICTED, slice_
+from tests.unit.controllers.job.elastic_jobs import EVICTED, slice_
 from tests.unit.controllers.world import World
 
 CHAIN = Key("ns", "first")

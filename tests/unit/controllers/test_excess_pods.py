@@ -18,8 +18,8 @@ from tests.unit.controllers.builders import (
     time,
     workload,
 )
+from tests.unit.controllers.job.elastic_jobs import EVICTED, slice_
 from tests.unit.controllers.test_elastic_pods import CHAIN, pod, served_by, world
-from tests.unit.controllers.test_slices import EVICTED, slice_
 from tests.unit.controllers.world import World
 
 __all__ = ["world"]

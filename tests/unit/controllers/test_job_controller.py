@@ -26,7 +26,7 @@ from tests.unit.controllers.builders import (
     job,
     workload,
 )
-from tests.unit.controllers.test_job_steps import RUNNING
+from tests.unit.controllers.job.decisions import RUNNING
 from tests.unit.controllers.world import World, cluster_scoped
 
 KEY = Key("ns", "j")

@@ -27,7 +27,7 @@ from tests.unit.controllers.builders import (
     time,
     workload,
 )
-from tests.unit.controllers.test_job_steps import decided, kinds, told
+from tests.unit.controllers.job.decisions import decided, kinds, told
 from tests.unit.controllers.world import World, cluster_scoped
 
 TRAIN_JOBS = resource_of(TRAIN_JOB)

@@ -29,7 +29,7 @@ from tests.unit.controllers.builders import (
     time,
     workload,
 )
-from tests.unit.controllers.test_job_steps import RUNNING, case_of, decided, reports, told, written
+from tests.unit.controllers.job.decisions import RUNNING, case_of, decided, reports, told, written
 from tests.unit.controllers.world import CONFLICT, World
 from tests.unit.integrations.raises import ELASTIC, RAISES, Raise, job_of
 from tests.unit.integrations.raises import KINDS as KINDS_OF_JOBS

@@ -27,7 +27,7 @@ from admitq.transitions import holds, is_reserved
 from admitq_api.conditions import ConditionType
 from tests.unit.controllers import test_rest as rest
 from tests.unit.controllers.builders import KINDS, NAMES, Object, at, time
-from tests.unit.controllers.test_serving import lws, lws_pod, pod, stateful_set
+from tests.unit.controllers.serving.objects import lws, lws_pod, pod, stateful_set
 
 HISTORIES, LENGTH = 25, 25
 """How many histories there are of each kind, and of how many events."""

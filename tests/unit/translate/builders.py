@@ -6,9 +6,7 @@ from admitq_api.labels import DEFAULT_GROUP, names_for
 
 NAMES = names_for(DEFAULT_GROUP)
 
-
 HEAD = f"apiVersion: {NAMES.config_api_version}\nkind: Configuration\n"
-
 
 CREATED = "2026-03-01T10:00:00Z"
 

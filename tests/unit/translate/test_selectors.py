@@ -11,7 +11,6 @@ from tests.unit.translate.builders import HEAD
 
 EXCLUDED = SelectorRequirement(NAMESPACE_NAME, SelectorOperator.NOT_IN, ("kube-system", "queues"))
 
-
 TEAM = SelectorRequirement("team", SelectorOperator.EXISTS)
 
 

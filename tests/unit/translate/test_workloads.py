@@ -41,7 +41,6 @@ def test_e_number_of_a_workload_that_is_no_whole_number_is_malformed(
 
 TOLERATION: dict[str, Any] = {"key": "k", "operator": "Equal", "value": "v", "effect": "NoExecute"}
 
-
 RESERVED: dict[str, Any] = {
     "conditions": [condition("QuotaReserved")],
     "admission": {

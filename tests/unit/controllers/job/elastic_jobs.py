@@ -1,0 +1,58 @@
+"""Slices of elastic jobs."""
+
+from typing import Any
+
+from admitq.controllers.elastic_pods import STARTED_PODS, ElasticPodsController
+from admitq.controllers.plan import Create, Plan
+from admitq.runtime.store import Store
+from tests.unit.controllers.builders import NAMES, TEMPLATE, Object, admitted, condition, job, time, workload
+from tests.unit.controllers.job.decisions import RUNNING
+from tests.unit.controllers.world import World
+
+ELASTIC = {NAMES.elastic_job: "true"}
+
+EVICTED = condition("Evicted", True, "Preempted", "Preempted", since=5)
+
+
+def running(pods: int, **parts: Any) -> Object:
+    return job({**RUNNING, "parallelism": pods, "completions": 50}, annotations=ELASTIC, **parts)
+
+
+def waiting_job(pods: int) -> Object:
+    return job({"parallelism": pods, "completions": 50}, annotations=ELASTIC)
+
+
+def slice_(name: str, pods: int, of: Any = admitted, *conditions: Object, **parts: Any) -> Object:
+    """A slice of so many pods; ``replaces`` names another, ``made`` is when it was made."""
+    replaces, made = parts.pop("replaces", None), parts.pop("made", 0)
+    annotations = {**ELASTIC, NAMES.workload_slice_name: "first"}
+    if replaces:
+        annotations[NAMES.workload_slice_replacement_for] = f"ns/{replaces}"
+    if of is not workload:
+        assignment = {
+            "name": "main",
+            "count": pods,
+            "flavors": {"cpu": "f"},
+            "resourceUsage": {"cpu": str(pods)},
+        }
+        parts["admission"] = {"clusterQueue": "cq", "podSetAssignments": [assignment]}
+    return of(
+        *conditions,
+        name=name,
+        metadata={"annotations": annotations, "creationTimestamp": time(made)},
+        spec={"podSets": [{"name": "main", "count": pods, "template": TEMPLATE}]},
+        **parts,
+    )
+
+
+def created(plan: Plan) -> Any:
+    [create] = [action for action in plan.actions if isinstance(action, Create)]
+    return create.obj
+
+
+def watch_started_pods(world: World) -> Store:
+    """Add the store of the pods of elastic jobs, before a list has been read."""
+    served = ElasticPodsController(world.ctx).when_served()
+    store = Store(STARTED_PODS, transform=served.transform, indexes=served.indexes)
+    world.stores.stores[STARTED_PODS] = store
+    return store

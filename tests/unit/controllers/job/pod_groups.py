@@ -1,0 +1,139 @@
+"""Pods and groups of pods in a world with their controller."""
+
+from collections.abc import Callable
+from typing import Any
+
+from admitq.controllers.indexes import group_key
+from admitq.controllers.job.controller import JobController
+from admitq.controllers.job.owners import Owners
+from admitq.integrations.kinds.pod import POD
+from admitq.runtime.resources import PODS
+from admitq.runtime.store import Key
+from tests.unit.controllers.builders import (
+    KINDS,
+    NAMES,
+    TEMPLATE,
+    Object,
+    condition,
+    settings_with,
+    time,
+    workload,
+)
+from tests.unit.controllers.world import World, cluster_scoped
+
+GROUP = Key("ns", group_key("g"))
+
+GATES = [{"name": NAMES.admission_gate}, {"name": NAMES.topology_gate}]
+
+EVICTED = condition("Evicted", True, "Preempted", "Preempted for x", since=5)
+
+
+def pod(name: str = "p", *, group: str = "", total: int = 2, state: str = "held", **metadata: Any) -> Object:
+    """A managed pod: held, running, going (deleted, and its grace over), succeeded or failed."""
+    labels = {NAMES.managed: "true", NAMES.queue_name: "lq", **metadata.pop("labels", {})}
+    notes = {NAMES.role_hash: "r", **metadata.pop("annotations", {})}
+    if group:
+        labels[NAMES.pod_group_name] = group
+        notes[NAMES.pod_group_total_count] = str(total)
+    if state == "going":
+        metadata["deletionTimestamp"] = metadata.pop("deletion", time(1))
+    spec: Object = dict(TEMPLATE["spec"])
+    if state == "held":
+        spec["schedulingGates"] = GATES
+    if state in {"running", "going"}:
+        spec["nodeName"] = "n"
+    phase = {"held": "Pending", "going": "Running"}.get(state, state.title())
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "namespace": "ns",
+            "uid": f"uid-{name}",
+            "resourceVersion": "3",
+            "creationTimestamp": time(0),
+            "labels": labels,
+            "annotations": notes,
+            "finalizers": [NAMES.managed_finalizer],
+            **metadata,
+        },
+        "spec": spec,
+        "status": {"phase": phase},
+    }
+
+
+def pair(*states: str, **fields: Any) -> list[Object]:
+    """Pods ``a`` and so on of group ``g`` in these states."""
+    return [pod("abcdef"[number], group="g", state=state, **fields) for number, state in enumerate(states)]
+
+
+def owner(name: str) -> Object:
+    return {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": f"uid-{name}"}
+
+
+def of_group(
+    make: Callable[..., Object], *conditions: Object, owners: str = "ab", count: int = 2, **parts: Any
+) -> Object:
+    """A Workload of group ``g``."""
+    admission = {
+        "clusterQueue": "cq",
+        "podSetAssignments": [{"name": "r", "count": count, "flavors": {"cpu": "f"}}],
+    }
+    given = {"admission": admission} if make is not workload else {}
+    metadata = {
+        "annotations": {NAMES.is_group_workload: "true"},
+        "ownerReferences": [owner(name) for name in owners],
+        **parts.pop("metadata", {}),
+    }
+    spec = {"podSets": [{"name": "r", "count": 2, "template": TEMPLATE}]}
+    return make(*conditions, name="g", metadata=metadata, spec=spec, **given, **parts)
+
+
+class PodWorld(World):
+    """A world in which deleted pods wait for their finalizers."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(settings_with(**{"integrations": (POD,), **settings}))
+        self.put(KINDS.resource_flavors, cluster_scoped("f", spec={"nodeLabels": {"pool": "spot"}}))
+        self.pods = JobController(self.ctx, POD, Owners(self.ctx))
+        self.client.delete = self._delete  # type: ignore[method-assign]
+
+    async def _delete(self, resource: Any, name: str, *, namespace: str | None, uid: str, **_: Any) -> Object:
+        self.client.calls.append(("delete", f"{resource.plural}/{name}", uid))
+        found = self.stores.of(resource).get(namespace or "", name)
+        assert found is not None
+        if not found["metadata"].get("finalizers"):
+            self.stores.of(resource).remove(found)
+            return {}
+        self.client.version += 1
+        found["metadata"] |= {"deletionTimestamp": time(10), "resourceVersion": str(self.client.version)}
+        return found
+
+    async def settle(self, key: Key = GROUP) -> None:
+        """Work on a job until nothing is left to do."""
+        for _ in range(50):
+            before = len(self.client.calls)
+            await self.pods.reconcile(key)
+            if len(self.client.calls) == before:
+                return
+        raise AssertionError(self.calls)
+
+    def gone(self) -> None:
+        """Take out what was deleted and is not held any more, as the API server would."""
+        for one in list(self.stores.of(PODS).list()):
+            if "deletionTimestamp" in one["metadata"] and not one["metadata"].get("finalizers"):
+                self.stores.of(PODS).remove(one)
+
+    def seen(self) -> Object:
+        """All pods and the Workloads, versions and times aside."""
+        objects = [*self.stores.of(PODS).list(), *self.stores.of(KINDS.workloads).list()]
+        return {one["metadata"]["name"]: stable(one) for one in objects}
+
+
+def stable(obj: Object) -> Object:
+    metadata = {key: value for key, value in obj["metadata"].items() if key != "resourceVersion"}
+    return {**obj, "metadata": metadata}
+
+
+def gates(one: Object) -> list[str]:
+    return [gate["name"] for gate in one["spec"].get("schedulingGates", [])]

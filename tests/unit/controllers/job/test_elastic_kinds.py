@@ -1,0 +1,155 @@
+"""Every kind that can be elastic, its webhook, and what its jobs create."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from admitq.controllers.job.slices import lets_run
+from admitq.controllers.plan import Plan
+from admitq.integrations.base import Integration, Rules
+from admitq.integrations.kinds.job import JOB
+from admitq.integrations.paths import Path, value_at, with_value
+from admitq.integrations.registry import registered
+from admitq_api.feature_gates import FeatureGates, Gate
+from tests.unit.controllers.builders import NAMES, Object, admitted, job, time, workload
+from tests.unit.controllers.job.decisions import decided, written
+from tests.unit.controllers.job.elastic_jobs import ELASTIC, EVICTED, created, slice_, waiting_job
+from tests.unit.integrations.examples import examples_of
+
+GROWN: Mapping[str, Path] = {
+    "batch/job": ("spec", "parallelism"),
+    "ray.io/rayjob": ("spec", "rayClusterSpec", "workerGroupSpecs", 0, "replicas"),
+    "ray.io/raycluster": ("spec", "workerGroupSpecs", 0, "replicas"),
+    "ray.io/rayservice": ("spec", "rayClusterConfig", "workerGroupSpecs", 0, "replicas"),
+}
+"""Where a job of each kind says how many pods it wants."""
+
+ELASTIC_KINDS = [pytest.param(one, id=one.framework) for one in registered() if one.scaling.can_be_elastic]
+
+
+def test_every_kind_that_can_be_elastic_is_tried() -> None:
+    assert {one.framework for one in registered() if one.scaling.can_be_elastic} == set(GROWN)
+
+
+@pytest.mark.parametrize("kind", ELASTIC_KINDS)
+def test_a_job_of_any_kind_grows_by_a_slice_and_shrinks_in_place(kind: Integration) -> None:
+    def decided_of(job_: Object, *workloads: Object) -> Plan:
+        return decided(job_, *workloads, integration=kind)
+
+    def pods_of(slice_: Object) -> int:
+        return sum(one["count"] for one in slice_["spec"]["podSets"])
+
+    def sized(job_: Object, pods: int) -> Object:
+        """The job when it wants so many pods; kinds that have a bound have one that leaves room for them."""
+        asked = GROWN[kind.framework]
+        result = with_value(with_value(job_, asked, pods), (*asked[:-1], "maxReplicas"), 10)
+        return with_value(
+            result, ("metadata", "generation"), value_at(job_, ("metadata", "generation"), 1) + 1
+        )
+
+    example = next(one for one in examples_of(kind.api_version, kind.kind) if kind.pod_sets(one, NAMES))
+    identity = {"namespace": "ns", "name": "j", "uid": "uid-j", "creationTimestamp": time(0), "generation": 1}
+    metadata = {"labels": {NAMES.queue_name: "lq"}, "annotations": ELASTIC, **identity}
+    waits = dict(kind.with_suspend(sized({**example, "metadata": metadata, "status": {}}, 5), True))
+
+    first = created(decided_of(waits))
+    name = first["metadata"]["name"]
+    owner = {
+        "apiVersion": kind.api_version,
+        "kind": kind.kind,
+        "name": "j",
+        "uid": "uid-j",
+        "controller": True,
+    }
+    counts = {one["name"]: one["count"] for one in first["spec"]["podSets"]}
+    assignments = [{"name": each, "count": count, "flavors": {"cpu": "f"}} for each, count in counts.items()]
+    has_quota = admitted(
+        name=name,
+        owner=owner,
+        metadata={"annotations": first["metadata"]["annotations"]},
+        spec=first["spec"],
+        admission={"clusterQueue": "cq", "podSetAssignments": assignments},
+    )
+    runs = written(waits, decided_of(waits, has_quota))
+    assert not kind.is_suspended(runs, NAMES)
+    assert decided_of(runs, has_quota) == Plan()
+
+    second = created(decided_of(sized(runs, 7), has_quota))
+    assert second["metadata"]["name"] != name
+    assert second["metadata"]["annotations"] == {
+        **ELASTIC,
+        NAMES.workload_slice_name: name,
+        NAMES.workload_slice_replacement_for: f"ns/{name}",
+    }
+    assert pods_of(second) > pods_of(first)
+    assert [one["template"] for one in second["spec"]["podSets"]] == [
+        one["template"] for one in first["spec"]["podSets"]
+    ]
+
+    less = written(has_quota, decided_of(sized(runs, 3), has_quota))
+    assert pods_of(less) < pods_of(first)
+
+
+STATUS = {
+    "active": 9,
+    "succeeded": 9,
+    "desiredWorkerReplicas": 9,
+    "availableWorkerReplicas": 9,
+    "rayClusterName": "j-cluster",
+    "rayClusterStatus": {"state": "ready", "desiredWorkerReplicas": 9, "availableWorkerReplicas": 9},
+    "activeServiceStatus": {"rayClusterStatus": {"desiredWorkerReplicas": 9}},
+}
+
+
+@pytest.mark.parametrize("kind", ELASTIC_KINDS)
+def test_how_many_pods_a_job_of_any_kind_wants_changes_with_its_generation_alone(kind: Integration) -> None:
+    """Or with what it follows besides: which is all that tells the names of its slices apart."""
+    example = next(one for one in examples_of(kind.api_version, kind.kind) if kind.pod_sets(one, NAMES))
+    states = [STATUS, {}, None]
+    assert len({tuple(map(repr, kind.pod_sets({**example, "status": one}, NAMES))) for one in states}) == 1
+    running_ = kind.with_suspend({**example, "status": STATUS}, False)
+    references = kind.templates.references(running_)
+    found = {one: {"metadata": {"generation": 7}} for one in references}
+    of_job, of_both = (
+        kind.scaling.slice_version(one, NAMES) for one in (running_, kind.templates.resolved(running_, found))
+    )
+    assert (of_job != of_both) is bool(references)
+
+
+@pytest.mark.parametrize(
+    ("workloads", "ordinary", "elastic"),
+    [
+        ([], False, False),
+        ([slice_("first", 3)], True, True),
+        ([slice_("first", 3, workload)], False, True),
+        ([slice_("first", 3), slice_("second", 5, workload, replaces="first", made=1)], False, True),
+        ([slice_("first", 3, admitted, EVICTED), slice_("second", 5, workload, made=1)], False, False),
+    ],
+)
+def test_what_an_elastic_job_creates_runs_on_while_a_larger_slice_waits(
+    workloads: list[Object], ordinary: bool, elastic: bool
+) -> None:
+    assert lets_run(workloads, elastic=False) is ordinary
+    assert lets_run(workloads, elastic=True) is elastic
+
+
+def rules(gates: Mapping[Gate, bool] | None = None) -> Rules:
+    return Rules(NAMES, FeatureGates(gates or {}), is_managed=True)
+
+
+def test_an_elastic_job_has_its_pods_held() -> None:
+    held = JOB.webhook.mutate(waiting_job(2), rules())
+    assert value_at(held, ("spec", "template", "spec", "schedulingGates")) == [{"name": NAMES.elastic_gate}]
+    assert JOB.webhook.mutate(held, rules()) is held
+
+
+@pytest.mark.parametrize(
+    ("obj", "gates"),
+    [
+        (job(), {}),
+        (waiting_job(2), {Gate.ELASTIC_JOBS: False}),
+        ({"metadata": {"annotations": ELASTIC}, "spec": {"template": None}}, {}),
+    ],
+)
+def test_any_other_job_is_left_as_it_is(obj: Object, gates: Mapping[Gate, bool]) -> None:
+    assert JOB.webhook.mutate(obj, rules(gates)) is obj

@@ -1,0 +1,196 @@
+"""Clusters of RayJobs that Ray scales."""
+
+from itertools import count
+from typing import Any
+
+import orjson
+import pytest
+
+from admitq.controllers import registry
+from admitq.controllers.indexes import resource_followed, resource_of
+from admitq.controllers.job.controller import JobController
+from admitq.controllers.job.owners import Owners
+from admitq.integrations.kinds.rayjob import RAY_JOB
+from admitq.integrations.names import workload_name
+from admitq.integrations.paths import value_at
+from admitq.integrations.ray_cluster import CLUSTERS as CLUSTERS_OF_JOBS
+from admitq.runtime.store import Change, Key
+from tests.unit.controllers.builders import (
+    KINDS,
+    NAMES,
+    TEMPLATE,
+    Object,
+    admitted,
+    after,
+    condition_of,
+    settings_with,
+    time,
+)
+from tests.unit.controllers.job.elastic_jobs import ELASTIC, watch_started_pods
+from tests.unit.controllers.world import World
+
+VERSIONS = count(1)
+
+
+def ray_job(**status: Any) -> Object:
+    """A RayJob that runs, of three workers."""
+    group = {"groupName": "g", "replicas": 3, "template": {"metadata": MARKS, "spec": TEMPLATE["spec"]}}
+    head = {"template": {"metadata": MARKS, "spec": TEMPLATE["spec"]}}
+    cluster = {"enableInTreeAutoscaling": True, "headGroupSpec": head, "workerGroupSpecs": [group]}
+    return {
+        "apiVersion": "ray.io/v1",
+        "kind": "RayJob",
+        "metadata": {
+            "name": "j",
+            "namespace": "ns",
+            "uid": "uid-j",
+            "resourceVersion": str(next(VERSIONS)),
+            "generation": 2,
+            "creationTimestamp": time(0),
+            "labels": {NAMES.queue_name: "lq"},
+            "annotations": ELASTIC,
+        },
+        "spec": {"suspend": False, "submissionMode": "HTTPMode", "rayClusterSpec": cluster},
+        "status": {"jobDeploymentStatus": "Running", "rayClusterName": "j-1", **status},
+    }
+
+
+def made_cluster(workers: int, generation: int = 1, name: str = "j-1", owner: str = "uid-j") -> Object:
+    job_ = {"apiVersion": "ray.io/v1", "kind": "RayJob", "name": "j", "uid": owner, "controller": True}
+    metadata = {
+        "name": name,
+        "namespace": "ns",
+        "uid": name,
+        "resourceVersion": str(next(VERSIONS)),
+        "ownerReferences": [job_],
+    }
+    spec = {"headGroupSpec": {}, "workerGroupSpecs": [{"groupName": "g", "replicas": workers}]}
+    return {"metadata": {**metadata, "generation": generation}, "spec": spec}
+
+
+MARKS: Object = {"labels": {NAMES.podset: "g"}, "annotations": {NAMES.workload_slice_name: "first"}}
+
+RAY_JOBS = resource_of(RAY_JOB)
+
+CLUSTERS = resource_followed(RAY_JOB, CLUSTERS_OF_JOBS)
+
+RAY_KEY = Key("ns", "j")
+
+
+def with_quota(job_: Object) -> Object:
+    """The Workload that has quota for a RayJob as it states itself."""
+    spec = {
+        "podSets": [
+            {"name": one.name, "count": one.count, "template": one.template_in(job_)}
+            for one in RAY_JOB.pod_sets(job_, NAMES)
+        ]
+    }
+    assignments = [
+        {"name": one["name"], "count": one["count"], "flavors": {"cpu": "f"}} for one in spec["podSets"]
+    ]
+    owner = {"apiVersion": "ray.io/v1", "kind": "RayJob", "name": "j", "uid": "uid-j", "controller": True}
+    annotations = {**ELASTIC, NAMES.workload_slice_name: "first"}
+    admission = {"clusterQueue": "cq", "podSetAssignments": assignments}
+    metadata = {"annotations": annotations}
+    return admitted(name="first", owner=owner, metadata=metadata, spec=spec, admission=admission)
+
+
+class Ray:
+    """A RayJob that runs with quota for three workers, and its controller."""
+
+    def __init__(self, job_: Object | None = None, **settings: Any) -> None:
+        self.world = World(settings=settings_with(integrations=(RAY_JOB,), **settings))
+        watch_started_pods(self.world).progressed("1")
+        self.world.put(RAY_JOBS, job_ or ray_job())
+        self.world.put(KINDS.workloads, with_quota(job_ or ray_job()))
+        self.jobs = JobController(self.world.ctx, RAY_JOB, Owners(self.world.ctx))
+
+    async def scaled(self, *clusters: Object) -> list[tuple[str, list[int]]]:
+        """What the slices that are not over ask for, by name, with these clusters."""
+        self.world.put(CLUSTERS, *clusters)
+        await self.jobs.reconcile(RAY_KEY)
+        return [
+            (one["metadata"]["name"], [each["count"] for each in one["spec"]["podSets"]])
+            for one in self.world.stores.of(KINDS.workloads).list()
+            if not condition_of(one, "Finished")
+        ]
+
+
+async def test_what_ray_adds_to_the_cluster_of_a_job_gets_a_slice_that_follows_it() -> None:
+    ray = Ray()
+    assert await ray.scaled(made_cluster(3)) == [("first", [1, 3])]
+    [first, (second, pods)] = await ray.scaled(made_cluster(5, generation=2))
+    assert (first, pods) == (("first", [1, 3]), [1, 5])
+    assert second == workload_name("RayJob", "ray.io", "j", "uid-j", extra="2_2")
+    assert await ray.scaled(made_cluster(6, generation=3)) == [first, (second, [1, 6])]
+    assert await ray.scaled(made_cluster(3, generation=4)) == [first]
+
+
+async def test_of_what_ray_removes_from_the_cluster_of_a_job_the_quota_is_free_when_no_pod_runs() -> None:
+    ray = Ray()
+    assert await ray.scaled(made_cluster(1, generation=2)) == [("first", [1, 1])]
+    await ray.jobs.reconcile(RAY_KEY)
+    found = ray.world.get(KINDS.workloads, "first")
+    assert [one["count"] for one in value_at(found, ("status", "admission", "podSetAssignments"))] == [1, 1]
+
+
+async def test_a_job_whose_cluster_is_not_known_keeps_what_it_has() -> None:
+    ray = Ray()
+    slices = await ray.scaled(made_cluster(5, generation=2))
+    ray.world.stores.of(CLUSTERS).remove(made_cluster(5))
+    calls = len(ray.world.calls)
+    assert await ray.scaled() == slices
+    assert ray.world.calls[calls:] == []
+    assert not [one for one in ray.world.told.events if "not found" in one[2]]
+
+
+async def test_a_cluster_that_was_made_for_a_former_job_changes_nothing() -> None:
+    ray = Ray()
+    assert await ray.scaled(made_cluster(5, owner="former")) == [("first", [1, 3])]
+    assert await ray.scaled(made_cluster(1, owner="former")) == [("first", [1, 3])]
+    assert ray.world.calls == []
+    assert [pods for _, pods in await ray.scaled(made_cluster(5))] == [[1, 3], [1, 5]]
+
+
+async def test_a_cluster_that_is_made_anew_gets_a_slice_of_another_name() -> None:
+    ray = Ray()
+    [_, (name, _)] = await ray.scaled(made_cluster(5))
+    assert await ray.scaled(made_cluster(3)) == await ray.scaled() == [("first", [1, 3])]
+    ray.world.put(RAY_JOBS, ray_job(rayClusterName="j-2"))
+    [_, (other, pods)] = await ray.scaled(made_cluster(4, name="j-2"))
+    assert (pods, other == name) == ([1, 4], False)
+
+
+@pytest.mark.parametrize(
+    ("job_", "settings"),
+    [
+        (after(ray_job(), {"spec": {"rayClusterSpec": {"enableInTreeAutoscaling": False}}}), {}),
+        (ray_job(rayClusterName=""), {}),
+        (ray_job(), {"elastic_jobs": False}),
+    ],
+    ids=["not scaled by Ray", "no cluster yet", "without the gate"],
+)
+async def test_any_other_job_goes_by_what_it_states(job_: Object, settings: Any) -> None:
+    ray = Ray(job_, **settings)
+    assert await ray.scaled(made_cluster(5, generation=2)) == [("first", [1, 3])]
+    assert value_at(ray.world.get(RAY_JOBS, "j"), ("spec", "suspend")) is False
+
+
+def test_a_cluster_that_ray_scales_concerns_the_job_that_it_was_made_for() -> None:
+    world = Ray().world
+    [part] = [
+        one for one in registry.controllers(world.ctx, world.core).when_served if one.resource == RAY_JOBS
+    ]
+    [followed] = part.follows
+    assert followed.resource == CLUSTERS
+    assert followed.transform is not None
+    old, new, same = (followed.transform(dict(made_cluster(*one))) for one in ((3, 1), (4, 2), (4, 3)))
+    assert "headGroupSpec" not in new["spec"]
+
+    def keys(before: Object, now: Object, name: str = "j-1") -> set[Key]:
+        change = Change("modified", Key("ns", name), now, orjson.dumps(before))
+        return {
+            key for watch in part.spec.watches if watch.resource == CLUSTERS for key in watch.keys(change)
+        }
+
+    assert (keys(old, new), keys(new, same), keys(old, new, "other")) == ({RAY_KEY}, set(), set())

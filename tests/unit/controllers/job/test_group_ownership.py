@@ -1,0 +1,173 @@
+"""Which Workload belongs to a group, and which pods to it."""
+
+from typing import Any
+
+import pytest
+
+from admitq.controllers.indexes import strangers_in
+from admitq.controllers.registry import controllers
+from admitq.integrations.kinds.pod import POD
+from admitq.integrations.kinds.statefulset import STATEFUL_SET
+from admitq.integrations.paths import with_value
+from admitq.runtime.resources import NAMESPACES, PODS, PRIORITY_CLASSES
+from admitq.runtime.store import Change, Key
+from tests.unit.controllers.builders import KINDS, NAMES, Object, admitted, workload
+from tests.unit.controllers.job.pod_groups import GROUP, PodWorld, of_group, owner, pair, pod
+from tests.unit.controllers.world import cluster_scoped
+
+
+@pytest.mark.parametrize("waits", ["held", "running"])
+async def test_pod_that_names_the_workload_of_a_stateful_set_does_not_join_its_group(
+    waits: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = PodWorld(integrations=(POD, STATEFUL_SET))
+    parent = {NAMES.pod_suspending_parent: "statefulset"}
+    owned = {**owner("s"), "apiVersion": "apps/v1", "kind": "StatefulSet", "controller": True}
+    theirs, own = (
+        with_value(one, ("metadata", "annotations"), {**one["metadata"]["annotations"], **parent})
+        for one in pair(waits, "running")
+    )
+    theirs = with_value(theirs, ("metadata", "creationTimestamp"), "2020-01-01T00:00:00Z")
+    world.put(PODS, theirs, with_value(own, ("metadata", "ownerReferences"), [owned]))
+    of_set = of_group(admitted)
+    notes = {NAMES.job_owner_gvk: "apps/v1, Kind=StatefulSet", NAMES.job_owner_name: "s"}
+    annotations = {**of_set["metadata"]["annotations"], **notes}
+    world.put(KINDS.workloads, with_value(of_set, ("metadata", "annotations"), annotations))
+    await world.settle()
+    assert world.get(PODS, "b")["status"]["phase"] == "Running"
+    assert not any("pods/b" in call for call in world.calls), world.calls
+    reasons = {reason for name, reason, _ in world.told.events if name == "a"}
+    assert reasons == {"WorkloadNameConflict"} | ({"Stopped"} if waits == "running" else set())
+    compared = list[Any]()
+
+    def strangers(*known: Any) -> Any:
+        compared.append(known[0])
+        return strangers_in(*known)
+
+    monkeypatch.setattr("admitq.controllers.job.stored_jobs.strangers_in", strangers)
+    await world.pods.reconcile(GROUP)
+    assert len(compared) == 1
+
+
+@pytest.mark.parametrize("validated", [True, False])
+async def test_d22_group_named_like_the_workload_of_another_owner_is_not_admitted(validated: bool) -> None:
+    world = PodWorld(validate_group_owner=validated)
+    world.put(PODS, *pair("held", "failed"))
+    world.put(KINDS.workloads, workload(name="g"))
+    await world.settle()
+    note = (
+        'A Workload named "g" already exists but is not a pod group workload; '
+        "this pod group cannot be admitted"
+    )
+    assert world.told.events[-1] == ("a", "WorkloadNameConflict", note)
+    assert world.calls == ["json_patch pods/b"]
+
+
+async def test_pods_that_lost_their_queue_are_ended_rather_than_the_workload_of_what_serves() -> None:
+    world = PodWorld()
+    world.put(PODS, *pair("running", "running", labels={NAMES.queue_name: None}))
+    served = {"annotations": {NAMES.is_group_workload: "true", NAMES.job_owner_name: "s"}}
+    world.put(KINDS.workloads, of_group(workload, metadata=served))
+    await world.settle()
+    assert [call for call in world.calls if call.startswith("delete")] == ["delete pods/a", "delete pods/b"]
+
+
+async def test_a_group_whose_workload_has_become_somebody_elses_does_not_run_on() -> None:
+    world = PodWorld()
+    world.put(PODS, *pair("running", "running"))
+    world.put(KINDS.workloads, workload(name="g"))
+    await world.settle()
+    assert [call for call in world.calls if call.startswith("delete")] == ["delete pods/a", "delete pods/b"]
+
+
+@pytest.mark.parametrize(
+    ("validated", "labels", "taken"),
+    [(True, {}, False), (False, {}, True), (True, {NAMES.prebuilt_workload_name: "g"}, True)],
+)
+async def test_a_workload_that_nobody_controls_is_a_groups_if_the_group_says_so(
+    validated: bool, labels: Any, taken: bool
+) -> None:
+    world = PodWorld(validate_group_owner=validated)
+    world.put(PODS, *pair("held", "held", labels=labels))
+    bare = of_group(workload, owners="")
+    bare["metadata"]["annotations"] = {}
+    world.put(KINDS.workloads, bare)
+    await world.settle()
+    assert len(world.get(KINDS.workloads, "g")["metadata"]["ownerReferences"]) == (2 if taken else 0)
+
+
+@pytest.mark.parametrize(("by_annotation", "taken"), [(True, True), (False, False)])
+async def test_b11_prebuilt_annotation_of_a_group_counts_only_where_annotations_identify_workloads(
+    by_annotation: bool, taken: bool
+) -> None:
+    world = PodWorld(names_by_annotation=by_annotation)
+    world.put(PODS, *pair("held", "held", annotations={NAMES.prebuilt_workload_name: "g"}))
+    bare = of_group(workload, owners="")
+    bare["metadata"]["annotations"] = {}
+    world.put(KINDS.workloads, bare)
+    await world.settle()
+    assert len(world.get(KINDS.workloads, "g")["metadata"]["ownerReferences"]) == (2 if taken else 0)
+
+
+def test_changes_of_pods_and_workloads_concern_the_job_that_they_are_of() -> None:
+    world = PodWorld()
+    high = pod("alone", labels={NAMES.priority_class: "high"})
+    world.put(PODS, *pair("held", "held"), high)
+    (part,) = (one for one in controllers(world.ctx, world.core).when_served if one.resource == PODS)
+    keys = {watch.resource: watch.keys for watch in part.spec.watches}
+
+    def concerned(resource: Any, obj: Object) -> set[Key]:
+        key = Key(obj["metadata"].get("namespace", ""), obj["metadata"]["name"])
+        return set(keys[resource](Change("added", key, obj, None)))
+
+    assert concerned(PODS, pod("a", group="g")) == {GROUP}
+    assert concerned(PODS, high) == {Key("ns", "alone")}
+    assert GROUP in concerned(KINDS.workloads, of_group(workload))
+    assert GROUP in concerned(KINDS.workloads, workload(name="g"))
+    alone = {**owner("alone"), "controller": True}
+    assert Key("ns", "alone") in concerned(KINDS.workloads, workload(owner=alone))
+    assert concerned(NAMESPACES, cluster_scoped("ns", labels={})) == {GROUP, Key("ns", "alone")}
+    assert concerned(KINDS.workload_priority_classes, cluster_scoped("high", value=1)) == {Key("ns", "alone")}
+    assert concerned(PRIORITY_CLASSES, cluster_scoped("high", value=1)) == set()
+    assert part.label_selector == f"{NAMES.managed}=true"
+    world.put(KINDS.workloads, of_group(workload))
+    assert set(part.known()) == {GROUP}
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "x", "uid": "other"}]},
+        {"labels": {NAMES.job_uid: "former"}},
+    ],
+)
+@pytest.mark.parametrize("validated", [True, False])
+async def test_group_that_names_a_workload_of_another_object_does_not_adopt_it(
+    validated: bool, metadata: Any
+) -> None:
+    world = PodWorld(validate_group_owner=validated)
+    world.put(PODS, *pair("held", "held", labels={NAMES.prebuilt_workload_name: "g"}))
+    theirs = of_group(workload, owners="")
+    theirs["metadata"] = {**theirs["metadata"], "annotations": {}, **metadata}
+    world.put(KINDS.workloads, theirs)
+    await world.settle()
+    assert world.told.events[-1][1] == "WorkloadNameConflict"
+    assert world.get(KINDS.workloads, "g")["metadata"].get("ownerReferences", []) == metadata.get(
+        "ownerReferences", []
+    )
+
+
+async def test_group_larger_than_the_workload_it_names_gets_an_event_and_the_workload_is_not_finished() -> (
+    None
+):
+    world = PodWorld()
+    world.put(PODS, *pair("held", "held", labels={NAMES.prebuilt_workload_name: "g"}))
+    free = of_group(workload, owners="")
+    free["spec"] = {**free["spec"], "podSets": [{**free["spec"]["podSets"][0], "count": 1}]}
+    world.put(KINDS.workloads, free)
+    await world.settle()
+    note = "The prebuilt workload is out of sync with its user job"
+    assert world.told.events[-1] == ("a", "ErrWorkloadCompose", note)
+    left = world.get(KINDS.workloads, "g")
+    assert left["metadata"].get("ownerReferences", []) == []
+    assert not any(one["type"] == "Finished" for one in left.get("status", {}).get("conditions", ()))

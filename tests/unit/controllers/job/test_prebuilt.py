@@ -1,0 +1,145 @@
+"""Jobs that name a Workload which was created before them."""
+
+from typing import Any
+
+import pytest
+
+from admitq.controllers.plan import Create, Patch, Plan
+from tests.unit.controllers.builders import (
+    ADMISSION,
+    FINISHED,
+    NAMES,
+    OWNER,
+    RESERVED,
+    TEMPLATE,
+    condition_of,
+    job,
+    workload,
+)
+from tests.unit.controllers.job.decisions import RUNNING, decided, kinds, told, written
+
+PREBUILT = {NAMES.queue_name: "lq", NAMES.prebuilt_workload_name: "mine"}
+
+
+def test_a_prebuilt_workload_is_adopted() -> None:
+    mine = workload(name="mine", owner=None)
+    adopted = written(mine, decided(job(labels=PREBUILT), known={"workload": {"mine": mine}}))
+    assert adopted["metadata"]["ownerReferences"] == [OWNER]
+    assert adopted["metadata"]["labels"] == {NAMES.job_uid: "uid-j"}
+
+
+def test_prebuilt_workload_that_the_job_owns_without_control_is_adopted_with_one_reference() -> None:
+    plain = {key: value for key, value in OWNER.items() if key != "controller"}
+    mine = workload(name="mine", metadata={"ownerReferences": [plain]})
+    adopted = written(mine, decided(job(labels=PREBUILT), known={"workload": {"mine": mine}}))
+    assert adopted["metadata"]["ownerReferences"] == [OWNER]
+
+
+STRANGER: Any = {"apiVersion": "v1", "kind": "Pod", "name": "theirs-0", "uid": "other"}
+
+FOREIGN = ("ErrWorkloadCompose", "Workload mine exists already and belongs to something else")
+
+OF_NINE_PODS: Any = {"podSets": [{"name": "main", "count": 9, "template": TEMPLATE}]}
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"ownerReferences": [{**OWNER, "uid": "other"}]},
+        {"ownerReferences": [STRANGER]},
+        {"ownerReferences": [STRANGER, {**OWNER, "controller": False}]},
+        {"labels": {NAMES.job_uid: "former"}},
+        {"annotations": {NAMES.is_group_workload: "true"}},
+        {"annotations": {NAMES.job_owner_name: "db"}},
+    ],
+)
+def test_prebuilt_workload_that_belongs_to_another_object_is_left_alone_and_reported(metadata: Any) -> None:
+    theirs = workload(RESERVED, name="mine", owner=None, metadata=metadata, admission=ADMISSION)
+    plan = decided(job(labels=PREBUILT), known={"workload": {"mine": theirs}})
+    assert (kinds(plan), told(plan)) == ([], [FOREIGN])
+
+
+def test_finished_prebuilt_workload_of_another_job_keeps_its_finalizer() -> None:
+    theirs = workload(FINISHED, name="mine", owner=None, metadata={"ownerReferences": [STRANGER]})
+    plan = decided(job(labels=PREBUILT), known={"workload": {"mine": theirs}})
+    assert (kinds(plan), told(plan)) == ([], [FOREIGN])
+
+
+@pytest.mark.parametrize("spec", [OF_NINE_PODS, {"maximumExecutionTimeSeconds": 5}])
+def test_prebuilt_workload_without_owner_that_differs_from_the_job_is_left_alone_and_reported(
+    spec: Any,
+) -> None:
+    free = workload(name="mine", owner=None, spec=spec)
+    plan = decided(job(labels=PREBUILT), known={"workload": {"mine": free}})
+    note = "The prebuilt workload is out of sync with its user job"
+    assert (kinds(plan), told(plan)) == ([], [("ErrWorkloadCompose", note)])
+
+
+def test_running_job_that_names_the_workload_of_another_is_stopped() -> None:
+    theirs = workload(RESERVED, name="mine", owner={**OWNER, "uid": "other"}, admission=ADMISSION)
+    plan = decided(job(RUNNING, labels=PREBUILT), known={"workload": {"mine": theirs}})
+    assert (kinds(plan), told(plan)) == (["patch Job"], [("Stopped", "missing workload")])
+
+
+def test_prebuilt_workload_that_lost_its_references_is_adopted_by_the_job_of_its_label() -> None:
+    mine = workload(name="mine", owner=None, spec=OF_NINE_PODS, metadata={"labels": {NAMES.job_uid: "uid-j"}})
+    adopted = written(mine, decided(job(labels=PREBUILT), known={"workload": {"mine": mine}}))
+    assert adopted["metadata"]["ownerReferences"] == [OWNER]
+
+
+@pytest.mark.parametrize("labels", [{}, {NAMES.job_uid: "former"}])
+def test_prebuilt_workload_that_another_program_gave_to_the_job_gets_the_uid_of_the_job(
+    labels: dict[str, str],
+) -> None:
+    mine = workload(name="mine", metadata={"labels": {"a": "b", **labels}})
+    plan = decided(job(labels=PREBUILT), mine, known={"workload": {"mine": mine}})
+    adopted = written(mine, plan)
+    assert adopted["metadata"]["labels"] == {"a": "b", NAMES.job_uid: "uid-j"}
+    assert adopted["metadata"]["ownerReferences"] == mine["metadata"]["ownerReferences"]
+
+
+@pytest.mark.parametrize(("by_annotation", "name"), [(True, "annotated"), (False, "mine")])
+def test_the_gate_says_whether_the_annotation_or_the_label_names_the_workload(
+    by_annotation: bool, name: str
+) -> None:
+    known = {"workload": {one: workload(name=one, owner=None) for one in ("annotated", "mine")}}
+    annotations = {NAMES.prebuilt_workload_name: "annotated"}
+    settings = {"names_by_annotation": by_annotation}
+    (patch,) = decided(job(labels=PREBUILT, annotations=annotations), known=known, settings=settings).actions
+    assert isinstance(patch, Patch)
+    assert patch.obj["metadata"]["name"] == name
+
+
+@pytest.mark.parametrize(
+    ("by_annotation", "name", "adopted"),
+    [(True, "mine", True), (False, "mine", False), (False, "w" * 64, True)],
+)
+def test_b11_prebuilt_annotation_is_ignored_where_labels_identify_workloads(
+    by_annotation: bool, name: str, adopted: bool
+) -> None:
+    known = {"workload": {name: workload(name=name, owner=None)}}
+    annotations = {NAMES.prebuilt_workload_name: name}
+    plan = decided(job(annotations=annotations), known=known, settings={"names_by_annotation": by_annotation})
+    patched = [one.obj["metadata"]["name"] for one in plan.actions if isinstance(one, Patch)]
+    created = [one for one in plan.actions if isinstance(one, Create)]
+    assert (patched, bool(created)) == (([name], False) if adopted else ([], True))
+
+
+def test_a_running_job_without_its_prebuilt_workload_is_stopped_and_waits() -> None:
+    plan = decided(job(RUNNING, labels=PREBUILT))
+    assert told(plan) == [("Stopped", "missing workload")]
+    assert decided(job(labels=PREBUILT)) == Plan()
+
+
+def test_a_prebuilt_workload_that_asks_for_something_else_ends() -> None:
+    mine = workload(
+        name="mine",
+        metadata={"labels": {NAMES.job_uid: "uid-j"}},
+        spec={"podSets": [{"name": "main", "count": 9, "template": TEMPLATE}]},
+    )
+    plan = decided(job(labels=PREBUILT), mine, known={"workload": {"mine": mine}})
+    assert condition_of(written(mine, plan), "Finished") == (
+        "True",
+        "OutOfSync",
+        "The prebuilt workload is out of sync with its user job",
+    )

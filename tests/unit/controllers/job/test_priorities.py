@@ -1,0 +1,119 @@
+"""Priorities of Workloads, from the classes that their jobs name."""
+
+from typing import Any
+
+import pytest
+
+from admitq.controllers.plan import Plan
+from tests.unit.controllers.builders import FINISHED, NAMES, Object, admitted, job, time, workload
+from tests.unit.controllers.job.decisions import (
+    COMPLETE,
+    EVICTED,
+    RUNNING,
+    decided,
+    kinds,
+    made,
+    told,
+    written,
+)
+
+HIGH = {"metadata": {"name": "high"}, "value": 100}
+
+LOW = {"metadata": {"name": "low"}, "value": 1, "globalDefault": True}
+
+LOWER = {"metadata": {"name": "lower"}, "value": 0, "globalDefault": True}
+
+BY_LABEL = {NAMES.queue_name: "lq", NAMES.priority_class: "high"}
+
+PODS_CLASS = {"template": {"spec": {"priorityClassName": "low", "containers": []}}}
+
+
+def reference(group: str, kind: str, name: str) -> Object:
+    return {"group": group, "kind": kind, "name": name}
+
+
+@pytest.mark.parametrize(
+    ("obj", "known", "priority", "ref"),
+    [
+        (job(), {}, 0, None),
+        (
+            job(),
+            {"priority_class": {"low": LOW, "lower": LOWER}},
+            0,
+            reference("scheduling.k8s.io", "PriorityClass", "lower"),
+        ),
+        (
+            job(PODS_CLASS),
+            {"priority_class": {"low": LOW, "lower": LOWER}},
+            1,
+            reference("scheduling.k8s.io", "PriorityClass", "low"),
+        ),
+        (
+            job(PODS_CLASS, labels=BY_LABEL),
+            {"priority_class": {"low": LOW}, "workload_priority_class": {"high": HIGH}},
+            100,
+            reference(NAMES.group, "WorkloadPriorityClass", "high"),
+        ),
+    ],
+)
+def test_a_priority_comes_from_the_nearest_class(obj: Object, known: Any, priority: int, ref: Any) -> None:
+    spec = made(decided(obj, known=known))["spec"]
+    assert (spec["priority"], spec.get("priorityClassRef")) == (priority, ref)
+
+
+@pytest.mark.parametrize(
+    ("obj", "reason", "note"),
+    [
+        (job(labels=BY_LABEL), "WorkloadPriorityClassNotFound", 'WorkloadPriorityClass "high" not found'),
+        (job(PODS_CLASS), "PriorityClassNotFound", 'PriorityClass "low" not found'),
+    ],
+)
+def test_without_its_class_a_job_gets_no_workload_and_is_told(obj: Object, reason: str, note: str) -> None:
+    plan = decided(obj)
+    assert (kinds(plan), told(plan)) == ([], [(reason, note)])
+
+
+@pytest.mark.parametrize(
+    ("obj", "follows"),
+    [
+        (workload(), True),
+        (workload(spec={"priorityClassRef": reference(NAMES.group, "WorkloadPriorityClass", "old")}), True),
+        (admitted(spec={"priorityClassRef": reference(NAMES.group, "WorkloadPriorityClass", "old")}), True),
+        (admitted(), False),
+        (workload(spec={"priorityClassRef": reference("scheduling.k8s.io", "PriorityClass", "p")}), False),
+        (workload(spec={"priorityClassRef": reference(NAMES.group, "WorkloadPriorityClass", "high")}), False),
+    ],
+)
+def test_a_workload_follows_the_class_of_its_job_where_it_may(obj: Object, follows: bool) -> None:
+    known = {"workload_priority_class": {"high": HIGH}}
+    plan = decided(job(labels=BY_LABEL), obj, known=known)
+    assert (("UpdatedWorkload", "Updated workload priority class: ns/job-j-1") in told(plan)) is follows
+    if follows:
+        assert written(obj, plan)["spec"]["priority"] == 100
+
+
+def of_class(name: str) -> Object:
+    return {"priorityClassRef": reference(NAMES.group, "WorkloadPriorityClass", name)}
+
+
+@pytest.mark.parametrize(
+    ("obj", "done"),
+    [
+        (admitted(EVICTED, spec=of_class("old")), ["patch Job"]),
+        (workload(), ["patch Job"]),
+        (admitted(metadata={"deletionTimestamp": time(5)}, spec=of_class("old")), ["patch Job"]),
+        (admitted(spec=of_class("old")), []),
+    ],
+)
+def test_nobody_escapes_a_stop_by_naming_a_class_that_is_not_there(obj: Object, done: Any) -> None:
+    plan = decided(job(RUNNING, labels=BY_LABEL), obj, settings={"pods_ready": None})
+    assert kinds(plan) == done
+    note = 'WorkloadPriorityClass "high" not found'
+    assert (("WorkloadPriorityClassNotFound", note) in told(plan)) is not bool(done)
+
+
+def test_of_a_class_that_is_not_there_nobody_hears_whose_job_has_ended() -> None:
+    assert (
+        decided(job(status=COMPLETE, labels=BY_LABEL), workload(FINISHED, metadata={"finalizers": []}))
+        == Plan()
+    )

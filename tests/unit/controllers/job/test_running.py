@@ -1,0 +1,62 @@
+"""Readiness of pods and reclaimable pods of running jobs."""
+
+from typing import Any
+
+import pytest
+
+from admitq.controllers.plan import Patch, Plan
+from tests.unit.controllers.builders import NAMES, Object, admitted, condition, condition_of, job
+from tests.unit.controllers.job.decisions import EVICTED, RUNNING, decided, written
+
+
+@pytest.mark.parametrize(
+    ("before", "status", "after_"),
+    [
+        ([], {"ready": 1}, None),
+        ([], {"ready": 3}, ("True", "Started")),
+        ([condition("PodsReady", False, "WaitForStart")], {"ready": 3}, ("True", "Started")),
+        ([condition("PodsReady", True, "Started")], {"ready": 2}, ("False", "WaitForRecovery")),
+        ([condition("PodsReady", False, "WaitForRecovery")], {"ready": 2}, ("False", "WaitForRecovery")),
+        ([condition("PodsReady", False, "WaitForRecovery")], {"ready": 3}, ("True", "Recovered")),
+        ([condition("PodsReady", True, "Recovered")], {"ready": 2}, ("False", "WaitForRecovery")),
+        ([condition("PodsReady", True, "Started")], {"ready": 1, "succeeded": 2}, ("True", "Started")),
+    ],
+)
+def test_readiness_of_pods_is_followed(before: Any, status: Object, after_: Any) -> None:
+    obj = admitted(*before)
+    found = condition_of(written(obj, decided(job(RUNNING, {"active": 3, **status}), obj)), "PodsReady")
+    assert (found and found[:2]) == after_
+
+
+def test_nobody_looks_at_readiness_where_that_is_switched_off() -> None:
+    plan = decided(job(RUNNING, {"ready": 3}), admitted(), settings={"pods_ready": None})
+    assert plan == Plan()
+
+
+def test_pods_of_an_eviction_are_not_reported() -> None:
+    obj = admitted(condition("PodsReady", True, "Started"), EVICTED)
+    stopping = job({**RUNNING, "suspend": True}, {"active": 1}, annotations={NAMES.stopping: "true"})
+    assert decided(stopping, obj) == Plan()
+
+
+@pytest.mark.parametrize(
+    ("status", "before", "after_"),
+    [
+        ({"succeeded": 1}, None, 1),
+        ({"succeeded": 2}, [{"name": "main", "count": 1}], 2),
+        ({"succeeded": 1}, [{"name": "main", "count": 2}], 2),
+        ({}, None, None),
+    ],
+)
+def test_reclaimable_pods_only_grow_while_quota_is_reserved(status: Object, before: Any, after_: Any) -> None:
+    obj = admitted(condition("PodsReady", True, "Started"), **({"reclaimablePods": before} if before else {}))
+    final = written(obj, decided(job(RUNNING, {"ready": 3, **status}), obj))
+    expected = None if after_ is None else [{"name": "main", "count": after_}]
+    assert final["status"].get("reclaimablePods") == expected
+
+
+def test_reclaimable_pods_have_a_field_manager_of_their_own() -> None:
+    obj = admitted(condition("PodsReady", True, "Started"))
+    [patch] = decided(job(RUNNING, {"ready": 3, "succeeded": 1}), obj).actions
+    assert isinstance(patch, Patch)
+    assert patch.concern == "reclaimable-pods"

@@ -1,0 +1,113 @@
+"""Pods that are jobs of their own."""
+
+import pytest
+
+from admitq.controllers.job.controller import start_admitted
+from admitq.integrations.base import OwnerKind
+from admitq.integrations.names import workload_name
+from admitq.runtime.resources import PODS
+from admitq.runtime.store import Key
+from tests.unit.controllers.builders import (
+    KINDS,
+    NAMES,
+    TEMPLATE,
+    admitted,
+    condition,
+    condition_of,
+    reserved,
+    time,
+)
+from tests.unit.controllers.job.pod_groups import GATES, PodWorld, gates, owner, pod
+
+
+async def test_a_pod_gets_a_workload_that_it_controls() -> None:
+    world = PodWorld()
+    world.put(PODS, pod())
+    await world.settle(Key("ns", "p"))
+    made = world.get(KINDS.workloads, workload_name("Pod", "", "p", "uid-p"))
+    assert made["metadata"]["ownerReferences"] == [{**owner("p"), "controller": True}]
+    assert made["metadata"]["labels"][NAMES.job_uid] == "uid-p"
+    (only,) = made["spec"]["podSets"]
+    assert (only["name"], only["count"]) == ("main", 1)
+    assert "schedulingGates" not in only["template"]["spec"]
+
+
+async def test_an_admitted_pod_is_started_right_after_its_admission() -> None:
+    world = PodWorld()
+    world.put(PODS, pod())
+    mine = {**owner("p"), "controller": True}
+    world.put(
+        KINDS.workloads,
+        admitted(owner=mine, spec={"podSets": [{"name": "main", "count": 1, "template": TEMPLATE}]}),
+    )
+    await start_admitted({OwnerKind("", "v1", "Pod"): world.pods}, world.get(KINDS.workloads, "job-j-1"))
+    started = world.get(PODS, "p")
+    assert gates(started) == []
+    assert started["spec"]["nodeSelector"] == {"pool": "spot"}
+    assert started["metadata"]["labels"][NAMES.podset] == "main"
+    assert ("p", "Started", "Admitted by clusterQueue cq") in world.told.events
+    assert world.told.gates == [(gate["name"], "cq", 10, False) for gate in GATES]
+
+
+async def test_a_deleted_pod_is_let_go_and_its_workload_ended() -> None:
+    world = PodWorld()
+    world.put(PODS, pod(state="going"))
+    world.put(KINDS.workloads, admitted(owner={**owner("p"), "controller": True}))
+    await world.settle(Key("ns", "p"))
+    ended = world.get(KINDS.workloads, "job-j-1")
+    assert condition_of(ended, "Finished")[1] == "OwnerNotFound"
+    assert ended["metadata"]["finalizers"] == []
+    assert world.get(PODS, "p")["metadata"]["finalizers"] == []
+
+
+async def test_deleted_pod_keeps_its_quota_until_its_grace_ends() -> None:
+    world = PodWorld()
+    world.put(PODS, pod(state="going", deletion=time(40)))
+    world.put(KINDS.workloads, admitted(owner={**owner("p"), "controller": True}))
+    assert await world.pods.reconcile(Key("ns", "p")) == pytest.approx(30.1)
+    assert world.calls == []
+
+
+EVICTED_PODS = [
+    (reason, skips, finishes)
+    for reason in ("Preempted", "NodeFailures", "ClusterQueueStopped")
+    for skips in (True, False)
+    for finishes in (True, False)
+]
+
+
+@pytest.mark.parametrize(("reason", "skips_reassignment", "finish_orphaned"), EVICTED_PODS)
+async def test_an_evicted_pod_that_ran_may_compete_until_it_ends_only_where_pods_are_reassigned(
+    reason: str, skips_reassignment: bool, finish_orphaned: bool
+) -> None:
+    """It cannot be started a second time: its Workload ends with it."""
+    world = PodWorld(skip_reassignment=skips_reassignment, finish_orphaned=finish_orphaned)
+    world.put(PODS, pod(state="running"))
+    mine = {**owner("p"), "controller": True}
+    world.put(KINDS.workloads, admitted(condition("Evicted", True, reason, "m", since=5), owner=mine))
+    await world.settle(Key("ns", "p"))
+    ended = world.get(KINDS.workloads, "job-j-1")
+    assert "deletionTimestamp" in world.get(PODS, "p")["metadata"]
+    comes_back = reason != "ClusterQueueStopped" and not skips_reassignment
+    assert condition_of(ended, "Requeued") == (str(comes_back), reason, "m")
+    assert condition_of(ended, "QuotaReserved") == ("False", "PendingEvaluation", "m")
+    assert (condition_of(ended, "Finished") is not None) is finish_orphaned
+    assert ended["metadata"]["finalizers"] == []
+    assert world.get(PODS, "p")["metadata"]["finalizers"] == []
+
+
+@pytest.mark.parametrize(("reason", "skips_reassignment", "finish_orphaned"), EVICTED_PODS)
+async def test_an_evicted_pod_that_was_still_held_competes_again(
+    reason: str, skips_reassignment: bool, finish_orphaned: bool
+) -> None:
+    """Whatever is said of reassignment: nobody would make another in its place."""
+    world = PodWorld(skip_reassignment=skips_reassignment, finish_orphaned=finish_orphaned)
+    world.put(PODS, pod())
+    mine = {**owner("p"), "controller": True}
+    spec = {"podSets": [{"name": "main", "count": 1, "template": TEMPLATE}]}
+    world.put(KINDS.workloads, reserved(condition("Evicted", True, reason, "m"), owner=mine, spec=spec))
+    await world.settle(Key("ns", "p"))
+    assert gates(world.get(PODS, "p")) == [gate["name"] for gate in GATES]
+    back = world.get(KINDS.workloads, "job-j-1")
+    assert condition_of(back, "Requeued") == (str(reason != "ClusterQueueStopped"), reason, "m")
+    assert condition_of(back, "QuotaReserved") == ("False", "PendingEvaluation", "m")

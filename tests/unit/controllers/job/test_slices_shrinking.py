@@ -1,0 +1,187 @@
+"""Elastic jobs that shrink, and their reclaimable pods."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from admitq.controllers.indexes import resource_of
+from admitq.controllers.job.controller import JobController
+from admitq.controllers.job.owners import Owners
+from admitq.controllers.job.steps import decide
+from admitq.controllers.plan import Create, Patch, Plan
+from admitq.integrations.kinds.job import JOB
+from admitq.integrations.paths import value_at
+from admitq.runtime.store import Key
+from tests.unit.controllers.builders import (
+    KINDS,
+    NAMES,
+    OWNER,
+    Object,
+    admitted,
+    condition,
+    condition_of,
+    job,
+    time,
+    workload,
+)
+from tests.unit.controllers.job.decisions import RUNNING, case_of, decided, written
+from tests.unit.controllers.job.elastic_jobs import ELASTIC, running, slice_, watch_started_pods
+from tests.unit.controllers.world import World
+
+
+def test_a_job_that_shrinks_to_what_it_has_waits_for_no_more() -> None:
+    second = slice_("second", 5, workload, replaces="first")
+    plan = decided(running(3), slice_("first", 3), second)
+    assert condition_of(written(second, plan), "Finished")[:2] == ("True", "WorkloadSliceReplaced")
+
+
+def test_a_job_that_shrinks_gives_quota_back_at_once_when_its_pods_have_ended() -> None:
+    first = slice_("first", 3)
+    shrunk = written(first, decided(running(2), first))
+    assert value_at(shrunk, ("spec", "podSets"))[0]["count"] == 2
+    given_back = written(shrunk, decided(running(2), shrunk))
+    [assignment] = value_at(given_back, ("status", "admission", "podSetAssignments"))
+    assert (assignment["count"], assignment["resourceUsage"]) == (2, {"cpu": "2"})
+
+
+def shrinking(of_job: Object, pods: int | None, *slices: Object) -> Plan:
+    """What is decided about a job that so many pods run of; None if that is not known."""
+    case = case_of(of_job, *slices)
+    counts = None if pods is None else {"main": pods}
+    return decide(replace(case, lookups=replace(case.lookups, running_pods=lambda _: counts)))
+
+
+@pytest.mark.parametrize(
+    ("pods", "expected"),
+    [(0, 2), (2, 2), (3, 3), (4, 4), (5, 5), (9, 5), (None, 5)],
+    ids=["none", "as wanted", "one leaves", "two leave", "all", "more than granted", "not known"],
+)
+def test_slice_of_a_job_that_shrinks_keeps_quota_of_pods_that_have_not_ended(
+    pods: int | None, expected: int
+) -> None:
+    first = slice_("first", 5)
+    shrunk = written(first, shrinking(running(2), pods, first))
+    assert value_at(shrunk, ("spec", "podSets"))[0]["count"] == expected
+    given_back = written(shrunk, shrinking(running(2), pods, shrunk))
+    [assignment] = value_at(given_back, ("status", "admission", "podSetAssignments"))
+    assert assignment["count"] == expected
+
+
+def test_job_that_grows_again_while_it_shrinks_keeps_its_slice() -> None:
+    first = slice_("first", 5)
+    assert shrinking(running(4), 5, first).actions == ()
+    assert isinstance(shrinking(running(6), 5, first).actions[0], Create)
+
+
+def test_pods_that_need_no_successor_hold_no_quota_of_a_slice_that_shrinks() -> None:
+    reclaimable = [{"name": "main", "count": 1}]
+    first = slice_("first", 5, admitted, STARTED, reclaimablePods=reclaimable)
+    # One of three indexes is complete. Three pods run, one of which leaves.
+    shrunk = written(first, shrinking(indexed(3, completedIndexes="0"), 3, first))
+    assert value_at(shrunk, ("spec", "podSets"))[0]["count"] == 4
+    assert shrunk["status"]["reclaimablePods"] == reclaimable
+
+
+async def test_pods_of_a_job_that_shrinks_are_counted_until_they_have_ended() -> None:
+    world = World()
+    world.put(KINDS.workloads, slice_("first", 3))
+    world.put(resource_of(JOB), running(2, status={"ready": 2, "active": 2}))
+    controller = JobController(world.ctx, JOB, Owners(world.ctx))
+
+    def size() -> int:
+        return value_at(world.get(KINDS.workloads, "first"), ("spec", "podSets"))[0]["count"]
+
+    assert await controller.reconcile(Key("ns", "j")) == 1.0
+    assert size() == 3, "nothing is known of pods before they are watched"
+    store = watch_started_pods(world)
+    metadata = {"namespace": "ns", "labels": {NAMES.podset: "main"}, "ownerReferences": [OWNER]}
+    notes = {"annotations": {NAMES.workload_slice_name: "first"}}
+    for number in range(3):
+        name = {"name": f"p{number}", "uid": f"uid-p{number}", "resourceVersion": "1"}
+        gone = {"deletionTimestamp": time(9)} if number else {}
+        store.upsert({"metadata": {**metadata, **notes, **name, **gone}, "status": {"phase": "Running"}})
+    assert await controller.reconcile(Key("ns", "j")) == 1.0
+    assert size() == 3, "a list has not been read"
+    store.progressed("1")
+    assert await controller.reconcile(Key("ns", "j")) == 1.0
+    assert size() == 3
+    store.remove({"metadata": {**metadata, "name": "p2", "uid": "uid-p2", "resourceVersion": "2"}})
+    await controller.reconcile(Key("ns", "j"))
+    assert size() == 2
+    await controller.reconcile(Key("ns", "j"))
+    assert await controller.reconcile(Key("ns", "j")) is None
+
+
+STARTED = condition("PodsReady", True, "Started")
+
+
+def indexed(pods: int, **status: Any) -> Object:
+    spec = {**RUNNING, "parallelism": pods, "completions": pods, "completionMode": "Indexed"}
+    return job(spec, {"ready": pods, **status}, annotations=ELASTIC)
+
+
+@pytest.mark.parametrize(
+    ("of_job", "before", "after_"),
+    [
+        pytest.param(indexed(3, completedIndexes="1,3-4"), 3, 1, id="scaled-down"),
+        pytest.param(indexed(3, completedIndexes="3-4"), 2, 0, id="none-left"),
+        pytest.param(indexed(1, completedIndexes="1-3"), 3, 0, id="one-pod-left"),
+        pytest.param(indexed(3, completedIndexes="0-1"), 1, 2, id="more-completed"),
+    ],
+)
+def test_c15_reclaimable_pods_of_an_elastic_job_are_derived_from_the_job(
+    of_job: Object, before: int, after_: int
+) -> None:
+    pods = of_job["spec"]["parallelism"]
+    first = slice_("first", pods, admitted, STARTED, reclaimablePods=[{"name": "main", "count": before}])
+    refreshed = written(first, decided(of_job, first))
+    assert refreshed["status"]["reclaimablePods"] == [{"name": "main", "count": after_}]
+
+
+def test_c15_reclaimable_pods_shrink_before_the_slice_does() -> None:
+    of_job = indexed(3, completedIndexes="1,3-4")
+    first = slice_("first", 5, admitted, STARTED, reclaimablePods=[{"name": "main", "count": 3}])
+    lowered = written(first, decided(of_job, first))
+    assert lowered["status"]["reclaimablePods"] == [{"name": "main", "count": 1}]
+    assert lowered["spec"] == first["spec"]
+    shrunk = written(lowered, decided(of_job, lowered))
+    assert value_at(shrunk, ("spec", "podSets"))[0]["count"] == 3
+    assert shrunk["status"] == lowered["status"]
+
+
+def test_c15_reclaimable_pods_do_not_grow_before_the_slice_has_shrunk() -> None:
+    of_job = indexed(3, completedIndexes="0-1")
+    first = slice_("first", 5, admitted, STARTED, reclaimablePods=[{"name": "main", "count": 1}])
+    shrunk = written(first, decided(of_job, first))
+    assert value_at(shrunk, ("spec", "podSets"))[0]["count"] == 3
+    assert shrunk["status"]["reclaimablePods"] == [{"name": "main", "count": 1}]
+
+
+def test_c15_reclaimable_pods_of_a_slice_do_not_shrink_while_the_job_grows() -> None:
+    reclaimable = [{"name": "main", "count": 3}]
+    first = slice_("first", 4, admitted, STARTED, reclaimablePods=reclaimable)
+    second = slice_("second", 8, workload, replaces="first", made=1)
+    plan = decided(indexed(8, completedIndexes="0"), first, second)
+    assert written(first, plan)["status"]["reclaimablePods"] == reclaimable
+
+
+def test_c15_reclaimable_pods_are_left_alone_without_the_gate_reclaimable_pods() -> None:
+    first = slice_("first", 3, admitted, STARTED, reclaimablePods=[{"name": "main", "count": 3}])
+    plan = decided(indexed(3, completedIndexes="1"), first, settings={"reclaimable_pods": False})
+    assert written(first, plan)["status"]["reclaimablePods"] == [{"name": "main", "count": 3}]
+
+
+def test_a2_admission_of_a_slice_that_shrinks_is_written_by_the_manager_of_the_admission() -> None:
+    first = slice_("first", 3)
+    shrunk = written(first, decided(running(2), first))
+    [write] = decided(running(2), shrunk).actions
+    assert isinstance(write, Patch)
+    assert write.concern == "admission"
+
+
+def test_a2_slice_with_reservation_but_without_admission_gives_nothing_back() -> None:
+    first = slice_("first", 3)
+    shrunk = written(first, decided(running(2), first))
+    del shrunk["status"]["admission"]
+    assert decided(running(2), shrunk).actions == ()

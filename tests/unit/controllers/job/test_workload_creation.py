@@ -1,0 +1,226 @@
+"""The Workload of a job: created, compared, replaced."""
+
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+
+from admitq.controllers.job.matching import match_of
+from admitq.controllers.plan import Count, Delete, Plan
+from admitq.custom_labels import Location
+from admitq.integrations.kinds.job import JOB
+from admitq.measures.scope import MeasureScope
+from admitq.measures.workloads import WorkloadMeasures
+from admitq.metrics import Metrics
+from tests.unit.controllers.builders import (
+    NAMES,
+    OWNER,
+    TEMPLATE,
+    Object,
+    admitted,
+    condition,
+    job,
+    reserved,
+    workload,
+)
+from tests.unit.controllers.job.decisions import (
+    FOR_NINE,
+    NINE_PODS,
+    RUNNING,
+    case_of,
+    decided,
+    kinds,
+    made,
+    told,
+    written,
+)
+
+TOLERANT = {"template": {**TEMPLATE, "spec": {**TEMPLATE["spec"], "tolerations": [{"key": "a"}]}}}
+
+INDEXES = {"podIndexLabel": "batch.kubernetes.io/job-completion-index"}
+
+
+def test_a_suspended_job_gets_a_workload() -> None:
+    plan = decided(job())
+    obj = made(plan)
+    name = obj["metadata"]["name"]
+    assert name.startswith("job-j-")
+    assert obj["metadata"]["finalizers"] == [NAMES.finalizer]
+    assert obj["metadata"]["ownerReferences"] == [OWNER]
+    assert obj["metadata"]["labels"] == {NAMES.job_uid: "uid-j"}
+    assert obj["spec"] == {
+        "podSets": [{"name": "main", "count": 3, "template": TEMPLATE, "topologyRequest": INDEXES}],
+        "queueName": "lq",
+        "priority": 0,
+    }
+    assert told(plan) == [("CreatedWorkload", f"Created Workload: ns/{name}")]
+
+
+@pytest.mark.parametrize("tells", [True, False])
+def test_how_long_a_workload_took_to_come_is_told_behind_a_gate(tells: bool) -> None:
+    plan = decided(job(), settings={"creation_latency": tells})
+    counts = [one for one in plan.actions if isinstance(one, Count)]
+    assert len(counts) == (1 if tells else 0)
+    for one in counts:
+        metrics = Metrics()
+        one.what(cast("Any", WorkloadMeasures(MeasureScope(metrics, lambda _: "cq"))), {})
+        assert b'admitq_workload_creation_latency_seconds_count{job_kind="Job.batch"' in metrics.exposition()
+
+
+def test_a_workload_takes_over_what_its_job_says_of_limits_gates_and_checks() -> None:
+    annotations = {
+        NAMES.admission_gated_by: "a.example/g",
+        f"{NAMES.provisioning_annotation_prefix}x": "y",
+        NAMES.job_min_parallelism: "2",
+        "other": "left out",
+    }
+    labels = {NAMES.queue_name: "lq", NAMES.max_exec_time: "60", "team": "a", "else": "left out"}
+    obj = made(
+        decided(job(labels=labels, annotations=annotations), settings={"label_keys_to_copy": ("team",)})
+    )
+    assert obj["metadata"]["annotations"] == {
+        NAMES.admission_gated_by: "a.example/g",
+        f"{NAMES.provisioning_annotation_prefix}x": "y",
+    }
+    assert obj["metadata"]["labels"] == {"team": "a", NAMES.job_uid: "uid-j"}
+    assert obj["spec"]["maximumExecutionTimeSeconds"] == 60
+    assert obj["spec"]["podSets"][0]["minCount"] == 2
+
+
+METRIC_VALUES = (Location("labels", "size"), Location("annotations", "a.example/cost"))
+
+
+def test_b10_workload_gets_what_metrics_take_from_it_of_its_job() -> None:
+    labels = {NAMES.queue_name: "lq", "size": "large", "a.example/cost": "left out"}
+    annotations = {"a.example/cost": "c7", "size": "left out"}
+    settings = {"metric_values_to_copy": METRIC_VALUES}
+    metadata = made(decided(job(labels=labels, annotations=annotations), settings=settings))["metadata"]
+    assert metadata["labels"] == {"size": "large", NAMES.job_uid: "uid-j"}
+    assert metadata["annotations"] == {"a.example/cost": "c7"}
+    metadata = made(decided(job(), settings=settings))["metadata"]
+    assert metadata["labels"] == {NAMES.job_uid: "uid-j"}
+    assert "annotations" not in metadata
+
+
+def test_without_partial_admission_no_fewer_pods_are_offered() -> None:
+    annotations = {NAMES.job_min_parallelism: "2"}
+    obj = made(decided(job(annotations=annotations), settings={"partial_admission": False}))
+    assert "minCount" not in obj["spec"]["podSets"][0]
+
+
+@pytest.mark.parametrize("text", ["0", "-5", "x", "1.5", "9" * 5000, "99999999999"])
+def test_a_limit_of_time_that_cannot_be_read_does_not_limit(text: str) -> None:
+    obj = made(decided(job(labels={NAMES.queue_name: "lq", NAMES.max_exec_time: text})))
+    assert "maximumExecutionTimeSeconds" not in obj["spec"]
+
+
+def test_labels_of_the_platform_are_no_part_of_a_workload() -> None:
+    template = {**TEMPLATE, "metadata": {"labels": {"app": "x", "controller-uid": "u", "job-name": "j"}}}
+    assert made(decided(job({"template": template})))["spec"]["podSets"][0]["template"] == TEMPLATE
+
+
+def test_no_workload_is_made_while_pods_of_the_job_are_left() -> None:
+    assert decided(job(status={"active": 1})) == Plan()
+
+
+def test_no_workload_is_made_for_a_finished_job() -> None:
+    done = {"conditions": [{"type": "Complete", "status": "True"}]}
+    assert decided(job({"suspend": False}, done)) == Plan()
+
+
+def test_no_workload_is_made_in_a_namespace_that_ends() -> None:
+    assert decided(job(), namespace_ends=True) == Plan()
+
+
+def test_a_running_job_without_workload_is_stopped() -> None:
+    plan = decided(job({"suspend": False}))
+    assert kinds(plan) == ["patch Job"]
+    assert told(plan) == [("Stopped", "Missing Workload; unable to restore pod templates")]
+
+
+def test_a_running_job_that_its_workload_does_not_match_is_stopped_and_restored() -> None:
+    obj = admitted(spec=NINE_PODS, admission=FOR_NINE)
+    plan = decided(job(RUNNING), obj)
+    message = "No matching Workload; restoring pod templates according to existent Workload"
+    assert told(plan) == [("Stopped", message)]
+    stopped = written(job(RUNNING), plan)
+    assert stopped["spec"]["suspend"] is True
+    assert stopped["spec"]["template"]["spec"] == TEMPLATE["spec"]
+
+
+def test_a_waiting_workload_is_made_to_match() -> None:
+    obj = workload(spec={"podSets": [{"name": "main", "count": 9, "template": TEMPLATE}]})
+    plan = decided(job(), obj)
+    assert written(obj, plan)["spec"]["podSets"][0]["count"] == 3
+    note = "Updated not matching Workload for suspended job: ns/job-j-1"
+    assert told(plan) == [("UpdatedWorkload", note)]
+
+
+def test_an_update_takes_away_what_the_job_no_longer_says() -> None:
+    labels = {NAMES.queue_name: "lq"}
+    obj = workload(spec={"maximumExecutionTimeSeconds": 5})
+    assert "maximumExecutionTimeSeconds" not in written(obj, decided(job(labels=labels), obj))["spec"]
+
+
+def test_a_reserved_workload_that_does_not_match_goes_with_its_quota() -> None:
+    obj = reserved(spec=NINE_PODS, admission=FOR_NINE)
+    plan = decided(job(), obj)
+    assert kinds(plan) == ["delete Workload", "free Workload"]
+    assert told(plan) == [("DeletedWorkload", "Deleted not matching Workload: ns/job-j-1")]
+    assert decided(job(status={"active": 1}), obj) == Plan()
+
+
+def test_of_two_workloads_one_stays() -> None:
+    plan = decided(job(), workload(name="a"), workload(name="b"))
+    assert [action.obj["metadata"]["name"] for action in plan.actions if isinstance(action, Delete)] == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "obj", "same"),
+    [
+        ({}, workload(), True),
+        ({"parallelism": 4, "completions": 4}, workload(), False),
+        ({"template": {"spec": {"containers": [{"name": "c", "image": "other"}]}}}, workload(), False),
+        ({"template": {**TEMPLATE, "metadata": {"labels": {"other": "y"}}}}, workload(), True),
+        (TOLERANT, workload(), False),
+        (TOLERANT, reserved(), False),
+        (
+            TOLERANT,
+            reserved(spec={"podSets": [{"name": "main", "count": 3, "template": TOLERANT["template"]}]}),
+            True,
+        ),
+        ({**TOLERANT, "suspend": False}, reserved(), True),
+        (TOLERANT, admitted(), True),
+        (RUNNING, admitted(condition("PodsReady", False, "WaitForStart")), True),
+        ({**RUNNING, "parallelism": 2}, admitted(), False),
+        (
+            {**RUNNING, "parallelism": 2},
+            admitted(
+                admission={
+                    "clusterQueue": "cq",
+                    "podSetAssignments": [{"name": "main", "count": 2, "flavors": {"cpu": "f"}}],
+                }
+            ),
+            True,
+        ),
+    ],
+)
+def test_a_workload_matches_what_asks_for_the_same(spec: Any, obj: Object, same: bool) -> None:
+    assert (match_of(case_of(job(spec), obj)).workload is not None) is same
+
+
+WITHOUT_PODS = replace(JOB, pod_sets=lambda _job, _names: (), pod_sets_field="spec.roles")
+
+NO_PODS = "spec.roles: Required value: describes no pods; a Workload needs at least one podset"
+
+
+def test_d24_job_without_podsets_is_refused_with_a_reason_that_names_the_field() -> None:
+    plan = decided(job(), integration=WITHOUT_PODS)
+    assert (kinds(plan), told(plan), plan.refusal) == ([], [("ErrWorkloadCompose", NO_PODS)], NO_PODS)
+
+
+def test_d24_waiting_workload_of_a_job_that_lost_its_podsets_is_deleted() -> None:
+    plan = decided(job(), workload(), integration=WITHOUT_PODS)
+    assert kinds(plan) == ["delete Workload", "free Workload"]
+    assert ("ErrWorkloadCompose", NO_PODS) in told(plan)
+    assert plan.refusal == NO_PODS

@@ -1,0 +1,75 @@
+"""Pods that outlive their job, and the Workloads that they are charged to."""
+
+from collections.abc import Callable
+from typing import Any
+
+from admitq.runtime.store import Key
+from tests.unit.controllers.builders import (
+    KINDS,
+    NAMES,
+    OWNER,
+    TEMPLATE,
+    Object,
+    admitted,
+    condition_of,
+    time,
+    workload,
+)
+from tests.unit.controllers.world import World
+
+JOB_KEY = Key("ns", "j")
+
+WORKLOAD_KEY = Key("ns", "job-j-1")
+
+GONE = {"labels": {NAMES.job_uid: "uid-j"}}
+
+LIST = "list pods"
+
+
+def pod(name: str = "p", *, spec: Any = None, status: Any = None, **metadata: Any) -> Object:
+    labels = {NAMES.podset: "main", "batch.kubernetes.io/controller-uid": "uid-j"}
+    return {
+        "metadata": {"name": name, "namespace": "ns", "labels": labels, **metadata},
+        "spec": spec or {},
+        "status": status or {"phase": "Running"},
+    }
+
+
+def with_pods(world: World, *pods: Object) -> World:
+    for one in pods:
+        world.client.api["pods", one["metadata"]["name"]] = one
+    return world
+
+
+def state(world: World) -> tuple[str | None, str | None]:
+    """The reasons of PodsOutliveJob and of Finished."""
+    stored = world.get(KINDS.workloads, "job-j-1")
+    outlived, finished = (condition_of(stored, type_) for type_ in ("PodsOutliveJob", "Finished"))
+    return outlived and outlived[1], finished and finished[1]
+
+
+FIVE_PODS = {"podSets": [{"name": "main", "count": 5, "template": TEMPLATE}]}
+
+SLICE = {"annotations": {NAMES.workload_slice_name: "job-j-0"}}
+
+
+def aged(name: str, second: int, **metadata: Any) -> Object:
+    return pod(name, uid=f"uid-{name}", creationTimestamp=time(second), **metadata)
+
+
+def slice_of(make: Callable[..., Object], name: str, replaces: str = "", **parts: Any) -> Object:
+    notes = dict(SLICE["annotations"])
+    if replaces:
+        notes[NAMES.workload_slice_replacement_for] = f"ns/{replaces}"
+    return make(metadata={"name": name, "uid": f"uid-{name}", "annotations": notes}, **parts)
+
+
+HELD_SLICE = slice_of(admitted, "held")
+
+LARGER_SLICE = slice_of(workload, "larger", "held", spec=FIVE_PODS)
+
+
+def named(number: int) -> Object:
+    """The Workload of a deleted job of its own."""
+    metadata = {"name": f"job-{number}", "uid": f"uid-w{number}"}
+    return admitted(owner={**OWNER, "uid": f"uid-{number}"}, metadata=metadata)

@@ -1,0 +1,111 @@
+"""Provisioning cases, and what decisions about them do."""
+
+from dataclasses import replace
+from typing import Any
+
+from admitq.controllers.plan import Patch, Plan, Tell
+from admitq.controllers.provisioning.decide import Case, decide
+from admitq.controllers.provisioning.requests import request_name, template_name
+from tests.unit.controllers.builders import KINDS, NAMES, Object, after, at, condition, time
+
+NAME = "job-j-1-c-1"
+
+FLAVOR: Object = {
+    "spec": {"nodeLabels": {"pool": "f"}, "tolerations": [{"key": "pool", "operator": "Exists"}]}
+}
+
+FLAVORS = {"f": FLAVOR, "g": {"spec": {"nodeLabels": {"pool": "g"}}}}
+
+EVICTED = condition("Evicted", True, "Preempted")
+
+MINE = {"kind": "Workload", "name": "job-j-1", "uid": "uid-w", "controller": True}
+
+
+def check(state: str = "Pending", **fields: Any) -> Object:
+    return {"name": "c", "state": state, "lastTransitionTime": time(0), "message": "", **fields}
+
+
+def config(**spec: Any) -> Object:
+    return {"spec": {"provisioningClassName": "class", **spec}}
+
+
+def request(*conditions: Object, attempt: int = 1, **fields: Any) -> Object:
+    """A ProvisioningRequest of the Workload for the check ``c``."""
+    name = request_name("job-j-1", "c", attempt)
+    metadata = {"name": name, "namespace": "ns", "uid": f"uid-{name}", "ownerReferences": [MINE]}
+    spec = {
+        "provisioningClassName": "class",
+        "parameters": {},
+        "podSets": [{"podTemplateRef": {"name": template_name(name, "main")}, "count": 3}],
+        **fields.pop("spec", {}),
+    }
+    metadata |= fields.pop("metadata", {})
+    return {"metadata": metadata, "spec": spec, "status": {"conditions": list(conditions), **fields}}
+
+
+def case(
+    obj: Object,
+    *requests: Object,
+    templates: tuple[Object, ...] = (),
+    taken: tuple[Object, ...] = (),
+    config: Object | None = config(),  # noqa: B008 never changed
+    **fields: Any,
+) -> Case:
+    """A case; ``taken`` are requests and templates that others control."""
+    everybody = {one["metadata"]["name"]: one for one in (*requests, *templates, *taken)}
+    made = Case(
+        workload=obj,
+        configs={"c": config},
+        requests=requests,
+        templates=templates,
+        names=NAMES,
+        kinds=KINDS,
+        request_named=everybody.get,
+        template_named=everybody.get,
+        flavors=FLAVORS.get,
+        cleans_up=True,
+        now=at(100),
+    )
+    return replace(made, **fields)
+
+
+def of(plan: Plan, kind: type[Any]) -> list[Any]:
+    return [action for action in plan.actions if isinstance(action, kind)]
+
+
+def told(plan: Plan) -> list[tuple[str, str, str]]:
+    return [(one.type, one.reason, one.note) for one in of(plan, Tell)]
+
+
+def state_after(case: Case) -> tuple[Object, list[str]]:
+    """What a decision says of the check, and the notes that tell of it."""
+    plan = decide(case)
+    result = case.workload
+    for patch in of(plan, Patch):
+        for step in patch.steps:
+            assert step.subresource == "status"
+            result = after(result, {"status": step.patch["status"]})
+    [found] = result["status"]["admissionChecks"]
+    return found, [one.note for one in of(plan, Tell)]
+
+
+def says(type_: str, status: bool = True, message: str = "m", since: float = 50) -> Object:
+    return condition(type_, status, "R", message, since)
+
+
+def container(requests: Any = None, limits: Any = None, **fields: Any) -> Object:
+    resources = {"requests": requests, "limits": limits}
+    return {"name": "c", "resources": {key: value for key, value in resources.items() if value}, **fields}
+
+
+def pod_set(name: str, *containers: Object, count: int = 1, **spec: Any) -> Object:
+    return {"name": name, "count": count, "template": {"spec": {"containers": list(containers), **spec}}}
+
+
+def assigned(*counts: tuple[str, int], flavor: str = "f", **parts: Any) -> Object:
+    """The admission that assigns a flavor and so many pods to podsets."""
+    assignments = [{"name": name, "count": count, "flavors": {"cpu": flavor}} for name, count in counts]
+    return {"clusterQueue": "cq", "podSetAssignments": assignments, **parts}
+
+
+GOING = {"deletionTimestamp": time(90)}

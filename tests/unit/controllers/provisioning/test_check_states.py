@@ -1,0 +1,291 @@
+"""The state of the check follows the ProvisioningRequest."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from admitq.controllers.plan import Delete, Patch, Plan
+from admitq.controllers.provisioning.controller import activity
+from admitq.controllers.provisioning.decide import decide
+from admitq.controllers.provisioning.requests import request_name
+from tests.unit.controllers.builders import KINDS, NAMES, Object, admitted, at, reserved, time, workload
+from tests.unit.controllers.provisioning.cases import (
+    EVICTED,
+    GOING,
+    NAME,
+    case,
+    check,
+    config,
+    of,
+    request,
+    says,
+    state_after,
+)
+
+RETRY_60 = {"requeueAfterSeconds": 60}
+
+
+@pytest.mark.parametrize(
+    ("obj", "asked", "expected"),
+    [
+        pytest.param(
+            reserved(admissionChecks=[check()]),
+            request(says("Failed"), says("Provisioned")),
+            check("Retry", message="Retrying after failure: m", **RETRY_60),
+            id="failed",
+        ),
+        pytest.param(
+            reserved(admissionChecks=[check(lastTransitionTime=time(60))]),
+            request(says("Failed")),
+            check(
+                "Retry",
+                message="Retrying after failure: m",
+                lastTransitionTime=time(60),
+                **RETRY_60,
+            ),
+            id="failed-by-a-clock-that-is-late",
+        ),
+        pytest.param(
+            reserved(admissionChecks=[check(lastTransitionTime=time(99))]),
+            request({**says("Failed"), "lastTransitionTime": "soon"}),
+            check(
+                "Retry",
+                message="Retrying after failure: m",
+                lastTransitionTime=time(99),
+                **RETRY_60,
+            ),
+            id="failed-at-a-time-that-cannot-be-read",
+        ),
+        pytest.param(
+            reserved(admissionChecks=[check(retryCount=1)]),
+            request(says("Failed"), attempt=2),
+            check("Retry", message="Retrying after failure: m", retryCount=1, requeueAfterSeconds=120),
+            id="failed-again",
+        ),
+        pytest.param(
+            reserved(admissionChecks=[check(retryCount=3)]),
+            request(says("Failed"), attempt=4),
+            check("Rejected", message="m", retryCount=3),
+            id="failed-too-often",
+        ),
+        pytest.param(
+            reserved(admissionChecks=[check("Ready")]),
+            request(says("Failed")),
+            check("Retry", message="Retrying after failure: m", **RETRY_60),
+            id="failed-after-all",
+        ),
+        pytest.param(
+            admitted(admissionChecks=[check("Ready")]),
+            request(says("CapacityRevoked"), says("Provisioned")),
+            check("Rejected", message="m"),
+            id="revoked-while-it-runs",
+        ),
+        pytest.param(
+            admitted(admissionChecks=[check("Ready")], spec={"active": False}),
+            request(says("CapacityRevoked"), says("Provisioned")),
+            check("Ready"),
+            id="revoked-when-it-is-deactivated-anyway",
+        ),
+        pytest.param(
+            admitted(admissionChecks=[check("Rejected", message="m")], spec={"active": False}),
+            request(says("CapacityRevoked"), says("Provisioned")),
+            check("Rejected", message="m"),
+            id="revoked-and-deactivated-for-that",
+        ),
+        pytest.param(
+            reserved(admissionChecks=[check("Ready")]),
+            request(says("BookingExpired"), says("Provisioned")),
+            check("Retry", message="Retrying after booking expired: m", **RETRY_60),
+            id="expired-before-it-was-used",
+        ),
+        pytest.param(
+            reserved(admissionChecks=[check(retryCount=3)]),
+            request(says("BookingExpired"), attempt=4),
+            check("Rejected", message="m", retryCount=3),
+            id="expired-too-often",
+        ),
+        pytest.param(
+            admitted(admissionChecks=[check("Ready")]),
+            request(says("BookingExpired"), says("Provisioned")),
+            check("Ready"),
+            id="expired-while-it-runs",
+        ),
+        pytest.param(
+            reserved(admissionChecks=[check("Ready", message="kept")]),
+            request(says("Provisioned", message="another")),
+            check("Ready", message="kept"),
+            id="provisioned-said-before",
+        ),
+        pytest.param(
+            reserved(admissionChecks=[check()]),
+            request(says("Accepted"), says("Provisioned", False, "in 5 minutes")),
+            check(message="in 5 minutes"),
+            id="accepted",
+        ),
+        pytest.param(
+            reserved(admissionChecks=[check(message="Reset to Pending after eviction.")]),
+            request(says("Accepted")),
+            check(),
+            id="accepted-without-a-word-when",
+        ),
+        pytest.param(
+            reserved(admissionChecks=[check(message="old")]), request(), check(), id="nothing-said-yet"
+        ),
+        pytest.param(
+            reserved(admissionChecks=[check("Ready", message="kept")]),
+            request(),
+            check("Ready", message="kept"),
+            id="ready-is-sticky",
+        ),
+    ],
+)
+def test_the_state_of_a_check_follows_its_request(obj: Object, asked: Object, expected: Object) -> None:
+    state, notes = state_after(case(obj, asked))
+    assert state == expected
+    before = obj["status"]["admissionChecks"][0]["state"]
+    message = f" with message: {expected['message']}" if expected["message"] else ""
+    change = f"Admission check c updated state from {before} to {expected['state']}{message}"
+    assert notes == ([change] if before != expected["state"] else [])
+
+
+def test_provisioned_nodes_make_the_check_ready_and_pods_run_on_them() -> None:
+    wanted = config(
+        podSetUpdates={
+            "nodeSelector": [
+                {"key": "pool", "valueFromProvisioningClassDetail": "Pool"},
+                {"key": "zone", "valueFromProvisioningClassDetail": "Missing"},
+            ]
+        }
+    )
+    answered = request(says("Provisioned", message="there"), provisioningClassDetails={"Pool": "p-1"})
+    obj = reserved(admissionChecks=[check(retryCount=1)])
+    state, notes = state_after(case(obj, answered, config=wanted))
+    assert state == check(
+        "Ready",
+        message="there",
+        retryCount=1,
+        podSetUpdates=[
+            {
+                "name": "main",
+                "annotations": {
+                    "autoscaling.x-k8s.io/consume-provisioning-request": NAME,
+                    "autoscaling.x-k8s.io/provisioning-class-name": "class",
+                },
+                "nodeSelector": {"pool": "p-1"},
+            }
+        ],
+    )
+    assert notes == ["Admission check c updated state from Pending to Ready with message: there"]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "wrong"),
+    [
+        ("zone", "projects/p/zones/z", "a valid label must"),
+        ("zone", "z" * 64, "must be no more than 63 characters"),
+        (f"{'k' * 64}", "z", "name part must be no more than 63 characters"),
+    ],
+)
+def test_check_waits_while_a_detail_of_the_answer_cannot_be_a_node_selector(
+    key: str, value: str, wrong: str
+) -> None:
+    rule = {"key": key, "valueFromProvisioningClassDetail": "Zone"}
+    wanted = config(podSetUpdates={"nodeSelector": [rule]})
+    answered = request(says("Provisioned", message="there"), provisioningClassDetails={"Zone": value})
+    obj = reserved(admissionChecks=[check()])
+    state, notes = state_after(case(obj, answered, config=wanted))
+    assert (state["state"], notes) == ("Pending", [])
+    assert state["message"].startswith(f"provisioningClassDetails[Zone] cannot be the node selector {key}: ")
+    assert wrong in state["message"]
+    assert "podSetUpdates" not in state
+    told = reserved(admissionChecks=[state])
+    assert decide(case(told, answered, config=wanted)).actions == ()
+    corrected, _ = state_after(case(told, answered, config=config()))
+    assert corrected["state"] == "Ready"
+
+
+@pytest.mark.parametrize("state", ["Pending", "Ready", "Retry", "Rejected"])
+def test_c17_check_without_its_config_deletes_its_requests(state: str) -> None:
+    obj = reserved(admissionChecks=[check(state)])
+    plan = decide(case(obj, request(), request(attempt=2), config=None))
+    assert [one.obj["metadata"]["name"] for one in of(plan, Delete)] == [
+        request_name("job-j-1", "c", attempt) for attempt in (1, 2)
+    ]
+    assert decide(case(obj, request(metadata=GOING), config=None)) == decide(case(obj, config=None))
+
+
+def test_c17_check_without_its_config_is_pending_with_a_message_once_its_requests_are_gone() -> None:
+    obj = reserved(admissionChecks=[check()])
+    assert state_after(case(obj, config=None))[0] == check(message="the check is not active")
+
+
+@pytest.mark.parametrize("state", ["Retry", "Rejected"])
+def test_a_check_without_its_config_is_pending(state: str) -> None:
+    found, notes = state_after(case(reserved(admissionChecks=[check(state)]), config=None))
+    assert (found["state"], notes) == (
+        "Pending",
+        [f"Admission check c updated state from {state} to Pending with message: the check is not active"],
+    )
+
+
+@pytest.mark.parametrize(
+    "obj",
+    [
+        reserved(admissionChecks=[check("Ready", message="kept")]),
+        workload(admissionChecks=[check()]),
+        reserved(admissionChecks=[check("Retry")]),
+        reserved(admissionChecks=[check("Rejected")]),
+        reserved(EVICTED, admissionChecks=[check()]),
+    ],
+    ids=["ready", "without-quota", "to-be-retried", "rejected", "evicted"],
+)
+def test_nothing_is_asked_for_now(obj: Object) -> None:
+    assert decide(case(obj)) == Plan()
+
+
+PARAMETERS = {"apiGroup": NAMES.group, "kind": "ProvisioningRequestConfig", "name": "p"}
+
+
+@pytest.mark.parametrize(
+    ("parameters", "found", "expected"),
+    [
+        (PARAMETERS, config(), ("True", "Active", "The admission check is active")),
+        (
+            PARAMETERS,
+            None,
+            ("False", "BadParametersRef", f'provisioningrequestconfigs.{NAMES.group} "p" not found'),
+        ),
+        (
+            None,
+            None,
+            (
+                "False",
+                "BadParametersRef",
+                f"spec.parameters: name a ProvisioningRequestConfig of the API group {NAMES.group}",
+            ),
+        ),
+        (
+            {**PARAMETERS, "kind": "Other"},
+            None,
+            (
+                "False",
+                "BadParametersRef",
+                f"spec.parameters: name a ProvisioningRequestConfig of the API group {NAMES.group}",
+            ),
+        ),
+    ],
+)
+def test_a_check_says_whether_it_can_be_worked_on(
+    parameters: Any, found: Object | None, expected: tuple[str, str, str]
+) -> None:
+    obj: Mapping[str, Any] = {
+        "metadata": {"name": "c", "resourceVersion": "1", "generation": 1},
+        "spec": {"parameters": parameters},
+    }
+    [patch] = activity(obj, found, NAMES, KINDS, at(0)).actions
+    assert isinstance(patch, Patch)
+    [active] = patch.steps[0].patch["status"]["conditions"]
+    assert (active["status"], active["reason"], active["message"]) == expected
+    settled = {**obj, "status": {"conditions": [active]}}
+    assert activity(settled, found, NAMES, KINDS, at(9)) == Plan()

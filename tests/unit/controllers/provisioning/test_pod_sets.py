@@ -1,0 +1,129 @@
+"""The podsets for which nodes are requested."""
+
+from typing import Any
+
+import pytest
+
+from admitq.controllers.provisioning.requests import asked_pod_sets, pod_set_updates, template_name
+from admitq.integrations.paths import without_value
+from tests.unit.controllers.builders import reserved
+from tests.unit.controllers.provisioning.cases import (
+    FLAVORS,
+    NAME,
+    assigned,
+    case,
+    check,
+    config,
+    container,
+    pod_set,
+    request,
+    state_after,
+)
+
+
+def test_e_nodes_are_asked_for_all_pods_of_an_assignment_without_count() -> None:
+    path = ("status", "admission", "podSetAssignments", 0, "count")
+    counted = reserved()
+    [asked] = asked_pod_sets(without_value(counted, path), config(), FLAVORS.get)
+    assert asked.count == counted["spec"]["podSets"][0]["count"]
+
+
+GPU = {"example.com/gpu": "1"}
+
+
+@pytest.mark.parametrize(
+    ("pod_sets", "counts", "managed", "asked"),
+    [
+        ([pod_set("a", container({"cpu": "1"}))], [("a", 1)], [], ["a"]),
+        ([pod_set("a", container({"cpu": "1"}))], [("a", 1)], ["example.com/gpu"], []),
+        ([pod_set("a", container({"cpu": "1"}, GPU))], [("a", 1)], ["example.com/gpu"], ["a"]),
+        ([pod_set("a", container(GPU)), pod_set("b", container())], [("a", 1), ("b", 1)], [*GPU], ["a"]),
+        ([pod_set("a", initContainers=[container(GPU)])], [("a", 1)], ["example.com/gpu"], ["a"]),
+        ([pod_set("a", container(), count=0)], [("a", 0)], [], []),
+        ([pod_set("a", container(), count=2)], [("a", 0)], [], []),
+    ],
+)
+def test_only_podsets_that_need_nodes_are_asked_for(
+    pod_sets: Any, counts: Any, managed: Any, asked: list[str]
+) -> None:
+    obj = reserved(
+        admissionChecks=[check("Rejected")], admission=assigned(*counts), spec={"podSets": pod_sets}
+    )
+    wanted = config(managedResources=managed)
+    assert [one.name for one in asked_pod_sets(obj, wanted, FLAVORS.get)] == asked
+    if not asked:
+        state, notes = state_after(case(obj, config=wanted))
+        assert (state["state"], state["message"]) == ("Ready", "the provisioning request is not needed")
+        assert "podSetUpdates" not in state
+        assert notes == [
+            (
+                "Admission check c updated state from Rejected to Ready"
+                " with message: the provisioning request is not needed"
+            )
+        ]
+
+
+def test_a_template_asks_for_what_will_run() -> None:
+    limited = container({"cpu": "1"}, {"cpu": "2", "memory": "1Gi"})
+    obj = reserved(
+        admission=assigned(("main", 2)),
+        spec={"podSets": [pod_set("main", limited, initContainers=[container(limits=GPU)], count=3)]},
+    )
+    [asked] = asked_pod_sets(obj, config(), FLAVORS.get)
+    spec = asked.template["spec"]
+    assert asked.count == 2
+    assert spec["containers"] == [
+        container({"cpu": "1", "memory": "1Gi"}, {"cpu": "2", "memory": "1Gi"}),
+    ]
+    assert spec["initContainers"] == [container(GPU, GPU)]
+    assert spec["nodeSelector"] == {"pool": "f"}
+    assert spec["tolerations"] == [{"key": "pool", "operator": "Exists"}]
+
+
+SAME = pod_set("a", container({"cpu": "1"}, image="one"))
+
+OTHER_IMAGE = pod_set("b", container({"cpu": "1000m"}, image="other"))
+
+OTHER_SIZE = pod_set("c", container({"cpu": "2"}, image="one"))
+
+TOLERANT = pod_set("d", container({"cpu": "1"}, image="one"), tolerations=[{"key": "x"}])
+
+
+@pytest.mark.parametrize(
+    ("policy", "pod_sets", "asked"),
+    [
+        (None, [SAME, {**SAME, "name": "b"}], [("a", 1), ("b", 1)]),
+        ("IdenticalPodTemplates", [SAME, {**SAME, "name": "b", "count": 1}], [("a", 2)]),
+        ("IdenticalPodTemplates", [SAME, OTHER_IMAGE], [("a", 1), ("b", 1)]),
+        ("IdenticalWorkloadSchedulingRequirements", [SAME, OTHER_IMAGE], [("a", 2)]),
+        ("IdenticalWorkloadSchedulingRequirements", [SAME, OTHER_SIZE], [("a", 1), ("c", 1)]),
+        ("IdenticalWorkloadSchedulingRequirements", [SAME, TOLERANT], [("a", 1), ("d", 1)]),
+        (
+            "IdenticalWorkloadSchedulingRequirements",
+            [SAME, OTHER_SIZE, OTHER_IMAGE],
+            [("a", 2), ("c", 1)],
+        ),
+    ],
+)
+def test_podsets_are_merged_as_the_policy_has_it(policy: str | None, pod_sets: Any, asked: Any) -> None:
+    obj = reserved(
+        admission=assigned(*((one["name"], one["count"]) for one in pod_sets)), spec={"podSets": pod_sets}
+    )
+    found = asked_pod_sets(obj, config(podSetMergePolicy=policy), FLAVORS.get)
+    assert [(one.name, one.count) for one in found] == asked
+
+
+def test_podsets_on_different_flavors_are_not_merged() -> None:
+    admission = assigned(("a", 1))
+    admission["podSetAssignments"] += assigned(("b", 1), flavor="g")["podSetAssignments"]
+    obj = reserved(admission=admission, spec={"podSets": [SAME, {**SAME, "name": "b"}]})
+    for policy in ("IdenticalPodTemplates", "IdenticalWorkloadSchedulingRequirements"):
+        assert len(asked_pod_sets(obj, config(podSetMergePolicy=policy), FLAVORS.get)) == 2
+
+
+def test_updates_are_made_for_the_podsets_of_the_request() -> None:
+    obj = reserved(spec={"podSets": [SAME, OTHER_IMAGE]})
+    listed = [{"podTemplateRef": {"name": template_name(NAME, "b")}, "count": 1}]
+    listed.append({"podTemplateRef": {"name": "a-stranger"}, "count": 1})
+    updates = pod_set_updates(obj, request(spec={"podSets": listed}), config())
+    assert [(one["name"], "nodeSelector" in one) for one in updates] == [("b", False)]

@@ -1,0 +1,207 @@
+"""Creation and deletion of ProvisioningRequests and pod templates."""
+
+from typing import Any
+
+import pytest
+
+from admitq.controllers.plan import Create, Delete, Patch, Plan
+from admitq.controllers.provisioning.decide import decide
+from admitq.controllers.provisioning.requests import PROVISIONING_REQUESTS, request_name, template_name
+from admitq.runtime.resources import POD_TEMPLATES
+from tests.unit.controllers.builders import FINISHED, NAMES, Object, admitted, reserved, time, workload
+from tests.unit.controllers.provisioning.cases import (
+    EVICTED,
+    GOING,
+    MINE,
+    NAME,
+    assigned,
+    case,
+    check,
+    config,
+    container,
+    of,
+    pod_set,
+    request,
+    says,
+    state_after,
+    told,
+)
+
+
+def template(name: str = template_name(NAME, "main"), owner: Any = MINE, **metadata: Any) -> Object:
+    labels = {NAMES.managed: "true"}
+    identity = {"namespace": "ns", "uid": f"uid-{name}", "resourceVersion": "1", "labels": labels}
+    return {"metadata": {"name": name, "ownerReferences": [owner], **identity, **metadata}}
+
+
+def test_templates_come_first_then_the_request_then_the_templates_are_handed_over() -> None:
+    annotations = {f"{NAMES.provisioning_annotation_prefix}size": "big", "other": "x"}
+    obj = reserved(admissionChecks=[check()], metadata={"annotations": annotations})
+    wanted = config(parameters={"a": "1"})
+    [created] = decide(case(obj, config=wanted)).actions
+    assert isinstance(created, Create)
+    assert created.resource == POD_TEMPLATES
+    owner = {**MINE, "apiVersion": NAMES.api_version}
+    assert created.obj["metadata"] == {
+        "name": f"ppt-{NAME}-main",
+        "namespace": "ns",
+        "labels": {NAMES.managed: "true"},
+        "ownerReferences": [owner],
+    }
+    plan = decide(case(obj, config=wanted, templates=(template(),)))
+    [created] = of(plan, Create)
+    assert created.resource == PROVISIONING_REQUESTS
+    assert created.obj == {
+        "apiVersion": "autoscaling.x-k8s.io/v1",
+        "kind": "ProvisioningRequest",
+        "metadata": {
+            "name": NAME,
+            "namespace": "ns",
+            "labels": {NAMES.managed: "true"},
+            "ownerReferences": [owner],
+        },
+        "spec": {
+            "provisioningClassName": "class",
+            "parameters": {"a": "1", "size": "big"},
+            "podSets": [{"podTemplateRef": {"name": f"ppt-{NAME}-main"}, "count": 3}],
+        },
+    }
+    assert told(plan) == [
+        ("Normal", "ProvisioningRequestCreated", f'Created ProvisioningRequest: "{NAME}"'),
+    ]
+    made = request(spec={"parameters": {"a": "1", "size": "big"}})
+    [patch] = decide(case(obj, made, config=wanted, templates=(template(),))).actions
+    assert isinstance(patch, Patch)
+    [reference] = patch.steps[0].patch["metadata"]["ownerReferences"]
+    assert (reference["kind"], reference["uid"]) == ("ProvisioningRequest", f"uid-{NAME}")
+    assert decide(case(obj, made, config=wanted)) == Plan()
+
+
+def reset(state: str, since: float) -> Object:
+    """The check as an eviction leaves it."""
+    message = f"Reset to Pending after eviction. Previously: {state}"
+    return check(message=message, lastTransitionTime=time(since))
+
+
+@pytest.mark.parametrize(
+    ("listed", "asked", "attempt"),
+    [
+        (check(), None, 1),
+        (check(retryCount=2), None, 3),
+        (check(retryCount=1), request(says("Failed")), 2),
+        (check(retryCount=1), request(says("BookingExpired")), 2),
+        # A check that was listed anew, or was reset otherwise, has forgotten its retries.
+        (check(lastTransitionTime=time(61)), request(says("Failed")), 2),
+        (check(lastTransitionTime=time(61)), request(says("Failed"), attempt=4), 5),
+        (reset("Rejected", since=50), request(says("Failed"), attempt=4), 5),
+        (reset("Ready", since=45), request(says("BookingExpired")), 2),
+    ],
+)
+def test_attempts_are_counted(listed: Object, asked: Object | None, attempt: int) -> None:
+    requests = () if asked is None else (asked,)
+    [created] = of(decide(case(reserved(admissionChecks=[listed]), *requests)), Create)
+    assert created.obj["metadata"]["name"] == f"ppt-job-j-1-c-{attempt}-main"
+
+
+def test_a_request_that_waits_is_not_made_twice() -> None:
+    assert decide(case(reserved(admissionChecks=[check()]), request())) == Plan()
+
+
+@pytest.mark.parametrize("owner", [MINE, {**MINE, "uid": "uid-former"}])
+def test_a_request_is_made_anew_only_when_the_former_one_is_gone(owner: Object) -> None:
+    going = request(metadata={**GOING, "ownerReferences": [owner]})
+    mine = (going,) if owner is MINE else ()
+    made = case(reserved(admissionChecks=[check()]), *mine, taken=(going,))
+    assert decide(made) == Plan()
+
+
+STRANGER = {"kind": "Thing", "name": "t", "uid": "uid-t", "controller": True}
+
+
+@pytest.mark.parametrize(
+    ("taken", "error"),
+    [
+        (
+            request(metadata={"ownerReferences": [STRANGER]}),
+            (
+                f'Error creating ProvisioningRequest "{NAME}":'
+                f' provisioningrequests.autoscaling.x-k8s.io "{NAME}" already exists'
+            ),
+        ),
+        (
+            template(owner=STRANGER, labels={}),
+            f'Error creating PodTemplate "ppt-{NAME}-main": podtemplates "ppt-{NAME}-main" already exists',
+        ),
+    ],
+)
+def test_a_name_that_a_stranger_has_is_told_and_tried_again(taken: Object, error: str) -> None:
+    obj = reserved(admissionChecks=[check()])
+    plan = decide(case(obj, taken=(taken,)))
+    assert told(plan) == [("Warning", "FailedCreate", error)]
+    assert state_after(case(obj, taken=(taken,)))[0] == check(message=error)
+    assert plan.again
+
+
+def test_a_template_that_would_go_with_a_former_request_is_deleted_and_made_anew() -> None:
+    former = template(owner={**MINE, "kind": "ProvisioningRequest", "uid": "uid-former"})
+    made = case(reserved(admissionChecks=[check()]), taken=(former,))
+    assert decide(made).actions == (Delete(POD_TEMPLATES, former),)
+    gone = case(reserved(admissionChecks=[check()]), taken=(template(owner=STRANGER, **GOING),))
+    assert decide(gone) == Plan(again=1.0)
+
+
+def test_a_flavor_that_is_gone_is_told_of_and_waited_for() -> None:
+    obj = reserved(admissionChecks=[check()], admission=assigned(("main", 3), flavor="gone"))
+    plan = decide(case(obj))
+    error = f'Error creating ProvisioningRequest "{NAME}": ResourceFlavor gone not found'
+    assert told(plan) == [("Warning", "FailedCreate", error)]
+    assert state_after(case(obj))[0] == check(message=error)
+    assert plan.again == 10.0
+
+
+def test_a_template_that_contradicts_its_flavor_is_told() -> None:
+    spec = {"podSets": [pod_set("main", container(), nodeSelector={"pool": "mine"}, count=3)]}
+    plan = decide(case(reserved(admissionChecks=[check()], spec=spec)))
+    [(kind, reason, note)] = told(plan)
+    assert (kind, reason) == ("Warning", "FailedCreate")
+    assert note.startswith(f'Error creating ProvisioningRequest "{NAME}": nodeSelector of main: pool')
+
+
+@pytest.mark.parametrize(
+    ("obj", "cleans_up", "deleted"),
+    [
+        (admitted(FINISHED, admissionChecks=[check("Ready")]), False, [NAME, f"ppt-{NAME}-main"]),
+        (reserved(EVICTED, admissionChecks=[check()]), True, [NAME, f"ppt-{NAME}-main"]),
+        (workload(EVICTED, admissionChecks=[check()]), True, [NAME, f"ppt-{NAME}-main"]),
+        (reserved(EVICTED, admissionChecks=[check()]), False, [f"ppt-{NAME}-main"]),
+    ],
+    ids=["finished", "evicted", "evicted-and-waiting", "evicted-without-cleaning-up"],
+)
+def test_who_needs_no_nodes_any_more_lets_go(obj: Object, cleans_up: bool, deleted: list[str]) -> None:
+    plan = decide(case(obj, request(), templates=(template(),), cleans_up=cleans_up))
+    assert [one.obj["metadata"]["name"] for one in of(plan, Delete)] == deleted
+    going = case(obj, request(metadata=GOING), templates=(template(**GOING),), cleans_up=cleans_up)
+    assert decide(going) == Plan()
+
+
+@pytest.mark.parametrize(
+    ("wanted", "requests", "deleted"),
+    [
+        (config(), [request(), request(attempt=2)], [request_name("job-j-1", "c", 1)]),
+        (config(provisioningClassName="new"), [request()], [NAME]),
+        (config(parameters={"a": "1"}), [request(spec={"parameters": {"a": "2"}})], [NAME]),
+        (config(managedResources=["example.com/gpu"]), [request()], [NAME]),
+        (config(), [request(metadata={"name": "job-j-1-other-1"})], ["job-j-1-other-1"]),
+    ],
+    ids=["older", "of-another-class", "of-other-parameters", "not-needed", "of-a-check-that-is-gone"],
+)
+def test_only_the_latest_request_in_sync_is_kept(wanted: Object, requests: Any, deleted: list[str]) -> None:
+    plan = decide(case(reserved(admissionChecks=[check("Ready")]), *requests, config=wanted))
+    assert [one.obj["metadata"]["name"] for one in of(plan, Delete)] == deleted
+
+
+def test_an_annotation_over_a_parameter_of_the_config_is_in_sync() -> None:
+    annotations = {f"{NAMES.provisioning_annotation_prefix}a": "mine"}
+    obj = reserved(admissionChecks=[check()], metadata={"annotations": annotations})
+    asked = request(spec={"parameters": {"a": "mine", "more": "x"}})
+    assert decide(case(obj, asked, config=config(parameters={"a": "1"}))) == Plan()

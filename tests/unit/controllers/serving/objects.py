@@ -1,0 +1,154 @@
+"""StatefulSets, LeaderWorkerSets and their pods, and decisions about them."""
+
+from typing import Any
+
+from admitq.controllers.job.case import Lookups
+from admitq.controllers.plan import Count, Patch, Plan
+from admitq.controllers.serving.decide import ServingCase, decide
+from admitq.integrations.base import Integration
+from admitq.integrations.kinds.pod import POD
+from admitq.integrations.kinds.statefulset import STATEFUL_SET
+from admitq.integrations.names import workload_name
+from admitq.integrations.paths import with_value
+from tests.unit.controllers.builders import (
+    KINDS,
+    NAMES,
+    SETTINGS,
+    TEMPLATE,
+    Object,
+    at,
+    settings_with,
+    workload,
+)
+
+GATES = [{"name": NAMES.admission_gate}, {"name": "example.com/own"}, {"name": NAMES.topology_gate}]
+
+SERVING = settings_with(integrations=(POD, STATEFUL_SET))
+
+NAME = workload_name("StatefulSet", "apps", "s", "uid-s")
+
+
+def held_template(parent: str) -> Object:
+    return {**TEMPLATE, "metadata": {"annotations": {NAMES.pod_suspending_parent: parent}}}
+
+
+def stateful_set(replicas: int = 3, *, status: Any = None, **metadata: Any) -> Object:
+    labels = {NAMES.queue_name: "lq", **metadata.pop("labels", {})}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {"name": "s", "namespace": "ns", "uid": "uid-s", "labels": labels, **metadata},
+        "spec": {"replicas": replicas, "template": held_template("statefulset")},
+        "status": status or {},
+    }
+
+
+def lws(replicas: int = 2, *, leader: bool = True, status: Any = None, **spec: Any) -> Object:
+    template = held_template("leaderworkerset")
+    group = {"size": 3, "workerTemplate": template, **({"leaderTemplate": template} if leader else {})}
+    return {
+        "apiVersion": "leaderworkerset.x-k8s.io/v1",
+        "kind": "LeaderWorkerSet",
+        "metadata": {
+            "name": "l",
+            "namespace": "ns",
+            "uid": "uid-l",
+            "labels": {NAMES.queue_name: "lq"},
+        },
+        "spec": {"replicas": replicas, "leaderWorkerTemplate": group, **spec},
+        "status": status or {},
+    }
+
+
+def pod(name: str = "s-0", *, held: bool = True, labels: Any = None, parent: str = "statefulset") -> Object:
+    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "s", "uid": "uid-s", "controller": True}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "namespace": "ns",
+            "uid": f"uid-{name}",
+            "resourceVersion": "3",
+            "labels": {NAMES.managed: "true", **(labels or {})},
+            "annotations": {NAMES.pod_suspending_parent: parent, NAMES.role_hash: "abc"},
+            "ownerReferences": [owner],
+        },
+        "spec": {**TEMPLATE["spec"], **({"schedulingGates": GATES} if held else {"nodeName": "n"})},
+        "status": {"phase": "Pending" if held else "Running"},
+    }
+
+
+def lws_pod(group: int, worker: int) -> Object:
+    prefix = "leaderworkerset.sigs.k8s.io/"
+    labels = {f"{prefix}name": "l", f"{prefix}group-index": str(group), f"{prefix}worker-index": str(worker)}
+    return pod(f"l-{group}-{worker}", labels=labels, parent="leaderworkerset")
+
+
+def owned(made: Object, job: Object, index: str | None = None) -> Object:
+    """The Workload as it would be made for the object."""
+    metadata = job["metadata"]
+    owner = {"kind": job["kind"], "name": metadata["name"], "uid": metadata["uid"]}
+    notes = {
+        NAMES.is_group_workload: "true",
+        NAMES.job_owner_gvk: f"{job['apiVersion']}, Kind={job['kind']}",
+        NAMES.job_owner_name: metadata["name"],
+    }
+    if index is not None:
+        notes[NAMES.component_workload_index] = index
+    return {**made, "metadata": {**made["metadata"], "annotations": notes, "ownerReferences": [owner]}}
+
+
+def of_set(made: Object, job: Object) -> Object:
+    named = {**made, "metadata": {**made["metadata"], "name": NAME}}
+    template = job["spec"]["template"]
+    named["spec"] = {**named["spec"], "podSets": [{"name": "main", "count": 3, "template": template}]}
+    return owned(named, job)
+
+
+def decided(
+    job: Object | None,
+    *workloads: Object,
+    pods: Any = (),
+    kind: Integration = STATEFUL_SET,
+    settings: Any = SETTINGS,
+    classes: Any = None,
+    others: Any = (),
+    **fields: Any,
+) -> Plan:
+    """What is decided where these Workloads say that they were made for the object, and others do not."""
+    assert kind.serving is not None
+    by_name = {one["metadata"]["name"]: one for one in (*workloads, *others)}
+    lookups = Lookups(
+        flavor=lambda _: None,
+        workload_priority_class=(classes or {}).get,
+        priority_class=lambda _: None,
+        priority_classes=lambda: (),
+        workload=by_name.get,
+    )
+    case = ServingCase(
+        integration=kind,
+        serving=kind.serving,
+        names=NAMES,
+        kinds=KINDS,
+        settings=settings,
+        now=at(10),
+        job=job,
+        pods=tuple(pods),
+        workloads=workloads,
+        lookups=lookups,
+        **fields,
+    )
+    return decide(case)
+
+
+def only_patch(plan: Plan) -> Any:
+    (action,) = (one for one in plan.actions if not isinstance(one, Count))
+    assert isinstance(action, Patch)
+    return action.steps[0].patch
+
+
+def without_uid(job: Object) -> Object:
+    """A Workload of the object whose name follows from no UID."""
+    name = workload_name("StatefulSet", "apps", "s", "")
+    return with_value(of_set(workload(), job), ("metadata", "name"), name)

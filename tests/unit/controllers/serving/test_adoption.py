@@ -1,0 +1,173 @@
+"""Workloads that a StatefulSet adopts, under its older name too."""
+
+from typing import Any
+
+import orjson
+import pytest
+
+from admitq.controllers.plan import Create, Tell
+from admitq.controllers.serving.controller import ServingController
+from admitq.integrations.kinds.statefulset import STATEFUL_SET
+from admitq.integrations.paths import with_value
+from admitq.runtime.store import Change, Key
+from tests.unit.controllers.builders import KINDS, NAMES, Object, admitted, workload
+from tests.unit.controllers.serving.objects import (
+    NAME,
+    SERVING,
+    decided,
+    held_template,
+    of_set,
+    only_patch,
+    pod,
+    stateful_set,
+    without_uid,
+)
+from tests.unit.controllers.world import World
+
+
+def older(*owners: Object, annotations: Any = None, **metadata: Any) -> Object:
+    """A Workload under the older name, which another release created."""
+    made = without_uid(stateful_set())
+    given = {"annotations": annotations or {}, "ownerReferences": list(owners), **metadata}
+    return {**made, "metadata": {**made["metadata"], **given}}
+
+
+OF_POD = {"apiVersion": "v1", "kind": "Pod", "name": "s-0", "uid": "uid-s-0"}
+
+OF_SET = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "s", "uid": "uid-s"}
+
+
+@pytest.mark.parametrize("owners", [[], [OF_POD]], ids=["no owner", "pods"])
+@pytest.mark.parametrize("noted", [True, False])
+def test_b11_workload_of_a_stateful_set_under_its_older_name_is_adopted(owners: Any, noted: bool) -> None:
+    job = stateful_set()
+    found = older(*owners, annotations={NAMES.job_owner_name: "s"} if noted else {})
+    assert only_patch(decided(job, found, pods=[pod()]))["metadata"] == {
+        "annotations": {
+            NAMES.is_group_workload: "true",
+            NAMES.job_owner_gvk: "apps/v1, Kind=StatefulSet",
+            NAMES.job_owner_name: "s",
+        },
+        "labels": {NAMES.job_uid: "uid-s"},
+        "ownerReferences": [*owners, OF_SET],
+    }
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        older({**OF_POD, "controller": True}),
+        older({**OF_SET, "uid": "former"}),
+        older({**OF_POD, "uid": "uid-of-another"}),
+        older(labels={NAMES.job_uid: "uid-of-another"}),
+        older(deletionTimestamp="2030-01-01T00:00:00Z"),
+    ],
+    ids=["controlled", "former StatefulSet", "pod of another", "job of another", "deleted"],
+)
+def test_b11_workload_under_the_older_name_that_belongs_elsewhere_is_not_adopted(found: Object) -> None:
+    plan = decided(stateful_set(), found)
+    [made] = [one.obj for one in plan.actions if isinstance(one, Create)]
+    assert made["metadata"]["name"] == NAME
+
+
+def with_podset(found: Object, **changes: Any) -> Object:
+    """A Workload whose one podset differs by these fields."""
+    [pod_set] = found["spec"]["podSets"]
+    return with_value(found, ("spec", "podSets"), [{**pod_set, **changes}])
+
+
+LARGER = with_value(
+    held_template("statefulset"),
+    ("spec", "containers"),
+    [{"name": "c", "image": "c", "resources": {"requests": {"cpu": "9"}}}],
+)
+
+DIFFERENT = {
+    "more pods": {"count": 30},
+    "fewer pods": {"count": 1},
+    "larger pods": {"template": LARGER},
+    "another role": {"name": "other"},
+}
+
+NOT_ADOPTED = "is not adopted: its podsets differ from those of the StatefulSet"
+
+
+@pytest.mark.parametrize("noted", [True, False], ids=["annotated", "bare"])
+@pytest.mark.parametrize("changes", DIFFERENT.values(), ids=list(DIFFERENT))
+def test_b11_workload_under_the_older_name_with_other_podsets_is_left_alone(
+    changes: Any, noted: bool
+) -> None:
+    found = with_podset(older(OF_POD), **changes)
+    plan = decided(stateful_set(), *([found] if noted else []), pods=[pod()], others=[found])
+    [refusal, event] = [one for one in plan.actions if isinstance(one, Tell)]
+    note = f"Workload {found['metadata']['name']} {NOT_ADOPTED}"
+    assert (refusal.reason, refusal.note) == ("ErrWorkloadCompose", note)
+    assert event.reason == "CreatedWorkload"
+    [made] = [one for one in plan.actions if not isinstance(one, Tell)]
+    assert isinstance(made, Create)
+    assert made.obj["metadata"]["name"] == NAME
+
+
+def test_workload_under_the_older_name_of_a_stateful_set_on_hold_is_adopted_whatever_its_number() -> None:
+    found = older(annotations={NAMES.job_owner_name: "s"})
+    patch = only_patch(decided(stateful_set(0), found))
+    assert patch["metadata"]["ownerReferences"] == [OF_SET]
+
+
+@pytest.mark.parametrize("noted", [True, False], ids=["annotated", "bare"])
+def test_free_workload_of_the_name_of_a_group_with_other_podsets_is_reported_and_left_alone(
+    noted: bool,
+) -> None:
+    found = with_value(with_podset(older(), count=30), ("metadata", "name"), NAME)
+    plan = decided(stateful_set(), *([found] if noted else []), pods=[pod()], others=[found])
+    [event] = plan.actions
+    assert isinstance(event, Tell)
+    assert (event.reason, event.note, plan.again) == (
+        "ErrWorkloadCompose",
+        f"Workload {NAME} {NOT_ADOPTED}",
+        5.0,
+    )
+
+
+def test_workload_that_lost_its_owner_and_kept_the_label_of_the_stateful_set_is_adopted_again() -> None:
+    found = with_podset(older(labels={NAMES.job_uid: "uid-s"}), count=30)
+    owners = only_patch(decided(stateful_set(), others=[found]))["metadata"]["ownerReferences"]
+    assert owners == [OF_SET]
+
+
+@pytest.mark.parametrize("left", [{}, {NAMES.is_group_workload: "true"}])
+def test_e_workload_of_a_stateful_set_is_marked_again_when_it_has_lost_its_annotations(left: Any) -> None:
+    job = stateful_set()
+    made = with_value(of_set(admitted(), job), ("metadata", "annotations"), left)
+    metadata = only_patch(decided(job, others=[made], pods=[pod()]))["metadata"]
+    assert metadata["annotations"] == {
+        NAMES.is_group_workload: "true",
+        NAMES.job_owner_gvk: "apps/v1, Kind=StatefulSet",
+        NAMES.job_owner_name: "s",
+    }
+    assert metadata["ownerReferences"] == made["metadata"]["ownerReferences"]
+
+
+def test_e_stateful_set_reports_and_retries_while_its_name_belongs_to_another_workload() -> None:
+    job = stateful_set()
+    theirs = with_value(workload(), ("metadata", "name"), NAME)
+    plan = decided(job, others=[theirs], pods=[pod()])
+    [event] = plan.actions
+    assert isinstance(event, Tell)
+    note = f"Workload {NAME} exists already and belongs to something else"
+    assert (event.reason, event.note, plan.again) == ("ErrWorkloadCompose", note, 5.0)
+
+
+def test_e_stateful_set_is_reconciled_when_its_workload_loses_its_annotations() -> None:
+    job = stateful_set()
+    world = World(SERVING)
+    assert STATEFUL_SET.serving is not None
+    [watch] = (
+        one
+        for one in ServingController(world.ctx, STATEFUL_SET, STATEFUL_SET.serving).when_served().spec.watches
+        if one.resource == KINDS.workloads
+    )
+    made = of_set(workload(), job)
+    bare = with_value(made, ("metadata", "annotations"), {})
+    change = Change("modified", Key("ns", NAME), bare, orjson.dumps(made))
+    assert set(watch.keys(change)) == {Key("ns", "s")}

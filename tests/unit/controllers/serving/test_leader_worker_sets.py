@@ -1,0 +1,88 @@
+"""Workloads and pods of LeaderWorkerSets."""
+
+from typing import Any
+
+import pytest
+
+from admitq.controllers.plan import Create, Delete, Patch, RemoveFinalizer
+from admitq.integrations.kinds.leaderworkerset import LEADER_WORKER_SET
+from admitq.integrations.names import workload_name
+from tests.unit.controllers.builders import NAMES, Object, condition, workload
+from tests.unit.controllers.serving.objects import decided, held_template, lws, lws_pod, owned
+
+
+def lws_name(index: int) -> str:
+    return workload_name("LeaderWorkerSet", "leaderworkerset.x-k8s.io", f"l-{index}", "uid-l")
+
+
+def test_each_group_has_a_workload() -> None:
+    made = [one for one in decided(lws(), kind=LEADER_WORKER_SET).actions if isinstance(one, Create)]
+    metadata: list[Any] = [one.obj["metadata"] for one in made]
+    assert [one["name"] for one in metadata] == [lws_name(0), lws_name(1)]
+    assert [one["annotations"][NAMES.component_workload_index] for one in metadata] == ["0", "1"]
+    assert {one["annotations"][NAMES.job_owner_name] for one in metadata} == {"l"}
+    assert metadata[0]["ownerReferences"][0]["name"] == "l"
+    spec: Any = made[0].obj["spec"]
+    assert [(one["name"], one["count"]) for one in spec["podSets"]] == [("leader", 1), ("worker", 2)]
+
+
+def test_groups_without_a_template_for_leaders_are_all_alike() -> None:
+    made = decided(lws(1, leader=False), kind=LEADER_WORKER_SET).actions[0]
+    assert isinstance(made, Create)
+    assert [(one["name"], one["count"]) for one in made.obj["spec"]["podSets"]] == [("main", 3)]
+
+
+def of_group(index: int, **parts: Any) -> Object:
+    job = lws()
+    template = held_template("leaderworkerset")
+    pod_sets = [
+        {"name": "leader", "count": 1, "template": template},
+        {"name": "worker", "count": 2, "template": template},
+    ]
+    return owned(workload(name=lws_name(index), spec={"podSets": pod_sets}, **parts), job, str(index))
+
+
+def test_pods_are_told_the_group_that_they_are_in() -> None:
+    pods = [lws_pod(0, 0), lws_pod(0, 1), lws_pod(1, 2)]
+    plan = decided(lws(), of_group(0), of_group(1), pods=pods, kind=LEADER_WORKER_SET)
+    seen: dict[str, Any] = {}
+    for action in plan.actions:
+        assert isinstance(action, Patch)
+        metadata = action.steps[0].patch["metadata"]
+        seen[action.obj["metadata"]["name"]] = (
+            metadata["annotations"][NAMES.pod_group_name],
+            metadata["annotations"][NAMES.role_hash],
+            metadata["annotations"][NAMES.pod_group_total_count],
+        )
+    assert seen == {
+        "l-0-0": (lws_name(0), "leader", "3"),
+        "l-0-1": (lws_name(0), "worker", "3"),
+        "l-1-2": (lws_name(1), "worker", "3"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("state", "actions"),
+    [
+        ({}, [Delete]),
+        ({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}, [RemoveFinalizer]),
+    ],
+)
+def test_workloads_of_groups_that_are_no_more_go(state: Any, actions: Any) -> None:
+    plan = decided(lws(1), of_group(0), of_group(1, **state), kind=LEADER_WORKER_SET)
+    assert [type(one) for one in plan.actions] == actions
+
+
+@pytest.mark.parametrize(
+    ("updating", "surge", "wanted"),
+    [(True, 1, True), (True, "50%", True), (True, 0, False), (False, 1, False)],
+)
+def test_a_rollout_has_workloads_for_the_groups_that_it_adds(
+    updating: bool, surge: Any, wanted: bool
+) -> None:
+    status = {"conditions": [condition("UpdateInProgress", updating, "x")]}
+    strategy = {"rollingUpdateConfiguration": {"maxSurge": surge}}
+    job = lws(status=status, rolloutStrategy=strategy)
+    plan = decided(job, of_group(0), of_group(1), pods=[lws_pod(2, 0)], kind=LEADER_WORKER_SET)
+    made: list[Any] = [one.obj for one in plan.actions if isinstance(one, Create)]
+    assert [one["metadata"]["name"] for one in made] == ([lws_name(2)] if wanted else [])

@@ -1,0 +1,246 @@
+"""Workloads and pods of StatefulSets."""
+
+from typing import Any
+
+import pytest
+
+from admitq.controllers.plan import Count, Create, Delete, Patch, Plan, RemoveFinalizer, Tell
+from admitq.integrations.names import workload_name
+from tests.unit.controllers.builders import (
+    NAMES,
+    TEMPLATE,
+    Object,
+    admitted,
+    condition,
+    reserved,
+    settings_with,
+    workload,
+)
+from tests.unit.controllers.serving.objects import (
+    NAME,
+    decided,
+    held_template,
+    of_set,
+    only_patch,
+    pod,
+    stateful_set,
+    without_uid,
+)
+
+
+def test_a_workload_is_made_for_all_replicas_before_there_are_pods() -> None:
+    made, told = decided(stateful_set()).actions
+    assert isinstance(made, Create)
+    assert isinstance(told, Tell)
+    metadata: Any = made.obj["metadata"]
+    assert metadata["name"] == NAME
+    assert metadata["annotations"] == {
+        NAMES.is_group_workload: "true",
+        NAMES.job_owner_gvk: "apps/v1, Kind=StatefulSet",
+        NAMES.job_owner_name: "s",
+    }
+    assert metadata["labels"][NAMES.job_uid] == "uid-s"
+    assert metadata["ownerReferences"] == [
+        {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "s", "uid": "uid-s"}
+    ]
+    spec: Any = made.obj["spec"]
+    assert [(one["name"], one["count"]) for one in spec["podSets"]] == [("main", 3)]
+    assert (told.reason, told.note) == ("CreatedWorkload", f"Created Workload: ns/{NAME}")
+
+
+@pytest.mark.parametrize(
+    ("job", "fields"),
+    [
+        (stateful_set(0), {}),
+        (stateful_set(labels={NAMES.queue_name: ""}), {}),
+        (stateful_set(labels={NAMES.multikueue_origin: "home"}), {}),
+        (stateful_set(deletionTimestamp="2026-01-01T00:00:00Z"), {}),
+        (stateful_set(), {"namespace_ends": True}),
+        (stateful_set(), {"namespace_matches": False}),
+        ({**stateful_set(), "spec": {"template": held_template("leaderworkerset")}}, {}),
+        ({**stateful_set(), "spec": {"template": TEMPLATE}}, {}),
+    ],
+)
+def test_no_workload_is_made_where_none_is_needed(job: Object, fields: Any) -> None:
+    assert decided(job, **fields).actions == ()
+
+
+def test_pods_are_told_their_group_their_role_and_their_queue() -> None:
+    job = stateful_set()
+    patch = only_patch(decided(job, of_set(workload(), job), pods=[pod()]))
+    assert patch == {
+        "metadata": {
+            "labels": {NAMES.queue_name: "lq"},
+            "annotations": {
+                NAMES.prebuilt_workload_name: NAME,
+                NAMES.pod_group_name: NAME,
+                NAMES.pod_group_total_count: "3",
+                NAMES.pod_group_fast_admission: "true",
+                NAMES.pod_group_serving: "true",
+                NAMES.pod_group_pod_index_label: "apps.kubernetes.io/pod-index",
+                NAMES.role_hash: "main",
+            },
+        }
+    }
+
+
+def told(one: Object, patch: Any) -> Object:
+    metadata = one["metadata"]
+    merged = {key: {**metadata[key], **patch["metadata"][key]} for key in ("labels", "annotations")}
+    return {**one, "metadata": {**metadata, **merged}}
+
+
+def test_a_pod_that_has_been_told_is_left_alone_and_follows_its_queue_while_it_waits() -> None:
+    job = stateful_set()
+    made = of_set(workload(), job)
+    waiting = told(pod(), only_patch(decided(job, made, pods=[pod()])))
+    assert decided(job, made, pods=[waiting]).actions == ()
+    moved = stateful_set(labels={NAMES.queue_name: "other"})
+    there = {**made, "spec": {**made["spec"], "queueName": "other"}}
+    assert only_patch(decided(moved, made, pods=[waiting])) == {"spec": {"queueName": "other"}}
+    assert only_patch(decided(moved, there, pods=[waiting])) == {
+        "metadata": {"labels": {NAMES.queue_name: "other"}}
+    }
+    running = {**waiting, "spec": {**waiting["spec"], "schedulingGates": []}}
+    assert decided(moved, there, pods=[running]).actions == ()
+
+
+@pytest.mark.parametrize(("length", "place"), [(10, "labels"), (100, "annotations")])
+def test_without_the_gate_only_long_names_are_told_in_annotations(length: int, place: str) -> None:
+    job = stateful_set(name="s" * length)
+    made = of_set(workload(), job)
+    name = workload_name("StatefulSet", "apps", "s" * length, "uid-s")
+    made["metadata"]["name"] = name
+    settings = settings_with(names_by_annotation=False)
+    metadata = only_patch(decided(job, made, pods=[pod()], settings=settings))["metadata"]
+    told_in = [where for where in ("labels", "annotations") if NAMES.pod_group_name in metadata[where]]
+    assert told_in == [place]
+    assert {metadata[place][key] for key in (NAMES.pod_group_name, NAMES.prebuilt_workload_name)} == {name}
+
+
+def test_a_workload_that_is_named_without_a_uid_is_found_and_told_to_pods() -> None:
+    job = stateful_set()
+    made = without_uid(job)
+    annotations = only_patch(decided(job, made, pods=[pod()]))["metadata"]["annotations"]
+    assert annotations[NAMES.prebuilt_workload_name] == made["metadata"]["name"]
+
+
+def test_a_workload_that_is_named_by_its_uid_goes_before_one_that_is_not() -> None:
+    job = stateful_set()
+    other = without_uid(job)
+    plan = decided(job, of_set(workload(), job), other, pods=[pod()])
+    assert [one.obj for one in plan.actions if isinstance(one, Delete)] == [other]
+    [told] = [one for one in plan.actions if isinstance(one, Patch)]
+    assert told.steps[0].patch["metadata"]["annotations"][NAMES.prebuilt_workload_name] == NAME
+
+
+def test_a_workload_of_a_former_object_of_the_name_is_not_taken_for_that_of_this_one() -> None:
+    job = stateful_set()
+    former = without_uid(stateful_set(uid="former"))
+    [made] = [one.obj for one in decided(job, former).actions if isinstance(one, Create)]
+    assert made["metadata"]["name"] == NAME
+
+
+@pytest.mark.parametrize(
+    ("revision", "partition", "start", "status", "let_go"),
+    [
+        ("new", 0, 0, {}, False),
+        ("old", 0, 0, {}, True),
+        ("old", 1, 0, {}, False),
+        ("old", 0, 7, {}, True),
+        ("old", 1, 7, {}, False),
+        ("newer", 0, 0, {"observedGeneration": 1}, False),
+        ("newer", 0, 0, {"currentRevision": "new"}, False),
+    ],
+)
+def test_pods_that_make_room_for_a_new_revision_are_let_go(
+    revision: str, partition: int, start: int, status: Any, let_go: bool
+) -> None:
+    known = {"updateRevision": "new", "currentRevision": "old", "observedGeneration": 2, **status}
+    job = stateful_set(status=known, generation=2)
+    job["spec"]["updateStrategy"] = {"rollingUpdate": {"partition": partition}}
+    job["spec"]["ordinals"] = {"start": start}
+    one = pod(labels={"controller-revision-hash": revision, "apps.kubernetes.io/pod-index": str(start)})
+    write, *counts = decided(job, of_set(workload(), job), pods=[one]).actions
+    assert isinstance(write, Patch)
+    gates = {"spec": {"schedulingGates": [{"name": "example.com/own"}]}}
+    assert (write.steps[0].patch == gates) is let_go
+    assert [isinstance(count, Count) for count in counts] == [True, True] * let_go
+
+
+def test_a_priority_class_that_changes_is_followed_with_quota_too() -> None:
+    job = stateful_set(labels={NAMES.priority_class: "high"})
+    reference = {"group": NAMES.group, "kind": "WorkloadPriorityClass", "name": "low"}
+    made = of_set(reserved(spec={"priorityClassRef": reference}), job)
+    classes = {"high": {"metadata": {"name": "high"}, "value": 9}}
+    write, event = decided(job, made, classes=classes).actions
+    assert isinstance(write, Patch)
+    spec = write.steps[0].patch["spec"]
+    assert (spec["priority"], spec["priorityClassRef"]["name"]) == (9, "high")
+    assert isinstance(event, Tell)
+    note = f"Updated workload priority class: ns/{NAME}"
+    assert (event.regarding, event.reason, event.note) == (job, "UpdatedWorkload", note)
+    (warned,) = decided(job, made).actions
+    assert isinstance(warned, Tell)
+    assert warned.reason == "WorkloadPriorityClassNotFound"
+
+
+@pytest.mark.parametrize("left", [{"labels": {NAMES.queue_name: ""}}, {"namespace_matches": False}])
+def test_what_has_quota_from_before_ends_though_its_object_is_managed_no_more(left: Any) -> None:
+    job = stateful_set(**({"labels": left["labels"]} if "labels" in left else {}))
+    fields = {key: value for key, value in left.items() if key != "labels"}
+    evicted = of_set(admitted(condition("Evicted", True, "Preempted")), job)
+    assert only_patch(decided(job, evicted, **fields))["status"]["admission"] is None
+    going = of_set(workload(metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}), job)
+    [freed] = decided(job, going, **fields).actions
+    assert isinstance(freed, RemoveFinalizer)
+    assert decided(job, of_set(workload(), job), **fields) == Plan()
+    assert decided(job, **fields) == Plan()
+
+
+def test_no_class_that_is_not_there_keeps_quota_from_being_given_back() -> None:
+    labels = {NAMES.priority_class: "none-such"}
+    spec = {"priorityClassRef": {"group": NAMES.group, "kind": "WorkloadPriorityClass", "name": "low"}}
+    none = stateful_set(replicas=0, labels=labels)
+    released = only_patch(decided(none, of_set(admitted(spec=spec), none)))
+    assert released["status"]["admission"] is None
+
+
+def test_a_gate_that_is_taken_off_is_taken_off_the_workload() -> None:
+    key = NAMES.admission_gated_by
+    job = stateful_set(annotations={key: "a.example/x"})
+    made = of_set(workload(), job)
+    made["metadata"]["annotations"][key] = "a.example/x,b.example/y"
+    assert only_patch(decided(job, made)) == {"metadata": {"annotations": {key: "a.example/x"}}}
+
+
+def test_an_evicted_workload_without_pods_gives_its_quota_back() -> None:
+    job = stateful_set()
+    made = of_set(admitted(condition("Evicted", True, "Preempted", since=4)), job)
+    plan = decided(job, made)
+    assert only_patch(plan)["status"]["admission"] is None
+    assert all(
+        isinstance(one, Patch) and one.resource.kind == "Pod"
+        for one in decided(job, made, pods=[pod(held=False)]).actions
+    )
+
+
+def test_workloads_of_what_is_gone_are_finished_and_let_go() -> None:
+    job = stateful_set()
+    made = of_set(workload(), job)
+    settings = settings_with(finish_orphaned=True)
+    (finished,) = only_patch(decided(None, made, settings=settings))["status"]["conditions"]
+    assert (finished["type"], finished["reason"]) == ("Finished", "OwnerNotFound")
+    (freed,) = decided(None, made, settings=settings_with(finish_orphaned=False)).actions
+    assert isinstance(freed, RemoveFinalizer)
+    former = of_set(workload(), stateful_set(uid="uid-before"))
+    actions = decided(job, former, settings=settings_with(finish_orphaned=False)).actions
+    assert [type(one) for one in actions] == [RemoveFinalizer]
+
+
+@pytest.mark.parametrize(("pods", "freed"), [([], True), ([pod(held=False)], False)])
+def test_a_deleted_workload_goes_when_its_pods_have_gone(pods: Any, freed: bool) -> None:
+    job = stateful_set()
+    made = of_set(workload(metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}), job)
+    actions = decided(job, made, pods=pods).actions
+    assert [type(one) for one in actions] == ([RemoveFinalizer] if freed else [])

@@ -1,0 +1,215 @@
+"""Admission checks: which ones are listed, and what their states lead to."""
+
+from typing import Any
+
+import pytest
+
+from admitq.core.applicable_checks import MOST_CHECKS
+from admitq_api.kinds.workload import WorkloadStatus
+from admitq_api.schema import schema_of
+from tests.unit.controllers.builders import (
+    Object,
+    admitted,
+    cluster_queue,
+    condition,
+    condition_of,
+    reserved,
+    time,
+    workload,
+)
+from tests.unit.controllers.workload.decisions import (
+    AWAITED,
+    CHECKED,
+    NOT_ADMITTED,
+    check,
+    decided,
+    on,
+    settled,
+    told,
+    written,
+)
+
+
+def test_before_the_flavors_are_known_only_checks_of_all_flavors_are_listed() -> None:
+    obj = written(workload(), decided(workload(), cluster_queue=CHECKED))
+    assert obj["status"]["admissionChecks"] == [check("z-all", "Pending")]
+
+
+def test_a_check_that_names_every_flavor_is_one_of_all() -> None:
+    both = cluster_queue(checks=[{"name": "c", "onFlavors": ["o", "spot"]}], flavors=["spot", "o"])
+    obj = written(workload(), decided(workload(), cluster_queue=both))
+    assert [one["name"] for one in obj["status"]["admissionChecks"]] == ["c"]
+
+
+def test_after_the_reservation_those_of_the_assigned_flavors_are_listed_sorted() -> None:
+    obj = reserved(admission=on("spot"), admissionChecks=[check("z-all", "Ready"), check("gone", "Ready")])
+    listed = written(obj, decided(obj, cluster_queue=CHECKED))["status"]["admissionChecks"]
+    assert listed == [check("a-spot", "Pending"), check("z-all", "Ready")]
+
+
+def test_a_check_of_a_flavor_that_is_retried_keeps_its_count_until_another_flavor_is_assigned() -> None:
+    kept = check("a-spot", "Pending", retryCount=2)
+    dropped = [check("b-other", "Pending"), check("gone", "Pending", retryCount=1)]
+    obj = workload(admissionChecks=[kept, *dropped])
+    waiting = settled(obj, cluster_queue=CHECKED)
+    assert waiting["status"]["admissionChecks"] == [kept, check("z-all", "Pending")]
+    for flavor, listed in (("spot", [kept]), ("o", [check("b-other", "Pending")])):
+        got = reserved(admission=on(flavor), admissionChecks=waiting["status"]["admissionChecks"])
+        checks = settled(got, cluster_queue=CHECKED)["status"]["admissionChecks"]
+        assert checks == [*listed, check("z-all", "Pending")]
+
+
+NINE = [{"name": f"c{number}"} for number in range(9)]
+
+
+def too_many(which: str) -> tuple[str, str, str]:
+    message = (
+        f"9 AdmissionChecks of ClusterQueue cq apply to {which}, and a Workload can have at most 8: "
+        "remove some from spec.admissionChecksStrategy.admissionChecks, "
+        "or limit them to other flavors by onFlavors"
+    )
+    return "False", "Misconfigured", message
+
+
+def test_the_most_checks_are_those_that_the_status_of_a_workload_can_list() -> None:
+    assert schema_of(WorkloadStatus)["properties"]["admissionChecks"]["maxItems"] == MOST_CHECKS
+
+
+def test_waiting_workload_keeps_its_list_while_more_checks_apply_than_it_can_list() -> None:
+    obj = settled(workload(), cluster_queue=cluster_queue(checks=NINE[:8]))
+    assert [one["name"] for one in obj["status"]["admissionChecks"]] == [one["name"] for one in NINE[:8]]
+    assert decided(obj, cluster_queue=cluster_queue(checks=NINE)).actions == ()
+
+
+@pytest.mark.parametrize(
+    ("queue", "which"),
+    [
+        (cluster_queue(checks=NINE), "every flavor"),
+        (
+            cluster_queue(checks=[{**one, "onFlavors": ["f"]} for one in NINE], flavors=["f", "g"]),
+            "flavors f",
+        ),
+    ],
+    ids=["every flavor", "its flavor"],
+)
+def test_reserved_workload_is_released_when_more_checks_apply_than_it_can_list(
+    queue: Object, which: str
+) -> None:
+    obj = settled(reserved(AWAITED), cluster_queue=queue)
+    assert condition_of(obj, "QuotaReserved") == too_many(which)
+    assert condition_of(obj, "Admitted") == (
+        "False",
+        "NoReservation",
+        "The workload has no reservation",
+    )
+    assert "admission" not in obj["status"]
+
+
+@pytest.mark.parametrize(
+    "obj",
+    [
+        admitted(AWAITED, admissionChecks=[check("c0", "Ready")]),
+        reserved(AWAITED, condition("Evicted", True, "Preempted")),
+    ],
+    ids=["admitted", "evicted"],
+)
+def test_workload_whose_job_runs_or_stops_is_left_alone_when_more_checks_apply_than_it_can_list(
+    obj: Object,
+) -> None:
+    assert decided(obj, cluster_queue=cluster_queue(checks=NINE)).actions == ()
+
+
+def test_retried_checks_of_flavors_are_listed_as_far_as_there_is_room() -> None:
+    retried = [check(name, "Pending", retryCount=1) for name in ("c7", "c8")]
+    queue = cluster_queue(
+        checks=[*NINE[:7], *({**one, "onFlavors": ["f"]} for one in NINE[7:])], flavors=["f", "g"]
+    )
+    obj = settled(workload(admissionChecks=retried), cluster_queue=queue)
+    listed = obj["status"]["admissionChecks"]
+    assert [one["name"] for one in listed] == [f"c{number}" for number in range(8)]
+    assert listed[7]["retryCount"] == 1
+
+
+def test_a_rejected_check_deactivates_and_is_named() -> None:
+    checks = [check("a", "Retry"), check("b", "Rejected", message="no nodes"), check("c", "Rejected")]
+    queue = cluster_queue(checks=[{"name": name} for name in "abc"])
+    obj = reserved(
+        condition("Admitted", False, "UnsatisfiedAdmissionChecks", "The workload has not all checks ready"),
+        admissionChecks=checks,
+    )
+    plan = decided(obj, cluster_queue=queue)
+    message = 'AdmissionChecks in Rejected state: "b" (no nodes); "c"'
+    assert condition_of(written(obj, plan), "DeactivationTarget") == ("True", "AdmissionCheck", message)
+    assert told(plan) == [("Warning", "AdmissionCheckRejected", f"Deactivated due to {message}")]
+
+
+def test_a_rejection_ends_in_a_deactivation_with_the_checks_reset() -> None:
+    queue = cluster_queue(checks=[{"name": "b"}])
+    final = settled(reserved(admissionChecks=[check("b", "Rejected", message="no")]), cluster_queue=queue)
+    assert condition_of(final, "Evicted")[1] == "DeactivatedDueToAdmissionCheck"
+    assert final["status"]["admissionChecks"] == [
+        check("b", "Pending", message="Reset to Pending after eviction. Previously: Rejected")
+    ]
+
+
+def test_a_check_to_be_retried_evicts_and_is_waited_for() -> None:
+    queue = cluster_queue(checks=[{"name": "a"}])
+    asked = check("a", "Retry", message="later", requeueAfterSeconds=90, retryCount=1, podSetUpdates=[{}])
+    obj = admitted(admissionChecks=[asked])
+    final = settled(obj, now=30, cluster_queue=queue)
+    assert condition_of(final, "Evicted") == (
+        "True",
+        "AdmissionCheck",
+        'Evicted due to AdmissionCheck in Retry state: "a" (later)',
+    )
+    assert final["status"]["requeueState"] == {"requeueAt": time(90)}
+    assert final["status"]["admissionChecks"] == [
+        {
+            **check("a", "Pending", message="Reset to Pending after eviction. Previously: Retry"),
+            "lastTransitionTime": time(30),
+            "requeueAfterSeconds": 90,
+            "retryCount": 2,
+        }
+    ]
+    assert final["status"]["schedulingStats"]["evictions"] == [
+        {"reason": "AdmissionCheck", "underlyingCause": "", "count": 1}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("asked", "requeue_at"),
+    [
+        ([{"requeueAfterSeconds": 90}, {"requeueAfterSeconds": 200}], time(200)),
+        ([{"requeueAfterSeconds": 90}, {}], time(90)),
+        ([{"requeueAfterSeconds": 0}, {}], None),
+        ([{"requeueAfterSeconds": 30}, {}], None),
+    ],
+    ids=["the-latest", "one-that-says-nothing", "at-once", "over"],
+)
+def test_the_wait_is_that_of_the_check_which_asks_for_the_longest(asked: Any, requeue_at: Any) -> None:
+    queue = cluster_queue(checks=[{"name": "a"}, {"name": "b"}])
+    checks = [check(name, "Retry", **fields) for name, fields in zip("ab", asked, strict=True)]
+    obj = settled(reserved(admissionChecks=checks), now=30, cluster_queue=queue)
+    assert obj["status"].get("requeueState") == (requeue_at and {"requeueAt": requeue_at})
+    assert [one["retryCount"] for one in obj["status"]["admissionChecks"]] == [1, 1]
+
+
+def test_an_earlier_wait_that_is_longer_stays() -> None:
+    obj = reserved(
+        admissionChecks=[check("a", "Retry", requeueAfterSeconds=90)],
+        requeueState={"count": 2, "requeueAt": time(500)},
+    )
+    final = settled(obj, now=30, cluster_queue=cluster_queue(checks=[{"name": "a"}]))
+    assert final["status"]["requeueState"] == {"count": 2, "requeueAt": time(500)}
+
+
+def test_a_check_that_asks_for_a_retry_of_who_is_deactivated_is_not_waited_for() -> None:
+    """Its controller may not have seen yet that the Workload is inactive."""
+    obj = workload(
+        condition("Evicted", True, "Deactivated", "The workload is deactivated"),
+        condition("QuotaReserved", False, "Deactivated", "The workload is deactivated"),
+        NOT_ADMITTED,
+        spec={"active": False},
+        admissionChecks=[check("a", "Retry", requeueAfterSeconds=90)],
+    )
+    assert decided(obj, now=30, cluster_queue=cluster_queue(checks=[{"name": "a"}])).actions == ()

@@ -1,0 +1,242 @@
+"""Why a Workload waits, and its admission gates."""
+
+from typing import Any
+
+import pytest
+
+from admitq.controllers.plan import Plan
+from admitq.explain import Explanation
+from tests.unit.controllers.builders import (
+    NAMES,
+    Object,
+    condition,
+    condition_of,
+    local_queue,
+    time,
+    workload,
+)
+from tests.unit.controllers.workload.decisions import NOT_ADMITTED, decided, settled, told, written
+
+
+def test_a_new_workload_in_a_working_queue_costs_no_write() -> None:
+    assert decided(workload()) == Plan(again=2.0)
+    assert decided(workload(), now=2) == Plan()
+
+
+def test_who_is_passed_over_for_an_equal_one_learns_why_from_the_first_look_on() -> None:
+    bypassed = Explanation("WaitingForQuota", "like another")
+    obj = settled(workload(), now=2, bypassed=bypassed)
+    assert condition_of(obj, "QuotaReserved") == ("False", "WaitingForQuota", "like another")
+
+
+@pytest.mark.parametrize(
+    ("obj", "world", "reason", "message"),
+    [
+        (workload(), {"local_queue": None}, "Misconfigured", "LocalQueue lq doesn't exist"),
+        (
+            workload(),
+            {"local_queue": local_queue(deletionTimestamp=time(0))},
+            "Misconfigured",
+            "LocalQueue lq is terminating or missing",
+        ),
+        (workload(), {"local_queue": local_queue("Hold")}, "Suspended", "LocalQueue lq is inactive"),
+        (workload(), {"cluster_queue": None}, "Misconfigured", "ClusterQueue cq doesn't exist"),
+        (workload(), {"cluster_queue_active": False}, "Suspended", "ClusterQueue cq is inactive"),
+        (
+            workload(),
+            {"inadmissible": Explanation("Misconfigured", "because")},
+            "Misconfigured",
+            "because",
+        ),
+        (
+            workload(condition("QuotaReserved", False, "PendingEvaluation")),
+            {"bypassed": Explanation("WaitingForQuota", "like another")},
+            "WaitingForQuota",
+            "like another",
+        ),
+        (
+            workload(condition("QuotaReserved", False, "Misconfigured", "LocalQueue lq doesn't exist")),
+            {},
+            "PendingEvaluation",
+            "Workload is pending evaluation in the scheduling queue",
+        ),
+        (
+            workload(condition("QuotaReserved", False, "Suspended", "ClusterQueue cq is inactive")),
+            {},
+            "PendingEvaluation",
+            "Workload is pending evaluation in the scheduling queue",
+        ),
+        (
+            workload(),
+            {"settings": {"explicit_pending": True}},
+            "PendingEvaluation",
+            "Workload is pending evaluation in the scheduling queue",
+        ),
+        (
+            workload(),
+            {"local_queue": None, "settings": {"detailed_reasons": False}},
+            "Inadmissible",
+            "LocalQueue lq doesn't exist",
+        ),
+    ],
+)
+def test_a_waiting_workload_says_why(obj: Object, world: Any, reason: str, message: str) -> None:
+    told_to = written(obj, decided(obj, **world))
+    assert condition_of(told_to, "QuotaReserved") == ("False", reason, message)
+    assert condition_of(told_to, "Admitted") == (
+        "False",
+        "NoReservation",
+        "The workload has no reservation",
+    )
+
+
+@pytest.mark.parametrize(
+    "reason", ["WaitingForQuota", "NoMatchingFlavor", "ExceedsMaxQuota", "WaitingForPreemptedWorkloads"]
+)
+def test_the_result_of_an_evaluation_stays(reason: str) -> None:
+    obj = workload(condition("QuotaReserved", False, reason, "m"), NOT_ADMITTED)
+    assert decided(obj).actions == ()
+
+
+def test_a_misconfiguration_found_by_an_evaluation_stays() -> None:
+    message = "resources didn't satisfy LimitRange constraints: too much"
+    obj = workload(condition("QuotaReserved", False, "Misconfigured", message), NOT_ADMITTED)
+    assert decided(obj).actions == ()
+
+
+MISMATCH = Explanation("Misconfigured", "workload namespace doesn't match ClusterQueue selector")
+
+
+def test_a4_namespace_mismatch_is_cleared_as_soon_as_the_namespace_matches() -> None:
+    mismatched = settled(workload(), inadmissible=MISMATCH)
+    assert condition_of(mismatched, "QuotaReserved") == ("False", *MISMATCH)
+    assert settled(mismatched, inadmissible=MISMATCH) == mismatched
+    matched = settled(mismatched)
+    message = "Workload is pending evaluation in the scheduling queue"
+    assert condition_of(matched, "QuotaReserved") == ("False", "PendingEvaluation", message)
+
+
+RETURNED = (
+    condition("Evicted", True, "Preempted", "Preempted to accommodate another workload"),
+    condition("QuotaReserved", False, "PendingEvaluation", "Preempted to accommodate another workload"),
+    NOT_ADMITTED,
+)
+
+
+def test_a4_message_of_an_eviction_stays_until_a_cycle_has_looked() -> None:
+    assert decided(workload(*RETURNED, condition("Requeued", True, "Preempted"))).actions == ()
+
+
+def test_a4_message_of_an_eviction_yields_to_a_problem_of_the_queues_and_to_a_refusal_of_an_equal_one() -> (
+    None
+):
+    stopped = settled(workload(*RETURNED), local_queue=local_queue("Hold"))
+    assert condition_of(stopped, "QuotaReserved") == ("False", "Suspended", "LocalQueue lq is inactive")
+    bypassed = Explanation("WaitingForQuota", "like another")
+    assert condition_of(settled(workload(*RETURNED), bypassed=bypassed), "QuotaReserved") == (
+        "False",
+        *bypassed,
+    )
+
+
+def test_a4_message_of_a_former_eviction_is_replaced() -> None:
+    former = condition("Evicted", False, "QuotaReserved", "Previously: " + RETURNED[0]["message"])
+    obj = settled(workload(former, *RETURNED[1:]))
+    message = "Workload is pending evaluation in the scheduling queue"
+    assert condition_of(obj, "QuotaReserved") == ("False", "PendingEvaluation", message)
+
+
+def test_of_a_cluster_queue_that_the_core_has_not_taken_in_nothing_is_said() -> None:
+    assert decided(workload(), cluster_queue_active=None).actions == ()
+
+
+def test_on_hold_is_kept() -> None:
+    obj = workload(condition("QuotaReserved", False, "OnHold", "Job is on hold"), NOT_ADMITTED)
+    assert decided(obj, local_queue=None).actions == ()
+
+
+def test_without_detailed_reasons_a_deactivation_is_not_told_there() -> None:
+    obj = settled(workload(spec={"active": False}), settings={"detailed_reasons": False})
+    assert condition_of(obj, "QuotaReserved") is None
+
+
+GATED: Object = {"annotations": {NAMES.admission_gated_by: "a.example/x,b.example/y"}}
+
+IS_GATED = condition("QuotaReserved", False, "AdmissionGated", "Admission is gated by: a.example/x")
+
+
+@pytest.mark.parametrize("tracked", [True, False])
+@pytest.mark.parametrize("said", [[], [condition("PodsReady", False, "WaitForStart", "m")]])
+@pytest.mark.parametrize(
+    ("metadata", "world"),
+    [({}, {"local_queue": None}), (GATED, {})],
+    ids=["without a queue", "gated"],
+)
+def test_the_first_word_of_quota_tells_of_pods_too_if_nothing_has(
+    metadata: Object, world: Any, said: list[Object], tracked: bool
+) -> None:
+    obj = workload(*said, metadata=metadata)
+    settings = {} if tracked else {"pods_ready": None}
+    after_it = written(obj, decided(obj, settings=settings, **world))
+    assert condition_of(after_it, "QuotaReserved") is not None
+    awaited = ("False", "WaitForStart", "Not all pods are ready or succeeded")
+    expected = ("False", "WaitForStart", "m") if said else awaited if tracked else None
+    assert condition_of(after_it, "PodsReady") == expected
+
+
+def test_a_gated_workload_names_its_gates() -> None:
+    plan = decided(workload(metadata=GATED))
+    gated = written(workload(metadata=GATED), plan)
+    message = "Admission is gated by: a.example/x,b.example/y"
+    assert condition_of(gated, "QuotaReserved") == ("False", "AdmissionGated", message)
+    assert told(plan) == [("Normal", "AdmissionGated", f"Workload admission is gated by: {message[23:]}")]
+    assert settled(gated) == gated
+
+
+@pytest.mark.parametrize(
+    ("spec", "world", "reason"),
+    [
+        ({}, {"local_queue": None}, "Misconfigured"),
+        ({}, {"local_queue": local_queue("Hold")}, "Suspended"),
+        ({}, {"cluster_queue": None, "cluster_queue_active": False}, "Misconfigured"),
+        ({}, {"cluster_queue_active": False}, "Suspended"),
+        ({}, {"inadmissible": Explanation("Misconfigured", "because")}, "Misconfigured"),
+        ({"active": False}, {}, "Deactivated"),
+    ],
+)
+def test_what_else_a_gated_workload_waits_for_is_told_first_and_once(
+    spec: Any, world: Any, reason: str
+) -> None:
+    waits = settled(workload(metadata=GATED, spec=spec), **world)
+    assert condition_of(waits, "QuotaReserved")[1] == reason
+    gated = settled(workload(IS_GATED, metadata=GATED, spec=spec))
+    assert condition_of(settled(gated, **world), "QuotaReserved")[1] == reason
+
+
+@pytest.mark.parametrize(
+    ("annotations", "settings"),
+    [({}, {}), ({NAMES.admission_gated_by: ""}, {}), (GATED["annotations"], {"admission_gates": False})],
+    ids=["without-annotation", "with-none-left", "where-nothing-is-gated"],
+)
+def test_a_workload_whose_gates_are_gone_waits_for_quota(annotations: Any, settings: Any) -> None:
+    obj = workload(IS_GATED, metadata={"annotations": annotations})
+    plan = decided(obj, settings=settings)
+    assert condition_of(written(obj, plan), "QuotaReserved") == (
+        "False",
+        "PendingEvaluation",
+        "AdmissionGatedBy cleared, waiting for quota reservation",
+    )
+    assert told(plan) == [
+        ("Normal", "AdmissionGateCleared", "Admission gate cleared, workload is now admissible")
+    ]
+
+
+def test_one_gate_less_is_told_in_the_condition() -> None:
+    obj = workload(IS_GATED, metadata=GATED)
+    assert condition_of(settled(obj), "QuotaReserved")[2].endswith("a.example/x,b.example/y")
+
+
+def test_what_is_told_of_a_preemption_gate_is_no_matter_of_admission_gates() -> None:
+    message = "Workload requires preemption, but it's gated"
+    obj = workload(condition("QuotaReserved", False, "AdmissionGated", message), NOT_ADMITTED)
+    assert decided(obj).actions == ()

@@ -1,0 +1,161 @@
+"""Queues that are stopped, deleted or restarted."""
+
+from typing import Any
+
+import pytest
+
+from tests.unit.controllers.builders import (
+    ADMITTED,
+    admitted,
+    cluster_queue,
+    condition,
+    condition_of,
+    local_queue,
+    reserved,
+    time,
+    workload,
+)
+from tests.unit.controllers.workload.decisions import AWAITED, check, decided, settled, told, written
+
+
+@pytest.mark.parametrize(
+    ("reason", "stopped", "restarted", "message"),
+    [
+        (
+            "LocalQueueStopped",
+            {"local_queue": local_queue("HoldAndDrain")},
+            "LocalQueueRestarted",
+            "The LocalQueue was restarted after being stopped",
+        ),
+        (
+            "ClusterQueueStopped",
+            {"cluster_queue": cluster_queue("HoldAndDrain"), "cluster_queue_active": False},
+            "ClusterQueueRestarted",
+            "The ClusterQueue was restarted after being stopped",
+        ),
+    ],
+)
+def test_a_drained_workload_comes_back_when_its_queue_does(
+    reason: str, stopped: Any, restarted: str, message: str
+) -> None:
+    obj = settled(workload(condition("Requeued", False, reason, "m")), **stopped)
+    assert condition_of(obj, "Requeued") == ("False", reason, "m")
+    assert condition_of(settled(obj), "Requeued") == ("True", restarted, message)
+
+
+@pytest.mark.parametrize(
+    ("world", "reason", "message"),
+    [
+        ({"local_queue": None}, "Misconfigured", "LocalQueue lq is terminating or missing"),
+        (
+            {"local_queue": local_queue(deletionTimestamp=time(0))},
+            "Misconfigured",
+            "LocalQueue lq is terminating or missing",
+        ),
+        ({"local_queue": local_queue("Hold")}, "Suspended", "LocalQueue lq is stopped"),
+        (
+            {"cluster_queue": None},
+            "Misconfigured",
+            "ClusterQueue cq is terminating or missing",
+        ),
+        (
+            {"cluster_queue": cluster_queue(deletionTimestamp=time(0))},
+            "Misconfigured",
+            "ClusterQueue cq is terminating or missing",
+        ),
+        ({"cluster_queue": cluster_queue("HoldAndDrain")}, "Suspended", "ClusterQueue cq is stopped"),
+    ],
+)
+def test_a_mere_reservation_is_given_back(world: Any, reason: str, message: str) -> None:
+    waiting = condition(
+        "Admitted", False, "UnsatisfiedAdmissionChecks", "The workload has not all checks ready"
+    )
+    obj = reserved(waiting, admissionChecks=[check("a", "Pending")])
+    queue = world.get("cluster_queue", cluster_queue())
+    if queue is not None:
+        queue["spec"]["admissionChecksStrategy"] = {"admissionChecks": [{"name": "a"}]}
+        world = {**world, "cluster_queue": queue}
+    released = written(obj, decided(obj, **world))
+    assert condition_of(released, "QuotaReserved") == ("False", reason, message)
+    assert condition_of(released, "Admitted")[1] == "NoReservation"
+    assert "admission" not in released["status"]
+    types = {one["type"] for one in released["status"]["conditions"]}
+    assert not types & {"Requeued", "Evicted"}, "nobody was evicted"
+
+
+@pytest.mark.parametrize(
+    ("lq", "stop", "message"),
+    [
+        (None, "None", "LocalQueue lq doesn't exist"),
+        (local_queue(), "Hold", "ClusterQueue cq is inactive"),
+    ],
+)
+def test_without_detailed_reasons_it_is_given_back_as_inadmissible(lq: Any, stop: str, message: str) -> None:
+    final = settled(
+        reserved(admissionChecks=[check("a", "Pending")]),
+        local_queue=lq,
+        cluster_queue=cluster_queue(stop, checks=[{"name": "a"}]),
+        cluster_queue_active=stop == "None",
+        settings={"detailed_reasons": False},
+    )
+    assert condition_of(final, "QuotaReserved") == ("False", "Inadmissible", message)
+    assert "admission" not in final["status"]
+
+
+@pytest.mark.parametrize(
+    ("world", "runs_on"),
+    [
+        ({"local_queue": local_queue("Hold")}, True),
+        ({"cluster_queue": cluster_queue("Hold")}, True),
+        ({"local_queue": None}, True),
+        ({"cluster_queue": None}, True),
+        ({"cluster_queue": cluster_queue(deletionTimestamp=time(0))}, True),
+        ({"local_queue": local_queue("HoldAndDrain")}, False),
+        ({"cluster_queue": cluster_queue("HoldAndDrain")}, False),
+    ],
+)
+def test_what_is_admitted_runs_on_unless_the_queue_drains(world: Any, runs_on: bool) -> None:
+    assert (not decided(admitted(condition("PodsReady", True, "Started")), **world).actions) is runs_on
+
+
+@pytest.mark.parametrize(
+    "world",
+    [
+        {"local_queue": None},
+        {"local_queue": local_queue("HoldAndDrain")},
+        {"cluster_queue": None, "cluster_queue_active": False},
+        {"cluster_queue": cluster_queue("HoldAndDrain"), "cluster_queue_active": False},
+        {"cluster_queue": cluster_queue(deletionTimestamp=time(0)), "cluster_queue_active": False},
+        {"cluster_queue": cluster_queue(flavors=["another"])},
+    ],
+)
+def test_an_eviction_goes_on_whatever_becomes_of_the_queue(world: Any) -> None:
+    leaving = admitted(condition("Evicted", True, "Preempted", "m"), condition("PodsReady", True, "Started"))
+    assert decided(leaving, **world).actions == ()
+
+
+@pytest.mark.parametrize("stop", ["", "None"])
+def test_e_queues_with_an_empty_stop_policy_are_not_stopped(stop: str) -> None:
+    world: Any = {"local_queue": local_queue(stop), "cluster_queue": cluster_queue(stop, [{"name": "a"}])}
+    pending = {"name": "a", "state": "Pending", "lastTransitionTime": time(0), "message": ""}
+    obj = settled(reserved(AWAITED, admissionChecks=[pending]), **world)
+    assert condition_of(obj, "QuotaReserved")[0] == "True"
+
+
+def test_e_admitted_condition_without_any_reservation_is_ended() -> None:
+    obj = settled(workload(ADMITTED))
+    assert condition_of(obj, "Admitted") == ("False", "NoReservation", "The workload has no reservation")
+    assert condition_of(obj, "QuotaReserved") is None
+
+
+def test_a_draining_queue_evicts() -> None:
+    obj = admitted()
+    plan = decided(obj, cluster_queue=cluster_queue("HoldAndDrain"))
+    evicted = written(obj, plan)
+    assert condition_of(evicted, "Evicted") == (
+        "True",
+        "ClusterQueueStopped",
+        "The ClusterQueue is stopped",
+    )
+    assert told(plan) == [("Normal", "EvictedDueToClusterQueueStopped", "The ClusterQueue is stopped")]
+    assert settled(evicted, cluster_queue=cluster_queue("HoldAndDrain")) == evicted

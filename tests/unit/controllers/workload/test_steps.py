@@ -1,0 +1,108 @@
+"""The order of the steps, and where they end."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from admitq.controllers.plan import Patch
+from admitq.explain import unwritten
+from tests.unit.controllers.builders import (
+    ADMISSION,
+    FINISHED,
+    Object,
+    admitted,
+    cluster_queue,
+    condition,
+    condition_of,
+    local_queue,
+    reserved,
+    time,
+    workload,
+)
+from tests.unit.controllers.whatever import SURROUNDINGS, some_workload
+from tests.unit.controllers.workload.decisions import AWAITED, NOT_ADMITTED, check, decided, settled, written
+
+
+@pytest.mark.parametrize(
+    "obj",
+    [
+        workload(condition("QuotaReserved", False, "WaitingForQuota", "m"), NOT_ADMITTED),
+        workload(condition("QuotaReserved", False, *unwritten("cq", "e", 0)), NOT_ADMITTED),
+        admitted(condition("PodsReady", True, "Started")),
+        reserved(
+            condition(
+                "Admitted", False, "UnsatisfiedAdmissionChecks", "The workload has not all checks ready"
+            ),
+            AWAITED,
+            admissionChecks=[{"name": "c", "state": "Pending", "lastTransitionTime": time(0)}],
+        ),
+        workload(FINISHED),
+    ],
+)
+def test_a_settled_workload_costs_no_write(obj: Object) -> None:
+    assert decided(obj, cluster_queue=cluster_queue(checks=_checks_of(obj))).actions == ()
+
+
+def _checks_of(obj: Object) -> list[Object]:
+    return [{"name": check["name"]} for check in obj["status"].get("admissionChecks", [])]
+
+
+def test_a_patch_is_guarded_by_the_version_it_was_made_from() -> None:
+    [action] = decided(workload(), local_queue=None).actions
+    assert isinstance(action, Patch)
+    assert action.steps[0].subresource == "status"
+    assert action.steps[0].patch["metadata"] == {"resourceVersion": "7"}
+
+
+SHORT = {"maximumExecutionTimeSeconds": 100}
+
+
+@pytest.mark.parametrize(
+    ("states", "draining", "spec", "type_", "reason"),
+    [
+        (["Rejected", "Retry"], 2, SHORT, "DeactivationTarget", "AdmissionCheck"),
+        (["Retry"], 2, SHORT, "Evicted", "AdmissionCheck"),
+        (["Ready"], 2, SHORT, "Evicted", "LocalQueueStopped"),
+        (["Ready"], 1, SHORT, "Evicted", "ClusterQueueStopped"),
+        (["Ready"], 0, SHORT, "Evicted", "PodsReadyTimeout"),
+        (["Rejected"], 2, {**SHORT, "active": False}, "Evicted", "Deactivated"),
+    ],
+)
+def test_of_several_causes_the_first_in_order_is_told_alone(
+    states: list[str], draining: int, spec: Any, type_: str, reason: str
+) -> None:
+    """Pods have not got ready in time, the time of execution is over, and that is not all."""
+    checks = [check(name, state) for name, state in zip("ab", states, strict=False)]
+    rules = [{"name": one["name"]} for one in checks]
+    world = {
+        "cluster_queue": cluster_queue("HoldAndDrain" if draining else "None", rules),
+        "local_queue": local_queue("HoldAndDrain" if draining > 1 else "None"),
+    }
+    obj = admitted(admissionChecks=checks, spec=spec)
+    told_to = written(obj, decided(obj, now=300, **world))
+    assert condition_of(told_to, type_)[1] == reason
+    assert len(told_to["status"]["conditions"]) == len(obj["status"]["conditions"]) + 1
+    if type_ == "Evicted":
+        assert settled(told_to, now=300, **world) == told_to, "the others wait for the eviction to end"
+
+
+@pytest.mark.parametrize("reason", ["AdmissionCheck", "Preempted"])
+@pytest.mark.parametrize("targets", [[], [condition("DeactivationTarget", True, "AdmissionCheck", "no")]])
+def test_who_is_deactivated_while_it_is_evicted_is_not_evicted_again(targets: Any, reason: str) -> None:
+    former = condition("Evicted", True, reason, "m")
+    obj = admitted(former, *targets, spec={"active": False}, requeueState={"count": 1, "requeueAt": time(60)})
+    final = settled(obj)
+    assert condition_of(final, "Evicted") == ("True", reason, "m")
+    assert {"requeueState", "schedulingStats"}.isdisjoint(final["status"])
+    assert final["status"]["admission"] == ADMISSION, "it is its job that gives it back"
+    assert condition_of(final, "DeactivationTarget") is None, "or nobody could reactivate it"
+
+
+@given(st.data())
+def test_decisions_about_whatever_there_may_be_come_to_an_end(data: st.DataObject) -> None:
+    """No two steps may undo each other's writes."""
+    obj = some_workload(data)
+    settings = {"detailed_reasons": data.draw(st.booleans()), "explicit_pending": data.draw(st.booleans())}
+    settled(obj, now=310, settings=settings, **data.draw(st.sampled_from(SURROUNDINGS)))

@@ -1,0 +1,171 @@
+"""Limits of time: until the pods are ready, and for the execution."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from admitq.controllers.plan import Plan
+from admitq_api.conditions import SECOND
+from tests.unit.controllers.builders import (
+    ADMITTED,
+    POLICY,
+    Object,
+    admitted,
+    after,
+    at,
+    condition,
+    condition_of,
+    reserved,
+    time,
+    workload,
+)
+from tests.unit.controllers.workload.decisions import (
+    AWAITED,
+    BACK,
+    NOT_ADMITTED,
+    decided,
+    settled,
+    told,
+    written,
+)
+
+
+@pytest.mark.parametrize("by", [reserved, admitted])
+def test_a3_pods_are_stated_as_not_ready_where_another_program_reserved_quota(by: Any) -> None:
+    expected = ("False", "WaitForStart", "Not all pods are ready or succeeded")
+    assert condition_of(settled(by()), "PodsReady") == expected
+    assert condition_of(settled(by(), settings={"pods_ready": None}), "PodsReady") is None
+    assert condition_of(settled(by(), cluster_queue=None), "PodsReady") == expected
+
+
+def test_a3_execution_is_added_up_where_another_program_released_quota_alone() -> None:
+    obj = admitted(AWAITED, since=10, accumulatedPastExecutionTimeSeconds=5)
+    released = after(
+        obj, {"status": {"conditions": [condition("QuotaReserved", False, "Pending", "m"), ADMITTED]}}
+    )
+    done = settled(released, now=40)
+    assert condition_of(done, "Admitted")[1] == "NoReservation"
+    assert done["status"]["accumulatedPastExecutionTimeSeconds"] == 45
+
+
+def test_a3_execution_is_added_up_where_another_program_ended_the_admission() -> None:
+    waits = workload(condition("QuotaReserved", False, "WaitingForQuota", "m"), NOT_ADMITTED)
+    added = settled(waits, unrecorded_execution=0)
+    assert "accumulatedPastExecutionTimeSeconds" not in added["status"]
+    plan = decided(waits, unrecorded_execution=30 * SECOND)
+    assert written(waits, plan)["status"]["accumulatedPastExecutionTimeSeconds"] == 30
+
+
+@pytest.mark.parametrize(
+    ("ready", "again"),
+    [
+        ([condition("PodsReady", False, "WaitForStart")], 290.0),
+        ([condition("PodsReady", False, "WaitForRecovery", since=5)], 95.0),
+        ([condition("PodsReady", True, "Started")], None),
+    ],
+)
+def test_pods_have_their_time_to_become_ready(ready: list[Object], again: float | None) -> None:
+    assert decided(admitted(*ready), now=10) == Plan(again=again)
+
+
+def test_nobody_waits_for_pods_where_that_is_switched_off() -> None:
+    assert decided(admitted(), now=10_000, settings={"pods_ready": None}) == Plan()
+
+
+@pytest.mark.parametrize(
+    ("ready", "cause"),
+    [
+        (condition("PodsReady", False, "WaitForStart"), "WaitForStart"),
+        (condition("PodsReady", False, "WaitForRecovery"), "WaitForRecovery"),
+    ],
+)
+def test_pods_that_are_not_ready_in_time_cost_the_admission(ready: Object, cause: str) -> None:
+    obj = admitted(ready, requeueState={"count": 1})
+    plan = decided(obj, now=300)
+    evicted = written(obj, plan)
+    message = "Exceeded the PodsReady timeout ns/job-j-1"
+    assert condition_of(evicted, "Evicted") == ("True", "PodsReadyTimeout", message)
+    assert told(plan) == [("Normal", f"EvictedDueToPodsReadyTimeoutDueTo{cause}", message)]
+    assert evicted["status"]["requeueState"] == {"count": 2, "requeueAt": time(300 + 120)}
+    assert evicted["status"]["schedulingStats"]["evictions"] == [
+        {"reason": "PodsReadyTimeout", "underlyingCause": cause, "count": 1}
+    ]
+
+
+def test_pods_that_got_ready_while_nobody_was_there_have_time_to_be_told_of() -> None:
+    obj = admitted(condition("PodsReady", False, "WaitForStart"))
+    assert decided(obj, now=1010, acting_since=at(1000)) == Plan(again=20.0)
+    late = written(obj, decided(obj, now=1030, acting_since=at(1000)))
+    assert (condition_of(late, "Evicted") or ("",))[:2] == ("True", "PodsReadyTimeout")
+    quick = {"pods_ready": replace(POLICY, timeout=2 * SECOND)}
+    assert decided(obj, now=1000, acting_since=at(1000), settings=quick) == Plan(again=2.0)
+
+
+def test_too_many_returns_end_in_a_deactivation() -> None:
+    final = settled(admitted(requeueState={"count": 2}), now=300)
+    assert final["spec"]["active"] is False
+    assert condition_of(final, "Evicted") == (
+        "True",
+        "DeactivatedDueToRequeuingLimitExceeded",
+        "The workload is deactivated due to exceeding the maximum number of re-queuing retries",
+    )
+    assert "requeueState" not in final["status"]
+
+
+@pytest.mark.parametrize(
+    ("count", "seconds"),
+    [(1, 60), (2, 120), (3, 240), (4, 480), (5, 960), (6, 1920), (7, 3600), (8, 3600), (10**6, 3600)],
+)
+def test_the_backoff_doubles_up_to_its_limit(count: int, seconds: int) -> None:
+    assert POLICY.backoff_seconds(count) == seconds
+
+
+def test_an_execution_has_its_time_counting_what_was_used_before() -> None:
+    ready = condition("PodsReady", True, "Started")
+    spec = {"maximumExecutionTimeSeconds": 100}
+    obj = admitted(ready, spec=spec, accumulatedPastExecutionTimeSeconds=40)
+    assert decided(obj, now=10) == Plan(again=50.0)
+    plan = decided(obj, now=60)
+    over = written(obj, plan)
+    assert condition_of(over, "DeactivationTarget") == (
+        "True",
+        "MaximumExecutionTimeExceeded",
+        "exceeding the maximum execution time",
+    )
+    assert told(plan) == [
+        ("Warning", "MaximumExecutionTimeExceeded", "The maximum execution time (100s) exceeded")
+    ]
+    final = settled(over, now=61)
+    assert condition_of(final, "Evicted")[1] == "DeactivatedDueToMaximumExecutionTimeExceeded"
+    assert "accumulatedPastExecutionTimeSeconds" not in final["status"]
+
+
+@pytest.mark.parametrize(
+    ("limit", "count", "reason"),
+    [
+        (None, 1000, "PodsReadyTimeout"),
+        (0, None, "DeactivatedDueToRequeuingLimitExceeded"),
+        (2, 1, "PodsReadyTimeout"),
+        (2, 2, "DeactivatedDueToRequeuingLimitExceeded"),
+    ],
+)
+def test_returns_are_limited_where_a_limit_is_set(limit: int | None, count: int | None, reason: str) -> None:
+    obj = admitted(requeueState={} if count is None else {"count": count})
+    settings = {"pods_ready": replace(POLICY, backoff_limit=limit)}
+    assert condition_of(settled(obj, now=300, settings=settings), "Evicted")[1] == reason
+
+
+def test_e_largest_number_of_returns_stays_when_another_follows() -> None:
+    settings = {"pods_ready": replace(POLICY, backoff_limit=None)}
+    evicted = settled(admitted(AWAITED, requeueState={"count": 2**31 - 1}), now=300, settings=settings)
+    assert condition_of(evicted, "Evicted")[1] == "PodsReadyTimeout"
+    assert evicted["status"]["requeueState"]["count"] == 2**31 - 1
+
+
+def test_without_time_and_without_a_wait_it_is_evicted_and_back_at_once() -> None:
+    policy = replace(POLICY, timeout=0, backoff_base_seconds=0)
+    evicted = settled(admitted(AWAITED), settings={"pods_ready": policy})
+    assert condition_of(evicted, "Evicted")[1] == "PodsReadyTimeout"
+    assert condition_of(evicted, "Requeued") == BACK
+    assert evicted["status"]["requeueState"] == {"count": 1}
