@@ -83,7 +83,7 @@ class LocalQueueStatus(NamedTuple):
 
 
 class PendingWorkload(NamedTuple):
-    """One workload that waits. Where its LocalQueue leads to no ClusterQueue the name of that is empty."""
+    """A pending workload; ``cluster_queue`` is empty if its LocalQueue names one that does not exist."""
 
     workload: ObjectKey
     local_queue: ObjectKey

@@ -12,6 +12,7 @@ from generators import (
     scenario_reference,
     take_over,
     versions_reference,
+    wait_states_page,
 )
 
 Generator = Callable[[], dict[Path, str]]
@@ -26,5 +27,6 @@ GENERATORS: tuple[Generator, ...] = (
     scenario_reference.outputs,
     pictures.outputs,
     take_over.outputs,
+    wait_states_page.outputs,
 )
 """In order: the first ones make what later ones read."""

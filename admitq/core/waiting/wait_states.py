@@ -21,7 +21,7 @@ To add a constraint, see docs/internals/add-a-constraint.md.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from admitq.core.amounts import FlavorResource
 from admitq.core.model import Instant
@@ -36,26 +36,11 @@ class ImpossibleTransition(AssertionError):
 # --- states of lanes ------------------------------------------------------------------------------------
 
 
-class Need(Protocol):
-    """A condition without which another attempt would be refused again: an amount that must be available.
-
-    Two needs of one cause differ in their amount alone. ``QuotaNeed`` is the need of quota; a further
-    constraint brings its own.
-    """
-
-    @property
-    def cause(self) -> FlavorResource:
-        """What the amount is of, as the ClusterQueue names it."""
-        ...
-
-    @property
-    def amount(self) -> int:
-        """How much of it has to be available."""
-        ...
-
-
 class QuotaNeed(NamedTuple):
-    """An amount of one (flavor, resource) that has to be available to the ClusterQueue, in its unit."""
+    """An amount without which another attempt would be refused again, in the unit of the resource.
+
+    ``cause`` names what the amount is of, as the ClusterQueue sees it: a (flavor, resource).
+    """
 
     cause: FlavorResource
     amount: int
