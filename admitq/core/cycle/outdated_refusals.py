@@ -12,7 +12,7 @@ from admitq.core.entries import ClusterQueueEntry
 from admitq.core.flavors import assign
 from admitq.core.overlay import replacing
 from admitq.core.refusals import NobodyToPreempt, NoFlavorFits, TooManyChecks
-from admitq.core.waiting.lanes import Lane
+from admitq.core.waiting.lane import Lane
 from admitq.core.waiting.wait_states import PARKED, REFUSAL_REFRESHED
 from admitq.core.world import World
 

@@ -5,13 +5,12 @@ Heaps drop entries that are out of date when these come to the top; removing a w
 
 import heapq
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Final
 
 from admitq.core.admission_fair_sharing import NEVER_USED, PastUse
 from admitq.core.amounts import FlavorResource
 from admitq.core.model import ObjectKey
-from admitq.core.refusals import Refusal
+from admitq.core.waiting.lane import Lane
 from admitq.core.waiting.lanes_by_need import LanesByNeed
 from admitq.core.waiting.order import LanePosition, Position
 from admitq.core.waiting.pending import Pending
@@ -33,33 +32,6 @@ from admitq.core.waiting.wait_states import (
     check_transition,
 )
 from admitq.core.waiting.wake_index import TreeRegistration
-
-
-@dataclass(slots=True, eq=False)
-class Lane:
-    """Pending workloads with one scheduling key.
-
-    ``size`` counts the workloads that are queued in it, ``heads`` is a heap of their positions and of some
-    that are out of date. ``indexed_at`` is the position under which needs of the lane are indexed.
-    """
-
-    key: SchedulingKey
-    usage: PastUse = NEVER_USED
-    state: LaneState = READY
-    heads: list[Position] = field(default_factory=list[Position])
-    size: int = 0
-    indexed_at: LanePosition | None = None
-
-    @property
-    def refusal(self) -> Refusal | None:
-        """Why the lane is parked; None if it is not."""
-        return self.state.refusal if isinstance(self.state, PARKED) else None
-
-    @property
-    def is_parked(self) -> bool:
-        """Whether no cycle takes its workloads until the waiting ends."""
-        return isinstance(self.state, PARKED)
-
 
 _SLACK: Final = 64
 """How many entries that are out of date a heap may hold beyond its others before it is rebuilt."""

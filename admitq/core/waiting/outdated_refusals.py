@@ -7,7 +7,7 @@ outdated again while its lanes are taken has its turn again thereafter.
 from collections import OrderedDict
 from collections.abc import Iterable
 
-from admitq.core.waiting.lanes import Lane
+from admitq.core.waiting.lane import Lane
 from admitq.core.waiting.pending_queue import PendingQueue
 
 

@@ -1,12 +1,13 @@
 """A pending workload, and what is remembered of its attempts."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from admitq.core.assignments import TriedFlavor
 from admitq.core.model import Workload
 from admitq.core.ordering import queue_order
 from admitq.core.refusals import Refusal
+from admitq.core.waiting.lane import Lane
 from admitq.core.waiting.order import Position
 from admitq.core.waiting.wait_states import (
     ARRIVING,
@@ -16,9 +17,6 @@ from admitq.core.waiting.wait_states import (
     WorkloadState,
     check_transition,
 )
-
-if TYPE_CHECKING:
-    from admitq.core.waiting.lanes import Lane
 
 
 class Preemptions(NamedTuple):
@@ -59,7 +57,7 @@ class Pending:
     workload: Workload
     position: Position
     state: WorkloadState = ARRIVING
-    lane: "Lane | None" = None
+    lane: Lane | None = None
     progress: ScanProgress | None = None
     refusal: Refusal | None = None
     preemptions: Preemptions | None = None

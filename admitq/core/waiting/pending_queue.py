@@ -10,7 +10,8 @@ from collections.abc import Callable
 from admitq.core.admission_fair_sharing import PastUse
 from admitq.core.model import ObjectKey, QueueingStrategy, Workload
 from admitq.core.waiting.held_back import HeldBackWorkloads
-from admitq.core.waiting.lanes import Lane, Lanes
+from admitq.core.waiting.lane import Lane
+from admitq.core.waiting.lanes import Lanes
 from admitq.core.waiting.order import LatestPreemptor, QueuePositions
 from admitq.core.waiting.pending import Pending
 from admitq.core.waiting.scheduling_key import KeyRules, SchedulingKey

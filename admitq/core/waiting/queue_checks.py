@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import Any
 
-from admitq.core.waiting.lanes import Lane
+from admitq.core.waiting.lane import Lane
 from admitq.core.waiting.pending_queue import PendingQueue
 from admitq.core.waiting.wait_states import STANDING, Ready, RetryOnProgress
 

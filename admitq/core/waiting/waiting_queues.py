@@ -12,7 +12,7 @@ from admitq.core.model import Instant
 from admitq.core.waiting.backoffs import Backoffs
 from admitq.core.waiting.batches import Batches
 from admitq.core.waiting.heads import Heads
-from admitq.core.waiting.lanes import Lane
+from admitq.core.waiting.lane import Lane
 from admitq.core.waiting.outdated_refusals import OutdatedRefusals
 from admitq.core.waiting.pending import Pending
 from admitq.core.waiting.wait_states import (

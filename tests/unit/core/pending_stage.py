@@ -11,7 +11,7 @@ from admitq.core.model import ObjectKey, PodSet, QueueingStrategy, ResourceQuota
 from admitq.core.quota import Cell, Height
 from admitq.core.refusals import NoFlavorFits
 from admitq.core.requests import asking
-from admitq.core.waiting.lanes import Lane
+from admitq.core.waiting.lane import Lane
 from admitq.core.waiting.pending import Pending, new_pending
 from admitq.core.waiting.pending_queue import PendingQueue
 from admitq.core.waiting.queue_checks import check_queue

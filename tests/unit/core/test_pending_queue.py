@@ -277,6 +277,15 @@ def test_parked_lane_is_indexed_under_its_first_workload() -> None:
     assert queue.head() is None
 
 
+def test_parked_lane_that_waits_for_any_return_stays_parked_when_it_gets_another_first_workload() -> None:
+    queue = queue_of(workload("b", 2))
+    park_head(queue)
+    enter(queue, workload("a", 2))
+    assert queue.head() is None
+    queue.end_waiting(TREE_EDITED)
+    assert drained(queue) == ["a", "b"]
+
+
 def test_lane_that_no_amount_helps_waits_for_no_return() -> None:
     stage = Quota()
     queue = queue_of(workload("a", 1), registration=stage.registration)

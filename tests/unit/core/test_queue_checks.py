@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 
 from admitq.core.admission_fair_sharing import PastUse
-from admitq.core.waiting.lanes import Lane
+from admitq.core.waiting.lane import Lane
 from admitq.core.waiting.order import LatestPreemptor
 from admitq.core.waiting.pending import new_pending
 from admitq.core.waiting.pending_queue import PendingQueue

@@ -303,3 +303,34 @@ def test_lane_whose_need_is_met_is_not_refreshed_before_the_batch_is_due() -> No
     play.run()
     assert play.refusal("in-q") == before
     assert play.state.refresh_refusals() == []
+
+
+def test_lane_that_may_preempt_a_changed_candidate_is_evaluated_when_the_batch_is_due() -> None:
+    play = Play(COLLECTING)
+    play.put(queue("q", 1, preemption=LOWER))
+    play.submit("running", "q", priority=5)
+    play.run("running")
+    play.submit("waits", "q", priority=3)
+    play.run()
+    play.change("running", priority=1)
+    assert play.cycles() == []
+    assert play.state.next_wakeup(play.now) == play.now + PERIOD
+    play.now += PERIOD
+    assert preempted(play.cycles()) == ["running"]
+
+
+def test_capacity_that_a_deleted_standing_head_reserved_is_used_when_the_batch_is_due() -> None:
+    play = Play(COLLECTING)
+    strict = queue("strict", 4, "org", queueing_strategy=QueueingStrategy.STRICT_FIFO)
+    play.put(strict, queue("borrower", 0, "org"))
+    play.submit("running", "strict", 2)
+    play.run("running")
+    play.submit("head", "strict", 3)
+    play.run()
+    play.submit("small", "borrower", 1)
+    play.run()
+    play.delete("head")
+    play.run()
+    assert play.state.next_wakeup(play.now) == play.now + PERIOD
+    play.now += PERIOD
+    play.run("small")

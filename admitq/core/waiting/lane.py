@@ -1,0 +1,35 @@
+"""The pending workloads of one ClusterQueue that have the same scheduling key, with their wait state."""
+
+from dataclasses import dataclass, field
+
+from admitq.core.admission_fair_sharing import NEVER_USED, PastUse
+from admitq.core.refusals import Refusal
+from admitq.core.waiting.order import LanePosition, Position
+from admitq.core.waiting.scheduling_key import SchedulingKey
+from admitq.core.waiting.wait_states import PARKED, READY, LaneState
+
+
+@dataclass(slots=True, eq=False)
+class Lane:
+    """Pending workloads with one scheduling key.
+
+    ``size`` counts the workloads that are queued in it, ``heads`` is a heap of their positions and of some
+    that are out of date. ``indexed_at`` is the position under which needs of the lane are indexed.
+    """
+
+    key: SchedulingKey
+    usage: PastUse = NEVER_USED
+    state: LaneState = READY
+    heads: list[Position] = field(default_factory=list[Position])
+    size: int = 0
+    indexed_at: LanePosition | None = None
+
+    @property
+    def refusal(self) -> Refusal | None:
+        """Why the lane is parked; None if it is not."""
+        return self.state.refusal if isinstance(self.state, PARKED) else None
+
+    @property
+    def is_parked(self) -> bool:
+        """Whether no cycle takes its workloads until the waiting ends."""
+        return isinstance(self.state, PARKED)

@@ -1,0 +1,30 @@
+"""Causes that end the waiting of lanes elsewhere in the cohort tree."""
+
+from admitq.core.model import FlavorQuotas, PodSet, ResourceGroup, ResourceQuota
+from admitq.core.requests import asking
+from tests.unit.core.play import Play, queue
+
+
+def _covers(**quotas: int) -> tuple[ResourceGroup, ...]:
+    amounts = tuple((resource, ResourceQuota(amount)) for resource, amount in quotas.items())
+    return (ResourceGroup(tuple(quotas), (FlavorQuotas("default", amounts),)),)
+
+
+def _gpus(count: int) -> tuple[PodSet, ...]:
+    return (PodSet("main", 1, asking({"gpu": count})),)
+
+
+def test_return_of_quota_that_its_cluster_queue_covers_no_longer_ends_waiting_in_the_tree() -> None:
+    play = Play()
+    play.put(
+        queue("former", cohort="org", resource_groups=_covers(cpu=1, gpu=0)),
+        queue("other", cohort="org", resource_groups=_covers(gpu=2)),
+    )
+    play.submit("running", "former", pod_sets=_gpus(2))
+    play.run("running")
+    play.put(queue("former", cohort="org", resource_groups=_covers(cpu=1)))
+    play.submit("waits", "other", pod_sets=_gpus(1))
+    play.run()
+    assert play.is_quiet
+    play.finish("running")
+    play.run("waits")
