@@ -46,6 +46,10 @@ from admitq.core.world import World
 _NAME: Final = "is"
 
 
+VERSION: Final = 2
+"""Differs from that of dumps in which fields have another meaning."""
+
+
 class DumpError(ValueError):
     """A dump cannot be read."""
 
@@ -76,11 +80,9 @@ class DumpedQueue:
 
 
 @dataclass(frozen=True, slots=True)
-class Dump:
-    """All of a state."""
+class DumpedObjects:
+    """The objects that were observed."""
 
-    settings: Settings
-    cycle: int
     flavors: tuple[model.ResourceFlavor, ...]
     checks: tuple[model.AdmissionCheck, ...]
     topologies: tuple[str, ...]
@@ -91,6 +93,15 @@ class Dump:
     cluster_queues: tuple[model.ClusterQueue, ...]
     local_queues: tuple[model.LocalQueue, ...]
     workloads: tuple[model.Workload, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Dump:
+    """All of a state. Dumps of other versions cannot be read."""
+
+    settings: Settings
+    cycle: int
+    objects: DumpedObjects
     assumptions: tuple[tuple[ObjectKey, Assumption], ...]
     preemptions: tuple[Preempt, ...]
     halted: bool
@@ -100,6 +111,7 @@ class Dump:
     seen_leaving: tuple[str, ...]
     pending: tuple[DumpedPending, ...]
     queues: tuple[DumpedQueue, ...]
+    version: int = VERSION
 
 
 # --- taking and restoring -------------------------------------------------------------------------------
@@ -111,19 +123,7 @@ def take(world: World) -> Dump:
     return Dump(
         settings=world.settings,
         cycle=world.cycle,
-        flavors=tuple(world.catalog.flavors[name] for name in sorted(world.catalog.flavors)),
-        checks=tuple(world.catalog.checks[name] for name in sorted(world.catalog.checks)),
-        topologies=tuple(sorted(world.catalog.topologies)),
-        namespaces=tuple(
-            (name, tuple(sorted(labels.items())))
-            for name, labels in sorted(world.catalog.namespaces.items(), key=itemgetter(0))
-        ),
-        limit_ranges=world.request_rules.limit_ranges,
-        overheads=tuple(sorted(world.request_rules.overheads.items())),
-        cohorts=tuple(world.catalog.cohorts[name] for name in sorted(world.catalog.cohorts)),
-        cluster_queues=tuple(world.cluster_queues[name].spec for name in sorted(world.cluster_queues)),
-        local_queues=tuple(world.local_queues[key].spec for key in sorted(world.local_queues)),
-        workloads=tuple(entry.workload for entry in entries),
+        objects=_take_objects(world),
         assumptions=tuple(
             (entry.workload.key, entry.assumed) for entry in entries if entry.assumed is not None
         ),
@@ -137,6 +137,24 @@ def take(world: World) -> Dump:
             _take_pending(entry.workload.key, entry.pending) for entry in entries if entry.pending is not None
         ),
         queues=tuple(_take_queue(world, name) for name in sorted(world.cluster_queues)),
+    )
+
+
+def _take_objects(world: World) -> DumpedObjects:
+    return DumpedObjects(
+        flavors=tuple(world.catalog.flavors[name] for name in sorted(world.catalog.flavors)),
+        checks=tuple(world.catalog.checks[name] for name in sorted(world.catalog.checks)),
+        topologies=tuple(sorted(world.catalog.topologies)),
+        namespaces=tuple(
+            (name, tuple(sorted(labels.items())))
+            for name, labels in sorted(world.catalog.namespaces.items(), key=itemgetter(0))
+        ),
+        limit_ranges=world.request_rules.limit_ranges,
+        overheads=tuple(sorted(world.request_rules.overheads.items())),
+        cohorts=tuple(world.catalog.cohorts[name] for name in sorted(world.catalog.cohorts)),
+        cluster_queues=tuple(world.cluster_queues[name].spec for name in sorted(world.cluster_queues)),
+        local_queues=tuple(world.local_queues[key].spec for key in sorted(world.local_queues)),
+        workloads=tuple(world.workloads[key].workload for key in sorted(world.workloads)),
     )
 
 
@@ -168,16 +186,16 @@ def _take_queue(world: World, name: str) -> DumpedQueue:
 
 def observations(dump: Dump) -> Iterator[Event]:
     """The events that show what was observed, again."""
-    yield from (events.TopologyChanged(name) for name in dump.topologies)
-    yield from (events.AdmissionCheckChanged(check) for check in dump.checks)
-    yield from (events.ResourceFlavorChanged(flavor) for flavor in dump.flavors)
-    yield from (events.NamespaceChanged(name, labels) for name, labels in dump.namespaces)
-    yield from (events.LimitRangeChanged(key, limits) for key, limits in dump.limit_ranges)
-    yield from (events.RuntimeClassChanged(name, overhead) for name, overhead in dump.overheads)
-    yield from (events.CohortChanged(cohort) for cohort in dump.cohorts)
-    yield from (events.ClusterQueueChanged(queue) for queue in dump.cluster_queues)
-    yield from (events.LocalQueueChanged(queue) for queue in dump.local_queues)
-    yield from (events.WorkloadChanged(workload) for workload in dump.workloads)
+    yield from (events.TopologyChanged(name) for name in dump.objects.topologies)
+    yield from (events.AdmissionCheckChanged(check) for check in dump.objects.checks)
+    yield from (events.ResourceFlavorChanged(flavor) for flavor in dump.objects.flavors)
+    yield from (events.NamespaceChanged(name, labels) for name, labels in dump.objects.namespaces)
+    yield from (events.LimitRangeChanged(key, limits) for key, limits in dump.objects.limit_ranges)
+    yield from (events.RuntimeClassChanged(name, overhead) for name, overhead in dump.objects.overheads)
+    yield from (events.CohortChanged(cohort) for cohort in dump.objects.cohorts)
+    yield from (events.ClusterQueueChanged(queue) for queue in dump.objects.cluster_queues)
+    yield from (events.LocalQueueChanged(queue) for queue in dump.objects.local_queues)
+    yield from (events.WorkloadChanged(workload) for workload in dump.objects.workloads)
 
 
 def _check(where: str, names: Iterable[object], known: Container[object]) -> None:
@@ -270,6 +288,7 @@ _OWN_KINDS: Final = (
     Fraction,
     Dump,
     DumpedPending,
+    DumpedObjects,
     DumpedQueue,
     Original,
 )

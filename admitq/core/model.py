@@ -371,15 +371,12 @@ class ResourceProblem(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Workload:
-    """All that decides over one workload.
+class WorkloadRequest:
+    """What a workload asks for, and when it may be evaluated.
 
     ``queued_at`` is the queue-order timestamp (semantics, Ordering). ``requeue_at`` forbids an attempt
-    before that instant; ``requeue_blocked`` is condition Requeued=False. ``admission`` is set while quota
-    is reserved, since ``reserved_at``; ``admitted`` and ``pods_ready`` are the conditions of that name.
-    ``priority`` is the effective one. ``evicted`` is condition Evicted, which outlasts the eviction itself
-    until the next reservation; it is True since ``evicted_at``, 0 if that is not known. ``replaces`` is the
-    workload whose place it is to take (semantics, Elastic jobs).
+    before that instant; ``requeue_blocked`` is condition Requeued=False. ``priority`` is the effective one.
+    ``replaces`` is the workload whose place it is to take (semantics, Elastic jobs).
     """
 
     key: ObjectKey
@@ -390,21 +387,32 @@ class Workload:
     priority: int = 0
     generation: int = 1
     active: bool = True
-    finished: bool = False
-    deleting: bool = False
+    on_hold: bool = False
+    requeue_at: Instant | None = None
+    requeue_blocked: bool = False
+    admission_gates: tuple[str, ...] = ()
+    reclaimable_pods: tuple[tuple[str, int], ...] = ()
+    has_closed_preemption_gate: bool = False
+    resource_problems: tuple[ResourceProblem, ...] = ()
+    replaces: ObjectKey | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Workload(WorkloadRequest):
+    """All that decides over one workload: what it asks for, and how far it is.
+
+    ``admission`` is set while quota is reserved, since ``reserved_at``; ``admitted`` and ``pods_ready`` are
+    the conditions of that name. ``evicted`` is condition Evicted, which outlasts the eviction itself until
+    the next reservation; it is True since ``evicted_at``, 0 if that is not known.
+    """
+
     admission: Admission | None = None
     reserved_at: Instant = 0
     admitted: bool = False
     pods_ready: bool = False
     evicted: bool = False
     evicted_at: Instant = 0
-    requeue_at: Instant | None = None
-    requeue_blocked: bool = False
-    on_hold: bool = False
+    finished: bool = False
+    deleting: bool = False
     waiting_for_replacement_pods: bool = False
-    admission_gates: tuple[str, ...] = ()
-    reclaimable_pods: tuple[tuple[str, int], ...] = ()
     admission_checks: tuple[tuple[str, str], ...] = ()
-    has_closed_preemption_gate: bool = False
-    resource_problems: tuple[ResourceProblem, ...] = ()
-    replaces: ObjectKey | None = None

@@ -203,6 +203,8 @@ class AdmissionState:
     def _restored(cls, taken: object) -> "AdmissionState":
         if not isinstance(taken, dump.Dump):
             raise dump.DumpError("not the dump of an AdmissionState")
+        if taken.version != dump.VERSION:
+            raise dump.DumpError(f"a dump of version {taken.version}; only {dump.VERSION} can be read")
         state = cls(taken.settings)
         state._observe_again(taken)
         dump.restore_volatile(state._world, taken)

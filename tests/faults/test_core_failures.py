@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,9 +14,9 @@ import yaml
 from admitq.app.manager import ManagerPart
 from admitq.app.settings import Settings, load_settings
 from admitq.core import cycle
-from admitq.core.handlers import cycles
+from admitq.core.events import ClusterQueueChanged, WorkloadChanged
+from admitq.core.handlers import HANDLERS, cycles
 from admitq.core.queues import Pending
-from admitq.core.state import AdmissionState
 from admitq.core.world import ClusterQueueEntry
 from admitq.integrations.paths import value_at
 from admitq.metrics import Metrics
@@ -27,7 +28,7 @@ from localcluster.cluster import LocalCluster
 from localcluster.installation import Installation
 from localcluster.pytest_plugin import fresh_namespace
 from tests.controlplane.stage import Object, Stage, condition_of
-from tests.unit.test_recovery import fail
+from tests.unit.test_recovery import fail, fail_to_handle
 
 QUOTA = 8
 """CPUs of the cohort, of which each of its two ClusterQueues has half."""
@@ -41,13 +42,13 @@ class Fault:
     """
 
     owner: Any
-    function: str
+    function: Any
     after: bool
     cpu: int = 1
     is_queue: bool = False
     during: str = "cycle"
 
-    def concerns(self, stage: Stage, arguments: tuple[Any, ...]) -> bool:
+    def concerns_call(self, stage: Stage, *arguments: Any) -> bool:
         """Whether a call of the function is about the job or its queue."""
         for one in arguments:
             if self.is_queue and isinstance(one, list):
@@ -63,11 +64,9 @@ class Fault:
 
 
 FAULTS = {
-    "observation of a workload": Fault(
-        AdmissionState, "_workload_changed", after=True, during="WorkloadChanged"
-    ),
+    "observation of a workload": Fault(HANDLERS, WorkloadChanged, after=True, during="WorkloadChanged"),
     "observation of a ClusterQueue": Fault(
-        AdmissionState, "_cluster_queue_changed", after=True, is_queue=True, during="ClusterQueueChanged"
+        HANDLERS, ClusterQueueChanged, after=True, is_queue=True, during="ClusterQueueChanged"
     ),
     "nomination": Fault(cycle, "nominate", after=False),
     "processing": Fault(cycle, "reserve", after=True),
@@ -172,13 +171,11 @@ async def test_culprit_of_core_failure_is_quarantined_and_other_queues_admit(
     settings: Settings,
     fault: Fault,
 ) -> None:
-    exists = fail(
-        monkeypatch,
-        fault.owner,
-        fault.function,
-        lambda *arguments: fault.concerns(stage, arguments),
-        after=fault.after,
-    )
+    concerns = partial(fault.concerns_call, stage)
+    if fault.owner is HANDLERS:
+        exists = fail_to_handle(monkeypatch, fault.function, concerns, after=fault.after)
+    else:
+        exists = fail(monkeypatch, fault.owner, fault.function, concerns, after=fault.after)
     exists.clear()
     async with managing(without_manager, settings) as metrics:
         watched = Watched(stage)
