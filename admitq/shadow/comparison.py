@@ -20,7 +20,7 @@ Rules of this file
 """
 
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import product
@@ -389,7 +389,7 @@ class Shadow:
         if was_expected or self._expected.has(key, deed):
             self._findings.append(Agreement(cluster_queue))
             return
-        opinion = self._opinion(self._subject(key, deed), now)
+        opinion = self._opinion(_subject(self._workloads, key, deed), now)
         self._drop_expectations(now)
         if len(self._suspicions) < _LOOKED_INTO_AT_ONCE and self._is_explained(key, deed, self._state, now):
             self._findings.append(Agreement(cluster_queue))
@@ -419,7 +419,7 @@ class Shadow:
 
     def _is_explained(self, key: ObjectKey, deed: Deed, state: AdmissionState, now: Instant) -> bool:
         """Whether the core would do it in one of the worlds that are like this one, without expectations."""
-        subjects = {key, self._subject(key, deed)}
+        subjects = {key, _subject(self._workloads, key, deed)}
         absences = self._absences(key, deed, state)
         for copy in (AdmissionState.fork, AdmissionState.started_anew):
             for absent, undone in product(absences, self._undoings(subjects)):
@@ -448,7 +448,7 @@ class Shadow:
 
     def _absences(self, key: ObjectKey, deed: Deed, state: AdmissionState) -> list[frozenset[ObjectKey]]:
         """Who may be taken not to wait, whom the manager in charge does not count or had not seen."""
-        subject = self._subject(key, deed)
+        subject = _subject(self._workloads, key, deed)
         subjects = {key, subject}
         told = self._told - subjects
         arrived = self._arrivals.keys() - subjects
@@ -532,20 +532,11 @@ class Shadow:
             return False
         return any(
             self._cluster_queue_of(other) == queue
-            for other in self._told_but(workload.key)
+            for other in (self._workloads[key] for key in sorted(self._told) if key != workload.key)
             if other.admission is None
         )
 
-    def _told_but(self, key: ObjectKey) -> Iterator[Workload]:
-        return (self._workloads[each] for each in sorted(self._told) if each != key)
-
     # --- opinions ---------------------------------------------------------------------------------
-
-    def _subject(self, key: ObjectKey, deed: Deed) -> ObjectKey:
-        """Of whom an opinion tells most: of one that is preempted, that for which it is."""
-        if isinstance(deed, Reserved) or not deed.preemptor_uid:
-            return key
-        return next((each.key for each in self._workloads.values() if each.uid == deed.preemptor_uid), key)
 
     def _opinion(self, key: ObjectKey, now: Instant) -> Opinion:
         """What the core would do with a workload, with what it would do besides."""
@@ -581,3 +572,10 @@ class Shadow:
         if workload.requeue_blocked or (workload.requeue_at is not None and workload.requeue_at > now):
             return Obstacle.BACKOFF
         return Obstacle.TURN
+
+
+def _subject(workloads: Mapping[ObjectKey, Workload], key: ObjectKey, deed: Deed) -> ObjectKey:
+    """The workload whose opinion says most: of a preempted workload, its preemptor."""
+    if isinstance(deed, Reserved) or not deed.preemptor_uid:
+        return key
+    return next((each.key for each in workloads.values() if each.uid == deed.preemptor_uid), key)
