@@ -11,7 +11,10 @@ from typing import NamedTuple
 from unittest import mock
 
 from admitq.core import cycle
+from admitq.core.cycle.entry import Entry
+from admitq.core.cycle.nominate import nominate as nominate_head
 from admitq.core.cycle.nominate import valid_progress
+from admitq.core.cycle.turns import Cycle
 from admitq.core.entries import ClusterQueueEntry
 from admitq.core.handlers import cycles as cycle_handler
 from admitq.core.model import Instant, ObjectKey
@@ -29,11 +32,9 @@ def _head(
     preemptors: Mapping[str, tuple[str, int]],
     displaced: Mapping[ObjectKey, Collection[str]],
 ) -> Head:
-    world.cycle += 1  # as the cycle will have it
     generation = queue.node.root.generation
     found = pending.progress
     progress = None if found is None else valid_progress(world, found, generation)
-    world.cycle -= 1
     name, workload = queue.spec.name, pending.workload
     tried = () if progress is None else progress.tried
     return Head(
@@ -75,11 +76,16 @@ def taken_heads(
     """
     cycles: list[Taken] = []
 
-    def run_cycle(world: World, of: Iterable[tuple[ClusterQueueEntry, Pending]], now: Instant) -> None:
-        taken = list(of)
-        heads = [_head(world, queue, pending, preemptors, displaced) for queue, pending in taken]
-        cycles.append(Taken(heads, _used(world)))
-        cycle.run_cycle(world, taken, now)
+    def run_cycle(world: World, heads: Iterable[tuple[ClusterQueueEntry, Pending]], now: Instant) -> None:
+        cycles.append(Taken([], _used(world)))
+        cycle.run_cycle(world, heads, now)
 
-    with mock.patch.object(cycle_handler, "run_cycle", run_cycle):
+    def nominate(running: Cycle, queue: ClusterQueueEntry, pending: Pending) -> Entry:
+        cycles[-1].heads.append(_head(running.world, queue, pending, preemptors, displaced))
+        return nominate_head(running, queue, pending)
+
+    with (
+        mock.patch.object(cycle_handler, "run_cycle", run_cycle),
+        mock.patch.object(cycle, "nominate", nominate),
+    ):
         yield cycles

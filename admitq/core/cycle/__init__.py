@@ -1,8 +1,9 @@
 """One admission cycle: the head of every ClusterQueue that has one, in order, against quota as it is now.
 
 0. *Second passes*: workloads that hold quota and are evaluated once more come before all others.
-1. *Nominate*: each head is refused, or assigned flavors against the quota at the beginning of the cycle;
-   where unused quota does not suffice, targets are sought which it may preempt.
+1. *Nominate*: each head, and each standing head that one of them concerns (``standing_heads``), is refused or
+   assigned flavors against the quota at the beginning of the cycle; where unused quota does not suffice,
+   targets are sought which it may preempt.
 2. *Process* in the order of cycles, by the steps of ``process``: a head that still fits reserves quota at
    once; capacity is reserved for a preemptor, so that later heads see what is left. A head that does not fit
    any more lost in this cycle.
@@ -31,6 +32,7 @@ from admitq.core.cycle.outdated_refusals import refresh_outdated_refusals
 from admitq.core.cycle.process import refusal_of, reserve
 from admitq.core.cycle.requeue import note_needs, put_back, requeue, requeue_undecided
 from admitq.core.cycle.second_pass import is_second_pass_due, try_second_passes
+from admitq.core.cycle.standing_heads import take_standing_heads
 from admitq.core.cycle.turns import Cycle
 from admitq.core.entries import ClusterQueueEntry
 from admitq.core.model import Instant
@@ -53,6 +55,8 @@ def run_cycle(world: World, heads: Heads, now: Instant) -> None:
     try_second_passes(world, now)
     cycle = Cycle(world, now)
     entries = list(_nominate_each(cycle, heads))
+    entries += _nominate_each(cycle, take_standing_heads(world, entries))
+    entries.sort(key=_cluster_queue_name)
     for entry in _decided_one_by_one(world, cycle.turns(entries)):
         _process(cycle, entry)
     for overlay in cycle.overlays.values():
@@ -63,6 +67,10 @@ def run_cycle(world: World, heads: Heads, now: Instant) -> None:
         world.waiting.progress_made(root)
     for entry in _decided_one_by_one(world, cycle.parked):
         note_needs(world, entry)
+
+
+def _cluster_queue_name(entry: Entry) -> str:
+    return entry.queue.spec.name
 
 
 def _nominate_each(cycle: Cycle, heads: Heads) -> Iterator[Entry]:

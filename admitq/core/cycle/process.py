@@ -13,6 +13,7 @@ from admitq.core.charging import charge
 from admitq.core.cohorts import Node
 from admitq.core.cycle.entry import Entry
 from admitq.core.cycle.nominate import Search
+from admitq.core.cycle.standing_heads import RECLAIM_ALWAYS
 from admitq.core.cycle.turns import Cycle
 from admitq.core.entries import Assumption
 from admitq.core.instructions import Preempt, Recomputation, ReserveQuota, TargetsRecomputed
@@ -34,8 +35,6 @@ from admitq.core.refusals import (
 )
 from admitq.core.waiting.pending import Preemptions
 from admitq.core.world import World
-
-_RECLAIM_ALWAYS: Final = "Any"
 
 
 def _is_refused(_cycle: Cycle, entry: Entry) -> Refusal | None:
@@ -95,7 +94,7 @@ def _finds_nobody_to_preempt(cycle: Cycle, entry: Entry) -> Refusal | None:
     assignment = entry.assignment
     if assignment is None or entry.deferred or entry.victims or assignment.mode is Mode.FIT:
         return None
-    if entry.queue.spec.preemption.reclaim_within_cohort != _RECLAIM_ALWAYS:
+    if entry.queue.spec.preemption.reclaim_within_cohort != RECLAIM_ALWAYS:
         cycle.keep(entry, _within_reach(entry, assignment))
     return NobodyToPreempt(assignment.shortfall)
 

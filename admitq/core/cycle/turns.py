@@ -1,7 +1,7 @@
 """A cycle that runs: whose turn it is, and what is supposed of the cohort trees meanwhile."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Final
@@ -19,7 +19,7 @@ from admitq.core.waiting.wait_states import Standing
 from admitq.core.world import World
 
 
-def _behind(entries: Iterable[Entry]) -> dict[Entry, list[Entry]]:
+def _behind(entries: Sequence[Entry]) -> dict[Entry, list[Entry]]:
     """Who comes behind an entry because it was to leave for it, as long as that may get something.
 
     It may in a later cycle if it is refused while its scan of flavors goes on. Nobody comes behind himself
@@ -32,10 +32,12 @@ def _behind(entries: Iterable[Entry]) -> dict[Entry, list[Entry]]:
     ]
     if not preemptors:
         return {}
-    return {
-        entry: [each for each in entries if each.uid in entry.pending.displaced and each.root is entry.root]
-        for entry in preemptors
-    }
+    by_uid = {entry.uid: (number, entry) for number, entry in enumerate(entries)}
+    behind: dict[Entry, list[Entry]] = {}
+    for entry in preemptors:
+        found = sorted(by_uid[uid] for uid in entry.pending.displaced if uid in by_uid)
+        behind[entry] = [each for _, each in found if each.root is entry.root]
+    return behind
 
 
 def _order(entry: Entry, gates: Gates) -> CycleOrder:

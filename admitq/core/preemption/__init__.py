@@ -54,8 +54,11 @@ def find_victims(
     search = Search(world, preemptor, usage, pairs, excluded)
     if tree is None:
         tree = TreeCandidates(world, SupposedUsage(), excluded)
-    highest = tree.highest_priority(preemptor)
     fairness = world.settings.fair_sharing
+    if fairness is None and classical.has_candidates_in_own_queue_alone(search):
+        found = classical.find_in_own_queue(search)
+        return tuple([Victim(candidate.entry, candidate.reason) for candidate in found])
+    highest = tree.highest_priority(preemptor)
     if fairness is None:
         by_order = tree.by_order(pairs)
         by_order.prepare(node)

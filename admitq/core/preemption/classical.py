@@ -259,6 +259,37 @@ def _highest_while_borrowing(search: Search) -> int:
     return highest if rule.max_priority_threshold is None else min(highest, rule.max_priority_threshold)
 
 
+def _is_below_nominal(search: Search) -> bool:
+    """Whether the preemptor's ClusterQueue is strictly below its nominal quota in all contested pairs."""
+    return all(cell.usage < cell.subtree for cell in search.cells(search.preemptor.queue.node))
+
+
+def has_candidates_in_own_queue_alone(search: Search) -> bool:
+    """Whether the preemptor must borrow, and may preempt nothing elsewhere while it does."""
+    policy = search.preemptor.queue.spec.preemption
+    if policy.borrow_within_cohort.policy != NEVER or _is_below_nominal(search):
+        return False
+    return not _find_levels(search).far
+
+
+def find_in_own_queue(search: Search) -> list[Candidate]:
+    """As ``find``, where only workloads of the preemptor's ClusterQueue are candidates."""
+    queue = search.preemptor.queue
+    room = Room(queue.node, search.usage)
+    removed: list[Candidate] = []
+    try:
+        for candidate in search.candidates(queue, queue.spec.preemption.within_cluster_queue):
+            removed.append(candidate)
+            candidate.remove()
+            if room.is_free():
+                restore_unneeded(removed, room.is_free)
+                return removed
+        return []
+    finally:
+        for candidate in removed:
+            candidate.restore()
+
+
 class _Classical:
     """One search; candidates in other ClusterQueues have at most the ``highest`` priority."""
 
@@ -276,7 +307,7 @@ class _Classical:
         reclaim = self._has_candidates(self._levels.far)
         for may_borrow in attempts(
             spec.borrow_within_cohort,
-            below_nominal=all(cell.usage < cell.subtree for cell in self._search.cells(self._queue.node)),
+            below_nominal=_is_below_nominal(self._search),
             elsewhere=reclaim or self._has_candidates(self._levels.near),
             reclaim=reclaim,
         ):

@@ -1,6 +1,6 @@
 """Which ClusterQueues may have a head, and the heads of the next cycle."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 
 from admitq.core.cohorts import Node
 from admitq.core.entries import ClusterQueueEntry
@@ -41,7 +41,7 @@ class Heads:
         return False
 
     def take(self, is_overtaken: Callable[[Node], None]) -> list[tuple[ClusterQueueEntry, Pending]]:
-        """Take the head of each active ClusterQueue into a cycle, and the standing heads of their trees.
+        """Take the head of each active ClusterQueue into a cycle.
 
         Args:
             is_overtaken: called with the root of a tree in which another workload comes before a standing
@@ -59,24 +59,33 @@ class Heads:
                 entry.queue.end_standing(HEAD_OVERTAKEN)
                 is_overtaken(entry.node.root)
             heads[name] = (entry, pending)
-        roots = {entry.node.root: None for entry, _ in heads.values()}
-        if any(root.waiting.standing for root in roots):
-            for root in roots:
-                heads.update((entry.spec.name, (entry, head)) for entry, head in self._take_standing(root))
-            heads = dict(sorted(heads.items()))
-        self._touched.update(heads)
-        self.candidates.update(heads)
-        return list(heads.values())
+        return self._taken(heads)
 
-    def _take_standing(self, root: Node) -> Iterator[tuple[ClusterQueueEntry, Pending]]:
-        for name in sorted(root.waiting.standing.keys() - self.paused):
+    def take_standing(self, names: Iterable[str]) -> list[tuple[ClusterQueueEntry, Pending]]:
+        """Take standing heads into a cycle that heads of their trees asked for.
+
+        Args:
+            names: their ClusterQueues.
+        """
+        heads: dict[str, tuple[ClusterQueueEntry, Pending]] = {}
+        for name in names:
+            if name in self.paused:
+                continue
             entry = self._cluster_queues[name]
             entry.stood = entry.queue.standing_state
             entry.queue.registration.set_standing(stands=False)
             entry.queue.end_standing(TREE_CYCLE_BEGUN)
             pending = entry.queue.pop()
             assert pending is not None, "a standing head is the head"  # noqa: S101 narrows the type
-            yield entry, pending
+            heads[name] = (entry, pending)
+        return self._taken(heads)
+
+    def _taken(
+        self, heads: dict[str, tuple[ClusterQueueEntry, Pending]]
+    ) -> list[tuple[ClusterQueueEntry, Pending]]:
+        self._touched.update(heads)
+        self.candidates.update(heads)
+        return list(heads.values())
 
     def _drop_candidate(self, name: str) -> None:
         self.candidates.discard(name)

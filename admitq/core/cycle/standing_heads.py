@@ -1,0 +1,84 @@
+"""Which standing heads take part in a cycle.
+
+A standing head was evaluated before. It would be decided over as before unless something that it looks at has
+changed. Each return of quota and each edit that may change its outcome ends its waiting, and so makes it a
+head of its own. What is left are the heads of the cycle: a standing head takes part if one of them may take,
+reserve or preempt something of a (flavor, resource) that the standing head looks at. It also takes part if
+another standing head that takes part may do so.
+
+The first of a StrictFIFO queue takes part in every cycle of its tree (semantics, Cycle). With fair sharing,
+the share of a queue depends on all that it uses, so that all standing heads take part if any does.
+"""
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+
+from admitq.core.amounts import FlavorResource
+from admitq.core.assignments import Mode
+from admitq.core.cohorts import Node
+from admitq.core.cycle.entry import Entry
+from admitq.core.entries import ClusterQueueEntry
+from admitq.core.waiting.pending import Pending
+from admitq.core.waiting.wait_states import FirstOfStrictQueue
+from admitq.core.world import World
+
+RECLAIM_ALWAYS = "Any"
+"""The policy of a ClusterQueue that takes its quota back whenever it needs it, and so reserves nothing."""
+
+
+def take_standing_heads(
+    world: World, entries: Iterable[Entry]
+) -> Iterator[tuple[ClusterQueueEntry, Pending]]:
+    """Take the standing heads into a cycle that its heads concern.
+
+    Args:
+        world: the state.
+        entries: the heads of the cycle, nominated.
+    """
+    by_tree: dict[Node, list[Entry]] = {}
+    for entry in entries:
+        by_tree.setdefault(entry.root, []).append(entry)
+    for root, heads in by_tree.items():
+        if root.waiting.standing:
+            yield from world.waiting.heads.take_standing(_participants(world, root, heads))
+
+
+def _participants(world: World, root: Node, heads: Iterable[Entry]) -> list[str]:
+    standing = {name: world.cluster_queues[name] for name in sorted(root.waiting.standing)}
+    changed = set(chain.from_iterable(map(_pairs_changed_by, heads)))
+    if world.settings.fair_sharing is not None:
+        return list(standing) if changed else [name for name, each in standing.items() if _is_strict(each)]
+    taken: dict[str, None] = {}
+    waiting = dict(standing)
+    while found := [name for name, each in waiting.items() if _is_strict(each) or _looks_at(each, changed)]:
+        for name in found:
+            taken[name] = None
+            changed |= _pairs_of(waiting.pop(name))
+    return list(taken)
+
+
+def _is_strict(entry: ClusterQueueEntry) -> bool:
+    return isinstance(entry.queue.standing_state, FirstOfStrictQueue)
+
+
+def _pairs_of(entry: ClusterQueueEntry) -> set[FlavorResource]:
+    """What the heads of a ClusterQueue look at."""
+    return set(entry.node.cells)
+
+
+def _looks_at(entry: ClusterQueueEntry, changed: set[FlavorResource]) -> bool:
+    return not changed.isdisjoint(entry.node.cells)
+
+
+def _pairs_changed_by(entry: Entry) -> Iterator[FlavorResource]:
+    """What a nominated head may take, reserve or preempt."""
+    assignment = entry.assignment
+    if entry.refusal is not None or assignment is None:
+        return
+    reserves = entry.queue.spec.preemption.reclaim_within_cohort != RECLAIM_ALWAYS
+    if assignment.mode is not Mode.FIT and not entry.victims and not reserves:
+        return
+    yield from entry.node.cells
+    for victim in entry.victims:
+        if victim.entry.held is not None:
+            yield from (pair for pair, _ in victim.entry.held.usage)
