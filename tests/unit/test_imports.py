@@ -9,7 +9,7 @@ import grimp
 import pytest
 
 PURE = {
-    "abc", "bisect", "collections", "dataclasses", "enum", "fractions", "functools", "heapq",
+    "abc", "bisect", "collections", "contextlib", "dataclasses", "enum", "fractions", "functools", "heapq",
     "itertools", "math", "operator", "typing",
 }  # fmt: skip
 

@@ -3,8 +3,8 @@
 A standing head was evaluated before. It would be decided over as before unless something that it looks at has
 changed. Each return of quota and each edit that may change its outcome ends its waiting, and so makes it a
 head of its own. What is left are the heads of the cycle: a standing head takes part if one of them may take,
-reserve or preempt something of a (flavor, resource) that the standing head looks at. It also takes part if
-another standing head that takes part may do so.
+reserve or preempt something of a (flavor, resource) that the standing head looks at, or overtook a standing
+head that reserved some. It also takes part if another standing head that takes part may do so.
 
 The first of a StrictFIFO queue takes part in every cycle of its tree (semantics, Cycle). With fair sharing,
 the share of a queue depends on all that it uses, so that all standing heads take part if any does.
@@ -18,8 +18,8 @@ from admitq.core.assignments import Mode
 from admitq.core.cohorts import Node
 from admitq.core.cycle.entry import Entry
 from admitq.core.entries import ClusterQueueEntry
+from admitq.core.model import QueueingStrategy
 from admitq.core.waiting.pending import Pending
-from admitq.core.waiting.wait_states import FirstOfStrictQueue
 from admitq.core.world import World
 
 RECLAIM_ALWAYS = "Any"
@@ -46,6 +46,8 @@ def take_standing_heads(
 def _participants(world: World, root: Node, heads: Iterable[Entry]) -> list[str]:
     standing = {name: world.cluster_queues[name] for name in sorted(root.waiting.standing)}
     changed = set(chain.from_iterable(map(_pairs_changed_by, heads)))
+    overtaken = (entry for entry in world.waiting.heads.overtaken if entry.node.root is root)
+    changed = changed.union(*map(_pairs_of, overtaken))
     if world.settings.fair_sharing is not None:
         return list(standing) if changed else [name for name, each in standing.items() if _is_strict(each)]
     taken: dict[str, None] = {}
@@ -58,7 +60,7 @@ def _participants(world: World, root: Node, heads: Iterable[Entry]) -> list[str]
 
 
 def _is_strict(entry: ClusterQueueEntry) -> bool:
-    return isinstance(entry.queue.standing_state, FirstOfStrictQueue)
+    return entry.spec.queueing_strategy is QueueingStrategy.STRICT_FIFO
 
 
 def _pairs_of(entry: ClusterQueueEntry) -> set[FlavorResource]:
@@ -80,5 +82,5 @@ def _pairs_changed_by(entry: Entry) -> Iterator[FlavorResource]:
         return
     yield from entry.node.cells
     for victim in entry.victims:
-        if victim.entry.held is not None:
-            yield from (pair for pair, _ in victim.entry.held.usage)
+        assert victim.entry.held is not None, "a victim holds quota"  # noqa: S101 narrows the type
+        yield from (pair for pair, _ in victim.entry.held.usage)

@@ -22,6 +22,8 @@ class Heads:
         """ClusterQueues that may have a head; a superset."""
         self.paused: frozenset[str] = frozenset()
         """ClusterQueues whose heads take no part in cycles."""
+        self.overtaken: list[ClusterQueueEntry] = []
+        """ClusterQueues of the cycle in which another workload came before a standing head."""
         self._cluster_queues = cluster_queues
         self._touched = touched
         self._with_empty_lanes: set[str] = set()
@@ -47,6 +49,7 @@ class Heads:
             is_overtaken: called with the root of a tree in which another workload comes before a standing
                 head, which so may reserve less capacity, or none.
         """
+        self.overtaken.clear()
         heads: dict[str, tuple[ClusterQueueEntry, Pending]] = {}
         for name in sorted(self.candidates - self.paused):
             entry = self._cluster_queues.get(name)
@@ -57,6 +60,7 @@ class Heads:
             if entry.queue.registration.has_standing_head:
                 entry.queue.registration.set_standing(stands=False)
                 entry.queue.end_standing(HEAD_OVERTAKEN)
+                self.overtaken.append(entry)
                 is_overtaken(entry.node.root)
             heads[name] = (entry, pending)
         return self._taken(heads)

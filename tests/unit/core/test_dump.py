@@ -124,3 +124,10 @@ def test_only_dumps_of_states_are_restored() -> None:
         AdmissionState.from_dict({"is": "Taint", "key": "a", "value": "", "effect": ""})
     empty = AdmissionState().to_dict()
     assert AdmissionState.from_dict(empty).to_dict() == empty
+
+
+def test_dump_of_another_version_is_refused() -> None:
+    dumped = Play().state.to_dict()
+    dumped["version"] = 1
+    with pytest.raises(DumpError, match="a dump of version 1; only 2 can be read"):
+        AdmissionState.from_dict(dumped)

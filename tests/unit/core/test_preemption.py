@@ -568,3 +568,15 @@ def test_own_candidates_are_needed_neighbor_has_others_of_higher_priority() -> N
     stage.holds("other", "low", 1)
     stage.holds("other", "high", 1, priority=9)
     assert stage.victims("own", 3, priority=5) == [("low", RECLAIMED), ("own low", OWN)]
+
+
+def test_candidates_of_higher_priority_are_left_where_own_workloads_are_needed_too() -> None:
+    stage = Stage()
+    both = PreemptionPolicy(reclaim_within_cohort="LowerPriority", within_cluster_queue="LowerPriority")
+    stage.queue("own", of=5, preemption=both)
+    stage.queue("low", of=0)
+    stage.queue("high", of=0)
+    stage.holds("own", "own-low", 3)
+    stage.holds("low", "low", 1)
+    stage.holds("high", "high", 1, priority=9)
+    assert sorted(stage.names("own", 4, priority=5)) == ["low", "own-low"]

@@ -209,7 +209,11 @@ def test_a_workload_matches_what_asks_for_the_same(spec: Any, obj: Object, same:
     assert (match_of(case_of(job(spec), obj)).workload is not None) is same
 
 
-WITHOUT_PODS = replace(JOB, pod_sets=lambda _job, _names: (), pod_sets_field="spec.roles")
+WITHOUT_PODS = replace(
+    JOB,
+    pod_sets=lambda _job, _names: (),
+    templates=replace(JOB.templates, pod_sets_field="spec.roles"),
+)
 
 NO_PODS = "spec.roles: Required value: describes no pods; a Workload needs at least one podset"
 
