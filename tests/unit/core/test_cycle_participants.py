@@ -46,6 +46,7 @@ def _preemptor_waits(settings: Settings | None = None, **owner: Any) -> Play:
     play.put(
         queue("a", cohort="org", preemption=RECLAIM, **owner),
         queue("b", 0, "org"),
+        queue("eager", 0, "org", preemption=RECLAIM),
         queue("other", 1, "org"),
         queue("spot", cohort="org", resource_groups=SPOT),
         queue("both", cohort="org", resource_groups=group(("default", 0), ("spot", 0))),
@@ -63,6 +64,8 @@ def _preemptor_waits(settings: Settings | None = None, **owner: Any) -> Play:
     [
         ("refused", "other", 40, []),
         ("held-back", "other", 1, []),
+        ("without-targets", "eager", 2, []),
+        ("reserves-capacity", "b", 2, ["owner"]),
         ("in-other-flavor", "spot", 2, []),
         ("in-same-flavor", "other", 1, ["owner"]),
     ],
@@ -166,7 +169,7 @@ def test_paused_heads_take_no_part_in_cycles_of_their_tree() -> None:
 def test_trees_name_the_cluster_queues_of_each_cohort_tree() -> None:
     play = _preemptor_waits()
     play.put(queue("alone", 1))
-    assert sorted(play.state.trees()) == [("a", "b", "both", "other", "spot"), ("alone",)]
+    assert sorted(play.state.trees()) == [("a", "b", "both", "eager", "other", "spot"), ("alone",)]
 
 
 def test_overtaken_standing_head_of_another_tree_concerns_no_head(monkeypatch: pytest.MonkeyPatch) -> None:
