@@ -129,6 +129,17 @@ def test_who_leaves_in_the_instant_of_its_admission_has_paid(leave: str) -> None
     assert usage(play, "a") == 2
 
 
+def test_local_queue_is_refreshed_when_a_charge_is_taken_back_after_its_cluster_queue_was_deleted() -> None:
+    play = shared()
+    play.submit("a1", "a", 4)
+    play.decide()
+    play.send(happened.ClusterQueueDeleted("q"))
+    play.delete("a1")
+    assert usage(play, "a") == 2
+    assert RefreshLocalQueue(key("a")) in play.cycles()
+    assert usage(play, "a") == 0
+
+
 @pytest.mark.parametrize(
     "change",
     [{"finished": True}, {"active": False}, {"queue_name": "b"}],
