@@ -156,6 +156,18 @@ def test_a_charge_is_taken_back_with_the_reservation(change: dict[str, object]) 
     assert usage(play, "a") == 0
 
 
+def test_lane_whose_local_queue_was_deleted_is_valid_and_sorted_when_that_is_created_anew() -> None:
+    play = shared()
+    play.submit("a1", "a", 4)
+    play.submit("a2", "a", 4)
+    play.decide()
+    play.send(happened.LocalQueueDeleted(key("a")))
+    play.submit("b1", "b", 1)
+    play.send(happened.LocalQueueChanged(LocalQueue(key("a"), "q", fair_weight=Fraction(0))))
+    play.finish("a1")
+    assert play.decide() == ["b1"]
+
+
 def test_eviction_keeps_the_charge_and_the_next_reservation_costs_nothing() -> None:
     play = shared()
     play.submit("a1", "a", 4)
