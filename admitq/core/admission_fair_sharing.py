@@ -176,16 +176,21 @@ class Books:
         _add(account.penalties, penalty)
         _changed(account)
 
-    def roll_back(self, uid: str) -> None:
-        """Forget that a workload was charged, and take back what has not been settled."""
+    def roll_back(self, uid: str) -> ObjectKey | None:
+        """Forget that a workload was charged, and take back what has not been settled.
+
+        Returns:
+            The LocalQueue that was charged for it; None if none was.
+        """
         charge = self._charges.pop(uid, None)
         if charge is None:
-            return
+            return None
         uids = self._uids[charge.queue]
         uids.discard(uid)
         if not uids:
             del self._uids[charge.queue]
         self._take_off(charge)
+        return charge.queue
 
     def settle(self, key: ObjectKey, uid: str, used: Mapping[str, int], now: Instant) -> None:
         """Let time pass until a workload's admission, and make its penalty part of what was consumed."""

@@ -11,7 +11,7 @@ may come in any order; so they are settled when the instant is over, with what i
 import heapq
 from collections.abc import Iterator
 
-from admitq.core.admission_fair_sharing import DumpedBooks
+from admitq.core.admission_fair_sharing import Books, DumpedBooks
 from admitq.core.charging_state import SampleTimer, SeenAdmitted
 from admitq.core.entries import LocalQueueEntry, WorkloadEntry
 from admitq.core.ledger import Usage
@@ -67,17 +67,21 @@ def charge(world: World, entry: WorkloadEntry, usage: Usage) -> None:
 
 def discharge(world: World, entry: WorkloadEntry) -> None:
     """A reservation does not stand, or its workload is gone or has moved on."""
-    _forget_charge(world, entry.local_queue, entry.workload.uid)
+    _forget_charge(world, entry.workload.uid)
 
 
-def _forget_charge(world: World, queue: ObjectKey, uid: str) -> None:
+def _forget_charge(world: World, uid: str) -> None:
     """Take a charge back; one of a workload that was just seen admitted is settled before."""
     if world.charging.accounts is None:
         return
     if any(seen.uid == uid for seen in world.charging.seen_admitted):
         world.charging.seen_leaving.add(uid)
     else:
-        world.charging.accounts.roll_back(uid)
+        _take_back(world, world.charging.accounts, uid)
+
+
+def _take_back(world: World, books: Books, uid: str) -> None:
+    if (queue := books.roll_back(uid)) is not None:
         _note_usage(world, queue)
 
 
@@ -87,7 +91,7 @@ def follow(world: World, entry: WorkloadEntry, former: Workload, now: Instant) -
     if world.charging.accounts is None:
         return
     if former.queue_name != workload.queue_name:
-        _forget_charge(world, ObjectKey(former.key.namespace, former.queue_name), workload.uid)
+        _forget_charge(world, workload.uid)
     if workload.finished or (not workload.active and entry.held is None):
         discharge(world, entry)
     if _is_admitted(workload) and not _is_admitted(former):
@@ -119,7 +123,7 @@ def settle_admissions(world: World, before: Instant | None = None) -> None:
             _note_usage(world, key)
             schedule_sample(world, key)
     for uid in world.charging.seen_leaving:
-        books.roll_back(uid)
+        _take_back(world, books, uid)
     world.charging.seen_leaving.clear()
 
 

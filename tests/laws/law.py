@@ -15,8 +15,10 @@ from admitq.core.instructions import (
     RefreshClusterQueue,
     RefreshCohort,
     RefreshLocalQueue,
+    ReportPending,
     ReserveQuota,
 )
+from admitq.core.state import AdmissionState
 
 REFRESHES = (RefreshClusterQueue, RefreshLocalQueue, RefreshCohort)
 
@@ -92,6 +94,27 @@ def decisions(instructions: Iterable[Instruction]) -> list[Instruction]:
     return [each for each in instructions if isinstance(each, (ReserveQuota, Preempt))]
 
 
-def told(instructions: Iterable[Instruction]) -> list[Instruction]:
-    """All but refreshes, which may be asked for without need."""
-    return [each for each in instructions if not isinstance(each, REFRESHES)]
+def told(instructions: Iterable[Instruction], *, with_refusals: bool) -> list[Instruction]:
+    """What a restored state must tell as well: decisions in order, then refusals in any order.
+
+    Statuses may be refreshed without need.
+
+    Args:
+        instructions: what a state tells.
+        with_refusals: whether refusals must be the same.
+    """
+    kept = [each for each in instructions if not isinstance(each, REFRESHES)]
+    refusals = [each for each in kept if isinstance(each, ReportPending)]
+    others = [each for each in kept if not isinstance(each, ReportPending)]
+    return [*others, *sorted(refusals, key=lambda each: each.key)] if with_refusals else others
+
+
+def has_refused_in_part(state: AdmissionState) -> bool:
+    """Whether some outdated refusals were refreshed, and others will be in a later call.
+
+    Refusals are refreshed in portions. A dump does not hold which of them belong to the portions that are to
+    come, and a restored state begins with all. So the two may refresh a refusal in different calls, between
+    which quota was taken.
+    """
+    waiting = state._world.waiting  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+    return waiting.has_outdated_refusals and not waiting.heads.exist()

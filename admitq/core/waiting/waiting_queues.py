@@ -254,7 +254,7 @@ class WaitingQueues:
         if head is not None:
             self.attend_to_namespace(head.workload.key.namespace, entry)
         if has_outdated_refusals:
-            self._outdated.add([entry.queue])
+            self._outdated_trees[entry.node.root] = None
         self.heads.note_empty_lanes(entry.spec.name)
 
     # --- outdated refusals ------------------------------------------------------------------------

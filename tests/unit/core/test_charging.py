@@ -129,6 +129,17 @@ def test_who_leaves_in_the_instant_of_its_admission_has_paid(leave: str) -> None
     assert usage(play, "a") == 2
 
 
+def test_local_queue_is_refreshed_when_a_charge_is_taken_back_after_its_cluster_queue_was_deleted() -> None:
+    play = shared()
+    play.submit("a1", "a", 4)
+    play.decide()
+    play.send(happened.ClusterQueueDeleted("q"))
+    play.delete("a1")
+    assert usage(play, "a") == 2
+    assert RefreshLocalQueue(key("a")) in play.cycles()
+    assert usage(play, "a") == 0
+
+
 @pytest.mark.parametrize(
     "change",
     [{"finished": True}, {"active": False}, {"queue_name": "b"}],
@@ -143,6 +154,18 @@ def test_a_charge_is_taken_back_with_the_reservation(change: dict[str, object]) 
         assert usage(play, "a") == 0
     play.change("a1", **change)
     assert usage(play, "a") == 0
+
+
+def test_lane_whose_local_queue_was_deleted_is_valid_and_sorted_when_that_is_created_anew() -> None:
+    play = shared()
+    play.submit("a1", "a", 4)
+    play.submit("a2", "a", 4)
+    play.decide()
+    play.send(happened.LocalQueueDeleted(key("a")))
+    play.submit("b1", "b", 1)
+    play.send(happened.LocalQueueChanged(LocalQueue(key("a"), "q", fair_weight=Fraction(0))))
+    play.finish("a1")
+    assert play.decide() == ["b1"]
 
 
 def test_eviction_keeps_the_charge_and_the_next_reservation_costs_nothing() -> None:

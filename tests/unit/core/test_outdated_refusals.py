@@ -211,37 +211,37 @@ def _reported(instructions: list[Instruction]) -> int:
     return sum(isinstance(each, ReportPending) for each in instructions)
 
 
-def test_refusals_are_refreshed_step_by_step_when_no_head_is_left() -> None:
-    play = _with_lanes(21)
+def test_refusals_are_refreshed_in_portions_of_8_a_call() -> None:
+    play = _with_lanes(20)
     play.finish("a")
-    for expected in (8, 8, 5):
+    for expected in (8, 8, 4):
         assert play.state.next_wakeup(play.now) == play.now
         assert _reported(play.cycles()) == expected
     assert play.is_quiet
-    assert {_missing(play, f"w{number:02}") - number for number in range(21)} == {99}
+    assert {_missing(play, f"w{number:02}") - number for number in range(20)} == {99}
 
 
 def test_refusals_that_become_outdated_again_are_refreshed_again_after_the_others() -> None:
-    play = _with_lanes(13)
+    play = _with_lanes(12)
     play.finish("a")
     assert _reported(play.cycles()) == 8
     play.finish("b")
     while not play.is_quiet:
         assert _reported(play.cycles()) <= 8
-    assert {_missing(play, f"w{number:02}") - number for number in range(13)} == {98}
+    assert {_missing(play, f"w{number:02}") - number for number in range(12)} == {98}
 
 
 def test_refusals_are_refreshed_all_at_once_on_request() -> None:
-    play = _with_lanes(21)
+    play = _with_lanes(20)
     play.finish("a")
     assert _reported(play.cycles()) == 8
-    assert _reported(play.state.refresh_refusals()) == 13
+    assert _reported(play.state.refresh_refusals()) == 12
     assert play.is_quiet
     assert play.state.refresh_refusals() == []
 
 
 def test_refusals_left_to_refresh_are_refreshed_after_a_restart() -> None:
-    play = _with_lanes(13)
+    play = _with_lanes(12)
     play.finish("a")
     assert _reported(play.cycles()) == 8
     play.restart()
@@ -249,11 +249,25 @@ def test_refusals_left_to_refresh_are_refreshed_after_a_restart() -> None:
     play.cycles()
     play.cycles()
     assert play.is_quiet
-    assert {_missing(play, f"w{number:02}") - number for number in range(13)} == {99}
+    assert {_missing(play, f"w{number:02}") - number for number in range(12)} == {99}
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_edited_tree_has_no_outdated_refusals(restarts: bool) -> None:
+    play = _full()
+    play.submit("large", "q", 3)
+    play.run()
+    play.finish("a")
+    if restarts:
+        play.restart()
+    waiting = play.state._world.waiting  # pyright: ignore[reportPrivateUsage]
+    assert waiting.has_outdated_refusals
+    play.send(happened.ClusterQueueChanged(queue("q", 5)))
+    assert not waiting.has_outdated_refusals, "all lanes are evaluated"
 
 
 def test_lanes_that_vanish_or_change_before_their_refresh_are_not_refreshed() -> None:
-    play = _with_lanes(13)
+    play = _with_lanes(12)
     play.finish("a")
     assert _reported(play.cycles()) == 8
     for number in range(2):
@@ -261,11 +275,11 @@ def test_lanes_that_vanish_or_change_before_their_refresh_are_not_refreshed() ->
     play.change("w03", priority=-1)
     play.cycles()
     assert play.is_quiet
-    assert {_missing(play, f"w{number:02}") - number for number in range(2, 13)} == {99}
+    assert {_missing(play, f"w{number:02}") - number for number in range(2, 12)} == {99}
 
 
 def test_lanes_of_a_deleted_cluster_queue_are_not_refreshed() -> None:
-    play = _with_lanes(13)
+    play = _with_lanes(12)
     play.finish("a")
     assert _reported(play.cycles()) == 8
     play.send(happened.ClusterQueueDeleted("q"))
