@@ -16,7 +16,7 @@ from admitq.app.settings import Settings, load_settings
 from admitq.core import cycle
 from admitq.core.events import ClusterQueueChanged, WorkloadChanged
 from admitq.core.handlers import HANDLERS, cycles
-from admitq.core.queues import Pending
+from admitq.core.waiting.pending import Pending
 from admitq.core.world import ClusterQueueEntry
 from admitq.integrations.paths import value_at
 from admitq.metrics import Metrics

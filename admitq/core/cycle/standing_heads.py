@@ -75,10 +75,12 @@ def _looks_at(entry: ClusterQueueEntry, changed: set[FlavorResource]) -> bool:
 def _pairs_changed_by(entry: Entry) -> Iterator[FlavorResource]:
     """What a nominated head may take, reserve or preempt."""
     assignment = entry.assignment
-    if entry.refusal is not None or assignment is None:
-        return
     reserves = entry.queue.spec.preemption.reclaim_within_cohort != RECLAIM_ALWAYS
-    if assignment.mode is not Mode.FIT and not entry.victims and not reserves:
+    if (
+        assignment is None
+        or entry.refusal is not None
+        or not (assignment.mode is Mode.FIT or entry.victims or reserves)
+    ):
         return
     yield from entry.node.cells
     for victim in entry.victims:

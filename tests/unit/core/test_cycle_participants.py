@@ -13,7 +13,7 @@ from admitq.core.model import PodSet, QueueingStrategy
 from admitq.core.requests import asking
 from admitq.core.settings import FairSharing, Settings
 from admitq.core.waiting.pending import Pending
-from tests.unit.core.play import LOWER, RECLAIM, Play, group, preempted, queue
+from tests.unit.core.play import RECLAIM, Play, group, preempted, queue
 
 STRICT = QueueingStrategy.STRICT_FIFO
 SPOT = group(("spot", 4))
@@ -47,7 +47,6 @@ def _preemptor_waits(settings: Settings | None = None, **owner: Any) -> Play:
         queue("a", cohort="org", preemption=RECLAIM, **owner),
         queue("b", 0, "org"),
         queue("eager", 0, "org", preemption=RECLAIM),
-        queue("lower", 0, "org", preemption=LOWER),
         queue("other", 1, "org"),
         queue("spot", cohort="org", resource_groups=SPOT),
         queue("both", cohort="org", resource_groups=group(("default", 0), ("spot", 0))),
@@ -66,7 +65,6 @@ def _preemptor_waits(settings: Settings | None = None, **owner: Any) -> Play:
         ("refused", "other", 40, []),
         ("held-back", "other", 1, []),
         ("without-targets", "eager", 2, []),
-        ("reserves-capacity", "lower", 2, ["owner"]),
         ("in-other-flavor", "spot", 2, []),
         ("in-same-flavor", "other", 1, ["owner"]),
     ],
@@ -80,6 +78,19 @@ def test_standing_head_is_evaluated_only_with_heads_that_concern_it(
     play.submit(newcomer, cluster_queue, cpu, **fields)
     play.cycles(limit=1)
     assert seen.take() == sorted({newcomer, *evaluated})
+
+
+def test_standing_head_is_evaluated_with_a_head_that_reserves_capacity(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    play = _preemptor_waits()
+    play.submit("filler", "b", 1)
+    play.run("filler")
+    assert play.is_quiet
+    seen = Evaluated(monkeypatch)
+    play.submit("within-nominal", "other", 1)
+    play.cycles(limit=1)
+    assert seen.take() == ["owner", "within-nominal"]
 
 
 def test_strict_standing_head_is_evaluated_in_every_cycle_of_its_tree(
@@ -170,7 +181,7 @@ def test_paused_heads_take_no_part_in_cycles_of_their_tree() -> None:
 def test_trees_name_the_cluster_queues_of_each_cohort_tree() -> None:
     play = _preemptor_waits()
     play.put(queue("alone", 1))
-    assert sorted(play.state.trees()) == [("a", "b", "both", "eager", "lower", "other", "spot"), ("alone",)]
+    assert sorted(play.state.trees()) == [("a", "b", "both", "eager", "other", "spot"), ("alone",)]
 
 
 def test_overtaken_standing_head_of_another_tree_concerns_no_head(monkeypatch: pytest.MonkeyPatch) -> None:
