@@ -5,7 +5,7 @@ the heads of a cycle are, and finds everything else by itself; but for what Loca
 depends on when somebody looked, and is held against a model of its own (``test_books``).
 """
 
-from collections.abc import Collection, Generator, Iterable, Mapping
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple
 from unittest import mock
@@ -75,11 +75,13 @@ def taken_heads(
     """
     cycles: list[Taken] = []
 
-    def run_cycle(world: World, of: Iterable[tuple[ClusterQueueEntry, Pending]], now: Instant) -> None:
+    def run_cycle(
+        world: World, of: Iterable[tuple[ClusterQueueEntry, Pending]], now: Instant
+    ) -> Iterator[None]:
         taken = list(of)
         heads = [_head(world, queue, pending, preemptors, displaced) for queue, pending in taken]
         cycles.append(Taken(heads, _used(world)))
-        cycle.run_cycle(world, taken, now)
+        return cycle.run_cycle(world, taken, now)
 
     with mock.patch.object(cycle_handler, "run_cycle", run_cycle):
         yield cycles

@@ -20,6 +20,9 @@ Rules of this package
   its capacity from borrowers all the time, and that of a BestEffortFIFO queue only in cycles that evaluate
   it. A head that no flavor could ever suffice for reserves nothing.
 - What a cycle supposes (``overlay``) is undone at its end.
+- A cycle is a generator: between two workloads the caller may do work that does not concern the state. One
+  cycle decides over the heads of all cohort trees, because halted admission, past use and the order of
+  instructions concern all of them; it pauses as often as a cycle of one tree would.
 """
 
 from collections.abc import Iterable, Iterator
@@ -47,36 +50,39 @@ def take_heads(world: World) -> Heads:
     return [] if world.is_halted else world.waiting.take_heads()
 
 
-def run_cycle(world: World, heads: Heads, now: Instant) -> None:
-    """Decide over second passes that are due, and the heads of the cycle."""
+def run_cycle(world: World, heads: Heads, now: Instant) -> Iterator[None]:
+    """Decide over second passes that are due, and the heads of the cycle.
+
+    Yields:
+        After the second passes and after each workload in each phase. Until the cycle has ended, nothing else may change the world.
+    """
     world.cycle += 1
-    try_second_passes(world, now)
+    yield from try_second_passes(world, now)
     cycle = Cycle(world, now)
-    entries = list(_nominate_each(cycle, heads))
-    for entry in _decided_one_by_one(world, cycle.turns(entries)):
+    entries: list[Entry] = []
+    yield
+    for queue, pending in heads:
+        world.deciding = pending.workload.key
+        entries.append(nominate(cycle, queue, pending))
+        yield
+    world.deciding = None
+    for entry in cycle.turns(entries):
+        world.deciding = entry.workload.key
         _process(cycle, entry)
+        yield
+    world.deciding = None
     for overlay in cycle.overlays.values():
         overlay.undo()
-    requeue_undecided(cycle)
+        yield
+    yield from requeue_undecided(cycle)
     world.settle_outdated()
     for root in cycle.progressed:
         world.waiting.progress_made(root)
-    for entry in _decided_one_by_one(world, cycle.parked):
-        note_needs(world, entry)
-
-
-def _nominate_each(cycle: Cycle, heads: Heads) -> Iterator[Entry]:
-    for queue, pending in heads:
-        cycle.world.deciding = pending.workload.key
-        yield nominate(cycle, queue, pending)
-    cycle.world.deciding = None
-
-
-def _decided_one_by_one(world: World, entries: Iterable[Entry]) -> Iterator[Entry]:
-    """The entries, each while the state names it as the one that is decided over."""
-    for entry in entries:
+        yield
+    for entry in cycle.parked:
         world.deciding = entry.workload.key
-        yield entry
+        note_needs(world, entry)
+        yield
     world.deciding = None
 
 
