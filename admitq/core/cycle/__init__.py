@@ -54,7 +54,8 @@ def run_cycle(world: World, heads: Heads, now: Instant) -> Iterator[None]:
     """Decide over second passes that are due, and the heads of the cycle.
 
     Yields:
-        After the second passes and after each workload in each phase. Until the cycle has ended, nothing else may change the world.
+        After the second passes and after each workload in each phase. Until the cycle has ended, nothing else
+        may change the world.
     """
     world.cycle += 1
     yield from try_second_passes(world, now)

@@ -14,6 +14,7 @@ from admitq.core.state import AdmissionState, CycleInProgressError
 from tests.unit.core.play import RECLAIM, Play, group, key, queue, reserved
 
 ONE = CyclesRequested(limit=1)
+FLAVOR = happened.ResourceFlavorChanged(ResourceFlavor("f"))
 
 
 def contended(settings: Settings | None = None) -> Play:
@@ -44,7 +45,8 @@ def in_cycle() -> Play:
 @pytest.mark.parametrize("settings", [Settings(), Settings(fair_sharing=FairSharing())], ids=["", "fair"])
 @pytest.mark.parametrize("seed", range(6))
 def test_cycle_in_steps_equals_cycle_at_once(seed: int, settings: Settings) -> None:
-    drawn, play = random.Random(seed), contended(settings)
+    drawn = random.Random(seed)  # noqa: S311 - draws a test
+    play = contended(settings)
     steps = 0
     for number in range(60):
         running = [name for name, each in play.workloads.items() if each.admission and not each.finished]
@@ -113,7 +115,7 @@ def test_state_can_be_used_after_the_last_step() -> None:
 def test_state_whose_cycle_was_not_finished_is_replaced_by_a_new_one() -> None:
     play = in_cycle()
     fresh = play.state.empty()
-    fresh.observe(happened.ResourceFlavorChanged(ResourceFlavor("f")), now=play.now)
+    fresh.observe(FLAVOR, now=play.now)
     play.state.become(fresh)
     assert not play.state.is_in_cycle
     assert play.state.next_wakeup(play.now) is None
