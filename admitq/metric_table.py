@@ -70,6 +70,11 @@ TABLE: Final[tuple[Series, ...]] = (
         "admission_attempt_duration_seconds", _H, "Length of an admission cycle", ("result",), ATTEMPT_BUCKETS
     ),
     Series(
+        "decision_longest_stretch_seconds",
+        _G,
+        "Longest time in the last one to two minutes in which decisions gave the process no other work",
+    ),
+    Series(
         "admission_cycle_preemption_skips",
         _G,
         "Workloads of the last cycle that could not preempt because another one already did",

@@ -5,7 +5,7 @@ Every series carries ``replica_role``: leader, follower or standalone. Durations
 
 import platform
 from collections import Counter as Count
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
@@ -35,6 +35,10 @@ disable_created_metrics()
 ROLE: Final = "replica_role"
 
 
+async def _settled_at_once() -> None:
+    """Wait for nothing: this process runs no cycles."""
+
+
 def clashes(custom: Sequence[CustomLabel]) -> list[str]:
     """What is wrong with the names of custom labels: a series would have two labels of one name."""
     labels = CustomLabels(custom)
@@ -58,6 +62,7 @@ class Metrics:
     Attributes:
         role: the replica's role now.
         errors: where the tasks of the process report unexpected exceptions, which are counted here.
+        settled: to be awaited before ``count``, so that no number is counted in the middle of a cycle.
     """
 
     def __init__(
@@ -73,6 +78,7 @@ class Metrics:
             for series in TABLE
         }
         self._at_reading: list[Callable[[], None]] = []
+        self.settled: Callable[[], Awaitable[None]] = _settled_at_once
         self._series = {series.name: self._build(prefix, series) for series in TABLE}
         self.errors = UnexpectedErrors(
             lambda part, route: self.increment(UNEXPECTED_ERRORS, part=part, route=route)

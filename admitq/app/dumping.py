@@ -53,6 +53,9 @@ class Dumping:
         if self._writing is not None and self._writing.is_alive():
             log.warning("a state is being written already")
             return
+        if self._state.is_in_cycle:
+            log.warning("a cycle failed, and there is no state to write before it is made anew")
+            return
         taken, cached = self._state.taken(), self._cached()
         self._writing = threading.Thread(target=_write, args=(taken, cached), name="dump", daemon=True)
         self._writing.start()

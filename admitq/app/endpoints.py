@@ -73,6 +73,7 @@ def _exposition(metrics: Metrics) -> Handler:
         # Queues change in this thread, so that they are counted here. A large exposition takes a while to
         # write, and admission must go on meanwhile. Another reader waits: counting replaces series.
         async with one_at_a_time:
+            await metrics.settled()
             metrics.count()
             text = await asyncio.to_thread(metrics.render)
         return Response(200, text, EXPOSITION)

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import Final
 
 from admitq.app.caches import all_synced, caches_ready
@@ -192,6 +193,7 @@ class ManagerPart:
                 merge_patches=settings.gates[Gate.WORKLOAD_REQUEST_USE_MERGE_PATCH],
             ),
         )
+        metrics.settled = self.manager.settled
         self._refused = table.refused
         self._leading = asyncio.Event()
         self._while_served = WhileServed(
@@ -223,7 +225,7 @@ class ManagerPart:
         for resource in decisive(self._kinds):
             self._stores.of(resource).subscribe(self._core_handler(resource))
         for spec in specs:
-            controller = self._controllers[spec.name] = self._controller(spec)
+            controller = self._controllers[spec.name] = self._controller(self._between_cycles(spec))
             for watch in spec.watches:
                 self._stores.of(watch.resource).subscribe(key_handler(controller, watch))
 
@@ -237,6 +239,15 @@ class ManagerPart:
             on_quarantine=self._on_quarantine,
             errors=self._metrics.errors,
         )
+
+    def _between_cycles(self, spec: ControllerSpec) -> ControllerSpec:
+        """A controller that waits for the end of a cycle: it compares numbers of the core with the stores."""
+
+        async def reconcile(key: Key) -> float | None:
+            await self.manager.settled()
+            return await spec.reconcile(key)
+
+        return replace(spec, reconcile=reconcile)
 
     def _core_handler(self, resource: Resource) -> Callable[[Change], None]:
         return lambda change: self.manager.observe(resource, change)
@@ -354,8 +365,8 @@ class ManagerPart:
         await self._open.aclose()
 
     def dump(self) -> None:
-        """Write what is cached, and the whole state of the core, to the log; nobody waits for it."""
-        self._dumping.begin()
+        """Write what is cached, and the whole state of the core, to the log, after the cycle that runs."""
+        self.manager.when_settled(self._dumping.begin)
 
     def _is_leading(self) -> bool:
         return self._synced and (self._elector is None or self._elector.is_leader())

@@ -5,15 +5,16 @@ clock and no random numbers: the same events with the same instants give the sam
 calls everything is settled; a cycle runs only when it is asked for.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from admitq.core import charging, dump, invariants
 from admitq.core.cohorts import Node
 from admitq.core.cycle import refresh_outdated_refusals
 from admitq.core.entries import Assumption
-from admitq.core.events import Event
+from admitq.core.events import CyclesRequested, Event
 from admitq.core.handlers import HANDLERS
+from admitq.core.handlers.cycles import requested_cycles
 from admitq.core.instructions import Instruction, ReserveQuota
 from admitq.core.invariants import InvariantViolated
 from admitq.core.model import Instant, ObjectKey
@@ -22,13 +23,18 @@ from admitq.core.refreshes import discard_refreshes, take_refreshes
 from admitq.core.settings import Settings
 from admitq.core.world import Driver, World
 
-__all__ = ["AdmissionState", "InvariantViolated"]
+__all__ = ["AdmissionState", "CycleInProgressError", "InvariantViolated"]
+
+
+class CycleInProgressError(RuntimeError):
+    """The state was used between two steps of a cycle, or after a cycle that was never finished."""
 
 
 class AdmissionState:
     """All queues, quotas and workloads, and the decisions over them.
 
-    ``queries`` answers questions about the state.
+    ``queries`` answers questions about the state. While a cycle runs in steps (``cycle_steps``), they see
+    what it supposes.
 
     Args:
         settings: what the configuration decides.
@@ -58,11 +64,53 @@ class AdmissionState:
         Args:
             event: what happened.
             now: the present instant, in nanoseconds since the Unix epoch.
+
+        Raises:
+            CycleInProgressError: a cycle that runs in steps has not ended.
         """
-        if self._world.charging.seen_admitted:
-            charging.settle_admissions(self._world, before=now)
+        self._settle_admissions(now)
         HANDLERS[type(event)](self._world, event, now)
         self._world.waiting.batches.date(now)
+
+    def cycle_steps(self, request: CyclesRequested, *, now: Instant) -> Iterator[None]:
+        """Observe a request for cycles in steps, for callers that have other work to do meanwhile.
+
+        A step costs in proportion to one workload. Until the iterator is exhausted, the state cannot be used
+        except for ``queries``. If a step raises, or the iterator is not exhausted, the state stays so.
+
+        Args:
+            request: how many cycles to run.
+            now: the present instant, in nanoseconds since the Unix epoch.
+
+        Raises:
+            CycleInProgressError: another cycle that runs in steps has not ended.
+        """
+        self._settle_admissions(now)
+        world = self._world
+        world.is_in_cycle = True
+        yield from requested_cycles(world, request, now)
+        world.waiting.batches.date(now)
+        world.is_in_cycle = False
+
+    @property
+    def is_in_cycle(self) -> bool:
+        """Whether a cycle that runs in steps has not ended."""
+        return self._world.is_in_cycle
+
+    @property
+    def _settled(self) -> World:
+        """The world between cycles.
+
+        Raises:
+            CycleInProgressError: a cycle that runs in steps has not ended.
+        """
+        if self._world.is_in_cycle:
+            raise CycleInProgressError("a cycle has not ended")
+        return self._world
+
+    def _settle_admissions(self, now: Instant) -> None:
+        if self._settled.charging.seen_admitted:
+            charging.settle_admissions(self._world, before=now)
 
     def instructions(self) -> list[Instruction]:
         """What is to be done since the last call.
@@ -74,7 +122,7 @@ class AdmissionState:
             refusals to report (at most one a workload), then statuses to refresh; the last two only if the
             driver writes statuses.
         """
-        world = self._world
+        world = self._settled
         decisions = world.outbox.take_decisions()
         reports = world.outbox.take_reports()
         if not world.driver.writes_statuses:
@@ -84,7 +132,7 @@ class AdmissionState:
 
     def next_wakeup(self, now: Instant) -> Instant | None:
         """The earliest instant at which a cycle would have something to do; None if it takes an event."""
-        world = self._world
+        world = self._settled
         runs = world.driver.runs_cycles and not world.is_halted
         if runs and world.waiting.heads.exist():
             return now
@@ -103,7 +151,7 @@ class AdmissionState:
         Never needed: every cause ends the waiting of the lanes that it concerns. Tests check this by calling
         it, and so does a safeguard of running managers, where it must not find anything to admit.
         """
-        self._world.waiting.retry_all()
+        self._settled.waiting.retry_all()
 
     def refresh_refusals(self) -> list[Instruction]:
         """Refresh all refusals that may be outdated, which cycles do step by step.
@@ -111,7 +159,7 @@ class AdmissionState:
         Returns:
             As ``handle`` does.
         """
-        refresh_outdated_refusals(self._world)
+        refresh_outdated_refusals(self._settled)
         return self.instructions()
 
     # --- after a defect ---------------------------------------------------------------------------
@@ -151,7 +199,7 @@ class AdmissionState:
 
         Nothing is counted if the workload is gone, or was observed with a reservation or finished.
         """
-        world = self._world
+        world = self._settled
         entry = world.workloads.get(instruction.key)
         if entry is None or entry.workload.uid != instruction.uid:
             return
@@ -169,7 +217,7 @@ class AdmissionState:
 
     def taken(self) -> dump.Dump:
         """All of the state as it is now, in values that do not change with it."""
-        return dump.take(self._world)
+        return dump.take(self._settled)
 
     @classmethod
     def from_dict(cls, raw: Mapping[str, Any]) -> "AdmissionState":
@@ -182,13 +230,13 @@ class AdmissionState:
 
     def fork(self) -> "AdmissionState":
         """An independent copy, for hypothetical events."""
-        state = self._restored(dump.take(self._world))
+        state = self._restored(dump.take(self._settled))
         state.pause(self._world.waiting.heads.paused)
         return state
 
     def started_anew(self) -> "AdmissionState":
         """A state that has observed what the API shows, and nothing else: as a manager that starts now."""
-        taken = dump.take(self._world)
+        taken = dump.take(self._settled)
         state = AdmissionState(taken.settings)
         state._observe_again(taken)
         state.pause(self._world.waiting.heads.paused)
@@ -219,4 +267,4 @@ class AdmissionState:
         Raises:
             InvariantViolated: something does not hold, which is a defect of the core.
         """
-        invariants.check(self._world)
+        invariants.check(self._settled)

@@ -60,6 +60,8 @@ class World:
     reservations: Reservations = field(init=False)
     waiting: WaitingQueues = field(init=False)
 
+    is_in_cycle: bool = False
+    """Whether a cycle that is run in steps has not ended: nothing else may change the world."""
     deciding: ObjectKey | None = None
     """The workload that a cycle decides over at the moment."""
     outdated: list[WorkloadEntry] = field(default_factory=list[WorkloadEntry])

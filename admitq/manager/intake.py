@@ -1,6 +1,7 @@
 """Observations: changes in the stores become events of the core, and move metrics."""
 
 from collections.abc import Callable
+from functools import partial
 
 from admitq.core import events as happened
 from admitq.core.model import Instant, ObjectKey
@@ -28,6 +29,7 @@ class Intake:
         measures: the metrics of queues and workloads.
         errors: where exceptions of metrics are reported.
         clock: wall time in nanoseconds.
+        when_settled: does work at once, or after the cycle that runs and all that arrived before.
         put: reports an event to the core, with the object that it is about if that still exists.
         forget_report: drops the report that waits to be written of a Workload that was deleted.
         state: the core, for the numbers of a cohort that lost its object.
@@ -41,6 +43,7 @@ class Intake:
         measures: ManagerMeasures,
         errors: UnexpectedErrors,
         clock: Callable[[], Instant],
+        when_settled: Callable[[Callable[[], None]], None],
         put: Callable[[happened.Event, ObservedObject | None], None],
         forget_report: Callable[[ObjectKey], None],
         state: AdmissionState,
@@ -51,14 +54,18 @@ class Intake:
         self._measures = measures
         self._errors = errors
         self._clock = clock
+        self._when_settled = when_settled
         self._put = put
         self._forget_report = forget_report
         self._state = state
         self._counts_transitions = counts_transitions
 
     def observe(self, resource: Resource, change: Change) -> None:
-        """Observe a change in a store: from a watch, or the answer to a write. Never raises."""
-        self._take_in(resource, change)
+        """Observe a change in a store: from a watch, or the answer to a write. Never raises.
+
+        While a cycle runs, the core observes it later.
+        """
+        self._when_settled(partial(self._take_in, resource, change))
         if resource == self._workload_resource and self._counts_transitions():
             with self._errors.contain(ErrorPart.METRICS, change.key):
                 self._count_transitions(change)

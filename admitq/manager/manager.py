@@ -4,6 +4,9 @@ Everything happens in one event loop. The ``AdmissionState`` observes each chang
 older than the stores. Cycles run in a task of their own while the process leads, and writers carry out the
 instructions. No decision waits for a write: the core assumes its reservations, and a reservation that could
 not be written is reported to the core as an event.
+
+A long cycle gives the event loop its turns (``stretches``). Changes that arrive meanwhile are observed in
+order when it has ended, and whatever reads the state waits so long (``deferred``).
 """
 
 import asyncio
@@ -37,7 +40,9 @@ from admitq.guarded_writes import GuardedWrites
 from admitq.malformed import UNREADABLE, Malformed, MalformedReports
 from admitq.manager.background import BackgroundWrites
 from admitq.manager.decision_writes import DecisionWrites
+from admitq.manager.deferred import DeferredWork
 from admitq.manager.intake import Intake
+from admitq.manager.stretches import Stretches
 from admitq.measures.manager import ManagerMeasures
 from admitq.metrics import Metrics
 from admitq.observations import observations
@@ -144,6 +149,8 @@ class Manager:
         self._refresh = refresh
         self._leading = leading
         self._wake = asyncio.Event()
+        self._stretches = Stretches(metrics)
+        self._deferred = DeferredWork(self._stretches, metrics.errors)
         self._observations = observations(names, reading)
         self._background = BackgroundWrites(metrics.errors)
         writes = GuardedWrites(
@@ -199,6 +206,7 @@ class Manager:
             measures=measures,
             errors=metrics.errors,
             clock=clock,
+            when_settled=self.when_settled,
             put=self._put,
             forget_report=self._writer.forget,
             state=state,
@@ -227,6 +235,17 @@ class Manager:
             self._recovery.receiver.observe(event, now=self._clock())
         self._wake.set()
 
+    def when_settled(self, work: Callable[[], None]) -> None:
+        """Do work that needs the state: at once, or after the cycle that runs and all that arrived before."""
+        self._deferred.run(work)
+
+    async def settled(self) -> None:
+        """Wait until no cycle runs and the core has observed all that arrived before.
+
+        Until the caller awaits something else, the state is one between two cycles.
+        """
+        await self._deferred.settled()
+
     def _assume_reservations(self, state: AdmissionState) -> None:
         """Have a new state count the reservations that are being written, which the stores may not show."""
         # No workload is left out for it: what is being written must be counted, or be observed first.
@@ -235,7 +254,7 @@ class Manager:
                 state.assume(instruction, now=self._clock())
 
     def _put_of_workload(self, event: happened.Event, key: ObjectKey) -> None:
-        self._put(event, self._workload(key))
+        self._deferred.run(lambda: self._put(event, self._workload(key)))
 
     def _workload(self, key: ObjectKey | None) -> tuple[Resource, Object] | None:
         obj = None if key is None else self._workloads.get(*key)
@@ -250,29 +269,37 @@ class Manager:
         report or a metric that fails does not change a decision.
         """
         self._background.spawn(self._writer.run())
+        self._stretches.begin()
         try:
             while True:
                 self._wake.clear()
+                await self._deferred.run_deferred()
                 if self._recovery.is_due:
+                    self._stretches.end()
                     await self._recovery.make_anew()
-                idle = self._turn()
+                    self._stretches.begin()
+                idle = await self._turn()
                 if idle == 0:
                     # Watches, writes and renewals get their turn between two cycles.
-                    await asyncio.sleep(0)
+                    await self._stretches.give_turn()
                 else:
+                    self._stretches.end()
                     await self._idle(idle)
+                    self._stretches.begin()
         finally:
             self._background.cancel()
 
-    def _turn(self) -> float | None:
+    async def _turn(self) -> float | None:
         """Carry out instructions, and run a cycle if one is due; returns the seconds until the next one."""
         try:
             # Instructions of all events since the last turn are carried out together.
-            self._carry_out(self.state.instructions())
+            await self._carry_out(self.state.instructions())
+            if self._recovery.is_due:
+                return 0.0
             now = self._clock()
             due = self.state.next_wakeup(now) if self._leading() else None
             if due is not None and due <= now:
-                self._cycle(now)
+                await self._cycle(now)
                 return 0.0
             idle = None if due is None else (due - now) / SECOND
             search = self._recovery.search_on() if self._leading() else None
@@ -291,12 +318,16 @@ class Manager:
             async with asyncio.timeout(seconds):
                 await self._wake.wait()
 
-    def _cycle(self, now: Instant) -> None:
+    async def _cycle(self, now: Instant) -> None:
         started, before = time.perf_counter(), self.state.queries.cycles_run
-        instructions = self.state.handle(happened.CyclesRequested(limit=1), now=now)
+        with self._deferred.deferring():
+            for _ in self.state.cycle_steps(happened.CyclesRequested(limit=1), now=now):
+                if self._stretches.is_turn_due:
+                    await self._stretches.give_turn()
+        instructions = self.state.instructions()
         if self.state.queries.cycles_run == before:
             # Only time has passed: no workload was tried.
-            self._carry_out(instructions)
+            await self._carry_out(instructions)
             return
         self._recovery.cycle_ended()
         admits = any(isinstance(item, ReserveQuota) for item in instructions)
@@ -312,10 +343,12 @@ class Manager:
                     if isinstance(item, TargetsRecomputed) and item.result is Recomputation.SKIPPED
                 )
             )
-        self._carry_out(instructions)
+        await self._carry_out(instructions)
 
-    def _carry_out(self, instructions: list[Instruction]) -> None:
+    async def _carry_out(self, instructions: list[Instruction]) -> None:
         for instruction in instructions:
+            if self._stretches.is_turn_due:
+                await self._stretches.give_turn()
             match instruction:
                 case ReserveQuota():
                     self._decisions.reserve(instruction)

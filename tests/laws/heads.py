@@ -5,7 +5,7 @@ the heads of a cycle are, and finds everything else by itself; but for what Loca
 depends on when somebody looked, and is held against a model of its own (``test_books``).
 """
 
-from collections.abc import Collection, Generator, Iterable, Mapping
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple
 from unittest import mock
@@ -76,9 +76,11 @@ def taken_heads(
     """
     cycles: list[Taken] = []
 
-    def run_cycle(world: World, heads: Iterable[tuple[ClusterQueueEntry, Pending]], now: Instant) -> None:
+    def run_cycle(
+        world: World, heads: Iterable[tuple[ClusterQueueEntry, Pending]], now: Instant
+    ) -> Iterator[None]:
         cycles.append(Taken([], _used(world)))
-        cycle.run_cycle(world, heads, now)
+        return cycle.run_cycle(world, heads, now)
 
     def nominate(running: Cycle, queue: ClusterQueueEntry, pending: Pending) -> Entry:
         cycles[-1].heads.append(_head(running.world, queue, pending, preemptors, displaced))

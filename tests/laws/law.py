@@ -116,5 +116,5 @@ def has_refused_in_part(state: AdmissionState) -> bool:
     come, and a restored state begins with all. So the two may refresh a refusal in different calls, between
     which quota was taken.
     """
-    waiting = state._world.waiting  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+    waiting = state._world.waiting  # pyright: ignore[reportPrivateUsage]
     return waiting.has_outdated_refusals and not waiting.heads.exist()

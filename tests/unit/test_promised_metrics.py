@@ -216,6 +216,7 @@ def test_metrics_beside_the_promised_ones_are_known() -> None:
         "api_requests_total",
         "certificate_expiry_timestamp_seconds",
         "core_failures_total",
+        "decision_longest_stretch_seconds",
         "excess_pods_total",
         "forcefully_deleted_pods_total",
         "malformed_objects",

@@ -1,7 +1,7 @@
 """A defect of the core costs the object that it fails on its turn, and nobody else anything."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable
 from contextlib import asynccontextmanager
 from functools import partial
 from importlib import import_module
@@ -11,7 +11,7 @@ import pytest
 
 from admitq import recovery
 from admitq.app.decisive import decisive
-from admitq.core import cycle as cycles
+from admitq.core import cycle
 from admitq.core import events as happened
 from admitq.core.cycle import process
 from admitq.core.handlers import HANDLERS
@@ -228,14 +228,23 @@ def fail_to_handle(
 def _failing(
     function: Callable[..., Any], name: str, concerns: Callable[..., bool], *, after: bool
 ) -> tuple[Callable[..., Any], list[bool]]:
-    """The function with a defect, and items of which there are any while the defect exists."""
+    """The function with a defect, and items of which there are any while the defect exists.
+
+    The work of a generator is done when it is exhausted.
+    """
     exists = [True]
+
+    def failing_at_end(result: Generator[None]) -> Generator[None]:
+        yield from result
+        raise Defect(name)
 
     def failing(*arguments: Any, **named: Any) -> Any:
         is_bad = bool(exists) and concerns(*arguments)
         if is_bad and not after:
             raise Defect(name)
         result = function(*arguments, **named)
+        if is_bad and isinstance(result, Generator):
+            return failing_at_end(result)
         if is_bad:
             raise Defect(name)
         return result
@@ -410,13 +419,13 @@ async def _waits_while_quota_is_returned(here: Running) -> None:
 
 _REQUEUE = import_module("admitq.core.cycle.requeue")
 STEPS: list[tuple[Any, str, Callable[[Running], Awaitable[None]]]] = [
-    (cycles, "nominate", _fits),
-    (cycles, "refusal_of", _fits),
+    (cycle, "nominate", _fits),
+    (cycle, "refusal_of", _fits),
     *((process, one.__name__, _fits) for one in process.STEPS_OF_WHO_FITS),
-    (cycles, "reserve", _fits),
-    (cycles, "requeue", _is_too_large),
+    (cycle, "reserve", _fits),
+    (cycle, "requeue", _is_too_large),
     (_REQUEUE, "_park", _is_too_large),
-    (cycles, "note_needs", _is_too_large),
+    (cycle, "note_needs", _is_too_large),
     *((process, one.__name__, _preempts) for one in process.STEPS),
     (_REQUEUE, "_requeue_or_stand", _preempts),
     (import_module("admitq.core.cycle.outdated_refusals"), "inadmissibility", _waits_while_quota_is_returned),
@@ -523,7 +532,7 @@ def _queue_is_bad(_world: Any, of: Iterable[tuple[Any, Any]], _now: Any) -> bool
 async def test_cluster_queue_that_cycles_fail_with_is_left_out_until_it_changes(
     monkeypatch: pytest.MonkeyPatch, cohorts: tuple[str, str], after: bool
 ) -> None:
-    exists = fail(monkeypatch, cycles, "run_cycle", _queue_is_bad, after=after)
+    exists = fail(monkeypatch, cycle_handler, "run_cycle", _queue_is_bad, after=after)
     async with running() as here:
         for name in ("-1", "-2", "-3"):
             here.queues(name=name, cohort=cohorts[0])
@@ -547,7 +556,7 @@ async def test_cluster_queue_that_cycles_fail_with_is_left_out_until_it_changes(
 
 
 async def test_no_cluster_queue_is_left_out_while_every_cycle_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    exists = fail(monkeypatch, cycles, "run_cycle", lambda *_: True, after=True)
+    exists = fail(monkeypatch, cycle_handler, "run_cycle", lambda *_: True, after=True)
     async with running() as here:
         for name in ("-1", "-2", "-3"):
             here.queues(name=name)

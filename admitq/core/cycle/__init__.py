@@ -21,6 +21,9 @@ Rules of this package
   its capacity from borrowers all the time, and that of a BestEffortFIFO queue only in cycles that evaluate
   it. A head that no flavor could ever suffice for reserves nothing.
 - What a cycle supposes (``overlay``) is undone at its end.
+- A cycle is a generator: between two workloads the caller may do work that does not concern the state. One
+  cycle decides over the heads of all cohort trees, because halted admission, past use and the order of
+  instructions concern all of them; it pauses as often as a cycle of one tree would.
 """
 
 from collections.abc import Iterable, Iterator
@@ -49,43 +52,51 @@ def take_heads(world: World) -> Heads:
     return [] if world.is_halted else world.waiting.take_heads()
 
 
-def run_cycle(world: World, heads: Heads, now: Instant) -> None:
-    """Decide over second passes that are due, and the heads of the cycle."""
+def run_cycle(world: World, heads: Heads, now: Instant) -> Iterator[None]:
+    """Decide over second passes that are due, and the heads of the cycle.
+
+    Yields:
+        After the second passes and after each workload in each phase. Until the cycle has ended, nothing else
+        may change the world.
+    """
     world.cycle += 1
-    try_second_passes(world, now)
+    yield from try_second_passes(world, now)
     cycle = Cycle(world, now)
-    entries = list(_nominate_each(cycle, heads))
-    entries += _nominate_each(cycle, take_standing_heads(world, entries))
+    entries: list[Entry] = []
+    yield
+    yield from _nominate_each(cycle, heads, entries)
+    yield from _nominate_each(cycle, list(take_standing_heads(world, entries)), entries)
     entries.sort(key=_cluster_queue_name)
-    for entry in _decided_one_by_one(world, cycle.turns(entries)):
+    for entry in cycle.turns(entries):
+        world.deciding = entry.workload.key
         _process(cycle, entry)
+        yield
+    world.deciding = None
     for overlay in cycle.overlays.values():
         overlay.undo()
-    requeue_undecided(cycle)
+        yield
+    yield from requeue_undecided(cycle)
     world.settle_outdated()
     for root in cycle.progressed:
         world.waiting.progress_made(root)
-    for entry in _decided_one_by_one(world, cycle.parked):
+        yield
+    for entry in cycle.parked:
+        world.deciding = entry.workload.key
         note_needs(world, entry)
+        yield
+    world.deciding = None
 
 
 def _cluster_queue_name(entry: Entry) -> str:
     return entry.queue.spec.name
 
 
-def _nominate_each(cycle: Cycle, heads: Heads) -> Iterator[Entry]:
+def _nominate_each(cycle: Cycle, heads: Heads, entries: list[Entry]) -> Iterator[None]:
     for queue, pending in heads:
         cycle.world.deciding = pending.workload.key
-        yield nominate(cycle, queue, pending)
+        entries.append(nominate(cycle, queue, pending))
+        yield
     cycle.world.deciding = None
-
-
-def _decided_one_by_one(world: World, entries: Iterable[Entry]) -> Iterator[Entry]:
-    """The entries, each while the state names it as the one that is decided over."""
-    for entry in entries:
-        world.deciding = entry.workload.key
-        yield entry
-    world.deciding = None
 
 
 def _process(cycle: Cycle, entry: Entry) -> None:

@@ -1,6 +1,6 @@
 """Requeueing: the wait state that each head takes which got nothing."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -138,8 +138,8 @@ def _give_reserved_capacity_up(cycle: Cycle, entry: Entry) -> None:
         cycle.count_progress(entry)
 
 
-def requeue_undecided(cycle: Cycle) -> None:
-    """Requeue the heads whose next attempt depends on what the whole cycle did."""
+def requeue_undecided(cycle: Cycle) -> Iterator[None]:
+    """Requeue the heads whose next attempt depends on what the whole cycle did; yields after each."""
     world = cycle.world
     for entry, refusal in cycle.out_of_flavors:
         world.deciding = entry.workload.key
@@ -147,12 +147,14 @@ def requeue_undecided(cycle: Cycle) -> None:
             entry.queue.queue.requeue(entry.pending)
         else:
             _park(cycle, entry, refusal)
+        yield
     for entry in cycle.lost:
         world.deciding = entry.workload.key
         # A standing head goes on with other flavors when it is the next head: two could wake each other so.
         goes_on = entry.pending.progress is not None and entry.stood is None
         again = goes_on or entry.since != entry.root.progress
         _requeue_or_stand(world, entry, LostInCycle(entry.pending.position), again=again)
+        yield
     for entry, state in cycle.standing:
         world.deciding = entry.workload.key
         # A head that may run with fewer pods may have preempted for more than is left to be had, and one that
@@ -160,6 +162,7 @@ def requeue_undecided(cycle: Cycle) -> None:
         changed = entry.disturbed or entry.generation != entry.root.generation
         withheld_no_longer = entry.was_beaten and entry.since != entry.root.progress
         _requeue_or_stand(world, entry, state, again=changed or withheld_no_longer)
+        yield
     world.deciding = None
 
 

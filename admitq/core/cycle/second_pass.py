@@ -4,6 +4,8 @@ They keep the quota and the flavors that they have, whatever comes of it. Places
 not kept here, so that none are found, and every second pass tells what stands in its way.
 """
 
+from collections.abc import Iterator
+
 from admitq.core.cycle.inadmissibility import inadmissibility
 from admitq.core.entries import WorkloadEntry
 from admitq.core.flavors import NO_MATCHING_FLAVOR
@@ -28,8 +30,8 @@ def is_second_pass_due(world: World, now: Instant) -> bool:
     return at is not None and at <= now
 
 
-def try_second_passes(world: World, now: Instant) -> None:
-    """Try those whose turn it is."""
+def try_second_passes(world: World, now: Instant) -> Iterator[None]:
+    """Try those whose turn it is; yields after each."""
     for turn in world.second_passes.take_due(now):
         world.deciding = turn.key
         entry = world.workloads[turn.key]
@@ -38,6 +40,7 @@ def try_second_passes(world: World, now: Instant) -> None:
         refusal = _refusal(world, entry, admission)
         world.outbox.second_pass_reports.append(ReportSecondPass(turn.key, entry.workload.uid, refusal))
         world.second_passes.put_off(turn, now)
+        yield
     world.deciding = None
 
 

@@ -1,5 +1,6 @@
 """The handler that runs admission cycles."""
 
+from collections.abc import Iterator
 from typing import Final
 
 from admitq.core import charging
@@ -17,6 +18,12 @@ def run_requested_cycles(world: World, event: CyclesRequested, now: Instant) -> 
 
     Where another program decides, no cycle runs and only the rest is done.
     """
+    for _ in requested_cycles(world, event, now):
+        pass
+
+
+def requested_cycles(world: World, event: CyclesRequested, now: Instant) -> Iterator[None]:
+    """As ``run_requested_cycles``, in steps; nothing else may change the world between them."""
     charging.settle_admissions(world)
     charging.take_samples(world, now)
     world.waiting.end_due_backoffs(now)
@@ -28,7 +35,7 @@ def run_requested_cycles(world: World, event: CyclesRequested, now: Instant) -> 
     while (event.limit is None or cycles < event.limit) and (
         (heads := take_heads(world)) or is_second_pass_due(world, now)
     ):
-        run_cycle(world, heads, now)
+        yield from run_cycle(world, heads, now)
         cycles += 1
     if world.driver.writes_statuses and not world.waiting.heads.exist():
         refresh_outdated_refusals(world, _REFRESHED_AT_ONCE)
