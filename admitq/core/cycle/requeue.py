@@ -89,6 +89,10 @@ def requeue(cycle: Cycle, entry: Entry, refusal: Refusal) -> None:
     elif _waits_for_preemption(refusal):
         queue.set_preemptor(pending)
         cycle.standing.append((entry, WaitingForPreemption(pending.position)))
+    elif pending.progress is not None and isinstance(entry.stood, FirstOfStrictQueue):
+        # All flavors were tried before it stood. Two such heads would ask for cycles in turn without end.
+        pending.progress = None
+        cycle.standing.append((entry, FirstOfStrictQueue(pending.position)))
     elif isinstance(refusal, PodsNotReady) or pending.progress is not None:
         queue.requeue(pending)
     elif entry.disturbed:

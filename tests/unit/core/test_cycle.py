@@ -20,6 +20,7 @@ from admitq.core.model import (
     AdmissionCheckRule,
     Cohort,
     FlavorFungibility,
+    PodSet,
     PodSetAssignment,
     PreemptionPolicy,
     QueueingStrategy,
@@ -35,6 +36,7 @@ from admitq.core.refusals import (
     TakenInThisCycle,
     WaitingForVictims,
 )
+from admitq.core.requests import asking
 from admitq.core.settings import Gates, Settings
 from tests.unit.core.play import LOWER, RECLAIM, Play, group, key, preempted, queue, reported, reserved
 
@@ -50,6 +52,21 @@ def preempting(**fields: Any) -> Play:
     play.submit("high", "q", 3, priority=1)
     assert preempted(play.cycles()) == ["low"]
     return play
+
+
+def test_standing_heads_with_untried_flavors_do_not_ask_for_cycles_in_turn() -> None:
+    play = Play()
+    play.put_flavors("f1", "f2")
+    quota = group(("f1", 2), ("f2", 2))
+    play.put(
+        *(queue(name, cohort="c", resource_groups=quota, queueing_strategy=STRICT) for name in ("s", "t"))
+    )
+    pods = (PodSet("main", 1, asking({"cpu": 1})), PodSet("workers", 1, asking({"gpu": 1})))
+    play.submit("a", "s", pod_sets=pods)
+    play.cycles(limit=1)
+    play.submit("b", "t", pod_sets=pods)
+    play.cycles(limit=10)
+    assert play.is_quiet
 
 
 def test_an_assumption_is_as_old_as_it_will_be_seen() -> None:
