@@ -309,6 +309,7 @@ def _topologies(cause: InactiveCause) -> str:
 
 
 _ACTIVE_TEXTS: Final[Mapping[ActiveReason, Callable[[InactiveCause], str]]] = {
+    ActiveReason.UNKNOWN: lambda _: "is quarantined",
     ActiveReason.TERMINATING: lambda _: "is terminating",
     ActiveReason.STOPPED: lambda _: "is stopped",
     ActiveReason.FLAVOR_NOT_FOUND: _listed("references missing ResourceFlavor(s): {}"),

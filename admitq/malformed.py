@@ -8,7 +8,7 @@ from typing import Final
 from admitq import stored_fields
 from admitq.admission_status import CONCERN
 from admitq.admission_writer import AdmissionWriter
-from admitq.core.events import Event, WorkloadChanged
+from admitq.core.events import Event
 from admitq.core.model import Instant, ObjectKey
 from admitq.explain import Explanation
 from admitq.logs import logger
@@ -17,7 +17,6 @@ from admitq.observations import Observation
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import Object, Resource
 from admitq.translate.metadata import key_of
-from admitq.translate.workloads import read_quota_holder
 from admitq.unexpected_errors import ErrorPart
 from admitq_api import conditions
 from admitq_api.conditions import ConditionType, Reason
@@ -32,14 +31,14 @@ MALFORMED: Final = "Malformed"
 WITH_ACTIVE_CONDITION: Final = ("clusterqueues", "localqueues")
 
 
-def what_is_left(observation: Observation, obj: Object, *, is_workload: bool) -> Event:
-    """What one goes on with if an object cannot be read.
+def what_is_left(observation: Observation, obj: Object) -> Event:
+    """What the core observes of an object that is left out: what still counts of it, or that it is gone.
 
-    As if it were not there; but what a Workload holds goes on being counted.
+    What a Workload holds still counts, and so do the quota and the cohort of a ClusterQueue.
     """
-    if is_workload:
+    if observation.quarantined is not None:
         with suppress(*UNREADABLE):
-            return WorkloadChanged(read_quota_holder(obj))
+            return observation.quarantined(obj)
     return observation.deleted(obj)
 
 

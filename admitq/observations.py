@@ -9,10 +9,15 @@ from admitq.translate.admission_checks import read_admission_check
 from admitq.translate.flavors import read_resource_flavor
 from admitq.translate.limit_ranges import read_limit_range
 from admitq.translate.metadata import key_of, read_labels
-from admitq.translate.queues import read_cluster_queue, read_cohort, read_local_queue
+from admitq.translate.queues import (
+    read_cluster_queue,
+    read_cohort,
+    read_local_queue,
+    read_quarantined_cluster_queue,
+)
 from admitq.translate.reading import Reading
 from admitq.translate.runtime_classes import read_overhead
-from admitq.translate.workloads import read_workload
+from admitq.translate.workloads import read_quota_holder, read_workload
 from admitq_api.labels import Names
 
 
@@ -22,6 +27,8 @@ class Observation:
 
     changed: Callable[[Object], happened.Event]
     deleted: Callable[[Object], happened.Event]
+    quarantined: Callable[[Object], happened.Event] | None = None
+    """What still counts of an object that is left out; None if nothing does. May raise as ``changed``."""
 
 
 def observations(names: Names, how: Reading) -> Mapping[str, Observation]:
@@ -34,6 +41,7 @@ def observations(names: Names, how: Reading) -> Mapping[str, Observation]:
         "clusterqueues": Observation(
             lambda obj: happened.ClusterQueueChanged(read_cluster_queue(obj)),
             lambda obj: happened.ClusterQueueDeleted(name(obj)),
+            lambda obj: happened.ClusterQueueChanged(read_quarantined_cluster_queue(obj)),
         ),
         "cohorts": Observation(
             lambda obj: happened.CohortChanged(read_cohort(obj)),
@@ -70,5 +78,6 @@ def observations(names: Names, how: Reading) -> Mapping[str, Observation]:
         "workloads": Observation(
             lambda obj: happened.WorkloadChanged(read_workload(obj, names, how)),
             lambda obj: happened.WorkloadDeleted(key_of(obj), obj["metadata"]["uid"]),
+            lambda obj: happened.WorkloadChanged(read_quota_holder(obj)),
         ),
     }

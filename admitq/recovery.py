@@ -1,12 +1,22 @@
-"""After a defect of the core: a new state is made of what the stores hold, without the object that failed.
+"""After a defect of the core: a new state is built from what the stores hold, without the object that failed.
 
-A function of the core that raises leaves its books half changed. Nothing is decided with them any more. All
-objects are observed once more by a new state, which then takes the place of the old one. The object that the
-core failed on is set aside until it changes: the core goes on as if it could not be read, and its event, its
-condition and metrics tell so. A Workload that is set aside keeps its quota.
+A function of the core that raises leaves its state half changed. Nothing is decided with it any more. A new
+state observes all objects and then takes the place of the old one. The object that the core failed on is
+quarantined until it changes: the core goes on as if the object could not be read, and an event, a condition
+and metrics report it. Where a cycle fails and it is not known over which workload, ``culprit_search`` finds
+the ClusterQueues with which cycles fail, and these are quarantined.
 
-Where a cycle fails and it is not known over which workload, the ClusterQueues with which cycles fail are
-sought (``culprit_search``) and left out in the same way.
+A quarantined object must not let others admit more than the quota:
+
+1. Of a Workload, what it holds still counts.
+2. Of a ClusterQueue, its stored cohort and quota still count, and so does what its Workloads hold. It is
+   inactive: none of its Workloads gets quota, and none is preempted for another ClusterQueue. A quota that
+   cannot be read counts as none.
+3. Where the core fails on that as well, it does not know what is used of the cohort. So no ClusterQueue of
+   the cohort tree admits a Workload, until the object changes: the tree of the stored cohort of a
+   ClusterQueue, the tree of the ClusterQueue in which a Workload holds quota, and the trees of a Cohort and
+   of its stored parent, between which quota was borrowed. A ClusterQueue or Cohort that names no cohort above
+   it shares its quota with no other tree, and pauses none.
 """
 
 import asyncio
@@ -17,8 +27,10 @@ from typing import Final, Generic, Protocol, Self, TypeAlias, TypeVar
 
 from admitq.core.events import Event
 from admitq.core.model import Instant, ObjectKey
+from admitq.core.waiting.heads import Pause
 from admitq.culprit_search import CulpritSearch
 from admitq.guarded_writes import backoff
+from admitq.integrations.paths import Path, value_at
 from admitq.logs import logger
 from admitq.malformed import UNREADABLE, Malformed, what_is_left
 from admitq.metrics import Metrics
@@ -52,7 +64,7 @@ class Recoverable(Protocol):
         """Return the names of the ClusterQueues of each cohort tree."""
         ...
 
-    def pause(self, cluster_queues: frozenset[str]) -> None:
+    def pause(self, pause: Pause) -> None:
         """Have the heads of these ClusterQueues, and of no others, take no part in cycles."""
         ...
 
@@ -79,7 +91,6 @@ class Recovery(Generic[_Decides]):
         malformed: reports objects that are left out.
         metrics: where failures are counted.
         clock: wall time in nanoseconds.
-        workloads: the plural of the resource of Workloads.
         cluster_queues: the resource of ClusterQueues.
         complete: called with a new state that has observed all objects, before it decides. What it does must
             be guarded.
@@ -91,14 +102,15 @@ class Recovery(Generic[_Decides]):
     malformed: Malformed
     metrics: Metrics
     clock: Callable[[], Instant]
-    workloads: str
     cluster_queues: Resource
     complete: Callable[[_Decides], None] = lambda _: None
 
     _set_aside: dict[ObjectId, Event] = field(default_factory=dict[ObjectId, Event])
     """Objects that the core failed on, by the event that it failed to take in or to decide over."""
     _without: set[ObjectId] = field(default_factory=set[ObjectId])
-    """Those of them of which the core cannot even take in that they hold quota."""
+    """Those of them of which the core cannot even take in what still counts."""
+    _pauses: dict[ObjectId, Pause] = field(default_factory=dict[ObjectId, Pause])
+    """The cohort trees whose usage is not known, by the object of which nothing counts."""
     _fresh: _Decides | None = None
     """The state that is being made."""
     _search: CulpritSearch = field(default_factory=CulpritSearch)
@@ -137,7 +149,7 @@ class Recovery(Generic[_Decides]):
         if self._search.is_undecided and _monotonic() >= self._retry_at:
             self._search.retry()
         culprits = self._search.advance()
-        self.state.pause(self._search.paused)
+        self._pause(self.state)
         if culprits:
             self._leave_out_queues(culprits)
             self._fresh = self.state.empty()
@@ -167,9 +179,12 @@ class Recovery(Generic[_Decides]):
                 self._forget(which)
                 self.malformed.mended(*which)
                 return event, True
-        if which in self._without:
-            return None, False
-        return what_is_left(observation, obj, is_workload=resource.plural == self.workloads), False
+        is_observed = which not in self._without
+        event = what_is_left(observation, obj) if is_observed else None
+        if event is None or event == observation.deleted(obj):
+            self._pauses[which] = trees_of(resource.plural, obj)
+            self._pause(self.state)
+        return event, False
 
     def deleted(self, resource: Resource, obj: Object) -> Event:
         """Note that an object is gone; return what the core observes of that."""
@@ -181,6 +196,19 @@ class Recovery(Generic[_Decides]):
     def _forget(self, which: ObjectId) -> None:
         self._set_aside.pop(which, None)
         self._without.discard(which)
+        if self._pauses.pop(which, None) is not None:
+            self._pause(self.state)
+
+    def _pause(self, state: _Decides) -> None:
+        """Have those take no part in cycles that the search or an object of which nothing counts excludes."""
+        pauses = self._pauses.values()
+        state.pause(
+            Pause(
+                self._search.paused,
+                cohorts=frozenset(name for each in pauses for name in each.cohorts),
+                trees_of=frozenset(name for each in pauses for name in each.trees_of),
+            )
+        )
 
     @contextmanager
     def guard(self, during: str, culprit: tuple[Resource, Object] | None) -> Generator[None]:
@@ -221,7 +249,7 @@ class Recovery(Generic[_Decides]):
         if self._set_aside.get(which) == event:
             self._without.add(which)
         self._set_aside[which] = event
-        problem = f"internal error, the object is left out until it changes: {error!r}"
+        problem = f"internal error, the object is quarantined until it changes: {error!r}"
         self.malformed.leave_out(resource, obj, problem, INTERNAL_ERROR)
 
     async def make_anew(self) -> None:
@@ -244,7 +272,7 @@ class Recovery(Generic[_Decides]):
                 if self._begins_search:
                     self._begins_search = False
                     self._search.begin(fresh.trees())
-                fresh.pause(self._search.paused)
+                self._pause(fresh)
                 self.state.become(fresh)
 
     def _observed(self, fresh: _Decides, resource: Resource, obj: Object) -> bool:
@@ -254,6 +282,24 @@ class Recovery(Generic[_Decides]):
             with self.guard(type(event).__name__, (resource, obj)):
                 fresh.observe(event, now=self.clock())
         return self._fresh is fresh
+
+
+def trees_of(plural: str, obj: Object) -> Pause:
+    """The cohort trees whose usage the core does not know without an object."""
+    match plural:
+        case "clusterqueues":
+            return Pause(cohorts=_names(obj, ("spec", "cohortName")))
+        case "cohorts" if parent := _names(obj, ("spec", "parentName")):
+            return Pause(cohorts=parent | {key_of(obj).name})
+        case "workloads":
+            return Pause(trees_of=_names(obj, ("status", "admission", "clusterQueue")))
+        case _:
+            return Pause()
+
+
+def _names(obj: Object, path: Path) -> frozenset[str]:
+    name = value_at(obj, path)
+    return frozenset({name} if name and isinstance(name, str) else ())
 
 
 def _monotonic() -> float:

@@ -122,7 +122,6 @@ class ShadowPart:
             malformed=self._malformed,
             metrics=metrics,
             clock=time.time_ns,
-            workloads=self._kinds.workloads.plural,
             cluster_queues=self._kinds.cluster_queues,
         )
         self._stores = {

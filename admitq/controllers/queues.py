@@ -11,6 +11,7 @@ from admitq.controllers.context import Clock, Context, CoreView
 from admitq.controllers.finalizers import hold_while_in_use
 from admitq.controllers.plan import act, plan, status_patch
 from admitq.controllers.refused_jobs import RefusedJob, RefusedJobs
+from admitq.core.activity import ActiveReason
 from admitq.core.fair_sharing import Share
 from admitq.core.model import SECOND, ConsumedResources, Instant, ObjectKey
 from admitq.core.statuses import ClusterQueueStatus, CohortStatus, FlavorTotals, LocalQueueStatus
@@ -232,6 +233,9 @@ class ClusterQueueController:
             waits = in_use and "deletionTimestamp" in obj["metadata"]
             return HELD_RETRY_SECONDS if waits else None
         self._ctx.queue_metrics.cluster_queue_reported(key.name, status)
+        if status.reason is ActiveReason.UNKNOWN:
+            # What is wrong with it was written into its status when it was quarantined.
+            return None
         return await self._writer.write(key, obj, cluster_queue_patch(obj, status, self._ctx.clock()))
 
 

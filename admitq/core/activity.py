@@ -13,6 +13,7 @@ class ActiveReason(StrEnum):
     """Reasons of a ClusterQueue's Active condition."""
 
     READY = "Ready"
+    UNKNOWN = "Unknown"
     TERMINATING = "Terminating"
     STOPPED = "Stopped"
     FLAVOR_NOT_FOUND = "FlavorNotFound"
@@ -51,6 +52,10 @@ def flavor_names(cluster_queue: ClusterQueue) -> tuple[str, ...]:
 def check_names(cluster_queue: ClusterQueue) -> tuple[str, ...]:
     """AdmissionChecks that a ClusterQueue refers to, sorted."""
     return tuple(sorted({rule.name for rule in cluster_queue.admission_checks}))
+
+
+def _quarantined(queue: ClusterQueue, _around: Surroundings) -> tuple[str, ...] | None:
+    return () if queue.quarantined else None
 
 
 def _terminating(queue: ClusterQueue, _around: Surroundings) -> tuple[str, ...] | None:
@@ -117,6 +122,7 @@ def _missing_topologies(queue: ClusterQueue, around: Surroundings) -> tuple[str,
 _RULES: Final[
     tuple[tuple[ActiveReason, Callable[[ClusterQueue, Surroundings], tuple[str, ...] | None]], ...]
 ] = (
+    (ActiveReason.UNKNOWN, _quarantined),
     (ActiveReason.TERMINATING, _terminating),
     (ActiveReason.STOPPED, _stopped),
     (ActiveReason.FLAVOR_NOT_FOUND, _missing_flavors),

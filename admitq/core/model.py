@@ -197,6 +197,8 @@ class ClusterQueue:
     terminating: bool = False
     created_at: Instant = 0
     """0 if not known."""
+    quarantined: bool = False
+    """Whether only its quota and cohort are known: what its workloads hold counts, and it admits nothing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -180,6 +180,11 @@ class StateQueries:
         entry = self.world.cluster_queues.get(cluster_queue)
         return None if entry is None else entry.spec.queueing_strategy
 
+    def is_excluded(self, cluster_queue: str) -> bool:
+        """Whether a ClusterQueue does not exist, is quarantined, or takes no part in cycles."""
+        entry = self.world.cluster_queues.get(cluster_queue)
+        return entry is None or entry.spec.quarantined or self.world.waiting.heads.paused.has(entry)
+
     def held_up_by(self, cluster_queue: str) -> ObjectKey | None:
         """The head that blocks a ClusterQueue; None if no head does."""
         entry = self.world.cluster_queues.get(cluster_queue)

@@ -21,6 +21,7 @@ from admitq.core.model import Instant, ObjectKey
 from admitq.core.queries import StateQueries
 from admitq.core.refreshes import discard_refreshes, take_refreshes
 from admitq.core.settings import Settings
+from admitq.core.waiting.heads import Pause
 from admitq.core.world import Driver, World
 
 __all__ = ["AdmissionState", "CycleInProgressError", "InvariantViolated"]
@@ -176,9 +177,9 @@ class AdmissionState:
             trees.setdefault(entry.node.root, []).append(name)
         return [tuple(names) for names in trees.values()]
 
-    def pause(self, cluster_queues: frozenset[str]) -> None:
+    def pause(self, pause: Pause) -> None:
         """Have the heads of these ClusterQueues take no part in cycles, and those of all others do so."""
-        self._world.waiting.heads.paused = cluster_queues
+        self._world.waiting.heads.paused = pause
 
     def empty(self) -> "AdmissionState":
         """A state that has observed nothing, for the same driver."""

@@ -197,7 +197,6 @@ class Manager:
             malformed=self._malformed,
             metrics=metrics,
             clock=clock,
-            workloads=workload_resource.plural,
             cluster_queues=kinds_of(names).cluster_queues,
         )
         self._intake = Intake(

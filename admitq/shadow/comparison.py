@@ -33,6 +33,7 @@ from admitq.core.model import Admission, Instant, ObjectKey, QueueingStrategy, W
 from admitq.core.settings import Settings
 from admitq.core.state import AdmissionState
 from admitq.core.statuses import LocalQueueReason
+from admitq.core.waiting.heads import Pause
 from admitq.shadow.findings import (
     Agreement,
     Deed,
@@ -184,7 +185,6 @@ class Shadow:
         self._suspicions: deque[_Suspicion] = deque()
         """The latest last."""
         self._findings: list[Finding] = []
-        self._paused: frozenset[str] = frozenset()
         self._is_following = False
 
     @property
@@ -201,10 +201,9 @@ class Shadow:
         """The names of the ClusterQueues of each cohort tree."""
         return self._state.trees()
 
-    def pause(self, cluster_queues: frozenset[str]) -> None:
+    def pause(self, pause: Pause) -> None:
         """Expect nothing of these ClusterQueues, and compare nothing that is done there."""
-        self._paused = cluster_queues
-        self._state.pause(cluster_queues)
+        self._state.pause(pause)
 
     def empty(self) -> "Shadow":
         """Return a shadow that has observed nothing, with the same settings."""
@@ -377,8 +376,7 @@ class Shadow:
 
     def _judge(self, key: ObjectKey, former: Workload, deed: Deed, now: Instant) -> None:
         cluster_queue = self._cluster_queue_of(former, deed)
-        if cluster_queue in self._paused or self._state.queries.queueing_strategy(cluster_queue) is None:
-            # The core knows nothing of a ClusterQueue that is left out.
+        if self._state.queries.is_excluded(cluster_queue):
             return
         if self._expected.has(key, deed):
             self._findings.append(Agreement(cluster_queue))

@@ -162,6 +162,28 @@ def read_cluster_queue(obj: Object) -> ClusterQueue:
     )
 
 
+def read_quarantined_cluster_queue(obj: Object) -> ClusterQueue:
+    """Read the quota and cohort of a ClusterQueue, whatever else of it cannot be read.
+
+    A quota that cannot be read is none: what its workloads hold then counts against its cohort.
+
+    Raises:
+        Malformed: the name of the cohort is not a string.
+    """
+    metadata, spec = obj["metadata"], mapping(obj.get("spec"), "spec")
+    groups: tuple[ResourceGroup, ...] = ()
+    with suppress(Malformed, KeyError, TypeError, ValueError, AttributeError):
+        groups = _read_resource_groups(spec.get("resourceGroups"))
+    return ClusterQueue(
+        name=metadata["name"],
+        uid=metadata.get("uid", ""),
+        cohort=text(spec.get("cohortName"), "spec.cohortName") or None,
+        resource_groups=groups,
+        created_at=read_time(metadata.get("creationTimestamp")),
+        quarantined=True,
+    )
+
+
 def read_cohort(obj: Object) -> Cohort:
     """Read a Cohort.
 

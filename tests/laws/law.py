@@ -1,7 +1,7 @@
 """A law that does not hold, and what laws compare: events, decisions, values that are handed out."""
 
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from fractions import Fraction
@@ -94,7 +94,7 @@ def decisions(instructions: Iterable[Instruction]) -> list[Instruction]:
     return [each for each in instructions if isinstance(each, (ReserveQuota, Preempt))]
 
 
-def told(instructions: Iterable[Instruction], *, with_refusals: bool) -> list[Instruction]:
+def told(instructions: Iterable[Instruction], *, with_refusals: bool) -> Sequence[Instruction]:
     """What a restored state must tell as well: decisions in order, then refusals in any order.
 
     Statuses may be refreshed without need.
@@ -104,9 +104,11 @@ def told(instructions: Iterable[Instruction], *, with_refusals: bool) -> list[In
         with_refusals: whether refusals must be the same.
     """
     kept = [each for each in instructions if not isinstance(each, REFRESHES)]
-    refusals = [each for each in kept if isinstance(each, ReportPending)]
     others = [each for each in kept if not isinstance(each, ReportPending)]
-    return [*others, *sorted(refusals, key=lambda each: each.key)] if with_refusals else others
+    if not with_refusals:
+        return others
+    refusals = sorted((each for each in kept if isinstance(each, ReportPending)), key=lambda each: each.key)
+    return [*others, *refusals]
 
 
 def has_refused_in_part(state: AdmissionState) -> bool:

@@ -79,7 +79,7 @@ class Player:
         self.core = AdmissionState(settings)
         self.twin: AdmissionState | None = None
         self.refuse_alike = True
-        """Whether the core and its twin refuse in the same calls, since no refusals were refreshed in part."""
+        """Whether the core and its twin refuse in the same calls: no refusals were refreshed in part."""
         self.observed = Observed(settings)
         self.now: Instant = 1000 * SECOND
         self.uids = 0

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable
 from contextlib import asynccontextmanager
+from copy import deepcopy
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -320,6 +321,11 @@ Of a Topology the core knows nothing but that it exists.
 """
 
 
+def failures_over(event: type[Any]) -> int:
+    """How often the core fails on an object: of a ClusterQueue, it is to count cohort and quota then."""
+    return 2 if event is happened.ClusterQueueChanged else 1
+
+
 @pytest.mark.parametrize("after", [False, True], ids=["at once", "when all is done"])
 @pytest.mark.parametrize("event", OBJECTS, ids=lambda one: one.__name__)
 async def test_object_that_the_core_fails_on_is_left_out_until_it_changes(
@@ -332,7 +338,7 @@ async def test_object_that_the_core_fails_on_is_left_out_until_it_changes(
         here.put(resource, obj)
         here.submit("good")
         await soon(lambda: here.is_reserved("good"))
-        assert here.count("admitq_core_failures_total") == 1
+        assert here.count("admitq_core_failures_total") == failures_over(event)
         assert here.count("admitq_malformed_objects") == 1
         assert "InternalError" in here.reasons
         exists.clear()
@@ -565,4 +571,129 @@ async def test_no_cluster_queue_is_left_out_while_every_cycle_fails(monkeypatch:
         exists.clear()
         for name in ("-1", "-2", "-3"):
             await soon(lambda name=name: here.is_reserved(f"good{name}"))
+        assert here.count("admitq_malformed_objects") == 0
+
+
+# --- never more than the quota --------------------------------------------------------------------------
+
+
+def _is_of(kind: str, name: str, *, also_quarantined: bool) -> Callable[..., bool]:
+    """Whether an event is about an object, and is all of it unless what is quarantined counts as well."""
+
+    def concerns(_world: Any, event: Any, _now: Any) -> bool:
+        value = getattr(event, kind, None)
+        if value is None or getattr(value, "name", None) != name:
+            return False
+        return also_quarantined or not getattr(value, "quarantined", False)
+
+    return concerns
+
+
+async def _cycles_fail(here: Running, patch: pytest.MonkeyPatch) -> list[bool]:
+    exists = fail(patch, cycle_handler, "run_cycle", _queue_is_bad, after=True)
+    here.submit("waits", queue=f"-{BAD}")
+    await soon(lambda: here.count("admitq_core_failures_total") >= 3)
+    here.submit("probe", queue="-apart")
+    await soon(lambda: here.is_reserved("probe"))
+    return exists
+
+
+async def _observation_fails(here: Running, patch: pytest.MonkeyPatch) -> list[bool]:
+    concerns = _is_of("cluster_queue", f"cq-{BAD}", also_quarantined=False)
+    exists = fail_to_handle(patch, happened.ClusterQueueChanged, concerns, after=True)
+    here.queues(name=f"-{BAD}", cohort="team", preempts=True, version=900)
+    return exists
+
+
+async def _nothing_can_be_observed(here: Running, patch: pytest.MonkeyPatch) -> list[bool]:
+    concerns = _is_of("cluster_queue", f"cq-{BAD}", also_quarantined=True)
+    exists = fail_to_handle(patch, happened.ClusterQueueChanged, concerns, after=False)
+    here.queues(name=f"-{BAD}", cohort="team", preempts=True, version=900)
+    return exists
+
+
+async def _cohort_fails(here: Running, patch: pytest.MonkeyPatch) -> list[bool]:
+    exists = fail_to_handle(
+        patch,
+        happened.CohortChanged,
+        _is_of("cohort", "team", also_quarantined=True),
+        after=True,
+    )
+    here.put(KINDS.cohorts, version(cluster_scoped("team", spec={"parentName": "above"}), 900))
+    return exists
+
+
+async def _holder_cannot_be_observed(here: Running, patch: pytest.MonkeyPatch) -> list[bool]:
+    def concerns(_world: Any, event: Any, _now: Any) -> bool:
+        return event.workload.key.name == "borrower"
+
+    exists = fail_to_handle(patch, happened.WorkloadChanged, concerns, after=False)
+    borrower = here.world.get(KINDS.workloads, "borrower")
+    here.put(KINDS.workloads, version(borrower, 900, labels={"a": "b"}))
+    return exists
+
+
+def _spoil(here: Running, change: Callable[[Object], None]) -> None:
+    queue = deepcopy(here.world.get(KINDS.cluster_queues, f"cq-{BAD}"))
+    change(queue["spec"])
+    here.put(KINDS.cluster_queues, version(queue, 900))
+
+
+async def _policy_is_unreadable(here: Running, _patch: pytest.MonkeyPatch) -> list[bool]:
+    _spoil(here, lambda spec: spec["preemption"].update(withinClusterQueue="Sometimes"))
+    return []
+
+
+async def _quota_is_unreadable(here: Running, _patch: pytest.MonkeyPatch) -> list[bool]:
+    _spoil(
+        here, lambda spec: spec["resourceGroups"][0]["flavors"][0]["resources"][0].update(nominalQuota="x")
+    )
+    return []
+
+
+QUARANTINES = [
+    pytest.param(_cycles_fail, 2, id="cycles fail with the ClusterQueue"),
+    pytest.param(_observation_fails, 2, id="the ClusterQueue cannot be observed"),
+    pytest.param(_nothing_can_be_observed, 0, id="its cohort and quota cannot be observed either"),
+    pytest.param(_cohort_fails, 0, id="its cohort cannot be observed"),
+    pytest.param(_holder_cannot_be_observed, 0, id="a workload that borrowed cannot be observed"),
+    pytest.param(_policy_is_unreadable, 2, id="the ClusterQueue is unreadable but for its quota"),
+    pytest.param(_quota_is_unreadable, 0, id="its quota is unreadable"),
+]
+
+
+@pytest.mark.parametrize(("quarantine", "left"), QUARANTINES)
+async def test_cohort_admits_no_more_than_its_quota_while_an_object_is_quarantined(
+    monkeypatch: pytest.MonkeyPatch,
+    quarantine: Callable[[Running, pytest.MonkeyPatch], Awaitable[list[bool]]],
+    left: int,
+) -> None:
+    """Two ClusterQueues of 4 CPUs, of which one has borrowed 2; the other has ``left`` of its quota."""
+    async with running() as here:
+        here.put(KINDS.cohorts, cluster_scoped("team", spec={"parentName": "above"}))
+        here.queues(name=f"-{BAD}", cohort="team")
+        here.queues(name="-other", cohort="above" if quarantine is _cohort_fails else "team")
+        here.queues(name="-apart")
+        here.submit("borrower", pods=6, queue=f"-{BAD}")
+        await soon(lambda: here.is_reserved("borrower"))
+        exists = await quarantine(here, monkeypatch)
+        await soon(lambda: here.count("admitq_malformed_objects") == 1)
+
+        for number in range(3):
+            here.submit(f"small{number}", queue="-other")
+        here.submit("apart", queue="-apart")
+        await soon(lambda: here.is_reserved("apart"))
+        await soon(lambda: sum(here.is_reserved(f"small{number}") for number in range(3)) == left)
+        here.submit("further", queue="-apart")
+        await soon(lambda: here.is_reserved("further"))
+        assert sum(here.is_reserved(f"small{number}") for number in range(3)) == left
+
+        exists.clear()
+        for name in ("borrower", "waits"):
+            if (found := here.world.stores.of(KINDS.workloads).get("ns", name)) is not None:
+                here.delete(KINDS.workloads, dict(found))
+        here.put(KINDS.cohorts, version(cluster_scoped("team", spec={"parentName": "top"}), 1_000))
+        here.queues(name=f"-{BAD}", cohort="team", cpu=5, version=1_000)
+        here.submit("last", queue=f"-{BAD}")
+        await soon(lambda: all(here.is_reserved(name) for name in ("small0", "small1", "small2", "last")))
         assert here.count("admitq_malformed_objects") == 0

@@ -1,11 +1,44 @@
 """Which ClusterQueues may have a head, and the heads of the next cycle."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from admitq.core.cohorts import Node
 from admitq.core.entries import ClusterQueueEntry
 from admitq.core.waiting.pending import Pending
 from admitq.core.waiting.wait_states import HEAD_OVERTAKEN, TREE_CYCLE_BEGUN
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """ClusterQueues whose heads take no part in cycles.
+
+    Attributes:
+        cluster_queues: by name.
+        cohorts: of the whole trees of these cohorts.
+        trees_of: of the whole trees of these ClusterQueues.
+    """
+
+    cluster_queues: frozenset[str] = frozenset()
+    cohorts: frozenset[str] = frozenset()
+    trees_of: frozenset[str] = frozenset()
+
+    @property
+    def has_trees(self) -> bool:
+        """Whether whole trees are paused."""
+        return bool(self.cohorts or self.trees_of)
+
+    def has(self, entry: ClusterQueueEntry) -> bool:
+        """Whether the heads of a ClusterQueue take no part in cycles."""
+        if entry.spec.name in self.cluster_queues:
+            return True
+        if not self.has_trees:
+            return False
+        below = entry.node.root.cluster_queues_below()
+        above = entry.node.root.cohorts_below()
+        return any(node.name in self.trees_of for node in below) or any(
+            node.name in self.cohorts for node in above
+        )
 
 
 class Heads:
@@ -20,8 +53,7 @@ class Heads:
         """
         self.candidates: set[str] = set()
         """ClusterQueues that may have a head; a superset."""
-        self.paused: frozenset[str] = frozenset()
-        """ClusterQueues whose heads take no part in cycles."""
+        self.paused = Pause()
         self.overtaken: list[ClusterQueueEntry] = []
         """ClusterQueues of the cycle in which another workload came before a standing head."""
         self._cluster_queues = cluster_queues
@@ -35,9 +67,11 @@ class Heads:
 
     def exist(self) -> bool:
         """Whether a cycle would evaluate a workload; forgets candidates that have no head."""
-        for name in self.candidates - self.paused:
+        for name in self.candidates - self.paused.cluster_queues:
             entry = self._cluster_queues.get(name)
             if entry is not None and entry.is_active and entry.queue.head() is not None:
+                if self._is_tree_paused(entry):
+                    continue
                 return True
             self._drop_candidate(name)
         return False
@@ -51,8 +85,10 @@ class Heads:
         """
         self.overtaken.clear()
         heads: dict[str, tuple[ClusterQueueEntry, Pending]] = {}
-        for name in sorted(self.candidates - self.paused):
+        for name in sorted(self.candidates - self.paused.cluster_queues):
             entry = self._cluster_queues.get(name)
+            if entry is not None and self._is_tree_paused(entry):
+                continue
             pending = entry.queue.pop() if entry is not None and entry.is_active else None
             if entry is None or pending is None:
                 self._drop_candidate(name)
@@ -73,7 +109,7 @@ class Heads:
         """
         heads: dict[str, tuple[ClusterQueueEntry, Pending]] = {}
         for name in names:
-            if name in self.paused:
+            if name in self.paused.cluster_queues:
                 continue
             entry = self._cluster_queues[name]
             entry.stood = entry.queue.standing_state
@@ -90,6 +126,9 @@ class Heads:
         self._touched.update(heads)
         self.candidates.update(heads)
         return list(heads.values())
+
+    def _is_tree_paused(self, entry: ClusterQueueEntry) -> bool:
+        return self.paused.has_trees and self.paused.has(entry)
 
     def _drop_candidate(self, name: str) -> None:
         self.candidates.discard(name)

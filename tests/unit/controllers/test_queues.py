@@ -247,6 +247,18 @@ async def test_of_what_the_core_does_not_know_nothing_is_said(known: bool) -> No
     assert world.told.counted == []
 
 
+async def test_status_of_a_quarantined_cluster_queue_keeps_what_was_reported() -> None:
+    world = World()
+    world.put(KINDS.cluster_queues, queue())
+    quarantined = (InactiveCause(ActiveReason.UNKNOWN),)
+    world.core.cluster_queues["cq"] = READY._replace(
+        active=False, reason=ActiveReason.UNKNOWN, causes=quarantined
+    )
+    await ClusterQueueController(world.ctx, world.core).reconcile(CQ)
+    assert "patch clusterqueues/cq/status" not in world.calls
+    assert world.told.counted != []
+
+
 async def test_a_local_queue_tells_its_numbers_without_what_is_borrowed() -> None:
     world = World()
     obj = {"metadata": {"name": "lq", "namespace": "ns", "uid": "u", "resourceVersion": "1"}}

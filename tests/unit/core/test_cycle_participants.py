@@ -12,6 +12,7 @@ from admitq.core.entries import ClusterQueueEntry
 from admitq.core.model import PodSet, QueueingStrategy
 from admitq.core.requests import asking
 from admitq.core.settings import FairSharing, Settings
+from admitq.core.waiting.heads import Pause
 from admitq.core.waiting.pending import Pending
 from tests.unit.core.play import RECLAIM, Play, group, preempted, queue
 
@@ -168,13 +169,13 @@ def test_standing_head_is_not_evaluated_with_a_preemptor_of_other_flavors(
 
 def test_paused_heads_take_no_part_in_cycles_of_their_tree() -> None:
     play = _preemptor_waits(queueing_strategy=STRICT)
-    play.state.pause(frozenset({"a", "spot"}))
+    play.state.pause(Pause(frozenset({"a", "spot"})))
     play.submit("in-other-flavor", "spot", 2)
     play.submit("newcomer", "other", 40)
     assert play.is_quiet is False
     play.cycles()
     assert play.is_quiet
-    play.state.pause(frozenset())
+    play.state.pause(Pause())
     assert play.decide() == ["in-other-flavor"]
 
 

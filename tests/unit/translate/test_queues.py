@@ -17,7 +17,12 @@ from admitq.core.model import (
 )
 from admitq.integrations.paths import with_value
 from admitq.stored_fields import Malformed
-from admitq.translate.queues import read_cluster_queue, read_cohort, read_local_queue
+from admitq.translate.queues import (
+    read_cluster_queue,
+    read_cohort,
+    read_local_queue,
+    read_quarantined_cluster_queue,
+)
 from admitq_api import conditions
 from tests.unit.translate.builders import CREATED, cluster_queue, group
 
@@ -76,6 +81,27 @@ def test_a_malformed_cluster_queue_names_the_field(spec: dict[str, Any], field: 
         read_cluster_queue(cluster_queue(**spec))
     assert field in caught.value.field
     assert caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("spec", "amounts"),
+    [
+        (
+            {"queueingStrategy": "LIFO", "resourceGroups": group(nominalQuota="9", lendingLimit="1")},
+            [(9000, 1000)],
+        ),
+        ({"resourceGroups": group(nominalQuota="1 Gi")}, []),
+        ({"resourceGroups": "all"}, []),
+    ],
+)
+def test_quarantined_cluster_queue_has_its_cohort_and_the_quota_that_can_be_read(
+    spec: dict[str, Any], amounts: list[tuple[int, int]]
+) -> None:
+    read = read_quarantined_cluster_queue(cluster_queue(cohortName="org", **spec))
+    assert (read.cohort, read.quarantined) == ("org", True)
+    flavors = [flavor for each in read.resource_groups for flavor in each.flavors]
+    quotas = [quota for flavor in flavors for _, quota in flavor.resources]
+    assert [(each.nominal, each.lending_limit) for each in quotas] == amounts
 
 
 @pytest.mark.parametrize(
