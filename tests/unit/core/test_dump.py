@@ -124,3 +124,9 @@ def test_only_dumps_of_states_are_restored() -> None:
         AdmissionState.from_dict({"is": "Taint", "key": "a", "value": "", "effect": ""})
     empty = AdmissionState().to_dict()
     assert AdmissionState.from_dict(empty).to_dict() == empty
+
+
+def test_dump_of_another_version_is_not_restored() -> None:
+    raw = AdmissionState().to_dict()
+    with pytest.raises(DumpError, match="only"):
+        AdmissionState.from_dict({**raw, "version": raw["version"] + 1})
