@@ -208,6 +208,7 @@ CASES: tuple[Case, ...] = (
         settings=FAIR,
     ),
     Case("ClusterQueue.terminating", (queue(terminating=True), waiting()), queue()),
+    Case("ClusterQueue.quarantined", (queue(quarantined=True), waiting()), queue()),
     # ClusterQueue: others of the cohort
     Case(
         "ResourceQuota.nominal",

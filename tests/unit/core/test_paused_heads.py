@@ -81,3 +81,7 @@ def test_standing_head_of_a_paused_cluster_queue_takes_no_part_in_cycles_of_its_
     play.state.pause(Pause(frozenset({"q"})))
     play.submit("small", "r", 1)
     play.run("small")
+
+
+def test_trees_have_the_names_of_their_cluster_queues() -> None:
+    assert borrowed().state.trees() == [("apart",), ("q", "r")]
