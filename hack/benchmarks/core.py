@@ -18,8 +18,9 @@ from typing import Final
 from admitq.core.events import CyclesRequested, WorkloadChanged
 from admitq.core.instructions import ReserveQuota
 from admitq.core.model import Workload
+from admitq.core.settings import Settings
 from admitq.garbage import collect_rarely, spare_what_is_there
-from benchmarks import core_crowds, core_simulations
+from benchmarks import core_crowds, core_simulations, core_stretches
 from benchmarks.core_driver import Driver
 from benchmarks.core_preemption import searches
 from benchmarks.core_worlds import (
@@ -263,6 +264,22 @@ def _crowds(effort: Effort) -> Report:
     return {**report, "release_ms_20000": round(released, 1)}
 
 
+def _stretches(effort: Effort) -> Report:
+    """The longest time without a turn of the event loop in any of the cases; the least of the repeats."""
+    queues, pending = max(4, round(1000 * effort.scale)), round(50_000 * effort.scale)
+    waiting = max(4, round(20_000 * effort.scale))
+    cases = {
+        "reclaim": lambda: core_stretches.longest_stretch(queues, pending, Settings()),
+        "reclaim_fair": lambda: core_stretches.longest_stretch(queues, pending, core_crowds.FAIR),
+        "release": lambda: core_stretches.longest_stretch_of_release(waiting),
+    }
+    longest = {
+        f"longest_stretch_ms_{name}": round(min(case() for _ in range(effort.repeats)), 1)
+        for name, case in cases.items()
+    }
+    return {"longest_stretch_ms": max(longest.values()), **longest}
+
+
 # --- the simulator --------------------------------------------------------------------------------------
 
 
@@ -287,6 +304,7 @@ FIGURES: Final[Mapping[str, Callable[[Effort], Report]]] = {
     "depth": _depth,
     "preemption": _preemption,
     "crowds": _crowds,
+    "stretches": _stretches,
     "simulate-seed": _simulate_seed,
     "simulate-trace": _simulate_trace,
 }

@@ -90,24 +90,28 @@ def queue_name(number: int) -> str:
     return f"queue-{number:04}"
 
 
-def new_state(setting: Setting, settings: Settings | None = None) -> AdmissionState:
-    """A state that has seen everything but workloads, with these settings of the core or the defaults."""
-    state = AdmissionState(settings)
+def cluster_queues(setting: Setting) -> Iterator[ClusterQueue]:
+    """The ClusterQueues of a setting."""
     quota = ResourceQuota(setting.nominal * CPU, borrowing_limit=setting.borrowing_limit * CPU)
     groups = (ResourceGroup(("cpu",), (FlavorQuotas(FLAVOR, (("cpu", quota),)),)),)
-    events: list[Event] = [NamespaceChanged(_NAMESPACE, ()), ResourceFlavorChanged(ResourceFlavor(FLAVOR))]
     for number in range(setting.queues):
-        name = queue_name(number)
-        spec = ClusterQueue(
-            name,
+        yield ClusterQueue(
+            queue_name(number),
             cohort=f"cohort-{number // setting.queues_per_cohort:03}",
             resource_groups=groups,
             namespace_selector=LabelSelector(),
             preemption=setting.preemption,
         )
+
+
+def new_state(setting: Setting, settings: Settings | None = None) -> AdmissionState:
+    """A state that has seen everything but workloads, with these settings of the core or the defaults."""
+    state = AdmissionState(settings)
+    events: list[Event] = [NamespaceChanged(_NAMESPACE, ()), ResourceFlavorChanged(ResourceFlavor(FLAVOR))]
+    for spec in cluster_queues(setting):
         events += (
             ClusterQueueChanged(spec),
-            LocalQueueChanged(LocalQueue(ObjectKey(_NAMESPACE, name), name)),
+            LocalQueueChanged(LocalQueue(ObjectKey(_NAMESPACE, spec.name), spec.name)),
         )
     for event in events:
         state.handle(event, now=0)

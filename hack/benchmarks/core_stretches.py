@@ -1,0 +1,154 @@
+"""For how long decisions give the event loop no turn, where many queues preempt and many workloads wait.
+
+The state is driven as the manager does it, with the manager's own measurement. Measured is CPU time.
+"""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+from admitq.core.events import ClusterQueueChanged, CyclesRequested, Event, WorkloadChanged
+from admitq.core.instructions import Preempt, ReserveQuota
+from admitq.core.model import SECOND, PodSet, PreemptionPolicy, Workload
+from admitq.core.requests import asking
+from admitq.core.settings import Settings
+from admitq.core.state import AdmissionState
+from admitq.garbage import collect_rarely, spare_what_is_there
+from admitq.manager.deferred import DeferredWork
+from admitq.manager.stretches import Stretches
+from admitq.metrics import Metrics
+from benchmarks.core_worlds import (
+    CPU,
+    MeasurementFailed,
+    Setting,
+    cluster_queues,
+    new_state,
+    pod_sets,
+    running,
+    workload,
+)
+
+_RECLAIM = PreemptionPolicy(reclaim_within_cohort="Any")
+_RUNNING_PER_QUEUE = 20
+_TOO_LARGE = 200 * CPU
+_LIMIT_ONE = CyclesRequested(limit=1)
+
+
+class _Driver:
+    """Runs cycles in steps and observes events, as the manager does."""
+
+    def __init__(self, state: AdmissionState) -> None:
+        self.state = state
+        self.now = 10 * SECOND
+        self.reserved = self.preempted = 0
+        self.measure()
+
+    def measure(self) -> None:
+        """Measure from now on, with as little garbage to look through as a manager has after its start."""
+        spare_what_is_there()
+        metrics = Metrics()
+        self.stretches = Stretches(metrics, time.process_time)
+        self._deferred = DeferredWork(self.stretches, metrics.errors)
+
+    def observe(self, event: Event) -> None:
+        """Observe an event."""
+        self._deferred.run(lambda: self.state.observe(event, now=self.now))
+
+    async def decide(self, cycles: int) -> None:
+        """Run cycles until nothing is due, at most so many."""
+        self.now += SECOND
+        self._carry_out()
+        for _ in range(cycles):
+            due = self.state.next_wakeup(self.now)
+            if due is None or due > self.now:
+                return
+            self.stretches.begin()
+            for _ in self.state.cycle_steps(_LIMIT_ONE, now=self.now):
+                if self.stretches.is_turn_due:
+                    await self.stretches.give_turn()
+            self._carry_out()
+            self.stretches.end()
+
+    def _carry_out(self) -> None:
+        for each in self.state.instructions():
+            self.reserved += isinstance(each, ReserveQuota)
+            self.preempted += isinstance(each, Preempt)
+
+
+def _waiting(queues: int, count: int) -> Iterator[Workload]:
+    """Workloads that wait in all ClusterQueues for more than there may ever be, no two of the same size."""
+    for number in range(count):
+        queue, size = number % queues, number // queues
+        pods = (PodSet("main", 1, asking({"cpu": _TOO_LARGE + size})),)
+        yield workload(f"w-{number:06}", queue, pods, -1, 1000 + number)
+
+
+async def _crowd(queues: int, pending: int, settings: Settings) -> float:
+    setting = Setting(1, queues, (), nominal=_RUNNING_PER_QUEUE, preemption=_RECLAIM)
+    driver = _Driver(new_state(setting, settings))
+    held: list[tuple[Workload, int]] = []
+    for queue in range(0, queues, 2):
+        for number in range(_RUNNING_PER_QUEUE):
+            one = workload(f"running-{queue:04}-{number:02}", queue, pod_sets(2), 0, number)
+            held.append((running(one, queue, 2, SECOND), queue))
+            driver.observe(WorkloadChanged(held[-1][0]))
+    for one in _waiting(queues, pending):
+        driver.observe(WorkloadChanged(one))
+    await driver.decide(pending)
+    driver.measure()
+    for queue in range(1, queues, 2):
+        driver.observe(WorkloadChanged(workload(f"reclaims-{queue:04}", queue, pod_sets(10), 0, 100)))
+    await driver.decide(10)
+    if not driver.preempted:
+        raise MeasurementFailed("nothing was preempted")
+    driver.observe(WorkloadChanged(workload("newcomer", 0, pod_sets(1), 0, 200)))
+    await driver.decide(10)
+    for one, _ in held[::3]:
+        driver.observe(WorkloadChanged(replace(one, finished=True)))
+    await driver.decide(10)
+    if not driver.reserved:
+        raise MeasurementFailed("the quota that was released was not used")
+    edited = cluster_queues(replace(setting, nominal=_RUNNING_PER_QUEUE + 1))
+    driver.observe(ClusterQueueChanged(next(edited)))
+    await driver.decide(3)
+    return driver.stretches.longest
+
+
+async def _release(waiting: int) -> float:
+    """Quota for one workload returns, while all others wait in one queue and no two request the same."""
+    driver = _Driver(new_state(Setting(1, 1, (), nominal=1, borrowing_limit=0)))
+    first = running(workload("first", 0, pod_sets(1), 0, 0), 0, 1, SECOND)
+    driver.observe(WorkloadChanged(first))
+    for number in range(waiting):
+        pods = (PodSet("main", 1, asking({"cpu": CPU + number})),)
+        driver.observe(WorkloadChanged(workload(f"w-{number:05}", 0, pods, 0, number)))
+    await driver.decide(2 * waiting)
+    driver.measure()
+    driver.observe(WorkloadChanged(replace(first, finished=True)))
+    await driver.decide(waiting)
+    if driver.reserved != 1:
+        raise MeasurementFailed("the quota that was released was not used")
+    return driver.stretches.longest
+
+
+def longest_stretch(queues: int, pending: int, settings: Settings) -> float:
+    """The longest stretch, in milliseconds, where queues of one cohort reclaim quota and workloads wait.
+
+    Half of the ClusterQueues reclaim their quota from the other half, which runs 20 workloads of 2 CPUs,
+    twice its quota. Then a newcomer arrives, a third of the workloads end, and the quota of a ClusterQueue is
+    edited.
+
+    Args:
+        queues: how many ClusterQueues there are.
+        pending: how many workloads wait besides, which request more than they may ever get.
+        settings: of the core, such as fair sharing.
+    """
+    collect_rarely()
+    return asyncio.run(_crowd(queues, pending, settings)) * 1000
+
+
+def longest_stretch_of_release(waiting: int) -> float:
+    """The longest stretch, in milliseconds, in which quota returns to one queue with so many keys."""
+    collect_rarely()
+    return asyncio.run(_release(waiting)) * 1000
