@@ -13,7 +13,7 @@ from typing import Final
 import orjson
 
 from admitq.core import dump
-from admitq.core.dump import Dump
+from admitq.core.dump import Dump, DumpedObjects
 from admitq.core.state import AdmissionState
 from admitq.logs import logger
 
@@ -23,16 +23,23 @@ PER_LINE: Final = 100
 """How many objects a line tells of."""
 
 
-def parts(taken: Dump) -> Iterator[tuple[str, int, object]]:
-    """A state in parts: the name of each, where in it the values begin, and these as JSON values."""
+def parts(taken: Dump | DumpedObjects, prefix: str = "") -> Iterator[tuple[str, int, object]]:
+    """A state in parts, with the values as JSON values.
+
+    Returns:
+        Of each part its name, the position of the first value in the part, and the values. Objects that were
+        observed are parts of their own, such as ``objects.workloads``.
+    """
     for each in fields(taken):
-        value = getattr(taken, each.name)
+        name, value = prefix + each.name, getattr(taken, each.name)
+        if isinstance(value, DumpedObjects):
+            yield from parts(value, f"{name}.")
         # A list of objects. A named tuple is one object.
-        if isinstance(value, tuple) and not hasattr(value, "_fields"):
+        elif isinstance(value, tuple) and not hasattr(value, "_fields"):
             for begin in range(0, len(value), PER_LINE):  # type: ignore[reportUnknownArgumentType]
-                yield each.name, begin, dump.encode(value[begin : begin + PER_LINE])  # type: ignore[reportUnknownArgumentType]
+                yield name, begin, dump.encode(value[begin : begin + PER_LINE])  # type: ignore[reportUnknownArgumentType]
         else:
-            yield each.name, 0, dump.encode(value)
+            yield name, 0, dump.encode(value)
 
 
 class Dumping:

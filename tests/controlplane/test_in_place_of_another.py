@@ -12,7 +12,7 @@ import ssl
 import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,6 @@ import aiohttp
 import pytest
 import yaml
 
-from admitq.core.dump import Dump
 from admitq.core.lifecycle import Phase
 from admitq.core.model import ObjectKey
 from admitq.core.state import AdmissionState
@@ -37,6 +36,7 @@ from localcluster.waiting import eventually
 from tests.controlplane.others import webhook_configurations
 from tests.controlplane.pods_of_jobs import end_pods
 from tests.controlplane.stage import RUN_SECONDS, Stage, condition_of
+from tests.unit.app.dumped_lines import assembled
 
 HOST = "127.0.0.1"
 CREDITS = "example.com/credits"
@@ -125,11 +125,7 @@ class Place:
         text = await eventually(written, what=f"{name} has written its state")
         lines = [json.loads(line) for line in text.splitlines()]
         [cached] = [line["objects"] for line in lines if line["event"] == "caches"]
-        whole: dict[str, Any] = {"is": "Dump", **{each.name: [] for each in fields(Dump)}}
-        for line in lines:
-            if line["event"] == "state":
-                values = json.loads(line["values"])
-                whole[line["part"]] = [*whole[line["part"]], *values] if isinstance(values, list) else values
+        whole = assembled(line for line in lines if line["event"] == "state")
         return cached, AdmissionState.from_dict(whole)
 
     async def end(self, name: str, process: Process) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -280,20 +280,22 @@ class Core:
 
     def __init__(self, *instructions: Instruction) -> None:
         self.given = list(instructions)
+        self.decided: list[Instruction] = []
         self.queries = SimpleNamespace(cycles_run=0)
         self.observed: list[object] = []
 
     def instructions(self) -> list[Instruction]:
-        return []
+        decided, self.decided = self.decided, []
+        return decided
 
     def next_wakeup(self, now: int) -> int | None:
         return now if self.given else None
 
-    def handle(self, _: object, *, now: int) -> list[Instruction]:
+    def cycle_steps(self, _: object, *, now: int) -> Iterator[None]:
         assert now
         self.queries.cycles_run += 1
-        given, self.given = self.given, []
-        return given
+        self.decided, self.given = self.given, []
+        yield
 
     def observe(self, event: object, *, now: int) -> None:
         assert now

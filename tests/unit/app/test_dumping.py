@@ -10,6 +10,7 @@ from structlog.testing import capture_logs
 from admitq.app import dumping
 from admitq.app.dumping import Dumping
 from admitq.core.state import AdmissionState
+from tests.unit.app.dumped_lines import assembled
 from tests.unit.core.play import Play, queue
 
 
@@ -33,16 +34,9 @@ def test_the_lines_of_a_dump_make_the_whole_state_again(monkeypatch: pytest.Monk
     first, *parts, last = lines
     assert (first["event"], first["objects"]) == ("caches", {"workloads": 5})
     assert last["event"] == "state written"
-    whole: dict[str, Any] = {"is": "Dump"} | {name: [] for name in state.to_dict() if name != "is"}
-    for line in parts:
-        values = json.loads(line["values"])
-        if isinstance(values, list):
-            assert line["begin"] == len(whole[line["part"]])
-            assert len(values) <= 2
-            whole[line["part"]] += values
-        else:
-            whole[line["part"]] = values
-    assert len([line for line in parts if line["part"] == "workloads"]) == 3
+    whole = assembled(parts)
+    assert all(len(values) <= 2 for line in parts if isinstance(values := json.loads(line["values"]), list))
+    assert len([line for line in parts if line["part"] == "objects.workloads"]) == 3
     assert whole == json.loads(json.dumps(state.to_dict()))
     assert AdmissionState.from_dict(whole).to_dict() == state.to_dict()
 
