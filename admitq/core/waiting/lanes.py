@@ -56,7 +56,7 @@ class Lanes:
         """How many workloads are in parked lanes."""
         self.parked: dict[Lane, None] = {}
         self.standing: Lane | None = None
-        """The lane whose head takes part in every cycle of the cohort tree."""
+        """The lane of the standing head."""
         self._members = members
         self._registration = registration
         self._ends_by_need = ends_by_need

@@ -80,7 +80,7 @@ class PendingQueue:
 
     @property
     def standing_head(self) -> Pending | None:
-        """The head, while it takes part in every cycle of the cohort tree and blocks those behind it."""
+        """The head, while it takes part in cycles of other heads and blocks the workloads behind it."""
         state = self.standing_state
         return None if state is None else self.members[state.head.key]
 

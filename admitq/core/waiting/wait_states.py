@@ -10,8 +10,9 @@ need is met. A head that gets nothing is requeued, and its lane takes the state 
 
 - ``WaitingForQuota``: quota does not suffice. The lane is *parked*: no cycle takes its workloads.
 - ``RetryOnProgress``: the same, but a flavor was withheld for another head. The lane is parked.
-- ``FirstOfStrictQueue``, ``WaitingForPreemption``, ``LostInCycle``: the head is evaluated in every cycle of
-  its cohort tree, asks for none itself, and blocks the workloads behind it. Such a lane is *standing*.
+- ``FirstOfStrictQueue``, ``WaitingForPreemption``, ``LostInCycle``: the head takes part in the cycles of its
+  cohort tree that concern it (``cycle.standing_heads``), asks for none itself, and blocks the workloads
+  behind it. Such a lane is *standing*.
 
 What concerns a single workload, and not its scheduling key, holds that workload back out of the lanes. These
 states and their table are at the end of this module.
@@ -195,7 +196,9 @@ PROGRESS_MADE: Final = WaitEvent(
     {RetryOnProgress: Ready},
 )
 TREE_CYCLE_BEGUN: Final = WaitEvent(
-    "cycle of the tree begun", "Standing heads take part in it.", _all_to(STANDING, Ready)
+    "cycle of the tree begun",
+    "Another head of the cycle concerns the standing head, which takes part in it.",
+    _all_to(STANDING, Ready),
 )
 HEAD_OVERTAKEN: Final = WaitEvent(
     "head overtaken", "A workload that comes before the standing head is evaluated.", _all_to(STANDING, Ready)

@@ -215,7 +215,7 @@ class WaitingQueues:
     # --- standing heads ---------------------------------------------------------------------------
 
     def stand(self, entry: ClusterQueueEntry, pending: Pending, state: Standing) -> None:
-        """Queue a head again, and have it take part in every cycle of its tree.
+        """Queue a head again, and have it take part in cycles that other heads of its tree ask for.
 
         It also goes on once its namespace is not selected any more.
         """

@@ -61,7 +61,7 @@ class TreeRegistration:
     holds_back_for_queue: bool = False
     """Whether a workload is held back until the ClusterQueue, its tree or its quota changes."""
     has_standing_head: bool = False
-    """Whether the head takes part in every cycle of the tree."""
+    """Whether the head takes part in cycles that heads of the tree ask for."""
     needs: dict[FlavorResource, int] = field(default_factory=dict[FlavorResource, int])
     """The least amount of each (flavor, resource) that ends the waiting of some lane."""
     armed: dict[FlavorResource, int] = field(default_factory=dict[FlavorResource, int])
@@ -97,7 +97,7 @@ class TreeRegistration:
             self.index.note(self)
 
     def set_standing(self, *, stands: bool) -> None:
-        """Set whether the head takes part in every cycle of the tree."""
+        """Set whether the head takes part in cycles that heads of the tree ask for."""
         if stands != self.has_standing_head:
             self.has_standing_head = stands
             self.index.note(self)
