@@ -18,8 +18,10 @@ from admitq.core.waiting.scheduling_key import SchedulingKey
 from admitq.core.waiting.wait_states import (
     EARLIER_WORKLOAD_QUEUED,
     HEAD_OVERTAKEN,
+    IN_CYCLE,
     LANE_EMPTIED,
     NEED_MET,
+    NOMINATED,
     PARKED,
     PROGRESS_MADE,
     QUOTA_RETURNED,
@@ -134,6 +136,8 @@ class Lanes:
         # It is at the top of both heaps, and would be found out of date there.
         heapq.heappop(self.offered)
         heapq.heappop(lane.heads)
+        # Its position may be in the heap twice: only its state tells that it is not queued any more.
+        pending.change_state(NOMINATED, IN_CYCLE)
         self._offer(lane)
 
     def head(self) -> Pending | None:

@@ -183,7 +183,6 @@ class PendingQueue:
         pending = self.lanes.head()
         if pending is not None:
             self.lanes.take_head(pending)
-            pending.change_state(NOMINATED, IN_CYCLE)
         return pending
 
     # --- what becomes of a head -------------------------------------------------------------------

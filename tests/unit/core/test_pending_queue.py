@@ -93,6 +93,19 @@ def test_parked_lane_is_inadmissible_until_its_waiting_ends() -> None:
     assert drained(queue) == ["a", "b"]
 
 
+def test_lane_gives_its_next_head_after_a_workload_that_left_and_came_back() -> None:
+    queue = queue_of(workload("a", 1), workload("b", 2))
+    park_head(queue)
+    assert queue.head() is None
+    queue.remove(name_of("a"))
+    enter(queue, workload("a", 1))
+    queue.end_waiting(TREE_EDITED)
+    assert pop(queue).workload.uid == "a"
+    head = queue.head()
+    assert head is not None
+    assert head.workload.uid == "b"
+
+
 def test_parked_lane_without_workloads_is_remembered_until_dropped() -> None:
     queue = queue_of(workload("a", 1))
     park_head(queue)
