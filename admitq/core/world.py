@@ -74,7 +74,6 @@ class World:
         self.pods = PodReadiness(self.cluster_queues)
         self.waiting = WaitingQueues(
             self.cluster_queues,
-            self.forest,
             self.touched_cluster_queues,
             batch_period=self.settings.requeue_batch_period,
         )

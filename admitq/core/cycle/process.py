@@ -13,7 +13,6 @@ from admitq.core.charging import charge
 from admitq.core.cohorts import Node
 from admitq.core.cycle.entry import Entry
 from admitq.core.cycle.nominate import Search
-from admitq.core.cycle.standing_heads import RECLAIM_ALWAYS
 from admitq.core.cycle.turns import Cycle
 from admitq.core.entries import Assumption
 from admitq.core.instructions import Preempt, Recomputation, ReserveQuota, TargetsRecomputed
@@ -23,7 +22,7 @@ from admitq.core.model import (
     ClusterQueue,
     Workload,
 )
-from admitq.core.preemption import Victim
+from admitq.core.preemption import Victim, reserves_capacity
 from admitq.core.refusals import (
     NobodyToPreempt,
     OverlappingVictims,
@@ -94,7 +93,7 @@ def _finds_nobody_to_preempt(cycle: Cycle, entry: Entry) -> Refusal | None:
     assignment = entry.assignment
     if assignment is None or entry.deferred or entry.victims or assignment.mode is Mode.FIT:
         return None
-    if entry.queue.spec.preemption.reclaim_within_cohort != RECLAIM_ALWAYS:
+    if reserves_capacity(entry.queue.spec.preemption):
         cycle.keep(entry, _within_reach(entry, assignment))
     return NobodyToPreempt(assignment.shortfall)
 

@@ -81,8 +81,7 @@ def requeue(cycle: Cycle, entry: Entry, refusal: Refusal) -> None:
     pending.progress = _scan_to_keep(world, entry, refusal)
     held_back = _HELD_BACK.get(type(refusal))
     is_strict = queue.positions.strategy is QueueingStrategy.STRICT_FIFO
-    if isinstance(refusal, NamespaceMismatch) or (held_back is not None and not is_strict):
-        assert held_back is not None  # noqa: S101 narrows the type
+    if held_back is not None and (isinstance(refusal, NamespaceMismatch) or not is_strict):
         world.waiting.hold_back(entry.queue, pending, held_back)
     elif _is_lost(refusal):
         cycle.lost.append(entry)

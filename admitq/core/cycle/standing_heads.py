@@ -19,11 +19,9 @@ from admitq.core.cohorts import Node
 from admitq.core.cycle.entry import Entry
 from admitq.core.entries import ClusterQueueEntry
 from admitq.core.model import QueueingStrategy
+from admitq.core.preemption import reserves_capacity
 from admitq.core.waiting.pending import Pending
 from admitq.core.world import World
-
-RECLAIM_ALWAYS = "Any"
-"""The policy of a ClusterQueue that takes its quota back whenever it needs it, and so reserves nothing."""
 
 
 def take_standing_heads(
@@ -75,11 +73,12 @@ def _looks_at(entry: ClusterQueueEntry, changed: set[FlavorResource]) -> bool:
 def _pairs_changed_by(entry: Entry) -> Iterator[FlavorResource]:
     """What a nominated head may take, reserve or preempt."""
     assignment = entry.assignment
-    reserves = entry.queue.spec.preemption.reclaim_within_cohort != RECLAIM_ALWAYS
     if (
         assignment is None
         or entry.refusal is not None
-        or not (assignment.mode is Mode.FIT or entry.victims or reserves)
+        or not (
+            assignment.mode is Mode.FIT or entry.victims or reserves_capacity(entry.queue.spec.preemption)
+        )
     ):
         return
     yield from entry.node.cells

@@ -15,12 +15,20 @@ from admitq.core.model import ObjectKey
 from admitq.core.preemption import classical, fair
 from admitq.core.preemption.candidates import Excluded, Preemptor, Search, Victim
 from admitq.core.preemption.index import TreeCandidates
-from admitq.core.preemption.policies import never_preempts
+from admitq.core.preemption.policies import never_preempts, reserves_capacity
 from admitq.core.preemption.room import Room
 from admitq.core.supposed_usage import SupposedUsage
 from admitq.core.world import World
 
-__all__ = ["Excluded", "Preemptor", "TreeCandidates", "Victim", "find_victims", "never_preempts"]
+__all__ = [
+    "Excluded",
+    "Preemptor",
+    "TreeCandidates",
+    "Victim",
+    "find_victims",
+    "never_preempts",
+    "reserves_capacity",
+]
 
 
 def find_victims(

@@ -10,7 +10,7 @@ attempt that frees enough counts (semantics, Preemption, Classical).
 """
 
 import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import count
 from operator import attrgetter
 from typing import Final, NamedTuple
@@ -275,15 +275,31 @@ def has_candidates_in_own_queue_alone(search: Search) -> bool:
 def find_in_own_queue(search: Search) -> list[Candidate]:
     """As ``find``, where only workloads of the preemptor's ClusterQueue are candidates."""
     queue = search.preemptor.queue
-    room = Room(queue.node, search.usage)
+    own = search.candidates(queue, queue.spec.preemption.within_cluster_queue)
+    is_enough = Room(queue.node, search.usage).is_free
+    return _remove_until_enough([(own, True)], is_enough, may_be_enough=True)
+
+
+def _remove_until_enough(
+    groups: Iterable[tuple[Iterator[Candidate], bool]], is_enough: Callable[[], bool], *, may_be_enough: bool
+) -> list[Candidate]:
+    """The candidates that were removed when that was enough, without those that need not leave.
+
+    Args:
+        groups: candidates group by group, and whether they are in the preemptor's own ClusterQueue.
+        is_enough: whether what was removed is enough. The usage of all candidates is restored at the end.
+        may_be_enough: whether candidates of other ClusterQueues alone may be enough.
+    """
     removed: list[Candidate] = []
     try:
-        for candidate in search.candidates(queue, queue.spec.preemption.within_cluster_queue):
-            removed.append(candidate)
-            candidate.remove()
-            if room.is_free():
-                restore_unneeded(removed, room.is_free)
-                return removed
+        for candidates, is_own in groups:
+            for candidate in candidates:
+                removed.append(candidate)
+                candidate.remove()
+                may_be_enough = may_be_enough or is_own
+                if may_be_enough and is_enough():
+                    restore_unneeded(removed, is_enough)
+                    return removed
         return []
     finally:
         for candidate in removed:
@@ -326,21 +342,8 @@ class _Classical:
         found = outlook(self._search, self._index, self._room, is_enough)
         if found is Outlook.HOPELESS:
             return []
-        removed: list[Candidate] = []
-        try:
-            may_be_enough = found is Outlook.OPEN
-            for candidates, is_own in self._groups(found, may_borrow=may_borrow):
-                for candidate in candidates:
-                    removed.append(candidate)
-                    candidate.remove()
-                    may_be_enough = may_be_enough or is_own
-                    if may_be_enough and is_enough():
-                        restore_unneeded(removed, is_enough)
-                        return removed
-            return []
-        finally:
-            for candidate in removed:
-                candidate.restore()
+        groups = self._groups(found, may_borrow=may_borrow)
+        return _remove_until_enough(groups, is_enough, may_be_enough=found is Outlook.OPEN)
 
     def _groups(self, found: Outlook, *, may_borrow: bool) -> Iterator[tuple[Iterator[Candidate], bool]]:
         """Candidates group by group, and whether they are in the preemptor's own ClusterQueue."""

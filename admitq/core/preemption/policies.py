@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from admitq.core.model import PreemptionPolicy
 
 NEVER: Final = "Never"
+_ANY: Final = "Any"
 
 _BELOW_ALL: Final = -(1 << 63)
 ABOVE_ALL: Final = 1 << 63
@@ -27,7 +28,7 @@ _RULES: Final[Mapping[str, _Rule]] = {
     NEVER: _Rule(lambda _priority: _BELOW_ALL),
     "LowerPriority": _Rule(lambda priority: priority - 1),
     "LowerOrNewerEqualPriority": _Rule(lambda priority: priority, newer_if_equal=True),
-    "Any": _Rule(lambda _priority: ABOVE_ALL),
+    _ANY: _Rule(lambda _priority: ABOVE_ALL),
 }
 
 
@@ -38,6 +39,11 @@ POLICIES: Final = tuple(_RULES)
 def never_preempts(policy: PreemptionPolicy) -> bool:
     """Whether workloads of a ClusterQueue preempt nobody, whatever there is to gain."""
     return policy.within_cluster_queue == NEVER and policy.reclaim_within_cohort == NEVER
+
+
+def reserves_capacity(policy: PreemptionPolicy) -> bool:
+    """Whether a head that finds no target reserves capacity: not if it can reclaim whenever it needs to."""
+    return policy.reclaim_within_cohort != _ANY
 
 
 def highest_priority(policy: str, priority: int) -> int:

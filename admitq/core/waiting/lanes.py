@@ -180,6 +180,7 @@ class Lanes:
 
     def first_of(self, lane: Lane) -> Position | None:
         """The position of the first workload that is queued in a lane."""
+        # ``_is_queued_at`` is written out, because this is asked several times of every head.
         heads, members = lane.heads, self._members
         while heads:
             head = heads[0]

@@ -5,7 +5,8 @@ This is the only module that ends waiting for a cause outside of a ClusterQueue'
 
 from collections.abc import Iterable
 
-from admitq.core.cohorts import Forest, Node
+from admitq.core.amounts import FlavorResource
+from admitq.core.cohorts import Node
 from admitq.core.entries import ClusterQueueEntry
 from admitq.core.ledger import Usage
 from admitq.core.model import Instant
@@ -39,7 +40,6 @@ class WaitingQueues:
     def __init__(
         self,
         cluster_queues: dict[str, ClusterQueueEntry],
-        forest: Forest,
         touched: set[str],
         *,
         batch_period: Instant,
@@ -48,7 +48,6 @@ class WaitingQueues:
 
         Args:
             cluster_queues: all ClusterQueues by name.
-            forest: their cohort trees.
             touched: ClusterQueues whose statuses may differ; names are added.
             batch_period: for how long causes of a cohort tree are collected, in nanoseconds; 0: not at all.
         """
@@ -56,7 +55,6 @@ class WaitingQueues:
         self.batches = Batches(batch_period)
         self.backoffs = Backoffs()
         self._cluster_queues = cluster_queues
-        self._forest = forest
         self._of_namespace: dict[str, set[str]] = {}
         """ClusterQueues with a workload that a change of the namespace concerns; a superset."""
         self._outdated_trees: dict[Node, None] = {}
@@ -85,20 +83,20 @@ class WaitingQueues:
         met = {each.name: each for pair, _ in usage for each in self._met_by_return(node, pair, index)}
         if index.needing:
             self._outdated_trees[node.root] = None
+        self.candidates_changed(node)
         if self.batches.period:
-            self.batches.collect([*index.any_return, *met])
+            self.batches.collect(met)
             return
-        self._end_waiting(index.any_return.values(), QUOTA_RETURNED)
         for name in sorted(met):
             self.heads.touch(self._cluster_queues[name])
 
     @staticmethod
-    def _met_by_return(node: Node, pair: "object", index: WakeIndex) -> list[TreeRegistration]:
+    def _met_by_return(node: Node, pair: FlavorResource, index: WakeIndex) -> list[TreeRegistration]:
         at: Node | None = node
         # A cell without quota and usage is dropped; what is above it goes on.
         while at is not None and pair not in at.cells:
             at = at.parent
-        return [] if at is None else index.met_by_return(at.cells[pair])  # pyright: ignore[reportArgumentType]
+        return [] if at is None else index.met_by_return(at.cells[pair])
 
     def candidates_changed(self, node: Node) -> None:
         """End the waiting of lanes that may preempt, since the candidates for preemption changed."""
@@ -111,9 +109,8 @@ class WaitingQueues:
     def capacity_given_up(self, node: Node) -> None:
         """End the waiting of lanes that may be admitted since a standing head reserves none any more."""
         self.candidates_changed(node)
-        index = node.root.waiting
         if self.batches.period:
-            self.batches.collect(index.progress)
+            self.batches.collect(node.root.waiting.progress)
         else:
             self.progress_made(node.root)
 
@@ -126,10 +123,9 @@ class WaitingQueues:
 
     def tree_edited(self, node: Node) -> None:
         """End all waiting in a tree whose quota, weights or shape are about to change, or changed."""
-        index = node.root.waiting
-        self._outdated_trees.pop(node.root, None)
         if self.batches.period:
-            self.batches.collect(index.names)
+            self._outdated_trees.pop(node.root, None)
+            self.batches.collect(node.root.waiting.names)
         else:
             self._end_all(node, TREE_EDITED)
 

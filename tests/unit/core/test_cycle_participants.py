@@ -5,38 +5,15 @@ from typing import Any
 
 import pytest
 
-from admitq.core import cycle
-from admitq.core.cycle.entry import Entry
-from admitq.core.cycle.turns import Cycle
-from admitq.core.entries import ClusterQueueEntry
 from admitq.core.model import PodSet, QueueingStrategy
 from admitq.core.requests import asking
 from admitq.core.settings import FairSharing, Settings
 from admitq.core.waiting.heads import Pause
-from admitq.core.waiting.pending import Pending
+from tests.unit.core.evaluated import Evaluated
 from tests.unit.core.play import RECLAIM, Play, group, preempted, queue
 
 STRICT = QueueingStrategy.STRICT_FIFO
 SPOT = group(("spot", 4))
-
-
-class Evaluated:
-    """The workloads that cycles evaluate."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._names: list[str] = []
-        nominate = cycle.nominate
-
-        def counted(running: Cycle, entry: ClusterQueueEntry, pending: Pending) -> Entry:
-            self._names.append(pending.workload.key.name)
-            return nominate(running, entry, pending)
-
-        monkeypatch.setattr(cycle, "nominate", counted)
-
-    def take(self) -> list[str]:
-        """The workloads that were evaluated since the last call, sorted."""
-        names, self._names = sorted(set(self._names)), []
-        return names
 
 
 def _preemptor_waits(settings: Settings | None = None, **owner: Any) -> Play:

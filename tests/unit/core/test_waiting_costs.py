@@ -5,16 +5,12 @@ from typing import Any
 
 import pytest
 
-from admitq.core import cycle
 from admitq.core import events as happened
-from admitq.core.cycle.entry import Entry
-from admitq.core.cycle.turns import Cycle
-from admitq.core.entries import ClusterQueueEntry
 from admitq.core.model import LocalQueue, PodSet, ResourceFlavor, Workload
 from admitq.core.requests import asking
 from admitq.core.state import AdmissionState
-from admitq.core.waiting.pending import Pending
 from admitq.core.world import World
+from tests.unit.core.evaluated import Evaluated
 from tests.unit.core.pending_stage import CPU, lines_run
 from tests.unit.core.play import key, queue, reserved
 
@@ -68,20 +64,13 @@ def test_return_of_quota_evaluates_the_head_that_fits_and_not_the_other_lanes(
     lanes: int, least: int, admitted: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     crowd = Crowd(lanes, least)
-    evaluated: list[str] = []
-    nominate = cycle.nominate
-
-    def counted(running: Cycle, entry: ClusterQueueEntry, pending: Pending) -> Entry:
-        evaluated.append(pending.workload.key.name)
-        return nominate(running, entry, pending)
-
-    monkeypatch.setattr(cycle, "nominate", counted)
+    evaluated = Evaluated(monkeypatch)
     crowd.release()
     assert crowd.cycles() == [f"w{lanes - 1}"] * admitted
-    assert len(evaluated) <= 2 * admitted
+    assert len(evaluated.names) <= 2 * admitted
     crowd.state.validate()
     assert crowd.cycles() == []
-    assert len(evaluated) <= 2 * admitted
+    assert len(evaluated.names) <= 2 * admitted
 
 
 @pytest.mark.parametrize("least", [RELEASED, RELEASED + 1])
