@@ -63,16 +63,16 @@ def find_victims(
     if tree is None:
         tree = TreeCandidates(world, SupposedUsage(), excluded)
     fairness = world.settings.fair_sharing
-    if fairness is None and classical.has_candidates_in_own_queue_alone(search):
-        found = classical.find_in_own_queue(search)
-        return tuple([Victim(candidate.entry, candidate.reason) for candidate in found])
-    highest = tree.highest_priority(preemptor)
-    if fairness is None:
-        by_order = tree.by_order(pairs)
-        by_order.prepare(node)
-        found = classical.find(search, by_order, highest)
-    else:
-        by_share = tree.by_share(pairs, highest)
+    if fairness is not None:
+        by_share = tree.by_share(pairs, tree.highest_priority(preemptor))
         by_share.prepare(node)
         found = fair.find(search, by_share, fairness)
+    else:
+        levels = classical.find_levels(search)
+        if classical.has_candidates_in_own_queue_alone(search, levels):
+            found = classical.find_in_own_queue(search)
+        else:
+            by_order = tree.by_order(pairs)
+            by_order.prepare(node)
+            found = classical.find(search, by_order, levels, tree.highest_priority(preemptor))
     return tuple([Victim(candidate.entry, candidate.reason) for candidate in found])

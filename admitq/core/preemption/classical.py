@@ -20,7 +20,8 @@ from admitq.core.holders import PreemptionOrder
 from admitq.core.instructions import PreemptionReason
 from admitq.core.model import BorrowWithinCohort
 from admitq.core.preemption.candidates import STAGES, Candidate, Search, Stage
-from admitq.core.preemption.index import OrderIndex, OrderKey
+from admitq.core.preemption.index import OrderIndex
+from admitq.core.preemption.places import OrderKey
 from admitq.core.preemption.policies import NEVER, highest_priority
 from admitq.core.preemption.room import Outlook, Room, outlook, restore_unneeded
 from admitq.core.quota import Cell
@@ -58,16 +59,17 @@ class _Level(NamedTuple):
     visited: Node
 
 
-class _Levels(NamedTuple):
+class Levels(NamedTuple):
     """The cohorts above the preemptor in which it reclaims with the advantage and without it."""
 
     far: list[_Level]
     near: list[_Level]
 
 
-def _find_levels(search: Search) -> _Levels:
+def find_levels(search: Search) -> Levels:
+    """The levels of a search; none if the preemptor's ClusterQueue never reclaims."""
     queue = search.preemptor.queue
-    found = _Levels([], [])
+    found = Levels([], [])
     if queue.spec.preemption.reclaim_within_cohort != NEVER:
         for cohort, visited, advantage in levels(search, queue.node):
             (found.far if advantage else found.near).append(_Level(cohort, visited))
@@ -264,12 +266,11 @@ def _is_below_nominal(search: Search) -> bool:
     return all(cell.usage < cell.subtree for cell in search.cells(search.preemptor.queue.node))
 
 
-def has_candidates_in_own_queue_alone(search: Search) -> bool:
+def has_candidates_in_own_queue_alone(search: Search, levels: Levels) -> bool:
     """Whether the preemptor must borrow, and may preempt nothing elsewhere while it does."""
     policy = search.preemptor.queue.spec.preemption
-    if policy.borrow_within_cohort.policy != NEVER or _is_below_nominal(search):
-        return False
-    return not _find_levels(search).far
+    never = policy.borrow_within_cohort.policy == NEVER
+    return never and not levels.far and not _is_below_nominal(search)
 
 
 def find_in_own_queue(search: Search) -> list[Candidate]:
@@ -309,13 +310,13 @@ def _remove_until_enough(
 class _Classical:
     """One search; candidates in other ClusterQueues have at most the ``highest`` priority."""
 
-    def __init__(self, search: Search, index: OrderIndex, highest: int) -> None:
+    def __init__(self, search: Search, index: OrderIndex, levels: Levels, highest: int) -> None:
         self._search = search
         self._index = index
+        self._levels = levels
         self._highest = highest
         self._queue = search.preemptor.queue
         self._room = Room(self._queue.node, search.usage)
-        self._levels = _find_levels(search)
 
     def find(self) -> list[Candidate]:
         """The victims of the first attempt that frees enough."""
@@ -375,12 +376,13 @@ class _Classical:
             )
 
 
-def find(search: Search, index: OrderIndex, highest: int) -> list[Candidate]:
+def find(search: Search, index: OrderIndex, levels: Levels, highest: int) -> list[Candidate]:
     """The workloads to preempt, in the order in which the search ends; none if nothing is enough.
 
     Args:
         search: what the search is for.
         index: of the preemptor's tree.
+        levels: those of the search.
         highest: the highest priority of candidates in other ClusterQueues.
     """
-    return _Classical(search, index, highest).find()
+    return _Classical(search, index, levels, highest).find()
