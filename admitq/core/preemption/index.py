@@ -14,17 +14,19 @@ node.
 
 from abc import ABC, abstractmethod
 from bisect import bisect_left, insort
-from collections.abc import Container
-from fractions import Fraction
+from collections.abc import Container, Iterator
 from itertools import chain
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from admitq.core.amounts import FlavorResource
 from admitq.core.cohorts import Node
-from admitq.core.fair_sharing import Share, supposed_share
+from admitq.core.fair_sharing import supposed_share
 from admitq.core.holders import PreemptionOrder
+from admitq.core.ledger import Usage
 from admitq.core.model import Instant, ObjectKey
+from admitq.core.preemption.bounds import Amounts, FinalBounds
 from admitq.core.preemption.candidates import STAGES, Preemptor, Stage, contested_cells, uses_any
+from admitq.core.preemption.places import OrderKey, ShareKey, candidate_key, share_key
 from admitq.core.preemption.policies import equals_must_be_newer, highest_priority
 from admitq.core.supposed_usage import SupposedUsage
 from admitq.core.world import World
@@ -32,41 +34,10 @@ from admitq.core.world import World
 _Key = TypeVar("_Key", bound=tuple[Any, ...])
 
 Contested = frozenset[FlavorResource]
-
 _BEFORE_ALL: Final = -(1 << 63)
 """An instant before all others; negated, one after all others."""
 
 _LOOKS_IN_VAIN: Final = 16
-
-
-class OrderKey(NamedTuple):
-    """Place of a cohort's child in classical preemption; name and kind make it unique."""
-
-    order: PreemptionOrder
-    name: str
-    is_cohort: bool
-
-
-class ShareKey(NamedTuple):
-    """Place of a cohort's child in fair preemption.
-
-    A greater share comes first, then a cohort before a ClusterQueue, then the better first candidate.
-    """
-
-    finite: bool
-    share_descending: Fraction
-    candidate: tuple[object, ...]
-    name: str
-
-
-def share_key(node: Node, share: Share, candidate: tuple[object, ...] = ()) -> ShareKey:
-    """The place of a node with this share; of a ClusterQueue, also by its first candidate."""
-    return ShareKey(not share.infinite, -share.amount, candidate, node.name)
-
-
-def candidate_key(order: PreemptionOrder, *, is_leaving: bool, is_own: bool) -> tuple[object, ...]:
-    """How first candidates compare in fair preemption; ``is_own``: in the preemptor's ClusterQueue."""
-    return (not is_leaving, is_own, order)
 
 
 class TreeCandidates:
@@ -303,11 +274,28 @@ class ShareIndex(CandidateIndex[ShareKey]):
     """For fair preemption: one list, by share, of nodes with candidates up to a priority.
 
     The list does not go by priority. So a list of all nodes could be long without a candidate.
+
+    ``bounds`` tell which nodes of a list have a sufficient share also without a candidate.
     """
 
     def __init__(self, tree: TreeCandidates, contested: Contested, highest: int) -> None:
         super().__init__(tree, contested)
-        self._highest = highest
+        self.highest: Final = highest
+        self.bounds: Final = FinalBounds(self._usage, contested, self.children, self._held)
+
+    def update(self, node: Node) -> None:
+        """Correct the lists and bounds on the path of a ClusterQueue."""
+        self.bounds.forget_amounts(node)
+        super().update(node)
+
+    def _list_anew(self, node: Node, parent: Node) -> None:
+        former = self._place(node)
+        super()._list_anew(node, parent)
+        self.bounds.move(node, parent, former, self._place(node))
+
+    def _place(self, node: Node) -> ShareKey | None:
+        listed = self._listed.get(node)
+        return None if listed is None else listed[0]
 
     def _keys(self, node: Node) -> tuple[ShareKey | None, ...]:
         candidate: tuple[object, ...] = ()
@@ -315,7 +303,7 @@ class ShareIndex(CandidateIndex[ShareKey]):
             found = [
                 candidate_key(order, is_leaving=stage is Stage.LEAVING, is_own=False)
                 for stage, order in zip(STAGES, self._first_places(node), strict=True)
-                if order is not None and order.priority <= self._highest
+                if order is not None and order.priority <= self.highest
             ]
             if not found:
                 return (None,)
@@ -323,6 +311,21 @@ class ShareIndex(CandidateIndex[ShareKey]):
         elif not self.children(node):
             return (None,)
         return (share_key(node, supposed_share(node, self._usage), candidate),)
+
+    def _held(self, node: Node) -> Iterator[Amounts]:
+        """What candidates of a ClusterQueue hold; those that hold the same once."""
+        holders, excluded = self._tree.world.holders, self._tree.excluded
+        seen: set[Usage] = set()
+        for line in (holders.leaving, holders.staying):
+            for order, entry in line(node.name):
+                if order.priority > self.highest:
+                    break
+                held = entry.held
+                if held is None or held.usage in seen or entry.workload.key in excluded:
+                    continue
+                if uses_any(held.usage, self._contested):
+                    seen.add(held.usage)
+                    yield dict(held.usage)
 
 
 class _Relief:

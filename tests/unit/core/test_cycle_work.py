@@ -7,6 +7,7 @@ on how many others there are, except for the logarithm of that number.
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from types import FrameType
 
@@ -36,7 +37,7 @@ from admitq.core.model import (
     Workload,
 )
 from admitq.core.requests import asking
-from admitq.core.settings import FairSharing, Settings
+from admitq.core.settings import FairSharing, PreemptionStrategy, Settings
 from admitq.core.state import AdmissionState
 from tests.unit.core.play import group, key, queue
 
@@ -48,6 +49,7 @@ GROWTH = 1.1
 
 CLASSICAL = Settings()
 FAIR = Settings(fair_sharing=FairSharing())
+BY_FINAL_SHARE = Settings(fair_sharing=FairSharing((PreemptionStrategy.LESS_THAN_OR_EQUAL_TO_FINAL_SHARE,)))
 ANY = PreemptionPolicy(reclaim_within_cohort="Any")
 NEWER = PreemptionPolicy(reclaim_within_cohort="LowerOrNewerEqualPriority")
 LOWER = PreemptionPolicy(reclaim_within_cohort="LowerPriority")
@@ -58,12 +60,22 @@ BORROWER = PreemptionPolicy(
 
 @dataclass(frozen=True)
 class Crowd:
-    """Pairs of ClusterQueues with 10 CPUs: the first runs 10 workloads of 2 CPUs, in the second one waits."""
+    """Pairs of ClusterQueues: the first runs 10 workloads of 2 CPUs, in the second one waits."""
 
     settings: Settings = CLASSICAL
     policy: PreemptionPolicy = ANY
+    nominal: tuple[int, int] = (10, 10)
+    """The quota of a pair in CPUs."""
     nested: bool = False
     """Whether each pair has a cohort of its own below the root."""
+    apart: bool = False
+    """Whether each ClusterQueue has a cohort of its own below the root."""
+    together: bool = False
+    """Whether the first of all pairs are in one cohort; the last of them runs 20 workloads of 1 CPU.
+
+    By its weight, the share of the cohort without one of these is that of a ClusterQueue that borrows 2 CPUs.
+    Without any other workload, it is less.
+    """
     requested: tuple[int, int] = (5, 5)
     """CPUs that waiting workloads request, by turns."""
     priority: int = 0
@@ -81,18 +93,23 @@ class Crowd:
         state.handle(NamespaceChanged("n", ()), now=0)
         state.handle(ResourceFlavorChanged(ResourceFlavor("default")), now=0)
         state.handle(CohortChanged(Cohort("root", None, group(("default", self.unused)))), now=0)
+        if self.together:
+            weight = Fraction(queues - 1, 2)
+            state.handle(CohortChanged(Cohort("running", "root", fair_weight=weight)), now=0)
         for number in range(queues):
-            cohort = "root"
-            if self.nested:
-                cohort = f"cohort-{number // 2}"
+            cohort = "running" if self.together and number % 2 == 0 else "root"
+            if self.nested or self.apart:
+                cohort = f"cohort-{number if self.apart else number // 2}"
                 state.handle(CohortChanged(Cohort(cohort, "root")), now=0)
             name = f"q{number:04}"
-            spec = queue(name, RUNNING_PER_QUEUE, cohort, preemption=self.policy)
+            spec = queue(name, self.nominal[number % 2], cohort, preemption=self.policy)
             state.handle(ClusterQueueChanged(spec), now=0)
             state.handle(LocalQueueChanged(LocalQueue(key(name), name)), now=0)
         for number in range(0, queues, 2):
-            for index in range(RUNNING_PER_QUEUE):
-                running = self._running(f"running-{number:04}-{index:02}", f"q{number:04}", index)
+            small = self.together and number == queues - 2
+            for index in range(RUNNING_PER_QUEUE * (2 if small else 1)):
+                name = f"running-{number:04}-{index:02}"
+                running = self._running(name, f"q{number:04}", index, 1 if small else 2)
                 state.handle(WorkloadChanged(running), now=SECOND)
         for number in range(1, queues, 2):
             name = f"waiting-{number:04}"
@@ -101,14 +118,14 @@ class Crowd:
             state.handle(WorkloadChanged(waiting), now=2 * SECOND)
         return state
 
-    def _running(self, name: str, cluster_queue: str, queued_at: int) -> Workload:
-        part = PodSetAssignment("main", (("cpu", "default"),), (("cpu", 2),), 1)
+    def _running(self, name: str, cluster_queue: str, queued_at: int, cpus: int) -> Workload:
+        part = PodSetAssignment("main", (("cpu", "default"),), (("cpu", cpus),), 1)
         return Workload(
             key(name),
             name,
             cluster_queue,
             queued_at,
-            (PodSet("main", 1, asking({"cpu": 2})),),
+            (PodSet("main", 1, asking({"cpu": cpus})),),
             admission=Admission(cluster_queue, (part,)),
             admitted=True,
             reserved_at=SECOND,
@@ -150,6 +167,16 @@ CROWDS = {
     "fair_none_newer": Crowd(FAIR, NEWER, preempts=False),
     "fair_greater_share": Crowd(FAIR, requested=(21, 21), preempts=False),
     "fair_some_admitted": Crowd(FAIR, requested=(5, 1), unused=4, admits=True),
+    "fair_nearly_equal": Crowd(FAIR, nominal=(18, 2), requested=(3, 3)),
+    "fair_nearly_equal_by_final_share": Crowd(
+        BY_FINAL_SHARE, nominal=(18, 2), requested=(3, 3), preempts=False
+    ),
+    "fair_nearly_equal_apart": Crowd(FAIR, nominal=(18, 2), apart=True, requested=(3, 3)),
+    "fair_nearly_equal_together": Crowd(
+        FAIR, nominal=(18, 2), together=True, requested=(4, 4), preempts=False
+    ),
+    "fair_equal": Crowd(FAIR, nominal=(18, 2), requested=(4, 4), preempts=False),
+    "fair_equal_apart": Crowd(FAIR, nominal=(18, 2), apart=True, requested=(4, 4), preempts=False),
 }
 
 

@@ -13,7 +13,7 @@ from admitq.core.preemption import Victim, find_victims
 from admitq.core.settings import FairSharing, Settings
 from admitq.core.world import WorkloadEntry
 from tests.unit.core.stage import Stage, pair, policy
-from tests.unit.core.test_preemption_laws import a_case
+from tests.unit.core.test_preemption_laws import a_case, a_nearly_equal_case
 
 CPU = pair("cpu")
 SETTINGS = (Settings(), Settings(fair_sharing=FairSharing()))
@@ -23,7 +23,7 @@ class Supposing:
     """A stage, an overlay of the tree of its first ClusterQueue, and what was supposed so far."""
 
     def __init__(self, chance: Random, settings: Settings) -> None:
-        self.case = a_case(chance, settings)
+        self.case = chance.choice([a_case, a_nearly_equal_case])(chance, settings)
         self.stage = self.case.stage()
         self.world = self.stage.world
         self.chance = chance

@@ -485,3 +485,114 @@ def test_ties_do_not_depend_on_the_order_of_arrival() -> None:
             stage.holds(name, f"{name}2", 1)
         found.add(tuple(stage.names("a", 3)))
     assert found == {("b1", "c1", "d1")}
+
+
+# --- candidates that are passed over ------------------------------------------------------------------
+
+
+def test_share_falls_before_a_queue_is_reached_decides_for_it() -> None:
+    stage = fair(FINAL, unasked=False)
+    stage.cohort("all", None, 4)
+    stage.queue("a", "all", 1, policy("LowerPriority", "LowerOrNewerEqualPriority"))
+    stage.queue("b", "all", 1)
+    stage.holds("a", "leaving", 1, priority=-1, evicted=True)
+    stage.holds("a", "stays", 1, priority=9)
+    stage.holds("b", "older", 1, queued=0, evicted=True)
+    stage.holds("b", "newer", 1, queued=9)
+    stage.holds("b", "higher", 2, priority=9)
+    # Shares are even, and what is leaving goes first. In b that is no candidate, because it is older.
+    assert stage.victims("a", 2, queued=5) == [("leaving", OWN), ("newer", BY_SHARE)]
+
+
+def test_share_falls_before_a_queue_of_another_cohort_is_reached_decides_for_it() -> None:
+    stage = fair(FINAL, unasked=False)
+    stage.cohort("root", None, 11)
+    stage.cohort("mine", "root")
+    stage.cohort("other", "root")
+    stage.queue("a", "mine", 0, policy("LowerPriority", "LowerOrNewerEqualPriority"))
+    stage.queue("b", "other", 0)
+    stage.queue("c", "other", 0)
+    stage.holds("a", "own", 2, priority=-1)
+    stage.holds("a", "stays", 1, priority=9)
+    stage.holds("b", "older", 2, queued=0, evicted=True)
+    stage.holds("b", "newer", 2, queued=9)
+    stage.holds("c", "lower", 1, priority=-1)
+    stage.holds("c", "higher", 3, priority=9)
+    # 7 against 8: the lower one of c may go, and then the own one. Only then b is reached, 5 against 7.
+    assert stage.victims("a", 4, queued=5) == [("newer", BY_SHARE), ("own", OWN)]
+
+
+def test_rejected_candidate_share_falls_later_stays_rejected() -> None:
+    stage = fair(FINAL, unasked=False)
+    stage.cohort("root", None, 11)
+    stage.cohort("mine", "root")
+    stage.cohort("other", "root")
+    stage.queue("a", "mine", 0, ANYBODY)
+    stage.queue("b", "other", 0)
+    stage.queue("c", "other", 0)
+    stage.holds("a", "own", 2, priority=-1)
+    stage.holds("a", "stays", 1, priority=9)
+    stage.holds("b", "b1", 2, since=1)
+    stage.holds("b", "b2", 5)
+    stage.holds("c", "c1", 1)
+    # 7 against 8: b has the greater share and is rejected, c gives one. With the own one that is not enough.
+    assert stage.victims("a", 4) == []
+
+
+def test_rejected_candidate_another_queue_gives_twice_stays_rejected() -> None:
+    stage = fair(FINAL, unasked=False)
+    stage.cohort("root", None, 11)
+    stage.cohort("mine", "root")
+    stage.cohort("other", "root")
+    stage.queue("a", "mine", 0, ANYBODY)
+    stage.queue("b", "other", 0)
+    stage.queue("c", "other", 0)
+    stage.holds("a", "own", 2, priority=-1)
+    for name, size in {"b1": 2, "b2": 2, "c1": 1, "c2": 1, "c3": 3}.items():
+        stage.holds(name[0], name, size)
+    # 7 against 9: c gives one, b is rejected, c gives another one, then the own one goes.
+    assert stage.victims("a", 5) == []
+
+
+def test_rejected_sibling_share_falls_later_stays_rejected() -> None:
+    stage = fair(FINAL, unasked=False)
+    stage.cohort("all", None, 7)
+    for name in "ab":
+        stage.queue(name, "all", 0, ANYBODY)
+    stage.holds("a", "own", 2, priority=-1)
+    stage.holds("b", "b1", 3)
+    stage.holds("b", "b2", 2)
+    # 4 against 5, and 2 or 3 without a candidate: b is rejected before the own one is reached.
+    assert stage.victims("a", 3) == []
+    assert stage.victims("a", 2) == [("own", OWN)]
+
+
+@pytest.mark.parametrize(("request_of_a", "victims"), [(4, [("b1", BY_SHARE)]), (5, [])])
+def test_cohort_keeps_quota_from_lending_its_share_falls_by_less(request_of_a: int, victims: Found) -> None:
+    stage = fair(FINAL, unasked=False)
+    stage.cohort("root", None, 4 + request_of_a)
+    stage.cohort("other", "root")
+    stage.cohort("deep", "other", ResourceQuota(4, lending_limit=1))
+    stage.queue("a", "root", 0, policy("LowerPriority", "LowerPriority"))
+    stage.queue("b", "deep", 0)
+    stage.queue("c", "other", 0)
+    stage.holds("b", "b1", 4)
+    stage.holds("b", "b2", 1, priority=9)
+    stage.holds("c", "c1", 5, priority=9)
+    # deep takes 2 beyond what it keeps for itself, and nothing without b1: 6 are borrowed in other, then 4.
+    assert stage.victims("a", request_of_a, priority=1) == victims
+
+
+def test_cohort_keeps_quota_of_one_resource_from_lending_its_share_does_not_fall() -> None:
+    stage = fair(FINAL, unasked=False)
+    stage.cohort("root", None, {"cpu": 6, "gpu": 10})
+    stage.cohort("other", "root", {"cpu": 0, "gpu": 0})
+    stage.cohort("deep", "other", {"cpu": ResourceQuota(5, lending_limit=2), "gpu": 0})
+    for name, cohort in (("a", "root"), ("b", "deep"), ("c", "other"), ("d", "root")):
+        stage.queue(name, cohort, {"cpu": 0, "gpu": 0}, ANYBODY)
+    stage.holds("b", "b1", {"cpu": 2, "gpu": 1})
+    stage.holds("c", "c1", {"cpu": 5, "gpu": 1}, priority=9)
+    stage.holds("d", "d1", {"gpu": 8}, priority=9)
+    # 3 of 8 CPUs on both sides, also without b1: deep does not borrow the CPUs that it uses.
+    found = stage.victims("a", {"cpu": 3, "gpu": 1}, contested=["cpu", "gpu"], priority=1)
+    assert found == [("b1", BY_SHARE)]

@@ -1,5 +1,6 @@
 """Over random small trees: victims are those of the plain rules, make room, and none can be spared."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
@@ -139,6 +140,59 @@ def a_large_request(chance: Random, settings: Settings) -> Case:
     return Case(settings, cohorts, queues, holders, {"queue": "q0", "of": wanted, "priority": 3, "queued": 9})
 
 
+def a_nearly_equal_case(chance: Random, settings: Settings) -> Case:
+    """All borrow about the same, so that shares decide by one workload; quota may be kept from lending."""
+    resources = chance.choice([["cpu"], ["cpu"], ["cpu", "gpu"]])
+    limits = chance.choice([[None], [None, 0, 1, 2]])
+    sizes = chance.choice([[1], [1, 1, 3], [1, 2, 3]])
+    priorities = chance.choice([[0], [0, 1, 2]])
+    evicted = chance.choice([0, 0.3])
+    shape = chance.choice(
+        [["root", "right"], ["right"], ["deep", "right"], ["left", "right", "root", "deep"]]
+    )
+
+    def quotas(most: int, lending: Sequence[int | None]) -> dict[str, ResourceQuota]:
+        return {
+            name: ResourceQuota(chance.randrange(most), None, chance.choice(lending)) for name in resources
+        }
+
+    names = [f"q{number}" for number in range(chance.randrange(2, 7))]
+    tree = {"root": None, "left": "root", "right": "root", "deep": "right"}
+    cohorts = [
+        {"name": name, "parent": parent, "of": quotas(3, limits if name == "deep" else [None])}
+        for name, parent in tree.items()
+    ]
+    queues = [
+        {
+            "name": name,
+            "cohort": chance.choice(["root", "left"] if name == "q0" else shape),
+            "of": quotas(2, limits),
+            "preemption": policy("LowerPriority", chance.choice(POLICIES[1:])),
+        }
+        for name in names
+    ]
+    holders = [
+        {
+            "queue": name,
+            "name": f"{name}-{number}",
+            "of": {each: chance.choice(sizes) for each in resources},
+            "priority": 0 if name == "q0" else chance.choice(priorities),
+            "since": chance.randrange(2),
+            "queued": chance.randrange(3),
+            "evicted": chance.random() < evicted,
+        }
+        for name in names
+        for number in range(chance.randrange(1, 5))
+    ]
+    preemptor = {
+        "queue": "q0",
+        "of": {name: chance.randrange(1, 7) for name in resources},
+        "priority": chance.choice([1, 2]),
+        "queued": chance.randrange(3),
+    }
+    return Case(settings, cohorts, queues, holders, preemptor)
+
+
 def ask(stage: Stage, case: Case) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
     """The victims by the core and by the plain rules."""
     wanted = case.preemptor
@@ -215,3 +269,11 @@ def test_classical_where_neighbors_are_not_enough(chance: Random) -> None:
 def test_fair_sharing(chance: Random, strategies: tuple[PreemptionStrategy, ...], unasked: bool) -> None:
     gates = Gates(fair_sharing_preempt_within_nominal=unasked)
     check(a_case(chance, Settings(fair_sharing=FairSharing(strategies), gates=gates)), chance)
+
+
+@given(st.randoms(use_true_random=False), st.sampled_from(STRATEGIES), st.booleans())
+def test_fair_sharing_of_nearly_equal_shares(
+    chance: Random, strategies: tuple[PreemptionStrategy, ...], unasked: bool
+) -> None:
+    gates = Gates(fair_sharing_preempt_within_nominal=unasked)
+    check(a_nearly_equal_case(chance, Settings(fair_sharing=FairSharing(strategies), gates=gates)), chance)

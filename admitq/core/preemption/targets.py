@@ -1,0 +1,364 @@
+"""The order in which a fair search gets to candidates: a tree of targets in a cohort tree.
+
+A target is a ClusterQueue with candidates. Those of the preemptor's own ClusterQueue and of those that were
+reached are open: their places are found by present shares. All others wait in the lists of an index, and a
+search opens one when it is reached, if one of its candidates may be accepted. Of all that are passed over, no
+candidate is accepted.
+"""
+
+import heapq
+from bisect import bisect_left
+from collections.abc import Callable, Container, Iterator, Mapping
+from functools import partial
+from itertools import islice
+from typing import NamedTuple
+
+from admitq.core.cohorts import Node
+from admitq.core.fair_sharing import Share, share, supposed_share
+from admitq.core.instructions import PreemptionReason
+from admitq.core.preemption.bounds import Amounts
+from admitq.core.preemption.candidates import STAGES, Candidate, Search, is_borrowing
+from admitq.core.preemption.index import ShareIndex
+from admitq.core.preemption.places import ShareKey, candidate_key, share_at, share_key
+from admitq.core.preemption.policies import equals_must_be_newer
+from admitq.core.quota import Cell
+
+
+class Strategy(NamedTuple):
+    """How the preemptor's share must compare with the target's."""
+
+    compares: Callable[[Share, Share], bool]
+    by_final: bool
+    """Whether with the share that the target has without the candidate; otherwise, as it is."""
+
+    def accepts(self, ours: Share) -> Callable[[Share], bool]:
+        """Which shares of a target are enough, by the preemptor's."""
+        return partial(self.compares, ours)
+
+
+class _Sides(NamedTuple):
+    """The two nodes just below the lowest common ancestor of preemptor and target."""
+
+    preemptor: Node
+    target: Node
+
+
+class Target:
+    """A ClusterQueue with candidates. For the preemptor's own, both sides are that itself."""
+
+    def __init__(
+        self, node: Node, contested: tuple[Cell, ...], sides: _Sides, candidates: Iterator[Candidate]
+    ) -> None:
+        self.node = node
+        self.sides = sides
+        self._contested = contested
+        self._candidates = candidates
+        self._next = next(candidates, None)
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it is the preemptor's own ClusterQueue."""
+        return self.sides.preemptor is self.node
+
+    def place(self) -> ShareKey | None:
+        """Its place by present shares; None if it has no candidate, or borrows nothing that is contested."""
+        candidate, own = self._next, self.is_own
+        if candidate is None or not (own or is_borrowing(self._contested)):
+            return None
+        is_leaving = candidate.entry.is_leaving
+        key = candidate_key(candidate.order, is_leaving=is_leaving, is_own=own)
+        return share_key(self.node, share(self.node), key)
+
+    def descend(self) -> "Target | None":
+        """Itself, if it has candidates."""
+        return None if self._next is None else self
+
+    def pop(self, reason: PreemptionReason) -> Candidate | None:
+        """The next candidate, which would be preempted for this reason."""
+        candidate = self._next
+        if candidate is not None:
+            candidate.reason = reason
+            self._next = next(self._candidates, None)
+        return candidate
+
+    def drop_candidates(self) -> None:
+        """Have no candidates any more."""
+        self._next = None
+
+
+class _Listed:
+    """The children of a cohort in the order of an index, as far as the search has not reached them.
+
+    Children of which nothing can be accepted at present are left out.
+
+    Args:
+        children: the list.
+        left_out: children that are never opened.
+        find: the place of the first child, from a place on, of which something may be accepted at present.
+    """
+
+    def __init__(
+        self,
+        children: list[tuple[ShareKey, Node]],
+        left_out: Container[Node],
+        find: Callable[[ShareKey], ShareKey | None],
+    ) -> None:
+        self._children = children
+        self._left_out = left_out
+        self._find = find
+        self._position = 0
+
+    def pop(self, before: ShareKey | None) -> Node | None:
+        """The next child, if it comes before this place; without a place, if there is any."""
+        children = self._children
+        while self._position < len(children):
+            key, node = children[self._position]
+            if before is not None and before < key:
+                return None
+            if node not in self._left_out:
+                found = self._find(key)
+                if found is None or (before is not None and before < found):
+                    return None
+                if found != key:
+                    self._position = bisect_left(children, (found,))
+                    node = children[self._position][1]
+                self._position += 1
+                return node
+            self._position += 1
+        return None
+
+    def pop_even(self, place: ShareKey) -> list[Node]:
+        """All children before this place with the same share, whether or not anything may be accepted."""
+        children = self._children
+        start = bisect_left(children, (place[:2],), self._position)
+        self._position = bisect_left(children, (place,), start)
+        return [node for _, node in children[start : self._position] if node not in self._left_out]
+
+    def skip(self, place: ShareKey) -> None:
+        """Pass over all children before a place: they were rejected, even if they would be accepted now."""
+        self._position = bisect_left(self._children, (place,), self._position)
+
+
+class _Branch:
+    """A cohort with its children in the order in which the search descends into them.
+
+    ``listed`` children come by lower bounds of their places. The search opens each when it reaches its bound.
+    On the preemptor's path, ``below`` is the child through which the path goes.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        contested: tuple[Cell, ...] | None,
+        below: "_Branch | Target | None",
+        listed: _Listed,
+        open_listed: Callable[[Node], "_Branch | Target"],
+    ) -> None:
+        self._node = node
+        self._contested = contested
+        self._children: list[tuple[ShareKey, _Branch | Target]] = []
+        self._below = below
+        self._listed = listed
+        self._open_listed = open_listed
+        if below is not None:
+            self.add(below)
+
+    def place(self) -> ShareKey | None:
+        """Its place by present shares; None if it borrows nothing and is not on the preemptor's path."""
+        if self._contested is not None and not is_borrowing(self._contested):
+            return None
+        return share_key(self._node, share(self._node))
+
+    def descend(self) -> Target | None:
+        """The target below with the first place; None if no candidate is left below."""
+        children = self._children
+        while True:
+            self._open_reached()
+            if not children:
+                return None
+            place, child = children[0]
+            now = child.place()
+            if now is not None and now != place:
+                heapq.heapreplace(children, (now, child))
+                continue
+            target = None if now is None else child.descend()
+            if target is None:
+                heapq.heappop(children)
+            elif child is not self._below or not self._open_even(place):
+                if child is self._below or self._contested is not None:
+                    self._listed.skip(place)
+                return target
+
+    def add(self, child: "_Branch | Target") -> None:
+        """Add an open child, unless it has no place."""
+        place = child.place()
+        if place is not None:
+            heapq.heappush(self._children, (place, child))
+
+    def _open_reached(self) -> None:
+        """Open the listed children that may come before all that are open."""
+        children = self._children
+        while (node := self._listed.pop(children[0][0] if children else None)) is not None:
+            self.add(self._open_listed(node))
+
+    def _open_even(self, place: ShareKey) -> bool:
+        """Open listed children whose bound is before this place and whose place may be after it.
+
+        That is so if the first candidates decide, and that at the place is leaving. The first candidate of a
+        child may then be leaving in the list, but not for this preemptor.
+        """
+        even = self._listed.pop_even(place) if place.candidate[:1] == (False,) else []
+        for node in even:
+            self.add(self._open_listed(node))
+        return bool(even)
+
+
+class FirstRun(NamedTuple):
+    """What a run left for the second strategy."""
+
+    opened: Mapping[Node, list[Node]]
+    """The children that were opened, by cohort. Of all others, every candidate was rejected."""
+    rejected: Mapping[Node, Candidate]
+    """The first rejected candidate of each ClusterQueue that was opened."""
+
+
+class Targets:
+    """Builds the tree of targets for one run of a search.
+
+    Args:
+        search: what the search is for.
+        index: of the preemptor's tree.
+        strategy: what is accepted in this run.
+        first: what the first run left, if this is the second one.
+    """
+
+    def __init__(
+        self, search: Search, index: ShareIndex, strategy: Strategy, first: FirstRun | None = None
+    ) -> None:
+        self._search = search
+        self._index = index
+        self._strategy = strategy
+        self._first = first
+        self._own = search.preemptor.queue.node
+        self._contested = search.cells(self._own)
+        policy = search.preemptor.queue.spec.preemption.reclaim_within_cohort
+        self._has_exact_places = search.world.local_queue_usage is None and not (
+            equals_must_be_newer(policy) and index.highest == search.preemptor.workload.priority
+        )
+        """Whether the first candidate of each ClusterQueue in the index is one for this preemptor."""
+        self._compares_always = (
+            first is not None or not search.world.settings.gates.fair_sharing_preempt_within_nominal
+        )
+        self._path: dict[Node, Node] = {}
+        below = self._own
+        for ancestor in below.ancestors:
+            self._path[ancestor] = below
+            below = ancestor
+        self.opened: dict[Node, list[Node]] = {}
+        """The children of cohorts that the run opened, by cohort."""
+
+    def build(self) -> _Branch | Target:
+        """The targets from the root."""
+        root = self._own.root
+        return self._branch(root, None) if root.is_cohort else self._own_target()
+
+    def compares(self) -> bool:
+        """Whether shares decide at present: not while the preemptor's ClusterQueue is within its quota."""
+        return self._compares_always or is_borrowing(self._contested)
+
+    def _own_target(self) -> Target:
+        queue = self._search.preemptor.queue
+        candidates = self._search.candidates(queue, queue.spec.preemption.within_cluster_queue)
+        return Target(self._own, (), _Sides(self._own, self._own), candidates)
+
+    def _branch(self, cohort: Node, sides: _Sides | None) -> _Branch:
+        """A cohort; without sides, on the preemptor's path."""
+        below = self._path.get(cohort)
+        opened = () if self._first is None else self._first.opened.get(cohort, ())
+        branch = _Branch(
+            cohort,
+            None if sides is None else self._search.cells(cohort),
+            self._below(below),
+            _Listed(
+                self._index.children(cohort),
+                {below, *opened},
+                partial(self._find_beside, cohort)
+                if sides is None
+                else partial(self._find_in, sides, cohort),
+            ),
+            partial(self._open, sides),
+        )
+        for node in opened:
+            branch.add(self._open(sides, node))
+        return branch
+
+    def _below(self, node: Node | None) -> _Branch | Target | None:
+        """The child on the preemptor's path. In a second run, its own candidates have been removed."""
+        if node is None:
+            return None
+        if node is not self._own:
+            return self._branch(node, None)
+        return self._own_target() if self._first is None else None
+
+    def _find_beside(self, cohort: Node, since: ShareKey) -> ShareKey | None:
+        """Of the children of a cohort on the path, the first that may give a candidate at present."""
+        if not self.compares():
+            return since
+        below = self._path[cohort]
+        is_enough = self._strategy.accepts(share(below))
+        if not self._strategy.by_final:
+            return since if is_enough(share_at(since)) else None
+        return self._index.bounds.next_by_final_share(cohort, since, is_enough, below)
+
+    def _find_in(self, sides: _Sides, cohort: Node, since: ShareKey) -> ShareKey | None:
+        """The same of a cohort beside the path."""
+        if not self.compares():
+            return since
+        bounds, target = self._index.bounds, sides.target
+        is_enough = self._strategy.accepts(share(sides.preemptor))
+        if not self._strategy.by_final:
+            return since if is_enough(share(target)) else None
+
+        def are_small(amounts: Amounts) -> bool:
+            at = cohort
+            while at is not target:
+                amounts = bounds.passed_on(at, amounts)
+                assert at.parent is not None, "it is below the target's side"  # noqa: S101 narrows the type
+                at = at.parent
+            usage = {cell: cell.usage - amounts.get(pair, 0) for pair, cell in target.cells.items()}
+            return is_enough(supposed_share(target, usage))
+
+        if self._has_exact_places:
+            return bounds.next_by_amounts(cohort, since, are_small)
+        return since if are_small(bounds.least_amounts(cohort)) else None
+
+    def _open(self, sides: _Sides | None, node: Node) -> _Branch | Target:
+        assert node.parent is not None, "it is the child of a cohort"  # noqa: S101 narrows the type
+        if sides is None:
+            sides = _Sides(self._path[node.parent], node)
+        self.opened.setdefault(node.parent, []).append(node)
+        self._index.enter(node)
+        if node.is_cohort:
+            return self._branch(node, sides)
+        target = Target(node, self._search.cells(node), sides, self._candidates(node))
+        if target.descend() is None:
+            self._index.note_fruitless()
+        return target
+
+    def _candidates(self, node: Node) -> Iterator[Candidate]:
+        """All candidates of a ClusterQueue; in a second run, only the first that was rejected."""
+        first = self._first
+        if first is None:
+            return self._listed_candidates(node)
+        assert node.parent is not None, "it is the child of a cohort"  # noqa: S101 narrows the type
+        if node in first.opened.get(node.parent, ()):
+            return iter([first.rejected[node]] if node in first.rejected else [])
+        return islice(self._listed_candidates(node), 1)
+
+    def _listed_candidates(self, node: Node) -> Iterator[Candidate]:
+        queue = self._search.world.cluster_queues[node.name]
+        policy = self._search.preemptor.queue.spec.preemption.reclaim_within_cohort
+        for stage in STAGES:
+            since = self._index.first(node, stage)
+            if since is not None:
+                yield from self._search.in_stage(stage, queue, policy, since=since)
