@@ -28,10 +28,8 @@ from admitq.core.waiting.wait_states import (
     PROGRESS_MADE,
     QUEUE_RECONSIDERED,
     QUEUED,
-    READY,
     REQUESTS_CHANGED,
     REQUEUED,
-    STANDING,
     STRATEGY_CHANGED,
     WORKLOAD_CHANGED,
     Backoff,
@@ -76,7 +74,7 @@ class PendingQueue:
     @property
     def inadmissible(self) -> int:
         """How many workloads are in parked lanes or held back."""
-        return self.lanes.parked_workloads + len(self.held_back)
+        return self.lanes.waiting.parked_workloads + len(self.held_back)
 
     @property
     def standing_head(self) -> Pending | None:
@@ -87,14 +85,12 @@ class PendingQueue:
     @property
     def standing_state(self) -> Standing | None:
         """The wait state of the standing head."""
-        lane = self.lanes.standing
-        state = None if lane is None else lane.state
-        return state if isinstance(state, STANDING) else None
+        return self.lanes.standing_state
 
     @property
     def is_waiting(self) -> bool:
         """Whether a change of the cohort tree could let a cycle take a workload that waits."""
-        return bool(self.lanes.parked or self.lanes.standing) or self.registration.holds_back_for_queue
+        return self.registration.has_waiting_lanes or self.registration.holds_back_for_queue
 
     # --- in and out -------------------------------------------------------------------------------
 
@@ -237,9 +233,7 @@ class PendingQueue:
 
     def end_standing(self, event: WaitEvent) -> None:
         """Have the head take part in cycles as any other."""
-        lane = self.lanes.standing
-        if lane is not None:
-            self.lanes.change_state(lane, event, READY)
+        self.lanes.end_standing(event)
 
     def namespace_selected(self, namespace: str) -> None:
         """Evaluate the workloads again that were held back because of this namespace."""

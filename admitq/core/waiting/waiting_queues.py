@@ -146,7 +146,7 @@ class WaitingQueues:
         for registration in _sorted(registrations):
             entry = self._cluster_queues[registration.name]
             entry.queue.end_waiting(event)
-            registration.set_standing(stands=entry.queue.lanes.standing is not None)
+            registration.set_standing(stands=entry.queue.standing_state is not None)
             self.heads.touch(entry)
 
     # --- causes at a ClusterQueue -----------------------------------------------------------------
@@ -222,7 +222,7 @@ class WaitingQueues:
     def settle_standing(self, entry: ClusterQueueEntry) -> None:
         """If the head of a ClusterQueue stands no more, let others have the capacity that it reserved."""
         registration = entry.queue.registration
-        if registration.has_standing_head and entry.queue.lanes.standing is None:
+        if registration.has_standing_head and entry.queue.standing_state is None:
             registration.set_standing(stands=False)
             self.capacity_given_up(entry.node)
 
