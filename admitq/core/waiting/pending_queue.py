@@ -17,9 +17,9 @@ from admitq.core.waiting.pending import Pending
 from admitq.core.waiting.scheduling_key import KeyRules, SchedulingKey
 from admitq.core.waiting.wait_states import (
     CLUSTER_QUEUE_CHANGED,
-    EVENT_INTO,
+    EVENT_INTO_HELD_BACK,
+    EVENT_INTO_LANE_STATE,
     HEAD_CHANGED,
-    HELD_BACK_BY,
     IN_CYCLE,
     NAMESPACE_SELECTED,
     NOMINATED,
@@ -115,7 +115,7 @@ class PendingQueue:
         self.members[pending.workload.key] = pending
         self._leave_held_back(pending)
         self._leave_lane(pending)
-        pending.change_state(HELD_BACK_BY[type(state)], state)
+        pending.change_state(EVENT_INTO_HELD_BACK[type(state)], state)
         self.held_back.add(pending, state)
 
     def remove(self, key: ObjectKey) -> None:
@@ -190,7 +190,7 @@ class PendingQueue:
     def requeue_waiting(self, pending: Pending, state: LaneState) -> Lane:
         """Queue a head again, and have its lane wait."""
         lane = self.enter(pending, REQUEUED)
-        self.lanes.change_state(lane, EVENT_INTO[type(state)], state)
+        self.lanes.change_state(lane, EVENT_INTO_LANE_STATE[type(state)], state)
         return lane
 
     def set_preemptor(self, pending: Pending) -> None:
@@ -219,7 +219,7 @@ class PendingQueue:
     def restore_lane(self, key: SchedulingKey, state: LaneState) -> None:
         """Have a lane wait as a dump had it."""
         lane = self.lanes.lane_of(key)
-        self.lanes.change_state(lane, EVENT_INTO[type(state)], state)
+        self.lanes.change_state(lane, EVENT_INTO_LANE_STATE[type(state)], state)
         if isinstance(state, PARKED):
             self.lanes.note_emptied(lane)
 
