@@ -60,10 +60,10 @@ class DumpedPending:
 
     key: ObjectKey
     held_back: HeldBack | None
-    progress: ScanProgress | None
+    scan: ScanProgress | None
     refusal: Refusal | None
     preemptions: Preemptions | None
-    displaced: tuple[str, ...]
+    preempted_uids: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,10 +162,10 @@ def _take_pending(key: ObjectKey, pending: Pending) -> DumpedPending:
     return DumpedPending(
         key,
         pending.state if isinstance(pending.state, HELD_BACK) else None,
-        pending.progress,
+        pending.scan,
         pending.refusal,
         pending.preemptions,
-        tuple(sorted(pending.displaced)),
+        tuple(sorted(pending.preempted_uids)),
     )
 
 
@@ -256,8 +256,8 @@ def _restore_pending(world: World, each: DumpedPending) -> None:
     if pending is None:
         raise DumpError(f"pending: {each.key} does not wait")
     queue = world.cluster_queues[entry.queued_in or ""]
-    pending.progress, pending.refusal, pending.preemptions = each.progress, each.refusal, each.preemptions
-    pending.displaced = frozenset(each.displaced)
+    pending.scan, pending.refusal, pending.preemptions = each.scan, each.refusal, each.preemptions
+    pending.preempted_uids = frozenset(each.preempted_uids)
     queue.queue.restore_held_back(pending, None)
     if each.held_back is not None:
         world.waiting.restore_held_back(queue, pending, each.held_back)

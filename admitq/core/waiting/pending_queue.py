@@ -140,13 +140,13 @@ class PendingQueue:
         ):
             self.positions.preemptor = None
         if workload.generation != pending.workload.generation:
-            pending.displaced = frozenset()
+            pending.preempted_uids = frozenset()
         position = self.positions.position_of(workload)
         key_now = self.key_of(pending.workload) if pending.lane is None else pending.lane.key
         is_same_key = self.key_of(workload) == key_now
         reconsidered = isinstance(pending.state, (InvalidWorkload, Backoff)) or self._is_standing(pending)
         if not is_same_key:
-            pending.progress = None
+            pending.scan = None
         if is_same_key and position == pending.position and not reconsidered:
             pending.workload = workload
             return
@@ -167,7 +167,7 @@ class PendingQueue:
                 return
             self._leave_lane(pending)
             if not is_same_key:
-                pending.progress = None
+                pending.scan = None
             self.enter(pending, REQUESTS_CHANGED)
 
     def head(self) -> Pending | None:

@@ -79,7 +79,7 @@ def a_dump_that_names_much() -> dict[str, Any]:
         ("queues 0 preemptor key name", "large", "queues.preemptor: n/large is not known"),
         ("queues 0 lanes 0 1 head key name", "large", "queues.lanes.head: n/large is not known"),
         (
-            "queues 1 lanes 0 1 needs 0 cause resource",
+            "queues 1 lanes 0 1 needs 0 pair resource",
             "gpu",
             r"queues.lanes.needs: .*resource='gpu'.* is not known",
         ),
