@@ -62,7 +62,8 @@ class Decision:
         patch_of: what to write upon a version of it; None if that makes no sense any more.
         stands: whether a version says already what was to be written.
         withdrawal_of: what to write instead, upon the same version, after the decision could not be written
-            because of an error; None for nothing. It is called after each attempt of an overdue decision.
+            because of an error; None for nothing. It is called after each attempt of an overdue decision, and
+            after a refusal.
         is_overdue: whether the decision is overdue from the start, since the last one about the Workload
             could not be written. Others are once their writes have failed for PATIENCE_SECONDS.
     """
@@ -229,6 +230,9 @@ class GuardedWrites:
         if attempts.is_open and not is_superseded:
             return _UNDECIDED
         log.info("a decision was refused", workload=str(decision.key), error=str(refusal))
+        if not refusal.is_conflict:
+            # It does not stand in any case; what is written in its place states why.
+            await self._withdraw(decision, seen, refusal)
         return None
 
     @asynccontextmanager
