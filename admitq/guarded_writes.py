@@ -13,7 +13,8 @@ from typing import Any, Final, NamedTuple
 from weakref import WeakValueDictionary
 
 from admitq import admission_status
-from admitq.core.model import ObjectKey
+from admitq.core.model import SECOND, ObjectKey
+from admitq.core.write_retries import retry_delay
 from admitq.logs import logger
 from admitq.metrics import Metrics
 from admitq.runtime.client import Client
@@ -25,16 +26,13 @@ log = logger(__name__)
 
 Patch = dict[str, Any]
 
-RETRY_BASE_SECONDS: Final = 0.05
-RETRY_MAX_SECONDS: Final = 30.0
-
 PATIENCE_SECONDS: Final = 5.0
 """How long writes of a decision may fail before that is reported, and the decision withdrawn if possible."""
 
 
 def backoff(attempt: int) -> float:
     """Seconds to wait before another attempt, the first being 1."""
-    return min(RETRY_MAX_SECONDS, RETRY_BASE_SECONDS * 2 ** min(attempt - 1, 10))
+    return retry_delay(attempt) / SECOND
 
 
 class DecisionKind(StrEnum):
