@@ -28,7 +28,7 @@ from admitq.core import (
 )
 from admitq.core.admission_fair_sharing import DumpedBooks
 from admitq.core.charging_state import SeenAdmitted
-from admitq.core.entries import Assumption, ClusterQueueEntry
+from admitq.core.entries import Assumption, ClusterQueueEntry, FailedReservations
 from admitq.core.events import Event
 from admitq.core.instructions import Preempt
 from admitq.core.model import Instant, ObjectKey
@@ -111,6 +111,7 @@ class Dump:
     seen_leaving: tuple[str, ...]
     pending: tuple[DumpedPending, ...]
     queues: tuple[DumpedQueue, ...]
+    failed_reservations: tuple[tuple[ObjectKey, FailedReservations], ...] = ()
     version: int = VERSION
 
 
@@ -137,6 +138,9 @@ def take(world: World) -> Dump:
             _take_pending(entry.workload.key, entry.pending) for entry in entries if entry.pending is not None
         ),
         queues=tuple(_take_queue(world, name) for name in sorted(world.cluster_queues)),
+        failed_reservations=tuple(
+            (entry.workload.key, entry.failed) for entry in entries if entry.failed is not None
+        ),
     )
 
 
@@ -225,6 +229,9 @@ def restore_volatile(world: World, dump: Dump) -> None:
         entry = world.workloads[key]
         entry.assumed = assumption
         world.settle(entry, 0)
+    _check("failed_reservations", (key for key, _ in dump.failed_reservations), world.workloads)
+    for key, failed in dump.failed_reservations:
+        world.workloads[key].failed = failed
     _check("preemptions", (preemption.key for preemption in dump.preemptions), world.workloads)
     for preemption in dump.preemptions:
         world.preempt(preemption)
@@ -283,6 +290,7 @@ def _is_value(kind: object) -> bool:
 
 _OWN_KINDS: Final = (
     Assumption,
+    FailedReservations,
     SeenAdmitted,
     Turn,
     Fraction,

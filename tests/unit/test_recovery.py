@@ -294,6 +294,7 @@ def test_every_event_about_an_object_is_in_the_tables() -> None:
         happened.WorkloadChanged,
         happened.WorkloadDeleted,
         happened.ReservationFailed,
+        happened.ReservationDiscarded,
         happened.PreemptionFailed,
         happened.CyclesRequested,
     }

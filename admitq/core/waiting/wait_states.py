@@ -362,7 +362,7 @@ REQUEUED: Final = WaitEvent("requeued", "The cycle gave the head nothing.", {InC
 ENQUEUED: Final = WaitEvent("enqueued", "The workload became pending.", {Arriving: Queued})
 BACKOFF_SET: Final = WaitEvent(
     "backoff set",
-    "The workload was evicted and must wait before its next attempt.",
+    "The workload was evicted, or its reservation could not be written, and must wait for its next attempt.",
     _all_to((Arriving, Queued, *HELD_BACK), Backoff),
 )
 NAMESPACE_REFUSED: Final = WaitEvent(

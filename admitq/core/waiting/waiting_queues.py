@@ -182,13 +182,21 @@ class WaitingQueues:
         elif isinstance(state, Backoff) and state.until is not None:
             self.backoffs.add(state.until, entry.spec.name, pending)
 
-    def hold_back_until_due(self, entry: ClusterQueueEntry, pending: Pending, now: Instant) -> bool:
-        """Hold a workload back if it must not be evaluated yet; whether that is so."""
-        workload = pending.workload
-        due = workload.requeue_at
-        if not workload.requeue_blocked and (due is None or due <= now):
+    def hold_back_until_due(
+        self, entry: ClusterQueueEntry, pending: Pending, due: Instant, now: Instant
+    ) -> bool:
+        """Hold a workload back if it must not be evaluated yet; whether that is so.
+
+        Args:
+            entry: the ClusterQueue.
+            pending: the workload.
+            due: the instant before which it must not be evaluated.
+            now: the present instant.
+        """
+        is_blocked = pending.workload.requeue_blocked
+        if not is_blocked and due <= now:
             return False
-        self.hold_back(entry, pending, Backoff(None if workload.requeue_blocked else due))
+        self.hold_back(entry, pending, Backoff(None if is_blocked else due))
         return True
 
     def end_due_backoffs(self, now: Instant) -> None:
