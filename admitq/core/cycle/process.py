@@ -155,14 +155,13 @@ def _preempts(cycle: Cycle, entry: Entry) -> Refusal:
     """Tell the victims, except those who leave already, and keep what it will have."""
     assignment = entry.assignment
     assert assignment is not None  # noqa: S101 narrows the type
+    told = [victim for victim in entry.victims if not victim.entry.is_leaving]
+    cycle.note_leaving(entry, told)
     cycle.keep(entry, entry.usage)
-    told = 0
     cycle.overlay(entry).add_victims(entry.victims)
-    for victim in entry.victims:
-        if not victim.entry.is_leaving:
-            cycle.world.preempt(_preemption(cycle.world, entry, victim))
-            told += 1
-    entry.pending.preemptions = Preemptions(len(entry.victims), told)
+    for victim in told:
+        cycle.world.preempt(_preemption(cycle.world, entry, victim))
+    entry.pending.preemptions = Preemptions(len(entry.victims), len(told))
     entry.pending.displaced |= {victim.entry.workload.uid for victim in entry.victims}
     if told:
         cycle.count_progress(entry)
