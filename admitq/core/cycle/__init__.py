@@ -16,7 +16,9 @@ Rules of this package
   head that continues with other flavors makes no progress. A head that all flavors refuse, but that lost one
   of them to another head, waits in state ``RetryOnProgress``.
 - A head that waits for preemption, or is the first of a StrictFIFO queue, is evaluated again from the first
-  flavor on if quota was taken since its scan began, or if it lost since then and there was progress.
+  flavor on if quota was taken since its scan began, or if it lost since then and there was progress. So is a
+  standing head after a cycle that preempted workloads for another head, of a ClusterQueue that borrows, if it
+  looks at what they hold. Each such cycle adds to the workloads that leave.
 - A head that finds no target reserves capacity for the cycle only. So the first of a StrictFIFO queue
   withholds its capacity from borrowers all the time, and that of a BestEffortFIFO queue only in cycles that
   evaluate it. A head that no flavor could ever suffice for reserves nothing.
@@ -76,6 +78,9 @@ def run_cycle(world: World, heads: Heads, now: Instant) -> Iterator[None]:
         overlay.undo()
         yield
     yield from requeue_undecided(cycle)
+    for root, leaving in cycle.leaving.items():
+        world.waiting.candidates_leave(root, leaving)
+        yield
     world.settle_outdated()
     for root in cycle.progressed:
         world.waiting.progress_made(root)

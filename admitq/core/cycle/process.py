@@ -161,14 +161,13 @@ def _preempts(cycle: Cycle, entry: Entry) -> Refusal:
     """Preempt the targets that do not leave already, and reserve the capacity of the entry."""
     assignment = entry.assignment
     assert assignment is not None  # noqa: S101 narrows the type
+    preempted = [victim for victim in entry.victims if not victim.entry.is_leaving]
+    cycle.note_leaving(entry, preempted)
     cycle.reserve_capacity(entry, entry.usage)
-    preempted = 0
     cycle.overlay(entry).add_victims(entry.victims)
-    for victim in entry.victims:
-        if not victim.entry.is_leaving:
-            cycle.world.preempt(_preemption(cycle.world, entry, victim))
-            preempted += 1
-    entry.pending.preemptions = Preemptions(len(entry.victims), preempted)
+    for victim in preempted:
+        cycle.world.preempt(_preemption(cycle.world, entry, victim))
+    entry.pending.preemptions = Preemptions(len(entry.victims), len(preempted))
     entry.pending.preempted_uids |= {victim.entry.workload.uid for victim in entry.victims}
     if preempted:
         cycle.count_progress(entry)

@@ -13,6 +13,7 @@ from admitq.core.fair_sharing import Tournament
 from admitq.core.model import Instant, ObjectKey
 from admitq.core.ordering import CycleOrder, cycle_order
 from admitq.core.overlay import Overlay
+from admitq.core.preemption import Victim, is_borrowing
 from admitq.core.refusals import Refusal, TakenInThisCycle
 from admitq.core.settings import Gates
 from admitq.core.waiting.wait_states import Standing
@@ -86,6 +87,10 @@ class Cycle:
     """Heads whose lanes wait for needs that are known at the end of the cycle."""
     reserved: dict[ObjectKey, None] = field(default_factory=dict[ObjectKey, None])
     """Workloads that reserved in this cycle, and are no targets before the next."""
+    leaving: dict[Node, dict[FlavorResource, set[str]]] = field(
+        default_factory=dict[Node, dict[FlavorResource, set[str]]]
+    )
+    """By root, what workloads hold that were preempted, with the ClusterQueues of the preemptors."""
     progressed: dict[Node, None] = field(default_factory=dict[Node, None])
     """Roots of trees in which a head made progress."""
 
@@ -132,6 +137,20 @@ class Cycle:
         """Count that an entry reserved, preempted, or gave up reserved capacity."""
         self.world.forest.count_progress(entry.root)
         self.progressed[entry.root] = None
+
+    def note_leaving(self, entry: Entry, victims: Iterable[Victim]) -> None:
+        """Note what workloads hold that are about to be preempted for an entry.
+
+        Heads of other ClusterQueues preempt workloads only of a ClusterQueue that borrows, so that others do
+        not count. No capacity may be reserved for the entry yet: it would count as usage.
+        """
+        for victim in victims:
+            held = victim.entry.held
+            assert held is not None, "a victim holds quota"  # noqa: S101 narrows the type
+            if is_borrowing(self.world.cluster_queues[held.cluster_queue].node.cells.values()):
+                leaving = self.leaving.setdefault(entry.root, {})
+                for pair, _ in held.usage:
+                    leaving.setdefault(pair, set()).add(entry.queue.spec.name)
 
     def usage_changed(self, entry: Entry) -> None:
         """Have shares compared anew where the entry's usage counts."""

@@ -27,7 +27,7 @@ def update_workload(world: World, event: WorkloadChanged, now: Instant) -> None:
         _index(world, entry)
         world.settle(entry, now)
         return
-    former = entry.workload
+    former, was_leaving = entry.workload, entry.is_leaving
     if entry.confirm(workload):
         if world.settings.block_admission:
             world.pods.update(entry)
@@ -38,6 +38,9 @@ def update_workload(world: World, event: WorkloadChanged, now: Instant) -> None:
         if former.priority != workload.priority or former.queued_at != workload.queued_at:
             # Other workloads may preempt it now than before.
             _retry_preemptors(world, entry)
+        elif entry.is_leaving and not was_leaving:
+            # Preemptors take it before others from now on.
+            _retry_standing_preemptors(world, entry)
         world.settle(entry, now)
     charging.follow(world, entry, former, now)
 
@@ -145,6 +148,13 @@ def _count_failed_preemption(world: World, preemptor: Pending | None) -> None:
     preemptor.preemptions = preemptor.preemptions._replace(failed=failed)
     if isinstance(preemptor.refusal, WaitingForVictims) and failed == preemptor.preemptions.victims:
         world.report(preemptor, PreemptionsFailed(failed, preemptor.refusal.refused))
+
+
+def _retry_standing_preemptors(world: World, entry: WorkloadEntry) -> None:
+    held = entry.held
+    queue = None if held is None else world.cluster_queues.get(held.cluster_queue)
+    if held is not None and queue is not None:
+        world.waiting.candidates_leave(queue.node.root, {pair: frozenset() for pair, _ in held.usage})
 
 
 def _retry_preemptors(world: World, entry: WorkloadEntry) -> None:

@@ -223,6 +223,11 @@ TREE_CYCLE_BEGUN: Final = WaitEvent(
     "Another head of the cycle concerns the standing head, which takes part in it.",
     _all_to(STANDING, Ready),
 )
+CANDIDATE_LEAVES: Final = WaitEvent(
+    "candidate leaves",
+    "A workload that the standing head may preempt began to leave: it comes first among the candidates.",
+    _all_to(STANDING, Ready),
+)
 HEAD_OVERTAKEN: Final = WaitEvent(
     "head overtaken", "A workload that comes before the standing head is evaluated.", _all_to(STANDING, Ready)
 )
@@ -270,6 +275,7 @@ LANE_EVENTS: Final = (
     QUOTA_RETURNED,
     PROGRESS_MADE,
     TREE_CYCLE_BEGUN,
+    CANDIDATE_LEAVES,
     HEAD_OVERTAKEN,
     HEAD_CHANGED,
     EARLIER_WORKLOAD_QUEUED,

@@ -3,7 +3,8 @@
 This is the only module that ends waiting for a cause outside of a ClusterQueue's own workloads.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 
 from admitq.core.amounts import FlavorResource
 from admitq.core.cohorts import Node
@@ -19,6 +20,7 @@ from admitq.core.waiting.pending import Pending
 from admitq.core.waiting.wait_states import (
     BACKOFF_ENDED,
     BATCH_DUE,
+    CANDIDATE_LEAVES,
     CLUSTER_QUEUE_CHANGED,
     HEAD_CHANGED,
     PROGRESS_MADE,
@@ -105,6 +107,30 @@ class WaitingQueues:
             self.batches.collect(index.any_return)
         else:
             self._end_waiting(index.any_return.values(), QUOTA_RETURNED)
+
+    def candidates_leave(self, root: Node, leaving: Mapping[FlavorResource, AbstractSet[str]]) -> None:
+        """End the waiting of standing heads for whose targets the order of candidates changed.
+
+        Workloads that are leaving come first among the candidates. So a preemptor may find other targets.
+        Parked lanes go on waiting, because neither a preemption nor an eviction ends waiting for quota
+        (semantics, Events that retry inadmissible workloads).
+
+        Args:
+            root: of the tree.
+            leaving: what the workloads hold that began to leave, with the ClusterQueues whose heads preempt
+                them. What the standing head preempts itself changes nothing for it.
+        """
+        for name in sorted(root.waiting.standing):
+            entry = self._cluster_queues[name]
+            state, cells = entry.queue.standing_state, entry.node.cells
+            if (
+                state is not None
+                and state.needs is None
+                and any(pair in cells and preemptors != {name} for pair, preemptors in leaving.items())
+            ):
+                entry.queue.registration.set_standing(stands=False)
+                entry.queue.end_standing(CANDIDATE_LEAVES)
+                self.heads.touch(entry)
 
     def capacity_given_up(self, node: Node) -> None:
         """End the waiting of lanes that may be admitted since a standing head reserves none any more."""
