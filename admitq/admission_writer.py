@@ -52,6 +52,8 @@ class AdmissionWriter:
         clock: wall time in nanoseconds.
         waits: whether the core counts a workload as pending now. A refusal is written a while after the
             cycle, and another program may have put the workload on hold or ended it meanwhile.
+        retry_delay: for how many nanoseconds the core will hold a workload back if its reservation cannot be
+            written.
         tracks_pods_ready: whether Workloads tell if their pods are ready.
         tell_reasons: whether each cause of waiting has a reason of its own; otherwise all are Pending.
         errors: takes unexpected exceptions; each costs one refusal or one event.
@@ -62,6 +64,7 @@ class AdmissionWriter:
     recorder: EventRecorder
     clock: Callable[[], Instant]
     waits: Callable[[ObjectKey], bool]
+    retry_delay: Callable[[ObjectKey], Instant]
     tracks_pods_ready: bool = True
     tell_reasons: bool = True
     errors: UnexpectedErrors = LOG_ONLY
@@ -271,10 +274,13 @@ class _Withdrawal:
             return None
         writer, now = self.writer, self.writer.clock()
         queue = self.instruction.admission.cluster_queue
-        why = writer.with_enabled_reason(explain.unwritten(queue, error.message, now))
         if not self.is_recorded:
             self.is_recorded = True
-            writer.record_pending(obj, why)
+            # As long as the withdrawal is not written, this reservation is retried, and not the next one.
+            unwritten = explain.unwritten(queue, error.message, now)
+            writer.record_pending(obj, writer.with_enabled_reason(unwritten))
+        delay = writer.retry_delay(self.instruction.key)
+        why = writer.with_enabled_reason(explain.unwritten(queue, error.message, now, delay))
         return pending_patch(
             obj,
             reason=why.reason,

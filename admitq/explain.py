@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from admitq.core.activity import ActiveReason, InactiveCause
 from admitq.core.instructions import FlavorAttempt, Preempt, PreemptionReason
-from admitq.core.model import Instant, ResourceProblem
+from admitq.core.model import SECOND, Instant, ResourceProblem
 from admitq.core.refusals import (
     AdmissionChecksFailed,
     Bound,
@@ -227,18 +227,20 @@ def bypassed_condition(refusal: Refusal) -> Explanation:
 _RESERVATION_IN: Final = "The reservation in ClusterQueue "
 
 
-def unwritten(cluster_queue: str, error: str, at: Instant) -> Explanation:
+def unwritten(cluster_queue: str, error: str, at: Instant, retry_delay: Instant | None = None) -> Explanation:
     """Reason and message of QuotaReserved=False for a reservation that cannot be written.
 
     Args:
         cluster_queue: where quota was to be reserved.
         error: what the API server answered, or why it did not.
         at: when; it makes each such message another one.
+        retry_delay: nanoseconds until the Workload is evaluated again; None if that is not known.
     """
-    return Explanation(
-        Reason.PENDING_EVALUATION,
-        f"{_RESERVATION_IN}{cluster_queue} could not be written at {format_time(at)}: {error}; it is retried",
+    message = (
+        f"{_RESERVATION_IN}{cluster_queue} could not be written at {format_time(at)}: {error}; it is retried"
     )
+    after = "" if retry_delay is None else f" after {retry_delay / SECOND:g}s"
+    return Explanation(Reason.PENDING_EVALUATION, message + after)
 
 
 def is_unwritten(message: str) -> bool:

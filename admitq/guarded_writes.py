@@ -13,7 +13,8 @@ from typing import Any, Final, NamedTuple
 from weakref import WeakValueDictionary
 
 from admitq import admission_status
-from admitq.core.model import ObjectKey
+from admitq.core.model import SECOND, ObjectKey
+from admitq.core.write_retries import retry_delay
 from admitq.logs import logger
 from admitq.metrics import Metrics
 from admitq.runtime.client import Client
@@ -25,16 +26,13 @@ log = logger(__name__)
 
 Patch = dict[str, Any]
 
-RETRY_BASE_SECONDS: Final = 0.05
-RETRY_MAX_SECONDS: Final = 30.0
-
 PATIENCE_SECONDS: Final = 5.0
 """How long writes of a decision may fail before that is reported, and the decision withdrawn if possible."""
 
 
 def backoff(attempt: int) -> float:
     """Seconds to wait before another attempt, the first being 1."""
-    return min(RETRY_MAX_SECONDS, RETRY_BASE_SECONDS * 2 ** min(attempt - 1, 10))
+    return retry_delay(attempt) / SECOND
 
 
 class DecisionKind(StrEnum):
@@ -62,7 +60,8 @@ class Decision:
         patch_of: what to write upon a version of it; None if that makes no sense any more.
         stands: whether a version says already what was to be written.
         withdrawal_of: what to write instead, upon the same version, after the decision could not be written
-            because of an error; None for nothing. It is called after each attempt of an overdue decision.
+            because of an error; None for nothing. It is called after each attempt of an overdue decision, and
+            after a refusal.
         is_overdue: whether the decision is overdue from the start, since the last one about the Workload
             could not be written. Others are once their writes have failed for PATIENCE_SECONDS.
     """
@@ -229,6 +228,9 @@ class GuardedWrites:
         if attempts.is_open and not is_superseded:
             return _UNDECIDED
         log.info("a decision was refused", workload=str(decision.key), error=str(refusal))
+        if not refusal.is_conflict:
+            # It does not stand in any case; what is written in its place states why.
+            await self._withdraw(decision, seen, refusal)
         return None
 
     @asynccontextmanager

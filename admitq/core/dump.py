@@ -28,7 +28,7 @@ from admitq.core import (
 )
 from admitq.core.admission_fair_sharing import DumpedBooks
 from admitq.core.charging_state import SeenAdmitted
-from admitq.core.entries import Assumption, ClusterQueueEntry
+from admitq.core.entries import Assumption, ClusterQueueEntry, FailedReservations
 from admitq.core.events import Event
 from admitq.core.instructions import Preempt
 from admitq.core.model import Instant, ObjectKey
@@ -60,10 +60,10 @@ class DumpedPending:
 
     key: ObjectKey
     held_back: HeldBack | None
-    progress: ScanProgress | None
+    scan: ScanProgress | None
     refusal: Refusal | None
     preemptions: Preemptions | None
-    displaced: tuple[str, ...]
+    preempted_uids: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +111,7 @@ class Dump:
     seen_leaving: tuple[str, ...]
     pending: tuple[DumpedPending, ...]
     queues: tuple[DumpedQueue, ...]
+    failed_reservations: tuple[tuple[ObjectKey, FailedReservations], ...] = ()
     version: int = VERSION
 
 
@@ -137,6 +138,9 @@ def take(world: World) -> Dump:
             _take_pending(entry.workload.key, entry.pending) for entry in entries if entry.pending is not None
         ),
         queues=tuple(_take_queue(world, name) for name in sorted(world.cluster_queues)),
+        failed_reservations=tuple(
+            (entry.workload.key, entry.failed) for entry in entries if entry.failed is not None
+        ),
     )
 
 
@@ -162,10 +166,10 @@ def _take_pending(key: ObjectKey, pending: Pending) -> DumpedPending:
     return DumpedPending(
         key,
         pending.state if isinstance(pending.state, HELD_BACK) else None,
-        pending.progress,
+        pending.scan,
         pending.refusal,
         pending.preemptions,
-        tuple(sorted(pending.displaced)),
+        tuple(sorted(pending.preempted_uids)),
     )
 
 
@@ -225,6 +229,9 @@ def restore_volatile(world: World, dump: Dump) -> None:
         entry = world.workloads[key]
         entry.assumed = assumption
         world.settle(entry, 0)
+    _check("failed_reservations", (key for key, _ in dump.failed_reservations), world.workloads)
+    for key, failed in dump.failed_reservations:
+        world.workloads[key].failed = failed
     _check("preemptions", (preemption.key for preemption in dump.preemptions), world.workloads)
     for preemption in dump.preemptions:
         world.preempt(preemption)
@@ -256,8 +263,8 @@ def _restore_pending(world: World, each: DumpedPending) -> None:
     if pending is None:
         raise DumpError(f"pending: {each.key} does not wait")
     queue = world.cluster_queues[entry.queued_in or ""]
-    pending.progress, pending.refusal, pending.preemptions = each.progress, each.refusal, each.preemptions
-    pending.displaced = frozenset(each.displaced)
+    pending.scan, pending.refusal, pending.preemptions = each.scan, each.refusal, each.preemptions
+    pending.preempted_uids = frozenset(each.preempted_uids)
     queue.queue.restore_held_back(pending, None)
     if each.held_back is not None:
         world.waiting.restore_held_back(queue, pending, each.held_back)
@@ -283,6 +290,7 @@ def _is_value(kind: object) -> bool:
 
 _OWN_KINDS: Final = (
     Assumption,
+    FailedReservations,
     SeenAdmitted,
     Turn,
     Fraction,

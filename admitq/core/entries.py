@@ -26,6 +26,7 @@ from admitq.core.waiting.pending import Pending
 from admitq.core.waiting.pending_queue import PendingQueue
 from admitq.core.waiting.scheduling_key import local_queue_of
 from admitq.core.waiting.wait_states import Standing
+from admitq.core.write_retries import retry_delay
 
 
 @dataclass(slots=True, eq=False)
@@ -88,6 +89,16 @@ class Assumption(NamedTuple):
         return cls(admission, admit, now // SECOND * SECOND)
 
 
+class FailedReservations(NamedTuple):
+    """Reservations of a workload that could not be written, since it last changed.
+
+    ``in_a_row`` is how many there were, ``retry_at`` the instant before which none is tried again.
+    """
+
+    in_a_row: int
+    retry_at: Instant
+
+
 _DECIDED: Final = frozenset({"admission", "admitted", "reserved_at"})
 
 _not_decided: Final[Callable[[Workload], object]] = attrgetter(
@@ -113,6 +124,8 @@ class WorkloadEntry:
     """The ClusterQueue by which it is indexed as inactive and with a reservation."""
     preempting: Preempt | None = None
     """The instruction to preempt it, until it is observed evicted, or the preemption failed."""
+    failed: FailedReservations | None = None
+    """Its reservations that could not be written, until one is or the workload changes otherwise."""
     local_queue: ObjectKey = field(init=False)
     """The LocalQueue that it names."""
 
@@ -124,7 +137,7 @@ class WorkloadEntry:
         """Take the workload as it is now."""
         if workload.queue_name != self.workload.queue_name:
             self.local_queue = local_queue_of(workload)
-        self.workload = workload
+        self.workload, self.failed = workload, None
 
     def confirm(self, workload: Workload) -> bool:
         """Take the workload as it is now if only the assumed reservation was added, and is as it was decided.
@@ -144,8 +157,27 @@ class WorkloadEntry:
             and _not_decided(workload) == _not_decided(self.workload)
         )
         if confirmed:
-            self.assumed, self.workload = None, workload
+            self.assumed, self.workload, self.failed = None, workload, None
         return confirmed
+
+    def count_failed_reservation(self, now: Instant) -> None:
+        """Count that its reservation could not be written; the next is tried after ``retry_delay``."""
+        self.failed = FailedReservations(self._failures + 1, now + self.retry_delay)
+
+    @property
+    def retry_delay(self) -> Instant:
+        """For how many nanoseconds it is held back if its next reservation cannot be written."""
+        return retry_delay(self._failures + 1)
+
+    @property
+    def _failures(self) -> int:
+        return 0 if self.failed is None else self.failed.in_a_row
+
+    @property
+    def not_before(self) -> Instant:
+        """The instant before which it must not be evaluated; 0 if there is none."""
+        retry_at = 0 if self.failed is None else self.failed.retry_at
+        return max(self.workload.requeue_at or 0, retry_at)
 
     @property
     def admission(self) -> Admission | None:

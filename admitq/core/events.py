@@ -136,7 +136,15 @@ class WorkloadDeleted:
 
 @dataclass(frozen=True, slots=True)
 class ReservationFailed:
-    """The write of a reservation was refused or lost: forget the assumption and try again."""
+    """The write of a reservation was refused or lost: forget the assumption, retry after a backoff."""
+
+    key: ObjectKey
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReservationDiscarded:
+    """A reservation is not to be written, because another program decides: forget the assumption."""
 
     key: ObjectKey
     uid: str
@@ -205,6 +213,7 @@ Event = (
     | WorkloadChanged
     | WorkloadDeleted
     | ReservationFailed
+    | ReservationDiscarded
     | PreemptionFailed
     | LimitRangeChanged
     | LimitRangeDeleted

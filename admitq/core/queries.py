@@ -8,7 +8,7 @@ from admitq.core.cycle import inadmissibility
 from admitq.core.fair_sharing import Share, share
 from admitq.core.ledger import Usage
 from admitq.core.lifecycle import Phase
-from admitq.core.model import ObjectKey, QueueingStrategy
+from admitq.core.model import Instant, ObjectKey, QueueingStrategy
 from admitq.core.refreshes import reason_of
 from admitq.core.refusals import Refusal
 from admitq.core.statuses import (
@@ -129,6 +129,14 @@ class StateQueries:
             return None
         queue = world.cluster_queues.get(local_queue.spec.cluster_queue)
         return None if queue is None else inadmissibility(world, queue, entry.workload)
+
+    def retry_delay(self, key: ObjectKey) -> Instant:
+        """For how many nanoseconds a workload is held back if its reservation cannot be written now.
+
+        0 if the workload does not exist.
+        """
+        entry = self.world.workloads.get(key)
+        return 0 if entry is None else entry.retry_delay
 
     def cluster_queue_of(self, key: ObjectKey) -> str | None:
         """The ClusterQueue that a workload's LocalQueue names, whether it exists or not."""

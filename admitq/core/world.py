@@ -232,9 +232,9 @@ class World:
         if pending is None:
             pending = entry.pending = new_pending(workload)
             entry.queued_in = target.spec.name
-            if not self.waiting.hold_back_until_due(target, pending, now):
+            if not self.waiting.hold_back_until_due(target, pending, entry.not_before, now):
                 target.queue.enter(pending, ENQUEUED)
         elif pending.workload is not workload:
             target.queue.update(pending, workload)
-            self.waiting.hold_back_until_due(target, pending, now)
+            self.waiting.hold_back_until_due(target, pending, entry.not_before, now)
             self.waiting.queue_changed(target)

@@ -54,8 +54,8 @@ class DecisionWrites:
         self._workloads = workloads
         self._start = start
         self._put = put
-        self._failures: dict[ObjectKey, int] = {}
-        """Failures in a row, by Workload."""
+        self._failed_preemptions: dict[ObjectKey, int] = {}
+        """Failures in a row since the last reservation, by Workload."""
         self._reserving: dict[ObjectKey, _Reserving] = {}
 
     def reserving(self) -> list[ReserveQuota]:
@@ -81,10 +81,9 @@ class DecisionWrites:
             self._background.report_failure("reservation was not written", instruction.key, error)
             written = None
         if written is None:
-            failed = happened.ReservationFailed(instruction.key, instruction.uid)
-            await self._undo(instruction.key, failed)
+            self._put(happened.ReservationFailed(instruction.key, instruction.uid), instruction.key)
             return
-        self._failures.pop(instruction.key, None)
+        self._failed_preemptions.pop(instruction.key, None)
         if instruction.admit:
             try:
                 await self._start(written)
@@ -106,15 +105,18 @@ class DecisionWrites:
             self._background.report_failure("preemption was not written", instruction.key, error)
             is_written = False
         if is_written:
-            self._failures.pop(instruction.key, None)
+            self._failed_preemptions.pop(instruction.key, None)
         else:
-            failed = happened.PreemptionFailed(instruction.key, instruction.uid)
-            await self._undo(instruction.key, failed)
+            await self._undo_preemption(instruction)
 
-    async def _undo(self, key: ObjectKey, failed: happened.Event) -> None:
-        """Report a failed write to the core, later each time that writes of the same Workload fail."""
-        attempt = self._failures[key] = self._failures.get(key, 0) + 1
+    async def _undo_preemption(self, instruction: Preempt) -> None:
+        """Report a failed preemption to the core, later each time that one of the same Workload fails.
+
+        The core retries it at once. After a reservation that failed, it is the core that waits.
+        """
+        key = instruction.key
+        attempt = self._failed_preemptions[key] = self._failed_preemptions.get(key, 0) + 1
         await asyncio.sleep(backoff(attempt))
         if self._workloads.get(*key) is None:
-            self._failures.pop(key, None)
-        self._put(failed, key)
+            self._failed_preemptions.pop(key, None)
+        self._put(happened.PreemptionFailed(key, instruction.uid), key)

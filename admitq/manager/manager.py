@@ -169,6 +169,7 @@ class Manager:
             recorder=recorder,
             clock=clock,
             waits=lambda key: state.queries.workload_phase(key) is Phase.PENDING,
+            retry_delay=state.queries.retry_delay,
             tracks_pods_ready=options.tracks_pods_ready,
             tell_reasons=options.tell_reasons,
             errors=metrics.errors,

@@ -337,8 +337,8 @@ class Shadow:
         if expected is not None and workload.admission is None:
             # It changed while it waited. Whatever is thought of it now, one may have decided before that.
             self._dropped.append((now, _Expected({key: expected})))
-            with _failing(self._state, "ReservationFailed", key):
-                self._state.observe(happened.ReservationFailed(key, expected.uid), now=now)
+            with _failing(self._state, "ReservationDiscarded", key):
+                self._state.observe(happened.ReservationDiscarded(key, expected.uid), now=now)
         if workload.evicted or workload.finished or workload.admission is None:
             self._expected.preemptions.pop(key, None)
 
@@ -366,8 +366,8 @@ class Shadow:
             return
         self._dropped.append((now, expected))
         for one in expected.reservations.values():
-            with _failing(self._state, "ReservationFailed", one.key):
-                self._state.observe(happened.ReservationFailed(one.key, one.uid), now=now)
+            with _failing(self._state, "ReservationDiscarded", one.key):
+                self._state.observe(happened.ReservationDiscarded(one.key, one.uid), now=now)
         for one in expected.preemptions.values():
             with _failing(self._state, "PreemptionFailed", one.key):
                 self._state.observe(happened.PreemptionFailed(one.key, one.uid), now=now)

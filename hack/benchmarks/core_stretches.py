@@ -42,11 +42,12 @@ class _Driver:
         self.state = state
         self.now = 10 * SECOND
         self.reserved = self.preempted = 0
+        # As the manager does at its start. What is created from then on is the affair of collect_rarely.
+        spare_what_is_there()
         self.measure()
 
     def measure(self) -> None:
-        """Measure from now on, with as little garbage to look through as a manager has after its start."""
-        spare_what_is_there()
+        """Measure from now on."""
         metrics = Metrics()
         self.stretches = Stretches(metrics, time.process_time)
         self._deferred = DeferredWork(self.stretches, metrics.errors)

@@ -1,6 +1,7 @@
-"""A webhook of another program that fails for the Workloads of one namespace delays no others."""
+"""A webhook of another program that fails for some Workloads delays no others."""
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Final
@@ -8,7 +9,7 @@ from typing import Final
 import pytest
 
 from admitq.runtime.errors import ApiError
-from admitq.runtime.resources import EVENTS, VALIDATING_WEBHOOKS
+from admitq.runtime.resources import EVENTS, JOBS, VALIDATING_WEBHOOKS
 from localcluster.installation import Installation
 from localcluster.waiting import eventually
 from tests.controlplane.recording import recorded, total
@@ -19,6 +20,7 @@ WAITING: Final = 66
 UNSERVED: Final = "https://127.0.0.1:9/"
 WEBHOOK: Final = "unserved.example.com"
 PROBE: Final = "probe"
+RETRIED: Final = re.compile(r"it is retried after [\d.]+s$")
 RESERVES: Final = "object.status.conditions.exists(c, c.type == 'QuotaReserved' && c.status == 'True')"
 
 
@@ -133,3 +135,33 @@ async def test_others_are_admitted_while_a_webhook_fails_for_many_reservations(
         for job in jobs:
             times = sum(said[1] == "True" for said in record.course(job, ["QuotaReserved"]))
             assert times <= 1, f"quota was reserved {times} times for {job}"
+
+
+async def test_others_of_a_cluster_queue_are_admitted_while_a_webhook_fails_for_the_first(
+    stage: Stage, admitq_running: Installation
+) -> None:
+    await stage.queues(cpu=1, queueingStrategy="StrictFIFO")
+    selects = f"{RESERVES} && object.metadata.ownerReferences.exists(o, o.name == 'first')"
+
+    async def stated() -> bool:
+        status, reason, message = (await conditions(stage, "QuotaReserved"))["first"]
+        assert (status, reason) == ("False", "PendingEvaluation")
+        assert WEBHOOK in message
+        return RETRIED.search(message) is not None
+
+    async def admitted() -> dict[str, str]:
+        return {job: status for job, (status, _, _) in (await conditions(stage, "Admitted")).items()}
+
+    async def second_admitted() -> bool:
+        return await admitted() == {"first": "False", "second": "True"}
+
+    async def first_admitted() -> bool:
+        return (await admitted())["first"] == "True"
+
+    async with failing_webhook(stage, selects):
+        await stage.job("first", managedBy="example.com/played")
+        await eventually(stated, what="the first has a condition that names the webhook")
+        await stage.job("second", managedBy="example.com/played")
+        await eventually(second_admitted, what="the second is admitted")
+    await stage.client.delete(JOBS, "second", stage.namespace)
+    await eventually(first_admitted, timeout=60, what="the first is admitted")

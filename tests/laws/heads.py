@@ -13,7 +13,7 @@ from unittest import mock
 from admitq.core import cycle
 from admitq.core.cycle.entry import Entry
 from admitq.core.cycle.nominate import nominate as nominate_head
-from admitq.core.cycle.nominate import valid_progress
+from admitq.core.cycle.nominate import valid_scan
 from admitq.core.cycle.turns import Cycle
 from admitq.core.entries import ClusterQueueEntry
 from admitq.core.handlers import cycles as cycle_handler
@@ -30,11 +30,11 @@ def _head(
     queue: ClusterQueueEntry,
     pending: Pending,
     preemptors: Mapping[str, tuple[str, int]],
-    displaced: Mapping[ObjectKey, Collection[str]],
+    preempted_uids: Mapping[ObjectKey, Collection[str]],
 ) -> Head:
     generation = queue.node.root.generation
-    found = pending.progress
-    progress = None if found is None else valid_progress(world, found, generation)
+    found = pending.scan
+    progress = None if found is None else valid_scan(world, found, generation)
     name, workload = queue.spec.name, pending.workload
     tried = () if progress is None else progress.tried
     return Head(
@@ -42,7 +42,7 @@ def _head(
         workload.key,
         {(each.pod_set, each.resource): each.flavor_index for each in tried},
         preemptors.get(name) == (workload.uid, workload.generation),
-        displaced.get(workload.key, ()),
+        preempted_uids.get(workload.key, ()),
         1 if progress is None else progress.attempts + 1,
     )
 

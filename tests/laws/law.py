@@ -56,6 +56,7 @@ def object_of(event: Event) -> tuple[str, Any]:
         case (
             happened.WorkloadDeleted(key, _)
             | happened.ReservationFailed(key, _)
+            | happened.ReservationDiscarded(key, _)
             | happened.PreemptionFailed(key, _)
         ):
             return ("Workload", key)

@@ -140,7 +140,7 @@ class Player:
         """Something happened other than a request for cycles."""
         if self.before_batch is not None:
             self.batch.append((event, self.now))
-        self.observed.observe(event)
+        self.observed.observe(event, self.now)
         self.halted = self.halted and self.observed.waits_for_pods()
         instructions = self.tell(event)
         law(

@@ -80,7 +80,7 @@ class World:
         ]
 
     def send(self, event: Event) -> None:
-        self.observed.observe(event)
+        self.observed.observe(event, 0)
         self.core.handle(event, now=0)
 
 

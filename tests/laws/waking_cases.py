@@ -593,4 +593,11 @@ CASES: tuple[Case, ...] = (
         preempts=True,
     ),
     Case("now", (queue(), waiting(requeue_at=LATER)), None, now=LATER),
+    Case(
+        "now",
+        (queue(), waiting(), happened.CyclesRequested(), happened.ReservationFailed(WAITING, "waiting")),
+        None,
+        now=LATER,
+        note="after a reservation that could not be written",
+    ),
 )

@@ -77,6 +77,7 @@ async def writing(
         recorder=cast("EventRecorder", recorder),
         clock=lambda: NOW,
         waits=waits,
+        retry_delay=lambda _: 0,
         tell_reasons=tell_reasons,
         errors=errors,
     )

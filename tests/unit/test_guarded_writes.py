@@ -17,6 +17,7 @@ from admitq.runtime.kinds import kinds_of
 from admitq.runtime.rate_limit import CallPriority, current_priority
 from admitq.runtime.store import Store
 from admitq.transitions import is_reserved
+from admitq_api import conditions
 from admitq_api.labels import names_for
 from localcluster.waiting import eventually
 
@@ -280,6 +281,16 @@ async def test_refusal_is_final_unless_an_earlier_write_may_still_land(
     server = Server(workload(), script=script)
     written = await server.reserve()
     assert (written is not None) == is_written == is_reserved(server.stored)
+
+
+async def test_refused_reservation_is_withdrawn_at_once() -> None:
+    server = Server(workload(), script=[fails(FORBIDDEN)])
+    assert await server.reserve(withdraws=True) is None
+    status: Object = server.stored["status"]
+    quota = conditions.find(status["conditions"], "QuotaReserved")
+    assert quota is not None
+    assert (quota["status"], quota["message"]) == ("False", f"1: {FORBIDDEN}")
+    assert server.unwritten == 0
 
 
 async def test_reading_that_is_refused_is_not_final(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -294,6 +294,7 @@ def test_every_event_about_an_object_is_in_the_tables() -> None:
         happened.WorkloadChanged,
         happened.WorkloadDeleted,
         happened.ReservationFailed,
+        happened.ReservationDiscarded,
         happened.PreemptionFailed,
         happened.CyclesRequested,
     }
@@ -427,7 +428,7 @@ _REQUEUE = import_module("admitq.core.cycle.requeue")
 STEPS: list[tuple[Any, str, Callable[[Running], Awaitable[None]]]] = [
     (cycle, "nominate", _fits),
     (cycle, "refusal_of", _fits),
-    *((process, one.__name__, _fits) for one in process.STEPS_OF_WHO_FITS),
+    *((process, one.__name__, _fits) for one in process.STEPS_IF_FITTING),
     (cycle, "reserve", _fits),
     (cycle, "requeue", _is_too_large),
     (_REQUEUE, "_park", _is_too_large),
@@ -456,7 +457,7 @@ async def test_head_that_a_cycle_fails_on_is_left_out_until_it_changes(
 
     function = getattr(owner, name)
     exists = fail(monkeypatch, owner, name, is_bad, after=after)
-    for steps in ("STEPS", "STEPS_OF_WHO_FITS"):
+    for steps in ("STEPS", "STEPS_IF_FITTING"):
         replaced = tuple(getattr(owner, name) if one is function else one for one in getattr(process, steps))
         monkeypatch.setattr(process, steps, replaced)
     async with running() as here:

@@ -9,8 +9,9 @@ from typing import Any, cast
 import pytest
 
 from admitq import guarded_writes
+from admitq.core import write_retries
+from admitq.core.model import SECOND
 from admitq.core.state import AdmissionState
-from admitq.manager import decision_writes
 from admitq.manager.manager import Manager
 from admitq.measures.manager import ManagerMeasures
 from admitq.measures.scope import MeasureScope
@@ -31,6 +32,7 @@ KINDS = kinds_of(NAMES)
 QUOTA = 70
 """Of the queue whose Workloads cannot be written: more than the slots for reservations."""
 WEBHOOK_FAILS = ApiError(500, "InternalError", "failed calling webhook example.com")
+WEBHOOK_DENIES = ApiError(403, "Forbidden", 'admission webhook "example.com" denied the request')
 
 
 def named(name: str, spec: Object, namespace: str = "") -> Object:
@@ -51,6 +53,7 @@ class Cluster:
 
     def __init__(self) -> None:
         self.is_broken: Callable[[Object], bool] = lambda _: False
+        self.error = WEBHOOK_FAILS
         self.landed: list[str] = []
         """The Workloads whose reservations took effect, in order."""
         self.events: list[tuple[str, str, str]] = []
@@ -96,7 +99,7 @@ class Cluster:
         metadata = body["metadata"]
         stored = self.stored(metadata["name"])
         if self.is_broken(body):
-            raise WEBHOOK_FAILS
+            raise self.error
         if metadata["resourceVersion"] != stored["metadata"]["resourceVersion"]:
             raise ApiError(409, "Conflict", "the object has been modified")
         if is_reserved(body):
@@ -117,6 +120,17 @@ class Cluster:
         found = self.workloads.get("team", name)
         assert found is not None
         return found
+
+    def finish(self, name: str) -> None:
+        """Have the job of a Workload succeed."""
+        stored = self.stored(name)
+        finished = {"type": "Finished", "status": "True", "reason": "Succeeded", "message": ""}
+        status = {**stored["status"], "conditions": [*stored["status"]["conditions"], finished]}
+        metadata = {
+            **stored["metadata"],
+            "resourceVersion": str(int(stored["metadata"]["resourceVersion"]) + 1),
+        }
+        self.workloads.upsert({**stored, "metadata": metadata, "status": status})
 
     async def start(self, _obj: Object) -> None:
         """Jobs start by themselves."""
@@ -157,14 +171,13 @@ async def running(cluster: Cluster) -> AsyncGenerator[None]:
 
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (guarded_writes, decision_writes):
-        monkeypatch.setattr(module, "backoff", lambda _: 0.02)
+    monkeypatch.setattr(write_retries, "RETRY_MAX", SECOND // 50)
     monkeypatch.setattr(guarded_writes, "PATIENCE_SECONDS", 0.1)
 
 
-def is_about_quota(message: str) -> bool:
+def is_about_quota(message: str, after: str = "") -> bool:
     return message.startswith("The reservation in ClusterQueue broken could not be written at 20") and (
-        message.endswith(": failed calling webhook example.com; it is retried")
+        message.endswith(f": failed calling webhook example.com; it is retried{after}")
     )
 
 
@@ -204,7 +217,7 @@ async def test_others_are_admitted_while_more_reservations_than_slots_cannot_be_
                     quota = conditions.find(cluster.stored(name)["status"]["conditions"], "QuotaReserved")
                     assert quota is not None
                     assert (quota["status"], quota["reason"]) == ("False", "PendingEvaluation")
-                    assert is_about_quota(quota["message"])
+                    assert is_about_quota(quota["message"], after=" after 0.02s")
                 return True
 
             await eventually(stated, interval=0.01, what="every Workload has a condition")
@@ -225,3 +238,28 @@ async def test_quota_of_a_withdrawn_reservation_is_given_back() -> None:
         await eventually(lambda: cluster.reserving == 1, interval=0.001, what="the core reserves")
         await eventually(lambda: cluster.reserving == 0, interval=0.001, what="the quota is given back")
         assert not is_reserved(cluster.stored("w"))
+
+
+@pytest.mark.parametrize("error", [WEBHOOK_FAILS, WEBHOOK_DENIES], ids=["fails", "denies"])
+async def test_others_of_the_cluster_queue_are_admitted_while_a_reservation_is_held_back(
+    error: ApiError,
+) -> None:
+    cluster = Cluster()
+    cluster.error = error
+    cluster.is_broken = lambda body: body["metadata"]["name"] == "first" and is_reserved(body)
+    for name in ("first", "second"):
+        cluster.workloads.upsert(workload(name, "well"))
+    async with running(cluster):
+        await eventually(lambda: cluster.landed == ["second"], interval=0.01, what="the second is admitted")
+
+        def stated() -> bool:
+            quota = conditions.find(cluster.stored("first")["status"]["conditions"], "QuotaReserved")
+            assert quota is not None
+            return quota["status"] == "False"
+
+        await eventually(stated, interval=0.01, what="the first has a condition")
+        cluster.is_broken = lambda _: False
+        cluster.finish("second")
+        await eventually(
+            lambda: cluster.landed == ["second", "first"], interval=0.01, what="the first is admitted"
+        )

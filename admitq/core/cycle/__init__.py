@@ -13,13 +13,15 @@ Rules of this package
 - Cycles run until no head is left, so every cycle must bring the end nearer. A refused head leaves the heads,
   or goes on with other flavors, or lost. A head that lost, by all flavors or by one, is evaluated again if
   another head of its tree made progress since it began: reserved, preempted, or gave reserved capacity up. A
-  head that goes on with other flavors has not done so. A head that found nothing at last, but lost over one
-  flavor, waits in state ``RetryOnProgress``.
+  head that continues with other flavors makes no progress. A head that all flavors refuse, but that lost one
+  of them to another head, waits in state ``RetryOnProgress``.
 - A head that waits for preemption, or is the first of a StrictFIFO queue, is evaluated again from the first
-  flavor on if quota was taken since its scan began, or if it lost since then and there was progress.
-- A head that finds no target reserves capacity for the cycle only. So the first of a StrictFIFO queue keeps
-  its capacity from borrowers all the time, and that of a BestEffortFIFO queue only in cycles that evaluate
-  it. A head that no flavor could ever suffice for reserves nothing.
+  flavor on if quota was taken since its scan began, or if it lost since then and there was progress. So is a
+  standing head after a cycle that preempted workloads for another head, of a ClusterQueue that borrows, if it
+  looks at what they hold. Each such cycle adds to the workloads that leave.
+- A head that finds no target reserves capacity for the cycle only. So the first of a StrictFIFO queue
+  withholds its capacity from borrowers all the time, and that of a BestEffortFIFO queue only in cycles that
+  evaluate it. A head that no flavor could ever suffice for reserves nothing.
 - What a cycle supposes (``overlay``) is undone at its end.
 - A cycle is a generator: between two workloads the caller may do work that does not concern the state. One
   cycle decides over the heads of all cohort trees, because halted admission, past use and the order of
@@ -76,6 +78,9 @@ def run_cycle(world: World, heads: Heads, now: Instant) -> Iterator[None]:
         overlay.undo()
         yield
     yield from requeue_undecided(cycle)
+    for root, leaving in cycle.leaving.items():
+        world.waiting.candidates_leave(root, leaving)
+        yield
     world.settle_outdated()
     for root in cycle.progressed:
         world.waiting.progress_made(root)

@@ -30,25 +30,25 @@ class Entry:
     """The wait state of a standing head, which takes part in a cycle that other heads asked for."""
     scan: ScanProgress | None = None
     """Where the scan of flavors stands after this attempt."""
-    since: int = 0
-    """How far the tree had got when the scan started from the first flavor."""
-    disturbed: bool = False
+    progress_at_start: int = 0
+    """The progress count of the tree when the scan started from the first flavor."""
+    tree_changed: bool = False
     """Whether the tree changed since then."""
-    looked_further: bool = False
-    """Whether the scan went on from earlier flavors, for which capacity may have been kept."""
-    was_beaten: bool = False
-    """Whether others were in the way of an earlier attempt of the scan."""
+    scan_continued: bool = False
+    """Whether the scan continued after earlier flavors, for which capacity may have been reserved."""
+    lost_before: bool = False
+    """Whether an earlier attempt of the scan was lost to another head."""
     assignment: Assignment | None = None
     victims: tuple[Victim, ...] = ()
     refusal: Refusal | None = None
-    deferred: bool = False
-    """Whether it will fit once the victims of others have left."""
-    keeps: bool = False
-    """Whether capacity is kept for it in this cycle."""
+    fits_after_others: bool = False
+    """Whether it will fit once the targets of other heads have left."""
+    has_reserved_capacity: bool = False
+    """Whether capacity is reserved for it in this cycle."""
     original: WorkloadEntry | None = None
-    """Whose quota it takes over."""
+    """The workload whose quota it takes over."""
     taken_over: Usage = ()
-    """What that was assigned."""
+    """What that workload was assigned."""
 
     @property
     def workload(self) -> Workload:

@@ -31,15 +31,15 @@ _LONGEST_SCAN: Final = 64
 as a resource group may have flavors."""
 
 
-def valid_progress(world: World, progress: ScanProgress, generation: int) -> ScanProgress | None:
-    """Progress counts in the next cycle, or for as long as nothing changed in the cohort tree.
+def valid_scan(world: World, scan: ScanProgress, generation: int) -> ScanProgress | None:
+    """The scan if the next attempt continues it: in the next cycle, or while the cohort tree is unchanged.
 
-    Without gate FlavorFungibilityPreserveScanProgress only the latter counts.
+    Without gate FlavorFungibilityPreserveScanProgress it continues only while the tree is unchanged.
     """
-    if progress.generation == generation:
-        return progress
+    if scan.generation == generation:
+        return scan
     preserve = world.settings.gates.flavor_fungibility_preserve_scan_progress
-    return progress if preserve and world.cycle - progress.cycle <= 1 else None
+    return scan if preserve and world.cycle - scan.cycle <= 1 else None
 
 
 _LookedFor = tuple[frozenset[tuple[FlavorResource, int]], frozenset[FlavorResource]]
@@ -61,7 +61,7 @@ class Search:
             ClusterQueue never preempts.
     """
 
-    __slots__ = ("_found", "_oracle", "_original", "_overlay", "queue", "victims", "workload", "world")
+    __slots__ = ("_found", "_original", "_overlay", "queue", "victims", "workload", "world")
 
     def __init__(
         self, world: World, queue: ClusterQueueEntry, workload: Workload, overlay: Overlay | None
@@ -74,7 +74,6 @@ class Search:
         """The workloads to preempt for the last assignment that was found to suffice."""
         self._original = world.original_of(queue.spec.name, workload)
         self._found: dict[_LookedFor, tuple[Victim, ...]] = {}
-        self._oracle = nobody_to_preempt if overlay is None else self.ask
 
     def _find(
         self, usage: dict[FlavorResource, int], contested: Iterable[FlavorResource]
@@ -111,9 +110,9 @@ class Search:
         restrict_to: tuple[PodSetAssignment, ...] | None = None,
     ) -> Assignment:
         """Assign flavors as quota stands."""
-        look = partial(
-            assign, demands, self.queue.offer, tried=tried, oracle=self._oracle, restrict_to=restrict_to
-        )
+        # Kept on the search, its own method would make a circle, that stays until garbage is collected.
+        oracle = nobody_to_preempt if self._overlay is None else self.ask
+        look = partial(assign, demands, self.queue.offer, tried=tried, oracle=oracle, restrict_to=restrict_to)
         if self._original is None:
             return look()
         assignment = replacing(self.world, self._original, look)
@@ -178,7 +177,7 @@ def nominate(cycle: Cycle, queue: ClusterQueueEntry, pending: Pending) -> Entry:
         generation,
         is_preemptor=queue.queue.positions.is_preemptor(pending.workload),
         stood=queue.stood,
-        since=root.progress,
+        progress_at_start=root.progress,
     )
     queue.stood = None
     entry.original = world.original_of(queue.spec.name, pending.workload)
@@ -188,10 +187,10 @@ def nominate(cycle: Cycle, queue: ClusterQueueEntry, pending: Pending) -> Entry:
     lane = pending.lane
     if entry.refusal is not None or lane is None:
         return entry
-    progress = None if pending.progress is None else valid_progress(world, pending.progress, generation)
+    scan = None if pending.scan is None else valid_scan(world, pending.scan, generation)
     overlay = None if never_preempts(queue.spec.preemption) else cycle.overlay(entry)
     search, demands = Search(world, queue, pending.workload, overlay), lane.key.demands
-    tried = () if progress is None else progress.tried
+    tried = () if scan is None else scan.tried
     assignment = search.assign(demands, tried=tried)
     if not search.suffices(assignment):
         assignment = search.with_fewer_pods(demands, tried) or assignment
@@ -201,12 +200,19 @@ def nominate(cycle: Cycle, queue: ClusterQueueEntry, pending: Pending) -> Entry:
         if assignment.mode is Mode.NO_FIT:
             entry.refusal = assignment.refusal
     begun, attempts = generation, 1
-    if progress is not None:
-        begun, attempts = progress.begun, progress.attempts + 1
-        entry.since, entry.looked_further, entry.was_beaten = progress.since, True, progress.beaten
-    entry.disturbed = begun != generation
+    if scan is not None:
+        begun, attempts = scan.begun, scan.attempts + 1
+        entry.progress_at_start, entry.lost_before = scan.progress_at_start, scan.lost
+        entry.scan_continued = True
+    entry.tree_changed = begun != generation
     if assignment.tried and attempts < _LONGEST_SCAN:
         entry.scan = ScanProgress(
-            assignment.tried, world.cycle, generation, begun, entry.since, attempts, entry.was_beaten
+            assignment.tried,
+            world.cycle,
+            generation,
+            begun,
+            entry.progress_at_start,
+            attempts,
+            entry.lost_before,
         )
     return entry

@@ -1,4 +1,4 @@
-"""Processing: what is asked of an entry when its turn comes, and the reservation of who passes."""
+"""Processing: the steps by which an entry is refused when its turn comes, and the reservation of others."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -37,20 +37,23 @@ from admitq.core.world import World
 
 
 def _is_refused(_cycle: Cycle, entry: Entry) -> Refusal | None:
-    """What nominating found: it is inadmissible, or no flavor fits and none could be made to."""
+    """The refusal that nominating found: the head is inadmissible, or no flavor suffices."""
     return entry.refusal
 
 
 def _lost_its_original(cycle: Cycle, entry: Entry) -> Refusal | None:
-    """Who was to take over quota that another makes free in this cycle has to ask for all of it."""
+    """Refuse an entry that was to take over quota which is released in this cycle: it must request all."""
     if entry.original is None:
         return None
-    stands = cycle.world.original_of(entry.queue.spec.name, entry.workload) is entry.original
-    return None if stands else TakenInThisCycle()
+    is_there = cycle.world.original_of(entry.queue.spec.name, entry.workload) is entry.original
+    return None if is_there else TakenInThisCycle()
 
 
-def _spares_others_victims(cycle: Cycle, entry: Entry) -> Refusal | None:
-    """Whose victims are preempted for others already looks whether it will fit then, or finds others."""
+def _avoids_targets_of_others(cycle: Cycle, entry: Entry) -> Refusal | None:
+    """Assign an entry anew whose targets are preempted for another head already.
+
+    It may fit once these have left, or find other targets.
+    """
     overlay = cycle.overlays.get(entry.root)
     gates = cycle.world.settings.gates
     if (
@@ -68,7 +71,7 @@ def _spares_others_victims(cycle: Cycle, entry: Entry) -> Refusal | None:
         result = Recomputation.SKIPPED
     elif found.mode is Mode.FIT:
         result = Recomputation.DEFERRED_FIT
-        entry.assignment, entry.victims, entry.deferred = found, (), True
+        entry.assignment, entry.victims, entry.fits_after_others = found, (), True
     else:
         result = Recomputation.NEW_TARGETS
         entry.assignment, entry.victims = found, search.victims
@@ -77,7 +80,7 @@ def _spares_others_victims(cycle: Cycle, entry: Entry) -> Refusal | None:
 
 
 def _assign_once_more(search: Search, entry: Entry, nominated: Assignment) -> Assignment | None:
-    """An assignment of the flavors that were nominated, from the first on; None if it does not suffice."""
+    """A new assignment of the flavors that were nominated; None if it does not suffice."""
     lane = entry.pending.lane
     demands = () if lane is None else lane.key.demands
     counts = {part.name: part.count for part in nominated.pod_sets}
@@ -88,18 +91,18 @@ def _assign_once_more(search: Search, entry: Entry, nominated: Assignment) -> As
     return found if search.suffices(found) else None
 
 
-def _finds_nobody_to_preempt(cycle: Cycle, entry: Entry) -> Refusal | None:
-    """Capacity is kept for it in this cycle, unless it can reclaim it whenever it likes."""
+def _finds_no_targets(cycle: Cycle, entry: Entry) -> Refusal | None:
+    """Refuse an entry without targets. Its capacity is reserved in this cycle, unless it can be reclaimed."""
     assignment = entry.assignment
-    if assignment is None or entry.deferred or entry.victims or assignment.mode is Mode.FIT:
+    if assignment is None or entry.fits_after_others or entry.victims or assignment.mode is Mode.FIT:
         return None
     if reserves_capacity(entry.queue.spec.preemption):
-        cycle.keep(entry, _within_reach(entry, assignment))
+        cycle.reserve_capacity(entry, _within_reach(entry, assignment))
     return NobodyToPreempt(assignment.shortfall)
 
 
 def _within_reach(entry: Entry, assignment: Assignment) -> Iterator[tuple[FlavorResource, int]]:
-    """What may be kept of its usage: up to the nominal quota, or where it borrows as far as it may borrow."""
+    """What may be reserved of its usage: up to the nominal quota, or to the borrowing limit if it borrows."""
     for pair, amount in entry.usage:
         cell = entry.node.cells[pair]
         if not assignment.borrow_level:
@@ -115,9 +118,9 @@ def _may_not_preempt(_cycle: Cycle, entry: Entry) -> Refusal | None:
 
 
 def _fits_after_others(cycle: Cycle, entry: Entry) -> Refusal | None:
-    if not entry.deferred:
+    if not entry.fits_after_others:
         return None
-    cycle.keep(entry, entry.usage)
+    cycle.reserve_capacity(entry, entry.usage)
     return OverlappingVictims(will_fit=True)
 
 
@@ -135,7 +138,10 @@ def _fits(entry: Entry) -> bool:
 
 
 def _no_longer_fits(cycle: Cycle, entry: Entry) -> Refusal | None:
-    """It has to fit once all victims have left; and one that takes quota at once while they have not, too."""
+    """Refuse an entry that does not fit once all targets of the cycle have left.
+
+    An entry that reserves at once must also fit while they are there.
+    """
     overlay = cycle.overlays.get(entry.root)
     if overlay is None or overlay.is_empty:
         unchanged = entry.root.generation == entry.generation
@@ -152,19 +158,18 @@ def _fits_without(cycle: Cycle, entry: Entry) -> bool:
 
 
 def _preempts(cycle: Cycle, entry: Entry) -> Refusal:
-    """Tell the victims, except those who leave already, and keep what it will have."""
+    """Preempt the targets that do not leave already, and reserve the capacity of the entry."""
     assignment = entry.assignment
     assert assignment is not None  # noqa: S101 narrows the type
-    cycle.keep(entry, entry.usage)
-    told = 0
+    preempted = [victim for victim in entry.victims if not victim.entry.is_leaving]
+    cycle.note_leaving(entry, preempted)
+    cycle.reserve_capacity(entry, entry.usage)
     cycle.overlay(entry).add_victims(entry.victims)
-    for victim in entry.victims:
-        if not victim.entry.is_leaving:
-            cycle.world.preempt(_preemption(cycle.world, entry, victim))
-            told += 1
-    entry.pending.preemptions = Preemptions(len(entry.victims), told)
-    entry.pending.displaced |= {victim.entry.workload.uid for victim in entry.victims}
-    if told:
+    for victim in preempted:
+        cycle.world.preempt(_preemption(cycle.world, entry, victim))
+    entry.pending.preemptions = Preemptions(len(entry.victims), len(preempted))
+    entry.pending.preempted_uids |= {victim.entry.workload.uid for victim in entry.victims}
+    if preempted:
         cycle.count_progress(entry)
     return WaitingForVictims(len(entry.victims), assignment.shortfall)
 
@@ -195,27 +200,28 @@ def _waits_for_pods(cycle: Cycle, _entry: Entry) -> Refusal | None:
 STEPS: Final[tuple[Callable[[Cycle, Entry], Refusal | None], ...]] = (
     _is_refused,
     _lost_its_original,
-    _spares_others_victims,
-    _finds_nobody_to_preempt,
+    _avoids_targets_of_others,
+    _finds_no_targets,
     _may_not_preempt,
     _fits_after_others,
     _overlaps,
     _no_longer_fits,
     _preempts,
 )
-"""What is asked of an entry that was not found to fit, when its turn comes (semantics, Cycle, Processing one
-entry). The first refusal counts; whoever gets to the last step has victims to wait for."""
+"""The steps for an entry that was not found to fit (semantics, Cycle, Processing one entry).
+
+The first refusal counts; an entry that gets to the last step preempts."""
 
 
-STEPS_OF_WHO_FITS: Final = (_lost_its_original, _no_longer_fits, _waits_for_pods)
-"""What is asked of who was found to fit without preempting; who passes is admitted."""
+STEPS_IF_FITTING: Final = (_lost_its_original, _no_longer_fits, _waits_for_pods)
+"""The steps for an entry that was found to fit without preempting. Without refusal it reserves."""
 
 
 def refusal_of(cycle: Cycle, entry: Entry) -> Refusal | None:
     """Why an entry whose turn has come gets nothing; None if it may reserve."""
     assignment = entry.assignment
     fits = entry.refusal is None and assignment is not None and assignment.mode is Mode.FIT
-    for step in STEPS_OF_WHO_FITS if fits and not (entry.victims or entry.deferred) else STEPS:
+    for step in STEPS_IF_FITTING if fits and not (entry.victims or entry.fits_after_others) else STEPS:
         refusal = step(cycle, entry)
         if refusal is not None:
             return refusal

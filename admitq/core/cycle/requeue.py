@@ -71,14 +71,14 @@ def _scan_to_keep(world: World, entry: Entry, refusal: Refusal) -> ScanProgress 
     if entry.scan is None or not _is_lost(refusal):
         return entry.scan
     preserve = world.settings.gates.flavor_fungibility_preserve_scan_progress
-    return replace(entry.scan, beaten=True) if preserve else None
+    return replace(entry.scan, lost=True) if preserve else None
 
 
 def requeue(cycle: Cycle, entry: Entry, refusal: Refusal) -> None:
     """Requeue a head that got nothing; some heads wait for the end of the cycle, which decides over them."""
     world, pending, queue = cycle.world, entry.pending, entry.queue.queue
     world.report(pending, refusal)
-    pending.progress = _scan_to_keep(world, entry, refusal)
+    pending.scan = _scan_to_keep(world, entry, refusal)
     held_back = _HELD_BACK.get(type(refusal))
     is_strict = queue.positions.strategy is QueueingStrategy.STRICT_FIFO
     if held_back is not None and (isinstance(refusal, NamespaceMismatch) or not is_strict):
@@ -88,16 +88,16 @@ def requeue(cycle: Cycle, entry: Entry, refusal: Refusal) -> None:
     elif _waits_for_preemption(refusal):
         queue.set_preemptor(pending)
         cycle.standing.append((entry, WaitingForPreemption(pending.position)))
-    elif pending.progress is not None and isinstance(entry.stood, FirstOfStrictQueue):
+    elif pending.scan is not None and isinstance(entry.stood, FirstOfStrictQueue):
         # All flavors were tried before it stood. Two such heads would ask for cycles in turn without end.
-        pending.progress = None
+        pending.scan = None
         cycle.standing.append((entry, FirstOfStrictQueue(pending.position)))
-    elif isinstance(refusal, PodsNotReady) or pending.progress is not None:
+    elif isinstance(refusal, PodsNotReady) or pending.scan is not None:
         queue.requeue(pending)
-    elif entry.disturbed:
+    elif entry.tree_changed:
         queue.requeue(pending)
         _give_reserved_capacity_up(cycle, entry)
-    elif entry.was_beaten:
+    elif entry.lost_before:
         cycle.out_of_flavors.append((entry, refusal))
     else:
         _park(cycle, entry, refusal)
@@ -122,7 +122,7 @@ def _park(cycle: Cycle, entry: Entry, refusal: Refusal) -> None:
         cycle.world.waiting.hold_back(queue, pending, QueueUnusable())
     else:
         cycle.parked.append(entry)
-        kind = RetryOnProgress if entry.was_beaten else WaitingForQuota
+        kind = RetryOnProgress if entry.lost_before else WaitingForQuota
         queue.queue.requeue_waiting(pending, kind(refusal, pending.workload.queued_at))
     _give_reserved_capacity_up(cycle, entry)
 
@@ -133,9 +133,9 @@ def _give_reserved_capacity_up(cycle: Cycle, entry: Entry) -> None:
     A head that lost over a flavor wakes no lane that waits for progress: two such lanes could wake each other
     forever.
     """
-    if not (entry.keeps or entry.looked_further):
+    if not (entry.has_reserved_capacity or entry.scan_continued):
         return
-    if entry.was_beaten:
+    if entry.lost_before:
         cycle.world.forest.count_progress(entry.root)
     else:
         cycle.count_progress(entry)
@@ -146,7 +146,7 @@ def requeue_undecided(cycle: Cycle) -> Iterator[None]:
     world = cycle.world
     for entry, refusal in cycle.out_of_flavors:
         world.deciding = entry.workload.key
-        if entry.since != entry.root.progress:
+        if entry.progress_at_start != entry.root.progress:
             entry.queue.queue.requeue(entry.pending)
         else:
             _park(cycle, entry, refusal)
@@ -154,16 +154,16 @@ def requeue_undecided(cycle: Cycle) -> Iterator[None]:
     for entry in cycle.lost:
         world.deciding = entry.workload.key
         # A standing head goes on with other flavors when it is the next head: two could wake each other so.
-        goes_on = entry.pending.progress is not None and entry.stood is None
-        again = goes_on or entry.since != entry.root.progress
+        goes_on = entry.pending.scan is not None and entry.stood is None
+        again = goes_on or entry.progress_at_start != entry.root.progress
         _requeue_or_stand(world, entry, LostInCycle(entry.pending.position), again=again)
         yield
     for entry, state in cycle.standing:
         world.deciding = entry.workload.key
         # A head that may run with fewer pods may have preempted for more than is left to be had, and one that
         # went on to another flavor may fit the first, which is withheld no longer.
-        changed = entry.disturbed or entry.generation != entry.root.generation
-        withheld_no_longer = entry.was_beaten and entry.since != entry.root.progress
+        changed = entry.tree_changed or entry.generation != entry.root.generation
+        withheld_no_longer = entry.lost_before and entry.progress_at_start != entry.root.progress
         _requeue_or_stand(world, entry, state, again=changed or withheld_no_longer)
         yield
     world.deciding = None

@@ -1,7 +1,7 @@
-"""Those who hold quota and are tried once more come first in a cycle: they take nothing from anybody.
+"""Second passes: workloads that hold quota and need a topology assignment come first in a cycle.
 
-They keep the quota and the flavors that they have, whatever comes of it. Places of pods in a topology are
-not kept here, so that none are found, and every second pass tells what stands in its way.
+They keep their quota and flavors, whatever the result. Topologies are not supported yet, so every second pass
+is refused and its refusal is reported.
 """
 
 from collections.abc import Iterator
@@ -25,13 +25,13 @@ from admitq.core.world import World
 
 
 def is_second_pass_due(world: World, now: Instant) -> bool:
-    """Whether a cycle has a second pass to try. None is tried while admission is halted."""
+    """Whether a second pass is due. None is while admission is halted."""
     at = None if world.is_halted else world.second_passes.next_at()
     return at is not None and at <= now
 
 
 def try_second_passes(world: World, now: Instant) -> Iterator[None]:
-    """Try those whose turn it is; yields after each."""
+    """Evaluate the workloads whose second pass is due; yields after each."""
     for turn in world.second_passes.take_due(now):
         world.deciding = turn.key
         entry = world.workloads[turn.key]
@@ -52,7 +52,7 @@ def _refusal(world: World, entry: WorkloadEntry, admission: Admission) -> Refusa
 
 
 def _nowhere(world: World, admission: Admission) -> NoFlavorFits:
-    """Why no place is found for the first podset that needs one, flavor by flavor."""
+    """Why the first podset that needs a topology assignment gets none, by flavor."""
     part = next(part for part in admission.pod_set_assignments if part.is_place_open)
     flavors = sorted({flavor for _, flavor in part.flavors})
     refusals = tuple(_without_places(name, world.catalog.flavors.get(name)) for name in flavors)

@@ -2,9 +2,13 @@
 
 A standing head was evaluated before. It would be decided over as before unless something that it looks at has
 changed. Each return of quota and each edit that may change its outcome ends its waiting, and so makes it a
-head of its own. What is left are the heads of the cycle: a standing head takes part if one of them may take,
-reserve or preempt something of a (flavor, resource) that the standing head looks at, or overtook a standing
-head that reserved some. It also takes part if another standing head that takes part may do so.
+head of its own. So does a workload that begins to leave, if it holds something that the standing head looks
+at: it comes first among the candidates for preemption now, and the head may find other targets (semantics,
+Preemption).
+
+What is left are the heads of the cycle: a standing head takes part if one of them may take, reserve or
+preempt something of a (flavor, resource) that the standing head looks at, or overtook a standing head that
+reserved some. It also takes part if another standing head that takes part may do so.
 
 The first of a StrictFIFO queue takes part in every cycle of its tree (semantics, Cycle). With fair sharing,
 the share of a queue depends on all that it uses, so that all standing heads take part if any does.

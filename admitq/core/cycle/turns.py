@@ -1,4 +1,4 @@
-"""A cycle that runs: whose turn it is, and what is supposed of the cohort trees meanwhile."""
+"""A cycle that runs: the order of its entries, and what it supposes of the cohort trees."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,6 +13,7 @@ from admitq.core.fair_sharing import Tournament
 from admitq.core.model import Instant, ObjectKey
 from admitq.core.ordering import CycleOrder, cycle_order
 from admitq.core.overlay import Overlay
+from admitq.core.preemption import Victim, is_borrowing
 from admitq.core.refusals import Refusal, TakenInThisCycle
 from admitq.core.settings import Gates
 from admitq.core.waiting.wait_states import Standing
@@ -20,22 +21,23 @@ from admitq.core.world import World
 
 
 def _behind(entries: Sequence[Entry]) -> dict[Entry, list[Entry]]:
-    """Who comes behind an entry because it was to leave for it, as long as that may get something.
+    """By preemptor, the entries that were preempted for it: their turns come after its turn.
 
-    It may in a later cycle if it is refused while its scan of flavors goes on. Nobody comes behind himself
-    so: who was to leave held quota when he was told, and began to wait later than who was waiting then.
+    This holds while the preemptor may get something, in this cycle or with other flavors in a later one. No
+    entry comes after itself: a target held quota when it was preempted, and so became pending later than its
+    preemptor.
     """
     preemptors = [
         entry
         for entry in entries
-        if entry.pending.displaced and (entry.refusal is None or entry.scan is not None)
+        if entry.pending.preempted_uids and (entry.refusal is None or entry.scan is not None)
     ]
     if not preemptors:
         return {}
     by_uid = {entry.uid: (number, entry) for number, entry in enumerate(entries)}
     behind: dict[Entry, list[Entry]] = {}
     for entry in preemptors:
-        found = sorted(by_uid[uid] for uid in entry.pending.displaced if uid in by_uid)
+        found = sorted(by_uid[uid] for uid in entry.pending.preempted_uids if uid in by_uid)
         behind[entry] = [each for _, each in found if each.root is entry.root]
     return behind
 
@@ -76,7 +78,7 @@ class Cycle:
     tournament: Tournament[Entry] | None = None
     overlays: dict[Node, Overlay] = field(default_factory=dict[Node, Overlay])
     lost: list[Entry] = field(default_factory=list[Entry])
-    """Heads that only other heads of this cycle were in the way of."""
+    """Heads that lost to other heads of this cycle."""
     standing: list[tuple[Entry, Standing]] = field(default_factory=list[tuple[Entry, Standing]])
     """Heads that are to stand, unless the cycle changed what they were refused for, and their wait states."""
     out_of_flavors: list[tuple[Entry, Refusal]] = field(default_factory=list[tuple[Entry, Refusal]])
@@ -85,11 +87,15 @@ class Cycle:
     """Heads whose lanes wait for needs that are known at the end of the cycle."""
     reserved: dict[ObjectKey, None] = field(default_factory=dict[ObjectKey, None])
     """Workloads that reserved in this cycle, and are no targets before the next."""
+    leaving: dict[Node, dict[FlavorResource, set[str]]] = field(
+        default_factory=dict[Node, dict[FlavorResource, set[str]]]
+    )
+    """By root, what workloads hold that were preempted, with the ClusterQueues of the preemptors."""
     progressed: dict[Node, None] = field(default_factory=dict[Node, None])
     """Roots of trees in which a head made progress."""
 
     def overlay(self, entry: Entry) -> Overlay:
-        """What is supposed of the entry's tree."""
+        """What the cycle supposes of the tree of an entry."""
         found = self.overlays.get(entry.root)
         if found is None:
             found = self.overlays[entry.root] = Overlay(self.world, entry.root, self.reserved)
@@ -102,8 +108,8 @@ class Cycle:
             yield from entries
             return
         if self.world.settings.fair_sharing is not None:
-            # Shares are compared of those alone for whom flavors were looked for: who is refused whatever
-            # quota there is would come before a neighbour who borrows, and take his turn away.
+            # Heads that are refused whatever quota there is take no part in the comparison of shares: they
+            # would take the turn of a head of the same cohort that borrows.
             yield from [entry for entry in entries if entry.assignment is None]
             entries = [entry for entry in entries if entry.assignment is not None]
         behind = _behind(entries)
@@ -128,19 +134,33 @@ class Cycle:
                 line.enter(each)
 
     def count_progress(self, entry: Entry) -> None:
-        """Count that an entry reserved, preempted, or gave reserved capacity up."""
+        """Count that an entry reserved, preempted, or gave up reserved capacity."""
         self.world.forest.count_progress(entry.root)
         self.progressed[entry.root] = None
+
+    def note_leaving(self, entry: Entry, victims: Iterable[Victim]) -> None:
+        """Note what workloads hold that are about to be preempted for an entry.
+
+        Heads of other ClusterQueues preempt workloads only of a ClusterQueue that borrows, so that others do
+        not count. No capacity may be reserved for the entry yet: it would count as usage.
+        """
+        for victim in victims:
+            held = victim.entry.held
+            assert held is not None, "a victim holds quota"  # noqa: S101 narrows the type
+            if is_borrowing(self.world.cluster_queues[held.cluster_queue].node.cells.values()):
+                leaving = self.leaving.setdefault(entry.root, {})
+                for pair, _ in held.usage:
+                    leaving.setdefault(pair, set()).add(entry.queue.spec.name)
 
     def usage_changed(self, entry: Entry) -> None:
         """Have shares compared anew where the entry's usage counts."""
         if self.tournament is not None:
             self.tournament.usage_changed(entry.node)
 
-    def keep(self, entry: Entry, usage: Iterable[tuple[FlavorResource, int]]) -> None:
-        """Leave capacity for an entry that gets nothing yet to those behind it no more, if there is any."""
+    def reserve_capacity(self, entry: Entry, usage: Iterable[tuple[FlavorResource, int]]) -> None:
+        """Withhold capacity from later entries for one that gets nothing yet."""
         amounts = [(pair, amount) for pair, amount in usage if amount]
         if amounts:
             self.overlay(entry).reserve_capacity(entry.node, amounts)
-            entry.keeps = True
+            entry.has_reserved_capacity = True
             self.usage_changed(entry)

@@ -46,7 +46,8 @@ HANDLERS: Final[dict[type[Event], Handler]] = {
     events.RuntimeClassDeleted: request_rules.delete_runtime_class,
     events.WorkloadChanged: workloads.update_workload,
     events.WorkloadDeleted: workloads.delete_workload,
-    events.ReservationFailed: workloads.undo_reservation,
+    events.ReservationFailed: workloads.undo_failed_reservation,
+    events.ReservationDiscarded: workloads.discard_reservation,
     events.PreemptionFailed: workloads.undo_preemption,
     events.CyclesRequested: cycles.run_requested_cycles,
 }

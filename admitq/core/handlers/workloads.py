@@ -2,8 +2,14 @@
 
 from admitq.core import charging
 from admitq.core.entries import WorkloadEntry
-from admitq.core.events import PreemptionFailed, ReservationFailed, WorkloadChanged, WorkloadDeleted
-from admitq.core.model import Instant, Workload
+from admitq.core.events import (
+    PreemptionFailed,
+    ReservationDiscarded,
+    ReservationFailed,
+    WorkloadChanged,
+    WorkloadDeleted,
+)
+from admitq.core.model import Instant, ObjectKey, Workload
 from admitq.core.refusals import PreemptionsFailed, WaitingForVictims
 from admitq.core.waiting.pending import Pending
 from admitq.core.world import World
@@ -21,7 +27,7 @@ def update_workload(world: World, event: WorkloadChanged, now: Instant) -> None:
         _index(world, entry)
         world.settle(entry, now)
         return
-    former = entry.workload
+    former, was_leaving = entry.workload, entry.is_leaving
     if entry.confirm(workload):
         if world.settings.block_admission:
             world.pods.update(entry)
@@ -32,6 +38,9 @@ def update_workload(world: World, event: WorkloadChanged, now: Instant) -> None:
         if former.priority != workload.priority or former.queued_at != workload.queued_at:
             # Other workloads may preempt it now than before.
             _retry_preemptors(world, entry)
+        elif entry.is_leaving and not was_leaving:
+            # Preemptors take it before others from now on.
+            _retry_standing_preemptors(world, entry)
         world.settle(entry, now)
     charging.follow(world, entry, former, now)
 
@@ -84,13 +93,35 @@ def _forget(world: World, entry: WorkloadEntry, now: Instant) -> None:
     charging.discharge(world, entry)
 
 
-def undo_reservation(world: World, event: ReservationFailed, now: Instant) -> None:
-    """Return the quota of a reservation that could not be written."""
-    entry = world.workloads.get(event.key)
-    if entry is not None and entry.workload.uid == event.uid and entry.assumed is not None:
-        entry.assumed = None
-        world.settle(entry, now)
-        charging.discharge(world, entry)
+def undo_failed_reservation(world: World, event: ReservationFailed, now: Instant) -> None:
+    """Return the quota of a reservation that could not be written, and hold the workload back for a while.
+
+    Others get the quota meanwhile. Tried again at once, the workload would take it before all of them.
+    """
+    entry = _with_assumption(world, event.key, event.uid)
+    if entry is not None:
+        entry.count_failed_reservation(now)
+        _forget_assumption(world, entry, now)
+
+
+def discard_reservation(world: World, event: ReservationDiscarded, now: Instant) -> None:
+    """Return the quota of a reservation that is not to be written."""
+    entry = _with_assumption(world, event.key, event.uid)
+    if entry is not None:
+        _forget_assumption(world, entry, now)
+
+
+def _with_assumption(world: World, key: ObjectKey, uid: str) -> WorkloadEntry | None:
+    entry = world.workloads.get(key)
+    if entry is None or entry.workload.uid != uid or entry.assumed is None:
+        return None
+    return entry
+
+
+def _forget_assumption(world: World, entry: WorkloadEntry, now: Instant) -> None:
+    entry.assumed = None
+    world.settle(entry, now)
+    charging.discharge(world, entry)
 
 
 def undo_preemption(world: World, event: PreemptionFailed, _now: Instant) -> None:
@@ -117,6 +148,13 @@ def _count_failed_preemption(world: World, preemptor: Pending | None) -> None:
     preemptor.preemptions = preemptor.preemptions._replace(failed=failed)
     if isinstance(preemptor.refusal, WaitingForVictims) and failed == preemptor.preemptions.victims:
         world.report(preemptor, PreemptionsFailed(failed, preemptor.refusal.refused))
+
+
+def _retry_standing_preemptors(world: World, entry: WorkloadEntry) -> None:
+    held = entry.held
+    queue = None if held is None else world.cluster_queues.get(held.cluster_queue)
+    if held is not None and queue is not None:
+        world.waiting.candidates_leave(queue.node.root, {pair: frozenset() for pair, _ in held.usage})
 
 
 def _retry_preemptors(world: World, entry: WorkloadEntry) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Collection, Container, Mapping
 from admitq.core.amounts import FlavorResource
 from admitq.core.model import ObjectKey
 from admitq.core.preemption import classical, fair
-from admitq.core.preemption.candidates import Excluded, Preemptor, Search, Victim
+from admitq.core.preemption.candidates import Excluded, Preemptor, Search, Victim, is_borrowing
 from admitq.core.preemption.index import TreeCandidates
 from admitq.core.preemption.policies import never_preempts, reserves_capacity
 from admitq.core.preemption.room import Room
@@ -26,6 +26,7 @@ __all__ = [
     "TreeCandidates",
     "Victim",
     "find_victims",
+    "is_borrowing",
     "never_preempts",
     "reserves_capacity",
 ]

@@ -1,4 +1,4 @@
-"""The lanes of one ClusterQueue, in order, and by what ends their waiting.
+"""The lanes of one ClusterQueue, in order, and their changes of state.
 
 Heaps drop entries that are out of date when these come to the top; removing a workload only marks it.
 """
@@ -8,10 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from admitq.core.admission_fair_sharing import NEVER_USED, PastUse
-from admitq.core.amounts import FlavorResource
 from admitq.core.model import ObjectKey
 from admitq.core.waiting.lane import Lane
-from admitq.core.waiting.lanes_by_need import LanesByNeed
 from admitq.core.waiting.order import LanePosition, Position
 from admitq.core.waiting.pending import Pending
 from admitq.core.waiting.scheduling_key import SchedulingKey
@@ -23,16 +21,15 @@ from admitq.core.waiting.wait_states import (
     NEED_MET,
     NOMINATED,
     PARKED,
-    PROGRESS_MADE,
-    QUOTA_RETURNED,
     READY,
     STANDING,
     LaneState,
     Ready,
-    RetryOnProgress,
+    Standing,
     WaitEvent,
     check_transition,
 )
+from admitq.core.waiting.waiting_lanes import ONE_PASS_FROM, WaitingLanes
 from admitq.core.waiting.wake_index import TreeRegistration
 
 _SLACK: Final = 64
@@ -54,22 +51,12 @@ class Lanes:
                 the next batch of the cohort tree.
         """
         self.by_key: dict[SchedulingKey, Lane] = {}
-        self.parked_workloads = 0
-        """How many workloads are in parked lanes."""
-        self.parked: dict[Lane, None] = {}
-        self.standing: Lane | None = None
-        """The lane of the standing head."""
         self._members = members
-        self._registration = registration
+        self.waiting = WaitingLanes(registration, self._position_of_needs)
         self._ends_by_need = ends_by_need
         self._usage_of: Callable[[ObjectKey], PastUse] | None = None
         self.offered: list[LanePosition] = []
         """A heap of the positions of lanes that are not parked."""
-        self.by_any_return: dict[Lane, None] = {}
-        self.by_progress: dict[Lane, None] = {}
-        self.by_need: dict[FlavorResource, LanesByNeed[Lane]] = {}
-        self.indexed: dict[Lane, None] = {}
-        """Lanes that wait for certain amounts, whose refusals state what is missing of these."""
         self.emptied: dict[Lane, None] = {}
         """Parked lanes without workloads; a superset."""
         self.by_local_queue: dict[ObjectKey, dict[Lane, None]] = {}
@@ -79,6 +66,13 @@ class Lanes:
     def uses_past_use(self) -> bool:
         """Whether LocalQueues take turns by past use."""
         return self._usage_of is not None
+
+    @property
+    def standing_state(self) -> Standing | None:
+        """The wait state of the standing head."""
+        lane = self.waiting.standing
+        state = None if lane is None else lane.state
+        return state if isinstance(state, STANDING) else None
 
     # --- workloads in and out ---------------------------------------------------------------------
 
@@ -99,11 +93,11 @@ class Lanes:
         heapq.heappush(lane.heads, pending.position)
         state = lane.state
         if isinstance(state, PARKED):
-            self.parked_workloads += 1
+            self.waiting.parked_workloads += 1
             if pending.workload.queued_at < state.refused_at:
                 self.change_state(lane, EARLIER_WORKLOAD_QUEUED, READY)
             elif lane.heads[0] == pending.position:
-                self._index_needs_anew(lane)
+                self.waiting.index_needs_anew(lane)
         elif lane.heads[0] == pending.position:
             heapq.heappush(self.offered, self.position_of(lane, pending.position))
         self._compact(lane)
@@ -115,11 +109,11 @@ class Lanes:
         pending.lane = None
         lane.size -= 1
         if lane.is_parked:
-            self.parked_workloads -= 1
+            self.waiting.parked_workloads -= 1
             if not lane.size:
                 self.emptied[lane] = None
             if lane.indexed_at is not None and lane.indexed_at[2] == pending.position:
-                self._index_needs_anew(lane)
+                self.waiting.index_needs_anew(lane)
         elif lane.heads[0] == pending.position:
             self._offer(lane)
         self.drop_if_empty(lane)
@@ -142,18 +136,13 @@ class Lanes:
 
     def head(self) -> Pending | None:
         """The workload that a cycle evaluates next; None if every lane waits."""
-        first = self._first_position()
-        best, is_held_up = first, False
-        if first is not None and self.standing is not None:
-            is_held_up = first[2] == self.standing.state.head  # pyright: ignore[reportAttributeAccessIssue]
+        first, standing = self._first_position(), self.standing_state
+        is_held_up = first is not None and standing is not None and first[2] == standing.head
         if self._ends_by_need:
-            for pair, lanes in self.by_need.items():
-                lane = lanes.first_within(self._registration.available(pair))
-                if lane is None or lane.indexed_at is None:
-                    continue
-                if best is None or lane.indexed_at <= best:
-                    best, is_held_up = lane.indexed_at, False
-        return None if best is None or is_held_up else self._members[best[2].key]
+            within = self.waiting.first_within_available()
+            if within is not None and (first is None or within <= first):
+                first, is_held_up = within, False
+        return None if first is None or is_held_up else self._members[first[2].key]
 
     def _first_position(self) -> LanePosition | None:
         """The first position of a lane that is not parked."""
@@ -206,23 +195,35 @@ class Lanes:
         was_parked = lane.is_parked
         former, lane.state = lane.state, check_transition(event, lane.state, state)
         if not isinstance(former, Ready):
-            self._unindex(lane, former)
+            self.waiting.remove(lane, former)
         if not isinstance(state, Ready):
-            self._index(lane, state)
+            self.waiting.add(lane)
         if was_parked and isinstance(state, Ready):
             self._offer(lane)
             self.drop_if_empty(lane)
 
     def end_waiting(self, event: WaitEvent) -> None:
-        """Have cycles take the workloads again of all lanes whose waiting the event ends."""
-        if event is QUOTA_RETURNED:
-            lanes = list(self.by_any_return)
-        elif event is PROGRESS_MADE:
-            lanes = list(self.by_progress)
-        else:
-            lanes = [*self.parked, *(() if self.standing is None else (self.standing,))]
-        for lane in lanes:
-            self.change_state(lane, event, READY)
+        """Have cycles take the workloads again of all lanes whose waiting the event ends.
+
+        Raises:
+            ImpossibleTransition: the table of wait states has no such transition.
+        """
+        lanes = self.waiting.ended_by(event)
+        # One event may end the waiting of tens of thousands of lanes, and nothing else happens meanwhile.
+        parked = [lane for lane in lanes if isinstance(lane.state, PARKED)]
+        self.waiting.remove_parked(parked)
+        for lane in parked:
+            lane.state = check_transition(event, lane.state, READY)
+            if not lane.size:
+                self.drop_if_empty(lane)
+        self._offer_all(parked)
+        if len(parked) < len(lanes):
+            self.end_standing(event)
+
+    def end_standing(self, event: WaitEvent) -> None:
+        """Have the standing head, if there is one, take part in cycles as any other."""
+        if self.waiting.standing is not None:
+            self.change_state(self.waiting.standing, event, READY)
 
     def drop_emptied(self) -> None:
         """Forget parked lanes without workloads."""
@@ -235,73 +236,10 @@ class Lanes:
         """Forget a parked lane with the next emptied ones, if it has no workload by then."""
         self.emptied[lane] = None
 
-    def _index(self, lane: Lane, state: LaneState) -> None:
-        assert not isinstance(state, Ready)  # noqa: S101 narrows the type
-        if isinstance(state, STANDING):
-            self.standing = lane
-        else:
-            self.parked[lane] = None
-            self.parked_workloads += lane.size
-            if isinstance(state, RetryOnProgress):
-                self.by_progress[lane] = None
-                self._registration.set_progress(waits=True)
-        self._registration.set_waiting(waits=True)
-        if state.needs is None:
-            self.by_any_return[lane] = None
-            self._registration.set_any_return(waits=True)
-        else:
-            self._index_needs(lane)
-
-    def _unindex(self, lane: Lane, state: LaneState) -> None:
-        assert not isinstance(state, Ready)  # noqa: S101 narrows the type
-        if isinstance(state, STANDING):
-            self.standing = None
-        else:
-            del self.parked[lane]
-            self.parked_workloads -= lane.size
-            if isinstance(state, RetryOnProgress):
-                del self.by_progress[lane]
-                self._registration.set_progress(waits=bool(self.by_progress))
-        self._registration.set_waiting(waits=bool(self.parked) or self.standing is not None)
-        if state.needs is None:
-            del self.by_any_return[lane]
-            self._registration.set_any_return(waits=bool(self.by_any_return))
-        else:
-            self._unindex_needs(lane, state)
-
-    def _index_needs(self, lane: Lane) -> None:
-        state = lane.state
-        assert not isinstance(state, Ready)  # noqa: S101 narrows the type
+    def _position_of_needs(self, lane: Lane) -> LanePosition | None:
         # An earlier workload of the lane does not wait as the standing head does.
-        head = state.head if isinstance(state, STANDING) else self.first_of(lane)
-        if head is None or not state.needs:
-            return
-        lane.indexed_at = self.position_of(lane, head)
-        self.indexed[lane] = None
-        for cause, amount in state.needs:
-            lanes = self.by_need.get(cause)
-            if lanes is None:
-                lanes = self.by_need[cause] = LanesByNeed()
-            lanes.add(lane.indexed_at, amount, lane)
-            self._registration.set_need(cause, lanes.least)
-
-    def _unindex_needs(self, lane: Lane, state: LaneState) -> None:
-        assert not isinstance(state, Ready)  # noqa: S101 narrows the type
-        position, lane.indexed_at = lane.indexed_at, None
-        if position is None:
-            return
-        del self.indexed[lane]
-        for cause, _ in state.needs or ():
-            lanes = self.by_need[cause]
-            lanes.remove(position)
-            if not lanes:
-                del self.by_need[cause]
-            self._registration.set_need(cause, lanes.least)
-
-    def _index_needs_anew(self, lane: Lane) -> None:
-        self._unindex_needs(lane, lane.state)
-        if not isinstance(lane.state, Ready) and lane.state.needs is not None:
-            self._index_needs(lane)
+        head = lane.state.head if isinstance(lane.state, STANDING) else self.first_of(lane)
+        return None if head is None else self.position_of(lane, head)
 
     # --- turns of LocalQueues ---------------------------------------------------------------------
 
@@ -321,7 +259,7 @@ class Lanes:
                 continue
             lane.usage = usage
             if lane.indexed_at is not None:
-                self._index_needs_anew(lane)
+                self.waiting.index_needs_anew(lane)
             if not lane.is_parked:
                 self._offer(lane)
 
@@ -337,6 +275,15 @@ class Lanes:
         first = self.first_of(lane)
         if first is not None:
             heapq.heappush(self.offered, self.position_of(lane, first))
+
+    def _offer_all(self, lanes: list[Lane]) -> None:
+        if len(lanes) * ONE_PASS_FROM < len(self.offered):
+            for lane in lanes:
+                self._offer(lane)
+            return
+        first_of, position_of = self.first_of, self.position_of
+        self.offered += [position_of(lane, first) for lane in lanes if (first := first_of(lane)) is not None]
+        heapq.heapify(self.offered)
 
     def drop_if_empty(self, lane: Lane) -> None:
         """Forget a lane without workloads, unless it is parked or has a head in a cycle."""
@@ -354,8 +301,8 @@ class Lanes:
         if len(lane.heads) > 2 * lane.size + _SLACK:
             lane.heads[:] = sorted({head for head in lane.heads if self._is_queued_at(head, lane)})
         if len(self.offered) > 2 * len(self.by_key) + _SLACK:
-            others = ((each, self.first_of(each)) for each in self.by_key.values() if not each.is_parked)
-            self.offered = sorted(self.position_of(each, head) for each, head in others if head is not None)
+            self.offered.clear()
+            self._offer_all([lane for lane in self.by_key.values() if not lane.is_parked])
 
     def _is_queued_at(self, head: Position, lane: Lane) -> bool:
         pending = self._members.get(head.key)

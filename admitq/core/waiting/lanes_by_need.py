@@ -5,7 +5,7 @@ a change sorts one entry into one block. So both cost about the square root of h
 """
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import Final, Generic, TypeVar
 
 from admitq.core.waiting.order import LanePosition
@@ -60,6 +60,12 @@ class LanesByNeed(Generic[_Lane]):
             del self._blocks[at], self._least[at]
         elif amount == self._least[at]:
             self._least[at] = _least_of(block)
+
+    def keep(self, kept: Container[_Lane]) -> None:
+        """Remove all lanes but these."""
+        entries = [entry for entry in self if entry[2] in kept]
+        self._blocks = [entries[at : at + _BLOCK] for at in range(0, len(entries), _BLOCK)]
+        self._least = [_least_of(block) for block in self._blocks]
 
     def first_within(self, available: int) -> _Lane | None:
         """The first lane that needs no more than what is available."""

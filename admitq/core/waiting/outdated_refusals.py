@@ -27,7 +27,7 @@ class OutdatedRefusals:
             if queue in self._lanes:
                 self._again[queue] = None
             else:
-                self._lanes[queue] = list(queue.lanes.indexed)
+                self._lanes[queue] = list(queue.lanes.waiting.indexed)
 
     def concerns(self, queue: PendingQueue) -> bool:
         """Whether refusals of a ClusterQueue may be outdated."""

@@ -31,18 +31,23 @@ class Preemptions(NamedTuple):
 class ScanProgress:
     """Where the scan of flavors continues at the next attempt.
 
-    ``cycle`` and ``generation`` are those of the attempt, ``begun`` the generation of the cohort tree when
-    the scan last started from the first flavor, ``since`` the progress count of the tree then, ``attempts``
-    the number of attempts from there on, and ``beaten`` whether other heads were in the way of any of them.
+    Attributes:
+        tried: the flavors that were tried.
+        cycle: of the attempt.
+        generation: of the cohort tree at the attempt.
+        begun: the generation of the cohort tree when the scan last started from the first flavor.
+        progress_at_start: the progress count of the tree then.
+        attempts: their number from there on.
+        lost: whether one of these was lost to another head.
     """
 
     tried: tuple[TriedFlavor, ...]
     cycle: int
     generation: int
     begun: int
-    since: int
+    progress_at_start: int
     attempts: int
-    beaten: bool = False
+    lost: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -50,18 +55,18 @@ class Pending:
     """A workload that waits for quota.
 
     ``lane`` is set while the workload is queued or in a cycle. ``refusal`` is the last refusal that its
-    status shows; ``progress`` where its scan of flavors continues; ``preemptions`` what it waits for;
-    ``displaced`` the uids of all workloads that were preempted for it since it became pending.
+    status shows; ``scan`` where its scan of flavors continues; ``preemptions`` what it waits for;
+    ``preempted_uids`` the uids of all workloads that were preempted for it since it became pending.
     """
 
     workload: Workload
     position: Position
     state: WorkloadState = ARRIVING
     lane: Lane | None = None
-    progress: ScanProgress | None = None
+    scan: ScanProgress | None = None
     refusal: Refusal | None = None
     preemptions: Preemptions | None = None
-    displaced: frozenset[str] = frozenset()
+    preempted_uids: frozenset[str] = frozenset()
 
     @property
     def is_in_cycle(self) -> bool:

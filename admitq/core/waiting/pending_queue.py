@@ -17,9 +17,9 @@ from admitq.core.waiting.pending import Pending
 from admitq.core.waiting.scheduling_key import KeyRules, SchedulingKey
 from admitq.core.waiting.wait_states import (
     CLUSTER_QUEUE_CHANGED,
-    EVENT_INTO,
+    EVENT_INTO_HELD_BACK,
+    EVENT_INTO_LANE_STATE,
     HEAD_CHANGED,
-    HELD_BACK_BY,
     IN_CYCLE,
     NAMESPACE_SELECTED,
     NOMINATED,
@@ -28,10 +28,8 @@ from admitq.core.waiting.wait_states import (
     PROGRESS_MADE,
     QUEUE_RECONSIDERED,
     QUEUED,
-    READY,
     REQUESTS_CHANGED,
     REQUEUED,
-    STANDING,
     STRATEGY_CHANGED,
     WORKLOAD_CHANGED,
     Backoff,
@@ -76,7 +74,7 @@ class PendingQueue:
     @property
     def inadmissible(self) -> int:
         """How many workloads are in parked lanes or held back."""
-        return self.lanes.parked_workloads + len(self.held_back)
+        return self.lanes.waiting.parked_workloads + len(self.held_back)
 
     @property
     def standing_head(self) -> Pending | None:
@@ -87,14 +85,12 @@ class PendingQueue:
     @property
     def standing_state(self) -> Standing | None:
         """The wait state of the standing head."""
-        lane = self.lanes.standing
-        state = None if lane is None else lane.state
-        return state if isinstance(state, STANDING) else None
+        return self.lanes.standing_state
 
     @property
     def is_waiting(self) -> bool:
         """Whether a change of the cohort tree could let a cycle take a workload that waits."""
-        return bool(self.lanes.parked or self.lanes.standing) or self.registration.holds_back_for_queue
+        return self.registration.has_waiting_lanes or self.registration.holds_back_for_queue
 
     # --- in and out -------------------------------------------------------------------------------
 
@@ -119,7 +115,7 @@ class PendingQueue:
         self.members[pending.workload.key] = pending
         self._leave_held_back(pending)
         self._leave_lane(pending)
-        pending.change_state(HELD_BACK_BY[type(state)], state)
+        pending.change_state(EVENT_INTO_HELD_BACK[type(state)], state)
         self.held_back.add(pending, state)
 
     def remove(self, key: ObjectKey) -> None:
@@ -144,13 +140,13 @@ class PendingQueue:
         ):
             self.positions.preemptor = None
         if workload.generation != pending.workload.generation:
-            pending.displaced = frozenset()
+            pending.preempted_uids = frozenset()
         position = self.positions.position_of(workload)
         key_now = self.key_of(pending.workload) if pending.lane is None else pending.lane.key
         is_same_key = self.key_of(workload) == key_now
         reconsidered = isinstance(pending.state, (InvalidWorkload, Backoff)) or self._is_standing(pending)
         if not is_same_key:
-            pending.progress = None
+            pending.scan = None
         if is_same_key and position == pending.position and not reconsidered:
             pending.workload = workload
             return
@@ -171,7 +167,7 @@ class PendingQueue:
                 return
             self._leave_lane(pending)
             if not is_same_key:
-                pending.progress = None
+                pending.scan = None
             self.enter(pending, REQUESTS_CHANGED)
 
     def head(self) -> Pending | None:
@@ -194,7 +190,7 @@ class PendingQueue:
     def requeue_waiting(self, pending: Pending, state: LaneState) -> Lane:
         """Queue a head again, and have its lane wait."""
         lane = self.enter(pending, REQUEUED)
-        self.lanes.change_state(lane, EVENT_INTO[type(state)], state)
+        self.lanes.change_state(lane, EVENT_INTO_LANE_STATE[type(state)], state)
         return lane
 
     def set_preemptor(self, pending: Pending) -> None:
@@ -223,7 +219,7 @@ class PendingQueue:
     def restore_lane(self, key: SchedulingKey, state: LaneState) -> None:
         """Have a lane wait as a dump had it."""
         lane = self.lanes.lane_of(key)
-        self.lanes.change_state(lane, EVENT_INTO[type(state)], state)
+        self.lanes.change_state(lane, EVENT_INTO_LANE_STATE[type(state)], state)
         if isinstance(state, PARKED):
             self.lanes.note_emptied(lane)
 
@@ -237,9 +233,7 @@ class PendingQueue:
 
     def end_standing(self, event: WaitEvent) -> None:
         """Have the head take part in cycles as any other."""
-        lane = self.lanes.standing
-        if lane is not None:
-            self.lanes.change_state(lane, event, READY)
+        self.lanes.end_standing(event)
 
     def namespace_selected(self, namespace: str) -> None:
         """Evaluate the workloads again that were held back because of this namespace."""

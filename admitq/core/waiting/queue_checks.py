@@ -23,14 +23,18 @@ def check_queue(queue: PendingQueue) -> None:
     local_queues = {
         lane: key.local_queue for key, lane in lanes.by_key.items() if key.local_queue is not None
     }
-    least = {cause: each.least for cause, each in lanes.by_need.items()}
+    least = {cause: each.least for cause, each in lanes.waiting.by_need.items()}
     registration = queue.registration
     for what, actual, expected in (
-        ("parked lanes", set(lanes.parked), parked),
-        ("workloads in parked lanes", lanes.parked_workloads, sum(lane.size for lane in parked)),
-        ("standing lanes", {lanes.standing} - {None}, {each for each in waiting if _is_standing(each)}),
-        ("lanes that wait for any return", set(lanes.by_any_return), any_return),
-        ("lanes that wait for progress", set(lanes.by_progress), progress),
+        ("parked lanes", set(lanes.waiting.parked), parked),
+        ("workloads in parked lanes", lanes.waiting.parked_workloads, sum(lane.size for lane in parked)),
+        (
+            "standing lanes",
+            {lanes.waiting.standing} - {None},
+            {each for each in waiting if _is_standing(each)},
+        ),
+        ("lanes that wait for any return", set(lanes.waiting.by_any_return), any_return),
+        ("lanes that wait for progress", set(lanes.waiting.by_progress), progress),
         ("lanes by LocalQueue", _local_queues(queue), local_queues),
         ("registered needs", registration.needs, least),
         ("registered for any return", registration.waits_for_any_return, bool(any_return)),
@@ -76,7 +80,10 @@ def _check_lane(queue: PendingQueue, lane: Lane) -> None:
         # An empty lane is sorted anew when its LocalQueue leads to this ClusterQueue again.
         _expect(f"past use of {lane.key}", lane.usage, lanes.usage_by(lane.key))
     indexed = {
-        (cause, amount) for cause, each in lanes.by_need.items() for _, amount, of in each if of is lane
+        (cause, amount)
+        for cause, each in lanes.waiting.by_need.items()
+        for _, amount, of in each
+        if of is lane
     }
     position = None if first is None else lanes.position_of(lane, first)
     head = lane.state.head if isinstance(lane.state, STANDING) else first

@@ -1,21 +1,30 @@
-"""Why a pending workload is not evaluated now, and what ends that: the table of wait states. Read this first.
+"""Whether cycles evaluate a pending workload, and what changes that: the table of wait states. Read first.
 
 A *lane* holds the pending workloads of one ClusterQueue that have the same scheduling key: what is found out
 about one of them holds for all. Each lane has exactly one wait state, a frozen value with the data that ends
 it. An *event* is a row of the table: it says for each state in which the event may occur what the next state
 is. A transition that no row has raises ``ImpossibleTransition``.
 
-The life of a lane. A cycle takes the head of each ClusterQueue from its ``Ready`` lanes, or from lanes whose
-need is met. A head that gets nothing is requeued, and its lane takes the state that says why:
+The life of a lane. A cycle takes one workload of each ClusterQueue, its *head*: the first workload of all
+lanes that are ``Ready`` or whose need is met. The lane of the head becomes ``Ready``, if it is not. A head
+that gets nothing is requeued, and its lane takes the state that says why:
 
-- ``WaitingForQuota``: quota does not suffice. The lane is *parked*: no cycle takes its workloads.
-- ``RetryOnProgress``: the same, but a flavor was withheld for another head. The lane is parked.
-- ``FirstOfStrictQueue``, ``WaitingForPreemption``, ``LostInCycle``: the head takes part in the cycles of its
-  cohort tree that concern it (``cycle.standing_heads``), asks for none itself, and blocks the workloads
-  behind it. Such a lane is *standing*.
+- ``Ready``, if the next cycle may have another result: a head of the cohort tree made progress, the tree
+  changed, or the head has flavors left to try.
+- ``WaitingForQuota``: the head is refused by all flavors. The lane is *parked*: no cycle takes its workloads.
+- ``RetryOnProgress``: the head is refused by all flavors, but it lost one of them to another head. The lane
+  is parked.
+- ``LostInCycle``, ``WaitingForPreemption``, ``FirstOfStrictQueue``: the head waits, and blocks all workloads
+  behind it in its ClusterQueue, in whatever lane. It asks for no cycle, but takes part in the cycles of its
+  cohort tree that concern it (``cycle.standing_heads``). Such a head and its lane are *standing*; a
+  ClusterQueue has at most one. Workloads that come before the standing head overtake it.
+
+*Progress* is a reservation, a preemption, or reserved capacity that is given up, by any head of the cohort
+tree. *Reserved capacity* is withheld from other heads of a cycle for a head that gets nothing yet.
 
 What concerns a single workload, and not its scheduling key, holds that workload back out of the lanes. These
-states and their table are at the end of this module.
+states and their table are at the end of this module. In a StrictFIFO ClusterQueue, such a workload becomes
+the standing head instead, unless its namespace is not selected or its backoff has not ended.
 
 To add a constraint, see docs/internals/add-a-constraint.md.
 """
@@ -38,17 +47,21 @@ class ImpossibleTransition(AssertionError):
 
 
 class QuotaNeed(NamedTuple):
-    """An amount without which another attempt would be refused again, in the unit of the resource.
+    """An amount of a (flavor, resource) without which another attempt would be refused again.
 
-    ``cause`` names what the amount is of, as the ClusterQueue sees it: a (flavor, resource).
+    ``amount`` is in the unit of the resource.
     """
 
-    cause: FlavorResource
+    pair: FlavorResource
     amount: int
 
 
 Needs: TypeAlias = tuple[QuotaNeed, ...]
-"""Any one of these ends the waiting; none if no amount of quota does."""
+"""Any one of these ends the waiting. Without any, no return of quota ends it.
+
+Where a state has None instead of needs, they are not known, and any return of quota to the cohort tree ends
+the waiting.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +71,11 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class WaitingForQuota:
-    """Quota does not suffice for any workload of the lane.
+    """All flavors refuse the head: for quota, for too many admission checks, or for a closed preemption gate.
 
-    ``refusal`` was found for a workload whose queue-order timestamp is ``refused_at``. Workloads that were
-    queued earlier may preempt more and must be evaluated themselves. ``needs`` is None if more than quota
-    decides, so that any return of quota to the cohort tree ends the waiting.
+    ``refusal`` was found for a workload whose queue-order timestamp is ``refused_at``. It holds for all
+    workloads of the lane but those that were queued earlier, which may preempt more. ``needs`` is None if
+    more than quota decides.
     """
 
     refusal: Refusal
@@ -72,10 +85,9 @@ class WaitingForQuota:
 
 @dataclass(frozen=True, slots=True)
 class RetryOnProgress:
-    """As ``WaitingForQuota``, and a flavor was withheld for another head when the lane was evaluated.
+    """As ``WaitingForQuota``, but the head lost one of the flavors to another head, and may get it later.
 
-    Progress of any head of the cohort tree ends the waiting too, because that flavor may then be withheld no
-    longer. Progress is a reservation, a preemption, or reserved capacity that is given up.
+    Progress in the cohort tree ends the waiting, too.
     """
 
     refusal: Refusal
@@ -85,7 +97,10 @@ class RetryOnProgress:
 
 @dataclass(frozen=True, slots=True)
 class FirstOfStrictQueue:
-    """The head of a StrictFIFO ClusterQueue was refused; workloads behind it must not overtake it."""
+    """The head of a StrictFIFO ClusterQueue was refused; workloads behind it must not overtake it.
+
+    ``needs`` are as in ``WaitingForQuota``.
+    """
 
     head: Position
     needs: Needs | None = None
@@ -93,7 +108,10 @@ class FirstOfStrictQueue:
 
 @dataclass(frozen=True, slots=True)
 class WaitingForPreemption:
-    """The head is a preemptor whose targets have not left; the cohort tree keeps its capacity for it."""
+    """The head fits once targets have left, its own or those of another head; its capacity is reserved.
+
+    Any return of quota ends the waiting.
+    """
 
     head: Position
     needs: None = None
@@ -101,7 +119,10 @@ class WaitingForPreemption:
 
 @dataclass(frozen=True, slots=True)
 class LostInCycle:
-    """Another head of the same cycle took, or holds, what the head needs."""
+    """Capacity that is reserved for another head, or targets of another head, are what the head needs.
+
+    Had that other head made progress, this lane would be ``Ready``. Any return of quota ends the waiting.
+    """
 
     head: Position
     needs: None = None
@@ -151,48 +172,50 @@ def _all_to(kinds: tuple[type, ...], target: type) -> dict[type, type]:
 
 
 # What becomes of a head that a cycle evaluated.
-HEAD_REFUSED: Final = WaitEvent(
-    "head refused", "No quota suffices for the head, and it can preempt nothing.", {Ready: WaitingForQuota}
-)
+HEAD_REFUSED: Final = WaitEvent("head refused", "All flavors refuse the head.", {Ready: WaitingForQuota})
 HEAD_REFUSED_AFTER_LOSS: Final = WaitEvent(
     "head refused after a loss",
-    "The same, and a flavor that it tried was withheld for another head.",
+    "The last flavors refuse the head, and it lost an earlier one, in this cycle or in one before.",
     {Ready: RetryOnProgress},
 )
 STRICT_HEAD_REFUSED: Final = WaitEvent(
-    "head of a StrictFIFO queue refused", "Nothing suffices for it.", {Ready: FirstOfStrictQueue}
+    "head of a StrictFIFO queue refused",
+    "All flavors refuse the head, or it is refused for itself.",
+    {Ready: FirstOfStrictQueue},
 )
 PREEMPTION_BEGUN: Final = WaitEvent(
     "preemption begun",
-    "The head waits for targets to leave: its own, or those of another head.",
+    "The head preempts targets, or it fits once those of another head have left.",
     {Ready: WaitingForPreemption},
 )
 HEAD_LOST: Final = WaitEvent(
-    "head lost", "Another head of the cycle took or holds what it needs.", {Ready: LostInCycle}
+    "head lost",
+    "Another head of the cycle holds what the head needs, and the next cycle would not differ.",
+    {Ready: LostInCycle},
 )
 NEEDS_KNOWN: Final = WaitEvent(
     "needs known",
-    "At the end of the cycle, when nothing is withheld any more: the amounts that would end the waiting.",
+    "The end of the cycle, when no capacity is reserved: the amounts that end the waiting are known.",
     _each((*PARKED, FirstOfStrictQueue)),
 )
 REFUSAL_REFRESHED: Final = WaitEvent(
-    "refusal refreshed", "Quota that came back does not suffice, but changes the message.", _each(PARKED)
+    "refusal refreshed", "Quota that returned does not suffice, but changes the message.", _each(PARKED)
 )
 
 # What ends the waiting.
 NEED_MET: Final = WaitEvent(
     "need met",
-    "A needed amount is available, and the head is the next of its ClusterQueue.",
+    "A needed amount is available, and a cycle takes the first workload of the lane as a head.",
     _all_to((*PARKED, FirstOfStrictQueue), Ready),
 )
 QUOTA_RETURNED: Final = WaitEvent(
     "quota returned",
-    "Quota came back to the cohort tree, or other workloads may be preempted; ends waiting without needs.",
+    "Quota returned to the cohort tree, or other workloads may be preempted. Lanes with needs go on waiting.",
     _all_to((*PARKED, *STANDING), Ready),
 )
 PROGRESS_MADE: Final = WaitEvent(
     "progress made",
-    "A head of the cohort tree reserved, preempted, or gave reserved capacity up.",
+    "A head of the cohort tree reserved, preempted, or gave up reserved capacity.",
     {RetryOnProgress: Ready},
 )
 TREE_CYCLE_BEGUN: Final = WaitEvent(
@@ -200,11 +223,18 @@ TREE_CYCLE_BEGUN: Final = WaitEvent(
     "Another head of the cycle concerns the standing head, which takes part in it.",
     _all_to(STANDING, Ready),
 )
+CANDIDATE_LEAVES: Final = WaitEvent(
+    "candidate leaves",
+    "A workload that the standing head may preempt began to leave: it comes first among the candidates.",
+    _all_to(STANDING, Ready),
+)
 HEAD_OVERTAKEN: Final = WaitEvent(
     "head overtaken", "A workload that comes before the standing head is evaluated.", _all_to(STANDING, Ready)
 )
 HEAD_CHANGED: Final = WaitEvent(
-    "head changed", "The standing head left, was changed, or its namespace was.", _all_to(STANDING, Ready)
+    "head changed",
+    "The standing head left, or it was changed, or labels of its namespace were.",
+    _all_to(STANDING, Ready),
 )
 EARLIER_WORKLOAD_QUEUED: Final = WaitEvent(
     "earlier workload queued",
@@ -227,7 +257,9 @@ BATCH_DUE: Final = WaitEvent(
     _all_to((*PARKED, *STANDING), Ready),
 )
 RETRY_REQUESTED: Final = WaitEvent(
-    "retry requested", "A check that no cause was missed.", _all_to((*PARKED, *STANDING), Ready)
+    "retry requested",
+    "A check wants all workloads evaluated; in operation, nothing does.",
+    _all_to((*PARKED, *STANDING), Ready),
 )
 LANE_EMPTIED: Final = WaitEvent("lane emptied", "No workload has its scheduling key.", _all_to(PARKED, Ready))
 
@@ -243,6 +275,7 @@ LANE_EVENTS: Final = (
     QUOTA_RETURNED,
     PROGRESS_MADE,
     TREE_CYCLE_BEGUN,
+    CANDIDATE_LEAVES,
     HEAD_OVERTAKEN,
     HEAD_CHANGED,
     EARLIER_WORKLOAD_QUEUED,
@@ -254,7 +287,7 @@ LANE_EVENTS: Final = (
 )
 """The table of lanes."""
 
-EVENT_INTO: Final[Mapping[type, WaitEvent]] = {
+EVENT_INTO_LANE_STATE: Final[Mapping[type, WaitEvent]] = {
     WaitingForQuota: HEAD_REFUSED,
     RetryOnProgress: HEAD_REFUSED_AFTER_LOSS,
     FirstOfStrictQueue: STRICT_HEAD_REFUSED,
@@ -286,14 +319,20 @@ class InCycle:
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """The workload must not be evaluated before an instant; None: before its Requeued condition is true."""
+    """The workload must not be evaluated before an instant; None: before its Requeued condition is true.
+
+    That condition is a change of the workload.
+    """
 
     until: Instant | None
 
 
 @dataclass(frozen=True, slots=True)
 class NamespaceNotSelected:
-    """The ClusterQueue does not select the namespace of the workload."""
+    """The ClusterQueue does not select the namespace of the workload.
+
+    Found when a cycle takes the workload. One in a parked lane stays there.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,7 +342,11 @@ class InvalidWorkload:
 
 @dataclass(frozen=True, slots=True)
 class QueueUnusable:
-    """The cohort tree is cyclic, or too many admission checks apply to the flavors that the workload gets."""
+    """The ClusterQueue cannot admit the workload, whatever quota there is.
+
+    It is inactive, or its cohort tree is cyclic. Or it is a StrictFIFO queue, and too many admission checks
+    apply to the flavors that this workload gets.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,7 +368,7 @@ REQUEUED: Final = WaitEvent("requeued", "The cycle gave the head nothing.", {InC
 ENQUEUED: Final = WaitEvent("enqueued", "The workload became pending.", {Arriving: Queued})
 BACKOFF_SET: Final = WaitEvent(
     "backoff set",
-    "The workload was evicted and must wait before its next attempt.",
+    "The workload was evicted, or its reservation could not be written, and must wait for its next attempt.",
     _all_to((Arriving, Queued, *HELD_BACK), Backoff),
 )
 NAMESPACE_REFUSED: Final = WaitEvent(
@@ -337,13 +380,15 @@ WORKLOAD_REFUSED: Final = WaitEvent(
 QUEUE_REFUSED: Final = WaitEvent(
     "ClusterQueue refused", "A cycle found that the ClusterQueue cannot admit it.", {InCycle: QueueUnusable}
 )
-BACKOFF_ENDED: Final = WaitEvent("backoff ended", "The instant has come.", {Backoff: Queued})
+BACKOFF_ENDED: Final = WaitEvent("backoff ended", "The instant of the backoff has come.", {Backoff: Queued})
 WORKLOAD_CHANGED: Final = WaitEvent(
-    "workload changed", "The workload was changed.", _all_to((Queued, *HELD_BACK), Queued)
+    "workload changed",
+    "The workload was changed; *backoff set* follows if it must still wait.",
+    _all_to((Queued, *HELD_BACK), Queued),
 )
 REQUESTS_CHANGED: Final = WaitEvent(
     "requests changed",
-    "A LimitRange, a RuntimeClass or the replaced workload changed what it asks for.",
+    "A LimitRange, a RuntimeClass, or the workload that it replaces changed what it requests.",
     _all_to((Queued, InvalidWorkload), Queued),
 )
 NAMESPACE_SELECTED: Final = WaitEvent(
@@ -385,7 +430,7 @@ WORKLOAD_EVENTS: Final = (
 )
 """The table of single workloads."""
 
-HELD_BACK_BY: Final[Mapping[type, WaitEvent]] = {
+EVENT_INTO_HELD_BACK: Final[Mapping[type, WaitEvent]] = {
     Backoff: BACKOFF_SET,
     NamespaceNotSelected: NAMESPACE_REFUSED,
     InvalidWorkload: WORKLOAD_REFUSED,

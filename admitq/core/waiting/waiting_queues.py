@@ -3,7 +3,8 @@
 This is the only module that ends waiting for a cause outside of a ClusterQueue's own workloads.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 
 from admitq.core.amounts import FlavorResource
 from admitq.core.cohorts import Node
@@ -19,6 +20,7 @@ from admitq.core.waiting.pending import Pending
 from admitq.core.waiting.wait_states import (
     BACKOFF_ENDED,
     BATCH_DUE,
+    CANDIDATE_LEAVES,
     CLUSTER_QUEUE_CHANGED,
     HEAD_CHANGED,
     PROGRESS_MADE,
@@ -106,6 +108,30 @@ class WaitingQueues:
         else:
             self._end_waiting(index.any_return.values(), QUOTA_RETURNED)
 
+    def candidates_leave(self, root: Node, leaving: Mapping[FlavorResource, AbstractSet[str]]) -> None:
+        """End the waiting of standing heads for whose targets the order of candidates changed.
+
+        Workloads that are leaving come first among the candidates. So a preemptor may find other targets.
+        Parked lanes go on waiting, because neither a preemption nor an eviction ends waiting for quota
+        (semantics, Events that retry inadmissible workloads).
+
+        Args:
+            root: of the tree.
+            leaving: what the workloads hold that began to leave, with the ClusterQueues whose heads preempt
+                them. What the standing head preempts itself changes nothing for it.
+        """
+        for name in sorted(root.waiting.standing):
+            entry = self._cluster_queues[name]
+            state, cells = entry.queue.standing_state, entry.node.cells
+            if (
+                state is not None
+                and state.needs is None
+                and any(pair in cells and preemptors != {name} for pair, preemptors in leaving.items())
+            ):
+                entry.queue.registration.set_standing(stands=False)
+                entry.queue.end_standing(CANDIDATE_LEAVES)
+                self.heads.touch(entry)
+
     def capacity_given_up(self, node: Node) -> None:
         """End the waiting of lanes that may be admitted since a standing head reserves none any more."""
         self.candidates_changed(node)
@@ -146,7 +172,7 @@ class WaitingQueues:
         for registration in _sorted(registrations):
             entry = self._cluster_queues[registration.name]
             entry.queue.end_waiting(event)
-            registration.set_standing(stands=entry.queue.lanes.standing is not None)
+            registration.set_standing(stands=entry.queue.standing_state is not None)
             self.heads.touch(entry)
 
     # --- causes at a ClusterQueue -----------------------------------------------------------------
@@ -182,13 +208,21 @@ class WaitingQueues:
         elif isinstance(state, Backoff) and state.until is not None:
             self.backoffs.add(state.until, entry.spec.name, pending)
 
-    def hold_back_until_due(self, entry: ClusterQueueEntry, pending: Pending, now: Instant) -> bool:
-        """Hold a workload back if it must not be evaluated yet; whether that is so."""
-        workload = pending.workload
-        due = workload.requeue_at
-        if not workload.requeue_blocked and (due is None or due <= now):
+    def hold_back_until_due(
+        self, entry: ClusterQueueEntry, pending: Pending, due: Instant, now: Instant
+    ) -> bool:
+        """Hold a workload back if it must not be evaluated yet; whether that is so.
+
+        Args:
+            entry: the ClusterQueue.
+            pending: the workload.
+            due: the instant before which it must not be evaluated.
+            now: the present instant.
+        """
+        is_blocked = pending.workload.requeue_blocked
+        if not is_blocked and due <= now:
             return False
-        self.hold_back(entry, pending, Backoff(None if workload.requeue_blocked else due))
+        self.hold_back(entry, pending, Backoff(None if is_blocked else due))
         return True
 
     def end_due_backoffs(self, now: Instant) -> None:
@@ -222,7 +256,7 @@ class WaitingQueues:
     def settle_standing(self, entry: ClusterQueueEntry) -> None:
         """If the head of a ClusterQueue stands no more, let others have the capacity that it reserved."""
         registration = entry.queue.registration
-        if registration.has_standing_head and entry.queue.lanes.standing is None:
+        if registration.has_standing_head and entry.queue.standing_state is None:
             registration.set_standing(stands=False)
             self.capacity_given_up(entry.node)
 

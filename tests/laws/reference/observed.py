@@ -38,6 +38,13 @@ class Assumed(NamedTuple):
     admit: bool
 
 
+class Failed(NamedTuple):
+    """How many reservations in a row could not be written, and until when no other is tried."""
+
+    in_a_row: int
+    until: Instant
+
+
 class Holder(NamedTuple):
     """A workload that holds quota."""
 
@@ -99,12 +106,14 @@ class Observed:
     runtime_classes: dict[str, ExactAmounts] = field(default_factory=dict)
     workloads: dict[ObjectKey, Workload] = field(default_factory=dict)
     assumed: dict[ObjectKey, Assumed] = field(default_factory=dict)
+    failed: dict[ObjectKey, Failed] = field(default_factory=dict)
+    """Workloads whose last reservation could not be written, unless they changed since."""
     preempting: set[ObjectKey] = field(default_factory=set)
     """Victims whose eviction was decided and is not observed yet."""
 
     # --- events -----------------------------------------------------------------------------------
 
-    def observe(self, event: Event) -> None:
+    def observe(self, event: Event, now: Instant) -> None:
         """Take in an event other than a request for cycles."""
         match event:
             case happened.ClusterQueueChanged(queue):
@@ -149,14 +158,26 @@ class Observed:
                 if key in self.workloads and self.workloads[key].uid == uid:
                     self._forget(key)
             case happened.ReservationFailed(key, uid):
+                if key in self.workloads and self.workloads[key].uid == uid and key in self.assumed:
+                    self._hold_back(key, now)
+                    self._discard(key)
+            case happened.ReservationDiscarded(key, uid):
                 if key in self.workloads and self.workloads[key].uid == uid:
-                    self.assumed.pop(key, None)
-                    self._settle_preemption(key)
+                    self._discard(key)
             case happened.PreemptionFailed(key, uid):
                 if key in self.workloads and self.workloads[key].uid == uid:
                     self.preempting.discard(key)
             case happened.CyclesRequested():
                 raise AssertionError(event)
+
+    def _hold_back(self, key: ObjectKey, now: Instant) -> None:
+        """Each failure in a row doubles the wait: 50 ms, 100 ms and so on, and never more than 30 s."""
+        count = self.failed[key].in_a_row + 1 if key in self.failed else 1
+        self.failed[key] = Failed(count, now + min(SECOND * 2 ** (count - 1) // 20, 30 * SECOND))
+
+    def _discard(self, key: ObjectKey) -> None:
+        self.assumed.pop(key, None)
+        self._settle_preemption(key)
 
     def _observe_workload(self, workload: Workload) -> None:
         key = workload.key
@@ -165,6 +186,8 @@ class Observed:
             self._forget(key)
         if workload.admission is not None or workload.finished:
             self.assumed.pop(key, None)
+        if workload != former:
+            self.failed.pop(key, None)
         self.workloads[key] = workload
         self._settle_preemption(key)
 
@@ -177,6 +200,7 @@ class Observed:
     def _forget(self, key: ObjectKey) -> None:
         del self.workloads[key]
         self.assumed.pop(key, None)
+        self.failed.pop(key, None)
         self.preempting.discard(key)
 
     # --- who holds what ---------------------------------------------------------------------------
@@ -409,7 +433,8 @@ class Observed:
     def is_kept_back(self, key: ObjectKey, now: Instant) -> bool:
         """Whether a workload may not be tried yet."""
         workload = self.workloads[key]
-        return workload.requeue_blocked or (workload.requeue_at or 0) > now
+        until = self.failed[key].until if key in self.failed else 0
+        return workload.requeue_blocked or max(workload.requeue_at or 0, until) > now
 
     def is_selected(self, key: ObjectKey, queue: str) -> bool:
         """Whether the ClusterQueue admits from the workload's namespace."""

@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
+from admitq.core.events import ClusterQueueDeleted
 from admitq.core.model import PodSet, QueueingStrategy
 from admitq.core.requests import asking
 from admitq.core.settings import FairSharing, Settings
 from admitq.core.waiting.heads import Pause
 from tests.unit.core.evaluated import Evaluated
-from tests.unit.core.play import RECLAIM, Play, group, preempted, queue
+from tests.unit.core.play import LOWER, RECLAIM, Play, group, preempted, queue
 
 STRICT = QueueingStrategy.STRICT_FIFO
 SPOT = group(("spot", 4))
@@ -142,6 +143,83 @@ def test_standing_head_is_not_evaluated_with_a_preemptor_of_other_flavors(
     play.submit("spot-owner", "late", 4)
     assert preempted(play.cycles(limit=1)) == ["spot-borrower"]
     assert seen.take() == ["spot-owner"]
+
+
+@pytest.mark.parametrize(("borrows", "evaluated"), [(1, ["high", "owner"]), (0, [])])
+def test_standing_head_is_evaluated_again_after_a_preemption_in_a_cluster_queue_that_borrows(
+    borrows: int, evaluated: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    play = _preemptor_waits()
+    play.put(queue("urgent", 2, "org", preemption=LOWER))
+    play.submit("low", "urgent", 2 + borrows)
+    play.run("low")
+    play.submit("high", "urgent", 2, priority=9)
+    assert preempted(play.cycles(limit=1)) == ["low"]
+    seen = Evaluated(monkeypatch)
+    play.cycles(limit=1)
+    assert seen.take() == evaluated
+    assert play.is_quiet
+
+
+def test_standing_head_is_evaluated_again_after_a_preemption_by_a_standing_head_of_other_flavors(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    play = _preemptor_waits()
+    play.put(
+        queue("late", cohort="org", preemption=RECLAIM, resource_groups=SPOT),
+        queue("urgent", cohort="org", preemption=RECLAIM, resource_groups=SPOT),
+    )
+    one = asking({"cpu": 1})
+    play.submit("spot-filler", "spot", 4)
+    play.submit("spot-borrower", "both", 4)
+    play.run("spot-filler", "spot-borrower")
+    play.submit("of-both", "both", priority=1, pod_sets=(PodSet("main", 1, one), PodSet("workers", 1, one)))
+    play.run("of-both")
+    play.submit("late-owner", "late", 4)
+    assert preempted(play.cycles()) == ["spot-borrower"]
+    seen = Evaluated(monkeypatch)
+    play.submit("urgent-owner", "urgent", 4, priority=9)
+    assert preempted(play.cycles(limit=1)) == ["of-both"]
+    assert seen.take() == ["late-owner", "urgent-owner"]
+    play.cycles(limit=1)
+    assert seen.take() == ["late-owner", "owner", "urgent-owner"]
+    assert play.is_quiet
+
+
+def test_standing_head_is_evaluated_again_after_an_eviction_in_its_flavor(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    play = _preemptor_waits()
+    play.submit("in-other-flavor", "spot", 2)
+    play.submit("in-same-flavor", "other", 1)
+    play.run("in-other-flavor", "in-same-flavor")
+    seen = Evaluated(monkeypatch)
+    play.evict("in-other-flavor")
+    assert play.is_quiet
+    play.evict("in-same-flavor")
+    play.cycles()
+    assert seen.take() == ["owner"]
+
+
+def test_standing_head_that_preempts_nothing_is_not_evaluated_again_after_an_eviction() -> None:
+    play = Play()
+    play.put(queue("strict", 1, "org", queueing_strategy=STRICT), queue("other", 1, "org"))
+    play.submit("running", "other", 2)
+    play.run("running")
+    play.submit("waits", "strict", 1)
+    play.run()
+    play.evict("running")
+    assert play.is_quiet
+
+
+def test_eviction_of_a_workload_whose_cluster_queue_is_deleted_concerns_no_head() -> None:
+    play = _preemptor_waits()
+    play.submit("running", "other", 1)
+    play.run("running")
+    play.send(ClusterQueueDeleted("other"))
+    play.cycles()
+    play.evict("running")
+    assert play.is_quiet
 
 
 def test_paused_heads_take_no_part_in_cycles_of_their_tree() -> None:

@@ -3,11 +3,12 @@ from typing import Any
 
 import pytest
 
+from admitq.core import events as happened
 from admitq.core.dump import DumpError, decode, encode
 from admitq.core.model import SECOND, Admission, ObjectKey, PodSetAssignment, StopPolicy, Taint
 from admitq.core.settings import AdmissionFairSharing, Settings
 from admitq.core.state import AdmissionState
-from tests.unit.core.play import LOWER, Play, queue
+from tests.unit.core.play import LOWER, Play, key, queue
 
 
 @pytest.mark.parametrize(
@@ -53,7 +54,7 @@ def test_what_cannot_be_read_is_named(raw: dict[str, Any], complaint: str) -> No
 
 
 def a_dump_that_names_much() -> dict[str, Any]:
-    """Reservations and preemptions under way, a standing head, a parked lane, and a second pass."""
+    """Decisions under way, a standing head, a parked lane, a second pass, and a failed reservation."""
     play = Play(Settings(admission_fair_sharing=AdmissionFairSharing()))
     play.put(queue("q", 1, preemption=LOWER), queue("s", 1, usage_based_admission=True))
     play.submit("low", "q")
@@ -65,6 +66,10 @@ def a_dump_that_names_much() -> dict[str, Any]:
     play.cycles()
     is_open = PodSetAssignment("main", (("cpu", "default"),), (("cpu", 1),), 1, is_place_open=True)
     play.submit("open", "q", admission=Admission("q", (is_open,)), admission_checks=(("check", "Ready"),))
+    play.put(queue("z", 1))
+    play.submit("zero", "z")
+    play.cycles()
+    play.send(happened.ReservationFailed(key("zero"), "uid-zero"))
     return play.state.to_dict()
 
 
@@ -73,13 +78,14 @@ def a_dump_that_names_much() -> dict[str, Any]:
     [
         ("assumptions 0 0 name", "gone", "assumptions: n/gone is not known"),
         ("preemptions 0 key name", "gone", "preemptions: n/gone is not known"),
+        ("failed_reservations 0 0 name", "gone", "failed_reservations: n/gone is not known"),
         ("pending 0 key name", "gone", "pending: n/gone is not known"),
         ("pending 0 key name", "low", "pending: n/low does not wait"),
         ("queues 0 name", "gone", "queues: gone is not known"),
         ("queues 0 preemptor key name", "large", "queues.preemptor: n/large is not known"),
         ("queues 0 lanes 0 1 head key name", "large", "queues.lanes.head: n/large is not known"),
         (
-            "queues 1 lanes 0 1 needs 0 cause resource",
+            "queues 1 lanes 0 1 needs 0 pair resource",
             "gpu",
             r"queues.lanes.needs: .*resource='gpu'.* is not known",
         ),

@@ -99,7 +99,7 @@ def _lose_head(world: World) -> None:
 
 
 def _miscount_parked(world: World) -> None:
-    world.cluster_queues["q"].queue.lanes.parked_workloads += 1
+    world.cluster_queues["q"].queue.lanes.waiting.parked_workloads += 1
 
 
 def _bend_quota(world: World) -> None:
@@ -127,7 +127,7 @@ def _hang_in_the_air(world: World) -> None:
 
 def _miss_need(world: World) -> None:
     lanes = world.cluster_queues["q"].queue.lanes
-    (lane,) = lanes.parked
+    (lane,) = lanes.waiting.parked
     assert isinstance(lane.state, WaitingForQuota)
     lanes.change_state(lane, NEEDS_KNOWN, replace(lane.state, needs=(QuotaNeed(CPU, 1),)))
 

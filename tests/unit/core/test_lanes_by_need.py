@@ -93,3 +93,20 @@ def test_lanes_by_need_agree_with_a_sorted_list_in_a_random_history(seed: int) -
         if step % 400 == 0:
             _check(lanes, list(plain.values()), [draw.randint(-1, 1001) for _ in range(20)])
     _check(lanes, list(plain.values()), list(range(-1, 1002, 50)))
+
+
+@pytest.mark.parametrize("kept", [0, 1, 400, 1500])
+def test_keep_removes_all_other_lanes(kept: int) -> None:
+    lanes, plain = LanesByNeed[str](), list[Entry]()
+    for number in _shuffled(1500):
+        entry = _entry(number, number % 97)
+        lanes.add(*entry)
+        plain.append(entry)
+    plain = plain[:kept]
+    lanes.keep({lane for _, _, lane in plain})
+    _check(lanes, plain, [-1, 0, 5, 96])
+    for entry in (_entry(2000, 3), _entry(1, -1)):
+        if entry[0] not in {position for position, _, _ in plain}:
+            lanes.add(*entry)
+            plain.append(entry)
+    _check(lanes, plain, [-1, 0, 5, 96])

@@ -8,7 +8,7 @@ import pytest
 from admitq.core import events as happened
 from admitq.core.instructions import Preempt, ReserveQuota
 from admitq.core.lifecycle import EDGES, Phase
-from admitq.core.model import AdmissionCheck, AdmissionCheckRule, Workload
+from admitq.core.model import SECOND, AdmissionCheck, AdmissionCheckRule, Workload
 from tests.unit.core.play import LOWER, Play, key, queue
 
 NAMES = tuple(f"w{n}" for n in range(5))
@@ -53,6 +53,7 @@ class History:
                 self.step(lambda name=name, fields=fields: self.play.change(name, **fields))
 
     def cycles(self) -> None:
+        self.play.now += SECOND  # Workloads are held back after a lost reservation.
         for each in self.play.cycles():
             if isinstance(each, ReserveQuota):
                 self.unwritten[each.key.name] = each

@@ -237,7 +237,7 @@ def test_lane_with_several_needs_has_a_head_when_any_of_them_is_met(flavor: str)
     state = WaitingForQuota(NO_FIT, 1, tuple(QuotaNeed(cause, 9) for cause in cells))
     queue.requeue_waiting(pending, state)
     check_queue(queue)
-    assert [each.key for each in queue.lanes.indexed] == [lane_of(queue, "a").key]
+    assert [each.key for each in queue.lanes.waiting.indexed] == [lane_of(queue, "a").key]
     stages[flavor].give_back(9)
     assert registration.index.met_by_return(stages[flavor].cell) == [registration]
     assert drained(queue) == ["a"]
@@ -307,7 +307,7 @@ def test_lane_that_no_amount_helps_waits_for_no_return() -> None:
     check_queue(queue)
     index = stage.registration.index
     assert (index.names, index.any_return, index.needing) == (["q"], {}, {})
-    assert list(queue.lanes.indexed) == []
+    assert list(queue.lanes.waiting.indexed) == []
     assert queue.is_waiting
 
 

@@ -46,28 +46,28 @@ def _miscount_lane(queue: PendingQueue) -> None:
 
 
 def _miscount_parked(queue: PendingQueue) -> None:
-    queue.lanes.parked_workloads += 1
+    queue.lanes.waiting.parked_workloads += 1
 
 
 def _forget_parked(queue: PendingQueue) -> None:
     park_head(queue)
-    queue.lanes.parked.clear()
+    queue.lanes.waiting.parked.clear()
 
 
 def _forget_standing(queue: PendingQueue) -> None:
     preempt_for_head(queue)
-    queue.lanes.standing = None
+    queue.lanes.waiting.standing = None
 
 
 def _forget_any_return(queue: PendingQueue) -> None:
     park_head(queue)
-    queue.lanes.by_any_return.clear()
+    queue.lanes.waiting.by_any_return.clear()
 
 
 def _forget_progress(queue: PendingQueue) -> None:
     pending = pop(queue)
     queue.requeue_waiting(pending, retry_on_progress(pending))
-    queue.lanes.by_progress.clear()
+    queue.lanes.waiting.by_progress.clear()
 
 
 def _unregister_need(queue: PendingQueue) -> None:
@@ -86,7 +86,7 @@ def _unregister_progress(queue: PendingQueue) -> None:
 
 def _forget_need(queue: PendingQueue) -> None:
     park_head(queue, 5)
-    queue.lanes.by_need.clear()
+    queue.lanes.waiting.by_need.clear()
     queue.registration.needs.clear()
 
 

@@ -7,7 +7,7 @@ import pytest
 from admitq.core import events as happened
 from admitq.core.amounts import FlavorResource
 from admitq.core.instructions import ReserveQuota
-from admitq.core.model import PodSet, PreemptionPolicy
+from admitq.core.model import SECOND, PodSet, PreemptionPolicy
 from admitq.core.refusals import NoFlavorFits, OriginalHasOther, TakenInThisCycle
 from admitq.core.replacing import Replacements, beyond
 from admitq.core.requests import asking
@@ -79,6 +79,7 @@ def test_a_restart_between_two_writes_counts_nothing_twice() -> None:
     assert (held(play, "first"), held(play, "second")) == (3, 2)
     play.state.handle(happened.ReservationFailed(key("second"), "uid-second"), now=play.now)
     assert (held(play, "first"), held(play, "second")) == (3, 0)
+    play.now += SECOND
     play.run("second")
     play.restart()
     assert (held(play, "first"), held(play, "second")) == (3, 2)

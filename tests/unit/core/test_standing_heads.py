@@ -160,7 +160,7 @@ def test_standing_head_whose_need_is_met_is_the_head() -> None:
     queue = queue_of(workload("a", 1, LARGE), workload("b", 2), strict=True, registration=stage.registration)
     pending = pop(queue)
     queue.requeue_waiting(pending, FirstOfStrictQueue(pending.position, needs(5)))
-    assert [each.key for each in queue.lanes.indexed] == [lane_of(queue, "a").key]
+    assert [each.key for each in queue.lanes.waiting.indexed] == [lane_of(queue, "a").key]
     assert queue.head() is None
     assert stage.give_back(5) == ["q"]
     assert queue.head() is pending

@@ -44,7 +44,7 @@ def test_reservation_that_is_being_written_stays_counted() -> None:
     assert queries.usage_of_workload(key("first")) == play.state.queries.usage_of_workload(key("first"))
     assert play.state.deciding is None
     assert play.decide() == []
-    play.send(happened.ReservationFailed(reservation.key, reservation.uid))
+    play.send(happened.ReservationDiscarded(reservation.key, reservation.uid))
     assert play.decide() == ["first"]
 
 

@@ -9,9 +9,9 @@ from admitq.core.waiting import wait_states
 from admitq.core.waiting.order import Position
 from admitq.core.waiting.pending import new_pending
 from admitq.core.waiting.wait_states import (
-    EVENT_INTO,
+    EVENT_INTO_HELD_BACK,
+    EVENT_INTO_LANE_STATE,
     HELD_BACK,
-    HELD_BACK_BY,
     LANE_EVENTS,
     LANE_STATES,
     PARKED,
@@ -127,16 +127,16 @@ def test_transition_is_accepted_exactly_if_the_table_has_it(
 
 
 def test_every_state_other_than_ready_begins_with_an_event_of_its_own() -> None:
-    assert set(EVENT_INTO) == {*PARKED, *STANDING} == set(LANE_STATES) - {Ready}
-    for state, event in EVENT_INTO.items():
+    assert set(EVENT_INTO_LANE_STATE) == {*PARKED, *STANDING} == set(LANE_STATES) - {Ready}
+    for state, event in EVENT_INTO_LANE_STATE.items():
         assert event.next_kind == {Ready: state}
 
 
 def test_every_state_that_holds_back_begins_with_an_event_of_its_own() -> None:
-    assert set(HELD_BACK_BY) == set(HELD_BACK)
-    for state, event in HELD_BACK_BY.items():
+    assert set(EVENT_INTO_HELD_BACK) == set(HELD_BACK)
+    for state, event in EVENT_INTO_HELD_BACK.items():
         assert set(event.next_kind.values()) == {state}
-    assert len(set(HELD_BACK_BY.values())) == len(HELD_BACK)
+    assert len(set(EVENT_INTO_HELD_BACK.values())) == len(HELD_BACK)
 
 
 def test_samples_have_every_state() -> None:

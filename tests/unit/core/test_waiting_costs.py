@@ -87,3 +87,15 @@ def test_cost_of_a_return_of_quota_grows_slower_than_the_lanes_that_wait(least: 
         return lines_run(find_head)
 
     assert cost(5000) < 3 * cost(500)
+
+
+def test_event_that_ends_the_waiting_of_all_lanes_costs_little_for_each() -> None:
+    def cost(lanes: int) -> int:
+        crowd = Crowd(lanes)
+        waiting, entry = crowd.world.waiting, crowd.world.cluster_queues["q"]
+        counted = lines_run(lambda: waiting.cluster_queue_changed(entry))
+        assert crowd.cycles() == []
+        crowd.state.validate()
+        return counted
+
+    assert cost(1000) - cost(500) < 500 * 40

@@ -1,0 +1,167 @@
+"""The lanes of one ClusterQueue that wait, by what ends their waiting.
+
+How the ClusterQueue waits as a whole is kept in its ``TreeRegistration``.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from admitq.core.amounts import FlavorResource
+from admitq.core.waiting.lane import Lane
+from admitq.core.waiting.lanes_by_need import LanesByNeed
+from admitq.core.waiting.order import LanePosition
+from admitq.core.waiting.wait_states import (
+    PROGRESS_MADE,
+    QUOTA_RETURNED,
+    STANDING,
+    LaneState,
+    Ready,
+    RetryOnProgress,
+    WaitEvent,
+)
+from admitq.core.waiting.wake_index import TreeRegistration
+
+ONE_PASS_FROM: Final = 16
+"""From one in so many entries on, one pass through all of them costs less than finding each."""
+
+
+class WaitingLanes:
+    """The lanes of one ClusterQueue whose state is not ``Ready``.
+
+    Args:
+        registration: how the ClusterQueue waits in its cohort tree.
+        position_of: the position under which the needs of a lane are indexed: that of its standing head, or
+            else of its first workload; None if it has no workload.
+    """
+
+    def __init__(
+        self, registration: TreeRegistration, position_of: Callable[[Lane], LanePosition | None]
+    ) -> None:
+        self.parked: dict[Lane, None] = {}
+        self.parked_workloads = 0
+        """How many workloads are in parked lanes."""
+        self.standing: Lane | None = None
+        """The lane of the standing head."""
+        self.by_any_return: dict[Lane, None] = {}
+        self.by_progress: dict[Lane, None] = {}
+        self.by_need: dict[FlavorResource, LanesByNeed[Lane]] = {}
+        self.indexed: dict[Lane, None] = {}
+        """Lanes that wait for certain amounts, whose refusals state what is missing of these."""
+        self._registration = registration
+        self._position_of = position_of
+
+    def ended_by(self, event: WaitEvent) -> list[Lane]:
+        """The lanes whose waiting an event of the cohort tree or the ClusterQueue ends."""
+        if event is QUOTA_RETURNED:
+            return list(self.by_any_return)
+        if event is PROGRESS_MADE:
+            return list(self.by_progress)
+        return [*self.parked, *(() if self.standing is None else (self.standing,))]
+
+    def first_within_available(self) -> LanePosition | None:
+        """The first position of a lane that needs no more than what is available."""
+        first: LanePosition | None = None
+        for pair, lanes in self.by_need.items():
+            lane = lanes.first_within(self._registration.available(pair))
+            if lane is None or lane.indexed_at is None:
+                continue
+            if first is None or lane.indexed_at <= first:
+                first = lane.indexed_at
+        return first
+
+    # --- lanes in and out -------------------------------------------------------------------------
+
+    def add(self, lane: Lane) -> None:
+        """Index a lane by the state that it has now."""
+        state = lane.state
+        assert not isinstance(state, Ready)  # noqa: S101 narrows the type
+        if isinstance(state, STANDING):
+            self.standing = lane
+        else:
+            self.parked[lane] = None
+            self.parked_workloads += lane.size
+            if isinstance(state, RetryOnProgress):
+                self.by_progress[lane] = None
+        if state.needs is None:
+            self.by_any_return[lane] = None
+        else:
+            self._index_needs(lane)
+        self._register()
+
+    def remove(self, lane: Lane, state: LaneState) -> None:
+        """Remove a lane that has been indexed by this state."""
+        if isinstance(state, STANDING):
+            self.standing = None
+        else:
+            self._remove_parked(lane)
+        self.by_any_return.pop(lane, None)
+        self._unindex_needs(lane, state)
+        self._register()
+
+    def remove_parked(self, lanes: list[Lane]) -> None:
+        """Remove parked lanes, whose states are still those by which they were indexed."""
+        self._unindex_needs_of(lanes)
+        for lane in lanes:
+            self._remove_parked(lane)
+            self.by_any_return.pop(lane, None)
+        self._register()
+
+    def _remove_parked(self, lane: Lane) -> None:
+        del self.parked[lane]
+        self.parked_workloads -= lane.size
+        self.by_progress.pop(lane, None)
+
+    def _register(self) -> None:
+        registration = self._registration
+        registration.set_waiting(waits=bool(self.parked) or self.standing is not None)
+        registration.set_any_return(waits=bool(self.by_any_return))
+        registration.set_progress(waits=bool(self.by_progress))
+
+    # --- needs ------------------------------------------------------------------------------------
+
+    def index_needs_anew(self, lane: Lane) -> None:
+        """Index the needs of a lane again, because its position or its first workload changed."""
+        self._unindex_needs(lane, lane.state)
+        self._index_needs(lane)
+
+    def _index_needs(self, lane: Lane) -> None:
+        needs = () if isinstance(lane.state, Ready) else lane.state.needs
+        position = self._position_of(lane) if needs else None
+        if not needs or position is None:
+            return
+        lane.indexed_at = position
+        self.indexed[lane] = None
+        for cause, amount in needs:
+            lanes = self.by_need.get(cause)
+            if lanes is None:
+                lanes = self.by_need[cause] = LanesByNeed()
+            lanes.add(position, amount, lane)
+            self._registration.set_need(cause, lanes.least)
+
+    def _unindex_needs(self, lane: Lane, state: LaneState) -> None:
+        position, lane.indexed_at = lane.indexed_at, None
+        if position is None or isinstance(state, Ready):
+            return
+        del self.indexed[lane]
+        for cause, _ in state.needs or ():
+            self.by_need[cause].remove(position)
+            self._need_removed(cause)
+
+    def _unindex_needs_of(self, lanes: list[Lane]) -> None:
+        indexed = [lane for lane in lanes if lane.indexed_at is not None]
+        if len(indexed) * ONE_PASS_FROM < len(self.indexed):
+            for lane in indexed:
+                self._unindex_needs(lane, lane.state)
+            return
+        for lane in indexed:
+            lane.indexed_at = None
+            del self.indexed[lane]
+        for cause in list(self.by_need):
+            self.by_need[cause].keep(self.indexed)
+            self._need_removed(cause)
+
+    def _need_removed(self, cause: FlavorResource) -> None:
+        least = self.by_need[cause].least
+        if least is None:
+            del self.by_need[cause]
+        self._registration.set_need(cause, least)
