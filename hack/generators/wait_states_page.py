@@ -30,7 +30,7 @@ The code is in `admitq/core/waiting`:
 | `wait_states` | the states and the tables of transitions |
 | `scheduling_key` | what decides whether a workload fits |
 | `lane`, `lanes` | the lanes of a ClusterQueue, in order, and their changes of state |
-| `waiting_lanes`, `lanes_by_need` | the lanes of a ClusterQueue that wait, by what ends their waiting |
+| `waiting_lanes` | the lanes of a ClusterQueue that wait, by what ends their waiting |
 | `held_back`, `backoffs` | workloads that wait for themselves, outside of the lanes |
 | `pending_queue` | the pending workloads of a ClusterQueue |
 | `wake_index` | from a cause to the ClusterQueues of a cohort tree that it concerns |

@@ -5,7 +5,8 @@ was. It decides nothing and wakes nothing.
 
 ``policies`` define which workloads may be preempted, ``candidates`` their order in one ClusterQueue,
 ``index`` where the first candidates of a tree are, and ``room`` when a workload fits and which victims it
-does not need. ``classical`` and ``fair`` search with them.
+does not need. ``tree`` keeps the indexes of a cycle. ``classical`` and ``fair`` search with them. A fair
+search goes through ``targets``, and passes over those that ``bounds`` rule out.
 """
 
 from collections.abc import Collection, Container, Mapping
@@ -14,9 +15,9 @@ from admitq.core.amounts import FlavorResource
 from admitq.core.model import ObjectKey
 from admitq.core.preemption import classical, fair
 from admitq.core.preemption.candidates import Excluded, Preemptor, Search, Victim, is_borrowing
-from admitq.core.preemption.index import TreeCandidates
 from admitq.core.preemption.policies import never_preempts, reserves_capacity
 from admitq.core.preemption.room import Room
+from admitq.core.preemption.tree import TreeCandidates
 from admitq.core.supposed_usage import SupposedUsage
 from admitq.core.world import World
 
@@ -65,9 +66,9 @@ def find_victims(
         tree = TreeCandidates(world, SupposedUsage(), excluded)
     fairness = world.settings.fair_sharing
     if fairness is not None:
-        by_share = tree.by_share(pairs, tree.highest_priority(preemptor))
-        by_share.prepare(node)
-        found = fair.find(search, by_share, fairness)
+        bounds = tree.by_share(pairs, tree.highest_priority(preemptor))
+        bounds.index.prepare(node)
+        found = fair.find(search, bounds, fairness)
     else:
         levels = classical.find_levels(search)
         if classical.has_candidates_in_own_queue_alone(search, levels):

@@ -1,121 +1,137 @@
 """Which children of a cohort may have a sufficient share also without one of their candidates.
 
-Where shares are nearly equal, as in a cohort at rest, almost all children have a sufficient share, but not
-without a candidate. So each child has two bounds, by the least amounts that its candidates hold: without a
-candidate its share is not greater than the one, and the usage of its cohort falls by the other at least.
+Where shares are nearly equal, almost all children have a sufficient share, but not without a candidate. A
+search that compares final shares would go to each of them and find nothing. Two bounds rule such children
+out together:
+
+- The *final share* of a child: its share without the least amounts that a candidate of it holds. Without any
+  candidate, its share is not greater, since it then holds less of every pair. This decides where the child
+  itself is compared with the preemptor's side.
+- The *amounts* of a child: by so much, at least, the usage of its cohort falls, whichever candidate is
+  removed. This decides where the cohort, or one above it, is compared.
+
+Both may rule out too little, never too much: what is left is compared exactly.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import reduce
-from typing import TypeVar
+from typing import Final
 
 from admitq.core.amounts import FlavorResource
 from admitq.core.cohorts import Node
-from admitq.core.fair_sharing import NO_SHARE, Share, supposed_share
+from admitq.core.fair_sharing import Share, supposed_share
+from admitq.core.preemption.index import Amounts, ShareIndex
 from admitq.core.preemption.places import ShareKey, share_at
-from admitq.core.preemption.ranking import Ranking
-from admitq.core.quota import Cell
+from admitq.core.sorted_blocks import SortedBlocks
 
-_Bound = TypeVar("_Bound")
-
-Amounts = Mapping[FlavorResource, int]
-"""By pair; none of what is missing."""
+_BLOCK: Final = 16
+"""Children in a block when it was divided: fewer than usual, because a question about a bound takes long."""
 
 
 class FinalBounds:
-    """The bounds of all nodes of an index; each is found when a search depends on it.
+    """An index for fair preemption with the bounds of its nodes.
 
-    Args:
-        usage: by cell, where it differs from what the cell holds.
-        contested: the contested pairs of the index.
-        children: places and nodes of a cohort's children with candidates.
-        held: what each candidate of a ClusterQueue holds.
+    A bound is found when a search depends on it. Until then, an estimate counts that rules nothing out
+    wrongly: the share of a child with all its candidates, and no amounts.
     """
 
-    def __init__(
-        self,
-        usage: Mapping[Cell, int],
-        contested: frozenset[FlavorResource],
-        children: Callable[[Node], list[tuple[ShareKey, Node]]],
-        held: Callable[[Node], Iterator[Amounts]],
-    ) -> None:
-        self._usage = usage
-        self._sole = next(iter(contested)) if len(contested) == 1 else None
-        self._children = children
-        self._held = held
-        self._by_final_share: dict[Node, Ranking[ShareKey, Share]] = {}
-        self._by_amounts: dict[Node, Ranking[ShareKey, Amounts]] = {}
+    def __init__(self, index: ShareIndex) -> None:
+        self.index: Final = index
+        self._by_final_share: dict[Node, SortedBlocks[ShareKey, Node, Share]] = {}
+        self._by_amounts: dict[Node, SortedBlocks[ShareKey, Node, Amounts]] = {}
         self._least: dict[Node, Amounts] = {}
 
     def next_by_final_share(
         self, cohort: Node, since: ShareKey, is_enough: Callable[[Share], bool], left_out: Node
     ) -> ShareKey | None:
-        """The first child, from a place on, that may have enough of a share without one of its candidates.
+        """The place of the first child that may have enough of a share without one of its candidates.
 
-        A greater share must be enough if a smaller one is. One child is left out. The usage of the others
-        that come from the place on must be that of the index.
+        Args:
+            cohort: the parent.
+            since: the place at which the search begins. The usage of all children from there on, except for
+                the one left out, must be that of the index.
+            is_enough: whether a share is. If one is, every greater share must be.
+            left_out: a child that is passed over.
         """
-        ranking = self._by_final_share.get(cohort)
-        if ranking is None:
-            ranking = self._by_final_share[cohort] = Ranking(self._final_share, max)
-            for key, node in self._children(cohort):
-                ranking.put(key, node, share_at(key))
-        return ranking.next(since, is_enough, left_out)
+        blocks = self._by_final_share.get(cohort)
+        if blocks is None:
+            blocks = self._by_final_share[cohort] = SortedBlocks(max, _BLOCK)
+            for key, node in self.index.children(cohort):
+                blocks.add(key, node, share_at(key), is_estimate=True)
+        found = blocks.first(is_enough, since, self._final_share, left_out)
+        return None if found is None else found.place
 
     def next_by_amounts(
         self, cohort: Node, since: ShareKey, are_small: Callable[[Amounts], bool]
     ) -> ShareKey | None:
-        """The first child, from a place on, with a candidate that may take only small amounts off the cohort.
+        """The place of the first child with a candidate that may take only small amounts off the cohort.
 
-        Smaller amounts must be small if greater ones are.
+        Args:
+            cohort: the parent.
+            since: the place at which the search begins.
+            are_small: whether amounts are. If some are, all lesser ones must be.
         """
-        ranking = self._by_amounts.get(cohort)
-        if ranking is None:
-            ranking = self._by_amounts[cohort] = Ranking(self._passed_on_by, _least_of_each)
-            for key, node in self._children(cohort):
-                ranking.put(key, node, {})
-        return ranking.next(since, are_small)
+        blocks = self._by_amounts.get(cohort)
+        if blocks is None:
+            blocks = self._by_amounts[cohort] = SortedBlocks(_least_of_each, _BLOCK)
+            for key, node in self.index.children(cohort):
+                blocks.add(key, node, {}, is_estimate=True)
+        found = blocks.first(are_small, since, self._passed_on_by)
+        return None if found is None else found.place
 
     def least_amounts(self, node: Node) -> Amounts:
         """The amounts by which the usage of a listed node falls at least, whichever candidate is removed."""
         least = self._least.get(node)
         if least is None:
-            each = self._passed_on_below(node) if node.is_cohort else self._held(node)
+            each = self._passed_on_below(node) if node.is_cohort else self.index.held(node)
             least = self._least[node] = reduce(_least_of_each, each, next(each, {}))
         return least
 
     def passed_on(self, node: Node, amounts: Amounts) -> Amounts:
-        """The amounts by which a parent's usage falls at least, if that of a node falls by these.
+        """The amounts by which a parent's usage falls at least, if that of a borrowing node falls by these.
 
-        A node passes on what exceeds its local part. While it borrows, it uses more than its whole quota, so
-        that it passes on at least what it lends. It is sure to borrow a pair only if no other is contested.
+        A parent counts what a node uses beyond its local part: the quota that it does not lend. Without a
+        local part, the parent's usage falls by the same amount. With one, a node that borrows the pair uses
+        its local part, what it lends, and more. So the parent's usage falls by the amount, or at least by
+        what the node lends. Such a node is known to borrow a pair only if no other pair is contested.
         """
+        contested = self.index.contested
         passed_on: dict[FlavorResource, int] = {}
         for pair, amount in amounts.items():
             cell = node.cells[pair]
             if not cell.local:
                 passed_on[pair] = amount
-            elif pair == self._sole:
+            elif len(contested) == 1 and pair in contested:
                 passed_on[pair] = min(amount, cell.lent)
         return passed_on
 
-    def forget_amounts(self, node: Node) -> None:
-        """Forget the amounts of a ClusterQueue whose candidates changed, and of all cohorts above."""
-        self._least.pop(node, None)
-        for cohort in node.ancestors:
-            self._least.pop(cohort, None)
+    def update(self, node: Node) -> None:
+        """Correct the index and all bounds on the path of a ClusterQueue."""
+        former = {at: self.index.place(at) for at in (node, *node.ancestors)}
+        self.index.update(node)
+        for at in former:
+            self._least.pop(at, None)
+        for at, place in former.items():
+            if at.parent is not None:
+                self._move(at, at.parent, place)
 
-    def move(self, node: Node, parent: Node, former: ShareKey | None, place: ShareKey | None) -> None:
-        """Give a node its present place and find its bounds anew: they may differ although that does not."""
-        by_final_share, by_amounts = self._by_final_share.get(parent), self._by_amounts.get(parent)
-        if by_final_share is not None:
-            share = NO_SHARE if place is None else share_at(place)
-            _move(by_final_share, node, former, place, share)
-        if by_amounts is not None:
-            _move(by_amounts, node, former, place, {})
+    def _move(self, node: Node, cohort: Node, former: ShareKey | None) -> None:
+        """Give a node its present place. Its bounds are estimated anew: they may differ at the same place."""
+        place = self.index.place(node)
+        shares, amounts = self._by_final_share.get(cohort), self._by_amounts.get(cohort)
+        if former is not None:
+            if shares is not None:
+                shares.remove(former)
+            if amounts is not None:
+                amounts.remove(former)
+        if place is not None:
+            if shares is not None:
+                shares.add(place, node, share_at(place), is_estimate=True)
+            if amounts is not None:
+                amounts.add(place, node, {}, is_estimate=True)
 
     def _final_share(self, node: Node) -> Share:
-        usage, least = self._usage, self.least_amounts(node)
+        usage, least = self.index.usage, self.least_amounts(node)
         return supposed_share(
             node,
             {cell: usage.get(cell, cell.usage) - least.get(pair, 0) for pair, cell in node.cells.items()},
@@ -125,21 +141,8 @@ class FinalBounds:
         return self.passed_on(node, self.least_amounts(node))
 
     def _passed_on_below(self, cohort: Node) -> Iterator[Amounts]:
-        for _, child in self._children(cohort):
+        for _, child in self.index.children(cohort):
             yield self._passed_on_by(child)
-
-
-def _move(
-    ranking: Ranking[ShareKey, _Bound],
-    node: Node,
-    former: ShareKey | None,
-    place: ShareKey | None,
-    bound: _Bound,
-) -> None:
-    if former is not None:
-        ranking.remove(former)
-    if place is not None:
-        ranking.put(place, node, bound)
 
 
 def _least_of_each(some: Amounts, others: Amounts) -> Amounts:

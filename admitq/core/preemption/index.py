@@ -14,7 +14,7 @@ node.
 
 from abc import ABC, abstractmethod
 from bisect import bisect_left, insort
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Mapping
 from itertools import chain
 from typing import Any, Final, Generic, TypeVar
 
@@ -23,25 +23,24 @@ from admitq.core.cohorts import Node
 from admitq.core.fair_sharing import supposed_share
 from admitq.core.holders import PreemptionOrder
 from admitq.core.ledger import Usage
-from admitq.core.model import Instant, ObjectKey
-from admitq.core.preemption.bounds import Amounts, FinalBounds
-from admitq.core.preemption.candidates import STAGES, Preemptor, Stage, contested_cells, uses_any
+from admitq.core.model import ObjectKey
+from admitq.core.preemption.candidates import STAGES, Stage, contested_cells, uses_any
 from admitq.core.preemption.places import OrderKey, ShareKey, candidate_key, share_key
-from admitq.core.preemption.policies import equals_must_be_newer, highest_priority
 from admitq.core.supposed_usage import SupposedUsage
 from admitq.core.world import World
 
 _Key = TypeVar("_Key", bound=tuple[Any, ...])
 
 Contested = frozenset[FlavorResource]
-_BEFORE_ALL: Final = -(1 << 63)
+Amounts = Mapping[FlavorResource, int]
+"""By pair; none of what is missing."""
+
+BEFORE_ALL: Final = -(1 << 63)
 """An instant before all others; negated, one after all others."""
 
-_LOOKS_IN_VAIN: Final = 16
 
-
-class TreeCandidates:
-    """All indexes of one cohort tree in one cycle, made when they are first needed.
+class SearchedTree:
+    """A cohort tree as the searches of one cycle see it.
 
     Args:
         world: where workloads hold quota.
@@ -53,66 +52,8 @@ class TreeCandidates:
         self.world = world
         self.usage = usage
         self.excluded = excluded
-        self._by_order: dict[Contested, OrderIndex] = {}
-        self._by_share: dict[tuple[Contested, int], ShareIndex] = {}
-        self._fruitless = 0
-        self._newest: dict[int, Instant] = {}
-
-    def by_order(self, contested: Contested) -> "OrderIndex":
-        """The index for classical preemption."""
-        index = self._by_order.get(contested)
-        if index is None:
-            index = self._by_order[contested] = OrderIndex(self, contested)
-        return index
-
-    def by_share(self, contested: Contested, highest: int) -> "ShareIndex":
-        """The index for fair preemption, of candidates up to a priority."""
-        index = self._by_share.get((contested, highest))
-        if index is None:
-            index = self._by_share[contested, highest] = ShareIndex(self, contested, highest)
-        return index
-
-    def highest_priority(self, preemptor: Preemptor) -> int:
-        """The highest priority of candidates in other ClusterQueues.
-
-        Candidates of the preemptor's own priority that must be newer are told apart only by a look at each of
-        them. After some looks in vain, the newest of the whole tree is found, once for all preemptors.
-        """
-        queue, workload = preemptor
-        policy, priority = queue.spec.preemption.reclaim_within_cohort, workload.priority
-        if not equals_must_be_newer(policy) or self._fruitless < _LOOKS_IN_VAIN:
-            return highest_priority(policy, priority)
-        newest = self._newest.get(priority)
-        if newest is None:
-            newest = self._newest[priority] = self._find_newest(queue.node.root, priority)
-        return priority if workload.queued_at < newest else priority - 1
-
-    def note_fruitless(self) -> None:
-        """Note that a listed ClusterQueue had no candidate for some preemptor."""
-        self._fruitless += 1
-
-    def _find_newest(self, root: Node, priority: int) -> Instant:
-        """The latest queue-order timestamp of workloads of a priority that hold quota in a tree."""
-        holders = self.world.holders
-        since = PreemptionOrder(priority, _BEFORE_ALL, "")
-        times = (
-            entry.workload.queued_at
-            for node in root.cluster_queues_below()
-            for line in (holders.leaving, holders.staying)
-            for order, entry in line(node.name, since)
-            if order.priority == priority
-        )
-        return max(times, default=_BEFORE_ALL)
-
-    def update(self, node: Node) -> None:
-        """Correct all indexes after a change of usage or candidates at a ClusterQueue."""
-        for index in chain(self._by_order.values(), self._by_share.values()):
-            index.update(node)
-
-    def clear(self) -> None:
-        """Forget all indexes, after changes at unknown nodes."""
-        self._by_order.clear()
-        self._by_share.clear()
+        self.fruitless = 0
+        """How many times a listed ClusterQueue had no candidate for some preemptor."""
 
 
 class CandidateIndex(ABC, Generic[_Key]):
@@ -124,10 +65,11 @@ class CandidateIndex(ABC, Generic[_Key]):
     _LISTS = 1
     """How many lists there are for each cohort."""
 
-    def __init__(self, tree: TreeCandidates, contested: Contested) -> None:
+    def __init__(self, tree: SearchedTree, contested: Contested) -> None:
         self._tree = tree
-        self._usage = tree.usage.differing
-        self._contested = contested
+        self.usage: Final = tree.usage.differing
+        """The usage on which the index rests, by cell; a cell that is missing has the usage that it holds."""
+        self.contested: Final = contested
         self._lists: dict[Node, tuple[list[tuple[_Key, Node]], ...]] = {}
         self._listed: dict[Node, tuple[_Key | None, ...]] = {}
         self._first: dict[Node, tuple[PreemptionOrder | None, ...]] = {}
@@ -156,14 +98,14 @@ class CandidateIndex(ABC, Generic[_Key]):
 
     def note_fruitless(self) -> None:
         """Note that a listed ClusterQueue had no candidate for some preemptor."""
-        self._tree.note_fruitless()
+        self._tree.fruitless += 1
 
     def used_without(self, cohort: Node, visited: Node, pair: FlavorResource) -> int:
         """The usage of a cohort from all children but one, if listed ClusterQueues used nothing."""
         relief = self._reliefs.get(pair)
         if relief is None:
-            relief = self._reliefs[pair] = _Relief(self, pair)
-        return relief.total(cohort) - relief.part(visited)
+            relief = self._reliefs[pair] = _Relief(pair)
+        return relief.total(self, cohort) - relief.part(visited)
 
     def update(self, node: Node) -> None:
         """Correct the lists on the path of a ClusterQueue."""
@@ -172,13 +114,13 @@ class CandidateIndex(ABC, Generic[_Key]):
             if parent in self._lists:
                 self._list_anew(at, parent)
             for relief in self._reliefs.values():
-                relief.update(at, parent)
+                relief.update(self, at, parent)
             at = parent
 
     def used(self, node: Node, pair: FlavorResource) -> int:
         """What a node takes of a pair from its parent's capacity."""
         cell = node.cells.get(pair)
-        return 0 if cell is None else max(0, self._usage.get(cell, cell.usage) - cell.local)
+        return 0 if cell is None else max(0, self.usage.get(cell, cell.usage) - cell.local)
 
     @abstractmethod
     def _keys(self, node: Node) -> tuple[_Key | None, ...]:
@@ -217,8 +159,8 @@ class CandidateIndex(ABC, Generic[_Key]):
 
     def _places(self, node: Node) -> tuple[_Key | None, ...] | None:
         """The places of a node in its parent's lists; None if it is in none of them."""
-        usage = self._usage
-        for cell in contested_cells(node, self._contested):
+        usage = self.usage
+        for cell in contested_cells(node, self.contested):
             if usage.get(cell, cell.usage) > cell.subtree:
                 break
         else:
@@ -247,7 +189,7 @@ class CandidateIndex(ABC, Generic[_Key]):
             held = entry.held
             if (
                 held is not None
-                and uses_any(held.usage, self._contested)
+                and uses_any(held.usage, self.contested)
                 and entry.workload.key not in excluded
             ):
                 return order
@@ -274,26 +216,14 @@ class ShareIndex(CandidateIndex[ShareKey]):
     """For fair preemption: one list, by share, of nodes with candidates up to a priority.
 
     The list does not go by priority. So a list of all nodes could be long without a candidate.
-
-    ``bounds`` tell which nodes of a list have a sufficient share also without a candidate.
     """
 
-    def __init__(self, tree: TreeCandidates, contested: Contested, highest: int) -> None:
+    def __init__(self, tree: SearchedTree, contested: Contested, highest: int) -> None:
         super().__init__(tree, contested)
         self.highest: Final = highest
-        self.bounds: Final = FinalBounds(self._usage, contested, self.children, self._held)
 
-    def update(self, node: Node) -> None:
-        """Correct the lists and bounds on the path of a ClusterQueue."""
-        self.bounds.forget_amounts(node)
-        super().update(node)
-
-    def _list_anew(self, node: Node, parent: Node) -> None:
-        former = self._place(node)
-        super()._list_anew(node, parent)
-        self.bounds.move(node, parent, former, self._place(node))
-
-    def _place(self, node: Node) -> ShareKey | None:
+    def place(self, node: Node) -> ShareKey | None:
+        """The place of a node in the list of its parent; None if it is not listed, or no list is made."""
         listed = self._listed.get(node)
         return None if listed is None else listed[0]
 
@@ -310,9 +240,9 @@ class ShareIndex(CandidateIndex[ShareKey]):
             candidate = found[0]
         elif not self.children(node):
             return (None,)
-        return (share_key(node, supposed_share(node, self._usage), candidate),)
+        return (share_key(node, supposed_share(node, self.usage), candidate),)
 
-    def _held(self, node: Node) -> Iterator[Amounts]:
+    def held(self, node: Node) -> Iterator[Amounts]:
         """What candidates of a ClusterQueue hold; those that hold the same once."""
         holders, excluded = self._tree.world.holders, self._tree.excluded
         seen: set[Usage] = set()
@@ -323,28 +253,31 @@ class ShareIndex(CandidateIndex[ShareKey]):
                 held = entry.held
                 if held is None or held.usage in seen or entry.workload.key in excluded:
                     continue
-                if uses_any(held.usage, self._contested):
+                if uses_any(held.usage, self.contested):
                     seen.add(held.usage)
                     yield dict(held.usage)
 
 
 class _Relief:
-    """What each cohort would use of a pair if the listed ClusterQueues below it used nothing."""
+    """What each cohort would use of a pair if the listed ClusterQueues below it used nothing.
 
-    def __init__(self, index: CandidateIndex[Any], pair: FlavorResource) -> None:
-        self._index = index
+    The index is passed to each method: if the two referred to each other, only a garbage collection would
+    free them.
+    """
+
+    def __init__(self, pair: FlavorResource) -> None:
         self._pair = pair
         self._totals: dict[Node, int] = {}
         self._parts: dict[Node, int] = {}
 
-    def total(self, cohort: Node) -> int:
+    def total(self, index: CandidateIndex[Any], cohort: Node) -> int:
         """The usage of a cohort."""
         total = self._totals.get(cohort)
         if total is None:
-            self._index.children(cohort)
+            index.children(cohort)
             total = 0
             for child in chain(cohort.cohorts.values(), cohort.cluster_queues.values()):
-                part = self._parts[child] = self._taken(child)
+                part = self._parts[child] = self._taken(index, child)
                 total += part
             self._totals[cohort] = total
         return total
@@ -353,16 +286,16 @@ class _Relief:
         """What is counted of a node in its parent, whose total was asked for."""
         return self._parts[node]
 
-    def update(self, node: Node, parent: Node) -> None:
+    def update(self, index: CandidateIndex[Any], node: Node, parent: Node) -> None:
         """Correct what is counted of a node in its parent."""
         if parent in self._totals:
-            part = self._taken(node)
+            part = self._taken(index, node)
             self._totals[parent] += part - self._parts[node]
             self._parts[node] = part
 
-    def _taken(self, node: Node) -> int:
+    def _taken(self, index: CandidateIndex[Any], node: Node) -> int:
         """What a node would take from its parent's capacity."""
-        if not self._index.is_listed(node):
-            return self._index.used(node, self._pair)
+        if not index.is_listed(node):
+            return index.used(node, self._pair)
         cell = node.cells.get(self._pair)
-        return 0 if cell is None or not node.is_cohort else max(0, self.total(node) - cell.local)
+        return 0 if cell is None or not node.is_cohort else max(0, self.total(index, node) - cell.local)

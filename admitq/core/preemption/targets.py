@@ -16,9 +16,9 @@ from typing import NamedTuple
 from admitq.core.cohorts import Node
 from admitq.core.fair_sharing import Share, share, supposed_share
 from admitq.core.instructions import PreemptionReason
-from admitq.core.preemption.bounds import Amounts
+from admitq.core.preemption.bounds import FinalBounds
 from admitq.core.preemption.candidates import STAGES, Candidate, Search, is_borrowing
-from admitq.core.preemption.index import ShareIndex
+from admitq.core.preemption.index import Amounts
 from admitq.core.preemption.places import ShareKey, candidate_key, share_at, share_key
 from admitq.core.preemption.policies import equals_must_be_newer
 from admitq.core.quota import Cell
@@ -227,23 +227,24 @@ class Targets:
 
     Args:
         search: what the search is for.
-        index: of the preemptor's tree.
+        bounds: the index of the preemptor's tree, with bounds.
         strategy: what is accepted in this run.
         first: what the first run left, if this is the second one.
     """
 
     def __init__(
-        self, search: Search, index: ShareIndex, strategy: Strategy, first: FirstRun | None = None
+        self, search: Search, bounds: FinalBounds, strategy: Strategy, first: FirstRun | None = None
     ) -> None:
         self._search = search
-        self._index = index
+        self._index = bounds.index
+        self._bounds = bounds
         self._strategy = strategy
         self._first = first
         self._own = search.preemptor.queue.node
         self._contested = search.cells(self._own)
         policy = search.preemptor.queue.spec.preemption.reclaim_within_cohort
         self._has_exact_places = search.world.local_queue_usage is None and not (
-            equals_must_be_newer(policy) and index.highest == search.preemptor.workload.priority
+            equals_must_be_newer(policy) and bounds.index.highest == search.preemptor.workload.priority
         )
         """Whether the first candidate of each ClusterQueue in the index is one for this preemptor."""
         self._compares_always = (
@@ -308,13 +309,13 @@ class Targets:
         is_enough = self._strategy.accepts(share(below))
         if not self._strategy.by_final:
             return since if is_enough(share_at(since)) else None
-        return self._index.bounds.next_by_final_share(cohort, since, is_enough, below)
+        return self._bounds.next_by_final_share(cohort, since, is_enough, below)
 
     def _find_in(self, sides: _Sides, cohort: Node, since: ShareKey) -> ShareKey | None:
         """The same of a cohort beside the path."""
         if not self.compares():
             return since
-        bounds, target = self._index.bounds, sides.target
+        bounds, target = self._bounds, sides.target
         is_enough = self._strategy.accepts(share(sides.preemptor))
         if not self._strategy.by_final:
             return since if is_enough(share(target)) else None

@@ -23,7 +23,7 @@ def check_queue(queue: PendingQueue) -> None:
     local_queues = {
         lane: key.local_queue for key, lane in lanes.by_key.items() if key.local_queue is not None
     }
-    least = {cause: each.least for cause, each in lanes.waiting.by_need.items()}
+    least = {cause: each.bound for cause, each in lanes.waiting.by_need.items()}
     registration = queue.registration
     for what, actual, expected in (
         ("parked lanes", set(lanes.waiting.parked), parked),
@@ -80,10 +80,10 @@ def _check_lane(queue: PendingQueue, lane: Lane) -> None:
         # An empty lane is sorted anew when its LocalQueue leads to this ClusterQueue again.
         _expect(f"past use of {lane.key}", lane.usage, lanes.usage_by(lane.key))
     indexed = {
-        (cause, amount)
+        (cause, entry.bound)
         for cause, each in lanes.waiting.by_need.items()
-        for _, amount, of in each
-        if of is lane
+        for entry in each
+        if entry.item is lane
     }
     position = None if first is None else lanes.position_of(lane, first)
     head = lane.state.head if isinstance(lane.state, STANDING) else first

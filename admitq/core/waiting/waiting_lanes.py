@@ -4,11 +4,13 @@ How the ClusterQueue waits as a whole is kept in its ``TreeRegistration``.
 """
 
 from collections.abc import Callable
+from functools import partial
+from operator import ge
 from typing import Final
 
 from admitq.core.amounts import FlavorResource
+from admitq.core.sorted_blocks import SortedBlocks
 from admitq.core.waiting.lane import Lane
-from admitq.core.waiting.lanes_by_need import LanesByNeed
 from admitq.core.waiting.order import LanePosition
 from admitq.core.waiting.wait_states import (
     PROGRESS_MADE,
@@ -44,7 +46,8 @@ class WaitingLanes:
         """The lane of the standing head."""
         self.by_any_return: dict[Lane, None] = {}
         self.by_progress: dict[Lane, None] = {}
-        self.by_need: dict[FlavorResource, LanesByNeed[Lane]] = {}
+        self.by_need: dict[FlavorResource, SortedBlocks[LanePosition, Lane, int]] = {}
+        """By pair, lanes with the amounts that they need; the bound of all is the least amount."""
         self.indexed: dict[Lane, None] = {}
         """Lanes that wait for certain amounts, whose refusals state what is missing of these."""
         self._registration = registration
@@ -62,11 +65,9 @@ class WaitingLanes:
         """The first position of a lane that needs no more than what is available."""
         first: LanePosition | None = None
         for pair, lanes in self.by_need.items():
-            lane = lanes.first_within(self._registration.available(pair))
-            if lane is None or lane.indexed_at is None:
-                continue
-            if first is None or lane.indexed_at <= first:
-                first = lane.indexed_at
+            found = lanes.first(partial(ge, self._registration.available(pair)))
+            if found is not None and (first is None or found.place < first):
+                first = found.place
         return first
 
     # --- lanes in and out -------------------------------------------------------------------------
@@ -134,9 +135,9 @@ class WaitingLanes:
         for cause, amount in needs:
             lanes = self.by_need.get(cause)
             if lanes is None:
-                lanes = self.by_need[cause] = LanesByNeed()
-            lanes.add(position, amount, lane)
-            self._registration.set_need(cause, lanes.least)
+                lanes = self.by_need[cause] = SortedBlocks(min)
+            lanes.add(position, lane, amount)
+            self._registration.set_need(cause, lanes.bound)
 
     def _unindex_needs(self, lane: Lane, state: LaneState) -> None:
         position, lane.indexed_at = lane.indexed_at, None
@@ -161,7 +162,7 @@ class WaitingLanes:
             self._need_removed(cause)
 
     def _need_removed(self, cause: FlavorResource) -> None:
-        least = self.by_need[cause].least
+        least = self.by_need[cause].bound
         if least is None:
             del self.by_need[cause]
         self._registration.set_need(cause, least)

@@ -4,6 +4,7 @@ Half of the ClusterQueues of a tree preempt workloads of the other half. What on
 on how many others there are, except for the logarithm of that number.
 """
 
+import gc
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -195,3 +196,15 @@ def test_cycle_with_many_preemptors_work_of_each_head_does_not_grow(name: str) -
         assert any(isinstance(each, Preempt) for each in decided) == crowd.preempts
         assert any(isinstance(each, ReserveQuota) for each in decided) == crowd.admits
     assert calls[1] <= GROWTH * calls[0]
+
+
+@pytest.mark.parametrize("name", CROWDS)
+def test_cycle_leaves_no_garbage_that_only_a_collection_frees(name: str) -> None:
+    state = CROWDS[name].state(FEW)
+    gc.collect()
+    gc.disable()
+    try:
+        state.handle(CyclesRequested(limit=1), now=3 * SECOND)
+        assert gc.collect() == 0
+    finally:
+        gc.enable()

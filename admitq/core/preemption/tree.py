@@ -1,0 +1,90 @@
+"""All indexes of one cohort tree in one cycle."""
+
+from collections.abc import Container
+from typing import Final
+
+from admitq.core.cohorts import Node
+from admitq.core.holders import PreemptionOrder
+from admitq.core.model import Instant, ObjectKey
+from admitq.core.preemption.bounds import FinalBounds
+from admitq.core.preemption.candidates import Preemptor
+from admitq.core.preemption.index import BEFORE_ALL, Contested, OrderIndex, SearchedTree, ShareIndex
+from admitq.core.preemption.policies import equals_must_be_newer, highest_priority
+from admitq.core.supposed_usage import SupposedUsage
+from admitq.core.world import World
+
+_LOOKS_IN_VAIN: Final = 16
+
+
+class TreeCandidates:
+    """All indexes of one cohort tree in one cycle, made when they are first needed.
+
+    No index refers to this object, and an index does not refer to its bounds. So all are freed at the end of
+    a cycle without a garbage collection.
+
+    Args:
+        world: where workloads hold quota.
+        usage: the usage without the victims of the cycle.
+        excluded: workloads that are no candidates: victims of the cycle, and workloads admitted in it.
+    """
+
+    def __init__(self, world: World, usage: SupposedUsage, excluded: Container[ObjectKey]) -> None:
+        self._tree = SearchedTree(world, usage, excluded)
+        self._by_order: dict[Contested, OrderIndex] = {}
+        self._by_share: dict[tuple[Contested, int], FinalBounds] = {}
+        self._newest: dict[int, Instant] = {}
+
+    def by_order(self, contested: Contested) -> OrderIndex:
+        """The index for classical preemption."""
+        index = self._by_order.get(contested)
+        if index is None:
+            index = self._by_order[contested] = OrderIndex(self._tree, contested)
+        return index
+
+    def by_share(self, contested: Contested, highest: int) -> FinalBounds:
+        """The index for fair preemption with its bounds, of candidates up to a priority."""
+        bounds = self._by_share.get((contested, highest))
+        if bounds is None:
+            index = ShareIndex(self._tree, contested, highest)
+            bounds = self._by_share[contested, highest] = FinalBounds(index)
+        return bounds
+
+    def highest_priority(self, preemptor: Preemptor) -> int:
+        """The highest priority of candidates in other ClusterQueues.
+
+        Candidates of the preemptor's own priority that must be newer are told apart only by a look at each of
+        them. After some looks in vain, the newest of the whole tree is found, once for all preemptors.
+        """
+        queue, workload = preemptor
+        policy, priority = queue.spec.preemption.reclaim_within_cohort, workload.priority
+        if not equals_must_be_newer(policy) or self._tree.fruitless < _LOOKS_IN_VAIN:
+            return highest_priority(policy, priority)
+        newest = self._newest.get(priority)
+        if newest is None:
+            newest = self._newest[priority] = self._find_newest(queue.node.root, priority)
+        return priority if workload.queued_at < newest else priority - 1
+
+    def _find_newest(self, root: Node, priority: int) -> Instant:
+        """The latest queue-order timestamp of workloads of a priority that hold quota in a tree."""
+        holders = self._tree.world.holders
+        since = PreemptionOrder(priority, BEFORE_ALL, "")
+        times = (
+            entry.workload.queued_at
+            for node in root.cluster_queues_below()
+            for line in (holders.leaving, holders.staying)
+            for order, entry in line(node.name, since)
+            if order.priority == priority
+        )
+        return max(times, default=BEFORE_ALL)
+
+    def update(self, node: Node) -> None:
+        """Correct all indexes after a change of usage or candidates at a ClusterQueue."""
+        for index in self._by_order.values():
+            index.update(node)
+        for bounds in self._by_share.values():
+            bounds.update(node)
+
+    def clear(self) -> None:
+        """Forget all indexes, after changes at unknown nodes."""
+        self._by_order.clear()
+        self._by_share.clear()
