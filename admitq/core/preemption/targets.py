@@ -1,9 +1,17 @@
 """The order in which a fair search gets to candidates: a tree of targets in a cohort tree.
 
-A target is a ClusterQueue with candidates. Those of the preemptor's own ClusterQueue and of those that were
-reached are open: their places are found by present shares. All others wait in the lists of an index, and a
-search opens one when it is reached, if one of its candidates may be accepted. Of all that are passed over, no
-candidate is accepted.
+A target is a ClusterQueue with candidates. The *path* leads from the root to the preemptor's ClusterQueue. A
+child of a cohort is *listed* as long as only its place in the index is known, which is a lower bound of its
+place. The search *opens* it when it gets there; from then on, its place goes by present shares.
+
+The search passes over listed children of which it would accept no candidate at present: to open one would
+only reject all its candidates. Rejected candidates must stay rejected, also when shares change. So children
+that were passed over are skipped before they could be accepted:
+
+- A child of a cohort on the path is compared with the child on the path. It is skipped when the search
+  descends the path, because removing a candidate there lowers the share of the preemptor's side.
+- Below a cohort off the path, that cohort or one above it is compared. What is passed over is skipped when
+  the search finds a target in the cohort. When it returns, both shares may have fallen.
 """
 
 import heapq
@@ -87,14 +95,12 @@ class Target:
 
 
 class _Listed:
-    """The children of a cohort in the order of an index, as far as the search has not reached them.
-
-    Children of which nothing can be accepted at present are left out.
+    """The children of a cohort that are listed, in the order of the index.
 
     Args:
         children: the list.
-        left_out: children that are never opened.
-        find: the place of the first child, from a place on, of which something may be accepted at present.
+        left_out: the children that are open from the beginning.
+        find: the place of the first child, from a place on, of which a candidate may be accepted at present.
     """
 
     def __init__(
@@ -109,41 +115,45 @@ class _Listed:
         self._position = 0
 
     def pop(self, before: ShareKey | None) -> Node | None:
-        """The next child, if it comes before this place; without a place, if there is any."""
+        """The next child of which a candidate may be accepted; None if it comes after this place, if any."""
         children = self._children
         while self._position < len(children):
             key, node = children[self._position]
             if before is not None and before < key:
                 return None
-            if node not in self._left_out:
-                found = self._find(key)
-                if found is None or (before is not None and before < found):
-                    return None
-                if found != key:
-                    self._position = bisect_left(children, (found,))
-                    node = children[self._position][1]
+            if node in self._left_out:
+                self._position += 1
+                continue
+            found = self._find(key)
+            if found is None or (before is not None and before < found):
+                return None
+            if found == key:
                 self._position += 1
                 return node
-            self._position += 1
+            self._position = bisect_left(children, (found,), self._position)
         return None
 
-    def pop_even(self, place: ShareKey) -> list[Node]:
-        """All children before this place with the same share, whether or not anything may be accepted."""
+    def pop_equals(self, place: ShareKey) -> list[Node]:
+        """All children before this place with the same share, whether or not a candidate may be accepted."""
         children = self._children
         start = bisect_left(children, (place[:2],), self._position)
         self._position = bisect_left(children, (place,), start)
         return [node for _, node in children[start : self._position] if node not in self._left_out]
 
     def skip(self, place: ShareKey) -> None:
-        """Pass over all children before a place: they were rejected, even if they would be accepted now."""
+        """Skip all children before a place: their candidates were rejected when they were passed over."""
         self._position = bisect_left(self._children, (place,), self._position)
 
 
 class _Branch:
     """A cohort with its children in the order in which the search descends into them.
 
-    ``listed`` children come by lower bounds of their places. The search opens each when it reaches its bound.
-    On the preemptor's path, ``below`` is the child through which the path goes.
+    Args:
+        node: the cohort.
+        contested: its cells of the contested pairs; None on the path, where it need not borrow.
+        below: the child on the path; None if it has no candidates, or if the cohort is off the path.
+        listed: its listed children.
+        open_listed: opens one of them.
     """
 
     def __init__(
@@ -184,10 +194,13 @@ class _Branch:
             target = None if now is None else child.descend()
             if target is None:
                 heapq.heappop(children)
-            elif child is not self._below or not self._open_even(place):
-                if child is self._below or self._contested is not None:
-                    self._listed.skip(place)
-                return target
+                continue
+            descends_path = child is self._below
+            if descends_path and self._open_equals(place):
+                continue
+            if descends_path or self._contested is not None:
+                self._listed.skip(place)
+            return target
 
     def add(self, child: "_Branch | Target") -> None:
         """Add an open child, unless it has no place."""
@@ -201,16 +214,18 @@ class _Branch:
         while (node := self._listed.pop(children[0][0] if children else None)) is not None:
             self.add(self._open_listed(node))
 
-    def _open_even(self, place: ShareKey) -> bool:
-        """Open listed children whose bound is before this place and whose place may be after it.
+    def _open_equals(self, place: ShareKey) -> bool:
+        """Open listed children that may come after this place of the preemptor's own ClusterQueue, if any.
 
-        That is so if the first candidates decide, and that at the place is leaving. The first candidate of a
-        child may then be leaving in the list, but not for this preemptor.
+        They are listed before it with the same share. By the index, their first candidates are leaving. But
+        those may be no candidates of this preemptor, and others come after candidates that are leaving in the
+        own ClusterQueue. If none is leaving there, all others with the same share come before it.
         """
-        even = self._listed.pop_even(place) if place.candidate[:1] == (False,) else []
-        for node in even:
+        own_is_leaving = place.candidate[:1] == (False,)
+        equals = self._listed.pop_equals(place) if own_is_leaving else []
+        for node in equals:
             self.add(self._open_listed(node))
-        return bool(even)
+        return bool(equals)
 
 
 class FirstRun(NamedTuple):
@@ -246,7 +261,7 @@ class Targets:
         self._has_exact_places = search.world.local_queue_usage is None and not (
             equals_must_be_newer(policy) and bounds.index.highest == search.preemptor.workload.priority
         )
-        """Whether the first candidate of each ClusterQueue in the index is one for this preemptor."""
+        """Whether the first candidates in the index are those of this preemptor, so that places are exact."""
         self._compares_always = (
             first is not None or not search.world.settings.gates.fair_sharing_preempt_within_nominal
         )
@@ -256,7 +271,7 @@ class Targets:
             self._path[ancestor] = below
             below = ancestor
         self.opened: dict[Node, list[Node]] = {}
-        """The children of cohorts that the run opened, by cohort."""
+        """The children that were opened in this run, by cohort."""
 
     def build(self) -> _Branch | Target:
         """The targets from the root."""
@@ -283,9 +298,9 @@ class Targets:
             _Listed(
                 self._index.children(cohort),
                 {below, *opened},
-                partial(self._find_beside, cohort)
+                partial(self._find_on_path, cohort)
                 if sides is None
-                else partial(self._find_in, sides, cohort),
+                else partial(self._find_off_path, sides, cohort),
             ),
             partial(self._open, sides),
         )
@@ -301,8 +316,11 @@ class Targets:
             return self._branch(node, None)
         return self._own_target() if self._first is None else None
 
-    def _find_beside(self, cohort: Node, since: ShareKey) -> ShareKey | None:
-        """Of the children of a cohort on the path, the first that may give a candidate at present."""
+    def _find_on_path(self, cohort: Node, since: ShareKey) -> ShareKey | None:
+        """The place of the first child of a cohort on the path of which a candidate may be accepted.
+
+        The child is compared with that on the path, whose usage is not that of the index.
+        """
         if not self.compares():
             return since
         below = self._path[cohort]
@@ -311,8 +329,12 @@ class Targets:
             return since if is_enough(share_at(since)) else None
         return self._bounds.next_by_final_share(cohort, since, is_enough, below)
 
-    def _find_in(self, sides: _Sides, cohort: Node, since: ShareKey) -> ShareKey | None:
-        """The same of a cohort beside the path."""
+    def _find_off_path(self, sides: _Sides, cohort: Node, since: ShareKey) -> ShareKey | None:
+        """The same of a cohort off the path, of which a side is compared that is the cohort or above it.
+
+        If the places in the index are not exact, a child that was passed over could be skipped although it
+        comes later. Then either all children are passed over, so that the order does not matter, or none.
+        """
         if not self.compares():
             return since
         bounds, target = self._bounds, sides.target
@@ -321,6 +343,7 @@ class Targets:
             return since if is_enough(share(target)) else None
 
         def are_small(amounts: Amounts) -> bool:
+            """Whether the side's share is enough if the usage of the cohort falls by these amounts."""
             at = cohort
             while at is not target:
                 amounts = bounds.passed_on(at, amounts)
