@@ -10,7 +10,8 @@ from admitq.core.instructions import Preempt, PreemptionReason
 from admitq.core.model import ObjectKey
 from admitq.core.overlay import Overlay, without
 from admitq.core.preemption import Victim, find_victims
-from admitq.core.settings import FairSharing, Settings
+from admitq.core.preemption.index import Amounts
+from admitq.core.settings import FairSharing, Gates, PreemptionStrategy, Settings
 from admitq.core.world import WorkloadEntry
 from tests.unit.core.stage import Stage, pair, policy
 from tests.unit.core.test_preemption_laws import a_case, a_nearly_equal_case
@@ -136,6 +137,17 @@ def test_overlay_tree_changes_otherwise_is_computed_anew(chance: Random, setting
         chance.choice(steps)()
 
 
+def victims_of(overlay: Overlay, stage: Stage, name: str, requested: int) -> list[str]:
+    """The victims for a workload of a ClusterQueue that requests CPUs, in the tree as it is supposed."""
+
+    def search() -> list[str]:
+        preemptor, excluded = stage.preemptor(name, priority=1), overlay.excluded
+        found = find_victims(stage.world, preemptor, {CPU: requested}, (CPU,), excluded, overlay.candidates)
+        return [victim.entry.workload.key.name for victim in found]
+
+    return overlay.without_victims(stage.node(name), (), search)
+
+
 def supposed_victim(stage: Stage, name: str) -> Victim:
     entry = stage.world.workloads[ObjectKey("default", name)]
     return Victim(entry, PreemptionReason.IN_COHORT_RECLAMATION)
@@ -182,14 +194,64 @@ def test_search_victim_of_another_head_did_not_borrow_its_quota_counts() -> None
     stage.queue("other", "all")
     stage.holds("inner", "within quota", 2)
     stage.holds("other", "borrows", 3)
-    node = stage.node("own")
+    overlay = Overlay(stage.world, stage.node("own").root)
+    assert victims_of(overlay, stage, "own", 5) == []
+    overlay.add_victims([supposed_victim(stage, "within quota")])
+    assert victims_of(overlay, stage, "own", 5) == ["borrows"]
+
+
+def by_final_share() -> Stage:
+    strategies = (PreemptionStrategy.LESS_THAN_OR_EQUAL_TO_FINAL_SHARE,)
+    gates = Gates(fair_sharing_preempt_within_nominal=False)
+    return Stage(Settings(fair_sharing=FairSharing(strategies), gates=gates))
+
+
+def test_search_queue_borrows_by_reserved_capacity_its_smaller_workload_counts_in_its_cohort() -> None:
+    stage = by_final_share()
+    stage.cohort("root", None, 5)
+    stage.cohort("other", "root")
+    stage.queue("own", "root", 0, policy(reclaim="LowerPriority"))
+    stage.queue("b", "other")
+    stage.queue("c", "other", 1)
+    stage.holds("b", "large", 3)
+    stage.holds("c", "small", 1)
+    overlay = Overlay(stage.world, stage.node("own").root)
+    # The cohort borrows 3, and nothing without the large one: only that can be preempted.
+    assert victims_of(overlay, stage, "own", 3) == []
+    overlay.reserve_capacity(stage.node("c"), ((CPU, 1),))
+    # It borrows 4, and 3 without the small one.
+    assert victims_of(overlay, stage, "own", 2) == ["small"]
+
+
+def test_search_place_stays_share_without_the_candidate_rises_candidate_is_accepted() -> None:
+    stage = by_final_share()
+    stage.cohort("root", None, {"cpu": 9, "gpu": 9})
+    for name in ("own", "b"):
+        stage.queue(name, "root", {"cpu": 0, "gpu": 0}, policy(reclaim="LowerPriority"))
+    stage.holds("b", "lower", 4)
+    stage.holds("b", "higher", 2, priority=9)
+    overlay = Overlay(stage.world, stage.node("own").root)
+    # b borrows 6 of 9 CPUs, and 2 without the lower one: less than the 4 of the preemptor.
+    assert victims_of(overlay, stage, "own", 4) == []
+    overlay.reserve_capacity(stage.node("b"), ((pair("gpu"), 5),))
+    # The share of b is the same. Without the lower one, it is 5 of 9 GPUs.
+    assert victims_of(overlay, stage, "own", 4) == ["lower"]
+
+
+def test_least_amounts_are_those_of_workloads_that_are_no_victims() -> None:
+    stage = by_final_share()
+    stage.cohort("deep", "root")
+    stage.queue("b", "deep")
+    stage.holds("b", "small", 2)
+    stage.holds("b", "large", 5)
+    node = stage.node("b")
     overlay = Overlay(stage.world, node.root)
 
-    def search() -> list[str]:
-        preemptor = stage.preemptor("own", priority=1)
-        found = find_victims(stage.world, preemptor, {CPU: 5}, (CPU,), overlay.excluded, overlay.candidates)
-        return [victim.entry.workload.key.name for victim in found]
+    def least() -> list[Amounts]:
+        bounds = overlay.candidates.by_share(frozenset((CPU,)), highest=0)
+        bounds.index.prepare(node)
+        return [bounds.least_amounts(at) for at in (node, stage.node("deep"))]
 
-    assert overlay.without_victims(node, (), search) == []
-    overlay.add_victims([supposed_victim(stage, "within quota")])
-    assert overlay.without_victims(node, (), search) == ["borrows"]
+    assert least() == [{CPU: 2}] * 2
+    overlay.add_victims([supposed_victim(stage, "small")])
+    assert least() == [{CPU: 5}] * 2
