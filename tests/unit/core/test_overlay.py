@@ -1,11 +1,14 @@
 """What a cycle supposes of a tree, and the indexes that follow it, equal a tree that is really changed."""
 
+from collections.abc import Collection
 from random import Random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from admitq.core import quota
+from admitq.core.amounts import FlavorResource
 from admitq.core.instructions import Preempt, PreemptionReason
 from admitq.core.model import ObjectKey
 from admitq.core.overlay import Overlay, without
@@ -13,7 +16,7 @@ from admitq.core.preemption import Victim, find_victims
 from admitq.core.preemption.index import Amounts
 from admitq.core.settings import FairSharing, Gates, PreemptionStrategy, Settings
 from admitq.core.world import WorkloadEntry
-from tests.unit.core.stage import Stage, pair, policy
+from tests.unit.core.stage import Stage, Stated, pair, policy, stated
 from tests.unit.core.test_preemption_laws import a_case, a_nearly_equal_case
 
 CPU = pair("cpu")
@@ -137,12 +140,19 @@ def test_overlay_tree_changes_otherwise_is_computed_anew(chance: Random, setting
         chance.choice(steps)()
 
 
-def victims_of(overlay: Overlay, stage: Stage, name: str, requested: int) -> list[str]:
-    """The victims for a workload of a ClusterQueue that requests CPUs, in the tree as it is supposed."""
+def victims_of(
+    overlay: Overlay,
+    stage: Stage,
+    name: str,
+    requested: Stated,
+    contested: Collection[FlavorResource] = (CPU,),
+) -> list[str]:
+    """The victims for a workload of a ClusterQueue, in the tree as it is supposed."""
 
     def search() -> list[str]:
         preemptor, excluded = stage.preemptor(name, priority=1), overlay.excluded
-        found = find_victims(stage.world, preemptor, {CPU: requested}, (CPU,), excluded, overlay.candidates)
+        tree = overlay.candidates
+        found = find_victims(stage.world, preemptor, stated(requested), contested, excluded, tree)
         return [victim.entry.workload.key.name for victim in found]
 
     return overlay.without_victims(stage.node(name), (), search)
@@ -206,13 +216,19 @@ def by_final_share() -> Stage:
     return Stage(Settings(fair_sharing=FairSharing(strategies), gates=gates))
 
 
-def test_search_queue_borrows_by_reserved_capacity_its_smaller_workload_counts_in_its_cohort() -> None:
+@pytest.mark.parametrize("deep", [False, True])
+def test_search_queue_borrows_by_reserved_capacity_its_smaller_workload_counts_above(deep: bool) -> None:
     stage = by_final_share()
     stage.cohort("root", None, 5)
-    stage.cohort("other", "root")
+    stage.cohort("other", "root", {"cpu": 0, "gpu": 30})
     stage.queue("own", "root", 0, policy(reclaim="LowerPriority"))
-    stage.queue("b", "other")
-    stage.queue("c", "other", 1)
+    if deep:
+        # A cohort whose share is that of its GPUs, so that its place stays.
+        stage.cohort("deep", "other", {"cpu": 0, "gpu": 0})
+        stage.queue("d", "deep", {"gpu": 0})
+        stage.holds("d", "gpus", {"gpu": 30})
+    stage.queue("b", "deep" if deep else "other")
+    stage.queue("c", "deep" if deep else "other", 1)
     stage.holds("b", "large", 3)
     stage.holds("c", "small", 1)
     overlay = Overlay(stage.world, stage.node("own").root)
@@ -236,6 +252,23 @@ def test_search_place_stays_share_without_the_candidate_rises_candidate_is_accep
     overlay.reserve_capacity(stage.node("b"), ((pair("gpu"), 5),))
     # The share of b is the same. Without the lower one, it is 5 of 9 GPUs.
     assert victims_of(overlay, stage, "own", 4) == ["lower"]
+
+
+def test_search_preemptor_lost_own_candidates_meanwhile_bound_of_its_queue_is_not_kept() -> None:
+    stage = by_final_share()
+    stage.cohort("root", None, {"cpu": 14, "gpu": 1})
+    for name, gpus in (("own", 0), ("later", 0), ("b", 0), ("g", 99)):
+        stage.queue(name, "root", {"cpu": 0, "gpu": gpus}, policy("LowerPriority", "Any"))
+    stage.holds("own", "lower", 4)
+    stage.holds("own", "higher", 1, priority=9)
+    stage.holds("b", "large", 6)
+    stage.holds("g", "gpus", {"gpu": 100})
+    overlay = Overlay(stage.world, stage.node("own").root)
+    contested = (CPU, pair("gpu"))
+    # 7 CPUs against 6: the lower one goes. Then 3, against none of b without the large one.
+    assert victims_of(overlay, stage, "own", {"cpu": 2, "gpu": 1}, contested) == []
+    # 4 CPUs against 5, or 4 without the higher one.
+    assert victims_of(overlay, stage, "later", 4, contested) == ["higher"]
 
 
 def test_least_amounts_are_those_of_workloads_that_are_no_victims() -> None:
