@@ -3,7 +3,6 @@
 from collections.abc import Collection
 from random import Random
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -216,19 +215,13 @@ def by_final_share() -> Stage:
     return Stage(Settings(fair_sharing=FairSharing(strategies), gates=gates))
 
 
-@pytest.mark.parametrize("deep", [False, True])
-def test_search_queue_borrows_by_reserved_capacity_its_smaller_workload_counts_above(deep: bool) -> None:
+def test_search_queue_borrows_by_reserved_capacity_its_smaller_workload_counts_in_its_cohort() -> None:
     stage = by_final_share()
     stage.cohort("root", None, 5)
-    stage.cohort("other", "root", {"cpu": 0, "gpu": 30})
+    stage.cohort("other", "root")
     stage.queue("own", "root", 0, policy(reclaim="LowerPriority"))
-    if deep:
-        # A cohort whose share is that of its GPUs, so that its place stays.
-        stage.cohort("deep", "other", {"cpu": 0, "gpu": 0})
-        stage.queue("d", "deep", {"gpu": 0})
-        stage.holds("d", "gpus", {"gpu": 30})
-    stage.queue("b", "deep" if deep else "other")
-    stage.queue("c", "deep" if deep else "other", 1)
+    stage.queue("b", "other")
+    stage.queue("c", "other", 1)
     stage.holds("b", "large", 3)
     stage.holds("c", "small", 1)
     overlay = Overlay(stage.world, stage.node("own").root)
@@ -237,6 +230,26 @@ def test_search_queue_borrows_by_reserved_capacity_its_smaller_workload_counts_a
     overlay.reserve_capacity(stage.node("c"), ((CPU, 1),))
     # It borrows 4, and 3 without the small one.
     assert victims_of(overlay, stage, "own", 2) == ["small"]
+
+
+def test_search_queue_borrows_by_reserved_capacity_place_of_its_cohort_stays_its_workload_counts() -> None:
+    stage = by_final_share()
+    stage.cohort("root", None, 6)
+    stage.cohort("other", "root", {"cpu": 0, "gpu": 30})
+    stage.cohort("deep", "other", {"cpu": 0, "gpu": 0})
+    stage.queue("own", "root", 0, policy(reclaim="LowerPriority"))
+    for name, cohort, nominal in (("b", "deep", 0), ("c", "deep", 1), ("d", "other", 0)):
+        stage.queue(name, cohort, {"cpu": nominal, "gpu": 0})
+    stage.holds("b", "gpus", {"gpu": 30})
+    stage.holds("b", "large", 3)
+    stage.holds("c", "small", 1)
+    stage.holds("d", "next", 1)
+    overlay = Overlay(stage.world, stage.node("own").root)
+    # 3 CPUs against 4, and 1 without the large one: nothing of deep, whose share is that of its GPUs.
+    assert victims_of(overlay, stage, "own", 3) == ["next"]
+    overlay.reserve_capacity(stage.node("c"), ((CPU, 1),))
+    # 3 against 5, and 4 without the small one, then 3.
+    assert victims_of(overlay, stage, "own", 3) == ["small", "next"]
 
 
 def test_search_place_stays_share_without_the_candidate_rises_candidate_is_accepted() -> None:
