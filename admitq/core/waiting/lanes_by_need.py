@@ -1,4 +1,4 @@
-"""Lanes that need an amount of one cause, sorted by position: the first whose need is met is found quickly.
+"""Lanes that need an amount of one (flavor, resource), by position: finds the first whose need is met.
 
 Lanes are kept in sorted blocks, each with its least need. A question reads the least needs, then one block;
 a change sorts one entry into one block. So both cost about the square root of how many lanes wait.
@@ -17,7 +17,7 @@ _Lane = TypeVar("_Lane")
 
 
 class LanesByNeed(Generic[_Lane]):
-    """Lanes that need an amount of one cause. A position must not occur twice."""
+    """Lanes that need an amount of one (flavor, resource). A position must not occur twice."""
 
     __slots__ = ("_blocks", "_least")
 

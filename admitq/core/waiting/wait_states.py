@@ -22,26 +22,26 @@ that gets nothing is requeued, and its lane takes the state that says why:
 *Progress* is a reservation, a preemption, or reserved capacity that is given up, by any head of the cohort
 tree. *Reserved capacity* is withheld from other heads of a cycle for a head that gets nothing yet.
 
+A *cause* is what may end waiting. Quota and edits concern all lanes of a cohort tree. What another constraint
+looks at concerns the lanes that it refused: their states have ``causes``, each of which ends the waiting, and
+no needs, since quota alone does not decide over them.
+
 What concerns a single workload, and not its scheduling key, holds that workload back out of the lanes. These
 states and their table are at the end of this module. In a StrictFIFO ClusterQueue, such a workload becomes
-the standing head instead, unless its namespace is not selected or its backoff has not ended.
+the standing head instead, unless ``HOLDING_BACK`` says otherwise.
 
 To add a constraint, see docs/internals/add-a-constraint.md.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple, TypeAlias, TypeVar
+from typing import Final, NamedTuple, TypeAlias
 
 from admitq.core.amounts import FlavorResource
 from admitq.core.model import Instant
 from admitq.core.refusals import Refusal
 from admitq.core.waiting.order import Position
-
-
-class ImpossibleTransition(AssertionError):
-    """The table has no such transition, which is a defect of the core."""
-
+from admitq.core.waiting.transitions import Causes, HeldBack, HoldingBack, InCycle, Queued, WaitEvent
 
 # --- states of lanes ------------------------------------------------------------------------------------
 
@@ -71,16 +71,17 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class WaitingForQuota:
-    """All flavors refuse the head: for quota, for too many admission checks, or for a closed preemption gate.
+    """All flavors refuse the head: for quota, for another constraint, or for a closed preemption gate.
 
     ``refusal`` was found for a workload whose queue-order timestamp is ``refused_at``. It holds for all
     workloads of the lane but those that were queued earlier, which may preempt more. ``needs`` is None if
-    more than quota decides.
+    more than quota decides. ``causes`` end the waiting, too.
     """
 
     refusal: Refusal
     refused_at: Instant
     needs: Needs | None = None
+    causes: Causes = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,17 +94,19 @@ class RetryOnProgress:
     refusal: Refusal
     refused_at: Instant
     needs: Needs | None = None
+    causes: Causes = ()
 
 
 @dataclass(frozen=True, slots=True)
 class FirstOfStrictQueue:
     """The head of a StrictFIFO ClusterQueue was refused; workloads behind it must not overtake it.
 
-    ``needs`` are as in ``WaitingForQuota``.
+    ``needs`` and ``causes`` are as in ``WaitingForQuota``.
     """
 
     head: Position
     needs: Needs | None = None
+    causes: Causes = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +118,7 @@ class WaitingForPreemption:
 
     head: Position
     needs: None = None
+    causes: Causes = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +130,7 @@ class LostInCycle:
 
     head: Position
     needs: None = None
+    causes: Causes = ()
 
 
 Parked: TypeAlias = WaitingForQuota | RetryOnProgress
@@ -138,29 +143,6 @@ STANDING: Final = (FirstOfStrictQueue, WaitingForPreemption, LostInCycle)
 
 
 # --- the table --------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class WaitEvent:
-    """A row of a table: what happened, and the next state by each state in which it may happen."""
-
-    name: str
-    meaning: str
-    next_kind: Mapping[type, type]
-
-
-_S = TypeVar("_S")
-
-
-def check_transition(event: WaitEvent, state: object, target: _S) -> _S:
-    """Return the target of a transition that the table has.
-
-    Raises:
-        ImpossibleTransition: the table has no such transition.
-    """
-    if event.next_kind.get(type(state)) is not type(target):
-        raise ImpossibleTransition(f"{event.name}: {type(state).__name__} does not become {target!r}")
-    return target
 
 
 def _each(kinds: tuple[type, ...]) -> dict[type, type]:
@@ -251,6 +233,11 @@ CLUSTER_QUEUE_CHANGED: Final = WaitEvent(
     "Its specification, a flavor of it, or whether it is active changed.",
     _all_to((*PARKED, *STANDING), Ready),
 )
+CONSTRAINT_CHANGED: Final = WaitEvent(
+    "constraint changed",
+    "What a constraint other than quota looks at changed. Lanes that it did not refuse go on waiting.",
+    _all_to((*PARKED, *STANDING), Ready),
+)
 BATCH_DUE: Final = WaitEvent(
     "batch due",
     "The period is over in which causes of the cohort tree are collected (setting requeueBatchPeriod).",
@@ -281,6 +268,7 @@ LANE_EVENTS: Final = (
     EARLIER_WORKLOAD_QUEUED,
     TREE_EDITED,
     CLUSTER_QUEUE_CHANGED,
+    CONSTRAINT_CHANGED,
     BATCH_DUE,
     RETRY_REQUESTED,
     LANE_EMPTIED,
@@ -308,17 +296,7 @@ class Arriving:
 
 
 @dataclass(frozen=True, slots=True)
-class Queued:
-    """The workload is in the lane of its scheduling key, and waits as the lane does."""
-
-
-@dataclass(frozen=True, slots=True)
-class InCycle:
-    """The workload is a head of the cycle that runs."""
-
-
-@dataclass(frozen=True, slots=True)
-class Backoff:
+class Backoff(HeldBack):
     """The workload must not be evaluated before an instant; None: before its Requeued condition is true.
 
     That condition is a change of the workload.
@@ -328,7 +306,7 @@ class Backoff:
 
 
 @dataclass(frozen=True, slots=True)
-class NamespaceNotSelected:
+class NamespaceNotSelected(HeldBack):
     """The ClusterQueue does not select the namespace of the workload.
 
     Found when a cycle takes the workload. One in a parked lane stays there.
@@ -336,17 +314,19 @@ class NamespaceNotSelected:
 
 
 @dataclass(frozen=True, slots=True)
-class InvalidWorkload:
+class InvalidWorkload(HeldBack):
     """The workload itself is refused: its resources are invalid, or an admission check failed."""
 
 
 @dataclass(frozen=True, slots=True)
-class QueueUnusable:
+class QueueUnusable(HeldBack):
     """The ClusterQueue cannot admit the workload, whatever quota there is.
 
     It is inactive, or its cohort tree is cyclic. Or it is a StrictFIFO queue, and too many admission checks
-    apply to the flavors that this workload gets.
+    apply to the flavors that this workload gets; ``causes`` may give it others.
     """
+
+    causes: Causes = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,7 +334,6 @@ class Departed:
     """The workload left its ClusterQueue: it reserved quota, ended, or moved to another one."""
 
 
-HeldBack: TypeAlias = Backoff | NamespaceNotSelected | InvalidWorkload | QueueUnusable
 WorkloadState: TypeAlias = Arriving | Queued | InCycle | HeldBack | Departed
 
 ARRIVING: Final = Arriving()
@@ -411,31 +390,31 @@ DEQUEUED: Final = WaitEvent(
     _all_to((Arriving, Queued, InCycle, *HELD_BACK), Departed),
 )
 
+HOLDING_BACK: Final[Mapping[type, HoldingBack]] = {
+    Backoff: HoldingBack(BACKOFF_SET, BACKOFF_ENDED, in_strict_queue=True, ends_with_change=True),
+    NamespaceNotSelected: HoldingBack(
+        NAMESPACE_REFUSED, NAMESPACE_SELECTED, in_strict_queue=True, ends_with_change=False
+    ),
+    InvalidWorkload: HoldingBack(
+        WORKLOAD_REFUSED, REQUESTS_CHANGED, in_strict_queue=False, ends_with_change=True
+    ),
+    QueueUnusable: HoldingBack(
+        QUEUE_REFUSED, QUEUE_RECONSIDERED, in_strict_queue=False, ends_with_change=False
+    ),
+}
+"""The table of states that hold a workload back; ``HELD_BACK`` has the same states."""
+
 WORKLOAD_EVENTS: Final = (
     ENQUEUED,
     NOMINATED,
     REQUEUED,
-    BACKOFF_SET,
-    NAMESPACE_REFUSED,
-    WORKLOAD_REFUSED,
-    QUEUE_REFUSED,
-    BACKOFF_ENDED,
+    *(row.begins for row in HOLDING_BACK.values()),
+    *(row.ends for row in HOLDING_BACK.values()),
     WORKLOAD_CHANGED,
-    REQUESTS_CHANGED,
-    NAMESPACE_SELECTED,
-    QUEUE_RECONSIDERED,
     STRATEGY_CHANGED,
     ORDER_CHANGED,
     DEQUEUED,
 )
 """The table of single workloads."""
-
-EVENT_INTO_HELD_BACK: Final[Mapping[type, WaitEvent]] = {
-    Backoff: BACKOFF_SET,
-    NamespaceNotSelected: NAMESPACE_REFUSED,
-    InvalidWorkload: WORKLOAD_REFUSED,
-    QueueUnusable: QUEUE_REFUSED,
-}
-"""By state, the event with which it begins."""
 
 WORKLOAD_STATES: Final = (Arriving, Queued, InCycle, *HELD_BACK, Departed)
