@@ -9,26 +9,30 @@ The life of a lane. A cycle takes one workload of each ClusterQueue, its *head*:
 lanes that are ``Ready`` or whose need is met. The lane of the head becomes ``Ready``, if it is not. A head
 that gets nothing is requeued, and its lane takes the state that says why:
 
-- ``Ready``, if the next cycle may have another result: a head of the cohort tree made progress, the tree
-  changed, or the head has flavors left to try.
-- ``WaitingForQuota``: the head is refused by all flavors. The lane is *parked*: no cycle takes its workloads.
-- ``RetryOnProgress``: the head is refused by all flavors, but it lost one of them to another head. The lane
+- ``Ready``, if the next cycle may have another result. For a head that lost to another head, that is so if
+  any head of the cohort tree made progress since its scan of flavors began, or if it has flavors left and did
+  not stand before. For others: if the tree changed since then, if they have flavors left, or if admission is
+  halted.
+- ``WaitingForQuota``: the head is refused by all flavors. The lane is *parked*: no cycle takes its workloads
+  until the waiting ends or a need is met. Other lanes of the ClusterQueue go on.
+- ``RetryOnProgress``: the last flavors refuse the head, but it lost an earlier one to another head. The lane
   is parked.
 - ``LostInCycle``, ``WaitingForPreemption``, ``FirstOfStrictQueue``: the head waits, and blocks all workloads
   behind it in its ClusterQueue, in whatever lane. It asks for no cycle, but takes part in the cycles of its
-  cohort tree that concern it (``cycle.standing_heads``). Such a head and its lane are *standing*; a
-  ClusterQueue has at most one. Workloads that come before the standing head overtake it.
+  cohort tree that concern it (``cycle.standing_heads``); in a StrictFIFO queue, these are all. Such a head
+  and its lane are *standing*; a ClusterQueue has at most one. Workloads that come before the standing head
+  overtake it, also those of its own lane. In a StrictFIFO queue, a refused head stands and is never parked.
 
-*Progress* is a reservation, a preemption, or reserved capacity that is given up, by any head of the cohort
-tree. *Reserved capacity* is withheld from other heads of a cycle for a head that gets nothing yet.
+*Progress* is a reservation, the preemption of a workload that was not leaving, or reserved capacity that is
+given up, by any head of the cohort tree. *Reserved capacity* is withheld from other heads of a cycle for a
+head that gets nothing yet. It is given up when all flavors refuse that head, or when it stands no more.
 
-A *cause* is what may end waiting. Quota and edits concern all lanes of a cohort tree. What another constraint
-looks at concerns the lanes that it refused: their states have ``causes``, each of which ends the waiting, and
-no needs, since quota alone does not decide over them.
+Constraints other than quota have *causes*: names of what they look at. The state of a lane that such a
+constraint refused has its causes. A change of any of them ends the waiting, and so does any return of quota.
 
-What concerns a single workload, and not its scheduling key, holds that workload back out of the lanes. These
-states and their table are at the end of this module. In a StrictFIFO ClusterQueue, such a workload becomes
-the standing head instead, unless ``HOLDING_BACK`` says otherwise.
+A reason that applies to one workload, and not to all with its scheduling key, holds that workload back out of
+the lanes. These states and their table are at the end of this module. In a StrictFIFO ClusterQueue, such a
+workload becomes the standing head instead, unless ``HOLDING_BACK`` says otherwise.
 
 To add a constraint, see docs/internals/add-a-constraint.md.
 """
@@ -57,10 +61,11 @@ class QuotaNeed(NamedTuple):
 
 
 Needs: TypeAlias = tuple[QuotaNeed, ...]
-"""Any one of these ends the waiting. Without any, no return of quota ends it.
+"""What return of quota ends the waiting of a lane.
 
-Where a state has None instead of needs, they are not known, and any return of quota to the cohort tree ends
-the waiting.
+- Amounts: the return that makes any one of them available.
+- None of them, ``()``: no return of quota.
+- ``None`` instead: any return of quota to the cohort tree.
 """
 
 
@@ -75,7 +80,8 @@ class WaitingForQuota:
 
     ``refusal`` was found for a workload whose queue-order timestamp is ``refused_at``. It holds for all
     workloads of the lane but those that were queued earlier, which may preempt more. ``needs`` is None if
-    more than quota decides. ``causes`` end the waiting, too.
+    more than unused quota decides: the ClusterQueue may preempt, the workload may run with fewer pods or
+    replaces another one, or there are causes. ``causes`` end the waiting, too.
     """
 
     refusal: Refusal
@@ -125,7 +131,8 @@ class WaitingForPreemption:
 class LostInCycle:
     """Capacity that is reserved for another head, or targets of another head, are what the head needs.
 
-    Had that other head made progress, this lane would be ``Ready``. Any return of quota ends the waiting.
+    Had any head of the cohort tree made progress since the scan of flavors began, this lane would be
+    ``Ready``. Any return of quota ends the waiting.
     """
 
     head: Position
@@ -157,12 +164,12 @@ def _all_to(kinds: tuple[type, ...], target: type) -> dict[type, type]:
 HEAD_REFUSED: Final = WaitEvent("head refused", "All flavors refuse the head.", {Ready: WaitingForQuota})
 HEAD_REFUSED_AFTER_LOSS: Final = WaitEvent(
     "head refused after a loss",
-    "The last flavors refuse the head, and it lost an earlier one, in this cycle or in one before.",
+    "The last flavors refuse the head, and it lost an earlier one in an earlier attempt of the scan.",
     {Ready: RetryOnProgress},
 )
 STRICT_HEAD_REFUSED: Final = WaitEvent(
     "head of a StrictFIFO queue refused",
-    "All flavors refuse the head, or it is refused for itself.",
+    "All flavors refuse the head, or a reason that holds no workload of a StrictFIFO queue back.",
     {Ready: FirstOfStrictQueue},
 )
 PREEMPTION_BEGUN: Final = WaitEvent(
@@ -177,7 +184,7 @@ HEAD_LOST: Final = WaitEvent(
 )
 NEEDS_KNOWN: Final = WaitEvent(
     "needs known",
-    "The end of the cycle, when no capacity is reserved: the amounts that end the waiting are known.",
+    "The cycle ended, and nothing but unused quota decides: these amounts end the waiting.",
     _each((*PARKED, FirstOfStrictQueue)),
 )
 REFUSAL_REFRESHED: Final = WaitEvent(
@@ -309,7 +316,7 @@ class Backoff(HeldBack):
 class NamespaceNotSelected(HeldBack):
     """The ClusterQueue does not select the namespace of the workload.
 
-    Found when a cycle takes the workload. One in a parked lane stays there.
+    Found when a cycle takes the workload. A workload in a parked lane is not checked and stays there.
     """
 
 
