@@ -192,7 +192,7 @@ class Forest:
         for pair, amount in usage:
             cell = cells[pair]
             quota.add_usage(cell, -amount)
-            if not cell.declared and cell.idle:
+            if not cell.declared:
                 self._drop_idle_cell(node, pair)
         self.touch(node)
 
@@ -217,22 +217,16 @@ class Forest:
         found = node.cells.get(pair)
         if found is not None:
             return found
-        lowest: Cell | None = None
-        child: Cell | None = None
-        at: Node | None = node
-        while at is not None:
-            existing = at.cells.get(pair)
-            cell = existing if existing is not None else Cell(at.height)
-            at.cells[pair] = cell
-            if child is not None:
-                quota.attach(child, cell)
+        created = child = node.cells[pair] = Cell(node.height)
+        for ancestor in node.ancestors:
+            existing = ancestor.cells.get(pair)
             if existing is not None:
+                quota.attach(child, existing)
                 break
-            if lowest is None:
-                lowest = cell
-            child, at = cell, at.parent
-        assert lowest is not None, "the node had no such cell"  # noqa: S101 narrows the type
-        return lowest
+            parent = ancestor.cells[pair] = Cell(ancestor.height)
+            quota.attach(child, parent)
+            child = parent
+        return created
 
     # --- progress ---------------------------------------------------------------------------------
 
@@ -280,7 +274,7 @@ class Forest:
 
     def _try_again(self) -> None:
         for node in list(self._aside.values()):
-            assert node.declared_parent is not None, "it is kept aside for its parent"  # noqa: S101 narrows the type
+            assert node.declared_parent is not None  # noqa: S101 narrows the type: it is kept aside for its parent
             self._link(node, self.cohorts[node.declared_parent])
 
     def _circle(self, node: Node) -> list[Node]:
@@ -342,7 +336,7 @@ class Forest:
     # --- quotas -----------------------------------------------------------------------------------
 
     def _declare_quotas(self, node: Node, quotas: Mapping[FlavorResource, ResourceQuota]) -> None:
-        for pair in [pair for pair, cell in node.cells.items() if cell.declared and pair not in quotas]:
+        for pair in [pair for pair in node.cells if pair not in quotas]:
             quota.set_quota(node.cells[pair], quota.NO_QUOTA, declared=False)
             self._drop_idle_cell(node, pair)
         for pair, amount in quotas.items():

@@ -36,11 +36,12 @@ from admitq.core.refusals import Refusal
 from admitq.core.replacing import Original
 from admitq.core.second_pass import Turn
 from admitq.core.settings import Settings
-from admitq.core.waiting import order, pending, scheduling_key, wait_states
+from admitq.core.waiting import order, pending, scheduling_key, transitions, wait_states
 from admitq.core.waiting.order import LatestPreemptor
 from admitq.core.waiting.pending import Pending, Preemptions, ScanProgress
 from admitq.core.waiting.scheduling_key import SchedulingKey
-from admitq.core.waiting.wait_states import HELD_BACK, READY, STANDING, HeldBack, LaneState, Ready
+from admitq.core.waiting.transitions import HeldBack
+from admitq.core.waiting.wait_states import READY, STANDING, LaneState, Ready
 from admitq.core.world import World
 
 _NAME: Final = "is"
@@ -165,7 +166,7 @@ def _take_objects(world: World) -> DumpedObjects:
 def _take_pending(key: ObjectKey, pending: Pending) -> DumpedPending:
     return DumpedPending(
         key,
-        pending.state if isinstance(pending.state, HELD_BACK) else None,
+        pending.state if isinstance(pending.state, HeldBack) else None,
         pending.scan,
         pending.refusal,
         pending.preemptions,
@@ -275,7 +276,7 @@ def _restore_lane(entry: ClusterQueueEntry, key: SchedulingKey, state: LaneState
         _check("queues.lanes.head", (state.head.key,), entry.queue.members)
     # Before its batch is due, a lane may need quota that an edit took away.
     if not isinstance(state, Ready) and state.needs is not None and not has_batch:
-        _check("queues.lanes.needs", (cause for cause, _ in state.needs), entry.node.cells)
+        _check("queues.lanes.needs", (pair for pair, _ in state.needs), entry.node.cells)
     entry.queue.restore_lane(key, state)
 
 
@@ -313,6 +314,7 @@ _KINDS: Final[Mapping[str, type]] = {
         order,
         pending,
         scheduling_key,
+        transitions,
         wait_states,
         flavors,
         requests,

@@ -232,7 +232,7 @@ class Tournament(Generic[C]):
         """Whose turn it is, as the tree stands now; he is out of the tournament then.
 
         Raises:
-            IndexError: nobody is left.
+            IndexError: no contender is left.
         """
         for node in self._changed:
             self._judge_path(node)
@@ -246,7 +246,7 @@ class Tournament(Generic[C]):
                 self._changed[winner.node] = None
                 return winner
             del self._roots[root]
-        raise IndexError("nobody is left")
+        raise IndexError("no contender is left")
 
     def _judge_path(self, node: Node) -> None:
         """Judge the nominees from a ClusterQueue up to the root."""

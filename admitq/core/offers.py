@@ -7,7 +7,7 @@ changes.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from admitq.core.amounts import UNLIMITED, Amounts, FlavorResource, add, amounts
@@ -22,7 +22,13 @@ from admitq.core.model import (
     ResourceFlavor,
 )
 from admitq.core.quota import BorrowLevel, Cell, available, borrow_level, potential_available
-from admitq.core.refusals import FlavorNotFound, NodeAffinityMismatch, ResourceNotCovered, UntoleratedTaint
+from admitq.core.refusals import (
+    FlavorNotFound,
+    FlavorRefusal,
+    NodeAffinityMismatch,
+    ResourceNotCovered,
+    UntoleratedTaint,
+)
 from admitq.core.requests import PodSetDemand
 from admitq.core.selectors import accepts_nodes, untolerated
 from admitq.core.settings import Settings
@@ -48,10 +54,10 @@ class Check(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """A flavor for one resource group: why its nodes cannot hold the pods, or what is asked of its quota."""
+    """A flavor for one resource group: why it is refused whatever quota there is, or what is asked of it."""
 
     flavor: str
-    unfit: NodesUnfit | None
+    unfit: FlavorRefusal | None
     checks: tuple[Check, ...]
 
 
@@ -215,7 +221,13 @@ class Offer:
     ignores_undeclared: bool = False
     always_asks: bool = False
     """Whether preemption may help wherever quota is short, also beyond nominal quota in the whole tree."""
+    refused: Mapping[str, FlavorRefusal] = field(default_factory=dict[str, FlavorRefusal])
+    """Flavors that a constraint other than quota refuses, and why."""
     plans: dict[tuple[PodSetDemand, ...], Plan] = field(default_factory=dict[tuple[PodSetDemand, ...], Plan])
+
+    def refusing(self, refused: Mapping[str, FlavorRefusal]) -> "Offer":
+        """The same without these flavors."""
+        return replace(self, refused=refused, plans={}) if refused else self
 
     def plan(self, demands: tuple[PodSetDemand, ...]) -> Plan:
         """How podsets with these demands are to be assigned."""
@@ -302,7 +314,7 @@ def _unit_plan(offer: Offer, unit: Mapping[int, PodSetDemand]) -> UnitPlan:
         requests.append(amounts(each for each in totals.items() if each[0] in covered))
     missing = sorted(resource for resource, amount in needs.items() if amount and resource not in covered)
     pod_sets = [demand.pod_set for demand in unit.values()]
-    plans = (_group_plan(group, pod_sets, needs) for group in offer.groups)
+    plans = (_group_plan(group, pod_sets, needs, offer.refused) for group in offer.groups)
     return UnitPlan(
         tuple(unit),
         tuple(pod_set.name for pod_set in pod_sets),
@@ -331,14 +343,19 @@ def _first_choices(units: Iterable[UnitPlan]) -> tuple[tuple[Check, ...], ...] |
     return tuple(choices)
 
 
-def _group_plan(group: OfferedGroup, pod_sets: Iterable[PodSet], needs: Mapping[str, int]) -> GroupPlan:
+def _group_plan(
+    group: OfferedGroup,
+    pod_sets: Iterable[PodSet],
+    needs: Mapping[str, int],
+    refused: Mapping[str, FlavorRefusal],
+) -> GroupPlan:
     resources = tuple(sorted(needs.keys() & set(group.resources)))
     return GroupPlan(
         resources,
         tuple(
             Candidate(
                 flavor.name,
-                unfit_nodes(pod_sets, flavor.name, flavor.spec),
+                unfit_nodes(pod_sets, flavor.name, flavor.spec) or refused.get(flavor.name),
                 tuple(
                     Check(FlavorResource(flavor.name, resource), flavor.cells[resource], needs[resource])
                     for resource in resources

@@ -142,7 +142,7 @@ class AdmissionState:
             return now
         passes = world.second_passes.next_at() if runs else None
         batch = world.waiting.batches.next_at() if runs else None
-        times = (world.waiting.backoffs.next_at(), passes, batch, charging.next_sample(world))
+        times = (world.waiting.timers.next_at(), passes, batch, charging.next_sample(world))
         due = [each for each in times if each is not None]
         return max(now, min(due)) if due else None
 

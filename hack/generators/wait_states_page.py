@@ -4,12 +4,12 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from admitq.core.waiting.transitions import WaitEvent
 from admitq.core.waiting.wait_states import (
     LANE_EVENTS,
     LANE_STATES,
     WORKLOAD_EVENTS,
     WORKLOAD_STATES,
-    WaitEvent,
 )
 
 PAGE = Path("docs/internals/wait-states.md")
@@ -28,10 +28,11 @@ The code is in `admitq/core/waiting`:
 | module | what it holds |
 |---|---|
 | `wait_states` | the states and the tables of transitions |
+| `transitions` | what these tables are made of |
 | `scheduling_key` | what decides whether a workload fits |
 | `lane`, `lanes` | the lanes of a ClusterQueue, in order, and their changes of state |
 | `waiting_lanes` | the lanes of a ClusterQueue that wait, by what ends their waiting |
-| `held_back`, `backoffs` | workloads that wait for themselves, outside of the lanes |
+| `held_back`, `timers` | workloads that wait for themselves, outside of the lanes |
 | `pending_queue` | the pending workloads of a ClusterQueue |
 | `wake_index` | from a cause to the ClusterQueues of a cohort tree that it concerns |
 | `waiting_queues` | takes each cause to the lanes whose waiting it ends |

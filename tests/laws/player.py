@@ -68,6 +68,8 @@ class Attempts:
         """By uid, the cycle in which a workload took quota."""
         self.began_further: set[ObjectKey] = set()
         """Workloads of which the last attempt began behind the first flavor."""
+        self.lost: set[ObjectKey] = set()
+        """Workloads that lost a flavor to another head since they were last tried from the first flavor on."""
 
 
 class Player:
@@ -319,7 +321,11 @@ class Player:
                 self.attempts.tried[head.key] = (uid, outcome.tried.get(head.key, {}))
             if head.key in outcome.waiting_for_victims:
                 self.preemptors[head.queue] = (uid, observed.workloads[head.key].generation)
-            if outcome.refusals.get(head.key) == "TakenInThisCycle" and head.displaced:
+            if not head.start:
+                self.attempts.lost.discard(head.key)
+            if outcome.refusals.get(head.key) == "TakenInThisCycle":
+                self.attempts.lost.add(head.key)
+            if head.key in outcome.refusals and head.key in self.attempts.lost and head.displaced:
                 for key, _ in outcome.reservations:
                     left = observed.workloads[key].uid in head.displaced
                     (self.termination.came_back if left else self.termination.overtaken).add((head.key, key))

@@ -1,6 +1,6 @@
 """A head in its cycle: what was found for it, and what became of it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from admitq.core.amounts import FlavorResource
 from admitq.core.assignments import Assignment
@@ -12,6 +12,7 @@ from admitq.core.preemption import Victim
 from admitq.core.refusals import Refusal
 from admitq.core.replacing import beyond
 from admitq.core.waiting.pending import Pending, ScanProgress
+from admitq.core.waiting.transitions import Cause
 from admitq.core.waiting.wait_states import Standing
 
 
@@ -45,6 +46,8 @@ class Entry:
     """Whether it will fit once the targets of other heads have left."""
     has_reserved_capacity: bool = False
     """Whether capacity is reserved for it in this cycle."""
+    causes: set[Cause] = field(default_factory=set[Cause])
+    """What constraints other than quota refuse it for: a change of any of them ends its waiting."""
     original: WorkloadEntry | None = None
     """The workload whose quota it takes over."""
     taken_over: Usage = ()

@@ -61,13 +61,14 @@ class Search:
             ClusterQueue never preempts.
     """
 
-    __slots__ = ("_found", "_original", "_overlay", "queue", "victims", "workload", "world")
+    __slots__ = ("_found", "_original", "_overlay", "offer", "queue", "victims", "workload", "world")
 
     def __init__(
         self, world: World, queue: ClusterQueueEntry, workload: Workload, overlay: Overlay | None
     ) -> None:
         self.world = world
         self.queue = queue
+        self.offer = queue.offer
         self.workload = workload
         self._overlay = overlay
         self.victims: tuple[Victim, ...] = ()
@@ -112,7 +113,7 @@ class Search:
         """Assign flavors as quota stands."""
         # Kept on the search, its own method would make a circle, that stays until garbage is collected.
         oracle = nobody_to_preempt if self._overlay is None else self.ask
-        look = partial(assign, demands, self.queue.offer, tried=tried, oracle=oracle, restrict_to=restrict_to)
+        look = partial(assign, demands, self.offer, tried=tried, oracle=oracle, restrict_to=restrict_to)
         if self._original is None:
             return look()
         assignment = replacing(self.world, self._original, look)
@@ -204,6 +205,7 @@ def nominate(cycle: Cycle, queue: ClusterQueueEntry, pending: Pending) -> Entry:
         begun, attempts = scan.begun, scan.attempts + 1
         entry.progress_at_start, entry.lost_before = scan.progress_at_start, scan.lost
         entry.scan_continued = True
+        entry.causes.update(scan.causes)
     entry.tree_changed = begun != generation
     if assignment.tried and attempts < _LONGEST_SCAN:
         entry.scan = ScanProgress(

@@ -3,6 +3,7 @@
 Each would be refused if a cycle evaluated it, and its message states what is missing now.
 """
 
+from dataclasses import replace
 from functools import partial
 
 from admitq.core.assignments import Assignment, Mode
@@ -52,7 +53,7 @@ def _refresh(world: World, entry: ClusterQueueEntry, lane: Lane) -> None:
     refusal = refused_for_checks(entry, assignment) or _shortfall(assignment)
     state = lane.state
     if isinstance(state, PARKED):
-        refreshed = type(state)(refusal, pending.workload.queued_at, state.needs)
+        refreshed = replace(state, refusal=refusal, refused_at=pending.workload.queued_at)
         entry.queue.lanes.change_state(lane, REFUSAL_REFRESHED, refreshed)
     world.report(pending, refusal)
 

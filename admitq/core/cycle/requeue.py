@@ -1,8 +1,7 @@
 """Requeueing: the wait state that each head takes which got nothing."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Final
 
 from admitq.core.cycle.entry import Entry
 from admitq.core.cycle.turns import Cycle
@@ -23,14 +22,15 @@ from admitq.core.refusals import (
     TooManyChecks,
     WaitingForVictims,
 )
-from admitq.core.waiting import wait_states
 from admitq.core.waiting.pending import ScanProgress
+from admitq.core.waiting.transitions import Causes, HeldBack
 from admitq.core.waiting.wait_states import (
+    HOLDING_BACK,
     NEEDS_KNOWN,
     FirstOfStrictQueue,
-    HeldBack,
     InvalidWorkload,
     LostInCycle,
+    NamespaceNotSelected,
     QueueUnusable,
     Ready,
     RetryOnProgress,
@@ -40,14 +40,18 @@ from admitq.core.waiting.wait_states import (
 )
 from admitq.core.world import World
 
-_HELD_BACK: Final[Mapping[type[Refusal], HeldBack]] = {
-    AdmissionChecksFailed: InvalidWorkload(),
-    InvalidResources: InvalidWorkload(),
-    ClusterQueueInactive: QueueUnusable(),
-    ClusterQueueNotFound: QueueUnusable(),
-    NamespaceMismatch: wait_states.NamespaceNotSelected(),
-}
-"""Refusals that hold a workload back for itself, whatever becomes of others with its scheduling key."""
+
+def _held_back_by(refusal: Refusal) -> HeldBack | None:
+    """The state in which a refusal holds a workload back, whatever becomes of others in its lane."""
+    match refusal:
+        case AdmissionChecksFailed() | InvalidResources():
+            return InvalidWorkload()
+        case ClusterQueueInactive() | ClusterQueueNotFound():
+            return QueueUnusable()
+        case NamespaceMismatch():
+            return NamespaceNotSelected()
+        case _:
+            return None
 
 
 def _is_lost(refusal: Refusal) -> bool:
@@ -68,10 +72,17 @@ def _scan_to_keep(world: World, entry: Entry, refusal: Refusal) -> ScanProgress 
     """Where the scan of flavors goes on, after an attempt that ended so (semantics, Cycle)."""
     if isinstance(refusal, (PreemptionGated, PodsNotReady)) or _waits_for_preemption(refusal):
         return None
-    if entry.scan is None or not _is_lost(refusal):
-        return entry.scan
+    if entry.scan is None:
+        return None
+    scan = replace(entry.scan, causes=_causes(entry)) if entry.causes else entry.scan
+    if not _is_lost(refusal):
+        return scan
     preserve = world.settings.gates.flavor_fungibility_preserve_scan_progress
-    return replace(entry.scan, lost=True) if preserve else None
+    return replace(scan, lost=True) if preserve else None
+
+
+def _causes(entry: Entry) -> Causes:
+    return tuple(sorted(entry.causes))
 
 
 def requeue(cycle: Cycle, entry: Entry, refusal: Refusal) -> None:
@@ -79,9 +90,9 @@ def requeue(cycle: Cycle, entry: Entry, refusal: Refusal) -> None:
     world, pending, queue = cycle.world, entry.pending, entry.queue.queue
     world.report(pending, refusal)
     pending.scan = _scan_to_keep(world, entry, refusal)
-    held_back = _HELD_BACK.get(type(refusal))
+    held_back = _held_back_by(refusal)
     is_strict = queue.positions.strategy is QueueingStrategy.STRICT_FIFO
-    if held_back is not None and (isinstance(refusal, NamespaceMismatch) or not is_strict):
+    if held_back is not None and (HOLDING_BACK[type(held_back)].in_strict_queue or not is_strict):
         world.waiting.hold_back(entry.queue, pending, held_back)
     elif _is_lost(refusal):
         cycle.lost.append(entry)
@@ -91,6 +102,7 @@ def requeue(cycle: Cycle, entry: Entry, refusal: Refusal) -> None:
     elif pending.scan is not None and isinstance(entry.stood, FirstOfStrictQueue):
         # All flavors were tried before it stood. Two such heads would ask for cycles in turn without end.
         pending.scan = None
+        entry.causes.update(entry.stood.causes)
         cycle.standing.append((entry, FirstOfStrictQueue(pending.position)))
     elif isinstance(refusal, PodsNotReady) or pending.scan is not None:
         queue.requeue(pending)
@@ -119,11 +131,13 @@ def _park(cycle: Cycle, entry: Entry, refusal: Refusal) -> None:
             cycle.parked.append(entry)
             cycle.standing.append((entry, FirstOfStrictQueue(pending.position)))
             return
-        cycle.world.waiting.hold_back(queue, pending, QueueUnusable())
+        cycle.world.waiting.hold_back(queue, pending, QueueUnusable(_causes(entry)))
     else:
         cycle.parked.append(entry)
         kind = RetryOnProgress if entry.lost_before else WaitingForQuota
-        queue.queue.requeue_waiting(pending, kind(refusal, pending.workload.queued_at))
+        state = kind(refusal, pending.workload.queued_at, causes=_causes(entry))
+        queue.queue.requeue_waiting(pending, state)
+        cycle.world.waiting.attend(queue, state.causes)
     _give_reserved_capacity_up(cycle, entry)
 
 
@@ -173,13 +187,13 @@ def _requeue_or_stand(world: World, entry: Entry, state: Standing, *, again: boo
     if again:
         entry.queue.queue.requeue(entry.pending)
     else:
-        world.waiting.stand(entry.queue, entry.pending, state)
+        world.waiting.stand(entry.queue, entry.pending, replace(state, causes=_causes(entry)))
 
 
 def note_needs(world: World, entry: Entry) -> None:
     """Have the lane of a refused head wait for what it needs, if quota alone decides over it."""
     lane = entry.pending.lane
-    if lane is None or isinstance(lane.state, (Ready, WaitingForPreemption, LostInCycle)):
+    if lane is None or entry.causes or isinstance(lane.state, (Ready, WaitingForPreemption, LostInCycle)):
         return
     if not never_preempts(entry.queue.spec.preemption) or lane.key.original is not None:
         return

@@ -7,7 +7,7 @@ from admitq.core import charging
 from admitq.core.cohorts import declared_quotas
 from admitq.core.entries import ClusterQueueEntry
 from admitq.core.events import ClusterQueueChanged, ClusterQueueDeleted
-from admitq.core.handlers.eligibility import update_activity, update_flavor_options
+from admitq.core.handlers.eligibility import update_activity, update_offer
 from admitq.core.handlers.local_queues import settle_workloads_in
 from admitq.core.handlers.namespaces import retry_namespace
 from admitq.core.model import ClusterQueue, Instant
@@ -45,7 +45,7 @@ def update_cluster_queue(world: World, event: ClusterQueueChanged, now: Instant)
     world.waiting.heads.note_empty_lanes(spec.name)
     for key in world.indexes.local_queues_of.get(spec.name, ()):
         charging.schedule_sample(world, key)
-    update_flavor_options(world, entry)
+    update_offer(world, entry)
     world.touch_local_queues_of(spec.name)
     update_activity(world, entry)
     for namespace in entry.queue.held_back.namespaces:

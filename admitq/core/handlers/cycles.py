@@ -26,7 +26,7 @@ def requested_cycles(world: World, event: CyclesRequested, now: Instant) -> Iter
     """As ``run_requested_cycles``, in steps; nothing else may change the world between them."""
     charging.settle_admissions(world)
     charging.take_samples(world, now)
-    world.waiting.end_due_backoffs(now)
+    world.waiting.end_due_timers(now)
     world.waiting.end_due_batches(now)
     world.waiting.heads.drop_empty_lanes()
     if not world.driver.runs_cycles:

@@ -6,7 +6,7 @@ from admitq.core.offers import offer_of
 from admitq.core.world import World
 
 
-def update_flavor_options(world: World, entry: ClusterQueueEntry) -> None:
+def update_offer(world: World, entry: ClusterQueueEntry) -> None:
     """Compute which flavors a ClusterQueue has, after it or a flavor changed."""
     flavors = world.catalog.flavors
     entry.offer = offer_of(entry.spec, world.forest, entry.node, flavors, world.settings)

@@ -128,7 +128,7 @@ class _Queue:
     def pop(self) -> Candidate:
         """The next candidate."""
         candidate = self._next
-        assert candidate is not None, "its place is that of a candidate"  # noqa: S101 narrows the type
+        assert candidate is not None  # noqa: S101 narrows the type: its place is that of a candidate
         self._next = next(self._others, None)
         return candidate
 
@@ -228,7 +228,7 @@ class _Walk:
                     if borrowed[pair] <= 0:
                         del borrowed[pair]
             if not borrowed:
-                break
+                return
 
 
 _ORDER: Final = attrgetter("order")
@@ -278,27 +278,28 @@ def find_in_own_queue(search: Search) -> list[Candidate]:
     queue = search.preemptor.queue
     own = search.candidates(queue, queue.spec.preemption.within_cluster_queue)
     is_enough = Room(queue.node, search.usage).is_free
-    return _remove_until_enough([(own, True)], is_enough, may_be_enough=True)
+    return _remove_until_enough([(own, True)], is_enough)
 
 
 def _remove_until_enough(
-    groups: Iterable[tuple[Iterator[Candidate], bool]], is_enough: Callable[[], bool], *, may_be_enough: bool
+    groups: Iterable[tuple[Iterator[Candidate], bool]], is_enough: Callable[[], bool]
 ) -> list[Candidate]:
     """The candidates that were removed when that was enough, without those that need not leave.
 
     Args:
-        groups: candidates group by group, and whether they are in the preemptor's own ClusterQueue.
+        groups: candidates group by group, and whether removals can be enough from a group on. Before such a
+            group ``is_enough`` is not called.
         is_enough: whether what was removed is enough. The usage of all candidates is restored at the end.
-        may_be_enough: whether candidates of other ClusterQueues alone may be enough.
     """
     removed: list[Candidate] = []
+    can_be_enough = False
     try:
-        for candidates, is_own in groups:
+        for candidates, can_be_enough_here in groups:
             for candidate in candidates:
                 removed.append(candidate)
                 candidate.remove()
-                may_be_enough = may_be_enough or is_own
-                if may_be_enough and is_enough():
+                can_be_enough = can_be_enough or can_be_enough_here
+                if can_be_enough and is_enough():
                     restore_unneeded(removed, is_enough)
                     return removed
         return []
@@ -343,11 +344,10 @@ class _Classical:
         found = outlook(self._search, self._index, self._room, is_enough)
         if found is Outlook.HOPELESS:
             return []
-        groups = self._groups(found, may_borrow=may_borrow)
-        return _remove_until_enough(groups, is_enough, may_be_enough=found is Outlook.OPEN)
+        return _remove_until_enough(self._groups(found, may_borrow=may_borrow), is_enough)
 
     def _groups(self, found: Outlook, *, may_borrow: bool) -> Iterator[tuple[Iterator[Candidate], bool]]:
-        """Candidates group by group, and whether they are in the preemptor's own ClusterQueue."""
+        """Candidates group by group, and whether removals can be enough from a group on."""
         search, within = self._search, self._queue.spec.preemption.within_cluster_queue
         far = near = self._highest
         if may_borrow:
@@ -356,7 +356,7 @@ class _Classical:
             for levels, highest in ((self._levels.far, far), (self._levels.near, near)):
                 walk = _Walk(search, self._index, stage, highest)
                 together = found is Outlook.ONLY_WITH_OWN and walk.are_apart(levels)
-                yield walk.at_once(levels) if together else walk.in_turn(levels), False
+                yield walk.at_once(levels) if together else walk.in_turn(levels), found is Outlook.OPEN
             yield search.in_stage(stage, self._queue, within), True
 
     def _give_reasons(self, victims: Iterable[Candidate]) -> None:

@@ -5,7 +5,8 @@ from itertools import chain
 
 from admitq.core.model import ObjectKey
 from admitq.core.waiting.pending import Pending
-from admitq.core.waiting.wait_states import HELD_BACK, HeldBack, NamespaceNotSelected, QueueUnusable
+from admitq.core.waiting.transitions import HeldBack
+from admitq.core.waiting.wait_states import HELD_BACK, NamespaceNotSelected, QueueUnusable
 from admitq.core.waiting.wake_index import TreeRegistration
 
 
@@ -19,7 +20,7 @@ class HeldBackWorkloads:
             registration: how the ClusterQueue waits in its cohort tree.
         """
         self._registration = registration
-        self._by_kind: dict[type[HeldBack], dict[ObjectKey, Pending]] = {kind: {} for kind in HELD_BACK}
+        self._by_kind: dict[type, dict[ObjectKey, Pending]] = {kind: {} for kind in HELD_BACK}
         self._by_namespace: dict[str, dict[ObjectKey, Pending]] = {}
         self._count = 0
 
@@ -29,7 +30,7 @@ class HeldBackWorkloads:
     def __iter__(self) -> Iterator[Pending]:
         return chain.from_iterable(of_kind.values() for of_kind in self._by_kind.values())
 
-    def of_kind(self, kind: type[HeldBack]) -> list[Pending]:
+    def of_kind(self, kind: type) -> list[Pending]:
         """The workloads that states of this kind hold back."""
         return list(self._by_kind[kind].values())
 
@@ -54,7 +55,7 @@ class HeldBackWorkloads:
     def remove(self, pending: Pending) -> None:
         """Remove a workload whose state still says why it was held back."""
         key, state = pending.workload.key, pending.state
-        del self._by_kind[type(state)][key]  # pyright: ignore[reportArgumentType] - it is held back
+        del self._by_kind[type(state)][key]
         self._count -= 1
         if isinstance(state, NamespaceNotSelected):
             of_namespace = self._by_namespace[key.namespace]

@@ -13,6 +13,7 @@ from admitq.core.waiting.lane import Lane
 from admitq.core.waiting.order import LanePosition, Position
 from admitq.core.waiting.pending import Pending
 from admitq.core.waiting.scheduling_key import SchedulingKey
+from admitq.core.waiting.transitions import Cause, WaitEvent, check_transition
 from admitq.core.waiting.wait_states import (
     EARLIER_WORKLOAD_QUEUED,
     HEAD_OVERTAKEN,
@@ -26,8 +27,6 @@ from admitq.core.waiting.wait_states import (
     LaneState,
     Ready,
     Standing,
-    WaitEvent,
-    check_transition,
 )
 from admitq.core.waiting.waiting_lanes import ONE_PASS_FROM, WaitingLanes
 from admitq.core.waiting.wake_index import TreeRegistration
@@ -202,13 +201,17 @@ class Lanes:
             self._offer(lane)
             self.drop_if_empty(lane)
 
-    def end_waiting(self, event: WaitEvent) -> None:
+    def end_waiting(self, event: WaitEvent, cause: Cause | None = None) -> None:
         """Have cycles take the workloads again of all lanes whose waiting the event ends.
+
+        Args:
+            event: what happened, as a row of the table of lanes.
+            cause: what changed, if the event is that of a constraint.
 
         Raises:
             ImpossibleTransition: the table of wait states has no such transition.
         """
-        lanes = self.waiting.ended_by(event)
+        lanes = self.waiting.ended_by(event, cause)
         # One event may end the waiting of tens of thousands of lanes, and nothing else happens meanwhile.
         parked = [lane for lane in lanes if isinstance(lane.state, PARKED)]
         self.waiting.remove_parked(parked)

@@ -9,14 +9,8 @@ from admitq.core.ordering import queue_order
 from admitq.core.refusals import Refusal
 from admitq.core.waiting.lane import Lane
 from admitq.core.waiting.order import Position
-from admitq.core.waiting.wait_states import (
-    ARRIVING,
-    HELD_BACK,
-    InCycle,
-    WaitEvent,
-    WorkloadState,
-    check_transition,
-)
+from admitq.core.waiting.transitions import Causes, HeldBack, WaitEvent, check_transition
+from admitq.core.waiting.wait_states import ARRIVING, InCycle, WorkloadState
 
 
 class Preemptions(NamedTuple):
@@ -39,6 +33,7 @@ class ScanProgress:
         progress_at_start: the progress count of the tree then.
         attempts: their number from there on.
         lost: whether one of these was lost to another head.
+        causes: of the refusals in these.
     """
 
     tried: tuple[TriedFlavor, ...]
@@ -48,6 +43,7 @@ class ScanProgress:
     progress_at_start: int
     attempts: int
     lost: bool = False
+    causes: Causes = ()
 
 
 @dataclass(slots=True, eq=False)
@@ -76,7 +72,7 @@ class Pending:
     @property
     def is_held_back(self) -> bool:
         """Whether the workload is kept out of the lanes for itself."""
-        return isinstance(self.state, HELD_BACK)
+        return isinstance(self.state, HeldBack)
 
     def change_state(self, event: WaitEvent, state: WorkloadState) -> None:
         """Take the next state.

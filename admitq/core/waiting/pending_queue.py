@@ -15,11 +15,12 @@ from admitq.core.waiting.lanes import Lanes
 from admitq.core.waiting.order import LatestPreemptor, QueuePositions
 from admitq.core.waiting.pending import Pending
 from admitq.core.waiting.scheduling_key import KeyRules, SchedulingKey
+from admitq.core.waiting.transitions import Cause, HeldBack, WaitEvent
 from admitq.core.waiting.wait_states import (
     CLUSTER_QUEUE_CHANGED,
-    EVENT_INTO_HELD_BACK,
     EVENT_INTO_LANE_STATE,
     HEAD_CHANGED,
+    HOLDING_BACK,
     IN_CYCLE,
     NAMESPACE_SELECTED,
     NOMINATED,
@@ -32,13 +33,11 @@ from admitq.core.waiting.wait_states import (
     REQUEUED,
     STRATEGY_CHANGED,
     WORKLOAD_CHANGED,
-    Backoff,
-    HeldBack,
+    InCycle,
     InvalidWorkload,
     LaneState,
     QueueUnusable,
     Standing,
-    WaitEvent,
 )
 from admitq.core.waiting.wake_index import TreeRegistration, WakeIndex
 
@@ -115,7 +114,7 @@ class PendingQueue:
         self.members[pending.workload.key] = pending
         self._leave_held_back(pending)
         self._leave_lane(pending)
-        pending.change_state(EVENT_INTO_HELD_BACK[type(state)], state)
+        pending.change_state(HOLDING_BACK[type(state)].begins, state)
         self.held_back.add(pending, state)
 
     def remove(self, key: ObjectKey) -> None:
@@ -144,7 +143,8 @@ class PendingQueue:
         position = self.positions.position_of(workload)
         key_now = self.key_of(pending.workload) if pending.lane is None else pending.lane.key
         is_same_key = self.key_of(workload) == key_now
-        reconsidered = isinstance(pending.state, (InvalidWorkload, Backoff)) or self._is_standing(pending)
+        ends_with_change = pending.is_held_back and HOLDING_BACK[type(pending.state)].ends_with_change
+        reconsidered = ends_with_change or self._is_standing(pending)
         if not is_same_key:
             pending.scan = None
         if is_same_key and position == pending.position and not reconsidered:
@@ -212,7 +212,7 @@ class PendingQueue:
             self.enter(pending, WORKLOAD_CHANGED)
         if state is not None:
             self._leave_lane(pending)
-            if not isinstance(state, Backoff):
+            if InCycle in HOLDING_BACK[type(state)].begins.next_kind:
                 pending.change_state(NOMINATED, IN_CYCLE)
             self.hold_back(pending, state)
 
@@ -225,9 +225,14 @@ class PendingQueue:
 
     # --- what ends waiting ------------------------------------------------------------------------
 
-    def end_waiting(self, event: WaitEvent) -> None:
-        """Evaluate the workloads again whose waiting an event of the cohort tree or ClusterQueue ends."""
-        self.lanes.end_waiting(event)
+    def end_waiting(self, event: WaitEvent, cause: Cause | None = None) -> None:
+        """Evaluate the workloads again whose waiting an event of the cohort tree or ClusterQueue ends.
+
+        Args:
+            event: what happened, as a row of the table of lanes.
+            cause: what changed, if the event is that of a constraint.
+        """
+        self.lanes.end_waiting(event, cause)
         if event is not PROGRESS_MADE:
             self._enter_all(self.held_back.of_kind(QueueUnusable), QUEUE_RECONSIDERED)
 
@@ -245,7 +250,8 @@ class PendingQueue:
             return
         self.positions.strategy = strategy
         self.end_waiting(CLUSTER_QUEUE_CHANGED)
-        self._enter_all(self.held_back.of_kind(InvalidWorkload), STRATEGY_CHANGED)
+        for kind in STRATEGY_CHANGED.next_kind:
+            self._enter_all(self.held_back.of_kind(kind), STRATEGY_CHANGED)
         if self.positions.preemptor is not None:
             self._sort_anew(self.members[self.positions.preemptor.key])
 

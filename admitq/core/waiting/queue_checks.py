@@ -1,10 +1,12 @@
 """The bookkeeping of a ClusterQueue's pending workloads, checked against its workloads and lanes."""
 
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from admitq.core.waiting.lane import Lane
 from admitq.core.waiting.pending_queue import PendingQueue
+from admitq.core.waiting.transitions import Cause
 from admitq.core.waiting.wait_states import STANDING, Ready, RetryOnProgress
 
 
@@ -20,10 +22,13 @@ def check_queue(queue: PendingQueue) -> None:
     waiting = {lane for lane in lanes.by_key.values() if not isinstance(lane.state, Ready)}
     any_return = {lane for lane in waiting if not isinstance(lane.state, Ready) and lane.state.needs is None}
     progress = {lane for lane in parked if isinstance(lane.state, RetryOnProgress)}
+    by_cause = {
+        (cause, lane) for lane in waiting if not isinstance(lane.state, Ready) for cause in lane.state.causes
+    }
     local_queues = {
         lane: key.local_queue for key, lane in lanes.by_key.items() if key.local_queue is not None
     }
-    least = {cause: each.bound for cause, each in lanes.waiting.by_need.items()}
+    least = {pair: each.bound for pair, each in lanes.waiting.by_need.items()}
     registration = queue.registration
     for what, actual, expected in (
         ("parked lanes", set(lanes.waiting.parked), parked),
@@ -34,6 +39,7 @@ def check_queue(queue: PendingQueue) -> None:
             {each for each in waiting if _is_standing(each)},
         ),
         ("lanes that wait for any return", set(lanes.waiting.by_any_return), any_return),
+        ("lanes by cause", _causes(lanes.waiting.by_cause), by_cause),
         ("lanes that wait for progress", set(lanes.waiting.by_progress), progress),
         ("lanes by LocalQueue", _local_queues(queue), local_queues),
         ("registered needs", registration.needs, least),
@@ -53,6 +59,10 @@ def _expect(what: str, actual: Any, expected: Any) -> None:
 
 def _is_standing(lane: Lane) -> bool:
     return isinstance(lane.state, STANDING)
+
+
+def _causes(by_cause: Mapping[Cause, Iterable[Lane]]) -> set[tuple[Cause, Lane]]:
+    return {(cause, lane) for cause, lanes in by_cause.items() for lane in lanes}
 
 
 def _local_queues(queue: PendingQueue) -> dict[Lane, Any]:
@@ -80,8 +90,8 @@ def _check_lane(queue: PendingQueue, lane: Lane) -> None:
         # An empty lane is sorted anew when its LocalQueue leads to this ClusterQueue again.
         _expect(f"past use of {lane.key}", lane.usage, lanes.usage_by(lane.key))
     indexed = {
-        (cause, entry.bound)
-        for cause, each in lanes.waiting.by_need.items()
+        (pair, entry.bound)
+        for pair, each in lanes.waiting.by_need.items()
         for entry in each
         if entry.item is lane
     }

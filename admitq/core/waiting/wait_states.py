@@ -9,39 +9,43 @@ The life of a lane. A cycle takes one workload of each ClusterQueue, its *head*:
 lanes that are ``Ready`` or whose need is met. The lane of the head becomes ``Ready``, if it is not. A head
 that gets nothing is requeued, and its lane takes the state that says why:
 
-- ``Ready``, if the next cycle may have another result: a head of the cohort tree made progress, the tree
-  changed, or the head has flavors left to try.
-- ``WaitingForQuota``: the head is refused by all flavors. The lane is *parked*: no cycle takes its workloads.
-- ``RetryOnProgress``: the head is refused by all flavors, but it lost one of them to another head. The lane
+- ``Ready``, if the next cycle may have another result. For a head that lost to another head, that is so if
+  any head of the cohort tree made progress since its scan of flavors began, or if it has flavors left and did
+  not stand before. For others: if the tree changed since then, if they have flavors left, or if admission is
+  halted.
+- ``WaitingForQuota``: the head is refused by all flavors. The lane is *parked*: no cycle takes its workloads
+  until the waiting ends or a need is met. Other lanes of the ClusterQueue go on.
+- ``RetryOnProgress``: the last flavors refuse the head, but it lost an earlier one to another head. The lane
   is parked.
 - ``LostInCycle``, ``WaitingForPreemption``, ``FirstOfStrictQueue``: the head waits, and blocks all workloads
   behind it in its ClusterQueue, in whatever lane. It asks for no cycle, but takes part in the cycles of its
-  cohort tree that concern it (``cycle.standing_heads``). Such a head and its lane are *standing*; a
-  ClusterQueue has at most one. Workloads that come before the standing head overtake it.
+  cohort tree that concern it (``cycle.standing_heads``); in a StrictFIFO queue, these are all. Such a head
+  and its lane are *standing*; a ClusterQueue has at most one. Workloads that come before the standing head
+  overtake it, also those of its own lane. In a StrictFIFO queue, a refused head stands and is never parked.
 
-*Progress* is a reservation, a preemption, or reserved capacity that is given up, by any head of the cohort
-tree. *Reserved capacity* is withheld from other heads of a cycle for a head that gets nothing yet.
+*Progress* is a reservation, the preemption of a workload that was not leaving, or reserved capacity that is
+given up, by any head of the cohort tree. *Reserved capacity* is withheld from other heads of a cycle for a
+head that gets nothing yet. It is given up when all flavors refuse that head, or when it stands no more.
 
-What concerns a single workload, and not its scheduling key, holds that workload back out of the lanes. These
-states and their table are at the end of this module. In a StrictFIFO ClusterQueue, such a workload becomes
-the standing head instead, unless its namespace is not selected or its backoff has not ended.
+Constraints other than quota have *causes*: names of what they look at. The state of a lane that such a
+constraint refused has its causes. A change of any of them ends the waiting, and so does any return of quota.
+
+A reason that applies to one workload, and not to all with its scheduling key, holds that workload back out of
+the lanes. These states and their table are at the end of this module. In a StrictFIFO ClusterQueue, such a
+workload becomes the standing head instead, unless ``HOLDING_BACK`` says otherwise.
 
 To add a constraint, see docs/internals/add-a-constraint.md.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple, TypeAlias, TypeVar
+from typing import Final, NamedTuple, TypeAlias
 
 from admitq.core.amounts import FlavorResource
 from admitq.core.model import Instant
 from admitq.core.refusals import Refusal
 from admitq.core.waiting.order import Position
-
-
-class ImpossibleTransition(AssertionError):
-    """The table has no such transition, which is a defect of the core."""
-
+from admitq.core.waiting.transitions import Causes, HeldBack, HoldingBack, InCycle, Queued, WaitEvent
 
 # --- states of lanes ------------------------------------------------------------------------------------
 
@@ -57,10 +61,11 @@ class QuotaNeed(NamedTuple):
 
 
 Needs: TypeAlias = tuple[QuotaNeed, ...]
-"""Any one of these ends the waiting. Without any, no return of quota ends it.
+"""What return of quota ends the waiting of a lane.
 
-Where a state has None instead of needs, they are not known, and any return of quota to the cohort tree ends
-the waiting.
+- Amounts: the return that makes any one of them available.
+- None of them, ``()``: no return of quota.
+- ``None`` instead: any return of quota to the cohort tree.
 """
 
 
@@ -71,16 +76,18 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class WaitingForQuota:
-    """All flavors refuse the head: for quota, for too many admission checks, or for a closed preemption gate.
+    """All flavors refuse the head: for quota, for another constraint, or for a closed preemption gate.
 
     ``refusal`` was found for a workload whose queue-order timestamp is ``refused_at``. It holds for all
     workloads of the lane but those that were queued earlier, which may preempt more. ``needs`` is None if
-    more than quota decides.
+    more than unused quota decides: the ClusterQueue may preempt, the workload may run with fewer pods or
+    replaces another one, or there are causes. ``causes`` end the waiting, too.
     """
 
     refusal: Refusal
     refused_at: Instant
     needs: Needs | None = None
+    causes: Causes = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,17 +100,19 @@ class RetryOnProgress:
     refusal: Refusal
     refused_at: Instant
     needs: Needs | None = None
+    causes: Causes = ()
 
 
 @dataclass(frozen=True, slots=True)
 class FirstOfStrictQueue:
     """The head of a StrictFIFO ClusterQueue was refused; workloads behind it must not overtake it.
 
-    ``needs`` are as in ``WaitingForQuota``.
+    ``needs`` and ``causes`` are as in ``WaitingForQuota``.
     """
 
     head: Position
     needs: Needs | None = None
+    causes: Causes = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,17 +124,20 @@ class WaitingForPreemption:
 
     head: Position
     needs: None = None
+    causes: Causes = ()
 
 
 @dataclass(frozen=True, slots=True)
 class LostInCycle:
     """Capacity that is reserved for another head, or targets of another head, are what the head needs.
 
-    Had that other head made progress, this lane would be ``Ready``. Any return of quota ends the waiting.
+    Had any head of the cohort tree made progress since the scan of flavors began, this lane would be
+    ``Ready``. Any return of quota ends the waiting.
     """
 
     head: Position
     needs: None = None
+    causes: Causes = ()
 
 
 Parked: TypeAlias = WaitingForQuota | RetryOnProgress
@@ -140,29 +152,6 @@ STANDING: Final = (FirstOfStrictQueue, WaitingForPreemption, LostInCycle)
 # --- the table --------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class WaitEvent:
-    """A row of a table: what happened, and the next state by each state in which it may happen."""
-
-    name: str
-    meaning: str
-    next_kind: Mapping[type, type]
-
-
-_S = TypeVar("_S")
-
-
-def check_transition(event: WaitEvent, state: object, target: _S) -> _S:
-    """Return the target of a transition that the table has.
-
-    Raises:
-        ImpossibleTransition: the table has no such transition.
-    """
-    if event.next_kind.get(type(state)) is not type(target):
-        raise ImpossibleTransition(f"{event.name}: {type(state).__name__} does not become {target!r}")
-    return target
-
-
 def _each(kinds: tuple[type, ...]) -> dict[type, type]:
     return {kind: kind for kind in kinds}
 
@@ -175,12 +164,12 @@ def _all_to(kinds: tuple[type, ...], target: type) -> dict[type, type]:
 HEAD_REFUSED: Final = WaitEvent("head refused", "All flavors refuse the head.", {Ready: WaitingForQuota})
 HEAD_REFUSED_AFTER_LOSS: Final = WaitEvent(
     "head refused after a loss",
-    "The last flavors refuse the head, and it lost an earlier one, in this cycle or in one before.",
+    "The last flavors refuse the head, and it lost an earlier one in an earlier attempt of the scan.",
     {Ready: RetryOnProgress},
 )
 STRICT_HEAD_REFUSED: Final = WaitEvent(
     "head of a StrictFIFO queue refused",
-    "All flavors refuse the head, or it is refused for itself.",
+    "All flavors refuse the head, or a reason that holds no workload of a StrictFIFO queue back.",
     {Ready: FirstOfStrictQueue},
 )
 PREEMPTION_BEGUN: Final = WaitEvent(
@@ -195,7 +184,7 @@ HEAD_LOST: Final = WaitEvent(
 )
 NEEDS_KNOWN: Final = WaitEvent(
     "needs known",
-    "The end of the cycle, when no capacity is reserved: the amounts that end the waiting are known.",
+    "The cycle ended, and nothing but unused quota decides: these amounts end the waiting.",
     _each((*PARKED, FirstOfStrictQueue)),
 )
 REFUSAL_REFRESHED: Final = WaitEvent(
@@ -251,6 +240,11 @@ CLUSTER_QUEUE_CHANGED: Final = WaitEvent(
     "Its specification, a flavor of it, or whether it is active changed.",
     _all_to((*PARKED, *STANDING), Ready),
 )
+CONSTRAINT_CHANGED: Final = WaitEvent(
+    "constraint changed",
+    "What a constraint other than quota looks at changed. Lanes that it did not refuse go on waiting.",
+    _all_to((*PARKED, *STANDING), Ready),
+)
 BATCH_DUE: Final = WaitEvent(
     "batch due",
     "The period is over in which causes of the cohort tree are collected (setting requeueBatchPeriod).",
@@ -281,6 +275,7 @@ LANE_EVENTS: Final = (
     EARLIER_WORKLOAD_QUEUED,
     TREE_EDITED,
     CLUSTER_QUEUE_CHANGED,
+    CONSTRAINT_CHANGED,
     BATCH_DUE,
     RETRY_REQUESTED,
     LANE_EMPTIED,
@@ -308,17 +303,7 @@ class Arriving:
 
 
 @dataclass(frozen=True, slots=True)
-class Queued:
-    """The workload is in the lane of its scheduling key, and waits as the lane does."""
-
-
-@dataclass(frozen=True, slots=True)
-class InCycle:
-    """The workload is a head of the cycle that runs."""
-
-
-@dataclass(frozen=True, slots=True)
-class Backoff:
+class Backoff(HeldBack):
     """The workload must not be evaluated before an instant; None: before its Requeued condition is true.
 
     That condition is a change of the workload.
@@ -328,25 +313,27 @@ class Backoff:
 
 
 @dataclass(frozen=True, slots=True)
-class NamespaceNotSelected:
+class NamespaceNotSelected(HeldBack):
     """The ClusterQueue does not select the namespace of the workload.
 
-    Found when a cycle takes the workload. One in a parked lane stays there.
+    Found when a cycle takes the workload. A workload in a parked lane is not checked and stays there.
     """
 
 
 @dataclass(frozen=True, slots=True)
-class InvalidWorkload:
+class InvalidWorkload(HeldBack):
     """The workload itself is refused: its resources are invalid, or an admission check failed."""
 
 
 @dataclass(frozen=True, slots=True)
-class QueueUnusable:
+class QueueUnusable(HeldBack):
     """The ClusterQueue cannot admit the workload, whatever quota there is.
 
     It is inactive, or its cohort tree is cyclic. Or it is a StrictFIFO queue, and too many admission checks
-    apply to the flavors that this workload gets.
+    apply to the flavors that this workload gets; ``causes`` may give it others.
     """
+
+    causes: Causes = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,7 +341,6 @@ class Departed:
     """The workload left its ClusterQueue: it reserved quota, ended, or moved to another one."""
 
 
-HeldBack: TypeAlias = Backoff | NamespaceNotSelected | InvalidWorkload | QueueUnusable
 WorkloadState: TypeAlias = Arriving | Queued | InCycle | HeldBack | Departed
 
 ARRIVING: Final = Arriving()
@@ -411,31 +397,31 @@ DEQUEUED: Final = WaitEvent(
     _all_to((Arriving, Queued, InCycle, *HELD_BACK), Departed),
 )
 
+HOLDING_BACK: Final[Mapping[type, HoldingBack]] = {
+    Backoff: HoldingBack(BACKOFF_SET, BACKOFF_ENDED, in_strict_queue=True, ends_with_change=True),
+    NamespaceNotSelected: HoldingBack(
+        NAMESPACE_REFUSED, NAMESPACE_SELECTED, in_strict_queue=True, ends_with_change=False
+    ),
+    InvalidWorkload: HoldingBack(
+        WORKLOAD_REFUSED, REQUESTS_CHANGED, in_strict_queue=False, ends_with_change=True
+    ),
+    QueueUnusable: HoldingBack(
+        QUEUE_REFUSED, QUEUE_RECONSIDERED, in_strict_queue=False, ends_with_change=False
+    ),
+}
+"""The table of states that hold a workload back; ``HELD_BACK`` has the same states."""
+
 WORKLOAD_EVENTS: Final = (
     ENQUEUED,
     NOMINATED,
     REQUEUED,
-    BACKOFF_SET,
-    NAMESPACE_REFUSED,
-    WORKLOAD_REFUSED,
-    QUEUE_REFUSED,
-    BACKOFF_ENDED,
+    *(row.begins for row in HOLDING_BACK.values()),
+    *(row.ends for row in HOLDING_BACK.values()),
     WORKLOAD_CHANGED,
-    REQUESTS_CHANGED,
-    NAMESPACE_SELECTED,
-    QUEUE_RECONSIDERED,
     STRATEGY_CHANGED,
     ORDER_CHANGED,
     DEQUEUED,
 )
 """The table of single workloads."""
-
-EVENT_INTO_HELD_BACK: Final[Mapping[type, WaitEvent]] = {
-    Backoff: BACKOFF_SET,
-    NamespaceNotSelected: NAMESPACE_REFUSED,
-    InvalidWorkload: WORKLOAD_REFUSED,
-    QueueUnusable: QUEUE_REFUSED,
-}
-"""By state, the event with which it begins."""
 
 WORKLOAD_STATES: Final = (Arriving, Queued, InCycle, *HELD_BACK, Departed)

@@ -12,6 +12,7 @@ from admitq.core.amounts import FlavorResource
 from admitq.core.sorted_blocks import SortedBlocks
 from admitq.core.waiting.lane import Lane
 from admitq.core.waiting.order import LanePosition
+from admitq.core.waiting.transitions import Cause, WaitEvent
 from admitq.core.waiting.wait_states import (
     PROGRESS_MADE,
     QUOTA_RETURNED,
@@ -19,7 +20,6 @@ from admitq.core.waiting.wait_states import (
     LaneState,
     Ready,
     RetryOnProgress,
-    WaitEvent,
 )
 from admitq.core.waiting.wake_index import TreeRegistration
 
@@ -46,6 +46,8 @@ class WaitingLanes:
         """The lane of the standing head."""
         self.by_any_return: dict[Lane, None] = {}
         self.by_progress: dict[Lane, None] = {}
+        self.by_cause: dict[Cause, dict[Lane, None]] = {}
+        """Lanes that a constraint other than quota refused."""
         self.by_need: dict[FlavorResource, SortedBlocks[LanePosition, Lane, int]] = {}
         """By pair, lanes with the amounts that they need; the bound of all is the least amount."""
         self.indexed: dict[Lane, None] = {}
@@ -53,8 +55,10 @@ class WaitingLanes:
         self._registration = registration
         self._position_of = position_of
 
-    def ended_by(self, event: WaitEvent) -> list[Lane]:
-        """The lanes whose waiting an event of the cohort tree or the ClusterQueue ends."""
+    def ended_by(self, event: WaitEvent, cause: Cause | None = None) -> list[Lane]:
+        """The lanes whose waiting an event of the cohort tree, the ClusterQueue or a constraint ends."""
+        if cause is not None:
+            return list(self.by_cause.get(cause, ()))
         if event is QUOTA_RETURNED:
             return list(self.by_any_return)
         if event is PROGRESS_MADE:
@@ -83,6 +87,8 @@ class WaitingLanes:
             self.parked_workloads += lane.size
             if isinstance(state, RetryOnProgress):
                 self.by_progress[lane] = None
+        for cause in state.causes:
+            self.by_cause.setdefault(cause, {})[lane] = None
         if state.needs is None:
             self.by_any_return[lane] = None
         else:
@@ -95,7 +101,7 @@ class WaitingLanes:
             self.standing = None
         else:
             self._remove_parked(lane)
-        self.by_any_return.pop(lane, None)
+        self._remove_any_return_and_causes(lane, state)
         self._unindex_needs(lane, state)
         self._register()
 
@@ -104,13 +110,21 @@ class WaitingLanes:
         self._unindex_needs_of(lanes)
         for lane in lanes:
             self._remove_parked(lane)
-            self.by_any_return.pop(lane, None)
+            self._remove_any_return_and_causes(lane, lane.state)
         self._register()
 
     def _remove_parked(self, lane: Lane) -> None:
         del self.parked[lane]
         self.parked_workloads -= lane.size
         self.by_progress.pop(lane, None)
+
+    def _remove_any_return_and_causes(self, lane: Lane, state: LaneState) -> None:
+        self.by_any_return.pop(lane, None)
+        for cause in () if isinstance(state, Ready) else state.causes:
+            of_cause = self.by_cause[cause]
+            del of_cause[lane]
+            if not of_cause:
+                del self.by_cause[cause]
 
     def _register(self) -> None:
         registration = self._registration
@@ -132,21 +146,21 @@ class WaitingLanes:
             return
         lane.indexed_at = position
         self.indexed[lane] = None
-        for cause, amount in needs:
-            lanes = self.by_need.get(cause)
+        for pair, amount in needs:
+            lanes = self.by_need.get(pair)
             if lanes is None:
-                lanes = self.by_need[cause] = SortedBlocks(min)
+                lanes = self.by_need[pair] = SortedBlocks(min)
             lanes.add(position, lane, amount)
-            self._registration.set_need(cause, lanes.bound)
+            self._registration.set_need(pair, lanes.bound)
 
     def _unindex_needs(self, lane: Lane, state: LaneState) -> None:
         position, lane.indexed_at = lane.indexed_at, None
         if position is None or isinstance(state, Ready):
             return
         del self.indexed[lane]
-        for cause, _ in state.needs or ():
-            self.by_need[cause].remove(position)
-            self._need_removed(cause)
+        for pair, _ in state.needs or ():
+            self.by_need[pair].remove(position)
+            self._need_removed(pair)
 
     def _unindex_needs_of(self, lanes: list[Lane]) -> None:
         indexed = [lane for lane in lanes if lane.indexed_at is not None]
@@ -157,12 +171,12 @@ class WaitingLanes:
         for lane in indexed:
             lane.indexed_at = None
             del self.indexed[lane]
-        for cause in list(self.by_need):
-            self.by_need[cause].keep(self.indexed)
-            self._need_removed(cause)
+        for pair in list(self.by_need):
+            self.by_need[pair].keep(self.indexed)
+            self._need_removed(pair)
 
-    def _need_removed(self, cause: FlavorResource) -> None:
-        least = self.by_need[cause].bound
+    def _need_removed(self, pair: FlavorResource) -> None:
+        least = self.by_need[pair].bound
         if least is None:
-            del self.by_need[cause]
-        self._registration.set_need(cause, least)
+            del self.by_need[pair]
+        self._registration.set_need(pair, least)

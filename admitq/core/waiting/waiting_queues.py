@@ -11,27 +11,28 @@ from admitq.core.cohorts import Node
 from admitq.core.entries import ClusterQueueEntry
 from admitq.core.ledger import Usage
 from admitq.core.model import Instant
-from admitq.core.waiting.backoffs import Backoffs
 from admitq.core.waiting.batches import Batches
 from admitq.core.waiting.heads import Heads
 from admitq.core.waiting.lane import Lane
 from admitq.core.waiting.outdated_refusals import OutdatedRefusals
 from admitq.core.waiting.pending import Pending
+from admitq.core.waiting.timers import Timers
+from admitq.core.waiting.transitions import Cause, HeldBack, WaitEvent
 from admitq.core.waiting.wait_states import (
-    BACKOFF_ENDED,
     BATCH_DUE,
     CANDIDATE_LEAVES,
     CLUSTER_QUEUE_CHANGED,
+    CONSTRAINT_CHANGED,
     HEAD_CHANGED,
+    HOLDING_BACK,
     PROGRESS_MADE,
     QUOTA_RETURNED,
     RETRY_REQUESTED,
     TREE_EDITED,
     Backoff,
-    HeldBack,
     NamespaceNotSelected,
+    QueueUnusable,
     Standing,
-    WaitEvent,
 )
 from admitq.core.waiting.wake_index import TreeRegistration, WakeIndex
 
@@ -55,10 +56,10 @@ class WaitingQueues:
         """
         self.heads = Heads(cluster_queues, touched)
         self.batches = Batches(batch_period)
-        self.backoffs = Backoffs()
+        self.timers = Timers()
         self._cluster_queues = cluster_queues
-        self._of_namespace: dict[str, set[str]] = {}
-        """ClusterQueues with a workload that a change of the namespace concerns; a superset."""
+        self._attentive: dict[Cause, set[str]] = {}
+        """ClusterQueues with a workload that a cause concerns; a superset."""
         self._outdated_trees: dict[Node, None] = {}
         """Roots of trees to which quota returned that did not end all waiting."""
         self._outdated = OutdatedRefusals()
@@ -185,6 +186,14 @@ class WaitingQueues:
         else:
             self._end_in_queue(entry, CLUSTER_QUEUE_CHANGED)
 
+    def constraint_changed(self, cause: Cause) -> None:
+        """End the waiting of lanes that a constraint refused, because what it looks at changed."""
+        for entry in self._take_attentive(cause):
+            if not self.batches.period:
+                self._end_in_queue(entry, CONSTRAINT_CHANGED, cause)
+            elif entry.queue.is_waiting:
+                self.batches.collect([entry.spec.name])
+
     def retry_all(self) -> None:
         """End all waiting, so that the next cycles evaluate all workloads. A check; causes never need it."""
         for entry in self._cluster_queues.values():
@@ -192,8 +201,8 @@ class WaitingQueues:
             for namespace in entry.queue.held_back.namespaces:
                 entry.queue.namespace_selected(namespace)
 
-    def _end_in_queue(self, entry: ClusterQueueEntry, event: WaitEvent) -> None:
-        entry.queue.end_waiting(event)
+    def _end_in_queue(self, entry: ClusterQueueEntry, event: WaitEvent, cause: Cause | None = None) -> None:
+        entry.queue.end_waiting(event, cause)
         self.heads.touch(entry)
         self.settle_standing(entry)
 
@@ -205,8 +214,9 @@ class WaitingQueues:
     def _note_held_back(self, entry: ClusterQueueEntry, pending: Pending, state: HeldBack) -> None:
         if isinstance(state, NamespaceNotSelected):
             self.attend_to_namespace(pending.workload.key.namespace, entry)
-        elif isinstance(state, Backoff) and state.until is not None:
-            self.backoffs.add(state.until, entry.spec.name, pending)
+        elif isinstance(state, QueueUnusable):
+            self.attend(entry, state.causes)
+        self.timers.add(entry.spec.name, pending)
 
     def hold_back_until_due(
         self, entry: ClusterQueueEntry, pending: Pending, due: Instant, now: Instant
@@ -225,21 +235,29 @@ class WaitingQueues:
         self.hold_back(entry, pending, Backoff(None if is_blocked else due))
         return True
 
-    def end_due_backoffs(self, now: Instant) -> None:
-        """Queue the workloads whose backoff has ended."""
-        while (due := self.backoffs.pop_due(now)) is not None:
+    def end_due_timers(self, now: Instant) -> None:
+        """Queue the workloads that were held back until an instant that has come."""
+        while (due := self.timers.pop_due(now)) is not None:
             name, pending = due
             entry = self._cluster_queues[name]
-            entry.queue.enter(pending, BACKOFF_ENDED)
+            entry.queue.enter(pending, HOLDING_BACK[type(pending.state)].ends)
             self.heads.touch(entry)
 
     def attend_to_namespace(self, namespace: str, entry: ClusterQueueEntry) -> None:
         """Have ``take_attentive`` name a ClusterQueue when the namespace changes."""
-        self._of_namespace.setdefault(namespace, set()).add(entry.spec.name)
+        self.attend(entry, (_cause_of_namespace(namespace),))
 
     def take_attentive(self, namespace: str) -> list[ClusterQueueEntry]:
         """The ClusterQueues that a change of the namespace may concern; each is named once."""
-        names = sorted(self._of_namespace.pop(namespace, ()))
+        return self._take_attentive(_cause_of_namespace(namespace))
+
+    def attend(self, entry: ClusterQueueEntry, causes: Iterable[Cause]) -> None:
+        """Note that a ClusterQueue has a workload that these causes concern."""
+        for cause in causes:
+            self._attentive.setdefault(cause, set()).add(entry.spec.name)
+
+    def _take_attentive(self, cause: Cause) -> list[ClusterQueueEntry]:
+        names = sorted(self._attentive.pop(cause, ()))
         return [self._cluster_queues[name] for name in names if name in self._cluster_queues]
 
     # --- standing heads ---------------------------------------------------------------------------
@@ -251,6 +269,7 @@ class WaitingQueues:
         """
         entry.queue.requeue_waiting(pending, state)
         entry.queue.registration.set_standing(stands=True)
+        self.attend(entry, state.causes)
         self.attend_to_namespace(pending.workload.key.namespace, entry)
 
     def settle_standing(self, entry: ClusterQueueEntry) -> None:
@@ -283,6 +302,7 @@ class WaitingQueues:
         registration.set_standing(stands=head is not None)
         if head is not None:
             self.attend_to_namespace(head.workload.key.namespace, entry)
+        self.attend(entry, entry.queue.lanes.waiting.by_cause)
         if has_outdated_refusals:
             self._outdated_trees[entry.node.root] = None
         self.heads.note_empty_lanes(entry.spec.name)
@@ -302,6 +322,10 @@ class WaitingQueues:
         self._outdated_trees.clear()
         taken = self._outdated.take(limit)
         return [(self._cluster_queues[name], lane) for name, lane in taken if name in self._cluster_queues]
+
+
+def _cause_of_namespace(namespace: str) -> Cause:
+    return Cause("namespace", (namespace,))
 
 
 def _name(node: Node) -> str:

@@ -16,10 +16,10 @@ from admitq.core.waiting.pending import Pending, new_pending
 from admitq.core.waiting.pending_queue import PendingQueue
 from admitq.core.waiting.queue_checks import check_queue
 from admitq.core.waiting.scheduling_key import KeyRules
+from admitq.core.waiting.transitions import HeldBack
 from admitq.core.waiting.wait_states import (
     ENQUEUED,
     FirstOfStrictQueue,
-    HeldBack,
     LaneState,
     Needs,
     QuotaNeed,

@@ -228,6 +228,17 @@ def test_changes_after_a_restart_differ_from_all_before_it(
         assert min(node.root.generation, node.root.progress) > 70
 
 
+def test_changes_of_usage_and_progress_are_counted_one_by_one() -> None:
+    forest = Forest()
+    assert forest.changes == 0
+    node = forest.put_cluster_queue("q", "org", quotas(1))
+    before = forest.changes
+    forest.add_usage(node, ((CPU, 1),))
+    assert (node.root.generation, forest.changes) == (before + 1, before + 1)
+    forest.count_progress(node.root)
+    assert (node.root.progress, forest.changes) == (before + 2, before + 2)
+
+
 def test_a_change_is_counted_in_its_tree_alone() -> None:
     forest = Forest()
     one = forest.put_cluster_queue("one", "north", quotas(1))

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from admitq.core.amounts import UNLIMITED, FlavorResource
 from admitq.core.cohorts import Node
-from admitq.core.fair_sharing import NO_SHARE, Share, Tournament, share
+from admitq.core.fair_sharing import NO_SHARE, Share, Tournament, share, supposed_share
 from admitq.core.model import ResourceQuota
 from admitq.core.settings import Gates
-from tests.unit.core.stage import Stage, Stated, Weight, stated
+from tests.unit.core.stage import Stage, Stated, Weight, pair, stated
 
 # --- the share of a node ----------------------------------------------------------------------------
 
@@ -47,6 +47,29 @@ def test_share(used: int, weight: Weight, expected: Share, shown: int) -> None:
     stage.holds("a", "w", used)
     found = share(stage.node("a"))
     assert (found, found.resource, found.weighted_share) == (expected, expected.resource, shown)
+
+
+@pytest.mark.parametrize(
+    ("supposed", "weight"),
+    [
+        ({"cpu": 14}, 1),
+        ({"cpu": 14}, 0),
+        ({"cpu": 10}, 1),
+        ({"cpu": 10}, 0),
+        ({"cpu": 3, "spot/cpu": 9}, 1),
+        ({"cpu": 12, "spot/cpu": 9}, 1),
+        ({"cpu": 12, "gpu": 9}, 1),
+    ],
+)
+def test_supposed_share_equals_share_once_the_usage_is_held(supposed: dict[str, int], weight: Weight) -> None:
+    stage = Stage()
+    stage.queue("a", "all", {"cpu": 10, "spot/cpu": 5, "gpu": 5}, weight=weight)
+    stage.queue("b", "all", {"cpu": 10, "spot/cpu": 5, "gpu": 5})
+    node = stage.node("a")
+    found = supposed_share(node, {node.cells[pair(name)]: amount for name, amount in supposed.items()})
+    for name, amount in supposed.items():
+        stage.holds("a", name, {name: amount})
+    assert (found, found.resource) == (share(node), share(node).resource)
 
 
 def test_the_dominant_resource_is_the_first_by_name_of_several() -> None:
@@ -146,6 +169,18 @@ def test_what_can_be_lent_follows_the_tree() -> None:
     assert seen == [500, 250, 125, 250]
 
 
+def test_what_can_be_lent_is_kept_while_usage_alone_changes() -> None:
+    stage = Stage()
+    stage.cohort("all", None, 4)
+    stage.queue("a", "all")
+    stage.holds("a", "w", 1)
+    assert share(stage.node("a")) == finite(250)
+    kept = stage.node("all").lendable
+    stage.holds("a", "v", 1)
+    assert share(stage.node("a")) == finite(500)
+    assert stage.node("all").lendable is kept
+
+
 @pytest.mark.parametrize(
     ("smaller", "greater"),
     [
@@ -203,7 +238,7 @@ def turns(stage: Stage, heads: Iterable[Head], gates: Gates | None = None) -> li
         assert stage.cells() == before
         order.append(winner.uid)
         admit(stage, tournament, winner)
-    with pytest.raises(IndexError, match="nobody is left"):
+    with pytest.raises(IndexError, match=r"^no contender is left$"):
         tournament.pop()
     return order
 

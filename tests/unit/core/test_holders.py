@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -117,17 +118,28 @@ def test_no_more_than_64_traces_beyond_the_living_are_kept_and_nobody_living_goe
     assert names(holders) == everybody[390:]
 
 
-def test_who_is_put_again_unchanged_leaves_no_trace() -> None:
+@pytest.mark.parametrize("leaving", [False, True])
+def test_holder_put_again_leaves_a_trace_only_if_it_changed(leaving: bool) -> None:
     holders = Holders[Someone]()
-    each = someone("a")
+    each = someone("a", leaving=leaving)
     for _ in range(2):
         holders.put(each)
         holders.put(each)
         assert holders.traces == 0
-        assert names(holders) == ["a"]
+        assert names(holders, leaving=leaving) == ["a"]
     each.workload = replace(each.workload, priority=1)
     holders.put(each)
-    assert (names(holders), holders.traces) == (["a"], 1)
+    assert (names(holders, leaving=leaving), holders.traces) == (["a"], 1)
+
+
+@pytest.mark.parametrize("leaving", [False, True])
+def test_holders_since_a_place_are_those_from_it_on(leaving: bool) -> None:
+    holders = Holders[Someone]()
+    for number, name in enumerate("abcd"):
+        holders.put(someone(name, priority=number, leaving=leaving))
+    line = holders.leaving if leaving else holders.staying
+    places = {each.workload.key.name: place for place, each in line("q")}
+    assert [each.workload.key.name for _, each in line("q", places["c"])] == ["c", "d"]
 
 
 @given(

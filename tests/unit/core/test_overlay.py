@@ -3,6 +3,7 @@
 from collections.abc import Collection
 from random import Random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -301,3 +302,34 @@ def test_least_amounts_are_those_of_workloads_that_are_no_victims() -> None:
     assert least() == [{CPU: 2}] * 2
     overlay.add_victims([supposed_victim(stage, "small")])
     assert least() == [{CPU: 5}] * 2
+
+
+@pytest.mark.parametrize(
+    ("running", "wanted", "expected"),
+    [(0, 7, []), (2, 6, ["first", "borrows", "own 0", "own 1"])],
+    ids=["neighbors alone", "own candidates needed too"],
+)
+def test_search_without_victim_of_another_head_its_cluster_queue_loses_only_what_it_then_borrows(
+    running: int, wanted: int, expected: list[str]
+) -> None:
+    stage = Stage()
+    stage.queue("own", "all", 6, policy("LowerPriority", "Any", "LowerPriority"))
+    stage.queue("first", "all")
+    stage.queue("neighbor", "all", 1)
+    for number in range(running):
+        stage.holds("own", f"own {number}")
+    stage.holds("first", "first", priority=-1)
+    stage.holds("neighbor", "victim")
+    stage.holds("neighbor", "borrows")
+    stage.holds("neighbor", "within quota", priority=1)
+    node = stage.node("own")
+    overlay = Overlay(stage.world, node.root)
+    overlay.add_victims([supposed_victim(stage, "victim")])
+
+    def search() -> list[str]:
+        preemptor = stage.preemptor("own", priority=5)
+        usage, tree = {CPU: wanted}, overlay.candidates
+        found = find_victims(stage.world, preemptor, usage, (CPU,), overlay.excluded, tree)
+        return [victim.entry.workload.key.name for victim in found]
+
+    assert overlay.without_victims(node, (), search) == expected

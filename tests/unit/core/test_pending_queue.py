@@ -14,13 +14,12 @@ from admitq.core.requests import PLAIN, RequestRules
 from admitq.core.waiting.pending import new_pending
 from admitq.core.waiting.queue_checks import check_queue
 from admitq.core.waiting.scheduling_key import KeyRules
+from admitq.core.waiting.transitions import HeldBack, ImpossibleTransition
 from admitq.core.waiting.wait_states import (
     BACKOFF_ENDED,
     ENQUEUED,
     TREE_EDITED,
     Backoff,
-    HeldBack,
-    ImpossibleTransition,
     InvalidWorkload,
     NamespaceNotSelected,
     QueueUnusable,

@@ -12,8 +12,11 @@ from admitq.core.model import (
     ResourceQuota,
     StopPolicy,
 )
+from admitq.core.preemption import TreeCandidates, find_victims
 from admitq.core.preemption.candidates import Search
 from admitq.core.preemption.classical import attempts, levels
+from admitq.core.preemption.room import Outlook, Room, outlook
+from admitq.core.supposed_usage import SupposedUsage
 from tests.unit.core.stage import Found, Stage, pair, policy
 
 OWN = "InClusterQueue"
@@ -580,3 +583,109 @@ def test_candidates_of_higher_priority_are_left_where_own_workloads_are_needed_t
     stage.holds("low", "low", 1)
     stage.holds("high", "high", 1, priority=9)
     assert sorted(stage.names("own", 4, priority=5)) == ["low", "own-low"]
+
+
+@pytest.mark.parametrize("case", ["staying", "leaving", "cohort between"])
+def test_neighbor_loses_only_what_it_borrows_where_own_candidates_are_needed(case: str) -> None:
+    stage = Stage()
+    cohort = "deep" if case == "cohort between" else "all"
+    stage.cohort("all")
+    stage.cohort("deep", "all")
+    stage.queue("own", "all", 4, policy("LowerPriority", "Any", "LowerPriority"))
+    stage.queue("neighbor", cohort, 1)
+    stage.holds("own", "own 1")
+    stage.holds("own", "own 2")
+    stage.holds("own", "own of higher priority", priority=9)
+    stage.holds("neighbor", "borrows", evicted=case == "leaving")
+    stage.holds("neighbor", "within quota", priority=1)
+    assert stage.names("own", 3, priority=5) == ["borrows", "own 1", "own 2"]
+
+
+def test_local_queue_that_used_more_loses_first_where_own_candidates_are_needed() -> None:
+    stage = Stage()
+    stage.queue("own", "all", 4, policy("LowerPriority", "Any", "LowerPriority"))
+    stage.queue("neighbor", "all", usage_based_admission=True)
+    stage.world.charging.local_queue_usage = lambda key: len(key.name)
+    stage.holds("neighbor", "of modest", local_queue="a", priority=0)
+    stage.holds("neighbor", "of glutton", local_queue="glutton", priority=1)
+    stage.holds("own", "own", 2)
+    # One of the neighbor's workloads can stay.
+    assert stage.names("own", 3, priority=5) == ["of glutton", "own"]
+
+
+@pytest.mark.parametrize(
+    ("queue", "priority", "queued", "wanted", "expected"),
+    [
+        ("own", 5, 9, 1, ["lower"]),
+        ("own", 5, 9, 2, []),
+        ("own", 5, 7, 2, []),
+        ("own", 5, 6, 2, ["lower", "newer"]),
+        ("own", 5, 1, 2, ["lower", "equal 00"]),
+        ("own", 9, 9, 2, ["lower", "equal 00"]),
+        ("any", 0, 9, 1, ["lower"]),
+    ],
+    ids=[
+        "lower priority",
+        "none is newer",
+        "none is newer, same time",
+        "one is newer",
+        "all are newer",
+        "higher than all priorities",
+        "reclaims any",
+    ],
+)
+def test_search_after_many_cluster_queues_without_newer_candidates_finds_the_same(
+    queue: str, priority: int, queued: int, wanted: int, expected: list[str]
+) -> None:
+    stage = Stage()
+    stage.cohort("all", None, 8)
+    stage.queue("own", "all", 5, policy(reclaim="LowerOrNewerEqualPriority"))
+    stage.queue("any", "all", 5, ANY_ELSEWHERE)
+    stage.queue("other", "all")
+    stage.holds("other", "lower", priority=4)
+    stage.holds("other", "newer", priority=5, queued=7, since=1)
+    for number in range(16):
+        stage.queue(f"queue {number:02}", "all")
+        stage.holds(f"queue {number:02}", f"equal {number:02}", priority=5, queued=5, since=1)
+    tree = TreeCandidates(stage.world, SupposedUsage(), ())
+    cpu = pair("cpu")
+
+    def search(queue: str, priority: int, queued: int, wanted: int) -> list[str]:
+        preemptor = stage.preemptor(queue, priority, queued)
+        found = find_victims(stage.world, preemptor, {cpu: wanted}, (cpu,), (), tree)
+        return [victim.entry.workload.key.name for victim in found]
+
+    assert search("own", 5, 6, 3) == []
+    assert search(queue, priority, queued, wanted) == expected
+
+
+@pytest.mark.parametrize(
+    ("wanted", "expected"),
+    [
+        (5, Outlook.OPEN),
+        (6, Outlook.ONLY_WITH_OWN),
+        (7, Outlook.HOPELESS),
+    ],
+)
+def test_outlook_counts_usage_of_all_but_borrowing_cluster_queues(wanted: int, expected: Outlook) -> None:
+    stage = Stage()
+    stage.cohort("all")
+    stage.cohort("deep", "all", ResourceQuota(1, lending_limit=2))
+    stage.queue("own", "all", 6, policy("LowerPriority", "Any", "LowerPriority"))
+    stage.queue("within quota", "all", 1)
+    stage.queue("within quota of cohort", "deep", 2)
+    stage.queue("borrows", "all")
+    stage.queue("borrows in cohort", "deep")
+    stage.holds("within quota", "a")
+    # The cohort has 3 and lends 2 of them, so that one of these is taken from the root.
+    stage.holds("within quota of cohort", "b", 2)
+    stage.holds("borrows", "c", 3)
+    stage.holds("borrows in cohort", "d", 2)
+    stage.holds("own", "lower")
+    stage.holds("own", "higher", priority=9)
+    cpu, node = pair("cpu"), stage.node("own")
+    search = Search(stage.world, stage.preemptor("own", priority=5), {cpu: wanted}, (cpu,), ())
+    index = TreeCandidates(stage.world, SupposedUsage(), ()).by_order(frozenset({cpu}))
+    index.prepare(node)
+    room = Room(node, search.usage)
+    assert outlook(search, index, room, room.is_free) is expected

@@ -312,6 +312,20 @@ def test_the_second_strategy_stops_where_it_does_not_allow() -> None:
     assert stage.victims("a", 5) == []
 
 
+def test_cluster_queues_whose_shares_fell_below_that_of_the_preemptor_lose_no_more() -> None:
+    stage = fair(INITIAL)
+    stage.cohort("all", None, 11)
+    stage.queue("a", "all", 0, ANYBODY)
+    stage.queue("b", "all", 0)
+    stage.queue("c", "all", 0)
+    stage.holds("b", "large", 5)
+    stage.holds("b", "small", 3, priority=1)
+    stage.holds("c", "other", 4, priority=2)
+    # Without "large", 4 are free, and both have borrowed less than the 5 of the preemptor.
+    assert stage.victims("a", 5) == []
+    assert stage.victims("a", 4) == [("large", BY_SHARE)]
+
+
 # --- who stays within nominal quota -----------------------------------------------------------------
 
 
@@ -325,6 +339,19 @@ def test_within_nominal_quota_nobody_is_asked(unasked: bool, found: Found) -> No
     stage.holds("b", "big", {"cpu": 4})
     # By gpus a has a share of a ninth, b's final share is none.
     assert stage.victims("a", {"cpu": 1}) == found
+
+
+@pytest.mark.parametrize(("unasked", "found"), [(True, [("b1", RECLAIMED)]), (False, [])])
+def test_preemptor_within_nominal_quota_with_greater_share_of_another_resource_reclaims_by_gate(
+    unasked: bool, found: Found
+) -> None:
+    stage = fair(unasked=unasked)
+    stage.cohort("all", None, {"gpu": 4})
+    stage.queue("a", "all", {"cpu": 4, "gpu": 0}, ANYBODY)
+    stage.queue("b", "all", {"cpu": 0, "gpu": 0}, ANYBODY)
+    stage.holds("a", "borrows gpus", {"gpu": 4}, priority=9)
+    stage.holds("b", "b1", 1)
+    assert stage.victims("a", 4) == found
 
 
 def test_without_the_gate_who_borrows_nothing_is_below_every_initial_share() -> None:

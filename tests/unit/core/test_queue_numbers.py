@@ -6,9 +6,9 @@ import pytest
 
 from admitq.core.waiting import queue_numbers
 from admitq.core.waiting.pending_queue import PendingQueue
+from admitq.core.waiting.transitions import HeldBack
 from admitq.core.waiting.wait_states import (
     Backoff,
-    HeldBack,
     InvalidWorkload,
     NamespaceNotSelected,
     QueueUnusable,

@@ -66,6 +66,13 @@ def test_subtree_and_local_quota(org: Tree) -> None:
     assert shown == {"a": (20, 15), "b": (10, 0), "org": (25, 0)}
 
 
+@pytest.mark.parametrize("limit", [4, 9])
+def test_all_quota_is_lent_where_the_lending_limit_is_not_below_it(limit: int) -> None:
+    tree = Tree()
+    tree.queue("a", "org", ResourceQuota(4, lending_limit=limit))
+    assert (tree.cell("a").local, tree.cell("org").subtree) == (0, 4)
+
+
 def test_usage_takes_the_local_part_first_and_gives_it_back_last(org: Tree) -> None:
     assert org.potential("a", "b") == [40, 14]
     assert org.available("a", "b") == [40, 14]
@@ -207,6 +214,15 @@ def test_a_borrowing_limit_holds_down_what_the_parent_gives(
     if used:
         tree.use("q", used)
     assert tree.available("q") == [free]
+
+
+@pytest.mark.parametrize("used", [0, 1, 3, 6])
+def test_available_with_lending_and_borrowing_limit_is_up_to_nominal_and_borrowing_limit(used: int) -> None:
+    tree = Tree()
+    tree.queue("q", "org", ResourceQuota(4, borrowing_limit=2, lending_limit=1))
+    tree.queue("other", "org", ResourceQuota(10))
+    tree.use("q", used)
+    assert tree.available("q") == [4 + 2 - used]
 
 
 def test_borrowed_is_what_is_used_beyond_nominal(root: Tree) -> None:

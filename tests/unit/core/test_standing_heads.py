@@ -7,13 +7,13 @@ import pytest
 from admitq.core.model import QueueingStrategy
 from admitq.core.waiting.order import LatestPreemptor
 from admitq.core.waiting.queue_checks import check_queue
+from admitq.core.waiting.transitions import ImpossibleTransition
 from admitq.core.waiting.wait_states import (
     HEAD_OVERTAKEN,
     PROGRESS_MADE,
     QUOTA_RETURNED,
     TREE_EDITED,
     FirstOfStrictQueue,
-    ImpossibleTransition,
     InvalidWorkload,
     LaneState,
     LostInCycle,

@@ -8,10 +8,17 @@ import pytest
 from admitq.core.waiting import wait_states
 from admitq.core.waiting.order import Position
 from admitq.core.waiting.pending import new_pending
+from admitq.core.waiting.transitions import (
+    HeldBack,
+    ImpossibleTransition,
+    WaitEvent,
+    check_transition,
+    ends_at,
+)
 from admitq.core.waiting.wait_states import (
-    EVENT_INTO_HELD_BACK,
     EVENT_INTO_LANE_STATE,
     HELD_BACK,
+    HOLDING_BACK,
     LANE_EVENTS,
     LANE_STATES,
     PARKED,
@@ -22,7 +29,6 @@ from admitq.core.waiting.wait_states import (
     Backoff,
     Departed,
     FirstOfStrictQueue,
-    ImpossibleTransition,
     InCycle,
     InvalidWorkload,
     LostInCycle,
@@ -31,10 +37,8 @@ from admitq.core.waiting.wait_states import (
     QueueUnusable,
     Ready,
     RetryOnProgress,
-    WaitEvent,
     WaitingForPreemption,
     WaitingForQuota,
-    check_transition,
 )
 from tests.unit.core.pending_stage import NO_FIT, workload
 
@@ -132,11 +136,36 @@ def test_every_state_other_than_ready_begins_with_an_event_of_its_own() -> None:
         assert event.next_kind == {Ready: state}
 
 
-def test_every_state_that_holds_back_begins_with_an_event_of_its_own() -> None:
-    assert set(EVENT_INTO_HELD_BACK) == set(HELD_BACK)
-    for state, event in EVENT_INTO_HELD_BACK.items():
-        assert set(event.next_kind.values()) == {state}
-    assert len(set(EVENT_INTO_HELD_BACK.values())) == len(HELD_BACK)
+def test_every_state_that_holds_back_begins_and_ends_with_an_event_of_its_own() -> None:
+    assert tuple(HOLDING_BACK) == HELD_BACK
+    for state, row in HOLDING_BACK.items():
+        assert set(row.begins.next_kind.values()) == {state}
+        assert row.ends.next_kind[state] is Queued
+    events = {event for row in HOLDING_BACK.values() for event in (row.begins, row.ends)}
+    assert len(events) == 2 * len(HELD_BACK)
+
+
+@pytest.mark.parametrize(
+    ("state", "in_strict_queue", "ends_with_change", "until"),
+    [
+        (Backoff(7), True, True, 7),
+        (Backoff(None), True, True, None),
+        (NamespaceNotSelected(), True, False, None),
+        (InvalidWorkload(), False, True, None),
+        (QueueUnusable(), False, False, None),
+    ],
+    ids=repr,
+)
+def test_state_holds_back_as_its_row_says(
+    state: HeldBack, in_strict_queue: bool, ends_with_change: bool, until: int | None
+) -> None:
+    row = HOLDING_BACK[type(state)]
+    assert (row.in_strict_queue, row.ends_with_change) == (in_strict_queue, ends_with_change)
+    assert ends_at(state) == until
+
+
+def test_workload_that_is_not_held_back_has_no_instant_that_ends_its_state() -> None:
+    assert ends_at(Queued()) is None
 
 
 def test_samples_have_every_state() -> None:
