@@ -32,7 +32,8 @@ The code is in `admitq/core/waiting`:
 | `scheduling_key` | what decides whether a workload fits |
 | `lane`, `lanes` | the lanes of a ClusterQueue, in order, and their changes of state |
 | `waiting_lanes` | the lanes of a ClusterQueue that wait, by what ends their waiting |
-| `held_back`, `timers` | workloads that wait for themselves, outside of the lanes |
+| `held_back`, `timers` | workloads that are held back out of the lanes, and until when |
+| `concerned_queues` | from a namespace or a constraint to the ClusterQueues that it concerns |
 | `pending_queue` | the pending workloads of a ClusterQueue |
 | `wake_index` | from a cause to the ClusterQueues of a cohort tree that it concerns |
 | `waiting_queues` | takes each cause to the lanes whose waiting it ends |

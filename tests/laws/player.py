@@ -69,7 +69,7 @@ class Attempts:
         self.began_further: set[ObjectKey] = set()
         """Workloads of which the last attempt began behind the first flavor."""
         self.lost: set[ObjectKey] = set()
-        """Workloads that lost a flavor to another head since they were last tried from the first flavor on."""
+        """Workloads that lost a flavor to another head since their scan of flavors began."""
 
 
 class Player:

@@ -137,7 +137,7 @@ def _park(cycle: Cycle, entry: Entry, refusal: Refusal) -> None:
         kind = RetryOnProgress if entry.lost_before else WaitingForQuota
         state = kind(refusal, pending.workload.queued_at, causes=_causes(entry))
         queue.queue.requeue_waiting(pending, state)
-        cycle.world.waiting.attend(queue, state.causes)
+        cycle.world.waiting.concerned.add(queue, state.causes)
     _give_reserved_capacity_up(cycle, entry)
 
 

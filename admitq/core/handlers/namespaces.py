@@ -4,6 +4,7 @@ from admitq.core.entries import ClusterQueueEntry
 from admitq.core.events import NamespaceChanged, NamespaceDeleted
 from admitq.core.model import Instant
 from admitq.core.selectors import selects_namespace
+from admitq.core.waiting.concerned_queues import namespace_cause
 from admitq.core.world import World
 
 
@@ -23,12 +24,12 @@ def delete_namespace(world: World, event: NamespaceDeleted, _now: Instant) -> No
 
 
 def _retry(world: World, namespace: str) -> None:
-    for entry in world.waiting.take_attentive(namespace):
+    for entry in world.waiting.concerned.take(namespace_cause(namespace)):
         head = entry.queue.standing_head
         if head is not None and head.workload.key.namespace == namespace:
             world.waiting.end_standing(entry)
         if not retry_namespace(world, entry, namespace):
-            world.waiting.attend_to_namespace(namespace, entry)
+            world.waiting.concerned.add(entry, (namespace_cause(namespace),))
 
 
 def retry_namespace(world: World, entry: ClusterQueueEntry, namespace: str) -> bool:

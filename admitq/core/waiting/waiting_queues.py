@@ -12,6 +12,7 @@ from admitq.core.entries import ClusterQueueEntry
 from admitq.core.ledger import Usage
 from admitq.core.model import Instant
 from admitq.core.waiting.batches import Batches
+from admitq.core.waiting.concerned_queues import ConcernedQueues, namespace_cause
 from admitq.core.waiting.heads import Heads
 from admitq.core.waiting.lane import Lane
 from admitq.core.waiting.outdated_refusals import OutdatedRefusals
@@ -57,9 +58,8 @@ class WaitingQueues:
         self.heads = Heads(cluster_queues, touched)
         self.batches = Batches(batch_period)
         self.timers = Timers()
+        self.concerned = ConcernedQueues(cluster_queues)
         self._cluster_queues = cluster_queues
-        self._attentive: dict[Cause, set[str]] = {}
-        """ClusterQueues with a workload that a cause concerns; a superset."""
         self._outdated_trees: dict[Node, None] = {}
         """Roots of trees to which quota returned that did not end all waiting."""
         self._outdated = OutdatedRefusals()
@@ -188,7 +188,7 @@ class WaitingQueues:
 
     def constraint_changed(self, cause: Cause) -> None:
         """End the waiting of lanes that a constraint refused, because what it looks at changed."""
-        for entry in self._take_attentive(cause):
+        for entry in self.concerned.take(cause):
             if not self.batches.period:
                 self._end_in_queue(entry, CONSTRAINT_CHANGED, cause)
             elif entry.queue.is_waiting:
@@ -213,9 +213,9 @@ class WaitingQueues:
 
     def _note_held_back(self, entry: ClusterQueueEntry, pending: Pending, state: HeldBack) -> None:
         if isinstance(state, NamespaceNotSelected):
-            self.attend_to_namespace(pending.workload.key.namespace, entry)
+            self.concerned.add(entry, (namespace_cause(pending.workload.key.namespace),))
         elif isinstance(state, QueueUnusable):
-            self.attend(entry, state.causes)
+            self.concerned.add(entry, state.causes)
         self.timers.add(entry.spec.name, pending)
 
     def hold_back_until_due(
@@ -243,23 +243,6 @@ class WaitingQueues:
             entry.queue.enter(pending, HOLDING_BACK[type(pending.state)].ends)
             self.heads.touch(entry)
 
-    def attend_to_namespace(self, namespace: str, entry: ClusterQueueEntry) -> None:
-        """Have ``take_attentive`` name a ClusterQueue when the namespace changes."""
-        self.attend(entry, (_cause_of_namespace(namespace),))
-
-    def take_attentive(self, namespace: str) -> list[ClusterQueueEntry]:
-        """The ClusterQueues that a change of the namespace may concern; each is named once."""
-        return self._take_attentive(_cause_of_namespace(namespace))
-
-    def attend(self, entry: ClusterQueueEntry, causes: Iterable[Cause]) -> None:
-        """Note that a ClusterQueue has a workload that these causes concern."""
-        for cause in causes:
-            self._attentive.setdefault(cause, set()).add(entry.spec.name)
-
-    def _take_attentive(self, cause: Cause) -> list[ClusterQueueEntry]:
-        names = sorted(self._attentive.pop(cause, ()))
-        return [self._cluster_queues[name] for name in names if name in self._cluster_queues]
-
     # --- standing heads ---------------------------------------------------------------------------
 
     def stand(self, entry: ClusterQueueEntry, pending: Pending, state: Standing) -> None:
@@ -269,8 +252,8 @@ class WaitingQueues:
         """
         entry.queue.requeue_waiting(pending, state)
         entry.queue.registration.set_standing(stands=True)
-        self.attend(entry, state.causes)
-        self.attend_to_namespace(pending.workload.key.namespace, entry)
+        self.concerned.add(entry, state.causes)
+        self.concerned.add(entry, (namespace_cause(pending.workload.key.namespace),))
 
     def settle_standing(self, entry: ClusterQueueEntry) -> None:
         """If the head of a ClusterQueue stands no more, let others have the capacity that it reserved."""
@@ -301,8 +284,8 @@ class WaitingQueues:
         registration, head = entry.queue.registration, entry.queue.standing_head
         registration.set_standing(stands=head is not None)
         if head is not None:
-            self.attend_to_namespace(head.workload.key.namespace, entry)
-        self.attend(entry, entry.queue.lanes.waiting.by_cause)
+            self.concerned.add(entry, (namespace_cause(head.workload.key.namespace),))
+        self.concerned.add(entry, entry.queue.lanes.waiting.by_cause)
         if has_outdated_refusals:
             self._outdated_trees[entry.node.root] = None
         self.heads.note_empty_lanes(entry.spec.name)
@@ -322,10 +305,6 @@ class WaitingQueues:
         self._outdated_trees.clear()
         taken = self._outdated.take(limit)
         return [(self._cluster_queues[name], lane) for name, lane in taken if name in self._cluster_queues]
-
-
-def _cause_of_namespace(namespace: str) -> Cause:
-    return Cause("namespace", (namespace,))
 
 
 def _name(node: Node) -> str:
