@@ -252,6 +252,7 @@ def _preemption(effort: Effort) -> Report:
 def _crowds(effort: Effort) -> Report:
     """The least of the repeats of each figure."""
     report: Report = {}
+    collect_rarely()  # as the manager does
     for queues in (250, 1000):
         count = max(4, round(queues * effort.scale))
         runs = [core_crowds.reclaim(count) for _ in range(effort.repeats)]
