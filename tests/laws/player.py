@@ -200,7 +200,7 @@ class Player:
         for _ in range(MOST_CYCLES if limit is None else limit):
             heads, instructions = self.cycle(draw)
             decided += decisions(instructions)
-            if not heads:
+            if not heads and (limit is not None or not self._is_cycle_due()):
                 break
         else:
             law(limit is not None, f"R1: not at rest after {MOST_CYCLES} cycles")
@@ -218,6 +218,11 @@ class Player:
         self.batch = []
         if limit is None:
             self.rest.check_rest(draw)
+
+    def _is_cycle_due(self) -> bool:
+        """Whether the core asks for a cycle at once: without heads, to go on refreshing refusals."""
+        due = self.core.next_wakeup(self.now)
+        return due is not None and due <= self.now
 
     def check_other_order(
         self, other: AdmissionState, limit: int | None, decided: list[Instruction], seed: int

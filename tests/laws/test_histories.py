@@ -67,6 +67,7 @@ def test_laws_hold_over_histories(first: int) -> None:
         pytest.param(9300045, 110, id="used most, but may only be preempted by who does not borrow then"),
         pytest.param(8003380, 110, id="one of several who left for a borrower is within nominal quota"),
         pytest.param(930120, 120, id="its victim is back while it tries the flavor after the one it lost"),
+        pytest.param(952697, 120, id="more refusals are outdated than one cycle refreshes"),
         pytest.param(901882, 120, id="may preempt another once a candidate has begun to leave"),
         pytest.param(8003691, 110, id="back while another is the first of its preemptor's StrictFIFO queue"),
     ],
