@@ -9,19 +9,23 @@ The life of a lane. A cycle takes one workload of each ClusterQueue, its *head*:
 lanes that are ``Ready`` or whose need is met. The lane of the head becomes ``Ready``, if it is not. A head
 that gets nothing is requeued, and its lane takes the state that says why:
 
-- ``Ready``, if the next cycle may have another result. For a head that lost to another head, that is so if
-  any head of the cohort tree made progress since its scan of flavors began, or if it has flavors left and did
-  not stand before. For others: if the tree changed since then, if they have flavors left, or if admission is
-  halted.
+- ``Ready``, if the next cycle may have another result. A *scan* is the attempts of a head from its first
+  flavor on, over one cycle or several.
+
+  - A head that lost to another head: any head of the cohort tree made progress since its scan began. Or it
+    has flavors left and did not stand before (gate FlavorFungibilityPreserveScanProgress).
+  - A head that flavors refused: it has flavors left, or the tree changed since its scan began.
+  - Any head, if admission is halted.
 - ``WaitingForQuota``: the head is refused by all flavors. The lane is *parked*: no cycle takes its workloads
   until the waiting ends or a need is met. Other lanes of the ClusterQueue go on.
-- ``RetryOnProgress``: the last flavors refuse the head, but it lost an earlier one to another head. The lane
-  is parked.
-- ``LostInCycle``, ``WaitingForPreemption``, ``FirstOfStrictQueue``: the head waits, and blocks all workloads
-  behind it in its ClusterQueue, in whatever lane. It asks for no cycle, but takes part in the cycles of its
-  cohort tree that concern it (``cycle.standing_heads``); in a StrictFIFO queue, these are all. Such a head
-  and its lane are *standing*; a ClusterQueue has at most one. Workloads that come before the standing head
-  overtake it, also those of its own lane. In a StrictFIFO queue, a refused head stands and is never parked.
+- ``RetryOnProgress``: the remaining flavors refuse the head, and an earlier attempt of the scan lost to
+  another head. The lane is parked.
+- ``LostInCycle``, ``WaitingForPreemption``, ``FirstOfStrictQueue``: the head waits, and blocks all
+  workloads behind it in its ClusterQueue, in whatever lane. Alone it starts no cycle. It joins cycles of
+  its cohort tree whose heads may change what it looks at (``cycle.standing_heads``); a StrictFIFO head
+  joins all cycles of its tree. Such a head and its lane are *standing*; a ClusterQueue has at most one.
+  Workloads that come before the standing head overtake it, also those of its own lane. In a StrictFIFO
+  queue, a head that all flavors refuse stands and is never parked.
 
 *Progress* is a reservation, the preemption of a workload that was not leaving, or reserved capacity that is
 given up, by any head of the cohort tree. *Reserved capacity* is withheld from other heads of a cycle for a
@@ -31,8 +35,9 @@ Constraints other than quota have *causes*: names of what they look at. The stat
 constraint refused has its causes. A change of any of them ends the waiting, and so does any return of quota.
 
 A reason that applies to one workload, and not to all with its scheduling key, holds that workload back out of
-the lanes. These states and their table are at the end of this module. In a StrictFIFO ClusterQueue, such a
-workload becomes the standing head instead, unless ``HOLDING_BACK`` says otherwise.
+the lanes. These states and their table are at the end of this module. In a StrictFIFO ClusterQueue,
+``InvalidWorkload`` and ``QueueUnusable`` do not hold back: the workload becomes the standing head instead.
+Too many admission checks for the flavors of one workload are the exception.
 
 To add a constraint, see docs/internals/add-a-constraint.md.
 """
@@ -78,9 +83,9 @@ class Ready:
 class WaitingForQuota:
     """All flavors refuse the head: for quota, for another constraint, or for a closed preemption gate.
 
-    ``refusal`` was found for a workload whose queue-order timestamp is ``refused_at``. It holds for all
-    workloads of the lane but those that were queued earlier, which may preempt more. ``needs`` is None if
-    more than unused quota decides: the ClusterQueue may preempt, the workload may run with fewer pods or
+    ``refusal`` was found for a workload whose queue-order timestamp is ``refused_at``. It holds for the
+    workloads of the lane that were queued no earlier: those before them may preempt more. ``needs`` is None
+    if more than unused quota decides: the ClusterQueue may preempt, the workload may run with fewer pods or
     replaces another one, or there are causes. ``causes`` end the waiting, too.
     """
 
@@ -129,7 +134,7 @@ class WaitingForPreemption:
 
 @dataclass(frozen=True, slots=True)
 class LostInCycle:
-    """Capacity that is reserved for another head, or targets of another head, are what the head needs.
+    """The head needs capacity that is reserved for another head, or the same targets, and more than these.
 
     Had any head of the cohort tree made progress since the scan of flavors began, this lane would be
     ``Ready``. Any return of quota ends the waiting.
@@ -164,12 +169,12 @@ def _all_to(kinds: tuple[type, ...], target: type) -> dict[type, type]:
 HEAD_REFUSED: Final = WaitEvent("head refused", "All flavors refuse the head.", {Ready: WaitingForQuota})
 HEAD_REFUSED_AFTER_LOSS: Final = WaitEvent(
     "head refused after a loss",
-    "The last flavors refuse the head, and it lost an earlier one in an earlier attempt of the scan.",
+    "The remaining flavors refuse the head, and an earlier attempt of the scan lost to another head.",
     {Ready: RetryOnProgress},
 )
 STRICT_HEAD_REFUSED: Final = WaitEvent(
     "head of a StrictFIFO queue refused",
-    "All flavors refuse the head, or a reason that holds no workload of a StrictFIFO queue back.",
+    "All flavors refuse the head, or a reason that holds nothing back in a StrictFIFO queue.",
     {Ready: FirstOfStrictQueue},
 )
 PREEMPTION_BEGUN: Final = WaitEvent(
@@ -184,7 +189,7 @@ HEAD_LOST: Final = WaitEvent(
 )
 NEEDS_KNOWN: Final = WaitEvent(
     "needs known",
-    "The cycle ended, and nothing but unused quota decides: these amounts end the waiting.",
+    "At the end of the cycle: only unused quota decides, and from now on these amounts end the waiting.",
     _each((*PARKED, FirstOfStrictQueue)),
 )
 REFUSAL_REFRESHED: Final = WaitEvent(
