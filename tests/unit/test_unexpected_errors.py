@@ -281,7 +281,7 @@ class Core:
     def __init__(self, *instructions: Instruction) -> None:
         self.given = list(instructions)
         self.decided: list[Instruction] = []
-        self.queries = SimpleNamespace(cycles_run=0)
+        self.queries = SimpleNamespace(cycles_run=0, retry_delay=lambda _key: 0)
         self.observed: list[object] = []
 
     def instructions(self) -> list[Instruction]:
