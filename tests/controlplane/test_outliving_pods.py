@@ -282,9 +282,11 @@ async def orphan(stage: Stage, kind: Kind, workload: Object) -> None:
     """
     uid = (await stage.get(kind.resource, "first"))["metadata"]["uid"]
     await stage.client.delete(kind.resource, "first", stage.namespace, propagation="Orphan")
-    owned = [(stage.kinds.workloads, workload), *((PODS, one) for one in await pods_of_first(stage))]
+    # The Workload comes last: without it, a Job that still belongs to the JobSet is suspended as its child.
+    owned = [(PODS, one) for one in await pods_of_first(stage)]
     if kind.integration is JOBSET:
-        owned.append((JOBS, await stage.get(JOBS, "first-w-0")))
+        owned.insert(0, (JOBS, await stage.get(JOBS, "first-w-0")))
+    owned.append((stage.kinds.workloads, workload))
     for resource, one in owned:
         current = await stage.get(resource, one["metadata"]["name"])
         kept = [ref for ref in current["metadata"].get("ownerReferences", ()) if ref["uid"] != uid]

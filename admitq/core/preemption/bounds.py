@@ -84,7 +84,7 @@ class FinalBounds:
         least = self._least.get(node)
         if least is None:
             each = self._passed_on_below(node) if node.is_cohort else self.index.held(node)
-            least = self._least[node] = reduce(_least_of_each, each, next(each, {}))
+            least = self._least[node] = reduce(_least_of_each, each)
         return least
 
     def passed_on(self, node: Node, amounts: Amounts) -> Amounts:

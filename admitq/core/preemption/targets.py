@@ -130,14 +130,14 @@ class _Listed:
             if found == key:
                 self._position += 1
                 return node
-            self._position = bisect_left(children, (found,), self._position)
+            self._position = bisect_left(children, (found,))
         return None
 
     def pop_equals(self, place: ShareKey) -> list[Node]:
         """All children before this place with the same share, whether or not a candidate may be accepted."""
         children = self._children
         start = bisect_left(children, (place[:2],), self._position)
-        self._position = bisect_left(children, (place,), start)
+        self._position = bisect_left(children, (place,))
         return [node for _, node in children[start : self._position] if node not in self._left_out]
 
     def skip(self, place: ShareKey) -> None:
