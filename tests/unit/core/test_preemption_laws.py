@@ -144,6 +144,7 @@ def a_nearly_equal_case(chance: Random, settings: Settings) -> Case:
     """All borrow about the same, so that shares decide by one workload; quota may be kept from lending."""
     resources = chance.choice([["cpu"], ["cpu"], ["cpu", "gpu"]])
     limits = chance.choice([[None], [None, 0, 1, 2]])
+    wanted = resources if chance.random() < 0.5 else resources[:1]
     sizes = chance.choice([[1], [1, 1, 3], [1, 2, 3]])
     priorities = chance.choice([[0], [0, 1, 2]])
     evicted = chance.choice([0, 0.3])
@@ -186,7 +187,7 @@ def a_nearly_equal_case(chance: Random, settings: Settings) -> Case:
     ]
     preemptor = {
         "queue": "q0",
-        "of": {name: chance.randrange(1, 7) for name in resources},
+        "of": {name: chance.randrange(1, 7) for name in wanted},
         "priority": chance.choice([1, 2]),
         "queued": chance.randrange(3),
     }
