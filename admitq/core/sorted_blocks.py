@@ -56,17 +56,19 @@ class SortedBlocks(Generic[_Place, _Item, _Bound]):
         """The joined bound of all items; None if there is no item."""
         return reduce(self._join, self._bounds) if self._bounds else None
 
-    def add(self, place: _Place, item: _Item, bound: _Bound, *, is_estimate: bool = False) -> None:
-        """Add an item.
+    def add(self, place: _Place, item: _Item, bound: _Bound) -> None:
+        """Add an item with its bound, at a place where none is."""
+        self._insert(Entry(place, item, bound, is_estimate=False))
 
-        Args:
-            place: where no item is.
-            item: the item.
-            bound: its bound.
-            is_estimate: whether ``first`` finds the bound itself when it needs it. Until then the estimate
-                counts, which must be sufficient whenever the bound is.
+    def add_estimate(self, place: _Place, item: _Item, estimate: _Bound) -> None:
+        """Add an item, at a place where none is; ``first`` finds its bound when it needs it.
+
+        Until then the estimate counts, which must be sufficient whenever the bound is.
         """
-        entry = Entry(place, item, bound, is_estimate=is_estimate)
+        self._insert(Entry(place, item, estimate, is_estimate=True))
+
+    def _insert(self, entry: Entry[_Place, _Item, _Bound]) -> None:
+        place, bound = entry.place, entry.bound
         if not self._blocks:
             self._blocks.append([entry])
             self._bounds.append(bound)

@@ -57,7 +57,7 @@ class FinalBounds:
         if blocks is None:
             blocks = self._by_final_share[cohort] = SortedBlocks(max, _BLOCK)
             for key, node in self.index.children(cohort):
-                blocks.add(key, node, share_at(key), is_estimate=True)
+                blocks.add_estimate(key, node, share_at(key))
         found = blocks.first(is_enough, since, self._final_share, left_out)
         return None if found is None else found.place
 
@@ -75,7 +75,7 @@ class FinalBounds:
         if blocks is None:
             blocks = self._by_amounts[cohort] = SortedBlocks(_least_of_each, _BLOCK)
             for key, node in self.index.children(cohort):
-                blocks.add(key, node, {}, is_estimate=True)
+                blocks.add_estimate(key, node, {})
         found = blocks.first(are_small, since, self._passed_on_by)
         return None if found is None else found.place
 
@@ -126,9 +126,9 @@ class FinalBounds:
                 amounts.remove(former)
         if place is not None:
             if shares is not None:
-                shares.add(place, node, share_at(place), is_estimate=True)
+                shares.add_estimate(place, node, share_at(place))
             if amounts is not None:
-                amounts.add(place, node, {}, is_estimate=True)
+                amounts.add_estimate(place, node, {})
 
     def _final_share(self, node: Node) -> Share:
         usage, least = self.index.usage, self.least_amounts(node)

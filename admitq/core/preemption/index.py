@@ -134,9 +134,9 @@ class CandidateIndex(ABC, Generic[_Key]):
                 keys = self._places(child)
                 if keys is not None:
                     self._listed[child] = keys
-                    for into, key in zip(lists, keys, strict=True):
+                    for number, key in enumerate(keys):
                         if key is not None:
-                            into.append((key, child))
+                            lists[number].append((key, child))
             for each in lists:
                 each.sort()
         return lists
@@ -150,7 +150,8 @@ class CandidateIndex(ABC, Generic[_Key]):
         else:
             self._listed[node] = keys
         nowhere = (None,) * self._LISTS
-        for into, before, after in zip(self._lists[parent], former or nowhere, keys or nowhere, strict=True):
+        for number, into in enumerate(self._lists[parent]):
+            before, after = (former or nowhere)[number], (keys or nowhere)[number]
             if before != after:
                 if before is not None:
                     del into[bisect_left(into, (before, node))]
@@ -230,10 +231,11 @@ class ShareIndex(CandidateIndex[ShareKey]):
     def _keys(self, node: Node) -> tuple[ShareKey | None, ...]:
         candidate: tuple[object, ...] = ()
         if not node.is_cohort:
+            places = self._first_places(node)
             found = [
                 candidate_key(order, is_leaving=stage is Stage.LEAVING, is_own=False)
-                for stage, order in zip(STAGES, self._first_places(node), strict=True)
-                if order is not None and order.priority <= self.highest
+                for stage in STAGES
+                if (order := places[stage]) is not None and order.priority <= self.highest
             ]
             if not found:
                 return (None,)

@@ -35,7 +35,7 @@ class Both:
         if estimate is None:
             self.blocks.add((place,), item, bound)
         else:
-            self.blocks.add((place,), item, estimate, is_estimate=True)
+            self.blocks.add_estimate((place,), item, estimate)
 
     def remove(self, place: int) -> None:
         del self.plain[place]
