@@ -347,7 +347,7 @@ class Targets:
             at = cohort
             while at is not target:
                 amounts = bounds.passed_on(at, amounts)
-                assert at.parent is not None, "it is below the target's side"  # noqa: S101 narrows the type
+                assert at.parent is not None  # noqa: S101 narrows the type: it is below the side
                 at = at.parent
             usage = {cell: cell.usage - amounts.get(pair, 0) for pair, cell in target.cells.items()}
             return is_enough(supposed_share(target, usage))
@@ -357,7 +357,7 @@ class Targets:
         return since if are_small(bounds.least_amounts(cohort)) else None
 
     def _open(self, sides: _Sides | None, node: Node) -> _Branch | Target:
-        assert node.parent is not None, "it is the child of a cohort"  # noqa: S101 narrows the type
+        assert node.parent is not None  # noqa: S101 narrows the type: it is the child of a cohort
         if sides is None:
             sides = _Sides(self._path[node.parent], node)
         self.opened.setdefault(node.parent, []).append(node)
@@ -374,7 +374,7 @@ class Targets:
         first = self._first
         if first is None:
             return self._listed_candidates(node)
-        assert node.parent is not None, "it is the child of a cohort"  # noqa: S101 narrows the type
+        assert node.parent is not None  # noqa: S101 narrows the type: it is the child of a cohort
         if node in first.opened.get(node.parent, ()):
             return iter([first.rejected[node]] if node in first.rejected else [])
         return islice(self._listed_candidates(node), 1)

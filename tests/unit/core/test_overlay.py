@@ -304,6 +304,18 @@ def test_least_amounts_are_those_of_workloads_that_are_no_victims() -> None:
     assert least() == [{CPU: 5}] * 2
 
 
+def test_least_amounts_leave_out_workloads_of_higher_priority_whether_or_not_they_leave() -> None:
+    stage = by_final_share()
+    stage.queue("b", "root")
+    stage.holds("b", "leaving", 1, priority=5, evicted=True)
+    stage.holds("b", "candidate", 3)
+    stage.holds("b", "higher", 2, priority=5)
+    node = stage.node("b")
+    bounds = Overlay(stage.world, node.root).candidates.by_share(frozenset((CPU,)), highest=0)
+    bounds.index.prepare(node)
+    assert bounds.least_amounts(node) == {CPU: 3}
+
+
 @pytest.mark.parametrize(
     ("running", "wanted", "expected"),
     [(0, 7, []), (2, 6, ["first", "borrows", "own 0", "own 1"])],
