@@ -2,7 +2,7 @@
 
 Items are kept in sorted blocks. The bound of a block is sufficient if that of one of its items is. A search
 asks about the bound of each block, and about the items of a block only if its bound is sufficient. A change
-moves the items of one block and computes its bound anew. So the items of other blocks cost nothing.
+moves the items of one block and computes its bound. The items of other blocks cost nothing.
 """
 
 from bisect import bisect_left, bisect_right

@@ -50,7 +50,7 @@ def _lost_its_original(cycle: Cycle, entry: Entry) -> Refusal | None:
 
 
 def _avoids_targets_of_others(cycle: Cycle, entry: Entry) -> Refusal | None:
-    """Assign an entry anew whose targets are preempted for another head already.
+    """Assign flavors again to an entry whose targets are preempted for another head already.
 
     It may fit once these have left, or find other targets.
     """

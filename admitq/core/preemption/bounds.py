@@ -116,7 +116,7 @@ class FinalBounds:
                 self._move(at, at.parent, place)
 
     def _move(self, node: Node, cohort: Node, former: ShareKey | None) -> None:
-        """Give a node its present place. Its bounds are estimated anew: they may differ at the same place."""
+        """Give a node its present place, and estimate its bounds again: they may differ at the same place."""
         place = self.index.place(node)
         shares, amounts = self._by_final_share.get(cohort), self._by_amounts.get(cohort)
         if former is not None:

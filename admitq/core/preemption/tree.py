@@ -52,8 +52,9 @@ class TreeCandidates:
     def highest_priority(self, preemptor: Preemptor) -> int:
         """The highest priority of candidates in other ClusterQueues.
 
-        Candidates of the preemptor's own priority that must be newer are told apart only by a look at each of
-        them. After some looks in vain, the newest of the whole tree is found, once for all preemptors.
+        If workloads of the preemptor's own priority are candidates only when newer, a search must read
+        each of them. After some searches that found none, the newest one of the tree is found, once for all
+        preemptors.
         """
         queue, workload = preemptor
         policy, priority = queue.spec.preemption.reclaim_within_cohort, workload.priority

@@ -192,9 +192,10 @@ class Lanes:
             ImpossibleTransition: the table of wait states has no such transition.
         """
         was_parked = lane.is_parked
-        former, lane.state = lane.state, check_transition(event, lane.state, state)
-        if not isinstance(former, Ready):
-            self.waiting.remove(lane, former)
+        check_transition(event, lane.state, state)
+        if not isinstance(lane.state, Ready):
+            self.waiting.remove(lane)
+        lane.state = state
         if not isinstance(state, Ready):
             self.waiting.add(lane)
         if was_parked and isinstance(state, Ready):

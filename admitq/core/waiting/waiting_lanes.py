@@ -17,7 +17,6 @@ from admitq.core.waiting.wait_states import (
     PROGRESS_MADE,
     QUOTA_RETURNED,
     STANDING,
-    LaneState,
     Ready,
     RetryOnProgress,
 )
@@ -95,14 +94,14 @@ class WaitingLanes:
             self._index_needs(lane)
         self._register()
 
-    def remove(self, lane: Lane, state: LaneState) -> None:
-        """Remove a lane that has been indexed by this state."""
-        if isinstance(state, STANDING):
+    def remove(self, lane: Lane) -> None:
+        """Remove a lane, whose state is still that by which it was indexed."""
+        if isinstance(lane.state, STANDING):
             self.standing = None
         else:
             self._remove_parked(lane)
-        self._remove_any_return_and_causes(lane, state)
-        self._unindex_needs(lane, state)
+        self._remove_any_return_and_causes(lane)
+        self._unindex_needs(lane)
         self._register()
 
     def remove_parked(self, lanes: list[Lane]) -> None:
@@ -110,7 +109,7 @@ class WaitingLanes:
         self._unindex_needs_of(lanes)
         for lane in lanes:
             self._remove_parked(lane)
-            self._remove_any_return_and_causes(lane, lane.state)
+            self._remove_any_return_and_causes(lane)
         self._register()
 
     def _remove_parked(self, lane: Lane) -> None:
@@ -118,9 +117,9 @@ class WaitingLanes:
         self.parked_workloads -= lane.size
         self.by_progress.pop(lane, None)
 
-    def _remove_any_return_and_causes(self, lane: Lane, state: LaneState) -> None:
+    def _remove_any_return_and_causes(self, lane: Lane) -> None:
         self.by_any_return.pop(lane, None)
-        for cause in () if isinstance(state, Ready) else state.causes:
+        for cause in () if isinstance(lane.state, Ready) else lane.state.causes:
             of_cause = self.by_cause[cause]
             del of_cause[lane]
             if not of_cause:
@@ -136,7 +135,7 @@ class WaitingLanes:
 
     def index_needs_anew(self, lane: Lane) -> None:
         """Index the needs of a lane again, because its position or its first workload changed."""
-        self._unindex_needs(lane, lane.state)
+        self._unindex_needs(lane)
         self._index_needs(lane)
 
     def _index_needs(self, lane: Lane) -> None:
@@ -153,12 +152,12 @@ class WaitingLanes:
             lanes.add(position, lane, amount)
             self._registration.set_need(pair, lanes.bound)
 
-    def _unindex_needs(self, lane: Lane, state: LaneState) -> None:
+    def _unindex_needs(self, lane: Lane) -> None:
         position, lane.indexed_at = lane.indexed_at, None
-        if position is None or isinstance(state, Ready):
+        if position is None or isinstance(lane.state, Ready):
             return
         del self.indexed[lane]
-        for pair, _ in state.needs or ():
+        for pair, _ in lane.state.needs or ():
             self.by_need[pair].remove(position)
             self._need_removed(pair)
 
@@ -166,7 +165,7 @@ class WaitingLanes:
         indexed = [lane for lane in lanes if lane.indexed_at is not None]
         if len(indexed) * ONE_PASS_FROM < len(self.indexed):
             for lane in indexed:
-                self._unindex_needs(lane, lane.state)
+                self._unindex_needs(lane)
             return
         for lane in indexed:
             lane.indexed_at = None

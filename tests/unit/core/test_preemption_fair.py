@@ -2,7 +2,7 @@
 
 import pytest
 
-from admitq.core.model import ResourceQuota, StopPolicy
+from admitq.core.model import PreemptionPolicy, ResourceQuota, StopPolicy
 from admitq.core.settings import FairSharing, Gates, PreemptionStrategy, Settings
 from tests.unit.core.stage import Found, Stage, Weight, policy
 
@@ -517,6 +517,20 @@ def test_ties_do_not_depend_on_the_order_of_arrival() -> None:
 # --- candidates that are passed over ------------------------------------------------------------------
 
 
+def beside_two_queues(preemption: PreemptionPolicy) -> Stage:
+    """Queue a, with a candidate of its own, and queues b and c of a cohort beside its cohort."""
+    stage = fair(FINAL, unasked=False)
+    stage.cohort("root", None, 11)
+    stage.cohort("mine", "root")
+    stage.cohort("other", "root")
+    stage.queue("a", "mine", 0, preemption)
+    stage.queue("b", "other", 0)
+    stage.queue("c", "other", 0)
+    stage.holds("a", "own", 2, priority=-1)
+    stage.holds("a", "stays", 1, priority=9)
+    return stage
+
+
 def test_share_falls_before_a_queue_is_reached_decides_for_it() -> None:
     stage = fair(FINAL, unasked=False)
     stage.cohort("all", None, 4)
@@ -532,15 +546,7 @@ def test_share_falls_before_a_queue_is_reached_decides_for_it() -> None:
 
 
 def test_share_falls_before_a_queue_of_another_cohort_is_reached_decides_for_it() -> None:
-    stage = fair(FINAL, unasked=False)
-    stage.cohort("root", None, 11)
-    stage.cohort("mine", "root")
-    stage.cohort("other", "root")
-    stage.queue("a", "mine", 0, policy("LowerPriority", "LowerOrNewerEqualPriority"))
-    stage.queue("b", "other", 0)
-    stage.queue("c", "other", 0)
-    stage.holds("a", "own", 2, priority=-1)
-    stage.holds("a", "stays", 1, priority=9)
+    stage = beside_two_queues(policy("LowerPriority", "LowerOrNewerEqualPriority"))
     stage.holds("b", "older", 2, queued=0, evicted=True)
     stage.holds("b", "newer", 2, queued=9)
     stage.holds("c", "lower", 1, priority=-1)
@@ -550,15 +556,7 @@ def test_share_falls_before_a_queue_of_another_cohort_is_reached_decides_for_it(
 
 
 def test_rejected_candidate_share_falls_later_stays_rejected() -> None:
-    stage = fair(FINAL, unasked=False)
-    stage.cohort("root", None, 11)
-    stage.cohort("mine", "root")
-    stage.cohort("other", "root")
-    stage.queue("a", "mine", 0, ANYBODY)
-    stage.queue("b", "other", 0)
-    stage.queue("c", "other", 0)
-    stage.holds("a", "own", 2, priority=-1)
-    stage.holds("a", "stays", 1, priority=9)
+    stage = beside_two_queues(ANYBODY)
     stage.holds("b", "b1", 2, since=1)
     stage.holds("b", "b2", 5)
     stage.holds("c", "c1", 1)
