@@ -69,6 +69,7 @@ def test_laws_hold_over_histories(first: int) -> None:
         pytest.param(930120, 120, id="its victim is back while it tries the flavor after the one it lost"),
         pytest.param(952697, 120, id="more refusals are outdated than one cycle refreshes"),
         pytest.param(901882, 120, id="may preempt another once a candidate has begun to leave"),
+        pytest.param(962305, 120, id="preempts further once its own targets have begun to leave"),
         pytest.param(8003691, 110, id="back while another is the first of its preemptor's StrictFIFO queue"),
     ],
 )

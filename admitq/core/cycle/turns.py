@@ -90,7 +90,8 @@ class Cycle:
     leaving: dict[Node, dict[FlavorResource, set[str]]] = field(
         default_factory=dict[Node, dict[FlavorResource, set[str]]]
     )
-    """By root, what workloads hold that were preempted, with the ClusterQueues of the preemptors."""
+    """By root, what workloads hold that were preempted, with the ClusterQueues whose heads preempted them and
+    would find the same targets again."""
     progressed: dict[Node, None] = field(default_factory=dict[Node, None])
     """Roots of trees in which a head made progress."""
 
@@ -142,15 +143,21 @@ class Cycle:
         """Note what workloads hold that are about to be preempted for an entry.
 
         Heads of other ClusterQueues preempt workloads only of a ClusterQueue that borrows, so that others do
-        not count. No capacity may be reserved for the entry yet: it would count as usage.
+        not count. The entry itself would find the same targets again, because they come first now. Not with
+        fair sharing: there the comparison of shares begins with what its targets leave over, so that the
+        entry may preempt further workloads. No capacity may be reserved for the entry yet: it would count as
+        usage.
         """
+        is_fair = self.world.settings.fair_sharing is not None
         for victim in victims:
             held = victim.entry.held
             assert held is not None, "a victim holds quota"  # noqa: S101 narrows the type
-            if is_borrowing(self.world.cluster_queues[held.cluster_queue].node.cells.values()):
+            if is_fair or is_borrowing(self.world.cluster_queues[held.cluster_queue].node.cells.values()):
                 leaving = self.leaving.setdefault(entry.root, {})
                 for pair, _ in held.usage:
-                    leaving.setdefault(pair, set()).add(entry.queue.spec.name)
+                    satisfied = leaving.setdefault(pair, set())
+                    if not is_fair:
+                        satisfied.add(entry.queue.spec.name)
 
     def usage_changed(self, entry: Entry) -> None:
         """Have shares compared anew where the entry's usage counts."""

@@ -119,7 +119,8 @@ class WaitingQueues:
         Args:
             root: of the tree.
             leaving: what the workloads hold that began to leave, with the ClusterQueues whose heads preempt
-                them. What the standing head preempts itself changes nothing for it.
+                them and would find the same targets again. A standing head of the only one of these goes on
+                waiting.
         """
         for name in sorted(root.waiting.standing):
             entry = self._cluster_queues[name]
@@ -127,7 +128,7 @@ class WaitingQueues:
             if (
                 state is not None
                 and state.needs is None
-                and any(pair in cells and preemptors != {name} for pair, preemptors in leaving.items())
+                and any(pair in cells and satisfied != {name} for pair, satisfied in leaving.items())
             ):
                 entry.queue.registration.set_standing(stands=False)
                 entry.queue.end_standing(CANDIDATE_LEAVES)

@@ -161,6 +161,22 @@ def test_standing_head_is_evaluated_again_after_a_preemption_in_a_cluster_queue_
     assert play.is_quiet
 
 
+@pytest.mark.parametrize(("fair_sharing", "evaluated"), [(None, []), (FairSharing(), ["high"])])
+def test_preemptor_is_evaluated_again_after_its_own_preemption_only_with_fair_sharing(
+    fair_sharing: FairSharing | None, evaluated: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    play = Play(Settings(fair_sharing=fair_sharing))
+    play.put(queue("urgent", 4, "org", preemption=LOWER), queue("lends", 1, "org"))
+    play.submit("low", "urgent", 5)
+    play.run("low")
+    play.submit("high", "urgent", 4, priority=9)
+    assert preempted(play.cycles(limit=1)) == ["low"]
+    seen = Evaluated(monkeypatch)
+    play.cycles()
+    assert seen.take() == evaluated
+    assert play.is_quiet
+
+
 def test_standing_head_is_evaluated_again_after_a_preemption_by_a_standing_head_of_other_flavors(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
