@@ -332,6 +332,8 @@ class Player:
                 self.attempts.lost.add(head.key)
             if head.key in outcome.refusals and head.key in self.attempts.lost and head.displaced:
                 for key, _ in outcome.reservations:
+                    if any(each.key == key and each.is_preemptor for each in heads):
+                        self.termination.lost_to_preemptor.add(head.key)
                     left = observed.workloads[key].uid in head.displaced
                     (self.termination.came_back if left else self.termination.overtaken).add((head.key, key))
         for key, uids in outcome.displaced.items():
@@ -447,6 +449,7 @@ class Player:
         self.termination.overtaken.clear()
         self.termination.came_back.clear()
         self.termination.back_first.clear()
+        self.termination.lost_to_preemptor.clear()
         is_settled = self.answer_everything(draw)
         since = self.preemptions[begin:]
         law(

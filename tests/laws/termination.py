@@ -48,6 +48,8 @@ class Termination:
         """Preemptors that were beaten, each with one who was to leave for it and took quota then."""
         self.back_first: set[tuple[ObjectKey, ObjectKey]] = set()
         """Preemptors not tried, behind the first of a StrictFIFO queue, each with one who took back then."""
+        self.lost_to_preemptor: set[ObjectKey] = set()
+        """Preemptors that lost in a cycle in which another preemptor reserved."""
 
     def need_not_end(self, last: list[Preemption]) -> bool:
         """Whether these preemptions may go on for ever, as docs/internals/proof.md tells.
@@ -128,9 +130,9 @@ class Termination:
         """Whether somebody may have to leave twice for one who waits.
 
         It was beaten over what was freed, or not tried, behind the first of a StrictFIFO queue, when that was
-        taken back.
+        taken back. Where preemptors come first, only another preemptor can beat one.
         """
-        if (again.preemptor, again.victim) in self.back_first:
+        if (again.preemptor, again.victim) in self.back_first or again.preemptor in self.lost_to_preemptor:
             return True
         beaten = any(key == again.preemptor for key, _ in self.overtaken | self.came_back)
         return self.in_line and (beaten or self._observed.settings.fair_sharing is not None)
