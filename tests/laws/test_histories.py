@@ -70,7 +70,7 @@ def test_laws_hold_over_histories(first: int) -> None:
         pytest.param(952697, 120, id="more refusals are outdated than one cycle refreshes"),
         pytest.param(901882, 120, id="may preempt another once a candidate has begun to leave"),
         pytest.param(962305, 120, id="preempts further once its own targets have begun to leave"),
-        pytest.param(971279, 120, id="loses to another preemptor what its victim left, and the victim is back"),
+        pytest.param(971279, 120, id="loses to another preemptor what its victim left, which is back"),
         pytest.param(8003691, 110, id="back while another is the first of its preemptor's StrictFIFO queue"),
     ],
 )
