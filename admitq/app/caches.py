@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Sequence
 
-from admitq.health import Check
 from admitq.runtime.watcher import Watcher
+from admitq.serving.health import Check
 
 
 async def all_synced(watchers: Sequence[Watcher], seconds: float) -> None:

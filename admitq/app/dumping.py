@@ -15,7 +15,7 @@ import orjson
 from admitq.core import dump
 from admitq.core.dump import Dump, DumpedObjects
 from admitq.core.state import AdmissionState
-from admitq.logs import logger
+from admitq.process.logs import logger
 
 log = logger(__name__)
 

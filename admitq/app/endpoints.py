@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from admitq.app.settings import Settings
-from admitq.health import Check, Health
-from admitq.metrics import Metrics
+from admitq.metrics.registry import Metrics
+from admitq.process.unexpected_errors import ErrorPart, UnexpectedErrors
 from admitq.serving import certificates
 from admitq.serving.authorization import Authorizer, Reviews, protected
+from admitq.serving.health import Check, Health
 from admitq.serving.http import Handler, Request, Response, by_path
 from admitq.serving.rotation import FromFiles
 from admitq.serving.server import Limits, Server, is_loopback
 from admitq.serving.tls import LiveCertificate
-from admitq.unexpected_errors import ErrorPart, UnexpectedErrors
 from admitq_api.configuration import parse_address
 
 EXPOSITION = "text/plain; version=0.0.4; charset=utf-8"

@@ -21,15 +21,14 @@ from admitq.controllers.wiring import ControllerSpec
 from admitq.core.model import LabelSelector, ObjectKey
 from admitq.core.selectors import matches
 from admitq.core.state import AdmissionState
-from admitq.core_settings import core_settings, defaults_to_know_of, pods_ready
-from admitq.garbage import spare_what_is_there
-from admitq.health import Check
-from admitq.logs import logger
 from admitq.manager.manager import Manager, ManagerOptions
-from admitq.measures.gauges import PendingWorkloads
-from admitq.measures.manager import ManagerMeasures
-from admitq.measures.scope import MeasureScope
-from admitq.metrics import Metrics
+from admitq.metrics.measures.gauges import PendingWorkloads
+from admitq.metrics.measures.manager import ManagerMeasures
+from admitq.metrics.measures.scope import MeasureScope
+from admitq.metrics.registry import Metrics
+from admitq.process.garbage import spare_what_is_there
+from admitq.process.logs import logger
+from admitq.process.unexpected_errors import ErrorPart, UnexpectedErrors
 from admitq.runtime.client import Call, Client
 from admitq.runtime.controller import Controller, Reconciled
 from admitq.runtime.credentials import Credentials
@@ -40,9 +39,10 @@ from admitq.runtime.leases import Elector, unique_identity
 from admitq.runtime.resources import Object, Resource
 from admitq.runtime.store import Change, Key, Store
 from admitq.runtime.watcher import Outcome, Watcher
+from admitq.serving.health import Check
 from admitq.translate.reading import configure_reading
 from admitq.translate.selectors import read_label_selector
-from admitq.unexpected_errors import ErrorPart, UnexpectedErrors
+from admitq.translate.settings import core_settings, defaults_to_know_of, pods_ready
 from admitq_api.configuration import Configuration, LeaderElection
 from admitq_api.feature_gates import Gate
 

@@ -13,13 +13,13 @@ from admitq.app.manager import ManagerPart
 from admitq.app.settings import Settings
 from admitq.app.shadow import METRIC_PREFIX, ShadowPart, ShadowSettings
 from admitq.app.webhook import WebhookPart, webhook_part
-from admitq.health import Check
-from admitq.logs import logger
-from admitq.metrics import Metrics
+from admitq.metrics.registry import Metrics
+from admitq.process.logs import logger
+from admitq.process.unexpected_errors import ErrorPart
 from admitq.runtime.client import Call, Client, user_agent
 from admitq.runtime.credentials import Credentials, CredentialsError, load_credentials
+from admitq.serving.health import Check
 from admitq.serving.server import Server
-from admitq.unexpected_errors import ErrorPart
 from admitq_api.version import VERSION
 from admitq_webhooks.live import ServingCalls
 

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from admitq.core.selectors import selects_namespace
-from admitq.custom_labels import CustomLabel
 from admitq.integrations import custom
 from admitq.integrations.base import Integration
 from admitq.integrations.registry import framework_names
-from admitq.metrics import clashes
+from admitq.metrics.custom_labels import CustomLabel
+from admitq.metrics.registry import clashes
 from admitq.serving.tls import TlsSettings
 from admitq.translate.selectors import read_label_selector
 from admitq_api.configuration import Configuration, ConfigurationError, load_configuration

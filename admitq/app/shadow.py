@@ -14,24 +14,24 @@ from admitq.app.dumping import Dumping
 from admitq.app.settings import Settings
 from admitq.core import events as happened
 from admitq.core.model import SECOND, ObjectKey
-from admitq.core_settings import core_settings
-from admitq.health import Check
-from admitq.logs import logger
-from admitq.malformed import UNREADABLE, Malformed
-from admitq.metrics import Metrics
-from admitq.observations import observations
-from admitq.recovery import CYCLE, Recovery
+from admitq.manager.quarantine import UNREADABLE, Malformed
+from admitq.manager.recovery import CYCLE, Recovery
+from admitq.metrics.registry import Metrics
+from admitq.process.logs import logger
+from admitq.process.unexpected_errors import ErrorPart
 from admitq.runtime.client import Call, Client
 from admitq.runtime.credentials import Credentials
 from admitq.runtime.kinds import kinds_of
 from admitq.runtime.resources import Object, Resource
 from admitq.runtime.store import Change, Store
 from admitq.runtime.watcher import Outcome, Watcher
+from admitq.serving.health import Check
 from admitq.shadow.comparison import ComparisonFailed, Shadow
 from admitq.shadow.findings import Disagreement, Preempted
 from admitq.shadow.words import told
+from admitq.translate.observations import observations
 from admitq.translate.reading import configure_reading
-from admitq.unexpected_errors import ErrorPart
+from admitq.translate.settings import core_settings
 from admitq_api import conditions
 from admitq_api.conditions import ConditionType, Reason
 

@@ -7,14 +7,14 @@ from pathlib import Path
 
 from admitq.app.caches import all_synced, caches_ready
 from admitq.app.settings import Settings
-from admitq.health import Check
-from admitq.metrics import Metrics
+from admitq.metrics.registry import Metrics
+from admitq.process.unexpected_errors import ErrorPart
 from admitq.runtime.client import Client
+from admitq.serving.health import Check
 from admitq.serving.http import Handler, Request, Response, by_path, text
 from admitq.serving.rotation import FromFiles, OwnAuthority, Target
 from admitq.serving.server import Server
 from admitq.serving.tls import LiveCertificate
-from admitq.unexpected_errors import ErrorPart
 from admitq_api.v1beta1.table import definitions
 from admitq_api.webhook_names import conversion_service
 from admitq_webhooks.conversion import conversion

@@ -16,8 +16,9 @@ from contextlib import ExitStack, suppress
 from typing import Final, Protocol
 
 from admitq.controllers.wiring import ControllerSpec, Followed, Watch, WhenServed
-from admitq.logs import logger
-from admitq.metrics import Metrics
+from admitq.metrics.registry import Metrics
+from admitq.process.logs import logger
+from admitq.process.unexpected_errors import ErrorPart, UnexpectedErrors
 from admitq.runtime.client import Client
 from admitq.runtime.controller import Controller
 from admitq.runtime.discovery import served_of
@@ -25,7 +26,6 @@ from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import Resource
 from admitq.runtime.store import Change, Key, Store
 from admitq.runtime.watcher import Outcome, Watcher
-from admitq.unexpected_errors import ErrorPart, UnexpectedErrors
 
 log = logger(__name__)
 

@@ -92,7 +92,8 @@ def plain(arguments: Sequence[str]) -> tuple[str, Options] | None:
 def start(component: str, options: Options) -> int:
     """Run a process until it is told to stop, and return its exit code."""
     _spare_imports()
-    from admitq import app, logs
+    from admitq import app
+    from admitq.process import logs
     from admitq_api.configuration import ConfigurationError
 
     try:
@@ -111,7 +112,7 @@ def _spare_imports() -> None:
 
     Nor are plugins looked for: nothing that happens to be installed takes part in reading the configuration.
     """
-    from admitq.garbage import collect_rarely
+    from admitq.process.garbage import collect_rarely
 
     collect_rarely()
     os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import typer
 
-from admitq.garbage import collect_rarely
+from admitq.process.garbage import collect_rarely
 from admitq.simulator import InputError, Plan, Report, Simulation, read, report, shipped_scenarios
 from admitq.simulator.documents import Place, Problem
 from admitq.simulator.run import Ending

@@ -9,7 +9,7 @@ any more (semantics, Finalizers and ownership).
 from admitq.controllers.context import Context
 from admitq.controllers.indexes import kind_of_job, resource_of
 from admitq.integrations.paths import Object, value_at
-from admitq.logs import logger
+from admitq.process.logs import logger
 from admitq.runtime.discovery import resources_of_kind
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import Object as RawObject

@@ -29,10 +29,10 @@ from admitq.integrations import pods
 from admitq.integrations.base import Integration
 from admitq.integrations.ownership import controller_of
 from admitq.integrations.paths import Object, only, value_at
-from admitq.pod_counts import covered_counts
 from admitq.runtime.resources import PODS
 from admitq.runtime.store import Change, Key
-from admitq.transitions import holds, is_admitted, is_over
+from admitq.workloads.pod_counts import covered_counts
+from admitq.workloads.transitions import holds, is_admitted, is_over
 from admitq_api.conditions import ConditionType
 from admitq_api.labels import Names
 

@@ -13,9 +13,9 @@ from admitq.core.model import Instant
 from admitq.integrations import pods
 from admitq.integrations.ownership import controller_of
 from admitq.integrations.paths import Object, value_at
-from admitq.pod_counts import covered_counts, pod_counts
-from admitq.transitions import holds, is_over, is_reserved
 from admitq.translate.workloads import read_replaced_key
+from admitq.workloads.pod_counts import covered_counts, pod_counts
+from admitq.workloads.transitions import holds, is_over, is_reserved
 from admitq_api.conditions import SECOND, ConditionType, parse_time
 from admitq_api.labels import Names
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from admitq.core.model import Instant
 from admitq.integrations.paths import Object, value_at
 from admitq.runtime.store import Change, Key
-from admitq.transitions import holds, loses_past_execution, since
+from admitq.workloads.transitions import holds, loses_past_execution, since
 from admitq_api.conditions import ConditionType
 
 

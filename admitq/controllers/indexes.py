@@ -10,7 +10,7 @@ from admitq.runtime.kinds import kinds_of
 from admitq.runtime.resources import POD_TEMPLATES, PODS, Resource
 from admitq.runtime.resources import Object as RawObject
 from admitq.runtime.store import Index, Key
-from admitq.transitions import reserved_in
+from admitq.workloads.transitions import reserved_in
 from admitq_api.labels import Names
 
 BY_OWNER: Final = "owner"

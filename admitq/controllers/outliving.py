@@ -17,9 +17,9 @@ from admitq.controllers.settings import Settings
 from admitq.core.model import Instant
 from admitq.integrations import pods as pods_of
 from admitq.integrations.paths import Object, value_at
-from admitq.pod_counts import covered_counts, pod_counts
 from admitq.runtime.resources import PODS
-from admitq.transitions import Transition, holds, is_admitted, since
+from admitq.workloads.pod_counts import covered_counts, pod_counts
+from admitq.workloads.transitions import Transition, holds, is_admitted, since
 from admitq_api.conditions import SECOND, ConditionType, Reason
 from admitq_api.labels import Names
 

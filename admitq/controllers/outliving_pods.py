@@ -30,7 +30,7 @@ from admitq.integrations.paths import Object, value_at
 from admitq.integrations.pods import age
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import PODS
-from admitq.transitions import ConditionType, holds
+from admitq.workloads.transitions import ConditionType, holds
 
 _PAGE_SIZE: Final = 250
 """Pods of one page of a list. To parse and index so many takes 20 to 40 ms, in which no other task runs."""

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
-from admitq import admission_status
 from admitq.controllers.context import Context, Metrics
 from admitq.controllers.json_patches import Operations, finalizer_removal, if_as_seen, ungating
 from admitq.core.model import SECOND, Instant
@@ -19,7 +18,8 @@ from admitq.integrations.paths import Object, value_at
 from admitq.runtime.errors import ApiError
 from admitq.runtime.rate_limit import CallPriority, call_priority
 from admitq.runtime.resources import PODS, Resource
-from admitq.transitions import holds, is_reserved, since
+from admitq.workloads import admission_status
+from admitq.workloads.transitions import holds, is_reserved, since
 from admitq_api import conditions
 from admitq_api.conditions import ConditionType, format_time, parse_time
 

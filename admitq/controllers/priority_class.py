@@ -11,7 +11,7 @@ from admitq.integrations.pods import label
 from admitq.runtime.errors import ApiError
 from admitq.runtime.kinds import Kinds
 from admitq.runtime.store import Change, Key
-from admitq.transitions import holds
+from admitq.workloads.transitions import holds
 from admitq_api.conditions import ConditionType
 
 CONCERN = "workloadpriorityclass-controller"

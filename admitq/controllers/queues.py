@@ -15,11 +15,11 @@ from admitq.core.activity import ActiveReason
 from admitq.core.fair_sharing import Share
 from admitq.core.model import SECOND, ConsumedResources, Instant, ObjectKey
 from admitq.core.statuses import ClusterQueueStatus, CohortStatus, FlavorTotals, LocalQueueStatus
-from admitq.explain import ActiveCondition, cluster_queue_active, local_queue_active
 from admitq.integrations.paths import Object, merge_patch, value_at
 from admitq.runtime.resources import Resource
 from admitq.runtime.store import Key, Store
 from admitq.translate.amounts import format_quantities
+from admitq.translate.messages import ActiveCondition, cluster_queue_active, local_queue_active
 from admitq_api.conditions import ConditionType, Reason, find, format_time, with_condition
 from admitq_api.quantity import format_quantity
 

@@ -54,7 +54,7 @@ from admitq.integrations.paths import Object, value_at
 from admitq.runtime.kinds import kinds_of
 from admitq.runtime.resources import LIMIT_RANGES, NAMESPACES, PRIORITY_CLASSES, RUNTIME_CLASSES, Resource
 from admitq.runtime.store import Change, Index, Key
-from admitq.transitions import holds, is_admitted
+from admitq.workloads.transitions import holds, is_admitted
 from admitq_api.conditions import ConditionType, find
 from admitq_api.labels import Names
 

@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from admitq.core.model import LabelSelector
-from admitq.core_settings import pods_ready
-from admitq.custom_labels import Location, copied_to_workloads
 from admitq.integrations.base import Integration, OwnerKind
 from admitq.integrations.names import LONGEST, LONGEST_LABEL
-from admitq.podsets import Marks
+from admitq.metrics.custom_labels import Location, copied_to_workloads
 from admitq.translate.selectors import select_managed_namespaces
+from admitq.translate.settings import pods_ready
+from admitq.workloads.podsets import Marks
 from admitq_api.configuration import Configuration, sections
 from admitq_api.feature_gates import FeatureGates, Gate
 

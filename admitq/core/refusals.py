@@ -1,6 +1,6 @@
 """Why a workload was not admitted, as values: each names what binds it.
 
-``admitq.explain`` turns them into condition reasons and messages; nothing else writes prose.
+``admitq.translate.messages`` turns them into condition reasons and messages; nothing else writes prose.
 """
 
 from dataclasses import dataclass

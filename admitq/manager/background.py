@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Awaitable
 
 from admitq.core.model import ObjectKey
-from admitq.logs import logger
+from admitq.process.logs import logger
+from admitq.process.unexpected_errors import ErrorPart, UnexpectedErrors
 from admitq.runtime.errors import ApiError, NotLeadingError
-from admitq.unexpected_errors import ErrorPart, UnexpectedErrors
 
 log = logger(__name__)
 

@@ -4,14 +4,14 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from admitq.admission_writer import AdmissionWriter
 from admitq.core import events as happened
 from admitq.core.instructions import Preempt, ReserveQuota
 from admitq.core.model import ObjectKey
-from admitq.guarded_writes import backoff
-from admitq.logs import logger
+from admitq.manager.admission_writer import AdmissionWriter
 from admitq.manager.background import BackgroundWrites
-from admitq.preemption_writer import PreemptionWriter
+from admitq.manager.guarded_writes import backoff
+from admitq.manager.preemption_writer import PreemptionWriter
+from admitq.process.logs import logger
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import Object
 from admitq.runtime.store import Store

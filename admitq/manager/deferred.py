@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from functools import partial
 
 from admitq.manager.stretches import Stretches
-from admitq.unexpected_errors import ErrorPart, UnexpectedErrors
+from admitq.process.unexpected_errors import ErrorPart, UnexpectedErrors
 
 
 class DeferredWork:

@@ -6,14 +6,14 @@ from functools import partial
 from admitq.core import events as happened
 from admitq.core.model import Instant, ObjectKey
 from admitq.core.state import AdmissionState
-from admitq.logs import logger
-from admitq.malformed import UNREADABLE
-from admitq.measures.manager import ManagerMeasures
-from admitq.recovery import Recovery
+from admitq.manager.quarantine import UNREADABLE
+from admitq.manager.recovery import Recovery
+from admitq.manager.transition_metrics import Versions, count_transitions
+from admitq.metrics.measures.manager import ManagerMeasures
+from admitq.process.logs import logger
+from admitq.process.unexpected_errors import ErrorPart, UnexpectedErrors
 from admitq.runtime.resources import Object, Resource
 from admitq.runtime.store import Change
-from admitq.transition_metrics import Versions, count_transitions
-from admitq.unexpected_errors import ErrorPart, UnexpectedErrors
 
 log = logger(__name__)
 

@@ -17,8 +17,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
-from admitq.admission_status import CONCERN
-from admitq.admission_writer import AdmissionWriter
 from admitq.core import events as happened
 from admitq.core.instructions import (
     Instruction,
@@ -35,27 +33,29 @@ from admitq.core.instructions import (
 from admitq.core.lifecycle import Phase
 from admitq.core.model import SECOND, Instant, ObjectKey
 from admitq.core.state import AdmissionState
-from admitq.explain import EffectivePriority
-from admitq.guarded_writes import GuardedWrites
-from admitq.malformed import UNREADABLE, Malformed, MalformedReports
+from admitq.manager.admission_writer import AdmissionWriter
 from admitq.manager.background import BackgroundWrites
 from admitq.manager.decision_writes import DecisionWrites
 from admitq.manager.deferred import DeferredWork
+from admitq.manager.guarded_writes import GuardedWrites
 from admitq.manager.intake import Intake
+from admitq.manager.preemption_writer import PreemptionWriter
+from admitq.manager.quarantine import UNREADABLE, Malformed, MalformedReports
+from admitq.manager.recovery import CYCLE, Recovery
 from admitq.manager.stretches import Stretches
-from admitq.measures.manager import ManagerMeasures
-from admitq.metrics import Metrics
-from admitq.observations import observations
-from admitq.preemption_writer import PreemptionWriter
-from admitq.recovery import CYCLE, Recovery
+from admitq.metrics.measures.manager import ManagerMeasures
+from admitq.metrics.registry import Metrics
+from admitq.process.unexpected_errors import ErrorPart
 from admitq.runtime.client import Client
 from admitq.runtime.events import EventRecorder
 from admitq.runtime.kinds import kinds_of
 from admitq.runtime.resources import Object, Resource
 from admitq.runtime.store import Change, Store
+from admitq.translate.messages import EffectivePriority
+from admitq.translate.observations import observations
 from admitq.translate.priorities import read_priority_leniently
 from admitq.translate.reading import Reading
-from admitq.unexpected_errors import ErrorPart
+from admitq.workloads.admission_status import CONCERN
 from admitq_api.labels import Names
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Final
 
-from admitq.metrics import Metrics
+from admitq.metrics.registry import Metrics
 
 SLICE_SECONDS: Final = 0.02
 """After so long the event loop gets a turn: watches, writes, probes and the renewal of the lease."""

@@ -20,11 +20,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
+from admitq.process.unexpected_errors import LOG_ONLY, ErrorPart, UnexpectedErrors
 from admitq.runtime.client import Client
 from admitq.runtime.errors import ApiError, NotLeadingError
 from admitq.runtime.rate_limit import CallPriority, call_priority
 from admitq.runtime.resources import EVENTS, Object
-from admitq.unexpected_errors import LOG_ONLY, ErrorPart, UnexpectedErrors
 
 log = logging.getLogger(__name__)
 

@@ -18,11 +18,11 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import NoReturn
 
+from admitq.process.unexpected_errors import LOG_ONLY, ErrorPart, UnexpectedErrors
 from admitq.runtime.client import Client
 from admitq.runtime.credentials import Credentials
 from admitq.runtime.errors import ApiError, NotLeadingError
 from admitq.runtime.lease_claim import JITTER, Clocks, LeaseClaim, LeaseTiming, steady_seconds
-from admitq.unexpected_errors import LOG_ONLY, ErrorPart, UnexpectedErrors
 
 log = logging.getLogger(__name__)
 

@@ -23,8 +23,8 @@ from typing import Any, Literal, NamedTuple
 
 import orjson
 
+from admitq.process.unexpected_errors import LOG_ONLY, ErrorPart, UnexpectedErrors
 from admitq.runtime.resources import Object, Resource
-from admitq.unexpected_errors import LOG_ONLY, ErrorPart, UnexpectedErrors
 
 log = logging.getLogger(__name__)
 

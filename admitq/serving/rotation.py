@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol, cast
 
+from admitq.process.unexpected_errors import LOG_ONLY, ErrorPart, UnexpectedErrors
 from admitq.serving import certificates
 from admitq.serving.certificates import Authority, KeyPair, Unusable
 from admitq.serving.tls import LiveCertificate
-from admitq.unexpected_errors import LOG_ONLY, ErrorPart, UnexpectedErrors
 
 _log = logging.getLogger(__name__)
 

@@ -23,9 +23,9 @@ from aiohttp.web_response import Response as AiohttpResponse
 from aiohttp.web_response import StreamResponse
 from aiohttp.web_server import Server as AiohttpServer
 
+from admitq.process.unexpected_errors import LOG_ONLY, ErrorPart, UnexpectedErrors
 from admitq.serving.connections import Connection, Connections, Phase
 from admitq.serving.http import Handler, Request, Response, text
-from admitq.unexpected_errors import LOG_ONLY, ErrorPart, UnexpectedErrors
 
 _log = logging.getLogger(__name__)
 

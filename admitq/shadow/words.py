@@ -6,8 +6,8 @@ from typing import Final
 from admitq.core.lifecycle import MEANINGS as PHASES
 from admitq.core.lifecycle import Phase
 from admitq.core.model import SECOND, Admission, ObjectKey
-from admitq.explain import pending_condition
 from admitq.shadow.findings import Disagreement, Obstacle, Opinion, Preempted, Reserved, StillWaiting
+from admitq.translate.messages import pending_condition
 
 OBSTACLES: Final[Mapping[Obstacle, str]] = {
     Obstacle.NO_LOCAL_QUEUE: "its LocalQueue does not exist",

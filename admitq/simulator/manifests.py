@@ -18,12 +18,12 @@ from admitq.core.events import Event
 from admitq.integrations.base import FollowedKind, Integration, Reference
 from admitq.integrations.paths import Object, merged, value_at, with_value
 from admitq.integrations.registry import followed, registered
-from admitq.observations import Observation, observations
 from admitq.simulator.documents import Document, FieldPath, InputError, Problem, field_path, without_nulls
 from admitq.simulator.problems import aliases, problems_of, unknown_field
-from admitq.stored_fields import Malformed
+from admitq.translate.observations import Observation, observations
 from admitq.translate.reading import Reading
 from admitq_api.labels import GROUPS, Names
+from admitq_api.stored_fields import Malformed
 
 NAMESPACE_LABEL: Final = "kubernetes.io/metadata.name"
 """The label by which the API server tells every namespace's name."""

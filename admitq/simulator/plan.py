@@ -144,8 +144,8 @@ def _configured(files: Files) -> tuple[Settings, Reading, tuple[Integration, ...
         )
         return settings, Reading(), ()
     # The models of the whole file take long to import, for scenarios that have none.
-    from admitq.core_settings import core_settings  # noqa: PLC0415
     from admitq.integrations.custom import configured  # noqa: PLC0415
+    from admitq.translate.settings import core_settings  # noqa: PLC0415
     from admitq_api.configuration import ConfigurationError, load_configuration  # noqa: PLC0415
 
     try:

@@ -13,7 +13,6 @@ from typing import Any, Final
 
 import orjson
 
-from admitq import explain
 from admitq.core.amounts import FlavorResource
 from admitq.core.model import SECOND, ClusterQueue, ObjectKey
 from admitq.core.refusals import Refusal
@@ -21,6 +20,7 @@ from admitq.simulator.course import Course
 from admitq.simulator.measures import Measures, Passage, QueueMeter
 from admitq.simulator.run import Ending, Simulation
 from admitq.simulator.series import Level
+from admitq.translate import messages
 
 _WAITING_SHOWN: Final = 20
 """How many of the workloads that are pending at the end are listed."""
@@ -473,7 +473,7 @@ def _left(simulation: Simulation, course: Course) -> WaitingAtEnd:
     )
 
 
-def _said(refusal: Refusal | None, queue: ObjectKey) -> explain.Explanation:
+def _said(refusal: Refusal | None, queue: ObjectKey) -> messages.Explanation:
     if refusal is None:
-        return explain.Explanation("Pending", f"waits in LocalQueue {queue} and was not tried yet")
-    return explain.pending_condition(refusal)
+        return messages.Explanation("Pending", f"waits in LocalQueue {queue} and was not tried yet")
+    return messages.pending_condition(refusal)

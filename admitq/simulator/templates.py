@@ -9,16 +9,16 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from admitq.core.model import ObjectKey, Workload
-from admitq.custom_labels import Location
 from admitq.integrations.base import Integration, PodSetTemplate, Reference, Rules
 from admitq.integrations.names import LONGEST
 from admitq.integrations.paths import Object, value_at, with_value
-from admitq.job_workloads import PriorityClasses, PriorityClassMissing, WithoutPodSets, workload_for
+from admitq.metrics.custom_labels import Location
 from admitq.simulator.documents import FieldPath, field_path
-from admitq.stored_fields import Malformed
 from admitq.translate.reading import Reading
 from admitq.translate.workloads import read_workload
+from admitq.workloads.job_workloads import PriorityClasses, PriorityClassMissing, WithoutPodSets, workload_for
 from admitq_api.labels import Names
+from admitq_api.stored_fields import Malformed
 
 SECOND: Final = 1_000_000_000
 _CREATED: Final = "1970-01-01T00:00:00Z"

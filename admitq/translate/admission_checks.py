@@ -2,9 +2,9 @@
 
 from admitq.core.model import AdmissionCheck, AdmissionCheckRule
 from admitq.integrations.paths import Object
-from admitq.stored_fields import items, mapping, text, texts
 from admitq_api import conditions
 from admitq_api.conditions import ConditionType
+from admitq_api.stored_fields import items, mapping, text, texts
 
 
 def read_admission_check_rules(cluster_queue: Object) -> tuple[AdmissionCheckRule, ...]:

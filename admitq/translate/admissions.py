@@ -7,10 +7,10 @@ from typing import Any
 
 from admitq.core.amounts import Amounts, amounts
 from admitq.core.model import Admission, PodSetAssignment
-from admitq.stored_fields import Malformed, items, mapping, quota_amount, text, whole
 from admitq.translate.amounts import format_quantities
 from admitq.translate.metadata import read_labels
 from admitq_api.quantity import QuantityError, amount
+from admitq_api.stored_fields import Malformed, items, mapping, quota_amount, text, whole
 
 
 def read_admission(raw: Mapping[str, Any], pods: Mapping[str, int] = MappingProxyType({})) -> Admission:

@@ -5,8 +5,8 @@ from typing import Any
 
 from admitq.core.amounts import Amounts
 from admitq.core.model import ExactAmounts, ResourceProblem
-from admitq.stored_fields import exact_amount, mapping
 from admitq_api.quantity import QuantityError, format_quantity, parse
+from admitq_api.stored_fields import exact_amount, mapping
 
 
 def read_exact_amounts(raw: Any, field: str) -> ExactAmounts:

@@ -2,9 +2,9 @@
 
 from admitq.core.model import ResourceFlavor
 from admitq.integrations.paths import Object
-from admitq.stored_fields import mapping, text
 from admitq.translate.metadata import read_labels
 from admitq.translate.taints import read_taints, read_tolerations
+from admitq_api.stored_fields import mapping, text
 
 
 def read_resource_flavor(obj: Object) -> ResourceFlavor:

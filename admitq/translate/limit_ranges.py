@@ -5,8 +5,8 @@ from typing import Any
 
 from admitq.core.model import LimitedType, LimitRange, LimitRangeItem
 from admitq.integrations.paths import Object
-from admitq.stored_fields import items, mapping
 from admitq.translate.amounts import read_exact_amounts
+from admitq_api.stored_fields import items, mapping
 
 
 def read_limit_range(obj: Object) -> LimitRange:

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from admitq.core.model import Instant, Labels, ObjectKey
 from admitq.integrations.paths import Object
-from admitq.stored_fields import text
 from admitq_api import conditions
+from admitq_api.stored_fields import text
 
 
 def key_of(obj: Object) -> ObjectKey:

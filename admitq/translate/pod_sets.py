@@ -11,11 +11,11 @@ from admitq.core.model import (
     PodTemplate,
     ResourceProblem,
 )
-from admitq.stored_fields import items, mapping, optional_whole, text, whole
 from admitq.translate.amounts import read_countable_amounts
 from admitq.translate.metadata import read_labels
 from admitq.translate.selectors import read_selector_requirement
 from admitq.translate.taints import read_tolerations
+from admitq_api.stored_fields import items, mapping, optional_whole, text, whole
 
 
 def _read_requests_and_limits(

@@ -5,9 +5,9 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 from admitq.integrations.paths import Object
-from admitq.stored_fields import Malformed, mapping, whole
 from admitq.translate.reading import Reading
 from admitq_api.labels import Names
+from admitq_api.stored_fields import Malformed, mapping, whole
 
 _SIGNED_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,10}")
 _INT32: Final = range(-(2**31), 2**31)

@@ -4,10 +4,10 @@ from typing import Final
 
 from admitq.core.model import Instant
 from admitq.integrations.paths import Object
-from admitq.stored_fields import mapping
 from admitq.translate.reading import Reading
 from admitq_api import conditions
 from admitq_api.conditions import ConditionType, Reason
+from admitq_api.stored_fields import mapping
 
 _MILLISECOND: Final = 1_000_000
 

@@ -23,7 +23,12 @@ from admitq.core.model import (
 )
 from admitq.core.preemption.policies import NEVER, POLICIES
 from admitq.integrations.paths import Object
-from admitq.stored_fields import (
+from admitq.translate.admission_checks import read_admission_check_rules
+from admitq.translate.metadata import key_of, read_time
+from admitq.translate.selectors import read_label_selector
+from admitq_api import conditions
+from admitq_api.quantity import QuantityError, amount
+from admitq_api.stored_fields import (
     Malformed,
     exact_amount,
     items,
@@ -34,11 +39,6 @@ from admitq.stored_fields import (
     text,
     texts,
 )
-from admitq.translate.admission_checks import read_admission_check_rules
-from admitq.translate.metadata import key_of, read_time
-from admitq.translate.selectors import read_label_selector
-from admitq_api import conditions
-from admitq_api.quantity import QuantityError, amount
 
 
 def _read_stop_policy(raw: Any) -> StopPolicy:

@@ -2,8 +2,8 @@
 
 from admitq.core.model import ExactAmounts
 from admitq.integrations.paths import Object
-from admitq.stored_fields import mapping
 from admitq.translate.amounts import read_exact_amounts
+from admitq_api.stored_fields import mapping
 
 
 def read_overhead(runtime_class: Object) -> ExactAmounts:

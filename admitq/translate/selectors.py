@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from admitq.core.model import LabelSelector, SelectorOperator, SelectorRequirement
-from admitq.stored_fields import Malformed, items, mapping, text, texts
 from admitq_api.namespaces import NAMESPACE_NAME, SYSTEM_NAMESPACE
+from admitq_api.stored_fields import Malformed, items, mapping, text, texts
 
 if TYPE_CHECKING:
     # Its models take long to import, and some processes read objects without a configuration file.

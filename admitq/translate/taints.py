@@ -3,7 +3,7 @@
 from typing import Any
 
 from admitq.core.model import Taint, Toleration
-from admitq.stored_fields import items, text
+from admitq_api.stored_fields import items, text
 
 
 def read_tolerations(raw: Any, field: str) -> tuple[Toleration, ...]:

@@ -6,7 +6,6 @@ from typing import Any
 from admitq.core.model import Instant, ObjectKey, PodSet, ResourceProblem, Workload
 from admitq.integrations.admission_gates import holding_gates
 from admitq.integrations.paths import Object
-from admitq.stored_fields import Malformed, items, mapping, text, whole
 from admitq.translate.admissions import read_admission, read_admission_leniently
 from admitq.translate.metadata import key_of, read_time
 from admitq.translate.pod_sets import read_pod_set
@@ -16,6 +15,7 @@ from admitq.translate.reading import Reading
 from admitq_api import conditions
 from admitq_api.conditions import ConditionType, Reason
 from admitq_api.labels import Names
+from admitq_api.stored_fields import Malformed, items, mapping, text, whole
 
 
 @lru_cache(4096)

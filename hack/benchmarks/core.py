@@ -19,7 +19,7 @@ from admitq.core.events import CyclesRequested, WorkloadChanged
 from admitq.core.instructions import ReserveQuota
 from admitq.core.model import Workload
 from admitq.core.settings import Settings
-from admitq.garbage import collect_rarely, spare_what_is_there
+from admitq.process.garbage import collect_rarely, spare_what_is_there
 from benchmarks import core_crowds, core_simulations, core_stretches
 from benchmarks.core_driver import Driver
 from benchmarks.core_preemption import searches

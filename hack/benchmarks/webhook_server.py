@@ -9,7 +9,7 @@ from typing import Any
 import uvloop
 
 from admitq.app.settings import load_settings
-from admitq.garbage import collect_rarely, spare_what_is_there
+from admitq.process.garbage import collect_rarely, spare_what_is_there
 from admitq.serving.access_reviews import Access
 from admitq.serving.authorization import User
 from admitq.serving.certificates import make_authority, make_leaf

@@ -9,11 +9,11 @@ from typer.main import get_command
 
 from admitq.cli.commands import application
 from admitq.core.lifecycle import EDGES, MEANINGS, Phase
-from admitq.evictions import EVICTIONS
 from admitq.integrations.abilities import ABILITIES
 from admitq.integrations.base import Integration
 from admitq.integrations.registry import REGISTRY
-from admitq.metric_table import TABLE, Type
+from admitq.metrics.table import TABLE, Type
+from admitq.workloads.evictions import EVICTIONS
 from admitq_api.labels import DEFAULT_GROUP, names_for
 from generators import chart_values
 from localcluster.folders import REPOSITORY

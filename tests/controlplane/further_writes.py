@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from admitq.integrations.paths import Object, value_at, with_value
-from admitq.transitions import Transition, holds, is_reserved
+from admitq.workloads.transitions import Transition, holds, is_reserved
 from admitq_api.conditions import SECOND, ConditionType, Reason
 from admitq_api.labels import names_for
 from tests.controlplane.manners import Change

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from admitq.evictions import Returns, returning
 from admitq.integrations.ownership import controller_of
 from admitq.integrations.paths import Object, value_at
 from admitq.runtime.resources import JOBS
-from admitq.transitions import holds, holds_quota, is_active, is_over, is_reserved
+from admitq.workloads.evictions import Returns, returning
+from admitq.workloads.transitions import holds, holds_quota, is_active, is_over, is_reserved
 from admitq_api.conditions import ConditionType, Reason
 from admitq_api.labels import Names
 from admitq_api.quantity import amount

@@ -14,7 +14,7 @@ from admitq.runtime.client import Client
 from admitq.runtime.errors import ApiError
 from admitq.runtime.kinds import Kinds, kinds_of
 from admitq.runtime.resources import EVENTS, JOBS, PODS, Resource
-from admitq.transitions import Transition
+from admitq.workloads.transitions import Transition
 from admitq_api.labels import Names
 from localcluster.waiting import eventually
 

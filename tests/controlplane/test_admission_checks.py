@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from admitq.check_states import State, Statement
 from admitq.integrations.paths import value_at
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import JOBS
+from admitq.workloads.check_states import State, Statement
 from admitq_api.conditions import parse_time
 from localcluster.installation import Installation
 from localcluster.waiting import eventually

@@ -15,7 +15,7 @@ from admitq.integrations.kinds.rayjob import RAY_JOB
 from admitq.integrations.kinds.rayservice import RAY_SERVICE
 from admitq.integrations.paths import value_at
 from admitq.runtime.resources import JOBS, PODS
-from admitq.transitions import holds, is_reserved
+from admitq.workloads.transitions import holds, is_reserved
 from admitq_api.conditions import ConditionType
 from localcluster.installation import Installation
 from localcluster.waiting import eventually

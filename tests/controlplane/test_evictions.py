@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from admitq import evictions
 from admitq.integrations.paths import value_at
 from admitq.runtime.resources import JOBS
-from admitq.transitions import NO_RESERVATION, NOT_ALL_PODS_READY
+from admitq.workloads import evictions
+from admitq.workloads.transitions import NO_RESERVATION, NOT_ALL_PODS_READY
 from admitq_api.conditions import ConditionType, Reason
 from localcluster.installation import Installation
 from localcluster.waiting import eventually

@@ -13,7 +13,7 @@ from tests.controlplane.pods_of_jobs import end_pods, some_pods
 from tests.controlplane.recording import series_of, total
 from tests.controlplane.stage import Stage, changed, condition_of, controlled_by
 from tests.controlplane.test_pods import group, until_phases
-from tests.unit.metric_table import PROMISED
+from tests.unit.metrics.metric_table import PROMISED
 
 SPOT = {
     "nodeLabels": {"example.com/pool": "spot"},

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from admitq.integrations.kinds.rayjob import RAY_JOB
 from admitq.integrations.kinds.rayservice import RAY_SERVICE
 from admitq.integrations.kinds.trainjob import TRAIN_JOB
-from admitq.transitions import is_reserved
+from admitq.workloads.transitions import is_reserved
 from tests.controlplane.kind_cases import create_other, differences, load, open_queues, submit
 from tests.controlplane.stage import Stage
 

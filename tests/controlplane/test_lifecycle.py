@@ -4,7 +4,7 @@ import time
 from typing import Any
 
 from admitq.runtime.resources import JOBS, PODS
-from admitq.transitions import NOT_ALL_PODS_READY, since
+from admitq.workloads.transitions import NOT_ALL_PODS_READY, since
 from admitq_api.conditions import SECOND, ConditionType
 from localcluster.installation import Installation
 from localcluster.waiting import eventually

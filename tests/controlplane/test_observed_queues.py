@@ -6,7 +6,7 @@ from admitq.integrations.paths import value_at
 from localcluster.installation import Installation
 from tests.controlplane.recording import series_of, total
 from tests.controlplane.stage import Stage
-from tests.unit.metric_table import PROMISED
+from tests.unit.metrics.metric_table import PROMISED
 
 
 async def test_d18_custom_labels_move_gauges_keep_counters_and_d19_selectors_remove_series(

@@ -16,7 +16,7 @@ from admitq.integrations.paths import value_at
 from admitq.runtime.client import Propagation
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import JOBS, PODS, Resource
-from admitq.transitions import is_reserved
+from admitq.workloads.transitions import is_reserved
 from tests.controlplane.pods_of_jobs import some_pods
 from tests.controlplane.stage import Object, Stage, condition_of, controlled_by, until_next_second
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import yaml
 
-from admitq.check_states import State, Statement
 from admitq.controllers.provisioning.requests import PROVISIONING_REQUESTS
 from admitq.integrations.paths import value_at
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import JOBS, POD_TEMPLATES, Resource
+from admitq.workloads.check_states import State, Statement
 from admitq_api.labels import DEFAULT_GROUP
 from localcluster import crds
 from localcluster.waiting import eventually

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from admitq.check_states import State, Statement
 from admitq.integrations.paths import value_at
 from admitq.runtime.resources import JOBS
+from admitq.workloads.check_states import State, Statement
 from admitq_api.conditions import Reason
 from localcluster.waiting import eventually
 from tests.controlplane.conftest import Begin, controller_of

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from admitq.runtime.resources import JOBS
-from admitq.transitions import NOT_ALL_PODS_READY, Transition, since
+from admitq.workloads.transitions import NOT_ALL_PODS_READY, Transition, since
 from admitq_api.conditions import SECOND, ConditionType, Reason, format_time
 from localcluster.installation import Installation
 from tests.controlplane.recording import Record, recorded, total

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from admitq.integrations.paths import Object, value_at, with_value
-from admitq.transitions import Transition
+from admitq.workloads.transitions import Transition
 from admitq_api.conditions import SECOND, ConditionType, Reason, format_time
 from tests.controlplane.manners import Change, Manner
 

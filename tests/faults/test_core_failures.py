@@ -19,7 +19,7 @@ from admitq.core.events import ClusterQueueChanged, WorkloadChanged
 from admitq.core.handlers import HANDLERS, cycles
 from admitq.core.waiting.pending import Pending
 from admitq.integrations.paths import value_at
-from admitq.metrics import Metrics
+from admitq.metrics.registry import Metrics
 from admitq.runtime.client import Client
 from admitq.runtime.credentials import load_credentials
 from admitq.runtime.resources import EVENTS, JOBS, Resource
@@ -28,7 +28,7 @@ from localcluster.cluster import LocalCluster
 from localcluster.installation import Installation
 from localcluster.pytest_plugin import fresh_namespace
 from tests.controlplane.stage import Object, Stage, condition_of
-from tests.unit.test_recovery import fail, fail_to_handle
+from tests.unit.manager.test_recovery import fail, fail_to_handle
 
 QUOTA = 8
 """CPUs of the cohort, of which each of its two ClusterQueues has half."""

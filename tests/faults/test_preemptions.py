@@ -8,16 +8,16 @@ import pytest
 
 from admitq.core.instructions import Preempt, PreemptionReason
 from admitq.core.model import ObjectKey
-from admitq.explain import EffectivePriority
-from admitq.guarded_writes import GuardedWrites
-from admitq.measures.scope import MeasureScope
-from admitq.measures.workloads import WorkloadMeasures
-from admitq.metrics import Metrics
-from admitq.preemption_writer import PreemptionWriter
+from admitq.manager.guarded_writes import GuardedWrites
+from admitq.manager.preemption_writer import PreemptionWriter
+from admitq.metrics.measures.scope import MeasureScope
+from admitq.metrics.measures.workloads import WorkloadMeasures
+from admitq.metrics.registry import Metrics
 from admitq.runtime.client import Client
 from admitq.runtime.kinds import kinds_of
 from admitq.runtime.resources import Object
 from admitq.runtime.store import Store
+from admitq.translate.messages import EffectivePriority
 from admitq_api.conditions import format_time
 from admitq_api.labels import names_for
 from tests.faults import proxy as p

@@ -6,7 +6,7 @@ from typing import Final
 
 from admitq.integrations.ownership import controller_of
 from admitq.integrations.paths import Object, value_at
-from admitq.transitions import holds, is_reserved
+from admitq.workloads.transitions import holds, is_reserved
 from admitq_api.conditions import ConditionType
 from admitq_api.labels import Names
 from admitq_api.quantity import amount

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from admitq.app.manager import ManagerPart
 from admitq.app.settings import Settings
-from admitq.metrics import Metrics
+from admitq.metrics.registry import Metrics
 from admitq.runtime.client import Client, WatchEvent
 from admitq.runtime.credentials import Credentials
 from admitq.runtime.errors import ApiError

@@ -13,7 +13,7 @@ from admitq.integrations.paths import value_at
 from admitq.runtime.client import Client
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import EVENTS, JOBS, NAMESPACES, PODS, SERVICE_ACCOUNTS, Resource
-from admitq.transitions import holds
+from admitq.workloads.transitions import holds
 from admitq_api.conditions import ConditionType
 from admitq_api.labels import Names
 from tests.controlplane.stage import Object, Stage, condition_of

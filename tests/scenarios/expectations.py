@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-from admitq import explain
 from admitq.core.amounts import Amounts
 from admitq.core.instructions import (
     RefreshClusterQueue,
@@ -15,6 +14,7 @@ from admitq.core.instructions import (
 )
 from admitq.core.model import SECOND, ObjectKey
 from admitq.core.statuses import ClusterQueueStatus, CohortStatus, FlavorTotals, LocalQueueStatus
+from admitq.translate import messages
 from admitq_api.quantity import format_amount
 from tests.scenarios.objects import Raw, key_of, name_of
 from tests.scenarios.story import Story
@@ -83,9 +83,9 @@ def _explained(story: Story, key: ObjectKey) -> str:
     if refusal is None:
         return "not refused"
     if story.core.queries.is_bypassed(key):
-        reason, message = explain.bypassed_condition(refusal)
+        reason, message = messages.bypassed_condition(refusal)
     else:
-        reason, message = explain.pending_condition(refusal)
+        reason, message = messages.pending_condition(refusal)
     return f"{reason}: {message}"
 
 
@@ -94,7 +94,7 @@ def _waiting(story: Story, expected: Raw) -> None:
 
 
 def _evicted(story: Story, expected: Raw) -> None:
-    messages = {name_of(each.key): explain.preempted(each, "") for each in story.preempted}
+    messages = {name_of(each.key): messages.preempted(each, "") for each in story.preempted}
     assert {name: messages.get(name) for name in expected} == dict(expected)
 
 
@@ -111,7 +111,7 @@ def _requests(story: Story, expected: Raw) -> None:
 def _second_passes(story: Story, expected: Raw) -> None:
     """What came of the second passes that there were."""
     reports = (each for each in story.told if isinstance(each, ReportSecondPass))
-    assert {name_of(each.key): explain.pending_condition(each.refusal).message for each in reports} == dict(
+    assert {name_of(each.key): messages.pending_condition(each.refusal).message for each in reports} == dict(
         expected
     )
 
@@ -175,7 +175,7 @@ def totals(of: tuple[FlavorTotals, ...], *, borrowed: bool) -> dict[str, dict[st
 
 
 def _of_cluster_queue(status: ClusterQueueStatus) -> Raw:
-    condition = explain.cluster_queue_active(status)
+    condition = messages.cluster_queue_active(status)
     return {
         "pending": status.pending,
         "inadmissible": status.inadmissible,
@@ -191,7 +191,7 @@ def _of_cluster_queue(status: ClusterQueueStatus) -> Raw:
 
 
 def _of_local_queue(status: LocalQueueStatus) -> Raw:
-    condition = explain.local_queue_active(status)
+    condition = messages.local_queue_active(status)
     return {
         "pending": status.pending,
         "reserving": status.reserving,

@@ -7,12 +7,12 @@ from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from admitq import explain
 from admitq.core import events as happened
 from admitq.core.events import Event
 from admitq.core.instructions import Instruction, Preempt, ReserveQuota
 from admitq.core.model import SECOND, Admission, ObjectKey, ResourceProblem, Workload
 from admitq.core.state import AdmissionState
+from admitq.translate import messages
 from tests.scenarios.objects import (
     BEGINNING,
     Raw,
@@ -135,7 +135,7 @@ class Story:
                 case ReserveQuota(key):
                     self.decided.append(instruction)
                     self.unwritten.append(instruction)
-                    self.considered[key] = explain.flavors_considered(instruction.attempts)
+                    self.considered[key] = messages.flavors_considered(instruction.attempts)
                 case Preempt():
                     self.preempted.append(instruction)
                     self.unwritten.append(instruction)

@@ -24,8 +24,8 @@ from admitq.app.settings import load_settings
 from admitq.controllers.rbac import rbac
 from admitq.integrations.base import KNOWN_DISPATCHER
 from admitq.integrations.registry import REGISTRY, framework_names
-from admitq.metric_table import TABLE
-from admitq.metrics import Metrics
+from admitq.metrics.registry import Metrics
+from admitq.metrics.table import TABLE
 from admitq_api import labels
 from admitq_api.crds import crds
 from admitq_api.feature_gates import Gate

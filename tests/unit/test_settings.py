@@ -7,7 +7,7 @@ import pytest
 from admitq.app import load_settings
 from admitq.app import settings as module
 from admitq_api.configuration import ConfigurationError, load_configuration
-from tests.unit.test_measures import Told, workload
+from tests.unit.metrics.test_measures import Told, workload
 
 HEAD = "apiVersion: config.admitq.dev/v1beta2\nkind: Configuration\n"
 

@@ -12,8 +12,8 @@ from typing import Any, Final, cast
 
 import orjson
 
+from admitq.process.unexpected_errors import LOG_ONLY, ErrorPart, UnexpectedErrors
 from admitq.serving.http import JSON, Handler, Request, Response, text
-from admitq.unexpected_errors import LOG_ONLY, ErrorPart, UnexpectedErrors
 from admitq_api.labels import Names
 from admitq_api.v1beta1.conversion import NotConvertible, converted
 

@@ -11,9 +11,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
+from admitq.process.unexpected_errors import LOG_ONLY, ErrorPart, UnexpectedErrors
 from admitq.serving.http import JSON, Handler, Request, Response, text
 from admitq.serving.server import MEBIBYTE
-from admitq.unexpected_errors import LOG_ONLY, ErrorPart, UnexpectedErrors
 from admitq_webhooks.review import refusal
 from admitq_webhooks.review_child import (
     LENGTH_BYTES,

@@ -5,6 +5,7 @@ from typing import Any, Final, cast
 
 from admitq.integrations.base import Integration
 from admitq.integrations.paths import only, value_at
+from admitq.process.unexpected_errors import LOG_ONLY, UnexpectedErrors
 from admitq.runtime.client import Client
 from admitq.runtime.discovery import resource_of_kind
 from admitq.runtime.errors import ApiError
@@ -25,7 +26,6 @@ from admitq.runtime.watcher import Watcher
 from admitq.serving.access_reviews import Access, AccessReviews
 from admitq.serving.authorization import ReviewFailed, User
 from admitq.serving.rotation import ApiFailed, Target
-from admitq.unexpected_errors import LOG_ONLY, UnexpectedErrors
 from admitq_api.labels import Names
 from admitq_webhooks.world import LookupFailed
 

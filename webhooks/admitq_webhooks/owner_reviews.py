@@ -9,12 +9,12 @@ not queued itself.
 from collections.abc import Mapping
 from typing import Any, Final
 
-from admitq.increases import increases
 from admitq.integrations.base import Integration
 from admitq.integrations.ownership import controller_of, has_known_controller, queue_name
 from admitq.integrations.paths import value_at, with_value
 from admitq.serving.access_reviews import Access
 from admitq.serving.authorization import User
+from admitq.workloads.increases import increases
 from admitq_api.field_errors import FieldError, Path
 from admitq_webhooks.ancestors import Unclear, lineage
 from admitq_webhooks.policy import Policy

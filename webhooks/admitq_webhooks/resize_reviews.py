@@ -5,8 +5,8 @@ from typing import Any, Final
 
 from admitq.integrations.ownership import DEEPEST, controller_of, has_known_controller, queue_name
 from admitq.integrations.paths import value_at
-from admitq.pod_charges import NO_CHARGE, charge_of, granted
-from admitq.transitions import is_reserved
+from admitq.workloads.pod_charges import NO_CHARGE, charge_of, granted
+from admitq.workloads.transitions import is_reserved
 from admitq_api.field_errors import FieldError, Path
 from admitq_api.labels import Names
 from admitq_webhooks.policy import Policy

@@ -13,14 +13,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, cast
 
-from admitq import logs
-from admitq.garbage import collect_rarely
 from admitq.integrations.base import Integration
 from admitq.integrations.custom import configured_kinds
+from admitq.process import logs
+from admitq.process.garbage import collect_rarely
+from admitq.process.unexpected_errors import UnexpectedErrors
 from admitq.serving.access_reviews import Access
 from admitq.serving.authorization import User
 from admitq.serving.http import Request, Response
-from admitq.unexpected_errors import UnexpectedErrors
 from admitq_api.configuration import Configuration
 from admitq_api.feature_gates import FeatureGates
 from admitq_webhooks.policy import Policy, configured_policy

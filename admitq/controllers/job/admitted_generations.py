@@ -6,7 +6,7 @@ from admitq.controllers.job.case import JobCase
 from admitq.controllers.job.matching import is_equivalent
 from admitq.integrations.paths import value_at
 from admitq.runtime.store import Key
-from admitq.transitions import is_admitted
+from admitq.workloads.transitions import is_admitted
 
 
 class _AdmittedGeneration(NamedTuple):

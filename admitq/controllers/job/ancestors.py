@@ -8,7 +8,7 @@ from admitq.controllers.job.slices import lets_run
 from admitq.integrations.base import Difference, Integration, members_of
 from admitq.integrations.ownership import Ancestry, controller_of, is_controlled_by, queue_name
 from admitq.integrations.paths import Object, value_at
-from admitq.transitions import holds, is_reserved
+from admitq.workloads.transitions import holds, is_reserved
 from admitq_api.conditions import ConditionType
 
 

@@ -21,10 +21,10 @@ from admitq.controllers.plan import (
 )
 from admitq.integrations.ownership import is_controlled_by
 from admitq.integrations.paths import Object
-from admitq.job_workloads import Unfit
 from admitq.runtime.errors import ApiError, PermanentlyRefused
 from admitq.runtime.resources import Resource
-from admitq.transitions import Transition
+from admitq.workloads.job_workloads import Unfit
+from admitq.workloads.transitions import Transition
 from admitq_api.conditions import Reason
 
 ORPHAN_RETRY_SECONDS: Final = 5.0

@@ -21,7 +21,7 @@ from admitq.integrations.ownership import is_controlled_by, queue_name
 from admitq.integrations.paths import Object, value_at
 from admitq.runtime.kinds import Kinds
 from admitq.runtime.resources import Resource
-from admitq.transitions import Transition
+from admitq.workloads.transitions import Transition
 from admitq_api.conditions import SECOND, ConditionType
 from admitq_api.labels import Names
 

@@ -16,7 +16,7 @@ from admitq.controllers.plan import Action, Count, Delete, Patch, Plan, Tell
 from admitq.integrations import pods
 from admitq.integrations.ownership import queue_name
 from admitq.integrations.paths import Object
-from admitq.transitions import holds, is_admitted, is_reserved
+from admitq.workloads.transitions import holds, is_admitted, is_reserved
 from admitq_api.conditions import SECOND, ConditionType, parse_time
 
 STARTED_BY_OTHERS: Final = "Started before it was admitted"

@@ -11,7 +11,7 @@ from admitq.controllers.plan import has_finalizer
 from admitq.integrations import pods
 from admitq.integrations.paths import Object
 from admitq.runtime.resources import PRIORITY_CLASSES
-from admitq.transitions import holds
+from admitq.workloads.transitions import holds
 from admitq_api.conditions import ConditionType
 from admitq_api.labels import Names
 

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from admitq.controllers.job.case import JobCase
-from admitq.increases import Increase, increases
 from admitq.integrations import ownership
 from admitq.integrations.paths import Object, value_at
-from admitq.job_workloads import has_same_pods, longest_execution, pod_sets_of
-from admitq.transitions import is_admitted, is_reserved
+from admitq.workloads.increases import Increase, increases
+from admitq.workloads.job_workloads import has_same_pods, longest_execution, pod_sets_of
+from admitq.workloads.transitions import is_admitted, is_reserved
 
 
 class Match(NamedTuple):

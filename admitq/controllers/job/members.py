@@ -26,11 +26,11 @@ from admitq.integrations import pods
 from admitq.integrations.base import Composition, Step, group_name, members_of
 from admitq.integrations.ownership import belongs_to_others, controller_of, is_of_group, prebuilt_places
 from admitq.integrations.paths import Object, merge_patch, value_at
-from admitq.job_workloads import RoleMismatch, owner_references
-from admitq.pod_charges import NO_CHARGE, Charge, charge_of, granted
-from admitq.pod_counts import assigned_counts, pod_counts
-from admitq.podsets import infos_of, inject
-from admitq.transitions import condition, holds, is_over, is_reserved
+from admitq.workloads.job_workloads import RoleMismatch, owner_references
+from admitq.workloads.pod_charges import NO_CHARGE, Charge, charge_of, granted
+from admitq.workloads.pod_counts import assigned_counts, pod_counts
+from admitq.workloads.podsets import infos_of, inject
+from admitq.workloads.transitions import condition, holds, is_over, is_reserved
 from admitq_api.conditions import ConditionType, Reason
 from admitq_api.labels import Names
 

@@ -7,7 +7,7 @@ from admitq.controllers.current_workloads import observe_newer_workloads
 from admitq.controllers.job.case import JobCase
 from admitq.integrations.paths import Object
 from admitq.runtime.errors import ApiError
-from admitq.transitions import is_reserved
+from admitq.workloads.transitions import is_reserved
 
 
 async def observe_newer_workloads_of_job(ctx: Context, case: JobCase) -> bool:

@@ -23,13 +23,13 @@ from admitq.controllers.plan import (
 from admitq.core.model import ObjectKey
 from admitq.integrations.base import Step
 from admitq.integrations.paths import Object, value_at
-from admitq.job_workloads import (
+from admitq.workloads.job_workloads import (
     PriorityClassMissing,
     Unfit,
     WithoutPodSets,
     spec_update,
 )
-from admitq.transitions import (
+from admitq.workloads.transitions import (
     holds,
     is_over,
     is_reserved,

@@ -14,7 +14,7 @@ from admitq.controllers.indexes import resource_followed, resource_of
 from admitq.integrations.base import Integration, OwnerKind, Reference
 from admitq.integrations.ownership import Owner
 from admitq.integrations.paths import Object, only, value_at
-from admitq.logs import logger
+from admitq.process.logs import logger
 from admitq.runtime.discovery import resource_of_kind
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import Resource

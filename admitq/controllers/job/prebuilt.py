@@ -10,8 +10,8 @@ from admitq.controllers.plan import Patch, Plan, Tell, plan
 from admitq.integrations.base import Step, members_of
 from admitq.integrations.ownership import belongs_to_others, controller_of, is_served
 from admitq.integrations.paths import Object, only, value_at
-from admitq.job_workloads import job_uid_label, owner_references
-from admitq.transitions import is_over
+from admitq.workloads.job_workloads import job_uid_label, owner_references
+from admitq.workloads.transitions import is_over
 
 
 class Claim(Enum):

@@ -27,7 +27,7 @@ from admitq.controllers.reasons import reported_reason
 from admitq.core.model import Instant
 from admitq.integrations.ownership import is_of_pod_alone, is_served
 from admitq.integrations.paths import Object
-from admitq.transitions import (
+from admitq.workloads.transitions import (
     condition,
     holds,
     is_active,

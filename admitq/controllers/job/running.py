@@ -8,9 +8,9 @@ from admitq.controllers.job import members, slices
 from admitq.controllers.job.case import CONCERN, JobCase
 from admitq.controllers.plan import NOTHING, Patch, Plan, plan
 from admitq.integrations.paths import Object, merge_patch, value_at
-from admitq.podsets import Conflict, FlavorMissing, infos_of, inject, restore
 from admitq.runtime.rate_limit import CallPriority
-from admitq.transitions import condition
+from admitq.workloads.podsets import Conflict, FlavorMissing, infos_of, inject, restore
+from admitq.workloads.transitions import condition
 from admitq_api.conditions import ConditionType, Reason
 
 WORKLOAD_DELETED: Final = "WorkloadDeleted"

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from itertools import chain, count
 from typing import Any, NamedTuple
 
-from admitq import explain
 from admitq.controllers.job import reclaim
 from admitq.controllers.job.case import CONCERN, JobCase, name_of
 from admitq.controllers.job.matching import Match, is_comparable, prebuilt_name
@@ -19,11 +18,12 @@ from admitq.controllers.plan import Create, Patch, Plan, RemoveFinalizer, Tell, 
 from admitq.integrations.base import Step
 from admitq.integrations.names import workload_name
 from admitq.integrations.paths import Object, value_at
-from admitq.job_workloads import has_same_pods, longest_execution, pod_sets_of, workload_for
-from admitq.pod_counts import covered_counts, pod_counts
-from admitq.podsets import injected_annotations, injected_labels
-from admitq.transitions import condition, holds, is_admitted, is_over, is_reserved
+from admitq.translate import messages
 from admitq.translate.workloads import read_replaced_key
+from admitq.workloads.job_workloads import has_same_pods, longest_execution, pod_sets_of, workload_for
+from admitq.workloads.pod_counts import covered_counts, pod_counts
+from admitq.workloads.podsets import injected_annotations, injected_labels
+from admitq.workloads.transitions import condition, holds, is_admitted, is_over, is_reserved
 from admitq_api.conditions import ConditionType, Reason
 from admitq_api.labels import Names
 from admitq_api.quantity import amount, format_quantity
@@ -218,7 +218,7 @@ def _superfluous(case: JobCase, slices: Sequence[Object]) -> Plan | None:
 
 def _over(case: JobCase, workload: Object, by: Object) -> Plan | None:
     """A slice ends for another. One with quota may as well be ended by the controller of Workloads."""
-    message = explain.replaced(by["metadata"]["uid"], value_at(case.job, ("metadata", "uid"), ""))
+    message = messages.replaced(by["metadata"]["uid"], value_at(case.job, ("metadata", "uid"), ""))
     transition = case.begin(workload)
     transition.finish(Reason.WORKLOAD_SLICE_REPLACED, message)
     return case.end(workload, transition, Tell(workload, "Normal", Reason.WORKLOAD_SLICE_REPLACED, message))

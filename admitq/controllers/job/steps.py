@@ -24,14 +24,14 @@ from admitq.controllers.plan import (
 from admitq.integrations.base import Step, members_of
 from admitq.integrations.ownership import is_served
 from admitq.integrations.paths import Object, value_at
-from admitq.job_workloads import (
+from admitq.workloads.job_workloads import (
     PriorityClassMissing,
     Unfit,
     priority_update,
     without_lifted_gates,
 )
-from admitq.podsets import Conflict, FlavorMissing
-from admitq.transitions import (
+from admitq.workloads.podsets import Conflict, FlavorMissing
+from admitq.workloads.transitions import (
     holds,
     holds_quota,
     is_active,

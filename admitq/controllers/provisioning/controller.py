@@ -1,6 +1,5 @@
 """The controller of the ProvisioningRequest check: it gathers what a decision needs, and carries it out."""
 
-from admitq.check_states import checks_of
 from admitq.controllers.context import Context
 from admitq.controllers.indexes import BY_OWNER, owner_value
 from admitq.controllers.plan import Create, Plan, act, plan, status_patch
@@ -20,6 +19,7 @@ from admitq.runtime.errors import ApiError
 from admitq.runtime.kinds import Kinds
 from admitq.runtime.resources import POD_TEMPLATES
 from admitq.runtime.store import Key
+from admitq.workloads.check_states import checks_of
 from admitq_api.conditions import ConditionType, Reason, with_condition
 from admitq_api.labels import Names
 

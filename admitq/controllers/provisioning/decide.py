@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from admitq.check_states import State, Statement, check_named, checks_of, with_statement
 from admitq.controllers.plan import NOTHING, Action, Create, Delete, Patch, Plan, Tell, plan, status_patch
 from admitq.controllers.provisioning.requests import (
     PROVISIONING_REQUESTS,
@@ -36,10 +35,11 @@ from admitq.core.model import Instant
 from admitq.integrations.base import Step
 from admitq.integrations.ownership import is_controlled_by
 from admitq.integrations.paths import Object, value_at
-from admitq.podsets import Conflict, FlavorMissing, Flavors
 from admitq.runtime.kinds import Kinds
 from admitq.runtime.resources import POD_TEMPLATES, Resource
-from admitq.transitions import Transition, holds, is_active, is_reserved
+from admitq.workloads.check_states import State, Statement, check_named, checks_of, with_statement
+from admitq.workloads.podsets import Conflict, FlavorMissing, Flavors
+from admitq.workloads.transitions import Transition, holds, is_active, is_reserved
 from admitq_api.conditions import ConditionType
 from admitq_api.labels import PROVISIONING, Names
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from admitq.integrations.paths import Object, value_at
-from admitq.pod_counts import assigned_counts
-from admitq.podsets import Flavors, exact, inject, of_flavors
 from admitq.runtime.kinds import kinds_of
 from admitq.runtime.resources import POD_TEMPLATES, Resource
+from admitq.workloads.pod_counts import assigned_counts
+from admitq.workloads.podsets import Flavors, exact, inject, of_flavors
 from admitq_api.labels import Names
 from admitq_api.syntax import label_value, qualified_name
 

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from admitq.check_states import checks_of
 from admitq.controllers.context import Context
 from admitq.controllers.indexes import BY_CHECK, BY_CONFIG, BY_OWNER, owners
 from admitq.controllers.provisioning.controller import ProvisioningController
@@ -13,6 +12,7 @@ from admitq.integrations.ownership import controller_of
 from admitq.integrations.paths import Object
 from admitq.runtime.resources import POD_TEMPLATES
 from admitq.runtime.store import Change, Key
+from admitq.workloads.check_states import checks_of
 
 PROVISIONING: Final = "provisioningrequest"
 """Name of the controller."""

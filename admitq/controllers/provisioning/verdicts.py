@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from admitq.check_states import State, Statement
 from admitq.controllers.provisioning.requests import pod_set_updates, unusable_detail
 from admitq.integrations.paths import Object, value_at
-from admitq.transitions import RESET, holds
+from admitq.workloads.check_states import State, Statement
+from admitq.workloads.transitions import RESET, holds
 from admitq_api import conditions
 from admitq_api.conditions import SECOND, ConditionType, parse_time
 

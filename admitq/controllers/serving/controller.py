@@ -23,10 +23,10 @@ from admitq.controllers.wiring import ControllerSpec, Watch, WhenServed
 from admitq.core.selectors import selects_namespace
 from admitq.integrations.base import Integration, Serving
 from admitq.integrations.paths import value_at
-from admitq.job_workloads import Unfit
 from admitq.runtime.errors import ApiError, PermanentlyRefused
 from admitq.runtime.resources import NAMESPACES, PODS
 from admitq.runtime.store import Change, Key
+from admitq.workloads.job_workloads import Unfit
 
 BEHIND_RETRY_SECONDS: Final = 1.0
 """When to look again where what we know is behind what others know."""

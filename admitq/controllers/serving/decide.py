@@ -35,7 +35,9 @@ from admitq.integrations.ownership import belongs_to_others, controller_of, preb
 from admitq.integrations.paths import Object, merge_patch, value_at, with_value, without
 from admitq.integrations.pods import annotation, has_ended, has_gate, label, mapping_at
 from admitq.integrations.serving import is_held_for
-from admitq.job_workloads import (
+from admitq.runtime.kinds import Kinds
+from admitq.runtime.resources import PODS
+from admitq.workloads.job_workloads import (
     PriorityClassMissing,
     Unfit,
     has_same_pods,
@@ -46,9 +48,7 @@ from admitq.job_workloads import (
     without_lifted_gates,
     workload_for,
 )
-from admitq.runtime.kinds import Kinds
-from admitq.runtime.resources import PODS
-from admitq.transitions import Transition, holds, holds_quota, is_active, is_on_hold, is_reserved
+from admitq.workloads.transitions import Transition, holds, holds_quota, is_active, is_on_hold, is_reserved
 from admitq_api.conditions import ConditionType, Reason
 from admitq_api.labels import Names
 

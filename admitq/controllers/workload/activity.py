@@ -7,7 +7,7 @@ from admitq.controllers.plan import Plan, plan
 from admitq.controllers.workload.case import CONCERN, WorkloadCase
 from admitq.integrations.base import Step
 from admitq.runtime.rate_limit import CallPriority
-from admitq.transitions import condition
+from admitq.workloads.transitions import condition
 from admitq_api.conditions import ConditionType, Reason
 
 DEACTIVATED: Final = "The workload is deactivated"

@@ -3,7 +3,13 @@
 from admitq.controllers.plan import Plan, Tell
 from admitq.controllers.workload.case import WorkloadCase
 from admitq.integrations.paths import value_at
-from admitq.transitions import CHECKS_OUTSTANDING, WORKLOAD_ADMITTED, is_reserved, reserved_in, since
+from admitq.workloads.transitions import (
+    CHECKS_OUTSTANDING,
+    WORKLOAD_ADMITTED,
+    is_reserved,
+    reserved_in,
+    since,
+)
 from admitq_api.conditions import SECOND, ConditionType, Reason
 
 

@@ -9,11 +9,11 @@ from admitq.controllers.plan import Plan, Tell, plan, workload_status_patch
 from admitq.controllers.reasons import reported_reason
 from admitq.controllers.settings import Settings
 from admitq.core.model import Instant
-from admitq.evictions import event_of
-from admitq.explain import Explanation
 from admitq.integrations.paths import Object, value_at
 from admitq.runtime.kinds import Kinds
-from admitq.transitions import Transition, holds, is_active
+from admitq.translate.messages import Explanation
+from admitq.workloads.evictions import event_of
+from admitq.workloads.transitions import Transition, holds, is_active
 from admitq_api.conditions import SECOND, ConditionType, Reason
 from admitq_api.labels import Names
 

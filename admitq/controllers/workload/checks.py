@@ -5,10 +5,10 @@ from admitq.controllers.plan import Plan, Tell
 from admitq.controllers.workload.case import WorkloadCase
 from admitq.controllers.workload.requeuing import format_requeue_time, requeue_time
 from admitq.core.applicable_checks import MOST_CHECKS, applicable_checks, too_many_checks
-from admitq.explain import pending_condition
 from admitq.integrations.paths import Object, value_at
-from admitq.transitions import is_reserved
 from admitq.translate.admission_checks import read_admission_check_rules
+from admitq.translate.messages import pending_condition
+from admitq.workloads.transitions import is_reserved
 from admitq_api.conditions import SECOND, ConditionType, Reason, format_time, parse_time
 
 

@@ -14,11 +14,11 @@ from admitq.controllers.workload.case import WorkloadInputs
 from admitq.controllers.workload.finishing import is_orphan
 from admitq.controllers.workload.steps import decide_workload
 from admitq.core.model import Instant, ObjectKey
-from admitq.explain import bypassed_condition, pending_condition
 from admitq.integrations.paths import Object, value_at
 from admitq.runtime.store import Key
-from admitq.transitions import reserved_in
+from admitq.translate.messages import bypassed_condition, pending_condition
 from admitq.translate.workloads import read_replaced_key
+from admitq.workloads.transitions import reserved_in
 from admitq_api.conditions import ConditionType, is_false
 from admitq_api.labels import Names
 

@@ -1,6 +1,5 @@
 """The end of a Workload: orphaned, finished, replaced by another slice, deleted after its retention."""
 
-from admitq import explain
 from admitq.controllers import outliving
 from admitq.controllers.outliving import Remaining
 from admitq.controllers.plan import (
@@ -16,7 +15,8 @@ from admitq.controllers.plan import (
 from admitq.controllers.workload.case import CONCERN, WorkloadCase, WorkloadInputs
 from admitq.core.model import Instant
 from admitq.integrations.paths import Object, value_at
-from admitq.transitions import Transition, holds, is_reserved, since
+from admitq.translate import messages
+from admitq.workloads.transitions import Transition, holds, is_reserved, since
 from admitq_api.conditions import ConditionType, Reason
 
 
@@ -90,7 +90,9 @@ def finish_replaced_slice(case: WorkloadCase) -> Plan | None:
     if original is None or not is_reserved(case.workload) or holds(original, ConditionType.FINISHED):
         return None
     metadata, workloads = case.workload["metadata"], case.inputs.kinds.workloads
-    message = explain.replaced(metadata["uid"], value_at(metadata, ("labels", case.inputs.names.job_uid), ""))
+    message = messages.replaced(
+        metadata["uid"], value_at(metadata, ("labels", case.inputs.names.job_uid), "")
+    )
     transition = Transition(original, case.now)
     transition.finish(Reason.WORKLOAD_SLICE_REPLACED, message)
     return plan(

@@ -8,10 +8,10 @@ from admitq.controllers.workload.case import WorkloadCase
 from admitq.controllers.workload.queue_stops import TERMINATING_OR_MISSING, is_usable, stop_policy
 from admitq.core.model import Instant
 from admitq.core.refusals import NamespaceMismatch
-from admitq.explain import Explanation, is_unwritten, pending_condition
 from admitq.integrations.admission_gates import holding_gates
 from admitq.integrations.paths import Object, value_at
-from admitq.transitions import condition, is_on_hold, is_reserved
+from admitq.translate.messages import Explanation, is_unwritten, pending_condition
+from admitq.workloads.transitions import condition, is_on_hold, is_reserved
 from admitq_api.conditions import GATED_BY, SECOND, ConditionType, Reason, gates_told, parse_time
 
 _FIRST_EVALUATION: Final = 2 * SECOND

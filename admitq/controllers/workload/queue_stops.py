@@ -6,7 +6,7 @@ from admitq.controllers.plan import Plan
 from admitq.controllers.workload.case import WorkloadCase
 from admitq.controllers.workload.requeuing import requeue_block_reason
 from admitq.integrations.paths import Object, value_at
-from admitq.transitions import is_reserved
+from admitq.workloads.transitions import is_reserved
 from admitq_api.conditions import ConditionType, Reason
 
 TERMINATING_OR_MISSING: Final = "is terminating or missing"

@@ -7,7 +7,7 @@ from admitq.controllers.workload.case import WorkloadCase
 from admitq.controllers.workload.requeuing import format_requeue_time
 from admitq.core.model import Instant
 from admitq.integrations.paths import value_at
-from admitq.transitions import LARGEST_COUNT, condition, is_reserved, since
+from admitq.workloads.transitions import LARGEST_COUNT, condition, is_reserved, since
 from admitq_api.conditions import SECOND, ConditionType, Reason
 
 _PODS_READY_GRACE: Final = 30 * SECOND

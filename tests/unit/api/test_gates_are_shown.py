@@ -35,8 +35,8 @@ SHOWN: Final = {
         "unit/webhooks/test_job_changes.py: test_gates_are_not_looked_at_while_their_feature_is_off",
     ),
     Gate.ASSIGN_QUEUE_LABELS_FOR_PODS: Shown(
-        "unit/test_podsets.py: test_pods_are_marked_with_podset_queues_and_workload",
-        "unit/test_podsets.py: test_marks_can_be_switched_off",
+        "unit/workloads/test_podsets.py: test_pods_are_marked_with_podset_queues_and_workload",
+        "unit/workloads/test_podsets.py: test_marks_can_be_switched_off",
     ),
     Gate.CLEANUP_PROVISIONING_REQUESTS_ON_EVICTION: _both(
         "unit/controllers/provisioning/test_requests.py: test_who_needs_no_nodes_any_more_lets_go"
@@ -50,8 +50,8 @@ SHOWN: Final = {
         "test_a_service_that_cleans_up_keeps_its_workload_until_it_is_gone"
     ),
     Gate.DISABLE_WAIT_FOR_PODS_READY: Shown(
-        "unit/test_core_settings.py: test_nothing_is_blocked_where_readiness_is_not_looked_at",
-        "unit/test_core_settings.py: test_the_file_reaches_the_core",
+        "unit/translate/test_settings.py: test_nothing_is_blocked_where_readiness_is_not_looked_at",
+        "unit/translate/test_settings.py: test_the_file_reaches_the_core",
     ),
     Gate.ELASTIC_JOBS: Shown(
         "unit/controllers/job/test_slices_growing.py: "

@@ -8,12 +8,12 @@ from admitq.app.settings import load_settings
 from admitq.app.shadow import ShadowPart, ShadowSettings, WritesNothingError, preemption_of
 from admitq.core.instructions import Preempt, PreemptionReason
 from admitq.core.model import ObjectKey
-from admitq.explain import preempted
-from admitq.metrics import Metrics
+from admitq.metrics.registry import Metrics
 from admitq.runtime.client import Client
 from admitq.runtime.credentials import Credentials
 from admitq.runtime.resources import CONFIG_MAPS
 from admitq.shadow.findings import Preempted
+from admitq.translate.messages import preempted
 
 OBJECT: dict[str, Any] = {
     "apiVersion": "v1",

@@ -11,7 +11,7 @@ import pytest
 
 from admitq.app.while_served import WhileServed
 from admitq.controllers.wiring import ControllerSpec, Followed, Wanted, Watch, WhenServed
-from admitq.metrics import Metrics
+from admitq.metrics.registry import Metrics
 from admitq.runtime.client import Client, Page, WatchEvent
 from admitq.runtime.controller import Controller
 from admitq.runtime.errors import ApiError

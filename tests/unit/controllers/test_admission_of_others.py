@@ -11,7 +11,7 @@ from admitq.controllers.workload.controller import WorkloadController
 from admitq.controllers.workload.steps import decide_workload
 from admitq.integrations.base import Step
 from admitq.runtime.store import Key
-from admitq.transitions import NOT_ALL_PODS_READY
+from admitq.workloads.transitions import NOT_ALL_PODS_READY
 from tests.unit.controllers.builders import (
     ADMISSION,
     KINDS,

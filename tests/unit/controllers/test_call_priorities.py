@@ -13,7 +13,7 @@ from admitq.integrations.kinds.job import JOB
 from admitq.runtime.rate_limit import CallPriority
 from admitq.runtime.resources import JOBS
 from admitq.runtime.store import Key
-from admitq.transitions import CHECKS_OUTSTANDING
+from admitq.workloads.transitions import CHECKS_OUTSTANDING
 from tests.unit.controllers.builders import (
     KINDS,
     Object,

@@ -13,10 +13,10 @@ from admitq.controllers.job.running import started
 from admitq.controllers.plan import Count, Create, Plan
 from admitq.integrations.base import Difference, Integration
 from admitq.integrations.paths import merged, with_value
-from admitq.job_workloads import pod_sets_of
 from admitq.runtime.errors import ApiError
 from admitq.runtime.resources import JOBS
 from admitq.runtime.store import Change, Key
+from admitq.workloads.job_workloads import pod_sets_of
 from tests.unit.controllers.builders import (
     FINISHED,
     KINDS,

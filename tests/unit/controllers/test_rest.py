@@ -24,9 +24,9 @@ from admitq.integrations.base import Integration, Moment, Rules
 from admitq.integrations.ownership import controller_of, is_of_group
 from admitq.integrations.paths import Path, value_at, with_value
 from admitq.integrations.registry import registered
-from admitq.job_workloads import pod_sets_of
-from admitq.reservation import reservation_patch
-from admitq.transitions import Transition, condition, holds, is_reserved
+from admitq.workloads.job_workloads import pod_sets_of
+from admitq.workloads.reservation import reservation_patch
+from admitq.workloads.transitions import Transition, condition, holds, is_reserved
 from admitq_api.conditions import SECOND, ConditionType
 from tests.unit.controllers.builders import (
     KINDS,

@@ -23,7 +23,7 @@ from admitq.integrations.kinds.statefulset import STATEFUL_SET
 from admitq.integrations.ownership import is_controlled_by
 from admitq.integrations.paths import value_at, with_value
 from admitq.integrations.pods import has_ended, has_gate
-from admitq.transitions import holds, is_reserved
+from admitq.workloads.transitions import holds, is_reserved
 from admitq_api.conditions import ConditionType
 from tests.unit.controllers import test_rest as rest
 from tests.unit.controllers.builders import KINDS, NAMES, Object, at, time

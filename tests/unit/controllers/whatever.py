@@ -4,7 +4,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from admitq.explain import Explanation
+from admitq.translate.messages import Explanation
 from tests.unit.controllers.builders import (
     ADMISSION,
     NAMES,

@@ -6,7 +6,6 @@ from typing import Any, cast
 
 import jsonpatch
 
-from admitq.admission_status import CONDITIONS, FIELDS
 from admitq.controllers.context import Context
 from admitq.controllers.indexes import indexes_of_jobs, resource_followed, resource_of
 from admitq.controllers.registry import stores_needed
@@ -19,6 +18,7 @@ from admitq.runtime.errors import ApiError
 from admitq.runtime.rate_limit import CallPriority, current_priority
 from admitq.runtime.resources import NAMESPACES, Resource
 from admitq.runtime.store import Store
+from admitq.workloads.admission_status import CONDITIONS, FIELDS
 from tests.unit.controllers.builders import KINDS, NAMES, SETTINGS, Object, after, at, time
 
 NOT_FOUND = ApiError(404, "NotFound", "the server could not find the requested resource")

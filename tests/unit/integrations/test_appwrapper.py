@@ -2,10 +2,10 @@ from typing import Any
 
 import pytest
 
-from admitq import podsets
 from admitq.integrations.base import Finished
 from admitq.integrations.kinds.appwrapper import APP_WRAPPER
-from admitq.podsets import PodSetInfo
+from admitq.workloads import podsets
+from admitq.workloads.podsets import PodSetInfo
 from admitq_api.field_errors import Path
 from admitq_api.labels import names_for
 from admitq_api.syntax import dns_label

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from admitq import podsets
 from admitq.integrations.base import Integration, Rules, never_elastic
 from admitq.integrations.paths import merge_patch, with_value, without_value
 from admitq.integrations.registry import registered
-from admitq.podsets import PodSetInfo
+from admitq.workloads import podsets
+from admitq.workloads.podsets import PodSetInfo
 from admitq_api.feature_gates import FeatureGates, Gate
 from admitq_api.labels import names_for
 from tests.unit.integrations.examples import RUNTIME, custom_kinds, examples_of

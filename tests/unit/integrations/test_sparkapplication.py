@@ -2,10 +2,10 @@ from typing import Any
 
 import pytest
 
-from admitq import podsets
 from admitq.integrations.base import Finished, Rules
 from admitq.integrations.kinds.sparkapplication import SPARK_APPLICATION
-from admitq.podsets import PodSetInfo
+from admitq.workloads import podsets
+from admitq.workloads.podsets import PodSetInfo
 from admitq_api.feature_gates import FeatureGates, Gate
 from admitq_api.labels import names_for
 

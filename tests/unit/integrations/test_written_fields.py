@@ -21,7 +21,7 @@ from admitq.integrations.written_fields import (
     Prefixed,
     Value,
 )
-from admitq.podsets import _RESTORED as RESTORED  # pyright: ignore[reportPrivateUsage]
+from admitq.workloads.podsets import _RESTORED as RESTORED  # pyright: ignore[reportPrivateUsage]
 from tests.unit.integrations.examples import examples_of
 from tests.unit.integrations.test_every_kind import NAMES, injected
 

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from admitq.core.model import LimitedType, LimitRangeItem
-from admitq.stored_fields import Malformed
 from admitq.translate.amounts import format_quantities
 from admitq.translate.limit_ranges import read_limit_range
 from admitq.translate.runtime_classes import read_overhead
+from admitq_api.stored_fields import Malformed
 
 
 def test_a_limit_range_rules_for_containers_and_pods_only() -> None:

@@ -15,8 +15,8 @@ from admitq.core.model import (
     Toleration,
 )
 from admitq.core.requests import resolve
-from admitq.stored_fields import Malformed
 from admitq.translate.workloads import read_workload
+from admitq_api.stored_fields import Malformed
 from tests.unit.translate.builders import NAMES, container, workload
 
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from admitq.stored_fields import Malformed
 from admitq.translate.priorities import read_priority, read_priority_leniently
 from admitq.translate.reading import Reading
 from admitq.translate.workloads import read_workload
+from admitq_api.stored_fields import Malformed
 from tests.unit.translate.builders import NAMES, workload
 
 

@@ -16,7 +16,6 @@ from admitq.core.model import (
     StopPolicy,
 )
 from admitq.integrations.paths import with_value
-from admitq.stored_fields import Malformed
 from admitq.translate.queues import (
     read_cluster_queue,
     read_cohort,
@@ -24,6 +23,7 @@ from admitq.translate.queues import (
     read_quarantined_cluster_queue,
 )
 from admitq_api import conditions
+from admitq_api.stored_fields import Malformed
 from tests.unit.translate.builders import CREATED, cluster_queue, group
 
 

@@ -7,8 +7,8 @@ import pytest
 from admitq.core.amounts import FlavorResource
 from admitq.core.ledger import usage_of
 from admitq.integrations.paths import with_value
-from admitq.stored_fields import Malformed
 from admitq.translate.workloads import read_quota_holder, read_workload
+from admitq_api.stored_fields import Malformed
 from tests.unit.translate.builders import NAMES, condition, workload
 
 

@@ -7,11 +7,11 @@ import pytest
 
 from admitq.core.model import SECOND, ObjectKey
 from admitq.integrations.paths import with_value
-from admitq.stored_fields import Malformed
 from admitq.translate.admissions import format_admission
 from admitq.translate.reading import Reading
 from admitq.translate.workloads import read_quota_holder, read_workload
 from admitq_api import conditions
+from admitq_api.stored_fields import Malformed
 from tests.unit.translate.builders import CREATED, LATER, NAMES, condition, container, workload
 
 

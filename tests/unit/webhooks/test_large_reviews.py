@@ -10,10 +10,10 @@ import orjson
 import pytest
 
 from admitq.integrations.custom import configured_kinds
-from admitq.metrics import Metrics
+from admitq.metrics.registry import Metrics
+from admitq.process.unexpected_errors import LOG_ONLY, UnexpectedErrors
 from admitq.serving.http import Request, Response, text
 from admitq.serving.server import MEBIBYTE
-from admitq.unexpected_errors import LOG_ONLY, UnexpectedErrors
 from admitq_api.configuration import load_configuration
 from admitq_webhooks.large_reviews import COMMAND, HELD_BYTES, LARGE_BYTES, LargeReviews
 from admitq_webhooks.policy import configured_policy

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import Any, Final
 
-from admitq.increases import increases
 from admitq.integrations.base import MOST_POD_SETS, Integration, PodSetTemplate
 from admitq.integrations.ownership import prebuilt_places, queue_name
+from admitq.workloads.increases import increases
 from admitq_api.feature_gates import Gate
 from admitq_api.field_errors import ErrorType, FieldError, Path, new_errors
 from admitq_api.labels import DEFAULT_QUEUE, Names

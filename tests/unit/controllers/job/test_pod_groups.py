@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from admitq.custom_labels import Location
+from admitq.metrics.custom_labels import Location
 from admitq.runtime.resources import PODS
 from admitq.runtime.store import Key
 from tests.unit.controllers.builders import KINDS, NAMES, TEMPLATE, Object, admitted, condition, workload

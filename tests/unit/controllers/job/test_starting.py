@@ -4,7 +4,7 @@ import pytest
 
 from admitq.controllers.job.slices import lets_run
 from admitq.controllers.plan import Patch
-from admitq.podsets import Marks
+from admitq.workloads.podsets import Marks
 from tests.unit.controllers.builders import (
     ADMISSION,
     ADMITTED,

@@ -7,11 +7,11 @@ import pytest
 
 from admitq.controllers.job.matching import match_of
 from admitq.controllers.plan import Count, Delete, Plan
-from admitq.custom_labels import Location
 from admitq.integrations.kinds.job import JOB
-from admitq.measures.scope import MeasureScope
-from admitq.measures.workloads import WorkloadMeasures
-from admitq.metrics import Metrics
+from admitq.metrics.custom_labels import Location
+from admitq.metrics.measures.scope import MeasureScope
+from admitq.metrics.measures.workloads import WorkloadMeasures
+from admitq.metrics.registry import Metrics
 from tests.unit.controllers.builders import (
     NAMES,
     OWNER,

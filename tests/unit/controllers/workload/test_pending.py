@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from admitq.controllers.plan import Plan
-from admitq.explain import Explanation
+from admitq.translate.messages import Explanation
 from tests.unit.controllers.builders import (
     NAMES,
     Object,

@@ -3,7 +3,7 @@
 import pytest
 
 from admitq.controllers.plan import Plan
-from admitq.transitions import Transition
+from admitq.workloads.transitions import Transition
 from admitq_api.conditions import ConditionType
 from tests.unit.controllers.builders import (
     ADMISSION,

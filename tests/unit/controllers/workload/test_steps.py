@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from admitq.controllers.plan import Patch
-from admitq.explain import unwritten
+from admitq.translate.messages import unwritten
 from tests.unit.controllers.builders import (
     ADMISSION,
     FINISHED,

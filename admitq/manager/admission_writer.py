@@ -1,0 +1,298 @@
+"""Writes what the core decided about a Workload's admission: its reservation, or why it waits."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+from admitq.core.amounts import Amounts
+from admitq.core.instructions import ReportPending, ReportSecondPass, ReserveQuota
+from admitq.core.model import SECOND, Admission, Instant, ObjectKey
+from admitq.core.refusals import PreemptionGated
+from admitq.manager.guarded_writes import Decision, DecisionKind, GuardedWrites, Patch, backoff
+from admitq.process.logs import logger
+from admitq.process.unexpected_errors import LOG_ONLY, ErrorPart, UnexpectedErrors
+from admitq.runtime.errors import ApiError, NotLeadingError
+from admitq.runtime.events import EventRecorder
+from admitq.runtime.rate_limit import CallPriority, call_priority
+from admitq.runtime.resources import Object
+from admitq.translate import messages
+from admitq.translate.admissions import read_admission
+from admitq.translate.messages import Explanation
+from admitq.workloads.pod_counts import pod_counts
+from admitq.workloads.reservation import pending_patch, queued_since, reservation_patch
+from admitq.workloads.transitions import is_reserved
+from admitq_api.conditions import Reason
+from admitq_api.labels import Names
+from admitq_api.stored_fields import Malformed
+
+log = logger(__name__)
+
+REPORT_WRITERS: Final = 4
+REPORT_INTERVAL_SECONDS: Final = 1.0
+"""Between two writes about why one workload waits."""
+
+OLD_REASONS: Final[Mapping[str, Reason]] = {
+    Reason.ADMISSION_GATED: Reason.ADMISSION_GATED,
+    Reason.WAITING_FOR_PODS_READY: Reason.WAITING,
+}
+"""Reasons of an evaluation where they are not told in detail; all others are Pending."""
+
+
+@dataclass
+class AdmissionWriter:
+    """Writes reservations and refusals, and tells of them by events.
+
+    Args:
+        writes: how statuses of Workloads are written.
+        names: the names of the API group.
+        recorder: where Kubernetes events go.
+        clock: wall time in nanoseconds.
+        waits: whether the core counts a workload as pending now. A refusal is written a while after the
+            cycle, and another program may have put the workload on hold or ended it meanwhile.
+        retry_delay: for how many nanoseconds the core will hold a workload back if its reservation cannot be
+            written.
+        tracks_pods_ready: whether Workloads tell if their pods are ready.
+        tell_reasons: whether each cause of waiting has a reason of its own; otherwise all are Pending.
+        errors: takes unexpected exceptions; each costs one refusal or one event.
+    """
+
+    writes: GuardedWrites
+    names: Names
+    recorder: EventRecorder
+    clock: Callable[[], Instant]
+    waits: Callable[[ObjectKey], bool]
+    retry_delay: Callable[[ObjectKey], Instant]
+    tracks_pods_ready: bool = True
+    tell_reasons: bool = True
+    errors: UnexpectedErrors = LOG_ONLY
+
+    _reports: dict[ObjectKey, ReportPending] = field(default_factory=dict[ObjectKey, ReportPending])
+    _reports_due: "asyncio.Queue[ObjectKey]" = field(default_factory=asyncio.Queue)
+    _reported_at: dict[ObjectKey, float] = field(default_factory=dict[ObjectKey, float])
+    _unanswered: int = 0
+    """Refusals in a row that could not be written because the API server did not answer as it should."""
+    _withdrawn: set[ObjectKey] = field(default_factory=set[ObjectKey])
+    """Workloads whose last reservation could not be written."""
+
+    async def run(self) -> None:
+        """Write refusals until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(REPORT_WRITERS):
+                tasks.create_task(self._write_reports())
+
+    def forget(self, key: ObjectKey) -> None:
+        """A Workload is gone."""
+        self._reports.pop(key, None)
+        self._reported_at.pop(key, None)
+        self._withdrawn.discard(key)
+
+    # --- reservations -----------------------------------------------------------------------------
+
+    async def reserve(self, instruction: ReserveQuota) -> Object | None:
+        """Write a reservation and tell of it.
+
+        If it cannot be written for a while, a write that states why on the Workload withdraws it.
+
+        Returns:
+            The Workload as it now is, or None if it is certain that the reservation does not stand.
+        """
+        was_withdrawn = instruction.key in self._withdrawn
+        self.forget(instruction.key)
+        withdrawal = _Withdrawal(self, instruction)
+        with call_priority(CallPriority.RESERVATION):
+            written = await self.writes.until_certain(
+                Decision(
+                    DecisionKind.RESERVATION,
+                    instruction.key,
+                    instruction.uid,
+                    lambda obj: reservation_patch(
+                        obj,
+                        instruction.admission,
+                        admit=instruction.admit,
+                        now=self.clock(),
+                        tracks_pods_ready=self.tracks_pods_ready,
+                    ),
+                    stands=partial(_is_reserved_as, admission=instruction.admission),
+                    withdrawal_of=withdrawal.patch,
+                    is_overdue=was_withdrawn,
+                )
+            )
+        if written is not None:
+            # The reservation stands, whether or not its event can be recorded.
+            with self.errors.contain(ErrorPart.REPORT, instruction.key):
+                self._tell_reserved(instruction, written)
+        elif withdrawal.is_recorded and self.writes.current(instruction.key, instruction.uid) is not None:
+            self._withdrawn.add(instruction.key)
+        return written
+
+    def _tell_reserved(self, instruction: ReserveQuota, obj: Object) -> None:
+        queue = instruction.admission.cluster_queue
+        waited = max(0, self.clock() - queued_since(obj)) / SECOND
+        note = f"Quota reserved in ClusterQueue {queue}, wait time since queued was {waited:.0f}s"
+        considered = messages.flavors_considered(instruction.attempts)
+        if considered:
+            note = f"{note}; Flavors considered: {considered}"
+        self.recorder.event(obj, "Normal", "QuotaReserved", note)
+        if instruction.admit:
+            self.recorder.event(
+                obj,
+                "Normal",
+                "Admitted",
+                f"Admitted by ClusterQueue {queue}, wait time since reservation was 0s",
+            )
+
+    # --- refusals ---------------------------------------------------------------------------------
+
+    def schedule_report(self, instruction: ReportPending) -> None:
+        """Have a refusal written: at once, or a while after the last one of the same workload.
+
+        What is missing changes with every pod that ends somewhere; only the last word is worth a write.
+        """
+        key = instruction.key
+        if key not in self._reports:
+            loop = asyncio.get_running_loop()
+            pause = (
+                self._reported_at.get(key, -REPORT_INTERVAL_SECONDS) + REPORT_INTERVAL_SECONDS - loop.time()
+            )
+            if pause > 0:
+                loop.call_later(pause, self._reports_due.put_nowait, key)
+            else:
+                self._reports_due.put_nowait(key)
+        self._reports[key] = instruction
+
+    async def _write_reports(self) -> None:
+        while True:
+            key = await self._reports_due.get()
+            with self.errors.contain(ErrorPart.REPORT, key):
+                await self._write_report(key)
+
+    async def _write_report(self, key: ObjectKey) -> None:
+        instruction = self._reports.pop(key, None)
+        if instruction is None or not self.waits(key):
+            return
+        self._reported_at[key] = asyncio.get_running_loop().time()
+        why = self.with_enabled_reason(messages.pending_condition(instruction.refusal))
+        try:
+            async with self.writes.sole_writer(key):
+                await self.report(
+                    key,
+                    instruction.uid,
+                    why,
+                    instruction.resource_requests,
+                    gated=isinstance(instruction.refusal, PreemptionGated),
+                )
+        except ApiError as error:
+            await self._report_again(instruction, error)
+        except NotLeadingError as error:
+            log.info("refusal was not written", workload=str(key), error=str(error))
+        else:
+            self._unanswered = 0
+
+    async def _report_again(self, instruction: ReportPending, error: ApiError) -> None:
+        if not (error.is_conflict or error.is_transient):
+            if not error.is_not_found:
+                log.warning("refusal was not written", workload=str(instruction.key), error=error.message)
+            return
+        self._unanswered = self._unanswered + 1 if error.is_transient else 0
+        await asyncio.sleep(backoff(max(1, self._unanswered)))
+        if instruction.key not in self._reports:
+            self._reports[instruction.key] = instruction
+            self._reports_due.put_nowait(instruction.key)
+
+    def tell_second_pass(self, instruction: ReportSecondPass) -> None:
+        """Tell in an event why a Workload that holds quota is not given places for its pods."""
+        obj = self.writes.current(instruction.key, instruction.uid)
+        if obj is not None:
+            note = messages.pending_condition(instruction.refusal).message
+            self.recorder.event(obj, "Warning", "SecondPassFailed", note)
+
+    def with_enabled_reason(self, why: Explanation) -> Explanation:
+        """The explanation, with the older reason where reasons in detail are switched off."""
+        reason = why.reason if self.tell_reasons else OLD_REASONS.get(why.reason, Reason.PENDING)
+        return Explanation(reason, why.message)
+
+    async def report(
+        self,
+        key: ObjectKey,
+        uid: str,
+        why: Explanation,
+        resource_requests: tuple[tuple[str, Amounts], ...],
+        *,
+        gated: bool = False,
+    ) -> None:
+        """Write why a Workload waits, unless it says so already or holds quota.
+
+        Args:
+            key: the Workload.
+            uid: its identity.
+            why: reason and message.
+            resource_requests: what it asks for, by podset.
+            gated: whether a closed preemption gate is what keeps it.
+
+        Raises:
+            ApiError: the write was refused or got no answer.
+        """
+        obj = self.writes.current(key, uid)
+        if obj is None or is_reserved(obj):
+            return
+        patch = pending_patch(
+            obj,
+            reason=why.reason,
+            message=why.message,
+            resource_requests=resource_requests,
+            now=self.clock(),
+            gated=gated,
+            tracks_pods_ready=self.tracks_pods_ready,
+        )
+        if patch is not None:
+            self.record_pending(await self.writes.once(obj, patch), why)
+
+    def record_pending(self, obj: Object, why: Explanation) -> None:
+        """Record in an event why a Workload waits."""
+        # Where reasons are not told in detail, events have but one.
+        self.recorder.event(obj, "Warning", why.reason if self.tell_reasons else Reason.PENDING, why.message)
+
+
+@dataclass
+class _Withdrawal:
+    """Withdraws a reservation that cannot be written, and reports the error.
+
+    The withdrawal states on the Workload that no quota is reserved, and why. The event says so even if the
+    withdrawal cannot be written either.
+    """
+
+    writer: AdmissionWriter
+    instruction: ReserveQuota
+    is_recorded: bool = False
+
+    def patch(self, obj: Object, error: ApiError) -> Patch | None:
+        """The write that withdraws it upon a version of the Workload; None if that version holds quota."""
+        if is_reserved(obj):
+            return None
+        writer, now = self.writer, self.writer.clock()
+        queue = self.instruction.admission.cluster_queue
+        if not self.is_recorded:
+            self.is_recorded = True
+            # As long as the withdrawal is not written, this reservation is retried, and not the next one.
+            unwritten = messages.unwritten(queue, error.message, now)
+            writer.record_pending(obj, writer.with_enabled_reason(unwritten))
+        delay = writer.retry_delay(self.instruction.key)
+        why = writer.with_enabled_reason(messages.unwritten(queue, error.message, now, delay))
+        return pending_patch(
+            obj,
+            reason=why.reason,
+            message=why.message,
+            now=now,
+            tracks_pods_ready=writer.tracks_pods_ready,
+        )
+
+
+def _is_reserved_as(obj: Object, admission: Admission) -> bool:
+    """Whether the Workload has exactly this reservation, not one that another program wrote."""
+    stated = (obj.get("status") or {}).get("admission")
+    with suppress(Malformed):
+        return is_reserved(obj) and bool(stated) and read_admission(stated, pod_counts(obj)) == admission
+    return False

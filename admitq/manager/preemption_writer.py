@@ -1,0 +1,102 @@
+"""Writes that a workload is preempted: that it is evicted, for whom, and by what right."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from admitq.core.instructions import Preempt
+from admitq.core.model import Instant
+from admitq.manager.guarded_writes import Decision, DecisionKind, GuardedWrites
+from admitq.metrics.measures.workloads import WorkloadMeasures
+from admitq.process.unexpected_errors import LOG_ONLY, ErrorPart, UnexpectedErrors
+from admitq.runtime.events import EventRecorder
+from admitq.runtime.rate_limit import CallPriority, call_priority
+from admitq.runtime.resources import Object
+from admitq.translate import messages
+from admitq.translate.messages import EffectivePriority
+from admitq.workloads.evictions import event_of
+from admitq.workloads.transitions import Transition, condition, holds, holds_quota, is_reserved
+from admitq_api.conditions import ConditionType, Reason
+from admitq_api.labels import Names
+
+EVENT: Final = event_of(Reason.PREEMPTED)
+
+
+@dataclass
+class PreemptionWriter:
+    """Writes preemptions, and tells of them on both workloads and by metrics.
+
+    The quota of a preempted workload stays in use until its job has stopped, which is up to whoever owns it.
+
+    Args:
+        writes: how statuses of Workloads are written.
+        names: the names of the API group.
+        recorder: where Kubernetes events go.
+        measures: where it is counted what happened to workloads.
+        clock: wall time in nanoseconds.
+        priority_of: a Workload's priority and what is added to it.
+        errors: takes unexpected exceptions after the write; each costs events.
+    """
+
+    writes: GuardedWrites
+    names: Names
+    recorder: EventRecorder
+    measures: WorkloadMeasures
+    clock: Callable[[], Instant]
+    priority_of: Callable[[Object], EffectivePriority]
+    errors: UnexpectedErrors = LOG_ONLY
+
+    async def preempt(self, instruction: Preempt) -> bool:
+        """Write a preemption and tell of it; returns False if it is certain that there is no eviction."""
+        preemptor = self.writes.current(instruction.preemptor, instruction.preemptor_uid)
+        message = messages.preempted(instruction, self._job_uid(preemptor))
+        before = self.writes.current(instruction.key, instruction.uid)
+        if before is not None and _is_leaving(before):
+            return True
+        with call_priority(CallPriority.EVICTION):
+            written = await self.writes.until_certain(
+                Decision(
+                    DecisionKind.PREEMPTION,
+                    instruction.key,
+                    instruction.uid,
+                    lambda obj: self._patch(obj, instruction, message),
+                    _is_leaving,
+                )
+            )
+        if written is None:
+            return False
+        if (condition(written, ConditionType.PREEMPTED) or {}).get("message") == message:
+            # The preemption stands, whether or not its events can be recorded.
+            with self.errors.contain(ErrorPart.REPORT, instruction.key):
+                self._tell(instruction, message, written, preemptor)
+        return True
+
+    def _patch(self, obj: Object, instruction: Preempt, message: str) -> dict[str, Any] | None:
+        if not holds_quota(obj):
+            return None
+        transition = Transition(obj, self.clock())
+        transition.preempt(instruction.reason, message)
+        return transition.patch()
+
+    def _tell(self, instruction: Preempt, message: str, written: Object, preemptor: Object | None) -> None:
+        self.measures.preempted(instruction.preemptor_path[-1], instruction.reason)
+        priorities = messages.compared_priorities(
+            EffectivePriority(0, 0) if preemptor is None else self.priority_of(preemptor),
+            self.priority_of(written),
+        )
+        self.recorder.event(written, "Normal", "Preempted", f"{message}; {priorities}")
+        self.recorder.event(written, "Normal", EVENT, message)
+        if preemptor is not None:
+            note = f"Preempted workload {instruction.key} (UID: {instruction.uid}) in ClusterQueue"
+            queue = instruction.victim_path[-1]
+            self.recorder.event(preemptor, "Normal", "PreemptedWorkload", f"{note} {queue}; {priorities}")
+
+    def _job_uid(self, preemptor: Object | None) -> str:
+        if preemptor is None:
+            return ""
+        return (preemptor["metadata"].get("labels") or {}).get(self.names.job_uid, "")
+
+
+def _is_leaving(workload: Object) -> bool:
+    """Whether the Workload is being evicted, for whatever reason, and its quota will be free."""
+    return is_reserved(workload) and holds(workload, ConditionType.EVICTED)

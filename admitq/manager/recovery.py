@@ -1,0 +1,306 @@
+"""After a defect of the core: a new state is built from what the stores hold, without the object that failed.
+
+A function of the core that raises leaves its state half changed. Nothing is decided with it any more. A new
+state observes all objects and then takes the place of the old one. The object that the core failed on is
+quarantined until it changes: the core goes on as if the object could not be read, and an event, a condition
+and metrics report it. Where a cycle fails and it is not known over which workload, ``culprit_search`` finds
+the ClusterQueues with which cycles fail, and these are quarantined.
+
+A quarantined object must not let others admit more than the quota:
+
+1. Of a Workload, what it holds still counts.
+2. Of a ClusterQueue, its stored cohort and quota still count, and so does what its Workloads hold. It is
+   inactive: none of its Workloads gets quota, and none is preempted for another ClusterQueue. A quota that
+   cannot be read counts as none.
+3. Where the core fails on that as well, it does not know what is used of the cohort. So no ClusterQueue of
+   the cohort tree admits a Workload, until the object changes: the tree of the stored cohort of a
+   ClusterQueue, the tree of the ClusterQueue in which a Workload holds quota, and the trees of a Cohort and
+   of its stored parent, between which quota was borrowed. A ClusterQueue or Cohort that names no cohort above
+   it shares its quota with no other tree, and pauses none.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final, Generic, Protocol, Self, TypeAlias, TypeVar
+
+from admitq.core.events import Event
+from admitq.core.model import Instant, ObjectKey
+from admitq.core.waiting.heads import Pause
+from admitq.integrations.paths import Path, value_at
+from admitq.manager.culprit_search import CulpritSearch
+from admitq.manager.guarded_writes import backoff
+from admitq.manager.quarantine import UNREADABLE, Malformed, what_is_left
+from admitq.metrics.registry import Metrics
+from admitq.process.logs import logger
+from admitq.runtime.resources import Object, Resource
+from admitq.translate.metadata import key_of
+from admitq.translate.observations import Observation
+
+log = logger(__name__)
+
+INTERNAL_ERROR: Final = "InternalError"
+"""Reason of the event about an object that the core failed on."""
+
+CYCLE: Final = "cycle"
+"""What the core does when it decides, as failures are counted."""
+
+_AT_A_TIME: Final = 100
+"""Objects that are observed before other tasks get their turn; so many take a few milliseconds."""
+
+ObjectId: TypeAlias = tuple[str, ObjectKey]
+"""An object by the plural of its resource, and its key."""
+
+
+class Recoverable(Protocol):
+    """What decides over objects that it observes, and can begin anew: the core, or a shadow."""
+
+    def observe(self, event: Event, *, now: Instant) -> None:
+        """Take in what happened."""
+        ...
+
+    def trees(self) -> list[tuple[str, ...]]:
+        """Return the names of the ClusterQueues of each cohort tree."""
+        ...
+
+    def pause(self, pause: Pause) -> None:
+        """Have the heads of these ClusterQueues, and of no others, take no part in cycles."""
+        ...
+
+    def empty(self) -> Self:
+        """Return one that has observed nothing, with the same settings."""
+        ...
+
+    def become(self, other: Self) -> None:
+        """Take the place of another, which is not used any more."""
+        ...
+
+
+_Decides = TypeVar("_Decides", bound=Recoverable)
+
+
+@dataclass
+class Recovery(Generic[_Decides]):
+    """Keeps the state of the core reliable.
+
+    Args:
+        state: what decides.
+        observations: how objects become events, by the plural of their resource.
+        objects: all objects that decisions depend on, as the stores hold them.
+        malformed: reports objects that are left out.
+        metrics: where failures are counted.
+        clock: wall time in nanoseconds.
+        cluster_queues: the resource of ClusterQueues.
+        complete: called with a new state that has observed all objects, before it decides. What it does must
+            be guarded.
+    """
+
+    state: _Decides
+    observations: Mapping[str, Observation]
+    objects: Callable[[], Iterable[tuple[Resource, Object]]]
+    malformed: Malformed
+    metrics: Metrics
+    clock: Callable[[], Instant]
+    cluster_queues: Resource
+    complete: Callable[[_Decides], None] = lambda _: None
+
+    _set_aside: dict[ObjectId, Event] = field(default_factory=dict[ObjectId, Event])
+    """Objects that the core failed on, by the event that it failed to take in or to decide over."""
+    _without: set[ObjectId] = field(default_factory=set[ObjectId])
+    """Those of them of which the core cannot even take in what still counts."""
+    _pauses: dict[ObjectId, Pause] = field(default_factory=dict[ObjectId, Pause])
+    """The cohort trees whose usage is not known, by the object of which nothing counts."""
+    _fresh: _Decides | None = None
+    """The state that is being made."""
+    _search: CulpritSearch = field(default_factory=CulpritSearch)
+    _begins_search: bool = False
+    """Whether a search begins with the new state."""
+    _error: Exception | None = None
+    """Of the last cycle that failed without a known culprit."""
+    _retry_at: float = 0.0
+    """When to retry ClusterQueues that failed while none is known to be sound; in seconds of the loop."""
+    _failures: int = 0
+    """Failures in a row, without a cycle in between that came to its end."""
+
+    @property
+    def is_due(self) -> bool:
+        """Whether a new state has to be made before anything is decided."""
+        return self._fresh is not None
+
+    @property
+    def receiver(self) -> _Decides:
+        """The state that observes what happens now."""
+        return self.state if self._fresh is None else self._fresh
+
+    def cycle_ended(self) -> None:
+        """Note that the core decided without a failure."""
+        self._failures = 0
+        self._search.cycle_ended()
+
+    def search_on(self) -> float | None:
+        """Go on with the search for what makes cycles fail, as nothing is due to be decided.
+
+        Returns:
+            In how many seconds to call this again, 0 if something may be due now; None if no search goes on.
+        """
+        if not self._search.is_on:
+            return None
+        if self._search.is_undecided and _monotonic() >= self._retry_at:
+            self._search.retry()
+        culprits = self._search.advance()
+        self._pause(self.state)
+        if culprits:
+            self._leave_out_queues(culprits)
+            self._fresh = self.state.empty()
+        return max(0.0, self._retry_at - _monotonic()) if self._search.is_undecided else 0.0
+
+    def _leave_out_queues(self, names: Collection[str]) -> None:
+        error = self._error or RuntimeError("cycles fail")
+        for resource, obj in tuple(self.objects()):
+            if resource == self.cluster_queues and key_of(obj).name in names:
+                self._leave_out(resource, obj, error)
+
+    def changed(self, resource: Resource, obj: Object) -> tuple[Event | None, bool]:
+        """Note that an object is as follows; it is reported if it cannot be read.
+
+        Returns:
+            What the core observes of the object, None if it cannot take in anything of it; and whether that
+            is all of the object. An object that was left out and has changed is observed again.
+        """
+        which = (resource.plural, key_of(obj))
+        observation = self.observations[resource.plural]
+        try:
+            event = observation.changed(obj)
+        except UNREADABLE as error:
+            self.malformed.found(resource, obj, error)
+        else:
+            if self._set_aside.get(which) != event:
+                self._forget(which)
+                self.malformed.mended(*which)
+                return event, True
+        is_observed = which not in self._without
+        event = what_is_left(observation, obj) if is_observed else None
+        if event is None or event == observation.deleted(obj):
+            self._pauses[which] = trees_of(resource.plural, obj)
+            self._pause(self.state)
+        return event, False
+
+    def deleted(self, resource: Resource, obj: Object) -> Event:
+        """Note that an object is gone; return what the core observes of that."""
+        which = (resource.plural, key_of(obj))
+        self._forget(which)
+        self.malformed.mended(*which)
+        return self.observations[resource.plural].deleted(obj)
+
+    def _forget(self, which: ObjectId) -> None:
+        self._set_aside.pop(which, None)
+        self._without.discard(which)
+        if self._pauses.pop(which, None) is not None:
+            self._pause(self.state)
+
+    def _pause(self, state: _Decides) -> None:
+        """Have those take no part in cycles that the search or an object of which nothing counts excludes."""
+        pauses = self._pauses.values()
+        state.pause(
+            Pause(
+                self._search.paused,
+                cohorts=frozenset(name for each in pauses for name in each.cohorts),
+                trees_of=frozenset(name for each in pauses for name in each.trees_of),
+            )
+        )
+
+    @contextmanager
+    def guard(self, during: str, culprit: tuple[Resource, Object] | None) -> Generator[None]:
+        """Give a context whose exceptions are failures of the core; the arguments are those of ``failed``."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - one object that the core fails on must not stop the others
+            self.failed(during, culprit, error)
+
+    def failed(self, during: str, culprit: tuple[Resource, Object] | None, error: Exception) -> None:
+        """Leave the state as it is and begin a new one.
+
+        Args:
+            during: what the core did, for the metric: the name of an event, or ``cycle``.
+            culprit: the object that it failed on, as far as that is known.
+            error: what it raised.
+        """
+        self._failures += 1
+        key = None if culprit is None else key_of(culprit[1])
+        log.error("the core failed and is started anew", during=during, object=str(key), exc_info=error)
+        self.metrics.increment("core_failures_total", during=during)
+        if culprit is not None:
+            self._leave_out(*culprit, error)
+        elif during == CYCLE:
+            self._error, self._begins_search = error, not self._search.is_on
+            self._search.cycle_failed()
+            self._retry_at = _monotonic() + backoff(self._failures)
+        self._fresh = self.state.empty()
+
+    def _leave_out(self, resource: Resource, obj: Object, error: Exception) -> None:
+        which = (resource.plural, key_of(obj))
+        try:
+            event = self.observations[resource.plural].changed(obj)
+        except UNREADABLE:
+            # It is known as malformed. The core failed on what is left of it.
+            self._without.add(which)
+            return
+        if self._set_aside.get(which) == event:
+            self._without.add(which)
+        self._set_aside[which] = event
+        problem = f"internal error, the object is quarantined until it changes: {error!r}"
+        self.malformed.leave_out(resource, obj, problem, INTERNAL_ERROR)
+
+    async def make_anew(self) -> None:
+        """Make a new state of what the stores hold, and have it decide from now on.
+
+        It begins later after each failure in a row, except in a search, in which others go on meanwhile.
+        """
+        while (fresh := self._fresh) is not None:
+            await asyncio.sleep(backoff(1 if self._search.is_on else self._failures))
+            for number, (resource, obj) in enumerate(self.objects(), start=1):
+                # At once: what happens to the object from now on is observed after it.
+                if not self._observed(fresh, resource, obj):
+                    break
+                if number % _AT_A_TIME == 0:
+                    await asyncio.sleep(0)
+            if self._fresh is fresh:
+                self.complete(fresh)
+            if self._fresh is fresh:
+                self._fresh = None
+                if self._begins_search:
+                    self._begins_search = False
+                    self._search.begin(fresh.trees())
+                self._pause(fresh)
+                self.state.become(fresh)
+
+    def _observed(self, fresh: _Decides, resource: Resource, obj: Object) -> bool:
+        """Have an object observed; whether the state that is being made is still the same."""
+        event, _ = self.changed(resource, obj)
+        if event is not None and self._fresh is fresh:
+            with self.guard(type(event).__name__, (resource, obj)):
+                fresh.observe(event, now=self.clock())
+        return self._fresh is fresh
+
+
+def trees_of(plural: str, obj: Object) -> Pause:
+    """The cohort trees whose usage the core does not know without an object."""
+    match plural:
+        case "clusterqueues":
+            return Pause(cohorts=_names(obj, ("spec", "cohortName")))
+        case "cohorts" if parent := _names(obj, ("spec", "parentName")):
+            return Pause(cohorts=parent | {key_of(obj).name})
+        case "workloads":
+            return Pause(trees_of=_names(obj, ("status", "admission", "clusterQueue")))
+        case _:
+            return Pause()
+
+
+def _names(obj: Object, path: Path) -> frozenset[str]:
+    name = value_at(obj, path)
+    return frozenset({name} if name and isinstance(name, str) else ())
+
+
+def _monotonic() -> float:
+    return asyncio.get_running_loop().time()

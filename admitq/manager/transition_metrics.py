@@ -1,0 +1,174 @@
+"""Counts the transitions of Workloads, whichever program wrote them.
+
+A transition is what differs between two versions of one Workload that follow each other in the store. The
+store reports each version once, be it the answer to a write of this process or an event of the watch. So each
+transition is counted once. The first version that a process sees of a Workload is history: it counts nothing.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, NamedTuple, Protocol
+
+from admitq.core.model import Instant
+from admitq.integrations.paths import Object, value_at
+from admitq.workloads.reservation import queued_since
+from admitq.workloads.transitions import condition, evictions_of, holds, is_reserved, since
+from admitq_api.conditions import SECOND, ConditionType, Reason, counted_as
+
+
+class TransitionMetrics(Protocol):
+    """The metrics that transitions of Workloads move. Durations are seconds; arguments go by position."""
+
+    def quota_reserved(self, workload: Object, cluster_queue: str, since_queued: float, /) -> None:
+        """Quota was reserved so long after the Workload was queued."""
+        ...
+
+    def admitted(
+        self, workload: Object, cluster_queue: str, since_queued: float, since_reserved: float, /
+    ) -> None:
+        """The Workload was admitted."""
+        ...
+
+    def pods_became_ready(self, workload: Object, since_queued: float, since_admitted: float, /) -> None:
+        """All pods were ready for the first time since the admission."""
+        ...
+
+    def evicted(self, workload: Object, reason: str, cause: str, /, *, first: bool) -> None:
+        """An eviction began; ``first`` if it is the Workload's first for this reason and cause."""
+        ...
+
+    def quota_released(self, workload: Object, reason: str, since_evicted: float, /) -> None:
+        """The quota of an evicted Workload was released."""
+        ...
+
+    def finished(self, workload: Object, ran: float | None, /) -> None:
+        """The Workload finished; ``ran`` since its admission, None if it was not admitted."""
+        ...
+
+    def slice_replaced(self, workload: Object, /) -> None:
+        """A slice of an elastic job was replaced by a larger one."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """Two versions of one Workload that follow each other. The later one is None if it was deleted."""
+
+    former: Object
+    latter: Object | None
+    now: Instant
+
+    @property
+    def last(self) -> Object:
+        """The Workload as it is, or as it was last."""
+        return self.former if self.latter is None else self.latter
+
+    def became(self, type: ConditionType) -> bool:  # noqa: A002 the API's name
+        """Whether a condition became True."""
+        return self.latter is not None and not holds(self.former, type) and holds(self.latter, type)
+
+    def seconds_since(self, type: ConditionType) -> float:  # noqa: A002 the API's name
+        """How long ago a condition took the status that it has."""
+        return self._seconds(since(self.last, type))
+
+    @property
+    def seconds_queued(self) -> float:
+        """How long ago the wait began that ended with the last reservation."""
+        return self._seconds(queued_since(self.last))
+
+    def _seconds(self, start: Instant | None) -> float:
+        return 0.0 if start is None else max(0, self.now - start) / SECOND
+
+
+def _cluster_queue(workload: Object) -> str:
+    return value_at(workload, ("status", "admission", "clusterQueue"), "")
+
+
+def _reservation(versions: Versions, metrics: TransitionMetrics) -> None:
+    if versions.became(ConditionType.QUOTA_RESERVED):
+        workload = versions.last
+        metrics.quota_reserved(workload, _cluster_queue(workload), versions.seconds_queued)
+
+
+def _admission(versions: Versions, metrics: TransitionMetrics) -> None:
+    if not versions.became(ConditionType.ADMITTED):
+        return
+    at_once = versions.became(ConditionType.QUOTA_RESERVED)
+    since_reserved = 0.0 if at_once else versions.seconds_since(ConditionType.QUOTA_RESERVED)
+    workload = versions.last
+    metrics.admitted(workload, _cluster_queue(workload), versions.seconds_queued, since_reserved)
+
+
+def _readiness(versions: Versions, metrics: TransitionMetrics) -> None:
+    workload = versions.last
+    ready = condition(workload, ConditionType.PODS_READY) or {}
+    is_first = ready.get("reason") == Reason.STARTED and holds(workload, ConditionType.ADMITTED)
+    if is_first and versions.became(ConditionType.PODS_READY):
+        since_admitted = versions.seconds_since(ConditionType.ADMITTED)
+        metrics.pods_became_ready(workload, versions.seconds_queued, since_admitted)
+
+
+class _Eviction(NamedTuple):
+    reason: str
+    cause: str
+
+
+def _eviction_of(versions: Versions) -> _Eviction:
+    """What an eviction counts as: what the Workload's statistics added, else what its conditions state."""
+    workload = versions.last
+    for counted in value_at(workload, ("status", "schedulingStats", "evictions"), []):
+        eviction = _Eviction(counted.get("reason", ""), counted.get("underlyingCause") or "")
+        if (counted.get("count") or 0) > evictions_of(versions.former, *eviction):
+            return eviction
+    stated: str = (condition(workload, ConditionType.EVICTED) or {}).get("reason", "")
+    reason = counted_as(stated)
+    cause = stated.removeprefix(reason).removeprefix("DueTo")
+    if stated == Reason.PODS_READY_TIMEOUT:
+        ready = condition(versions.former, ConditionType.PODS_READY) or {}
+        recovers = ready.get("reason") == Reason.WAIT_FOR_RECOVERY
+        cause = Reason.WAIT_FOR_RECOVERY if recovers else Reason.WAIT_FOR_START
+    return _Eviction(reason, str(cause))
+
+
+def _eviction(versions: Versions, metrics: TransitionMetrics) -> None:
+    if versions.became(ConditionType.EVICTED):
+        eviction = _eviction_of(versions)
+        first = evictions_of(versions.former, *eviction) == 0
+        metrics.evicted(versions.last, eviction.reason, eviction.cause, first=first)
+
+
+def _release(versions: Versions, metrics: TransitionMetrics) -> None:
+    """The end of an eviction: the Workload waits again, has finished, or is gone."""
+    former, last = versions.former, versions.last
+    held = is_reserved(former) and not holds(former, ConditionType.FINISHED)
+    holds_on = versions.latter is not None and is_reserved(last) and not holds(last, ConditionType.FINISHED)
+    if held and not holds_on and holds(last, ConditionType.EVICTED):
+        reason = (condition(last, ConditionType.EVICTED) or {}).get("reason", "")
+        metrics.quota_released(former, counted_as(reason), versions.seconds_since(ConditionType.EVICTED))
+
+
+def _end(versions: Versions, metrics: TransitionMetrics) -> None:
+    if not versions.became(ConditionType.FINISHED):
+        return
+    workload = versions.last
+    is_admitted = holds(workload, ConditionType.ADMITTED)
+    metrics.finished(workload, versions.seconds_since(ConditionType.ADMITTED) if is_admitted else None)
+    reason = (condition(workload, ConditionType.FINISHED) or {}).get("reason")
+    if reason == Reason.WORKLOAD_SLICE_REPLACED and is_reserved(versions.former):
+        metrics.slice_replaced(workload)
+
+
+TRANSITIONS: Final[tuple[Callable[[Versions, TransitionMetrics], None], ...]] = (
+    _reservation,
+    _admission,
+    _readiness,
+    _eviction,
+    _release,
+    _end,
+)
+
+
+def count_transitions(versions: Versions, metrics: TransitionMetrics) -> None:
+    """Count every transition between two versions of a Workload."""
+    for count in TRANSITIONS:
+        count(versions, metrics)

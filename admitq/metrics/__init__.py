@@ -1,0 +1,1 @@
+"""The metrics of admitq: their table, their registry and the values of their gauges."""

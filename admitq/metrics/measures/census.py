@@ -1,0 +1,99 @@
+"""How many workloads are finished, admitted or neither, kept up to date with each change of a Workload."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from admitq.core.model import ObjectKey, Workload
+from admitq.metrics.custom_labels import Source
+from admitq.metrics.measures.scope import Labels, RawObject, conditions_of
+from admitq.metrics.registry import Metrics
+from admitq_api import conditions
+from admitq_api.conditions import ConditionType, Reason
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadState:
+    """The state by which one workload is counted."""
+
+    queue: ObjectKey
+    held_in: str
+    """The ClusterQueue whose quota it holds, or held when it finished; empty if none."""
+    finished: bool
+    unadmitted: tuple[str, str] | None
+    is_admitted: bool
+    custom: Labels
+    """Its custom labels."""
+
+
+_FINISHED, _UNADMITTED = "finished_workloads", "unadmitted_workloads"
+
+
+class WorkloadCensus:
+    """Counts workloads by their state.
+
+    Args:
+        metrics: the registry, which has the custom labels.
+    """
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._states: dict[ObjectKey, WorkloadState] = {}
+        self._counts: Counter[WorkloadState] = Counter()
+
+    def put(self, value: Workload, obj: RawObject) -> None:
+        """Count a workload as it is now."""
+        self.remove(value.key)
+        state = self._states[value.key] = WorkloadState(
+            queue=ObjectKey(value.key.namespace, value.queue_name),
+            held_in="" if value.admission is None else value.admission.cluster_queue,
+            finished=value.finished,
+            unadmitted=_why_unadmitted(obj) if not value.finished and not value.admitted else None,
+            is_admitted=value.admitted and not value.finished and value.admission is not None,
+            custom=self._custom_of(obj),
+        )
+        self._counts[state] += 1
+
+    def remove(self, key: ObjectKey) -> None:
+        """Do not count a workload any more."""
+        state = self._states.pop(key, None)
+        if state is not None:
+            self._counts[state] -= 1
+            if not self._counts[state]:
+                del self._counts[state]
+
+    def custom(self, key: ObjectKey) -> Labels:
+        """The custom labels of a Workload."""
+        state = self._states.get(key)
+        return self._custom_of(None) if state is None else state.custom
+
+    def _custom_of(self, obj: RawObject | None) -> Labels:
+        return tuple(self._metrics.values("pending_workloads", Source.WORKLOAD, obj).items())
+
+    def admitted(self) -> Iterator[tuple[WorkloadState, int]]:
+        """How many workloads are admitted and have not finished, by their state."""
+        return ((state, count) for state, count in self._counts.items() if state.is_admitted)
+
+    def counts(self, cluster_queue_of: Callable[[ObjectKey], str | None]) -> dict[str, Counter[Labels]]:
+        """How many workloads are finished, and how many are not admitted, by series and labels."""
+        of_cluster_queues = {_FINISHED: Counter[Labels](), _UNADMITTED: Counter[Labels]()}
+        of_local_queues = {_FINISHED: Counter[Labels](), _UNADMITTED: Counter[Labels]()}
+        for state, count in self._counts.items():
+            cluster_queue = state.held_in or cluster_queue_of(state.queue) or ""
+            of_queue = (("name", state.queue.name), ("namespace", state.queue.namespace))
+            named = (("cluster_queue", cluster_queue),)
+            if state.finished:
+                of_cluster_queues[_FINISHED][named] += count
+                of_local_queues[_FINISHED][of_queue] += count
+            if state.unadmitted is not None:
+                reason, cause = state.unadmitted
+                labels = (*named, ("reason", reason), ("underlying_cause", cause))
+                of_cluster_queues[_UNADMITTED][labels] += count
+                of_local_queues[_UNADMITTED][(*of_queue, *labels)] += count
+        return of_cluster_queues | {f"local_queue_{name}": of for name, of in of_local_queues.items()}
+
+
+def _why_unadmitted(obj: RawObject) -> tuple[str, str]:
+    admitted = conditions.find(conditions_of(obj), ConditionType.ADMITTED) or {}
+    reserved = conditions.find(conditions_of(obj), ConditionType.QUOTA_RESERVED) or {}
+    return admitted.get("reason") or Reason.NO_RESERVATION, reserved.get("reason") or ""

@@ -1,0 +1,283 @@
+"""The registry of metrics, which drops the series of objects that no longer exist.
+
+Every series carries ``replica_role``: leader, follower or standalone. Durations are seconds.
+"""
+
+import platform
+from collections import Counter as Count
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
+from prometheus_client.exposition import generate_latest
+
+from admitq.metrics.custom_labels import NONE, SERIES_PREFIX, CustomLabel, CustomLabels, Source
+from admitq.metrics.table import (
+    KEYS,
+    OF_CQ_WL,
+    OF_LQ_WL,
+    SERIES_OF,
+    SERIES_WITHOUT_NAME,
+    TABLE,
+    UNEXPECTED_ERRORS,
+    Series,
+    Type,
+)
+from admitq.process.unexpected_errors import ErrorPart, UnexpectedErrors
+from admitq_api.version import VERSION
+
+Role = str
+
+# A creation time beside every counter doubles the series and nobody reads it.
+disable_created_metrics()
+
+
+ROLE: Final = "replica_role"
+
+
+async def _settled_at_once() -> None:
+    """Wait for nothing: this process runs no cycles."""
+
+
+def clashes(custom: Sequence[CustomLabel]) -> list[str]:
+    """What is wrong with the names of custom labels: a series would have two labels of one name."""
+    labels = CustomLabels(custom)
+    problems: list[str] = []
+    for carries in (OF_CQ_WL, OF_LQ_WL):
+        twice = [name for name, count in Count(labels.names(carries)).items() if count > 1]
+        kinds = " and ".join(carries)
+        remedy = f"is taken from {kinds}, which one metric carries: rename one"
+        problems += [f"{name.removeprefix(SERIES_PREFIX)!r} {remedy}" for name in twice]
+    return problems
+
+
+class Metrics:
+    """The registry of one process.
+
+    Args:
+        prefix: what every name starts with, "admitq" by default.
+        role: the replica's role at the start.
+        custom: further labels, from what objects say of themselves.
+
+    Attributes:
+        role: the replica's role now.
+        errors: where the tasks of the process report unexpected exceptions, which are counted here.
+        settled: to be awaited before ``count``, so that no number is counted in the middle of a cycle.
+    """
+
+    def __init__(
+        self, prefix: str = "admitq", *, role: Role = "standalone", custom: Iterable[CustomLabel] = ()
+    ) -> None:
+        # The library files the counter x_total under the family x, so that a gauge x would clash with it.
+        self._counters, self._others = CollectorRegistry(), CollectorRegistry()
+        self.role = role
+        self._custom = CustomLabels(custom)
+        self._described: dict[tuple[Source, tuple[str, ...]], Mapping[str, str]] = {}
+        self._carries = {
+            series.name: tuple(source for source in series.carries if self._custom.names((source,)))
+            for series in TABLE
+        }
+        self._at_reading: list[Callable[[], None]] = []
+        self.settled: Callable[[], Awaitable[None]] = _settled_at_once
+        self._series = {series.name: self._build(prefix, series) for series in TABLE}
+        self.errors = UnexpectedErrors(
+            lambda part, route: self.increment(UNEXPECTED_ERRORS, part=part, route=route)
+        )
+        self._sources = [(part, "") for part in ErrorPart if part is not ErrorPart.REVIEW]
+        self._show_errors()
+        self.set(
+            "build_info",
+            1,
+            git_version=f"v{VERSION}",
+            git_commit="",
+            build_date="",
+            go_version="",
+            compiler=f"{platform.python_implementation()} {platform.python_version()}",
+            platform=f"{platform.system().lower()}/{platform.machine()}",
+        )
+
+    def _build(self, prefix: str, series: Series) -> Counter | Gauge | Histogram:
+        labels = (*series.labels, *self._custom.names(series.carries), ROLE)
+        name = f"{prefix}_{series.name}"
+        if series.type is Type.COUNTER:
+            return Counter(name, series.help, labels, registry=self._counters)
+        if series.type is Type.HISTOGRAM:
+            return Histogram(name, series.help, labels, registry=self._others, buckets=series.buckets)
+        return Gauge(name, series.help, labels, registry=self._others)
+
+    def increment(self, name: str, by: float = 1, /, **labels: str) -> None:
+        """Count something that happened."""
+        series = self._series[name].labels(**labels, **self._customs(name, labels), replica_role=self.role)
+        assert isinstance(series, Counter), name  # noqa: S101
+        series.inc(by)
+
+    def observe(self, name: str, seconds: float, /, **labels: str) -> None:
+        """Record a duration; a clock that went backwards counts as no time."""
+        series = self._series[name].labels(**labels, **self._customs(name, labels), replica_role=self.role)
+        assert isinstance(series, Histogram), name  # noqa: S101
+        series.observe(max(0.0, seconds))
+
+    def set(self, name: str, value: float, /, **labels: str) -> None:
+        """State how much there is now."""
+        series = self._series[name].labels(**labels, **self._customs(name, labels), replica_role=self.role)
+        assert isinstance(series, Gauge), name  # noqa: S101
+        series.set(value)
+
+    def forget(self, names: Iterable[str], /, **labels: str) -> None:
+        """Drop the series of an object that is gone, whatever their other labels."""
+        for name in names:
+            self._series[name].remove_by_labels(labels)
+
+    def clear(self, name: str) -> None:
+        """Drop all series of a metric."""
+        self._series[name].clear()
+
+    def become(self, role: Role) -> None:
+        """Take another role: gauges move to it with their values, all else stays with the former."""
+        if role == self.role:
+            return
+        self._move_gauges(self._series, {ROLE: self.role}, {ROLE: role})
+        self.role = role
+        # Counters stay with the role in which they counted; of these, those that did not count are dropped.
+        errors = self._series[UNEXPECTED_ERRORS]
+        for sample in [one for family in errors.collect() for one in family.samples if not one.value]:
+            errors.remove_by_labels(sample.labels)
+        self._show_errors()
+
+    def _show_errors(self) -> None:
+        """Expose counters of errors from 0 on: of one that appears with its first error, no rate is seen."""
+        for part, route in self._sources:
+            self.increment(UNEXPECTED_ERRORS, 0, part=part, route=route)
+
+    def show_routes(self, routes: Iterable[str]) -> None:
+        """Expose the counters of errors in reviews, by the paths of the webhooks."""
+        self._sources += [(ErrorPart.REVIEW, route) for route in routes]
+        self._show_errors()
+
+    def at_reading(self, count: Callable[[], None]) -> None:
+        """Have something counted each time that metrics are read, because it is not counted as it changes."""
+        self._at_reading.append(count)
+
+    def count(self) -> None:
+        """Count all that is counted when metrics are read: only in the thread of the event loop.
+
+        Where that raises, the metrics that it counts may be old or missing; all others are as they should be.
+        """
+        for count in self._at_reading:
+            with self.errors.contain(ErrorPart.METRICS, getattr(count, "__qualname__", "")):
+                count()
+
+    def render(self) -> bytes:
+        """All series, as last counted, in the Prometheus text format. For any thread."""
+        return generate_latest(self._counters) + generate_latest(self._others)
+
+    def exposition(self) -> bytes:
+        """All series as they are now, in the Prometheus text format."""
+        self.count()
+        return self.render()
+
+    # --- custom labels ----------------------------------------------------------------------------
+
+    def takes_from(self, source: Source) -> bool:
+        """Whether there are custom labels from a kind."""
+        return bool(self._custom.names((source,)))
+
+    def values(self, series: str, source: Source, obj: Mapping[str, Any] | None) -> Mapping[str, str]:
+        """The custom labels that an object gives a series which does not name it; none if it has none."""
+        return self._custom.values(source, obj) if source in self._carries[series] else NONE
+
+    def described(self, series: str, source: Source, *key: str) -> Mapping[str, str]:
+        """The custom labels of an object that was described, for a series which does not name it."""
+        if source not in self._carries[series]:
+            return NONE
+        return self._described.get((source, key)) or self._custom.values(source, None)
+
+    def is_described(self, source: Source, obj: Mapping[str, Any], *key: str) -> bool:
+        """Whether an object still gives the values that it gave."""
+        if not self.takes_from(source):
+            return True
+        former = self._described.get((source, key)) or self._custom.values(source, None)
+        return former == self._custom.values(source, obj)
+
+    def describe(self, source: Source, obj: Mapping[str, Any], *key: str) -> None:
+        """Take the custom labels of an object from it.
+
+        Gauges move to the new values. What was counted under the former values stays there.
+        """
+        if self.is_described(source, obj, *key):
+            return
+        values = self._described[source, key] = self._custom.values(source, obj)
+        for parts in KEYS[source]:
+            carrying = (name for name in SERIES_OF[source, parts] if source in self._carries[name])
+            self._move_gauges(carrying, dict(zip(parts, key, strict=True)), values)
+
+    def _move_gauges(
+        self, names: Iterable[str], labels: Mapping[str, str], values: Mapping[str, str]
+    ) -> None:
+        """Give gauges that carry some labels other values of labels."""
+        for name in names:
+            gauge = self._series[name]
+            if not isinstance(gauge, Gauge):
+                continue
+            moved = [
+                (sample.labels, sample.value)
+                for family in gauge.collect()
+                for sample in family.samples
+                if labels.items() <= sample.labels.items()
+            ]
+            gauge.remove_by_labels(dict(labels))
+            for former, value in moved:
+                gauge.labels(**{**former, **values}).set(value)
+
+    def _customs(self, name: str, labels: Mapping[str, str]) -> Mapping[str, str]:
+        """The custom labels of a series that the caller did not give."""
+        sources = self._carries[name]
+        if not sources:
+            return NONE
+        found: dict[str, str] = {}
+        for source in sources:
+            key = next(
+                (
+                    tuple(labels[part] for part in parts)
+                    for parts in KEYS.get(source, ())
+                    if all(part in labels for part in parts)
+                ),
+                (),
+            )
+            values = self._described.get((source, key)) or self._custom.values(source, None)
+            found.update((one, value) for one, value in values.items() if one not in labels)
+        return found
+
+    # --- objects that are gone --------------------------------------------------------------------
+
+    def forget_cluster_queue(self, name: str) -> None:
+        """Drop all series of a ClusterQueue that is gone."""
+        self._gone(Source.CLUSTER_QUEUE, (name,))
+
+    def forget_local_queue(self, namespace: str, name: str) -> None:
+        """Drop all series of a LocalQueue that is gone."""
+        self._gone(Source.LOCAL_QUEUE, (namespace, name))
+
+    def forget_cohort(self, name: str) -> None:
+        """Drop all series of a cohort that is gone."""
+        self._gone(Source.COHORT, (name,))
+
+    def _gone(self, source: Source, key: tuple[str, ...]) -> None:
+        self._drop(source, key)
+        self._drop_nameless(source, self._described.pop((source, key), NONE))
+
+    def _drop(self, source: Source, key: tuple[str, ...]) -> None:
+        """Drop the series that name an object."""
+        for parts in KEYS[source]:
+            self.forget(SERIES_OF[source, parts], **dict(zip(parts, key, strict=True)))
+
+    def _drop_nameless(self, source: Source, values: Mapping[str, str]) -> None:
+        """Drop the series that carry such values without the name of an object, once no object gives them.
+
+        Objects that give none are not known here: what carries empty values alone stays.
+        """
+        given = (theirs for (kind, _), theirs in self._described.items() if kind is source)
+        if any(values.values()) and values not in given:
+            self.forget(
+                (name for name in SERIES_WITHOUT_NAME[source] if source in self._carries[name]), **values
+            )

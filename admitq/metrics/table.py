@@ -1,0 +1,408 @@
+"""The table of all metric series: names, types, labels and meaning.
+
+Every series carries ``replica_role`` besides: leader, follower or standalone. Durations are seconds.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from admitq.metrics.custom_labels import Source
+
+
+class Type(Enum):
+    """How a series behaves."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+def _wait_buckets(count: int) -> tuple[float, ...]:
+    return (1.0, *(2.5 * 2**i for i in range(count - 1)))
+
+
+WAIT_BUCKETS: Final = _wait_buckets(14)
+LONG_WAIT_BUCKETS: Final = _wait_buckets(16)
+CREATION_BUCKETS: Final = tuple(0.01 * 2**i for i in range(11))
+ATTEMPT_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+"""The default buckets of the Prometheus client for Go, which dashboards of the API group expect."""
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One metric: name without prefix, what it shows, its labels besides ``replica_role``."""
+
+    name: str
+    type: Type
+    help: str
+    labels: tuple[str, ...] = ()
+    buckets: tuple[float, ...] = WAIT_BUCKETS
+    carries: tuple[Source, ...] = ()
+    """The kinds whose custom labels it has, beside ``labels``."""
+
+
+OF_CQ: Final = (Source.CLUSTER_QUEUE,)
+OF_CQ_WL: Final = (Source.CLUSTER_QUEUE, Source.WORKLOAD)
+OF_COHORT: Final = (Source.COHORT,)
+OF_LQ: Final = (Source.LOCAL_QUEUE,)
+OF_LQ_WL: Final = (Source.LOCAL_QUEUE, Source.WORKLOAD)
+
+_C, _G, _H = Type.COUNTER, Type.GAUGE, Type.HISTOGRAM
+_CQ: Final = ("cluster_queue",)
+_CQ_CLASS: Final = ("cluster_queue", "priority_class")
+_CQ_QUOTA: Final = ("cohort", "cluster_queue", "flavor", "resource")
+_LQ: Final = ("name", "namespace")
+_LQ_CLASS: Final = ("name", "namespace", "priority_class")
+_LQ_QUOTA: Final = ("name", "namespace", "flavor", "resource")
+_EVICTION: Final = ("reason", "underlying_cause", "priority_class")
+
+# Named as clients of the API group know them; what does not exist here is empty.
+_BUILD: Final = ("git_version", "git_commit", "build_date", "go_version", "compiler", "platform")
+
+UNEXPECTED_ERRORS: Final = "unexpected_errors_total"
+
+TABLE: Final[tuple[Series, ...]] = (
+    Series("build_info", _G, "1, labelled with what was built", _BUILD),
+    Series("admission_attempts_total", _C, "Admission cycles by result", ("result",)),
+    Series(
+        "admission_attempt_duration_seconds", _H, "Length of an admission cycle", ("result",), ATTEMPT_BUCKETS
+    ),
+    Series(
+        "decision_longest_stretch_seconds",
+        _G,
+        "Longest time in the last one to two minutes in which decisions gave the process no other work",
+    ),
+    Series(
+        "admission_cycle_preemption_skips",
+        _G,
+        "Workloads of the last cycle that could not preempt because another one already did",
+        _CQ,
+        carries=OF_CQ,
+    ),
+    Series(
+        "preemption_target_recomputations_total",
+        _C,
+        "Workloads assigned anew because another one preempts whom they would have to preempt",
+        ("cluster_queue", "result"),
+        carries=OF_CQ,
+    ),
+    Series("pending_workloads", _G, "Workloads that wait", ("cluster_queue", "status"), carries=OF_CQ_WL),
+    Series(
+        "pending_scheduling_hashes",
+        _G,
+        "Distinct combinations of requests and priority among pending workloads",
+        ("cluster_queue", "status"),
+        carries=OF_CQ,
+    ),
+    Series("finished_workloads", _G, "Finished workloads that still exist", _CQ, carries=OF_CQ),
+    Series("quota_reserved_workloads_total", _C, "Workloads that got quota", _CQ_CLASS, carries=OF_CQ),
+    Series("admitted_workloads_total", _C, "Workloads admitted", _CQ_CLASS, carries=OF_CQ),
+    Series("finished_workloads_total", _C, "Workloads finished", _CQ_CLASS, carries=OF_CQ),
+    Series(
+        "replaced_workload_slices_total",
+        _C,
+        "Slices of elastic jobs replaced by larger ones",
+        _CQ,
+        carries=OF_CQ,
+    ),
+    Series("quota_reserved_wait_time_seconds", _H, "From queued to quota reserved", _CQ_CLASS, carries=OF_CQ),
+    Series(
+        "admission_wait_time_seconds",
+        _H,
+        "From queued to admitted",
+        _CQ_CLASS,
+        LONG_WAIT_BUCKETS,
+        carries=OF_CQ,
+    ),
+    Series(
+        "admission_checks_wait_time_seconds", _H, "From quota reserved to admitted", _CQ_CLASS, carries=OF_CQ
+    ),
+    Series("ready_wait_time_seconds", _H, "From queued to all pods ready", _CQ_CLASS, carries=OF_CQ),
+    Series(
+        "admitted_until_ready_wait_time_seconds",
+        _H,
+        "From admitted to all pods ready",
+        _CQ_CLASS,
+        carries=OF_CQ,
+    ),
+    Series(
+        "execution_time_seconds", _H, "From admitted to finished", _CQ_CLASS, LONG_WAIT_BUCKETS, carries=OF_CQ
+    ),
+    Series(
+        "pods_ready_to_evicted_time_seconds",
+        _H,
+        "From all pods ready to evicted",
+        ("cluster_queue", "reason", "underlying_cause"),
+        carries=OF_CQ,
+    ),
+    Series(
+        "workload_eviction_latency_seconds",
+        _H,
+        "From evicted to quota released",
+        ("cluster_queue", "reason"),
+        carries=OF_CQ,
+    ),
+    Series("evicted_workloads_total", _C, "Evictions", ("cluster_queue", *_EVICTION), carries=OF_CQ),
+    Series(
+        "evicted_workloads_once_total",
+        _C,
+        "Workloads evicted at least once",
+        ("cluster_queue", *_EVICTION),
+        carries=OF_CQ,
+    ),
+    Series(
+        "preempted_workloads_total", _C, "Preemptions", ("preempting_cluster_queue", "reason"), carries=OF_CQ
+    ),
+    Series("reserving_active_workloads", _G, "Workloads that hold quota", _CQ, carries=OF_CQ),
+    Series("admitted_active_workloads", _G, "Workloads admitted and not finished", _CQ, carries=OF_CQ_WL),
+    Series(
+        "cluster_queue_status", _G, "1 for the current status", ("cluster_queue", "status"), carries=OF_CQ
+    ),
+    Series(
+        "unadmitted_workloads",
+        _G,
+        "Workloads not admitted",
+        ("cluster_queue", "reason", "underlying_cause"),
+        carries=OF_CQ,
+    ),
+    Series(
+        "cluster_queue_resource_pending",
+        _G,
+        "Requests of pending workloads, without those of reclaimable pods",
+        ("cluster_queue", "resource"),
+        carries=OF_CQ,
+    ),
+    Series(
+        "cluster_queue_info",
+        _G,
+        "1, labelled with the place",
+        ("cluster_queue", "parent_cohort", "root_cohort"),
+        carries=OF_CQ,
+    ),
+    Series(
+        "cluster_queue_weighted_share",
+        _G,
+        "Exact weighted share, NaN while a weight of 0 borrows",
+        ("cluster_queue", "cohort"),
+        carries=OF_CQ,
+    ),
+    Series("cluster_queue_resource_reservation", _G, "Quota reserved", _CQ_QUOTA, carries=OF_CQ),
+    Series("cluster_queue_resource_usage", _G, "Quota used by admitted workloads", _CQ_QUOTA, carries=OF_CQ),
+    Series("cluster_queue_nominal_quota", _G, "Nominal quota", _CQ_QUOTA, carries=OF_CQ),
+    Series("cluster_queue_borrowing_limit", _G, "Borrowing limit, +Inf if unset", _CQ_QUOTA, carries=OF_CQ),
+    Series("cluster_queue_lending_limit", _G, "Lending limit, +Inf if unset", _CQ_QUOTA, carries=OF_CQ),
+    Series(
+        "cohort_info",
+        _G,
+        "1, labelled with the place",
+        ("cohort", "parent_cohort", "root_cohort"),
+        carries=OF_COHORT,
+    ),
+    Series(
+        "cohort_weighted_share",
+        _G,
+        "Exact weighted share, NaN while a weight of 0 borrows",
+        ("cohort",),
+        carries=OF_COHORT,
+    ),
+    Series(
+        "cohort_subtree_quota",
+        _G,
+        "Quota of the cohort's subtree",
+        ("cohort", "flavor", "resource"),
+        carries=OF_COHORT,
+    ),
+    Series(
+        "cohort_subtree_resource_reservations",
+        _G,
+        "Quota reserved in the cohort's subtree",
+        ("cohort", "flavor", "resource"),
+        carries=OF_COHORT,
+    ),
+    Series(
+        "cohort_subtree_admitted_workloads_total",
+        _C,
+        "Workloads admitted in the cohort's subtree",
+        ("cohort", "priority_class"),
+        carries=OF_COHORT,
+    ),
+    Series(
+        "cohort_subtree_admitted_active_workloads",
+        _G,
+        "Admitted workloads of the ClusterQueues in the cohort's subtree",
+        ("cohort",),
+        carries=OF_CQ,
+    ),
+    Series("local_queue_pending_workloads", _G, "Workloads that wait", (*_LQ, "status"), carries=OF_LQ),
+    Series("local_queue_finished_workloads", _G, "Finished workloads that still exist", _LQ, carries=OF_LQ),
+    Series("local_queue_reserving_active_workloads", _G, "Workloads that hold quota", _LQ, carries=OF_LQ),
+    Series(
+        "local_queue_admitted_active_workloads",
+        _G,
+        "Workloads admitted and not finished",
+        _LQ,
+        carries=OF_LQ_WL,
+    ),
+    Series(
+        "local_queue_quota_reserved_workloads_total", _C, "Workloads that got quota", _LQ_CLASS, carries=OF_LQ
+    ),
+    Series("local_queue_admitted_workloads_total", _C, "Workloads admitted", _LQ_CLASS, carries=OF_LQ_WL),
+    Series("local_queue_finished_workloads_total", _C, "Workloads finished", _LQ_CLASS, carries=OF_LQ),
+    Series("local_queue_evicted_workloads_total", _C, "Evictions", (*_LQ, *_EVICTION), carries=OF_LQ),
+    Series(
+        "local_queue_quota_reserved_wait_time_seconds",
+        _H,
+        "From queued to quota reserved",
+        _LQ_CLASS,
+        carries=OF_LQ,
+    ),
+    Series(
+        "local_queue_admission_wait_time_seconds", _H, "From queued to admitted", _LQ_CLASS, carries=OF_LQ_WL
+    ),
+    Series(
+        "local_queue_admission_checks_wait_time_seconds",
+        _H,
+        "From reserved to admitted",
+        _LQ_CLASS,
+        carries=OF_LQ,
+    ),
+    Series(
+        "local_queue_ready_wait_time_seconds", _H, "From queued to all pods ready", _LQ_CLASS, carries=OF_LQ
+    ),
+    Series(
+        "local_queue_admitted_until_ready_wait_time_seconds",
+        _H,
+        "From admitted to ready",
+        _LQ_CLASS,
+        carries=OF_LQ,
+    ),
+    Series(
+        "local_queue_execution_time_seconds",
+        _H,
+        "From admitted to finished",
+        _LQ_CLASS,
+        LONG_WAIT_BUCKETS,
+        carries=OF_LQ,
+    ),
+    Series("local_queue_status", _G, "1 for the current status", (*_LQ, "active"), carries=OF_LQ),
+    Series("local_queue_resource_reservation", _G, "Quota reserved", _LQ_QUOTA, carries=OF_LQ),
+    Series("local_queue_resource_usage", _G, "Quota used by admitted workloads", _LQ_QUOTA, carries=OF_LQ),
+    Series(
+        "local_queue_unadmitted_workloads",
+        _G,
+        "Workloads not admitted",
+        (*_LQ, "cluster_queue", "reason", "underlying_cause"),
+        carries=OF_LQ,
+    ),
+    Series(
+        "local_queue_admission_fair_sharing_usage",
+        _G,
+        "What was used, weighed, by which LocalQueues take turns",
+        (*_LQ, "cluster_queue"),
+        carries=OF_LQ,
+    ),
+    Series(
+        "workload_creation_latency_seconds",
+        _H,
+        "From the job's creation to its Workload's",
+        ("job_kind",),
+        CREATION_BUCKETS,
+        carries=OF_LQ,
+    ),
+    Series(
+        "pod_scheduling_gate_removal_seconds",
+        _H,
+        "From when a pod was there, and its workload admitted, to the removal of its scheduling gate",
+        ("name", "cluster_queue", "is_group"),
+    ),
+    Series(
+        "excess_pods_total",
+        _C,
+        "Pods beyond what was reserved for their workload, stopped or about to be created",
+        ("cluster_queue", "job_kind"),
+    ),
+    Series(
+        "forcefully_deleted_pods_total", _C, "Pods deleted by force, for their nodes could not be reached"
+    ),
+    Series(
+        "unwritten_decisions",
+        _G,
+        "Reservations and preemptions whose writes have failed for more than 5 seconds and are retried",
+        ("decision",),
+    ),
+    Series("malformed_objects", _G, "Stored objects that are left out", ("resource",)),
+    Series(
+        "core_failures_total", _C, "Internal errors of the core, which was then started anew", ("during",)
+    ),
+    Series(
+        "quarantined_keys", _G, "Objects whose reconciliation was given up until they change", ("controller",)
+    ),
+    Series(
+        "managed_kinds",
+        _G,
+        "1 while the kind that a controller works on is served and managed, 0 while it is waited for",
+        ("controller",),
+    ),
+    Series("reconciliations_total", _C, "Reconciliations by result", ("controller", "result")),
+    Series("api_requests_total", _C, "Requests to the API server", ("verb", "resource", "code")),
+    Series("watch_restarts_total", _C, "Watches that had to start again", ("resource", "reason")),
+    Series(
+        UNEXPECTED_ERRORS,
+        _C,
+        "Unexpected exceptions; the log has the traceback of each. A review has the path of its webhook",
+        ("part", "route"),
+    ),
+    Series("webhook_reviews_total", _C, "Reviews by verdict", ("path", "result")),
+    Series("webhook_review_duration_seconds", _H, "Time to a verdict", ("path",), ATTEMPT_BUCKETS),
+    Series("shadow_decisions_total", _C, "Decisions that a shadow compared with its own", _CQ, carries=OF_CQ),
+    Series(
+        "shadow_disagreements_total",
+        _C,
+        "Those of them in which the manager in charge decided otherwise",
+        ("cluster_queue", "kind"),
+        carries=OF_CQ,
+    ),
+    Series("certificate_expiry_timestamp_seconds", _G, "When the serving certificate ends", ("certificate",)),
+)
+
+KEYS: Final[Mapping[Source, tuple[tuple[str, ...], ...]]] = {
+    Source.CLUSTER_QUEUE: (("cluster_queue",), ("preempting_cluster_queue",)),
+    Source.COHORT: (("cohort",),),
+    Source.LOCAL_QUEUE: (("namespace", "name"),),
+}
+"""The labels by which a series names the object that it tells of."""
+
+_PREFIX_OF_CHILDREN: Final = {
+    Source.COHORT: "cluster_queue",
+    Source.CLUSTER_QUEUE: "local_queue",
+}
+"""By kind, the prefix of series of its children; these series also name the parent."""
+
+
+def _describes(series: Series, source: Source, parts: tuple[str, ...]) -> bool:
+    """Whether a series describes the object that these labels name, and not a child of the object."""
+    if not all(part in series.labels for part in parts):
+        return False
+    prefix = _PREFIX_OF_CHILDREN.get(source)
+    return prefix is None or not series.name.startswith(prefix)
+
+
+SERIES_OF: Final[Mapping[tuple[Source, tuple[str, ...]], tuple[str, ...]]] = {
+    (source, parts): tuple(series.name for series in TABLE if _describes(series, source, parts))
+    for source, keys in KEYS.items()
+    for parts in keys
+}
+"""The series that describe an object, by its kind and the labels that name it."""
+
+SERIES_WITHOUT_NAME: Final[Mapping[Source, tuple[str, ...]]] = {
+    source: tuple(
+        series.name
+        for series in TABLE
+        if source in series.carries
+        and not any(series.name in SERIES_OF[source, parts] for parts in KEYS.get(source, ()))
+    )
+    for source in Source
+}
+"""Series that carry the custom labels of a kind without naming the object that gives them."""

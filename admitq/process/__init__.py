@@ -1,0 +1,1 @@
+"""What each process of admitq sets up for itself: logs, garbage collection, handling of unexpected errors."""

@@ -1,0 +1,48 @@
+"""Liveness and readiness over plain HTTP, told apart: alive means the loop turns, ready means useful."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+
+from admitq.process.unexpected_errors import LOG_ONLY, UnexpectedErrors
+from admitq.serving.http import Request, Response, text
+from admitq.serving.server import Limits, Server
+
+Check = Callable[[], Awaitable[str | None]]
+"""Answers None when well, otherwise what is missing."""
+
+
+@dataclass(frozen=True)
+class Health:
+    """Answers the probes of one process.
+
+    Args:
+        readiness: path of the readiness probe without its slash.
+        liveness: path of the liveness probe without its slash.
+        checks: what must be well to be ready, by name.
+    """
+
+    readiness: str = "readyz"
+    liveness: str = "healthz"
+    checks: Mapping[str, Check] = field(default_factory=dict[str, Check])
+
+    async def answer(self, request: Request) -> Response:
+        """Answer one probe: 200, 503 with what is missing, or 404."""
+        if request.path == f"/{self.liveness}":
+            return text(200, "ok")
+        if request.path != f"/{self.readiness}":
+            return text(404, "not found")
+        problems = [
+            f"{name}: {problem}"
+            for name, check in self.checks.items()
+            if (problem := await check()) is not None
+        ]
+        return text(503, "\n".join(problems)) if problems else text(200, "ok")
+
+    def server(self, errors: UnexpectedErrors = LOG_ONLY) -> Server:
+        """Make a server of these probes; they tell no secret and need no TLS.
+
+        Args:
+            errors: takes exceptions of checks; the probe that meets one is answered by 500.
+        """
+        limits = Limits(body_bytes=1024, connections=100)
+        return Server(self.answer, tls=None, plain_anywhere=True, limits=limits, errors=errors)

@@ -1,0 +1,1 @@
+"""Workload objects: how they are built for jobs, and what every change of their status writes (pure)."""

@@ -1,0 +1,63 @@
+"""Where a job asks for more than it was granted: more pods of a podset, or larger pods. Pure functions."""
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import NamedTuple
+
+from admitq.core.requests import pod_requests
+from admitq.integrations.paths import Object
+from admitq.translate.pod_sets import read_pod_set
+from admitq_api.stored_fields import Malformed
+
+
+class Increase(NamedTuple):
+    """A podset of a job that asks for more than it was granted: more pods, or more of a resource for each.
+
+    ``resource`` is empty where the requests of a pod are not larger.
+    """
+
+    pod_set: str
+    wanted: int
+    granted: int
+    resource: str
+
+    @property
+    def pods(self) -> int:
+        """How many pods the job asks for beyond those that were granted."""
+        return max(0, self.wanted - self.granted)
+
+    def __str__(self) -> str:
+        """Tell what is asked for and what was granted."""
+        if self.pods:
+            return f"podset {self.pod_set} asks for {self.wanted} pods, {self.granted} admitted"
+        return f"pods of podset {self.pod_set} ask for more {self.resource} than was admitted"
+
+
+def increases(wanted: Sequence[Object], granted: Sequence[Object]) -> list[Increase]:
+    """Compare podsets of a job, by name, with what it was granted; returns those that ask for more.
+
+    Both are podsets as a Workload lists them. The webhook compares a job with what it was before.
+    """
+    before = {one.get("name", "main"): one for one in granted}
+    found: list[Increase] = []
+    for one in wanted:
+        name = one.get("name", "main")
+        other = before.get(name)
+        allowed = 0 if other is None else other.get("count", 1)
+        resource = "" if other is None else _larger_request(one, other)
+        if one.get("count", 1) > allowed or resource:
+            found.append(Increase(name, one.get("count", 1), allowed, resource))
+    return found
+
+
+def _larger_request(one: Object, other: Object) -> str:
+    """The first resource of which a pod requests more than before, or less than before; empty if none."""
+    now, before = _requests(one), _requests(other)
+    return next((name for name, value in sorted(now.items()) if value > before.get(name, 0)), "")
+
+
+def _requests(pod_set: Object) -> Mapping[str, Fraction]:
+    try:
+        return dict(pod_requests(read_pod_set(pod_set, "", []).template))
+    except Malformed:
+        return {}

@@ -1,0 +1,399 @@
+"""The Workload that stands for a job: its podsets, queue, priority and limits. Pure functions.
+
+The manager makes Workloads with it on a cluster, the simulator in memory.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, NamedTuple, Protocol
+
+from admitq.integrations import pods
+from admitq.integrations.admission_gates import gates_of
+from admitq.integrations.base import Composition, Integration, PodIndexes, group_name, members_of
+from admitq.integrations.names import workload_name
+from admitq.integrations.ownership import queue_name
+from admitq.integrations.paths import Object, merge_patch, value_at
+from admitq.metrics.custom_labels import Location
+from admitq.workloads.pod_charges import mismatch
+from admitq.workloads.podsets import same_pods, sanitised
+from admitq_api.labels import Names
+from admitq_api.syntax import label_value
+
+PRIORITY_GROUP: Final = "scheduling.k8s.io"
+WORKLOAD: Final = "Workload"
+
+_OWNED_BY_JOB: Final = (
+    "podSets",
+    "queueName",
+    "priority",
+    "priorityClassRef",
+    "maximumExecutionTimeSeconds",
+)
+"""What of a Workload's spec follows from its job; the rest is its own."""
+
+_LONGEST_EXECUTION: Final = 2**31 - 1
+
+
+class PriorityClasses(Protocol):
+    """Where the classes that jobs name are looked up."""
+
+    @property
+    def workload_priority_class(self) -> Callable[[str], Object | None]:
+        """A WorkloadPriorityClass by name."""
+        ...
+
+    @property
+    def priority_class(self) -> Callable[[str], Object | None]:
+        """A PriorityClass by name."""
+        ...
+
+    @property
+    def priority_classes(self) -> Callable[[], Iterable[Object]]:
+        """All PriorityClasses."""
+        ...
+
+
+class Conventions(Protocol):
+    """What the configuration decides about the Workloads of jobs."""
+
+    @property
+    def partial_admission(self) -> bool:
+        """Whether a job may run with fewer pods, where it says so."""
+        ...
+
+    @property
+    def topology_requests(self) -> bool:
+        """Whether podsets say how their pods are numbered."""
+        ...
+
+    @property
+    def longest_workload_name(self) -> int:
+        """How long a Workload's name may be."""
+        ...
+
+    @property
+    def label_keys_to_copy(self) -> tuple[str, ...]:
+        """Labels of the job that its Workload gets too."""
+        ...
+
+    @property
+    def metric_values_to_copy(self) -> tuple[Location, ...]:
+        """Labels and annotations of the job, or of its pods, that metrics take from its Workload."""
+        ...
+
+
+class JobSource(Protocol):
+    """A job, and what its Workload follows from besides."""
+
+    @property
+    def integration(self) -> Integration:
+        """The kind of the job."""
+        ...
+
+    @property
+    def names(self) -> Names:
+        """The names of the API group."""
+        ...
+
+    @property
+    def job(self) -> Object | None:
+        """The job; None if there is none."""
+        ...
+
+    @property
+    def conventions(self) -> Conventions:
+        """What the configuration decides."""
+        ...
+
+    @property
+    def lookups(self) -> PriorityClasses:
+        """Where classes are looked up."""
+        ...
+
+
+class PriorityClassMissing(LookupError):
+    """The class that decides over the job's priority does not exist."""
+
+    def __init__(self, kind: str, name: str) -> None:
+        super().__init__(f'{kind} "{name}" not found')
+        self.reason = f"{kind}NotFound"
+
+
+class Unfit(Exception):
+    """No Workload can stand for the job's members as they are."""
+
+    reason = "ErrWorkloadCompose"
+
+
+class RoleMismatch(Unfit):
+    """Pods of a group name one role and ask for different amounts."""
+
+    reason = "RoleMismatch"
+
+
+class WithoutPodSets(Unfit):
+    """The job describes no podsets, and a Workload needs one."""
+
+    def __init__(self, field: str) -> None:
+        super().__init__(f"{field}: Required value: describes no pods; a Workload needs at least one podset")
+
+
+class Priority(NamedTuple):
+    """A priority, and the class that it comes from."""
+
+    value: int
+    reference: Mapping[str, str] | None
+
+
+def priority_of(case: JobSource) -> Priority:
+    """The job's priority: by label, by the job's own class, by its pods' class, by default.
+
+    Raises:
+        PriorityClassMissing: the class that decides is not there.
+    """
+    if label := _label(case, case.names.priority_class):
+        found = case.lookups.workload_priority_class(label)
+        if found is None:
+            raise PriorityClassMissing("WorkloadPriorityClass", label)
+        return _priority(case.names.group, "WorkloadPriorityClass", found)
+    job: Object = case.job or {}
+    if own := case.integration.templates.priority_class(job) or _pods_class(case, job):
+        found = case.lookups.priority_class(own)
+        if found is None:
+            raise PriorityClassMissing("PriorityClass", own)
+        return _priority(PRIORITY_GROUP, "PriorityClass", found)
+    defaults = [one for one in case.lookups.priority_classes() if one.get("globalDefault") is True]
+    if defaults:
+        lowest = min(defaults, key=lambda one: (one.get("value") or 0, one["metadata"]["name"]))
+        return _priority(PRIORITY_GROUP, "PriorityClass", lowest)
+    return Priority(0, None)
+
+
+def _label(case: JobSource, key: str) -> str | None:
+    return value_at(case.job, ("metadata", "labels", key))
+
+
+def _priority(group: str, kind: str, priority_class: Object) -> Priority:
+    reference = {"group": group, "kind": kind, "name": priority_class["metadata"]["name"]}
+    return Priority(priority_class.get("value") or 0, reference)
+
+
+def _pods_class(case: JobSource, job: Object) -> str | None:
+    for pod_set in case.integration.pod_sets(job, case.names)[:1]:
+        return value_at(pod_set.template_in(job), ("spec", "priorityClassName"))
+    return None
+
+
+def pod_sets_of(case: JobSource) -> list[dict[str, Any]]:
+    """The job's podsets as its Workload lists them."""
+    job: Object = case.job or {}
+    listed: list[dict[str, Any]] = []
+    for pod_set in case.integration.pod_sets(job, case.names):
+        template = sanitised(pod_set.template_in(job), case.integration.templates.platform_labels)
+        described: dict[str, Any] = {"name": pod_set.name, "count": pod_set.count, "template": template}
+        if pod_set.min_count is not None and case.conventions.partial_admission:
+            described["minCount"] = pod_set.min_count
+        if pod_set.indexes is not None and case.conventions.topology_requests:
+            described["topologyRequest"] = _topology_request(pod_set.indexes)
+        listed.append(described)
+    return listed
+
+
+def _topology_request(indexes: PodIndexes) -> dict[str, Any]:
+    request = {
+        "podIndexLabel": indexes.pod,
+        "subGroupIndexLabel": indexes.group,
+        "subGroupCount": indexes.groups,
+    }
+    return {field: value for field, value in request.items() if value is not None}
+
+
+def has_same_pods(case: JobSource, wanted: Object, listed: Object, *, tolerations: bool) -> bool:
+    """Whether a podset that a Workload lists has the pods of one that the job wants as it is now."""
+    template = sanitised(listed.get("template") or {}, case.integration.templates.platform_labels)
+    return same_pods(wanted["template"], template, tolerations=tolerations)
+
+
+def longest_execution(case: JobSource) -> int | None:
+    """How many seconds the job may run; None without a limit that can be read."""
+    text = _label(case, case.names.max_exec_time)
+    if not isinstance(text, str) or not text.isascii() or not text.isdigit() or len(text) > 10:
+        return None
+    limit = int(text)
+    return limit if 0 < limit <= _LONGEST_EXECUTION else None
+
+
+def _active_by_role(job: Object, composition: Composition) -> dict[str, list[Object]]:
+    """The members of a group that are to run, oldest first, by the podset that each names."""
+    found: dict[str, list[Object]] = {}
+    for member in members_of(job) if group_name(job) else ():
+        if not pods.is_inactive(member):
+            found.setdefault(composition.pod_set_of(job, member), []).append(member)
+    return found
+
+
+def _spec(case: JobSource) -> dict[str, Any]:
+    composition = case.integration.composition
+    if composition is not None:
+        problem = composition.problem(case.job or {}, case.names, case.conventions.label_keys_to_copy)
+        if problem is not None:
+            raise Unfit(problem)
+        if (differing := mismatch(_active_by_role(case.job or {}, composition))) is not None:
+            raise RoleMismatch(differing)
+    pod_sets = pod_sets_of(case)
+    if not pod_sets:
+        raise WithoutPodSets(case.integration.templates.pod_sets_field)
+    priority = priority_of(case)
+    spec = {
+        "podSets": pod_sets,
+        "queueName": queue_name(case.job or {}, case.names),
+        "priority": priority.value,
+        "priorityClassRef": priority.reference,
+        "maximumExecutionTimeSeconds": longest_execution(case),
+    }
+    return {field: value for field, value in spec.items() if value not in (None, "")}
+
+
+def workload_for(case: JobSource) -> dict[str, Any]:
+    """The Workload to create for the job.
+
+    Raises:
+        PriorityClassMissing: its priority cannot be told.
+        Unfit: the job is a group that is not complete, or not of one mind; or it has no podsets.
+    """
+    job, names = case.job or {}, case.names
+    metadata = job["metadata"]
+    annotations = {
+        key: value
+        for key, value in value_at(metadata, ("annotations",), {}).items()
+        if key.startswith(names.provisioning_annotation_prefix) or key == names.admission_gated_by
+    }
+    if group_name(job):
+        annotations[names.is_group_workload] = "true"
+    labels = _copied_labels(case)
+    for place, values in (("labels", labels), ("annotations", annotations)):
+        for key, value in _metric_values(case, place).items():
+            values.setdefault(key, value)
+    workload_metadata: dict[str, Any] = {
+        "name": group_name(job) or _name(case),
+        "namespace": metadata["namespace"],
+        "labels": labels | job_uid_label(case),
+        "finalizers": [names.finalizer],
+        "ownerReferences": owner_references(case),
+    }
+    if annotations:
+        workload_metadata["annotations"] = annotations
+    return {
+        "apiVersion": names.api_version,
+        "kind": WORKLOAD,
+        "metadata": workload_metadata,
+        "spec": _spec(case),
+    }
+
+
+def _copied_labels(case: JobSource) -> dict[str, str]:
+    """The labels to copy; those of a group come from whichever member has them."""
+    job: Object = case.job or {}
+    return {
+        key: value
+        for one in members_of(job) or (job,)
+        for key, value in value_at(one, ("metadata", "labels"), {}).items()
+        if key in case.conventions.label_keys_to_copy
+    }
+
+
+def _metric_values(case: JobSource, place: str) -> dict[str, str]:
+    """What metrics take from the Workload, as the job says it, or all pods of a group that say anything."""
+    job = case.job or {}
+    found: dict[str, str] = {}
+    for location in case.conventions.metric_values_to_copy:
+        if location.place != place:
+            continue
+        members = members_of(job) or (job,)
+        given = {value_at(one, ("metadata", place, location.key)) for one in members} - {None}
+        if len(given) == 1:
+            found[location.key] = given.pop()
+    return found
+
+
+def _name(case: JobSource) -> str:
+    metadata = (case.job or {})["metadata"]
+    return workload_name(
+        case.integration.kind,
+        case.integration.group,
+        metadata["name"],
+        metadata["uid"],
+        longest=case.conventions.longest_workload_name,
+    )
+
+
+def job_uid_label(case: JobSource) -> dict[str, str]:
+    """The label that tells the job's UID, where that can be the value of a label."""
+    uid = value_at(case.job, ("metadata", "uid"), "")
+    return {case.names.job_uid: uid} if uid and label_value(uid) is None else {}
+
+
+def owner_references(case: JobSource) -> list[dict[str, Any]]:
+    """The references that make the job the controller of its Workload, or each member of a group an owner.
+
+    They do not block the deletion of owners: that would need a permission on every kind of job, for nothing.
+    """
+    job: Object = case.job or {}
+    if group_name(job):
+        return [_reference(case, one) for one in members_of(job)]
+    return [{**_reference(case, job), "controller": True}]
+
+
+def _reference(case: JobSource, owner: Object) -> dict[str, Any]:
+    metadata = owner["metadata"]
+    return {
+        "apiVersion": case.integration.api_version,
+        "kind": case.integration.kind,
+        "name": metadata["name"],
+        "uid": metadata["uid"],
+    }
+
+
+def spec_update(case: JobSource, workload: Object) -> dict[str, Any]:
+    """The merge patch that makes the Workload's spec that of the job as it is now; empty if it is.
+
+    Raises:
+        PriorityClassMissing: the priority cannot be told.
+        Unfit: the job is a group that is not complete, or not of one mind; or it has no podsets.
+    """
+    present = value_at(workload, ("spec",), {})
+    changed = merge_patch({field: present.get(field) for field in _OWNED_BY_JOB}, _spec(case))
+    return {"spec": changed} if changed else {}
+
+
+def priority_update(case: JobSource, workload: Object, *, reserved: bool) -> dict[str, Any]:
+    """The merge patch that makes a Workload follow the label of a WorkloadPriorityClass; empty if it does.
+
+    Priority of another kind is left as it is; so is that of a Workload without any class, once quota is
+    ``reserved`` for it.
+
+    Raises:
+        PriorityClassMissing: the class is not there.
+    """
+    label = _label(case, case.names.priority_class)
+    reference = value_at(workload, ("spec", "priorityClassRef"))
+    if not label or (reference is None and reserved):
+        return {}
+    if reference is not None and (
+        reference.get("kind") != "WorkloadPriorityClass" or reference.get("name") == label
+    ):
+        return {}
+    priority = priority_of(case)
+    return {"spec": {"priority": priority.value, "priorityClassRef": dict(priority.reference or {})}}
+
+
+def without_lifted_gates(workload: Object, jobs: Iterable[Object], names: Names) -> dict[str, Any]:
+    """The merge patch that leaves a Workload the admission gates that its jobs still have; empty if it does.
+
+    It gets none: whoever may change Workloads may lift a gate there.
+    """
+    left = {gate for one in jobs for gate in gates_of(one, names)}
+    gates = gates_of(workload, names)
+    kept = [gate for gate in gates if gate in left]
+    if kept == gates:
+        return {}
+    return {"metadata": {"annotations": {names.admission_gated_by: ",".join(kept) or None}}}

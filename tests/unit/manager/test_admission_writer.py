@@ -1,0 +1,192 @@
+"""Why a workload waits: what its status and an event tell of it."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any, cast
+
+import pytest
+
+from admitq.core.instructions import ReportPending, ReserveQuota
+from admitq.core.model import ObjectKey
+from admitq.core.refusals import NamespaceMismatch, PodsNotReady, PreemptionGated, Refusal
+from admitq.manager import admission_writer
+from admitq.manager.admission_writer import AdmissionWriter
+from admitq.manager.guarded_writes import GuardedWrites
+from admitq.process.unexpected_errors import LOG_ONLY, UnexpectedErrors
+from admitq.runtime.errors import ApiError
+from admitq.runtime.events import EventRecorder
+from admitq.runtime.rate_limit import CallPriority, current_priority
+from admitq.translate.messages import Explanation
+from admitq_api import conditions
+from admitq_api.labels import names_for
+from tests.unit.manager.test_guarded_writes import ADMISSION as ADMISSION_OF_CORE
+from tests.unit.manager.test_guarded_writes import Server, workload
+
+Object = dict[str, Any]
+
+NOW = 1_800_000_000_000_000_000
+KEY = ObjectKey("team", "w")
+
+
+class Writes:
+    """A Workload that is written once."""
+
+    def __init__(self, **status: Any) -> None:
+        self.status = status
+        self.priority: CallPriority | None = None
+        self.written: asyncio.Future[Object] = asyncio.get_running_loop().create_future()
+
+    def current(self, _key: ObjectKey, uid: str) -> Object:
+        metadata = {"name": "w", "namespace": "team", "uid": uid, "resourceVersion": "1"}
+        return {"metadata": metadata, "status": self.status}
+
+    @asynccontextmanager
+    async def sole_writer(self, _key: ObjectKey) -> AsyncGenerator[None]:
+        yield
+
+    async def once(self, _obj: Object, patch: Object) -> Object:
+        self.priority = current_priority(CallPriority.STATUS)
+        self.written.set_result(patch["status"])
+        return patch
+
+
+class Recorder:
+    """Keeps what is told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, str, str]] = []
+
+    def event(self, _regarding: Object, kind: str, reason: str, note: str) -> None:
+        self.told.append((kind, reason, note))
+
+
+@asynccontextmanager
+async def writing(
+    writes: Writes,
+    recorder: Recorder,
+    *,
+    tell_reasons: bool = True,
+    waits: Callable[[ObjectKey], bool] = lambda _: True,
+    errors: UnexpectedErrors = LOG_ONLY,
+) -> AsyncGenerator[AdmissionWriter]:
+    """A writer that runs."""
+    writer = AdmissionWriter(
+        writes=cast("GuardedWrites", writes),
+        names=names_for(),
+        recorder=cast("EventRecorder", recorder),
+        clock=lambda: NOW,
+        waits=waits,
+        retry_delay=lambda _: 0,
+        tell_reasons=tell_reasons,
+        errors=errors,
+    )
+    running = asyncio.create_task(writer.run())
+    try:
+        yield writer
+    finally:
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
+
+
+@pytest.mark.parametrize(
+    ("refusal", "tell_reasons", "reason", "event"),
+    [
+        (NamespaceMismatch(), True, "Misconfigured", "Misconfigured"),
+        (PodsNotReady(), True, "WaitingForPodsReady", "WaitingForPodsReady"),
+        (NamespaceMismatch(), False, "Pending", "Pending"),
+        (PodsNotReady(), False, "Waiting", "Pending"),
+        (PreemptionGated(), False, "AdmissionGated", "Pending"),
+    ],
+)
+async def test_a_refusal_is_told_by_the_reasons_that_are_switched_on(
+    refusal: Refusal, tell_reasons: bool, reason: str, event: str
+) -> None:
+    writes, recorder = Writes(), Recorder()
+    async with writing(writes, recorder, tell_reasons=tell_reasons) as writer:
+        writer.schedule_report(ReportPending(KEY, "uid", refusal, ()))
+        status = await asyncio.wait_for(writes.written, 10)
+    quota = conditions.find(status["conditions"], "QuotaReserved") or {}
+    assert (quota.get("status"), quota.get("reason")) == ("False", reason)
+    assert writes.priority is CallPriority.STATUS
+    assert recorder.told == [("Warning", event, quota.get("message"))]
+
+
+ADMISSION = {"clusterQueue": "cq", "podSetAssignments": []}
+
+
+async def test_a2_refusal_of_workload_with_leftover_admission_is_written() -> None:
+    released = {
+        "type": "QuotaReserved",
+        "status": "False",
+        "reason": "x",
+        "message": "",
+        "lastTransitionTime": "",
+    }
+    writes, recorder = Writes(conditions=[released], admission=ADMISSION), Recorder()
+    async with writing(writes, recorder) as writer:
+        writer.schedule_report(ReportPending(KEY, "uid", PodsNotReady(), ()))
+        status = await asyncio.wait_for(writes.written, 10)
+    assert status["admission"] is None
+
+
+@pytest.mark.parametrize("parts", [{"admission": ADMISSION}, {}])
+async def test_a2_refusal_of_reserved_workload_is_not_written(parts: Object) -> None:
+    reserved = {"type": "QuotaReserved", "status": "True"}
+    writes, recorder = Writes(conditions=[reserved], **parts), Recorder()
+    async with writing(writes, recorder) as writer:
+        await writer.report(KEY, "uid", Explanation("Misconfigured", "m"), ())
+    assert not writes.written.done()
+    assert not recorder.told
+
+
+async def test_while_nobody_answers_it_is_tried_more_and_more_seldom(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    writes, recorder, waits = Writes(), Recorder(), list[int]()
+    failures = [ApiError(503, "ServiceUnavailable", "down")] * 3
+    monkeypatch.setattr(admission_writer, "backoff", lambda attempt: waits.append(attempt) or 0)
+    answered = writes.once
+
+    async def once(_obj: Object, patch: Object) -> Object:
+        if failures:
+            raise failures.pop()
+        return await answered(_obj, patch)
+
+    writes.once = once
+    async with writing(writes, recorder) as writer:
+        writer.schedule_report(ReportPending(KEY, "uid", PodsNotReady(), ()))
+        await asyncio.wait_for(writes.written, 10)
+    assert waits == [1, 2, 3]
+
+
+async def test_reservation_of_another_program_is_not_reported_as_this_one() -> None:
+    theirs = {"clusterQueue": "other", "podSetAssignments": [{"name": "main", "count": 1}]}
+    reserved = {"type": "QuotaReserved", "status": "True", "reason": "QuotaReserved", "message": ""}
+    newer = workload(conditions=[reserved], admission=theirs)
+    newer["metadata"]["resourceVersion"] = "5"
+    server, recorder = Server(workload(), newer=newer), Recorder()
+    server.writes.decides_alike = lambda *_: False
+    async with writing(cast("Writes", server.writes), recorder) as writer:
+        assert await writer.reserve(ReserveQuota(KEY, "u", ADMISSION_OF_CORE, admit=True)) is None
+    assert server.stored["status"]["admission"] == theirs
+    assert not recorder.told
+
+
+async def test_reservation_of_which_the_answer_was_lost_is_reported() -> None:
+    server, recorder = Server(workload(), lost=1), Recorder()
+    async with writing(cast("Writes", server.writes), recorder) as writer:
+        assert await writer.reserve(ReserveQuota(KEY, "u", ADMISSION_OF_CORE, admit=True)) == server.stored
+    assert server.priorities == [CallPriority.RESERVATION] * 2
+    assert [reason for _, reason, _ in recorder.told] == ["QuotaReserved", "Admitted"]
+
+
+async def test_refusal_of_workload_that_waits_no_longer_is_not_written() -> None:
+    writes, recorder = Writes(), Recorder()
+    other = ObjectKey("team", "other")
+    async with writing(writes, recorder, waits=lambda key: key == other) as writer:
+        writer.schedule_report(ReportPending(KEY, "uid", PodsNotReady(), ()))
+        writer.schedule_report(ReportPending(other, "uid", NamespaceMismatch(), ()))
+        await asyncio.wait_for(writes.written, 10)
+    assert [reason for _, reason, _ in recorder.told] == ["Misconfigured"]

@@ -1,0 +1,80 @@
+"""The manager counts each transition of a Workload once: while it leads, and never what was there before."""
+
+from typing import Any
+
+import pytest
+
+from admitq.core.state import AdmissionState
+from admitq.manager.manager import Manager, ManagerOptions
+from admitq.metrics.measures.manager import ManagerMeasures
+from admitq.metrics.measures.scope import MeasureScope
+from admitq.metrics.registry import Metrics
+from admitq.runtime.store import Store
+from tests.unit.controllers.builders import KINDS, NAMES, Object, admitted, at, condition, workload
+
+PENDING = workload(condition("QuotaReserved", False, "Pending"))
+
+
+class World:
+    """A manager of which nothing runs, and the store that it follows."""
+
+    def __init__(self, *, leads: bool = True, counts: bool = True) -> None:
+        self.leads = leads
+        self.metrics = Metrics()
+        self.workloads = Store(KINDS.workloads)
+        nothing: Any = None
+        manager = Manager(
+            state=AdmissionState(),
+            client=nothing,
+            workload_resource=KINDS.workloads,
+            workloads=self.workloads,
+            names=NAMES,
+            recorder=nothing,
+            metrics=self.metrics,
+            measures=ManagerMeasures(MeasureScope(self.metrics, lambda _: None)),
+            clock=lambda: at(10),
+            observed=nothing,
+            start=nothing,
+            refresh=nothing,
+            leading=lambda: self.leads,
+            options=ManagerOptions(counts_transitions=counts),
+        )
+        self.workloads.subscribe(lambda change: manager.observe(KINDS.workloads, change))
+
+    def see(self, obj: Object, version: int) -> None:
+        metadata = {**obj["metadata"], "resourceVersion": str(version)}
+        self.workloads.upsert({**obj, "metadata": metadata})
+
+    @property
+    def reservations(self) -> float:
+        lines = self.metrics.exposition().decode().splitlines()
+        series = [line for line in lines if line.startswith("admitq_quota_reserved_workloads_total{")]
+        return sum(float(line.rsplit(" ", 1)[1]) for line in series)
+
+
+def test_a3_transition_that_an_answer_and_a_watch_show_is_counted_once() -> None:
+    world = World()
+    world.see(PENDING, 1)
+    world.see(admitted(), 2)
+    world.see(admitted(), 2)
+    world.see(admitted(condition("PodsReady", True, "Started")), 3)
+    world.see(admitted(), 2)
+    assert world.reservations == 1
+
+
+def test_a3_state_that_was_there_at_the_start_is_not_counted() -> None:
+    world = World()
+    world.see(admitted(), 2)
+    world.see(admitted(condition("PodsReady", True, "Started")), 3)
+    assert world.reservations == 0
+
+
+@pytest.mark.parametrize(("leads", "counts"), [(False, True), (True, False)])
+def test_a3_transition_is_left_to_the_process_that_leads_and_counts(leads: bool, counts: bool) -> None:
+    world = World(leads=leads, counts=counts)
+    world.see(PENDING, 1)
+    world.see(admitted(), 2)
+    assert world.reservations == 0
+    world.leads = True
+    world.see(admitted(condition("PodsReady", True, "Started")), 3)
+    assert world.reservations == 0

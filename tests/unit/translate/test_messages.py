@@ -1,0 +1,262 @@
+"""The literal texts; stories tell most of them in passing."""
+
+from fractions import Fraction
+
+import pytest
+
+from admitq.core.instructions import FlavorAttempt, Preempt, PreemptionReason
+from admitq.core.model import ObjectKey, ResourceProblem
+from admitq.core.refusals import (
+    AdmissionChecksFailed,
+    Bound,
+    ClusterQueueInactive,
+    ClusterQueueNotFound,
+    ExceedsMaxQuota,
+    FlavorNotFound,
+    InsufficientQuota,
+    InvalidResources,
+    NamespaceMismatch,
+    NobodyToPreempt,
+    NodeAffinityMismatch,
+    NoFlavorFits,
+    OutOfBounds,
+    OverlappingVictims,
+    PodSetRefusals,
+    PodsNotReady,
+    PreemptionGated,
+    PreemptionsFailed,
+    Refusal,
+    ResourceNotCovered,
+    TakenInThisCycle,
+    TooManyChecks,
+    TopologyMissing,
+    TopologyUnsupported,
+    UntoleratedTaint,
+    WaitingForVictims,
+)
+from admitq.translate import messages
+
+SHORT = NoFlavorFits((PodSetRefusals("main", (InsufficientQuota("f", "cpu", 1000),)),), "WaitingForQuota")
+SHORT_TEXT = (
+    "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor f, 1 more needed"
+)
+
+
+@pytest.mark.parametrize(
+    ("refusal", "reason", "message"),
+    [
+        (ClusterQueueInactive("q"), "Suspended", "ClusterQueue q is inactive"),
+        (ClusterQueueNotFound("q"), "Misconfigured", "ClusterQueue q not found"),
+        (
+            NamespaceMismatch(),
+            "Misconfigured",
+            "workload namespace doesn't match ClusterQueue selector",
+        ),
+        (AdmissionChecksFailed(), "PendingEvaluation", "The workload has failed admission checks"),
+        (
+            TooManyChecks("q", 9, 8),
+            "Misconfigured",
+            (
+                "9 AdmissionChecks of ClusterQueue q apply to every flavor, and a Workload can have "
+                "at most 8: remove some from spec.admissionChecksStrategy.admissionChecks, "
+                "or limit them to other flavors by onFlavors"
+            ),
+        ),
+        (
+            TooManyChecks("q", 9, 8, ("a", "b")),
+            "Misconfigured",
+            (
+                "9 AdmissionChecks of ClusterQueue q apply to flavors a, b, and a Workload can have "
+                "at most 8: remove some from spec.admissionChecksStrategy.admissionChecks, "
+                "or limit them to other flavors by onFlavors"
+            ),
+        ),
+        (
+            WaitingForVictims(2, SHORT),
+            "WaitingForPreemptedWorkloads",
+            f"{SHORT_TEXT}. Pending the preemption of 2 workload(s)",
+        ),
+        (
+            PreemptionsFailed(1, SHORT),
+            "WaitingForQuota",
+            f"{SHORT_TEXT}. Preempting 1 workload(s) failed, will retry.",
+        ),
+        (NobodyToPreempt(SHORT), "WaitingForQuota", SHORT_TEXT),
+        (PreemptionGated(), "AdmissionGated", "Workload requires preemption, but it's gated"),
+        (
+            OverlappingVictims(will_fit=True),
+            "WaitingForPreemptedWorkloads",
+            (
+                "Workload has overlapping preemption targets with another workload, "
+                "but will fit after these preemptions complete"
+            ),
+        ),
+        (
+            OverlappingVictims(will_fit=False),
+            "WaitingForQuota",
+            "Workload has overlapping preemption targets with another workload",
+        ),
+        (
+            PodsNotReady(),
+            "WaitingForPodsReady",
+            "waiting for all admitted workloads to be in PodsReady condition",
+        ),
+        (
+            TakenInThisCycle(),
+            "WaitingForQuota",
+            "Workload no longer fits after processing another workload",
+        ),
+        (
+            InvalidResources(
+                (
+                    OutOfBounds(Bound.LIMIT, "f", "cpu", Fraction(3, 2), Fraction(1)),
+                    OutOfBounds(Bound.LIMIT, "f", "cpu", Fraction(3, 2), Fraction(1)),
+                )
+            ),
+            "Misconfigured",
+            "resources validation failed: f: Invalid value: 1500m > 1: requests must not exceed its limits",
+        ),
+        (
+            InvalidResources(
+                (ResourceProblem("malformed", "f", "x"), ResourceProblem("malformed", "g", "y"))
+            ),
+            "Misconfigured",
+            "resources validation failed: [f: Invalid value: x, g: Invalid value: y]",
+        ),
+        (
+            InvalidResources(
+                (
+                    OutOfBounds(Bound.MAXIMUM, "f", "memory", Fraction(2**31), Fraction(2**30)),
+                    OutOfBounds(Bound.MINIMUM, "f", "cpu", Fraction(1), Fraction(2)),
+                )
+            ),
+            "Misconfigured",
+            (
+                "resources didn't satisfy LimitRange constraints: "
+                "[f: Invalid value: 2Gi > 1Gi: requests must not be above the limitRange max, "
+                "f: Invalid value: 1 < 2: requests must not be below the limitRange min]"
+            ),
+        ),
+        (
+            NoFlavorFits(
+                (PodSetRefusals("main", (ExceedsMaxQuota("default", "cpu", 0, 10000, 8000),)),),
+                "ExceedsMaxQuota",
+            ),
+            "ExceedsMaxQuota",
+            (
+                "couldn't assign flavors to pod set main: insufficient quota for cpu in flavor default, "
+                "previously considered podsets requests (0) + current podset request (10) "
+                "> maximum capacity (8)"
+            ),
+        ),
+        (
+            NoFlavorFits(
+                (
+                    PodSetRefusals("leader", (InsufficientQuota("default", "cpu", 1000),)),
+                    PodSetRefusals(
+                        "workers",
+                        (
+                            UntoleratedTaint("spot", "instance", "spot", "NoSchedule"),
+                            InsufficientQuota("default", "memory", 2**30),
+                            InsufficientQuota("default", "memory", 2**30),
+                            NodeAffinityMismatch("arm"),
+                            FlavorNotFound("gone"),
+                            ResourceNotCovered("gpu"),
+                        ),
+                    ),
+                ),
+                "WaitingForQuota",
+            ),
+            "WaitingForQuota",
+            (
+                "couldn't assign flavors to pod set leader: "
+                "insufficient unused quota for cpu in flavor default, 1 more needed; "
+                "couldn't assign flavors to pod set workers: flavor arm doesn't match node affinity, "
+                "flavor gone not found, insufficient unused quota for memory in flavor default, "
+                "1Gi more needed, "
+                "resource gpu unavailable in ClusterQueue, "
+                "untolerated taint {instance spot NoSchedule <nil>} in flavor spot"
+            ),
+        ),
+        (
+            NoFlavorFits(
+                (PodSetRefusals("main", (TopologyMissing("racked"), TopologyUnsupported("plain"))),),
+                "NoMatchingFlavor",
+            ),
+            "NoMatchingFlavor",
+            (
+                "couldn't assign flavors to pod set main: "
+                'Flavor "plain" does not support TopologyAwareScheduling, '
+                'Flavor "racked" information missing in TAS cache'
+            ),
+        ),
+    ],
+)
+def test_why_a_workload_waits(refusal: Refusal, reason: str, message: str) -> None:
+    assert messages.pending_condition(refusal) == (reason, message)
+
+
+def test_who_was_bypassed_has_the_reason_of_its_equal() -> None:
+    refusal = NoFlavorFits(
+        (PodSetRefusals("main", (InsufficientQuota("default", "cpu", 1),)),), "WaitingForQuota"
+    )
+    assert messages.bypassed_condition(refusal) == (
+        "WaitingForQuota",
+        "Bypassed scheduling evaluation because an equivalent workload recently failed",
+    )
+
+
+def test_flavors_considered_leaves_out_the_plain_fit() -> None:
+    attempts = (
+        FlavorAttempt("driver", "spot", "NoFit", 0, (NodeAffinityMismatch("spot"),)),
+        FlavorAttempt("driver", "near", "Fit", 1),
+        FlavorAttempt("workers", "far", "Fit", 0),
+        FlavorAttempt(
+            "workers", "near", "NoFit", 0, (InsufficientQuota("near", "cpu", 500), FlavorNotFound("near"))
+        ),
+    )
+    assert messages.flavors_considered(attempts) == (
+        "driver: spot(NoFit;flavor spot doesn't match node affinity), near(Fit;borrow=1) | "
+        "workers: near(NoFit;insufficient unused quota for cpu in flavor near, 500m more needed;"
+        "flavor near not found)"
+    )
+    assert messages.flavors_considered(()) == ""
+
+
+@pytest.mark.parametrize("mode", ["Preempt", "Reclaim", "NoPreemptionCandidates"])
+def test_flavors_considered_tell_who_would_have_to_go(mode: str) -> None:
+    attempt = FlavorAttempt("main", "spot", mode, 2, (InsufficientQuota("spot", "cpu", 1000),))
+    assert messages.flavors_considered([attempt]) == (
+        f"main: spot(preemptionMode={mode};borrow=2;"
+        "insufficient unused quota for cpu in flavor spot, 1 more needed)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("reason", "text"),
+    [
+        (PreemptionReason.IN_CLUSTER_QUEUE, "prioritization in the ClusterQueue"),
+        (PreemptionReason.IN_COHORT_RECLAMATION, "reclamation within the cohort"),
+        (PreemptionReason.IN_COHORT_FAIR_SHARING, "Fair Sharing within the cohort"),
+        (
+            PreemptionReason.IN_COHORT_RECLAIM_WHILE_BORROWING,
+            "reclamation within the cohort while borrowing",
+        ),
+    ],
+)
+def test_who_is_preempted_is_told_for_whom_and_by_what_right(reason: PreemptionReason, text: str) -> None:
+    key = ObjectKey("ns", "w")
+    told = messages.preempted(Preempt(key, "u", reason, key, "p", ("root", "a"), ("root", "b", "c")), "j")
+    assert told == (
+        f"Preempted to accommodate a workload (UID: p, JobUID: j) due to {text}; "
+        "preemptor path: /root/a; preemptee path: /root/b/c"
+    )
+
+
+def test_what_is_not_known_of_a_preemption_is_told_as_unknown() -> None:
+    key = ObjectKey("ns", "w")
+    told = messages.preempted(Preempt(key, "u", PreemptionReason.IN_CLUSTER_QUEUE, key, "", (), ()), "")
+    assert told == (
+        "Preempted to accommodate a workload (UID: UNKNOWN, JobUID: UNKNOWN) due to prioritization in the "
+        "ClusterQueue; preemptor path: UNKNOWN; preemptee path: UNKNOWN"
+    )

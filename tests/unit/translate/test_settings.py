@@ -1,0 +1,156 @@
+from dataclasses import fields
+from fractions import Fraction
+from typing import Any
+
+import pytest
+import yaml
+
+from admitq.core.settings import (
+    DEFAULT_HALF_LIFE,
+    AdmissionFairSharing,
+    FairSharing,
+    Gates,
+    PreemptionStrategy,
+    Resources,
+    Settings,
+    Transformation,
+    TransformationOutput,
+)
+from admitq.translate.settings import GATES, core_settings, defaults_to_know_of, pods_ready
+from admitq_api.configuration import Configuration, load_configuration
+from admitq_api.feature_gates import IN_EFFECT, FeatureGates
+from admitq_api.labels import COMPAT_GROUP, names_for
+
+MINUTE = 60 * 10**9
+NAMES = names_for()
+CONTROLLERS: dict[str, Any] = {
+    "multikueue_controller": NAMES.multikueue_controller,
+    "provisioning_controller": NAMES.provisioning_controller,
+}
+
+
+def configured(text: str) -> Configuration:
+    fields: dict[str, Any] = yaml.safe_load(text) or {}
+    whole = {"apiVersion": NAMES.config_api_version, "kind": "Configuration", **fields}
+    return load_configuration(yaml.safe_dump(whole))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", {}),
+        (
+            "fairSharing: {preemptionStrategies: [LessThanInitialShare]}",
+            {"fair_sharing": FairSharing((PreemptionStrategy.LESS_THAN_INITIAL_SHARE,))},
+        ),
+        (
+            "admissionFairSharing: {usageHalfLifeTime: 0s}",
+            {"admission_fair_sharing": AdmissionFairSharing(0, 5 * MINUTE)},
+        ),
+        (
+            (
+                "admissionFairSharing: {usageHalfLifeTime: 10m, usageSamplingInterval: 1m, "
+                "resourceWeights: {memory: 0.1, cpu: 2}}"
+            ),
+            {
+                "admission_fair_sharing": AdmissionFairSharing(
+                    10 * MINUTE, MINUTE, (("cpu", Fraction(2)), ("memory", Fraction(1, 10)))
+                )
+            },
+        ),
+        (
+            "admissionFairSharing: {}",
+            {"admission_fair_sharing": AdmissionFairSharing(DEFAULT_HALF_LIFE, 5 * MINUTE)},
+        ),
+        (
+            "resources: {quotaCheckStrategy: IgnoreUndeclared}",
+            {"resources": Resources(ignore_undeclared=True)},
+        ),
+        (
+            "resources: {excludeResourcePrefixes: [a.io/, b.io/]}",
+            {"resources": Resources(excluded_prefixes=("a.io/", "b.io/"))},
+        ),
+        (
+            (
+                "resources: {transformations: [{input: a/gpu, strategy: Replace, multiplyBy: a/n, "
+                "outputs: {memory: 1Gi, cpu: 1500m}}, {input: a/other}]}"
+            ),
+            {
+                "resources": Resources(
+                    transformations=(
+                        Transformation(
+                            "a/gpu",
+                            (
+                                TransformationOutput("cpu", Fraction(3, 2)),
+                                TransformationOutput("memory", Fraction(2**30)),
+                            ),
+                            retain=False,
+                            multiply_by="a/n",
+                        ),
+                        Transformation("a/other"),
+                    )
+                )
+            },
+        ),
+        ("waitForPodsReady: {blockAdmission: true}", {"block_admission": True}),
+    ],
+)
+def test_the_file_reaches_the_core(text: str, expected: dict[str, Any]) -> None:
+    assert core_settings(configured(text), FeatureGates()) == Settings(**CONTROLLERS, **expected)
+
+
+def test_nothing_is_blocked_where_readiness_is_not_looked_at() -> None:
+    gates = FeatureGates.of({"DisableWaitForPodsReady": True})
+    assert not core_settings(configured("waitForPodsReady: {blockAdmission: true}"), gates).block_admission
+
+
+@pytest.mark.parametrize("name", [one.name for one in fields(Gates)])
+def test_each_gate_of_the_core_is_switched_by_its_own(name: str) -> None:
+    gate, default = GATES[name], getattr(Gates(), name)
+    assert gate in IN_EFFECT
+    assert FeatureGates()[gate] is default
+    switched = FeatureGates.of({str(gate): not default})
+    assert core_settings(configured(""), switched).gates == Gates(
+        **{one.name: switched[GATES[one.name]] for one in fields(Gates)}
+    )
+    assert getattr(core_settings(configured(""), switched).gates, name) is not default
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", False),
+        ("admissionFairSharing: {}", True),
+        ("admissionFairSharing: {usageHalfLifeTime: 0s}", False),
+    ],
+)
+def test_a_half_life_that_was_not_chosen_is_told_of(text: str, told: bool) -> None:
+    texts = defaults_to_know_of(configured(text))
+    assert [("usageHalfLifeTime is not set" in one, "24h0m0s" in one) for one in texts] == [
+        (True, True)
+    ] * told
+
+
+@pytest.mark.parametrize(
+    ("version", "said", "looks"),
+    [
+        ("v1beta2", {}, True),
+        ("v1beta2", {"featureGates": {"DisableWaitForPodsReady": True}}, False),
+        ("v1beta1", {}, False),
+        ("v1beta1", {"waitForPodsReady": {"enable": True}}, True),
+        (
+            "v1beta1",
+            {"waitForPodsReady": {"enable": True}, "featureGates": {"DisableWaitForPodsReady": True}},
+            False,
+        ),
+    ],
+)
+def test_section_and_gate_tell_whether_anybody_looks_for_ready_pods(
+    version: str, said: dict[str, Any], looks: bool
+) -> None:
+    head = {"apiVersion": f"config.{COMPAT_GROUP}/{version}", "kind": "Configuration"}
+    configuration = load_configuration(yaml.safe_dump({**head, **said}))
+    gates = configuration.gates()
+    assert (pods_ready(configuration, gates) is not None) is looks
+    # In v1beta1 it blocks admission unless it says otherwise.
+    assert core_settings(configuration, gates).block_admission is (looks and version == "v1beta1")

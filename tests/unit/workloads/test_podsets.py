@@ -1,0 +1,321 @@
+"""What an admission puts into pod templates comes out again, and never overwrites what the job says."""
+
+import copy
+from typing import Any
+
+import pytest
+
+from admitq.workloads import podsets
+from admitq.workloads.podsets import Conflict, FlavorMissing, Marks, PodSetInfo
+from admitq_api.labels import names_for
+
+NAMES = names_for()
+ALL_MARKS = Marks()
+
+FLAVORS: dict[str, Any] = {
+    "spot": {
+        "spec": {
+            "nodeLabels": {"kind": "spot"},
+            "tolerations": [{"key": "spot", "operator": "Exists", "effect": "NoSchedule"}],
+        }
+    },
+    "gpu": {"spec": {"nodeLabels": {"gpu": "a100"}}},
+    "other-kind": {"spec": {"nodeLabels": {"kind": "on-demand"}}},
+    "plain": {},
+}
+
+
+def workload(flavors: dict[str, str], *, queue: str = "main-queue", checks: Any = ()) -> dict[str, Any]:
+    return {
+        "metadata": {"name": "job-a-12345"},
+        "spec": {"queueName": queue},
+        "status": {
+            "admission": {
+                "clusterQueue": "cluster",
+                "podSetAssignments": [{"name": "main", "count": 3, "flavors": flavors}],
+            },
+            "admissionChecks": list(checks),
+        },
+    }
+
+
+def only_info(obj: dict[str, Any], marks: Marks = ALL_MARKS) -> PodSetInfo:
+    [info] = podsets.infos_of(obj, FLAVORS.get, NAMES, marks)
+    return info
+
+
+def test_the_nodes_and_tolerations_of_all_assigned_flavors_are_given_once() -> None:
+    info = only_info(workload({"cpu": "spot", "memory": "spot", "example.com/gpu": "gpu"}))
+    assert info.node_selector == {"kind": "spot", "gpu": "a100"}
+    assert info.tolerations == tuple(FLAVORS["spot"]["spec"]["tolerations"])
+    assert info.count == 3
+
+
+@pytest.mark.parametrize("count", [{}, {"count": None}])
+def test_e_assignment_without_count_is_for_all_pods_of_its_podset(count: dict[str, Any]) -> None:
+    obj = workload({"cpu": "plain"})
+    obj["spec"]["podSets"] = [{"name": "main", "count": 4}]
+    obj["status"]["admission"]["podSetAssignments"] = [{"name": "main", "flavors": {"cpu": "plain"}, **count}]
+    assert only_info(obj).count == 4
+
+
+def test_pods_are_marked_with_podset_queues_and_workload() -> None:
+    info = only_info(workload({"cpu": "plain"}))
+    assert info.labels == {
+        NAMES.podset: "main",
+        NAMES.local_queue_name: "main-queue",
+        NAMES.cluster_queue_name: "cluster",
+    }
+    assert info.annotations == {NAMES.workload: "job-a-12345"}
+
+
+def test_a_queue_whose_name_is_no_label_value_is_not_marked() -> None:
+    info = only_info(workload({"cpu": "plain"}, queue="a.queue"))
+    assert NAMES.local_queue_name not in info.labels
+    assert NAMES.cluster_queue_name in info.labels
+
+
+def test_marks_can_be_switched_off() -> None:
+    info = only_info(workload({}), Marks(queue_labels=False, workload_annotation=False))
+    assert (info.labels, info.annotations) == ({NAMES.podset: "main"}, {})
+
+
+def test_checks_add_to_the_podset_they_name() -> None:
+    update = {
+        "name": "main",
+        "labels": {"l": "1"},
+        "annotations": {"a": "2"},
+        "nodeSelector": {"n": "3"},
+        "tolerations": [{"key": "t", "operator": "Exists"}],
+    }
+    elsewhere = {"name": "worker", "labels": {"l": "other"}}
+    info = only_info(workload({"cpu": "gpu"}, checks=[{"podSetUpdates": [update, elsewhere]}, {}]))
+    assert info.labels["l"] == "1"
+    assert info.annotations["a"] == "2"
+    assert info.node_selector == {"gpu": "a100", "n": "3"}
+    assert info.tolerations == ({"key": "t", "operator": "Exists"},)
+
+
+def test_flavors_that_contradict_each_other_are_a_conflict() -> None:
+    with pytest.raises(Conflict, match="kind"):
+        only_info(workload({"cpu": "spot", "memory": "other-kind"}))
+
+
+def test_checks_that_contradict_a_flavor_are_a_conflict() -> None:
+    check = {"podSetUpdates": [{"name": "main", "nodeSelector": {"kind": "x"}}]}
+    with pytest.raises(Conflict, match="kind"):
+        only_info(workload({"cpu": "spot"}, checks=[check]))
+
+
+def test_an_unknown_flavor_is_told() -> None:
+    with pytest.raises(FlavorMissing, match="gone"):
+        only_info(workload({"cpu": "gone"}))
+
+
+INFO = PodSetInfo(
+    "main",
+    3,
+    node_selector={"kind": "spot"},
+    tolerations=({"key": "spot", "operator": "Exists"},),
+    labels={"l": "1"},
+    annotations={"a": "2"},
+    scheduling_gates=("g",),
+)
+
+TEMPLATES: list[dict[str, Any]] = [
+    {},
+    {"spec": {"containers": [{"name": "c"}]}},
+    {
+        "metadata": {"labels": {"app": "x", "l": "1"}, "annotations": {"note": "y"}},
+        "spec": {
+            "nodeSelector": {"zone": "a"},
+            "tolerations": [{"key": "spot", "operator": "Exists"}, {"key": "own"}],
+            "schedulingGates": [{"name": "own"}, {"name": "g"}],
+        },
+    },
+]
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_what_is_injected_is_restored(template: Any) -> None:
+    kept = copy.deepcopy(template)
+    injected = podsets.inject(template, INFO)
+    assert template == kept
+    for path in (
+        ("metadata", "labels"),
+        ("metadata", "annotations"),
+        ("spec", "nodeSelector"),
+        ("spec", "tolerations"),
+        ("spec", "schedulingGates"),
+    ):
+        assert podsets.value_at(injected, path)
+    assert podsets.restore(injected, template) == template
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_injecting_twice_is_injecting_once(template: Any) -> None:
+    once = podsets.inject(template, INFO)
+    assert podsets.inject(once, INFO) == once
+
+
+def test_nothing_to_inject_leaves_the_template_as_it_is() -> None:
+    assert podsets.inject(TEMPLATES[2], PodSetInfo("main", 1)) == TEMPLATES[2]
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        {"spec": {"nodeSelector": {"kind": "mine"}}},
+        {"metadata": {"labels": {"l": "mine"}}},
+        {"metadata": {"annotations": {"a": "mine"}}},
+    ],
+)
+def test_what_the_job_says_is_never_overwritten(template: Any) -> None:
+    with pytest.raises(Conflict, match="mine"):
+        podsets.inject(template, INFO)
+
+
+def test_tolerations_that_differ_in_notation_only_are_not_repeated() -> None:
+    template = {"spec": {"tolerations": [{"key": "k", "operator": "", "value": "v"}]}}
+    info = PodSetInfo("main", 1, tolerations=({"key": "k", "operator": "Equal", "value": "v"},))
+    assert podsets.inject(template, info) == template
+
+
+def test_labels_of_the_platform_survive_the_restoration() -> None:
+    running = {"metadata": {"labels": {"controller-uid": "u", "added": "x", "app": "a"}}}
+    original = {"metadata": {"labels": {"app": "a"}}}
+    restored = podsets.restore(running, original, keep_labels=["controller-uid", "absent"])
+    assert restored["metadata"]["labels"] == {"app": "a", "controller-uid": "u"}
+
+
+def test_a_workload_keeps_labels_and_annotations_only_of_the_metadata() -> None:
+    template = {
+        "metadata": {
+            "creationTimestamp": None,
+            "name": "n",
+            "labels": {"a": "b", "controller-uid": "u"},
+            "annotations": {"c": "d"},
+        },
+        "spec": {"containers": [{"name": "c", "brandNewField": {"x": 1}}]},
+    }
+    assert podsets.sanitised(template, ["controller-uid"]) == {
+        "metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}},
+        "spec": {"containers": [{"name": "c", "brandNewField": {"x": 1}}]},
+    }
+
+
+def test_repeated_merge_keys_count_once_and_the_last_wins() -> None:
+    container = {
+        "name": "c",
+        "env": [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}, {"name": "A", "value": "3"}],
+        "ports": [
+            {"containerPort": 80, "protocol": "TCP"},
+            {"containerPort": 80, "protocol": "UDP"},
+            {"containerPort": 80, "name": "http"},
+        ],
+    }
+    template = {
+        "spec": {
+            "containers": [container],
+            "initContainers": [container],
+            "imagePullSecrets": [{"name": "s"}, {"name": "s"}],
+        }
+    }
+    kept = podsets.sanitised(template)["spec"]
+    for one in (*kept["containers"], *kept["initContainers"]):
+        assert one["env"] == [{"name": "B", "value": "2"}, {"name": "A", "value": "3"}]
+        assert [port.get("name") for port in one["ports"]] == [None, "http"]
+    assert kept["imagePullSecrets"] == [{"name": "s"}]
+
+
+def test_a_port_is_tcps_as_it_is_stored() -> None:
+    job = with_container(ports=[{"containerPort": 80}, {"containerPort": 53, "protocol": "UDP"}])
+    stored = with_container(
+        ports=[{"containerPort": 80, "protocol": "TCP"}, {"containerPort": 53, "protocol": "UDP"}]
+    )
+    assert podsets.sanitised(job) == podsets.sanitised(stored) == stored
+
+
+def with_container(**fields: Any) -> dict[str, Any]:
+    return {"spec": {"containers": [{"name": "c", "image": "i", **fields}]}}
+
+
+def with_spec(**fields: Any) -> dict[str, Any]:
+    return {"spec": {"containers": [{"name": "c"}], **fields}}
+
+
+def a_sidecar(cpu: str) -> dict[str, Any]:
+    return {"name": "s", "restartPolicy": "Always", "resources": {"requests": {"cpu": cpu}}}
+
+
+def claim(name: str, template: str = "device") -> dict[str, Any]:
+    return {"name": name, "resourceClaimTemplateName": template}
+
+
+def requesting(cpu: Any) -> dict[str, Any]:
+    return with_container(resources={"requests": {"cpu": cpu}})
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "same"),
+    [
+        (with_container(), with_container(), True),
+        (with_container(), with_container(image="other"), False),
+        (requesting("1"), requesting("1000m"), True),
+        (requesting("1"), requesting(1), True),
+        (requesting("1"), requesting("1001m"), False),
+        (requesting("odd"), requesting("odd"), True),
+        (with_container(), with_container(resources={}), True),
+        (with_container(resources={"requests": {}}), with_container(), True),
+        (with_container(args=[], env=[], securityContext={}), with_container(), True),
+        (with_container(env=[{"name": "A", "value": ""}]), with_container(env=[{"name": "A"}]), True),
+        (with_container(env=[{"name": "A", "value": "b"}]), with_container(env=[{"name": "A"}]), False),
+        (with_container(args=["a"]), with_container(args=["b"]), False),
+        ({"spec": {"initContainers": [{"name": "i"}]}}, {"spec": {}}, False),
+        ({"spec": {"nodeSelector": {"a": "b"}}}, {"spec": {"affinity": {}}}, True),
+        (
+            {"spec": {"tolerations": [{"key": "a"}, {"key": "b", "operator": "Equal"}]}},
+            {"spec": {"tolerations": [{"key": "b"}, {"key": "a"}]}},
+            True,
+        ),
+        ({"spec": {"tolerations": [{"key": "a"}]}}, {}, False),
+        (with_spec(initContainers=[a_sidecar("1")]), with_spec(initContainers=[a_sidecar("1000m")]), True),
+        (with_spec(initContainers=[a_sidecar("1")]), with_spec(initContainers=[a_sidecar("2")]), False),
+        (
+            with_spec(resources={"requests": {"cpu": "1"}}),
+            with_spec(resources={"requests": {"cpu": 1}}),
+            True,
+        ),
+        (
+            with_spec(resources={"requests": {"cpu": "1"}}),
+            with_spec(resources={"requests": {"cpu": 2}}),
+            False,
+        ),
+        (with_spec(resources={"requests": {"cpu": "1"}}), with_spec(), False),
+        (with_spec(resources={"limits": {"cpu": "1"}}), with_spec(), False),
+        (with_spec(resources={"requests": {}}), with_spec(), True),
+        (with_spec(overhead={"cpu": "1"}), with_spec(overhead={"cpu": "1000m"}), True),
+        (with_spec(overhead={"cpu": "1"}), with_spec(overhead={"cpu": "2"}), False),
+        (with_spec(overhead={"cpu": "1"}), with_spec(), False),
+        (with_spec(overhead={"cpu": "1"}, runtimeClassName="r"), with_spec(runtimeClassName="r"), True),
+        (with_spec(overhead={"cpu": "1"}, runtimeClassName="r"), with_spec(runtimeClassName="s"), False),
+        (with_spec(runtimeClassName="r"), with_spec(), False),
+        (
+            with_spec(resourceClaims=[claim("a"), claim("b")]),
+            with_spec(resourceClaims=[claim("b"), claim("a")]),
+            True,
+        ),
+        (
+            with_spec(resourceClaims=[claim("a")]),
+            with_spec(resourceClaims=[claim("a", "two-devices")]),
+            False,
+        ),
+        (with_spec(resourceClaims=[claim("a")]), with_spec(), False),
+    ],
+)
+def test_pods_are_compared_by_what_they_mean(left: Any, right: Any, same: bool) -> None:
+    assert podsets.same_pods(left, right) is same
+
+
+def test_tolerations_can_be_left_out_of_the_comparison() -> None:
+    assert podsets.same_pods({"spec": {"tolerations": [{"key": "a"}]}}, {}, tolerations=False)

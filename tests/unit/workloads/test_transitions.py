@@ -1,0 +1,307 @@
+"""What becomes of a Workload's status when it is evicted, released, requeued and finished."""
+
+from typing import Any
+
+import pytest
+
+from admitq.workloads.reservation import queued_since
+from admitq.workloads.transitions import (
+    Transition,
+    evictions_of,
+    holds_quota,
+    is_active,
+    is_over,
+    reserved_in,
+    since,
+)
+from admitq_api.conditions import SECOND, ConditionType, format_time, parse_time
+
+NOW = parse_time("2026-03-01T10:00:00Z")
+BEFORE = "2026-03-01T09:59:00Z"
+
+Object = dict[str, Any]
+
+
+def condition(type_: str, status: str, reason: str = "R", message: str = "m") -> Object:
+    return {
+        "type": type_,
+        "status": status,
+        "reason": reason,
+        "message": message,
+        "lastTransitionTime": BEFORE,
+    }
+
+
+def workload(*conditions: Object, **status: Any) -> Object:
+    metadata = {"name": "w", "namespace": "ns", "resourceVersion": "7", "generation": 2}
+    return {"metadata": metadata, "status": {"conditions": list(conditions), **status}}
+
+
+def found(transition: Transition, type_: str) -> Any:
+    one = next((one for one in transition.status["conditions"] if one["type"] == type_), None)
+    return one and (one["status"], one["reason"], one["message"])
+
+
+def test_without_a_change_there_is_nothing_to_write() -> None:
+    obj = workload(condition("PodsReady", "True", "Started", "m"))
+    transition = Transition(obj, NOW)
+    transition.set(ConditionType.PODS_READY, True, "Started", "m")
+    assert transition.patch() is None
+
+
+def test_a_patch_holds_what_differs_and_the_version_it_was_made_from() -> None:
+    transition = Transition(workload(clusterName="c", requeueState={"count": 1}), NOW)
+    del transition.status["clusterName"]
+    transition.status["requeueState"] = {"count": 2}
+    assert transition.patch() == {
+        "metadata": {"resourceVersion": "7"},
+        "status": {"clusterName": None, "requeueState": {"count": 2}},
+    }
+
+
+LEFTOVER = {"clusterQueue": "cq", "podSetAssignments": []}
+
+
+def test_a2_any_write_removes_an_admission_without_reservation() -> None:
+    obj = workload(condition("QuotaReserved", "False"), admission=LEFTOVER)
+    assert reserved_in(obj) == ""
+    assert Transition(obj, NOW).patch() is None
+    transition = Transition(obj, NOW)
+    transition.status["requeueState"] = {"count": 2}
+    patch = transition.patch() or {}
+    assert patch["status"] == {"requeueState": {"count": 2}, "admission": None}
+
+
+def test_a2_write_keeps_the_admission_of_a_reservation() -> None:
+    obj = workload(condition("QuotaReserved", "True"), admission=LEFTOVER)
+    assert reserved_in(obj) == "cq"
+    transition = Transition(obj, NOW)
+    transition.status["requeueState"] = {"count": 2}
+    assert (transition.patch() or {})["status"] == {"requeueState": {"count": 2}}
+
+
+def test_the_time_of_a_condition_moves_with_its_status_only() -> None:
+    transition = Transition(workload(condition("Evicted", "True", "Preempted", "m")), NOW)
+    transition.evict("PodsReadyTimeout", "late")
+    [evicted] = transition.status["conditions"]
+    assert (evicted["reason"], evicted["lastTransitionTime"]) == ("PodsReadyTimeout", BEFORE)
+    assert evicted["observedGeneration"] == 2
+
+
+def test_an_eviction_forgets_where_it_ran_and_closes_what_was_open() -> None:
+    obj = workload(
+        condition("BlockedOnPreemptionGates", "True", "PreemptionGated"),
+        clusterName="a",
+        nominatedClusterNames=["a", "b"],
+        unhealthyNodes=[{"name": "n"}],
+        preemptionGates=[
+            {"name": "g", "position": "Open", "lastTransitionTime": BEFORE},
+            {"name": "h", "position": "Closed", "lastTransitionTime": BEFORE},
+        ],
+        admission={"clusterQueue": "q"},
+    )
+    transition = Transition(obj, NOW)
+    transition.evict("Preempted", "for another")
+    status = transition.status
+    assert not {"clusterName", "nominatedClusterNames", "unhealthyNodes"} & set(status)
+    assert [gate["position"] for gate in status["preemptionGates"]] == ["Closed", "Closed"]
+    times = [gate["lastTransitionTime"] for gate in status["preemptionGates"]]
+    assert times == [format_time(NOW), BEFORE]
+    assert found(transition, "BlockedOnPreemptionGates") == ("False", "Preempted", "for another")
+    assert status["admission"] == {"clusterQueue": "q"}
+
+
+@pytest.mark.parametrize(("state", "retries"), [("Rejected", 2), ("Retry", 3), ("Ready", None)])
+def test_c17_retry_count_survives_the_reset_of_a_rejected_check(state: str, retries: int | None) -> None:
+    check = {"name": "c", "state": state, "retryCount": 2}
+    transition = Transition(workload(admissionChecks=[check]), NOW)
+    transition.evict("Deactivated", "m", "AdmissionCheck")
+    [reset] = transition.status["admissionChecks"]
+    assert reset["message"] == f"Reset to Pending after eviction. Previously: {state}"
+    assert (reset["state"], reset.get("retryCount")) == ("Pending", retries)
+
+
+@pytest.mark.parametrize(
+    ("check", "after"),
+    [
+        ({"state": "Pending", "message": "m", "retryCount": 3}, {"state": "Pending", "retryCount": 3}),
+        ({"state": "Ready", "retryCount": 3, "podSetUpdates": [{}]}, {"state": "Pending"}),
+        (
+            {"state": "Retry", "requeueAfterSeconds": 5},
+            {"state": "Pending", "retryCount": 1, "requeueAfterSeconds": 5},
+        ),
+        ({"state": "Retry", "retryCount": 1}, {"state": "Pending", "retryCount": 2}),
+        ({"state": "Rejected", "podSetUpdates": [{}]}, {"state": "Pending"}),
+    ],
+)
+def test_checks_begin_anew_and_count_their_retries(check: Object, after: Object) -> None:
+    transition = Transition(workload(admissionChecks=[{"name": "c", **check}]), NOW)
+    transition.evict("Preempted", "m")
+    [reset] = transition.status["admissionChecks"]
+    told = reset.pop("message")
+    moved = reset.pop("lastTransitionTime", None)
+    assert reset == {"name": "c", **after}
+    if check["state"] != "Pending":
+        assert told == f"Reset to Pending after eviction. Previously: {check['state']}"
+        assert moved == format_time(NOW)
+
+
+EARLIER = "2026-03-01T09:58:00Z"
+
+
+def requeued(changed_at: str, state: str = "Ready") -> Object:
+    """The status after a requeue, with a check and a gate that were changed then. Evicted is of BEFORE."""
+    check = {"name": "c", "state": state, "podSetUpdates": [{"name": "main"}]}
+    obj = workload(
+        condition("Evicted", "True", "Preempted"),
+        admission={"clusterQueue": "q"},
+        admissionChecks=[{**check, "lastTransitionTime": changed_at}],
+        preemptionGates=[{"name": "g", "position": "Open", "lastTransitionTime": changed_at}],
+    )
+    transition = Transition(obj, NOW)
+    transition.requeue("PendingEvaluation")
+    return transition.status
+
+
+def test_e_checks_begin_anew_after_an_eviction_that_another_program_stated_alone() -> None:
+    status = requeued(EARLIER)
+    message = "Reset to Pending after eviction. Previously: Ready"
+    reset = {"name": "c", "state": "Pending", "message": message, "lastTransitionTime": format_time(NOW)}
+    assert status["admissionChecks"] == [reset]
+    assert status["preemptionGates"][0]["position"] == "Closed"
+
+
+def test_checks_and_gates_that_were_decided_on_during_an_eviction_stay() -> None:
+    status = requeued(BEFORE)
+    assert status["admissionChecks"][0]["state"] == "Ready"
+    assert status["preemptionGates"][0]["position"] == "Open"
+
+
+def test_e_check_that_asked_for_a_retry_during_an_eviction_begins_anew() -> None:
+    [check] = requeued(BEFORE, "Retry")["admissionChecks"]
+    assert (check["state"], check["retryCount"]) == ("Pending", 1)
+    assert check["message"] == "Reset to Pending after eviction. Previously: Retry"
+    [rejected] = requeued(BEFORE, "Rejected")["admissionChecks"]
+    assert rejected["state"] == "Rejected", "a rejection stands until its controller changes it"
+
+
+def test_evictions_are_counted_by_reason_and_cause() -> None:
+    obj = workload()
+    for reason, cause in (("Preempted", ""), ("Deactivated", "AdmissionCheck"), ("Preempted", "")):
+        transition = Transition(obj, NOW)
+        transition.evict(reason, "m", cause)
+        obj = workload(**{key: value for key, value in transition.status.items() if key != "conditions"})
+    assert evictions_of(obj, "Preempted", "") == 2
+    assert evictions_of(obj, "Deactivated", "AdmissionCheck") == 1
+    assert evictions_of(obj, "Deactivated", "") == 0
+
+
+MOST = 2**31 - 1
+"""The largest int32."""
+
+
+def test_e_counts_of_another_program_stay_within_what_the_status_may_say() -> None:
+    obj = workload(
+        condition("Admitted", "True"),
+        admission={"clusterQueue": "q"},
+        accumulatedPastExecutionTimeSeconds=MOST,
+        admissionChecks=[{"name": "c", "state": "Retry", "retryCount": MOST}],
+        schedulingStats={"evictions": [{"reason": "Preempted", "underlyingCause": "", "count": MOST}]},
+    )
+    transition = Transition(obj, NOW)
+    transition.evict("Preempted", "m")
+    transition.requeue("PendingEvaluation")
+    assert transition.status["accumulatedPastExecutionTimeSeconds"] == MOST
+    assert transition.status["admissionChecks"][0]["retryCount"] == MOST
+    assert transition.status["schedulingStats"]["evictions"][0]["count"] == MOST
+
+
+def test_e_eviction_that_the_status_cannot_list_is_not_counted() -> None:
+    others = [{"reason": f"R{number}", "underlyingCause": "", "count": 1} for number in range(256)]
+    obj = workload(schedulingStats={"evictions": others})
+    transition = Transition(obj, NOW)
+    transition.evict("Preempted", "m")
+    assert found(transition, "Evicted") == ("True", "Preempted", "m")
+    assert transition.status["schedulingStats"]["evictions"] == others
+    transition.evict("R7", "m")
+    assert transition.status["schedulingStats"]["evictions"][7]["count"] == 2
+
+
+def test_e_cause_of_another_program_is_cut_to_what_can_be_counted() -> None:
+    transition = Transition(workload(), NOW)
+    transition.evict("Deactivated", "m", "C" * 314 + ":::" + "D" * 700)
+    cause = "C" * 314
+    assert found(transition, "Evicted") == ("True", f"DeactivatedDueTo{cause}", "m")
+    [counted] = transition.status["schedulingStats"]["evictions"]
+    assert counted["underlyingCause"] == cause
+
+
+def test_a_release_counts_the_time_that_was_run() -> None:
+    obj = workload(
+        condition("Admitted", "True"), admission={"clusterQueue": "q"}, accumulatedPastExecutionTimeSeconds=5
+    )
+    transition = Transition(obj, NOW)
+    transition.release("Suspended", "stopped")
+    assert transition.status["accumulatedPastExecutionTimeSeconds"] == 65
+    assert "admission" not in transition.status
+    assert found(transition, "QuotaReserved") == ("False", "Suspended", "stopped")
+    assert found(transition, "Admitted") == ("False", "NoReservation", "The workload has no reservation")
+
+
+def test_who_used_up_all_time_begins_anew() -> None:
+    evicted = condition("Evicted", "True", "DeactivatedDueToMaximumExecutionTimeExceeded")
+    transition = Transition(workload(condition("Admitted", "True"), evicted), NOW)
+    transition.release("Deactivated", "m")
+    assert "accumulatedPastExecutionTimeSeconds" not in transition.status
+
+
+@pytest.mark.parametrize("requeued", [[], [condition("Requeued", "True", "Preempted")]])
+def test_the_wait_is_measured_from_the_last_return(requeued: list[Object]) -> None:
+    transition = Transition(workload(condition("Evicted", "True", "Preempted"), *requeued), NOW)
+    transition.requeue("PendingEvaluation")
+    assert found(transition, "Requeued") == ("True", "Preempted", "m")
+    assert queued_since({"metadata": {}, "status": transition.status}) == NOW
+
+
+def test_a_mere_reservation_has_not_run() -> None:
+    transition = Transition(workload(condition("QuotaReserved", "True"), condition("Admitted", "False")), NOW)
+    transition.release("Suspended", "m")
+    assert "accumulatedPastExecutionTimeSeconds" not in transition.status
+
+
+@pytest.mark.parametrize("conditions", [[], [condition("Admitted", "True") | {"lastTransitionTime": "odd"}]])
+def test_a_time_that_cannot_be_read_is_not_known(conditions: list[Object]) -> None:
+    assert since(workload(*conditions), ConditionType.ADMITTED) is None
+
+
+def test_a_known_time_is_in_nanoseconds() -> None:
+    assert since(workload(condition("Admitted", "True")), ConditionType.ADMITTED) == NOW - 60 * SECOND
+
+
+RESERVED, FINISHED = condition("QuotaReserved", "True"), condition("Finished", "True")
+
+
+@pytest.mark.parametrize(
+    ("conditions", "metadata", "holds", "over"),
+    [
+        ([], {}, False, False),
+        ([RESERVED], {}, True, False),
+        ([RESERVED], {"deletionTimestamp": BEFORE}, True, True),
+        ([RESERVED, FINISHED], {}, False, True),
+        ([RESERVED, condition("Finished", "False")], {}, True, False),
+    ],
+)
+def test_quota_is_held_until_the_end_also_by_who_is_to_go(
+    conditions: list[Object], metadata: Object, holds: bool, over: bool
+) -> None:
+    obj = workload(*conditions)
+    obj["metadata"] |= metadata
+    assert (holds_quota(obj), is_over(obj)) == (holds, over)
+
+
+@pytest.mark.parametrize(
+    ("spec", "active"),
+    [({}, True), ({"active": None}, True), ({"active": True}, True), ({"active": False}, False)],
+)
+def test_only_who_says_no_is_not_active(spec: Object, active: bool) -> None:
+    assert is_active({"spec": spec}) is active
